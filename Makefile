@@ -1,0 +1,38 @@
+# Everything below works on a machine that has Python >= 3.11, make and a C compiler.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test lint types imports unit format clean
+
+run: .venv/installed
+	$(BIN)/python examples/digits.py
+
+test: lint types imports unit
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/installed
+	$(BIN)/mypy
+
+imports: .venv/installed
+	$(BIN)/lint-imports
+
+unit: .venv/installed
+	$(BIN)/pytest -n auto
+
+format: .venv/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv
+
+# torch comes first and by its exact version: any looser requirement would bring the GPU build.
+.venv/installed: pyproject.toml constraints.txt tests/peers.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt torch==2.13.0 numpy
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps --requirement tests/peers.txt
+	touch $@

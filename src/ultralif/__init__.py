@@ -1,0 +1,34 @@
+"""UltraLIF: spiking neural networks with exact gradients, by ultradiscretization.
+
+Names are imported when they are first used, so that the command line can answer without torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from ultralif import functional as functional
+    from ultralif import maxplus as maxplus
+    from ultralif import nn as nn
+    from ultralif.nn import *
+
+_SUBMODULES = ("functional", "maxplus", "nn")
+_HOMES = ("ultralif.nn",)
+"""Modules whose public names are also names of the package."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"ultralif.{name}")
+    if not name.startswith("_"):
+        for home in map(import_module, _HOMES):
+            if name in home.__all__:
+                return getattr(home, name)
+    raise AttributeError(f"module 'ultralif' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    names = {name for home in map(import_module, _HOMES) for name in home.__all__}
+    return sorted(names.union(_SUBMODULES))

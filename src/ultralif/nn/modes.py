@@ -1,0 +1,49 @@
+"""Switch a whole network between soft, hard and tropical spikes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import get_args
+
+from torch import Tensor, nn
+
+from ultralif.functional import Mode
+from ultralif.nn.neuron import Neuron
+
+__all__ = ["mode", "set_mode"]
+
+
+def set_mode(net: nn.Module, mode: Mode) -> None:
+    """Put every neuron of a network into ``soft``, ``hard`` or ``tropical`` mode.
+
+    A neuron without that mode takes ``hard``, which all have: LIF spikes are binary already.
+
+    Example:
+        >>> from ultralif.nn import UltraLIF
+        >>> net = nn.Sequential(nn.Linear(4, 3), UltraLIF())
+        >>> set_mode(net, "hard")
+        >>> net[1].mode
+        'hard'
+    """
+    if mode not in get_args(Mode):
+        raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
+    neurons = _neurons(net)
+    if not neurons:
+        raise ValueError(f"net has no ultralif neurons whose mode could be set, got {type(net).__name__}")
+    for neuron in neurons:
+        neuron.mode = mode if mode in neuron.modes else "hard"
+
+
+@contextmanager
+def mode(net: nn.Module, mode: Mode) -> Iterator[None]:
+    """Set the mode of a network inside a ``with`` block, see `set_mode`."""
+    before = [(neuron, neuron.mode) for neuron in _neurons(net)]
+    set_mode(net, mode)
+    try:
+        yield
+    finally:
+        for neuron, previous in before:
+            neuron.mode = previous
+
+
+def _neurons(net: nn.Module) -> list[Neuron[tuple[Tensor, ...]]]:
+    return [module for module in net.modules() if isinstance(module, Neuron)]

@@ -1,0 +1,127 @@
+"""Spiking multilayer perceptrons, as in the paper's experiments."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+from torch import Tensor, nn
+
+from ultralif.nn import neurons
+from ultralif.nn.neuron import Neuron
+
+__all__ = ["NEURONS", "Network", "Output", "Readout", "find_neuron"]
+
+Readout = Literal["linear", "spiking"]
+AnyNeuron = Neuron[Any]
+
+NEURONS: dict[str, type[AnyNeuron]] = {
+    name: getattr(neurons, name) for name in neurons.__all__ if name != "State"
+}
+"""Every neuron by its name."""
+
+
+def find_neuron(name: str) -> type[AnyNeuron]:
+    """Return the neuron class of that name; upper and lower case are the same, ``DSpike+`` is known."""
+    wanted = name.lower().replace("+", "plus")
+    for known, neuron in NEURONS.items():
+        if known.lower() == wanted:
+            return neuron
+    raise ValueError(f"neuron {name!r} is not known; choose one of {', '.join(sorted(NEURONS))}")
+
+
+class Output(NamedTuple):
+    """What a network says: class scores, and how often each spiking layer fired."""
+
+    logits: Tensor
+    """``[B, classes]``"""
+    rates: tuple[Tensor, ...]
+    """For each spiking layer the mean spike over time, ``[B, neurons]``."""
+
+
+class Network(nn.Module):
+    r"""A spiking multilayer perceptron over ``[T, B, *input]``, with class scores ``[B, classes]``.
+
+    The linear readout is the paper's :math:`\hat y = \frac1T \sum_t W_{out} s^{(t)}` (appendix D.3); the
+    spiking one is the mean spike of a last layer of neurons (eq. 25).
+
+    Args:
+        sizes: inputs, neurons of each hidden layer, classes: ``(784, 64, 10)``.
+        neuron: a neuron's name or class.
+        neuron_options: its arguments; every layer has neurons of its own.
+        readout: ``linear`` or ``spiking``.
+
+    Example:
+        >>> import torch
+        >>> net = Network((784, 64, 10), neuron="UltraDLIF")
+        >>> net(torch.rand(10, 32, 28, 28)).shape
+        torch.Size([32, 10])
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        neuron: str | type[AnyNeuron] = "UltraLIF",
+        neuron_options: Mapping[str, Any] | None = None,
+        readout: Readout = "linear",
+    ) -> None:
+        super().__init__()
+        if len(sizes) < 3 or any(size < 1 for size in sizes):
+            raise ValueError(
+                f"sizes must name inputs, at least one hidden layer and classes, all positive, got "
+                f"{tuple(sizes)}; for example (784, 64, 10)"
+            )
+        if readout not in get_args(Readout):
+            raise ValueError(f"readout must be one of {', '.join(get_args(Readout))}, got {readout!r}")
+        kind = find_neuron(neuron) if isinstance(neuron, str) else neuron
+        options = dict(neuron_options or {})
+        if options.get("batch_first"):
+            raise ValueError("batch_first is not for the neurons of a Network; pass [T, B, *input]")
+        self.sizes = tuple(sizes)
+        self.readout: Readout = readout
+        self.linears = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise(sizes))
+        spiking = len(self.linears) - (readout == "linear")
+        self.neurons = nn.ModuleList(kind(**options) for _ in range(spiking))
+
+    def layers(self) -> Iterator[tuple[nn.Linear, AnyNeuron]]:
+        """Yield the spiking layers: each linear map with its neurons."""
+        for linear, neuron in zip(self.linears, self.neurons, strict=False):
+            yield cast(nn.Linear, linear), cast(AnyNeuron, neuron)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the class scores ``[B, classes]`` for ``[T, B, *input]``."""
+        return self.observe(x).logits
+
+    def observe(self, x: Tensor) -> Output:
+        """Return the class scores and the spike rates of every spiking layer."""
+        self._check(x)
+        signal = x.flatten(2)
+        rates = []
+        for linear, neuron in self.layers():
+            signal = neuron(linear(signal))
+            rates.append(signal.mean(0))
+        logits = self.linears[-1](rates[-1]) if self.readout == "linear" else rates[-1]
+        return Output(logits, tuple(rates))
+
+    def step(
+        self, x: Tensor, states: Sequence[tuple[Tensor, ...]] | None = None
+    ) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
+        """Take one time step ``[B, *input]``; the mean of its outputs over time is `forward`'s.
+
+        Args:
+            x: one time step.
+            states: what the last call returned; None starts at rest.
+        """
+        self._check(x.unsqueeze(0))
+        signal = x.flatten(1)
+        after = []
+        for i, (linear, neuron) in enumerate(self.layers()):
+            signal, state = neuron.step(linear(signal), None if states is None else states[i])
+            after.append(state)
+        return (self.linears[-1](signal) if self.readout == "linear" else signal), tuple(after)
+
+    def _check(self, x: Tensor) -> None:
+        if x.dim() < 3 or x[0, :1].numel() != self.sizes[0]:
+            raise ValueError(
+                f"input must be [T, B, *input] with {self.sizes[0]} values a sample, got shape "
+                f"{tuple(x.shape)}; give it a time axis with x.unsqueeze(0)"
+            )

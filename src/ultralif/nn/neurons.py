@@ -1,0 +1,379 @@
+"""The neurons of the paper as modules: they hold constants; the formulas stand in `functional`."""
+
+from typing import Any, ClassVar, NamedTuple, TypeVar, Unpack
+
+from torch import Tensor
+
+from ultralif import functional
+from ultralif.functional import AdaptiveState, Constant, LeakForm, Mode, Neighborhood
+from ultralif.nn.neuron import Neuron, NeuronOptions
+from ultralif.nn.parameters import LOG, LOGIT
+
+__all__ = [
+    "LIF",
+    "PLIF",
+    "AdaLIF",
+    "DSpike",
+    "DSpikePlus",
+    "FullPLIF",
+    "SoftLIF",
+    "State",
+    "UltraDLIF",
+    "UltraDPLIF",
+    "UltraLIF",
+    "UltraPLIF",
+]
+
+S = TypeVar("S", bound=tuple[Tensor, ...])
+
+
+class State(NamedTuple):
+    """What most neurons remember between steps: the membrane after reset."""
+
+    v: Tensor
+
+
+def _membrane(state: State | None) -> Tensor | None:
+    return None if state is None else state.v
+
+
+class _Soft(Neuron[State]):
+    """A neuron with a temperature: ``eps``, ``learn_eps`` (None: yes) and ``eps_range``."""
+
+    modes: ClassVar[tuple[Mode, ...]] = ("soft", "hard", "tropical")
+    learns = frozenset({"eps"})
+    state_type = State
+
+    def __init__(
+        self,
+        *,
+        eps: Constant = 1.0,
+        learn_eps: bool | None = None,
+        eps_range: tuple[float, float] = (0.1, 20.0),
+        **options: Unpack[NeuronOptions],
+    ) -> None:
+        super().__init__(**options)
+        self._declare("eps", eps, LOG, learn_eps, bounds=eps_range)
+
+
+class UltraLIF(_Soft):
+    """The temporal neuron (definition 4.1): `ultralif.functional.ultralif_step`.
+
+    Args:
+        leak: decay factor tau_0 in (0, 1).
+        learn_leak: learn the leak, as a sigmoid. None: only in UltraPLIF.
+        delayed_reset: reset by the previous step's spike.
+        options: ``eps``, the temperature > 0; ``learn_eps``, learn it as ``exp(log_eps)`` (the default);
+            ``eps_range``, where it is kept; and the arguments of every `Neuron`.
+
+    Example:
+        >>> neuron = UltraLIF(eps=0.5)
+        >>> neuron(torch.zeros(10, 2, 64)).shape
+        torch.Size([10, 2, 64])
+    """
+
+    def __init__(
+        self,
+        *,
+        leak: Constant = 0.9,
+        learn_leak: bool | None = None,
+        delayed_reset: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.delayed_reset = delayed_reset
+        self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
+
+    def _scan(self, current: Tensor, state: State | None) -> tuple[Tensor, State]:
+        spikes, v = functional.ultralif(
+            current,
+            _membrane(state),
+            eps=self.eps,
+            leak=self.leak,
+            threshold=self.threshold,
+            v_reset=self.v_reset,
+            mode=self.mode,
+            delayed_reset=self.delayed_reset,
+        )
+        return spikes, State(v)
+
+
+class UltraPLIF(UltraLIF):
+    """`UltraLIF` with a learned leak."""
+
+    learns = frozenset({"eps", "leak"})
+
+
+class UltraDLIF(_Soft):
+    """The spatial neuron (definition 4.2): `ultralif.functional.ultradlif_step`.
+
+    Args:
+        neighborhood: ``ring`` couples along the last axis, ``grid`` over the last two.
+        centered: preserve the mean, so that an undriven membrane does not drift.
+        delayed_reset: reset by the previous step's spike.
+        options: ``eps``, ``learn_eps`` and ``eps_range`` as in `UltraLIF`, and the arguments of every
+            `Neuron`.
+    """
+
+    leak_form: LeakForm = "factor"
+
+    def __init__(
+        self,
+        *,
+        neighborhood: Neighborhood = "ring",
+        centered: bool = False,
+        delayed_reset: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        if neighborhood not in ("ring", "grid"):
+            raise ValueError(f"neighborhood must be 'ring' or 'grid', got {neighborhood!r}")
+        self.neighborhood: Neighborhood = neighborhood
+        self.centered = centered
+        self.delayed_reset = delayed_reset
+
+    def _scan(self, current: Tensor, state: State | None) -> tuple[Tensor, State]:
+        if self.neighborhood == "grid" and current.dim() < 4:
+            raise ValueError(
+                "neighborhood='grid' needs a current [T, B, ..., H, W], got one of shape "
+                f"{tuple(current.shape)}; use neighborhood='ring' for vectors"
+            )
+        spikes, v = functional.ultradlif(
+            current,
+            _membrane(state),
+            eps=self.eps,
+            threshold=self.threshold,
+            leak=self.leak if self.has("leak") else None,
+            v_reset=self.v_reset,
+            mode=self.mode,
+            neighborhood=self.neighborhood,
+            centered=self.centered,
+            leak_form=self.leak_form,
+            delayed_reset=self.delayed_reset,
+        )
+        return spikes, State(v)
+
+
+class UltraDPLIF(UltraDLIF):
+    """`UltraDLIF` with a learned leak.
+
+    Args:
+        leak: decay factor in (0, 1).
+        learn_leak: learn the leak, as a sigmoid. None: yes.
+        leak_form: ``factor`` decays to ``V * leak``, ``shift`` to ``V + log(leak)``.
+        options: the arguments of `UltraDLIF`.
+    """
+
+    learns = frozenset({"eps", "leak"})
+
+    def __init__(
+        self,
+        *,
+        leak: Constant = 0.9,
+        learn_leak: bool | None = None,
+        leak_form: LeakForm = "factor",
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        if leak_form not in ("factor", "shift"):
+            raise ValueError(f"leak_form must be 'factor' or 'shift', got {leak_form!r}")
+        self.leak_form = leak_form
+        self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
+
+
+class SoftLIF(_Soft):
+    """The control, an additive membrane with soft spikes: `ultralif.functional.softlif_step`.
+
+    Args:
+        leak: decay factor in (0, 1).
+        learn_leak: learn the leak, as a sigmoid. None: no.
+        options: ``eps``, ``learn_eps`` and ``eps_range`` as in `UltraLIF`, and the arguments of every
+            `Neuron`.
+    """
+
+    modes = ("soft", "hard")
+
+    def __init__(self, *, leak: Constant = 0.9, learn_leak: bool | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
+
+    def _scan(self, current: Tensor, state: State | None) -> tuple[Tensor, State]:
+        spikes, v = functional.softlif(
+            current,
+            _membrane(state),
+            eps=self.eps,
+            leak=self.leak,
+            threshold=self.threshold,
+            v_reset=self.v_reset,
+            mode=self.mode,
+        )
+        return spikes, State(v)
+
+
+class DSpike(Neuron[State]):
+    """LIF with the DSpike gradient (Li et al. 2021): `ultralif.functional.dspike_step`.
+
+    Args:
+        leak: decay factor in (0, 1).
+        sharpness: k > 0 of the curve.
+        learn_leak: learn the leak, as a sigmoid. None: only in DSpikePlus.
+        learn_sharpness: learn the sharpness, as an exponential. None: yes.
+        sharpness_range: where a learned sharpness is kept; it would drift to 0 without.
+        options: the arguments of every `Neuron`.
+    """
+
+    modes = ("hard", "soft")
+    learns = frozenset({"sharpness"})
+    state_type = State
+
+    def __init__(
+        self,
+        *,
+        leak: Constant = 0.9,
+        sharpness: Constant = 4.0,
+        learn_leak: bool | None = None,
+        learn_sharpness: bool | None = None,
+        sharpness_range: tuple[float, float] = (0.1, 100.0),
+        **options: Unpack[NeuronOptions],
+    ) -> None:
+        super().__init__(**options)
+        self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
+        self._declare("sharpness", sharpness, LOG, learn_sharpness, bounds=sharpness_range)
+
+    @property
+    def sharpness(self) -> Constant:
+        """The sharpness of the curve now."""
+        return self.constant("sharpness")
+
+    def _scan(self, current: Tensor, state: State | None) -> tuple[Tensor, State]:
+        spikes, v = functional.dspike(
+            current,
+            _membrane(state),
+            leak=self.leak,
+            threshold=self.threshold,
+            sharpness=self.sharpness,
+            v_reset=self.v_reset,
+            mode=self.mode,
+        )
+        return spikes, State(v)
+
+
+class DSpikePlus(DSpike):
+    """`DSpike` with a learned leak."""
+
+    learns = frozenset({"sharpness", "leak"})
+
+
+class _Surrogate(Neuron[S]):
+    """A neuron with hard spikes and the gradient of a sigmoid.
+
+    Args:
+        leak: decay factor in (0, 1).
+        surrogate_slope: steepness beta of the sigmoid.
+        learn_leak: learn the leak, as a sigmoid. None: as the class does.
+        learn_slope: learn the surrogate's width: spikes stay hard, and the backward pass is that of
+            ``sigmoid(slope * (v - threshold))``, for the slope too.
+        scaled_surrogate: scale the gradient by the slope, see `ultralif.functional.sigmoid_surrogate`.
+            None: where the slope is learned.
+        slope_range: where a learned slope is kept.
+        options: the arguments of every `Neuron`.
+    """
+
+    def __init__(
+        self,
+        *,
+        leak: Constant = 0.9,
+        surrogate_slope: Constant = 10.0,
+        learn_leak: bool | None = None,
+        learn_slope: bool = False,
+        scaled_surrogate: bool | None = None,
+        slope_range: tuple[float, float] = (0.05, 100.0),
+        **options: Unpack[NeuronOptions],
+    ) -> None:
+        super().__init__(**options)
+        self.scaled_surrogate = learn_slope if scaled_surrogate is None else scaled_surrogate
+        if learn_slope and not self.scaled_surrogate:
+            raise ValueError(
+                "scaled_surrogate=False has no gradient for the slope, but learn_slope=True; drop one"
+            )
+        self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
+        self._declare("slope", surrogate_slope, LOG, learn_slope, bounds=slope_range)
+
+    @property
+    def surrogate_slope(self) -> Constant:
+        """The steepness of the surrogate gradient now."""
+        return self.constant("slope")
+
+
+class LIF(_Surrogate[State]):
+    """Leaky integrate-and-fire with a surrogate gradient: `ultralif.functional.lif_step`.
+
+    The arguments are ``leak``, ``surrogate_slope``, ``learn_leak``, ``learn_slope``,
+    ``scaled_surrogate`` and ``slope_range``, and those of every `Neuron`.
+    """
+
+    state_type = State
+
+    def _scan(self, current: Tensor, state: State | None) -> tuple[Tensor, State]:
+        spikes, v = functional.lif(
+            current,
+            _membrane(state),
+            leak=self.leak,
+            threshold=self.threshold,
+            v_reset=self.v_reset,
+            surrogate_slope=self.surrogate_slope,
+            scaled_surrogate=self.scaled_surrogate,
+        )
+        return spikes, State(v)
+
+
+class PLIF(LIF):
+    """`LIF` with a learned leak (Fang et al. 2021)."""
+
+    learns = frozenset({"leak"})
+
+
+class FullPLIF(LIF):
+    """`LIF` with a learned leak and a learned threshold."""
+
+    learns = frozenset({"leak", "threshold"})
+
+
+class AdaLIF(_Surrogate[AdaptiveState]):
+    """LIF with an adaptive threshold (Bellec et al. 2018): `ultralif.functional.adalif_step`.
+
+    Args:
+        adapt_strength: how far the threshold rises with the adaptation.
+        adapt_decay: decay factor of the adaptation, in (0, 1).
+        adapt_late: adapt to the spike before the previous one, as the paper's indices have it.
+        options: the arguments of `LIF`.
+    """
+
+    state_type = AdaptiveState
+
+    def __init__(
+        self,
+        *,
+        adapt_strength: float = 0.1,
+        adapt_decay: float = 0.9,
+        adapt_late: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.adapt_late = adapt_late
+        self._declare("adapt_strength", adapt_strength, LOG, learn=False)
+        self._declare("adapt_decay", adapt_decay, LOGIT, learn=False, upper=1.0)
+
+    def _scan(self, current: Tensor, state: AdaptiveState | None) -> tuple[Tensor, AdaptiveState]:
+        return functional.adalif(
+            current,
+            state,
+            leak=self.leak,
+            threshold=self.threshold,
+            adapt_strength=self.constant("adapt_strength"),
+            adapt_decay=self.constant("adapt_decay"),
+            adapt_late=self.adapt_late,
+            v_reset=self.v_reset,
+            surrogate_slope=self.surrogate_slope,
+            scaled_surrogate=self.scaled_surrogate,
+        )

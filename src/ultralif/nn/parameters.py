@@ -1,0 +1,134 @@
+"""Constants of a neuron, fixed or learned; a learned one keeps to its range by construction."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ultralif.functional import Constant
+
+__all__ = ["LOG", "LOGIT", "Form", "Parametrized", "bounded"]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a learned constant is stored: ``value = to_value(raw)``, with raw unconstrained."""
+
+    prefix: str
+    to_raw: Callable[[Tensor], Tensor]
+    to_value: Callable[[Tensor], Tensor]
+    upper: float  # a value lies in (0, upper)
+
+
+LOG = Form("log", torch.log, torch.exp, math.inf)
+LOGIT = Form("logit", torch.logit, torch.sigmoid, 1.0)
+
+
+class _Clamp(torch.autograd.Function):
+    """Clamp whose gradient lives on at a bound wherever a descent step leads back inside."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, low: float, high: float) -> Tensor:
+        return x.clamp(low, high)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float, float], output: Tensor) -> None:
+        x, low, high = inputs
+        ctx.save_for_backward(x <= low, x >= high)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        at_low, at_high = ctx.saved_tensors
+        outward = (at_low & (grads[0] > 0)) | (at_high & (grads[0] < 0))
+        return grads[0].masked_fill(outward, 0.0), None, None
+
+
+_clamp: Callable[[Tensor, float, float], Tensor] = _Clamp.apply
+
+
+def bounded(x: Tensor, low: float, high: float) -> Tensor:
+    """Clamp ``x``, but pass every gradient whose descent step would bring it back inside.
+
+    An ordinary clamp has no gradient outside, and a temperature that once crossed its bound would stay
+    there for good.
+    """
+    return _clamp(x, low, high)
+
+
+class Parametrized(nn.Module):
+    """A module with positive constants: numbers, tensors, or parameters that are learned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers: dict[str, float] = {}
+        self._learned: dict[str, tuple[Form, tuple[float, float] | None]] = {}
+
+    def declare(
+        self,
+        name: str,
+        value: Constant,
+        form: Form,
+        *,
+        learn: bool,
+        upper: float = math.inf,
+        bounds: tuple[float, float] | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> None:
+        """Register the constant ``name``: as the parameter ``<form>_<name>`` if it is learned.
+
+        Args:
+            name: what `constant` finds it by.
+            value: its (initial) value: a number, or a tensor that broadcasts against the features.
+            form: how a learned constant is stored.
+            learn: make it an `nn.Parameter`.
+            upper: a constant lies between 0 and this, both excluded.
+            bounds: clamp a learned constant to this range, see `bounded`.
+            shape: give a learned number this shape, one value each.
+        """
+        if not learn:
+            _check_range(name, value, 0.0, upper, closed=False)
+            if isinstance(value, Tensor):
+                self.register_buffer(f"fixed_{name}", value.detach().clone())
+            else:
+                self._numbers[name] = float(value)
+            return
+        low, high = bounds or (0.0, min(upper, form.upper))
+        _check_range(f"a learned {name}", value, low, high, closed=bounds is not None)
+        raw = form.to_raw(torch.as_tensor(value, dtype=torch.get_default_dtype()).detach())
+        if shape is not None:
+            raw = raw.expand(tuple(shape)).contiguous()
+        self.register_parameter(f"{form.prefix}_{name}", nn.Parameter(raw.clone()))
+        self._learned[name] = (form, bounds)
+
+    def has(self, name: str) -> bool:
+        """Tell whether a constant was declared."""
+        return name in self._numbers or name in self._learned or f"fixed_{name}" in self._buffers
+
+    def constant(self, name: str) -> Constant:
+        """Return the value of a constant now: a number if it is a fixed number, else a tensor."""
+        if name in self._numbers:
+            return self._numbers[name]
+        if name not in self._learned:
+            fixed: Tensor = getattr(self, f"fixed_{name}")
+            return fixed
+        form, bounds = self._learned[name]
+        value = form.to_value(getattr(self, f"{form.prefix}_{name}"))
+        return value if bounds is None else bounded(value, *bounds)
+
+
+def _check_range(name: str, value: Constant, low: float, high: float, *, closed: bool) -> None:
+    """Raise a ValueError if any entry of a constant lies outside of its range."""
+    x = torch.as_tensor(value, dtype=torch.float64)
+    inside = (x >= low) & (x <= high) if closed else (x > low) & (x < high)
+    if not bool(inside.all()):
+        brackets = "[]" if closed else "()"
+        shown = value if not isinstance(value, Tensor) else value.tolist()
+        raise ValueError(
+            f"{name} must lie in {brackets[0]}{low:g}, {high:g}{brackets[1]}, got {shown}; "
+            "pass a value inside of that range"
+        )
