@@ -1,0 +1,116 @@
+"""What every fast implementation computes: one rule, four constants, and their derivatives.
+
+All neurons of `ultralif.functional` are one recurrence with three choices. With V the membrane after the
+last step, I the current, k = 1/eps:
+
+    P = lse(V + log leak, I)         UltraLIF                  (membrane "lse"; its limit "max")
+        leak * V + I                 LIF, DSpike, SoftLIF      ("add")
+        lse(ring of V) + I           UltraDLIF                 (ring > 0, with "lse" or "max")
+    z = k (P - threshold)
+    s = 1/2 + A (sigmoid(z) - 1/2)   soft;  P > threshold      hard, with the derivative of the soft one
+    V = P (1 - s) + v_reset s
+
+Going back, with gs and gV the gradients for s and V, and s' = A k sigmoid'(z):
+
+    h = gs + gV (v_reset - P)        all that s feeds
+    G = h s' + gV (1 - s)            all that P feeds
+    threshold: -h s'     eps: -h s' z + G dP/deps     A: h (sigmoid(z) - 1/2)
+
+and dP/dV, dP/dI, dP/dleak, dP/deps are those of the membrane: for "lse", p, 1 - p, p / leak and the entropy
+of p, where p = exp(k (V + log leak - P)) is the share of the past.
+"""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import Literal, NamedTuple, Protocol
+
+from torch import Tensor
+
+__all__ = ["Constants", "Implementation", "LeakForm", "Membrane", "Rule", "decode", "encode"]
+
+Membrane = Literal["lse", "max", "add"]
+LeakForm = Literal["none", "factor", "shift"]
+
+
+class Constants(NamedTuple):
+    """The constants of a layer, each 1-D with a length L that divides the number F of features.
+
+    Entry ``l`` serves the features from ``l * F / L`` on: L = 1 is one number for the layer, L = F one for
+    each neuron, L = M one for each member of a stack.
+    """
+
+    eps: Tensor
+    leak: Tensor
+    threshold: Tensor
+    amplitude: Tensor
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How a layer integrates and fires."""
+
+    membrane: Membrane
+    soft: bool
+    v_reset: float = 0.0
+    rate: bool = False
+    """Return the mean over time in place of the spikes."""
+    ring: int = 0
+    """Neurons on a ring, the last axis; 0: no neighbours."""
+    centered: bool = False
+    leak_form: LeakForm = "none"
+    """How the leak acts on a ring: ``V * leak``, ``V + log(leak)`` or not at all."""
+    adapt: bool = False
+    """AdaLIF: the state is membrane, adaptation and last spike, and the threshold moves."""
+    adapt_strength: float = 0.0
+    adapt_decay: float = 0.0
+    adapt_late: bool = False
+
+    @property
+    def states(self) -> int:
+        """How many tensors the state is made of."""
+        return 3 if self.adapt else 1
+
+
+@lru_cache
+def encode(rule: Rule, rate: bool) -> str:
+    """Write a rule, with ``rate`` set, as the string that an operator's schema can hold."""
+    return json.dumps(asdict(replace(rule, rate=rate)))
+
+
+@lru_cache
+def decode(text: str) -> Rule:
+    """Read what `encode` wrote."""
+    return Rule(**json.loads(text))
+
+
+class Implementation(Protocol):
+    """A module with the recurrence and its derivative. None is rest, or no gradient."""
+
+    def forward(
+        self, current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
+    ) -> tuple[Tensor, Tensor]:
+        """Return the spikes of ``[T, B, F]`` (or their mean, ``[B, F]``) and the last state.
+
+        Args:
+            current: ``[T, B, F]``, T and B and F at least 1.
+            state: membrane, and for AdaLIF adaptation and last spike, ``[1 or 3, B, F]``.
+            constants: in the dtype of the membrane.
+            rule: what to compute.
+        """
+
+    def backward(
+        self,
+        grad_out: Tensor | None,
+        grad_state: Tensor | None,
+        current: Tensor,
+        state: Tensor | None,
+        constants: Constants,
+        rule: Rule,
+        learn: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the gradients for the current, for the state, and for the constants.
+
+        The second is empty for a layer at rest. The last is ``[4, R, F]``, still to be summed over its R
+        rows and over the features that share a constant; it is empty where ``learn`` is false.
+        """

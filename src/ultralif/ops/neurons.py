@@ -1,0 +1,258 @@
+"""Each neuron as an instance of the one recurrence in `contract`."""
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from ultralif import functional
+from ultralif.functional import AdaptiveState, Constant, LeakForm, Mode, Neighborhood, compute_dtype
+from ultralif.functional.scan import OverTime
+from ultralif.ops.contract import Rule, encode
+from ultralif.ops.library import integrate
+
+__all__ = ["Backend", "Operator", "adalif", "dspike", "lif", "softlif", "ultradlif", "ultralif"]
+
+Backend = Literal["auto", "reference"]
+S = TypeVar("S", Tensor, AdaptiveState)
+P = ParamSpec("P")
+
+
+class Recipe(NamedTuple):
+    """A neuron's constants and rule, in the terms of the recurrence."""
+
+    eps: Constant
+    leak: Constant
+    threshold: Constant
+    amplitude: Constant
+    rule: Rule
+
+
+class Operator(Protocol[S, P]):
+    """A neuron over a sequence of currents, as `ultralif.functional` defines it."""
+
+    def __call__(
+        self,
+        current: Tensor,
+        v0: S | None = None,
+        rate: bool = False,
+        backend: Backend = "auto",
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> tuple[Tensor, S]:
+        """Return the spikes (or their mean over time) and the last state."""
+
+
+def _operator(
+    reference: OverTime[S, P],
+) -> Callable[[Callable[Concatenate[Tensor, P], Recipe | None]], Operator[S, P]]:
+    """Make an operator from a recipe; where the recipe is None the reference runs."""
+
+    def decorate(recipe: Callable[Concatenate[Tensor, P], Recipe | None]) -> Operator[S, P]:
+        def run(
+            current: Tensor,
+            v0: S | None = None,
+            rate: bool = False,
+            backend: Backend = "auto",
+            *args: P.args,
+            **kwargs: P.kwargs,
+        ) -> tuple[Tensor, S]:
+            fused = backend == "auto" and not _needs_definition()
+            found = recipe(current, *args, **kwargs) if fused else None
+            if found is not None:
+                return _integrate(current, v0, rate, found)
+            spikes, state = reference(current, v0, *args, **kwargs)
+            return (spikes.mean(0) if rate else spikes), state
+
+        run.__name__ = run.__qualname__ = recipe.__name__
+        run.__doc__ = f"Run `ultralif.functional.{recipe.__name__}`, by a kernel where there is one."
+        return run
+
+    return decorate
+
+
+def _needs_definition() -> bool:
+    """Tell whether the call is being exported or transformed, which only plain PyTorch operators bear."""
+    return torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
+
+
+def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tuple[Tensor, S]:
+    time, batch, features = current.shape[0], current.shape[1], current.shape[2:]
+    dtype = compute_dtype(current.dtype)
+    state = None
+    if v0 is not None:
+        stacked = v0.unsqueeze(0) if isinstance(v0, Tensor) else torch.stack(v0)
+        state = stacked.to(dtype).reshape(len(stacked), batch, -1)
+    out, last = integrate(
+        current.reshape(time, batch, -1),
+        state,
+        *(_per_feature(constant, features, dtype, current.device) for constant in recipe[:4]),
+        encode(recipe.rule, rate),
+    )
+    after = last.view(len(last), batch, *features)
+    return (
+        out.view(current.shape[1:] if rate else current.shape),
+        cast(S, AdaptiveState(*after) if recipe.rule.adapt else after[0]),
+    )
+
+
+def _per_feature(
+    constant: Constant, features: torch.Size, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """Lay a constant out as `Constants` wants it: 1-D, each entry for a run of features."""
+    if not isinstance(constant, Tensor):
+        return _number(constant, dtype, device)
+    constant = constant.to(dtype)
+    if constant.numel() == 1:
+        return constant.reshape(1)
+    shape = (1,) * (len(features) - constant.dim()) + tuple(constant.shape)
+    runs = next((i for i, (n, f) in enumerate(zip(shape, features, strict=True)) if n != f), len(shape))
+    if any(n != 1 for n in shape[runs:]):
+        constant = constant.expand(features)
+    return constant.reshape(-1)
+
+
+def _number(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return a number as a tensor, kept for the next call unless this one is recorded."""
+    if torch.compiler.is_compiling() or (
+        device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    ):
+        return torch.full((1,), value, dtype=dtype, device=device)
+    return _kept_number(value, dtype, device)
+
+
+@lru_cache(maxsize=1024)
+def _kept_number(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.full((1,), value, dtype=dtype, device=device)
+
+
+@_operator(functional.ultralif)
+def ultralif(
+    current: Tensor,
+    *,
+    eps: Constant,
+    leak: Constant,
+    threshold: Constant,
+    v_reset: Constant = 0.0,
+    mode: Mode = "soft",
+    delayed_reset: bool = False,
+) -> Recipe | None:
+    if delayed_reset or isinstance(v_reset, Tensor):
+        return None
+    rule = Rule("max" if mode == "tropical" else "lse", mode == "soft", v_reset)
+    return Recipe(eps, leak, threshold, 1.0, rule)
+
+
+@_operator(functional.ultradlif)
+def ultradlif(
+    current: Tensor,
+    *,
+    eps: Constant,
+    threshold: Constant,
+    leak: Constant | None = None,
+    v_reset: Constant = 0.0,
+    mode: Mode = "soft",
+    neighborhood: Neighborhood = "ring",
+    centered: bool = False,
+    leak_form: LeakForm = "factor",
+    delayed_reset: bool = False,
+) -> Recipe | None:
+    if delayed_reset or neighborhood != "ring" or isinstance(v_reset, Tensor):
+        return None
+    rule = Rule(
+        "max" if mode == "tropical" else "lse",
+        mode == "soft",
+        v_reset,
+        ring=current.shape[-1],
+        centered=centered,
+        leak_form="none" if leak is None else leak_form,
+    )
+    return Recipe(eps, 1.0 if leak is None else leak, threshold, 1.0, rule)
+
+
+def _surrogate(slope: Constant, scaled: bool) -> tuple[Constant, Constant]:
+    """Return temperature and height of the sigmoid whose derivative the surrogate is."""
+    if scaled:
+        return 1 / slope, 1.0
+    return 1 / slope, 1 / (slope.detach() if isinstance(slope, Tensor) else slope)
+
+
+@_operator(functional.lif)
+def lif(
+    current: Tensor,
+    *,
+    leak: Constant,
+    threshold: Constant,
+    v_reset: Constant = 0.0,
+    surrogate_slope: Constant = 10.0,
+    scaled_surrogate: bool = False,
+) -> Recipe | None:
+    if isinstance(v_reset, Tensor):
+        return None
+    eps, amplitude = _surrogate(surrogate_slope, scaled_surrogate)
+    return Recipe(eps, leak, threshold, amplitude, Rule("add", False, v_reset))
+
+
+@_operator(functional.adalif)
+def adalif(
+    current: Tensor,
+    *,
+    leak: Constant,
+    threshold: Constant,
+    adapt_strength: Constant = 0.1,
+    adapt_decay: Constant = 0.9,
+    adapt_late: bool = False,
+    v_reset: Constant = 0.0,
+    surrogate_slope: Constant = 10.0,
+    scaled_surrogate: bool = False,
+) -> Recipe | None:
+    if isinstance(v_reset, Tensor) or isinstance(adapt_strength, Tensor) or isinstance(adapt_decay, Tensor):
+        return None
+    eps, amplitude = _surrogate(surrogate_slope, scaled_surrogate)
+    rule = Rule(
+        "add",
+        False,
+        v_reset,
+        adapt=True,
+        adapt_strength=adapt_strength,
+        adapt_decay=adapt_decay,
+        adapt_late=adapt_late,
+    )
+    return Recipe(eps, leak, threshold, amplitude, rule)
+
+
+@_operator(functional.dspike)
+def dspike(
+    current: Tensor,
+    *,
+    leak: Constant,
+    threshold: Constant,
+    sharpness: Constant = 4.0,
+    v_reset: Constant = 0.0,
+    mode: Mode = "hard",
+) -> Recipe | None:
+    if isinstance(v_reset, Tensor):
+        return None
+    # The curve is a sigmoid at temperature threshold / k, stretched by 1 / tanh(k / 2).
+    half = sharpness / 2
+    amplitude = 1 / (torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half))
+    return Recipe(threshold / sharpness, leak, threshold, amplitude, Rule("add", mode == "soft", v_reset))
+
+
+@_operator(functional.softlif)
+def softlif(
+    current: Tensor,
+    *,
+    eps: Constant,
+    leak: Constant,
+    threshold: Constant,
+    v_reset: Constant = 0.0,
+    mode: Mode = "soft",
+) -> Recipe | None:
+    if isinstance(v_reset, Tensor):
+        return None
+    return Recipe(eps, leak, threshold, 1.0, Rule("add", mode == "soft", v_reset))
