@@ -53,6 +53,8 @@ class Rule:
     membrane: Membrane
     soft: bool
     v_reset: float = 0.0
+    unit: bool = True
+    """The height A is 1, as for every neuron but those with a surrogate of another height."""
     rate: bool = False
     """Return the mean over time in place of the spikes."""
     ring: int = 0

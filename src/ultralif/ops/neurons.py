@@ -194,7 +194,7 @@ def lif(
     if isinstance(v_reset, Tensor):
         return None
     eps, amplitude = _surrogate(surrogate_slope, scaled_surrogate)
-    return Recipe(eps, leak, threshold, amplitude, Rule("add", False, v_reset))
+    return Recipe(eps, leak, threshold, amplitude, Rule("add", False, v_reset, scaled_surrogate))
 
 
 @_operator(functional.adalif)
@@ -217,6 +217,7 @@ def adalif(
         "add",
         False,
         v_reset,
+        scaled_surrogate,
         adapt=True,
         adapt_strength=adapt_strength,
         adapt_decay=adapt_decay,
@@ -240,7 +241,7 @@ def dspike(
     # The curve is a sigmoid at temperature threshold / k, stretched by 1 / tanh(k / 2).
     half = sharpness / 2
     amplitude = 1 / (torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half))
-    return Recipe(threshold / sharpness, leak, threshold, amplitude, Rule("add", mode == "soft", v_reset))
+    return Recipe(threshold / sharpness, leak, threshold, amplitude, Rule("add", mode == "soft", v_reset, unit=False))
 
 
 @_operator(functional.softlif)

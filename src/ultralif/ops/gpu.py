@@ -1,0 +1,330 @@
+"""Launch the Triton kernels: how a CUDA tensor is integrated."""
+
+import math
+import os
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from triton import cdiv, next_power_of_2
+
+from ultralif.ops import triton_spatial, triton_temporal
+from ultralif.ops.contract import Constants, Rule
+
+__all__ = ["backward", "forward"]
+
+NATIVE = os.environ.get("TRITON_INTERPRET") != "1"
+LANES = 1 << 18  # about as many as a large GPU runs at once; what is more is taken in rounds
+CHUNK = 16  # steps whose trace a lane keeps in registers
+WIDEST = 1024  # neurons of a ring that one program takes whole
+SPAN = 32  # steps a launch where a ring is cut into parts
+
+
+def forward(
+    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
+) -> tuple[Tensor, Tensor]:
+    """Return the spikes and the last state, as `Implementation` says."""
+    current = _rows(current)
+    out = torch.empty(
+        current.shape[1:] if rule.rate else current.shape, dtype=current.dtype, device=current.device
+    )
+    last = torch.empty((rule.states, *current.shape[1:]), dtype=torch.float32, device=current.device)
+    (_spatial_forward if rule.ring else _temporal_forward)(current, state, constants, rule, out, last)
+    return out, last
+
+
+def backward(
+    grad_out: Tensor | None,
+    grad_state: Tensor | None,
+    current: Tensor,
+    state: Tensor | None,
+    constants: Constants,
+    rule: Rule,
+    learn: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients for current, state and constants, as `Implementation` says."""
+    current = _rows(current)
+    if grad_out is not None and not grad_out[0].is_contiguous():
+        grad_out = grad_out.contiguous()  # along time any stride will do: a mean's gradient has none
+    if grad_state is not None:
+        grad_state = grad_state.contiguous()
+    run = _spatial_backward if rule.ring else _temporal_backward
+    g_current, g_state, sums = run(grad_out, grad_state, current, state, constants, rule, learn)
+    empty = sums.new_empty(0)
+    return g_current, empty if state is None else g_state, sums if learn else empty
+
+
+def _rows(current: Tensor) -> Tensor:
+    """Make neighbouring features neighbours in memory; time and batch may have any stride."""
+    return current if current.stride(2) == 1 or current.shape[2] == 1 else current.contiguous()
+
+
+def _runs(constants: tuple[Tensor, ...], features: int) -> list[int]:
+    return [features // c.numel() for c in constants]
+
+
+def _chunk(time: int, longest: int) -> dict[str, Any]:
+    """Choose a chunk that divides the time steps, if one of a fair size does."""
+    fair = [n for n in range(min(time, longest), longest // 3, -1) if time % n == 0]
+    chunk = fair[0] if fair else min(time, longest)
+    return {"CHUNK": chunk, "EVEN": time % chunk == 0}
+
+
+def _rounds(items: int, period: int, block: int, lanes: int) -> tuple[int, int]:
+    """Cut items into rounds: return how many, and how many items each takes.
+
+    A round is a multiple of the period, so that what stands in a lane belongs to the same constants in every
+    round, and of the block.
+    """
+    step = math.lcm(period, block)
+    size = step * max(1, lanes // step)
+    return (1, items) if size >= items else (cdiv(items, size), size)
+
+
+def _temporal_choices(rule: Rule, time: int) -> dict[str, Any]:
+    return {
+        "MEMBRANE": ("lse", "max", "add").index(rule.membrane),
+        "SOFT": rule.soft,
+        "UNIT": rule.unit,
+        "RATE": rule.rate,
+        "ADAPT": rule.adapt,
+        "LATE": rule.adapt_late,
+        "NATIVE": NATIVE,
+        "num_warps": 4,
+        **_chunk(time, CHUNK),
+    }
+
+
+def _temporal_forward(
+    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule, out: Tensor, last: Tensor
+) -> None:
+    time, batch, features = current.shape
+    block = 128 * 4 // current.element_size() if NATIVE else 128
+    rounds, size = _rounds(batch * features, features, block, LANES)
+    triton_temporal.temporal_forward_kernel[(cdiv(size, block),)](
+        current,
+        state,
+        *constants,
+        out,
+        last,
+        time,
+        features,
+        batch * features,
+        current.stride(0),
+        current.stride(1),
+        rounds,
+        size,
+        *_runs(constants, features),
+        rule.v_reset,
+        rule.adapt_strength,
+        rule.adapt_decay,
+        HAS_STATE=state is not None,
+        BLOCK=block,
+        **_temporal_choices(rule, time),
+    )
+
+
+def _temporal_backward(
+    grad_out: Tensor | None,
+    grad_state: Tensor | None,
+    current: Tensor,
+    state: Tensor | None,
+    constants: Constants,
+    rule: Rule,
+    learn: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    time, batch, features = current.shape
+    choices = _temporal_choices(rule, time)
+    block = 128 * 4 // current.element_size() if NATIVE else 128
+    rounds, size = _rounds(batch * features, features, block, LANES)
+    wide = {"dtype": torch.float32, "device": current.device}
+    g_current = torch.empty(current.shape, dtype=current.dtype, device=current.device)
+    g_state = torch.empty((rule.states, batch, features) if state is not None else 0, **wide)
+    sums = torch.empty((4, size // features, features) if learn else 0, **wide)
+    notes = torch.empty((cdiv(time, choices["CHUNK"]) - 1, rule.states, batch, features), **wide)
+    triton_temporal.temporal_backward_kernel[(cdiv(size, block),)](
+        grad_out,
+        grad_state,
+        current,
+        state,
+        *constants,
+        g_current,
+        g_state,
+        sums,
+        notes,
+        time,
+        features,
+        batch * features,
+        current.stride(0),
+        current.stride(1),
+        grad_out.stride(0) if grad_out is not None else 0,
+        rounds,
+        size,
+        *_runs(constants, features),
+        rule.v_reset,
+        rule.adapt_strength,
+        rule.adapt_decay,
+        HAS_STATE=state is not None,
+        HAS_OUT=grad_out is not None,
+        HAS_GRAD_STATE=grad_state is not None,
+        LEARN=learn,
+        BLOCK=block,
+        **choices,
+    )
+    return g_current, g_state, sums
+
+
+class _Tiling(NamedTuple):
+    """How rings are laid out over programs."""
+
+    grid: tuple[int, int]
+    rounds: int
+    size: int  # rows a round
+    choices: dict[str, Any]
+
+    @property
+    def lanes(self) -> int:
+        """All lanes of all programs."""
+        return self.grid[0] * self.grid[1] * int(self.choices["LANES"])
+
+
+def _tiling(rows: int, rings: int, ring: int, halo: int) -> _Tiling:
+    width = next_power_of_2(ring) if halo == 0 else WIDEST
+    tiles = 1 if halo == 0 else cdiv(ring, width - 2 * halo)
+    lanes = max(width, 128)
+    rounds, size = _rounds(rows, rings, lanes // width, max(1, LANES // (width * tiles)))
+    choices = {"LANES": lanes, "WIDTH": width, "WHOLE": halo == 0, "num_warps": min(lanes // 32, 32)}
+    return _Tiling((cdiv(size, lanes // width), tiles), rounds, size, choices)
+
+
+def _spatial_choices(rule: Rule, time: int) -> dict[str, Any]:
+    return {
+        "MEMBRANE": ("lse", "max").index(rule.membrane),
+        "SOFT": rule.soft,
+        "RATE": rule.rate,
+        "CENTERED": rule.centered,
+        "LEAK": ("none", "factor", "shift").index(rule.leak_form),
+        "NATIVE": NATIVE,
+        **_chunk(time, CHUNK // 2),
+    }
+
+
+def _spans(time: int, ring: int) -> list[tuple[int, int]]:
+    """Return first step and number of steps of each launch: all at once for rings that fit a program."""
+    span = time if ring <= WIDEST else SPAN
+    return [(first, min(span, time - first)) for first in range(0, time, span)]
+
+
+def _spatial_forward(
+    current: Tensor,
+    state: Tensor | None,
+    constants: Constants,
+    rule: Rule,
+    out: Tensor | None,
+    last: Tensor,
+    bounds: Tensor | None = None,
+) -> None:
+    """Integrate span after span; ``bounds`` takes the state after each span but the last."""
+    time, batch, features = current.shape
+    rings = features // rule.ring
+    spans = _spans(time, rule.ring)
+    spare = torch.empty_like(last) if len(spans) > 1 and bounds is None else last
+    for i, (first, steps) in enumerate(spans):
+        halo = 0 if rule.ring <= WIDEST else steps
+        tiling = _tiling(batch * rings, rings, rule.ring, halo)
+        if bounds is not None:
+            target = bounds[i] if i < len(bounds) else last
+        else:
+            target = last if (len(spans) - i) % 2 else spare
+        triton_spatial.spatial_forward_kernel[tiling.grid](
+            current[first],
+            state,
+            *constants[:3],
+            out if out is None or rule.rate else out[first],
+            target,
+            torch.empty(4 * tiling.lanes, dtype=torch.float32, device=current.device),
+            steps,
+            rule.ring,
+            rings,
+            batch * rings,
+            current.stride(0),
+            current.stride(1),
+            batch * features,
+            halo,
+            tiling.rounds,
+            tiling.size,
+            time,
+            *_runs(constants[:3], features),
+            rule.v_reset,
+            HAS_STATE=state is not None,
+            HAS_OUT=out is not None,
+            ADD_TO_MEAN=i > 0,
+            **_spatial_choices(rule, steps),
+            **tiling.choices,
+        )
+        state = target
+
+
+def _spatial_backward(
+    grad_out: Tensor | None,
+    grad_state: Tensor | None,
+    current: Tensor,
+    state: Tensor | None,
+    constants: Constants,
+    rule: Rule,
+    learn: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    time, batch, features = current.shape
+    rings = features // rule.ring
+    spans = _spans(time, rule.ring)
+    wide = {"dtype": torch.float32, "device": current.device}
+    starts = torch.empty((len(spans) - 1, 1, batch, features), **wide)
+    if len(spans) > 1:  # integrate once more for the state at the start of every span
+        before = current[: spans[-1][0]]
+        _spatial_forward(before, state, constants, rule, None, starts[-1], starts[:-1])
+    g_current = torch.empty(current.shape, dtype=current.dtype, device=current.device)
+    g_states = [torch.empty((1, batch, features), **wide) for _ in range(min(len(spans), 2))]
+    sums = torch.zeros(0, **wide)
+    for i, (first, steps) in reversed(list(enumerate(spans))):
+        halo = 0 if rule.ring <= WIDEST else 2 * steps
+        tiling = _tiling(batch * rings, rings, rule.ring, halo)
+        choices = _spatial_choices(rule, steps)
+        if learn and len(sums) == 0:
+            sums = torch.zeros((4, tiling.size // rings, features), **wide)
+        notes = torch.empty((cdiv(steps, choices["CHUNK"]) - 1) * tiling.lanes, **wide)
+        triton_spatial.spatial_backward_kernel[tiling.grid](
+            grad_out if grad_out is None or rule.rate else grad_out[first],
+            grad_state,
+            current[first],
+            starts[i - 1] if i else state,
+            *constants[:3],
+            g_current[first],
+            g_states[i % 2],
+            sums,
+            notes,
+            torch.empty(4 * tiling.lanes, **wide),
+            steps,
+            rule.ring,
+            rings,
+            batch * rings,
+            current.stride(0),
+            current.stride(1),
+            grad_out.stride(0) if grad_out is not None else 0,
+            batch * features,
+            halo,
+            tiling.rounds,
+            tiling.size,
+            sums.shape[1] * features if learn else 0,
+            time,
+            *_runs(constants[:3], features),
+            rule.v_reset,
+            HAS_STATE=i > 0 or state is not None,
+            HAS_OUT=grad_out is not None,
+            HAS_GRAD_STATE=grad_state is not None,
+            LEARN=learn,
+            ADD_TO_SUMS=i < len(spans) - 1,
+            **choices,
+            **tiling.choices,
+        )
+        grad_state = g_states[i % 2]
+    return g_current, g_states[0], sums

@@ -1,0 +1,355 @@
+"""Triton kernels for neurons on a ring: UltraDLIF and UltraDPLIF, see `contract`.
+
+A program integrates a tile: a few whole rings, or a part of one long ring; its lanes exchange their membranes at every
+step. A part carries a halo: at its ends the neighbours are missing, and what is wrong there moves inwards by one
+neuron a step, so a halo as wide as the number of steps keeps the inside right; the backward walk doubles it.
+
+Time is cut into chunks as in `triton_temporal`.
+"""
+
+import triton
+import triton.language as tl
+
+from ultralif.ops.triton_temporal import LN2, MAX, constant, log2, spike_of, within
+
+__all__ = ["spatial_backward_kernel", "spatial_forward_kernel"]
+
+NONE = tl.constexpr(0)
+FACTOR = tl.constexpr(1)
+SHIFT = tl.constexpr(2)
+LOG2_3 = tl.constexpr(1.584962500721156)
+
+
+@triton.jit
+def place(ring, halo, LANES: tl.constexpr, WIDTH: tl.constexpr, WHOLE: tl.constexpr):
+    """Return where the lanes stand: row of the tile, place on the ring, whether it is theirs, their neighbours."""
+    lane = tl.arange(0, LANES)
+    row = lane // WIDTH
+    along = lane % WIDTH
+    if WHOLE:
+        left = tl.where(along == 0, lane + ring - 1, lane - 1)
+        right = tl.where(along == ring - 1, lane - ring + 1, lane + 1)
+        return row, along, along < ring, left % LANES, right % LANES
+    inner = WIDTH - 2 * halo
+    spot = tl.program_id(1) * inner - halo + along
+    own = (along >= halo) & (along < halo + inner) & (spot < ring)
+    return row, (spot + ring) % ring, own, tl.maximum(lane - 1, 0), tl.minimum(lane + 1, LANES - 1)
+
+
+@triton.jit
+def exchange(to_right, to_left, room, turn, left, right, ONE: tl.constexpr, LANES: tl.constexpr):
+    """Return what the left neighbour sends to its right and what the right one sends to its left.
+
+    Lanes meet in memory that stays in the cache. Two places take turns: one barrier an exchange is enough, since
+    nobody writes to a place again before all have read from it and met at the other.
+    """
+    here = room + turn * 2 * LANES
+    lane = tl.arange(0, LANES)
+    tl.store(here + lane, to_right)
+    if not ONE:
+        tl.store(here + LANES + lane, to_left)
+    tl.debug_barrier()
+    return tl.load(here + left), tl.load(here + (right if ONE else LANES + right))
+
+
+@triton.jit
+def decayed(v, leak, log_leak, LEAK: tl.constexpr):
+    """Return the membrane after its leak."""
+    if LEAK == FACTOR:
+        return v * leak
+    if LEAK == SHIFT:
+        return v + log_leak
+    return v
+
+
+@triton.jit
+def coupled(
+    w, w_left, w_right, eps, k, MEMBRANE: tl.constexpr, CENTERED: tl.constexpr, NATIVE: tl.constexpr
+):
+    """Return the (soft) maximum over a neuron and its neighbours."""
+    top = tl.maximum(tl.maximum(w_left, w_right), w)
+    if MEMBRANE == MAX:
+        return top
+    total = tl.exp2((w_left - top) * k) + tl.exp2((w - top) * k) + tl.exp2((w_right - top) * k)
+    soft = log2(total, NATIVE)
+    if CENTERED:
+        soft -= LOG2_3
+    return top + eps * soft
+
+
+@triton.jit
+def shares(w, w_left, w_right, k, MEMBRANE: tl.constexpr, CENTERED: tl.constexpr, NATIVE: tl.constexpr):
+    """Return the shares of left neighbour, neuron and right neighbour, and dP/deps."""
+    top = tl.maximum(tl.maximum(w_left, w_right), w)
+    if MEMBRANE == MAX:
+        a = tl.where(w_left == top, 1.0, 0.0)
+        b = tl.where(w == top, 1.0, 0.0)
+        c = tl.where(w_right == top, 1.0, 0.0)
+        whole = 1.0 / (a + b + c)
+        return a * whole, b * whole, c * whole, 0.0
+    gap_a, gap_b, gap_c = (top - w_left) * k, (top - w) * k, (top - w_right) * k
+    a, b, c = tl.exp2(-gap_a), tl.exp2(-gap_b), tl.exp2(-gap_c)
+    total = a + b + c
+    whole = 1.0 / total
+    entropy = log2(total, NATIVE) + (a * gap_a + b * gap_b + c * gap_c) * whole
+    if CENTERED:
+        entropy -= LOG2_3
+    return a * whole, b * whole, c * whole, LN2 * entropy
+
+
+@triton.jit
+def spatial_forward_kernel(
+    current,
+    state,
+    eps_pointer,
+    leak_pointer,
+    threshold_pointer,
+    out,
+    last_state,
+    room,
+    time,
+    ring,
+    rings,
+    rows,
+    stride_time,
+    stride_batch,
+    out_stride_time,
+    halo,
+    rounds,
+    stride_round,
+    mean_of,
+    eps_run,
+    leak_run,
+    threshold_run,
+    v_reset,
+    MEMBRANE: tl.constexpr,
+    SOFT: tl.constexpr,
+    RATE: tl.constexpr,
+    CENTERED: tl.constexpr,
+    LEAK: tl.constexpr,
+    HAS_STATE: tl.constexpr,
+    HAS_OUT: tl.constexpr,
+    ADD_TO_MEAN: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EVEN: tl.constexpr,
+    LANES: tl.constexpr,
+    WIDTH: tl.constexpr,
+    WHOLE: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Integrate ``[time, rows of rings]`` from a state: write the spikes, or add to their mean, and the state."""
+    row, spot, own, left, right = place(ring, halo, LANES, WIDTH, WHOLE)
+    row += tl.program_id(0).to(tl.int64) * (LANES // WIDTH)
+    feature = row % rings * ring + spot
+    known = (row < rows) & (spot < ring)
+    own = own & (row < rows)
+    program = tl.program_id(1).to(tl.int64) * tl.num_programs(0) + tl.program_id(0)
+    room += program * 4 * LANES
+    turn = 0
+    eps = constant(eps_pointer, feature, eps_run, known)
+    leak = constant(leak_pointer, feature, leak_run, known)
+    threshold = constant(threshold_pointer, feature, threshold_run, known)
+    k = 1.0 / (LN2 * eps)
+    log_leak = tl.log(leak)
+    eps = eps * LN2
+    for i in range(rounds):
+        at_row = row + tl.cast(i, tl.int64) * stride_round
+        known = (at_row < rows) & (spot < ring)
+        own_now = own & (at_row < rows)
+        source = current + at_row // rings * stride_batch + feature
+        element = at_row * ring + spot
+        v = tl.zeros((LANES,), tl.float32)
+        if HAS_STATE:
+            v = tl.load(state + element, mask=known, other=0.0)
+        mean = tl.zeros((LANES,), tl.float32)
+        for first in range(0, time, CHUNK):
+            xs = ()
+            for j in tl.static_range(CHUNK):
+                inside = within(known, first + j, time, EVEN)
+                x = tl.load(source + tl.cast(first + j, tl.int64) * stride_time, mask=inside, other=0.0)
+                xs = xs + (x.to(tl.float32),)
+            for j in tl.static_range(CHUNK):
+                w = decayed(v, leak, log_leak, LEAK)
+                w_left, w_right = exchange(w, w, room, turn, left, right, True, LANES)
+                turn = 1 - turn
+                potential = xs[j] + coupled(w, w_left, w_right, eps, k, MEMBRANE, CENTERED, NATIVE)
+                gate, spike = spike_of(potential, threshold, k, 1.0, SOFT, True)
+                after = potential * (1.0 - spike) + v_reset * spike
+                if EVEN:
+                    v = after
+                    mean += spike
+                else:
+                    now = within(known, first + j, time, EVEN)
+                    v = tl.where(now, after, v)
+                    mean += tl.where(now, spike, 0.0)
+                if HAS_OUT and not RATE:
+                    inside = within(own_now, first + j, time, EVEN)
+                    tl.store(out + tl.cast(first + j, tl.int64) * out_stride_time + element, spike, mask=inside)
+        if HAS_OUT and RATE:
+            mean = mean / mean_of
+            if ADD_TO_MEAN:
+                mean += tl.load(out + element, mask=own_now, other=0.0)
+            tl.store(out + element, mean, mask=own_now)
+        tl.store(last_state + element, v, mask=own_now)
+
+
+@triton.jit
+def spatial_backward_kernel(
+    grad_out,
+    grad_state,
+    current,
+    state,
+    eps_pointer,
+    leak_pointer,
+    threshold_pointer,
+    grad_current,
+    grad_start,
+    sums,
+    notes,
+    room,
+    time,
+    ring,
+    rings,
+    rows,
+    stride_time,
+    stride_batch,
+    out_stride_time,
+    grad_stride_time,
+    halo,
+    rounds,
+    stride_round,
+    sum_stride,
+    mean_of,
+    eps_run,
+    leak_run,
+    threshold_run,
+    v_reset,
+    MEMBRANE: tl.constexpr,
+    SOFT: tl.constexpr,
+    RATE: tl.constexpr,
+    CENTERED: tl.constexpr,
+    LEAK: tl.constexpr,
+    HAS_STATE: tl.constexpr,
+    HAS_OUT: tl.constexpr,
+    HAS_GRAD_STATE: tl.constexpr,
+    LEARN: tl.constexpr,
+    ADD_TO_SUMS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EVEN: tl.constexpr,
+    LANES: tl.constexpr,
+    WIDTH: tl.constexpr,
+    WHOLE: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Differentiate: write the gradients for current and state, and the sums for eps, leak and threshold."""
+    row, spot, own, left, right = place(ring, halo, LANES, WIDTH, WHOLE)
+    row += tl.program_id(0).to(tl.int64) * (LANES // WIDTH)
+    feature = row % rings * ring + spot
+    known = (row < rows) & (spot < ring)
+    own = own & (row < rows)
+    program = tl.program_id(1).to(tl.int64) * tl.num_programs(0) + tl.program_id(0)
+    room += program * 4 * LANES
+    turn = 0
+    eps = constant(eps_pointer, feature, eps_run, known)
+    leak = constant(leak_pointer, feature, leak_run, known)
+    threshold = constant(threshold_pointer, feature, threshold_run, known)
+    k = 1.0 / (LN2 * eps)
+    log_leak = tl.log(leak)
+    eps = eps * LN2
+    zero = tl.zeros((LANES,), tl.float32)
+    sum_eps, sum_leak, sum_threshold = zero, zero, zero
+    chunks = tl.cdiv(time, CHUNK)
+    note = notes + program * LANES + tl.arange(0, LANES)
+    note_stride = tl.num_programs(0).to(tl.int64) * tl.num_programs(1) * LANES
+    for i in range(rounds):
+        at_row = row + tl.cast(i, tl.int64) * stride_round
+        known = (at_row < rows) & (spot < ring)
+        own_now = own & (at_row < rows)
+        source = current + at_row // rings * stride_batch + feature
+        element = at_row * ring + spot
+        start = zero
+        if HAS_STATE:
+            start = tl.load(state + element, mask=known, other=0.0)
+
+        v = start
+        for c in range(chunks - 1):
+            xs = ()
+            for j in tl.static_range(CHUNK):
+                x = tl.load(source + tl.cast(c * CHUNK + j, tl.int64) * stride_time, mask=known, other=0.0)
+                xs = xs + (x.to(tl.float32),)
+            for j in tl.static_range(CHUNK):
+                w = decayed(v, leak, log_leak, LEAK)
+                w_left, w_right = exchange(w, w, room, turn, left, right, True, LANES)
+                turn = 1 - turn
+                potential = xs[j] + coupled(w, w_left, w_right, eps, k, MEMBRANE, CENTERED, NATIVE)
+                gate, spike = spike_of(potential, threshold, k, 1.0, SOFT, True)
+                v = potential * (1.0 - spike) + v_reset * spike
+            tl.store(note + c * note_stride, v)
+
+        gv = zero
+        if HAS_GRAD_STATE:
+            gv = tl.load(grad_state + element, mask=known, other=0.0)
+        g_mean = zero
+        if HAS_OUT and RATE:
+            g_mean = tl.load(grad_out + element, mask=known, other=0.0).to(tl.float32) / mean_of
+        for r in range(chunks):
+            c = chunks - 1 - r
+            v = start
+            if c > 0:
+                v = tl.load(note + (c - 1) * note_stride)
+            first = c * CHUNK
+            xs, gs, vs, potentials, gates, lefts, rights = (), (), (), (), (), (), ()
+            for j in tl.static_range(CHUNK):
+                inside = within(known, first + j, time, EVEN)
+                at = tl.cast(first + j, tl.int64)
+                xs = xs + (tl.load(source + at * stride_time, mask=inside, other=0.0).to(tl.float32),)
+                if HAS_OUT and not RATE:
+                    g = tl.load(grad_out + at * out_stride_time + element, mask=inside, other=0.0)
+                    gs = gs + (g.to(tl.float32),)
+                else:
+                    gs = gs + (g_mean,)
+            for j in tl.static_range(CHUNK):
+                w = decayed(v, leak, log_leak, LEAK)
+                w_left, w_right = exchange(w, w, room, turn, left, right, True, LANES)
+                turn = 1 - turn
+                potential = xs[j] + coupled(w, w_left, w_right, eps, k, MEMBRANE, CENTERED, NATIVE)
+                gate, spike = spike_of(potential, threshold, k, 1.0, SOFT, True)
+                vs, potentials, gates = vs + (v,), potentials + (potential,), gates + (gate,)
+                lefts, rights = lefts + (w_left,), rights + (w_right,)
+                v = potential * (1.0 - spike) + v_reset * spike
+            for j in tl.static_range(CHUNK - 1, -1, -1):
+                v, potential, gate = vs[j], potentials[j], gates[j]
+                spike = gate if SOFT else tl.where(potential > threshold, 1.0, 0.0)
+                fed = gs[j] + gv * (v_reset - potential)
+                back = fed * gate * (1.0 - gate) * (k * LN2)
+                g = back + gv * (1.0 - spike)
+                if not EVEN:  # steps past the end have no part in anything
+                    now = within(known, first + j, time, EVEN)
+                    back = tl.where(now, back, 0.0)
+                    g = tl.where(now, g, 0.0)
+                w = decayed(v, leak, log_leak, LEAK)
+                a, b, e, to_eps = shares(w, lefts[j], rights[j], k, MEMBRANE, CENTERED, NATIVE)
+                from_left, from_right = exchange(g * e, g * a, room, turn, left, right, False, LANES)
+                turn = 1 - turn
+                to_w = g * b + from_left + from_right
+                if LEARN:
+                    sum_threshold -= tl.where(own_now, back, 0.0)
+                    sum_eps += tl.where(own_now, g * to_eps - back * (potential - threshold) * (k * LN2), 0.0)
+                    if LEAK == FACTOR:
+                        sum_leak += tl.where(own_now, to_w * v, 0.0)
+                    elif LEAK == SHIFT:
+                        sum_leak += tl.where(own_now, to_w / leak, 0.0)
+                inside = within(own_now, first + j, time, EVEN)
+                tl.store(grad_current + tl.cast(first + j, tl.int64) * grad_stride_time + element, g, mask=inside)
+                before = to_w * leak if LEAK == FACTOR else to_w
+                gv = before if EVEN else tl.where(now, before, gv)
+        tl.store(grad_start + element, gv, mask=own_now)
+    if LEARN:
+        lane = row * ring + spot
+        if ADD_TO_SUMS:
+            sum_eps += tl.load(sums + lane, mask=own, other=0.0)
+            sum_leak += tl.load(sums + sum_stride + lane, mask=own, other=0.0)
+            sum_threshold += tl.load(sums + 2 * sum_stride + lane, mask=own, other=0.0)
+        tl.store(sums + lane, sum_eps, mask=own)
+        tl.store(sums + sum_stride + lane, sum_leak, mask=own)
+        tl.store(sums + 2 * sum_stride + lane, sum_threshold, mask=own)

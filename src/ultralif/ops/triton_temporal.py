@@ -1,0 +1,351 @@
+"""Triton kernels for neurons without neighbours: UltraLIF and the additive family, see `contract`.
+
+A lane integrates one neuron of one sample over all time steps. The backward kernel cuts time into chunks whose trace
+fits into registers: it notes the state at the start of each chunk, then takes the chunks from the last to the first,
+integrates each once more and walks it back. So nothing is kept from the forward pass.
+
+Lanes advance over the batch by a multiple of the number of features: a lane keeps its feature, and with it the
+constants and the sums for their gradients.
+"""
+
+import triton
+import triton.language as tl
+
+__all__ = ["temporal_backward_kernel", "temporal_forward_kernel"]
+
+LSE = tl.constexpr(0)
+MAX = tl.constexpr(1)
+ADD = tl.constexpr(2)
+LN2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def log2(x, NATIVE: tl.constexpr):
+    """Return log2 by the processor's own instruction: `tl.log2` is a polynomial."""
+    if NATIVE:
+        return tl.inline_asm_elementwise(
+            "lg2.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return tl.log2(x)
+
+
+@triton.jit
+def within(mask, t, time, EVEN: tl.constexpr):
+    """Return the mask of the lanes that have a step t: all, if the chunks divide the time."""
+    if EVEN:
+        return mask
+    return mask & (tl.zeros_like(mask).to(tl.int32) + t < time)
+
+
+@triton.jit
+def constant(pointer, feature, run, mask):
+    """Load a constant of which each entry serves a run of features."""
+    return tl.load(pointer + feature // run, mask=mask, other=1.0).to(tl.float32)
+
+
+@triton.jit
+def spike_of(potential, limit, k, amplitude, SOFT: tl.constexpr, UNIT: tl.constexpr):
+    """Return sigmoid(z) and the spike; k is 1 / eps in units of log 2."""
+    gate = 1.0 / (1.0 + tl.exp2((limit - potential) * k))
+    if SOFT:
+        if UNIT:
+            return gate, gate
+        return gate, amplitude * gate + (1.0 - amplitude) * 0.5
+    return gate, tl.where(potential > limit, 1.0, 0.0)
+
+
+@triton.jit
+def potential_of(x, v, eps, k, leak, log_leak, MEMBRANE: tl.constexpr, NATIVE: tl.constexpr):
+    """Return the membrane before spike and reset; eps is in units of log 2."""
+    if MEMBRANE == ADD:
+        return leak * v + x
+    past = v + log_leak
+    top = tl.maximum(past, x)
+    if MEMBRANE == MAX:
+        return top
+    return top + eps * log2(1.0 + tl.exp2(-tl.abs(past - x) * k), NATIVE)
+
+
+@triton.jit
+def adapt(b, last, threshold, strength, decay, ADAPT: tl.constexpr, LATE: tl.constexpr):
+    """Return AdaLIF's threshold and adaptation."""
+    if ADAPT:
+        adapted = decay * b + (1.0 - decay) * last
+        return threshold + strength * (b if LATE else adapted), adapted
+    return threshold, b
+
+
+@triton.jit
+def temporal_forward_kernel(
+    current,
+    state,
+    eps_pointer,
+    leak_pointer,
+    threshold_pointer,
+    amplitude_pointer,
+    out,
+    last_state,
+    time,
+    features,
+    total,
+    stride_time,
+    stride_batch,
+    rounds,
+    stride_round,
+    eps_run,
+    leak_run,
+    threshold_run,
+    amplitude_run,
+    v_reset,
+    strength,
+    decay,
+    MEMBRANE: tl.constexpr,
+    SOFT: tl.constexpr,
+    UNIT: tl.constexpr,
+    RATE: tl.constexpr,
+    ADAPT: tl.constexpr,
+    LATE: tl.constexpr,
+    HAS_STATE: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Integrate ``[T, B, F]``: write the spikes, or their mean, and the last state."""
+    lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    feature = lane % features
+    eps = constant(eps_pointer, feature, eps_run, lane < total)
+    leak = constant(leak_pointer, feature, leak_run, lane < total)
+    threshold = constant(threshold_pointer, feature, threshold_run, lane < total)
+    amplitude = constant(amplitude_pointer, feature, amplitude_run, lane < total)
+    k = 1.0 / (LN2 * eps)
+    log_leak = tl.log(leak)
+    eps = eps * LN2
+    for i in range(rounds):
+        element = lane + tl.cast(i, tl.int64) * stride_round
+        mask = element < total
+        source = current + element // features * stride_batch + feature
+        v = tl.zeros((BLOCK,), tl.float32)
+        b = v
+        last = v
+        if HAS_STATE:
+            v = tl.load(state + element, mask=mask, other=0.0)
+            if ADAPT:
+                b = tl.load(state + total + element, mask=mask, other=0.0)
+                last = tl.load(state + 2 * total + element, mask=mask, other=0.0)
+        mean = tl.zeros((BLOCK,), tl.float32)
+        for first in range(0, time, CHUNK):
+            xs = ()
+            for j in tl.static_range(CHUNK):
+                inside = within(mask, first + j, time, EVEN)
+                x = tl.load(source + tl.cast(first + j, tl.int64) * stride_time, mask=inside, other=0.0)
+                xs = xs + (x.to(tl.float32),)
+            for j in tl.static_range(CHUNK):
+                limit, adapted = adapt(b, last, threshold, strength, decay, ADAPT, LATE)
+                potential = potential_of(xs[j], v, eps, k, leak, log_leak, MEMBRANE, NATIVE)
+                gate, spike = spike_of(potential, limit, k, amplitude, SOFT, UNIT)
+                after = potential * (1.0 - spike) + v_reset * spike
+                if EVEN:
+                    v, b, last = after, adapted, spike
+                    mean += spike
+                else:
+                    now = within(mask, first + j, time, EVEN)
+                    v = tl.where(now, after, v)
+                    b = tl.where(now, adapted, b)
+                    last = tl.where(now, spike, last)
+                    mean += tl.where(now, spike, 0.0)
+                if not RATE:
+                    inside = within(mask, first + j, time, EVEN)
+                    tl.store(out + tl.cast(first + j, tl.int64) * total + element, spike, mask=inside)
+        if RATE:
+            tl.store(out + element, mean / time, mask=mask)
+        tl.store(last_state + element, v, mask=mask)
+        if ADAPT:
+            tl.store(last_state + total + element, b, mask=mask)
+            tl.store(last_state + 2 * total + element, last, mask=mask)
+
+
+@triton.jit
+def share_of(x, v, potential, eps, k, log_leak, MEMBRANE: tl.constexpr):
+    """Return dP/dV, dP/dI and dP/deps of a log-sum-exp or a maximum."""
+    past = v + log_leak
+    if MEMBRANE == MAX:
+        share = tl.where(past > x, 1.0, tl.where(past == x, 0.5, 0.0))
+        return share, 1.0 - share, 0.0
+    gap = tl.abs(past - x) * k
+    u = tl.exp2(-gap)
+    large = 1.0 / (1.0 + u)
+    small = u * large
+    entropy = LN2 * ((potential - tl.maximum(past, x)) / eps + gap * small)
+    return tl.where(past > x, large, small), tl.where(past > x, small, large), entropy
+
+
+@triton.jit
+def temporal_backward_kernel(
+    grad_out,
+    grad_state,
+    current,
+    state,
+    eps_pointer,
+    leak_pointer,
+    threshold_pointer,
+    amplitude_pointer,
+    grad_current,
+    grad_start,
+    sums,
+    notes,
+    time,
+    features,
+    total,
+    stride_time,
+    stride_batch,
+    out_stride_time,
+    rounds,
+    stride_round,
+    eps_run,
+    leak_run,
+    threshold_run,
+    amplitude_run,
+    v_reset,
+    strength,
+    decay,
+    MEMBRANE: tl.constexpr,
+    SOFT: tl.constexpr,
+    UNIT: tl.constexpr,
+    RATE: tl.constexpr,
+    ADAPT: tl.constexpr,
+    LATE: tl.constexpr,
+    HAS_STATE: tl.constexpr,
+    HAS_OUT: tl.constexpr,
+    HAS_GRAD_STATE: tl.constexpr,
+    LEARN: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Differentiate: write the gradients for current and state, and the sums for the constants."""
+    lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    feature = lane % features
+    eps = constant(eps_pointer, feature, eps_run, lane < total)
+    leak = constant(leak_pointer, feature, leak_run, lane < total)
+    threshold = constant(threshold_pointer, feature, threshold_run, lane < total)
+    amplitude = constant(amplitude_pointer, feature, amplitude_run, lane < total)
+    k = 1.0 / (LN2 * eps)
+    log_leak = tl.log(leak)
+    eps = eps * LN2
+    zero = tl.zeros((BLOCK,), tl.float32)
+    sum_eps, sum_leak, sum_threshold, sum_amplitude = zero, zero, zero, zero
+    chunks = tl.cdiv(time, CHUNK)
+    for i in range(rounds):
+        element = lane + tl.cast(i, tl.int64) * stride_round
+        mask = element < total
+        source = current + element // features * stride_batch + feature
+        start, start_b, start_last = zero, zero, zero
+        if HAS_STATE:
+            start = tl.load(state + element, mask=mask, other=0.0)
+            if ADAPT:
+                start_b = tl.load(state + total + element, mask=mask, other=0.0)
+                start_last = tl.load(state + 2 * total + element, mask=mask, other=0.0)
+
+        # Note the state after each chunk but the last; these are full.
+        v, b, last = start, start_b, start_last
+        for c in range(chunks - 1):
+            xs = ()
+            for j in tl.static_range(CHUNK):
+                x = tl.load(source + tl.cast(c * CHUNK + j, tl.int64) * stride_time, mask=mask, other=0.0)
+                xs = xs + (x.to(tl.float32),)
+            for j in tl.static_range(CHUNK):
+                limit, b = adapt(b, last, threshold, strength, decay, ADAPT, LATE)
+                potential = potential_of(xs[j], v, eps, k, leak, log_leak, MEMBRANE, NATIVE)
+                gate, last = spike_of(potential, limit, k, amplitude, SOFT, UNIT)
+                v = potential * (1.0 - last) + v_reset * last
+            note = notes + tl.cast(c, tl.int64) * total * (3 if ADAPT else 1) + element
+            tl.store(note, v, mask=mask)
+            if ADAPT:
+                tl.store(note + total, b, mask=mask)
+                tl.store(note + 2 * total, last, mask=mask)
+
+        gv, gb, gl = zero, zero, zero
+        if HAS_GRAD_STATE:
+            gv = tl.load(grad_state + element, mask=mask, other=0.0)
+            if ADAPT:
+                gb = tl.load(grad_state + total + element, mask=mask, other=0.0)
+                gl = tl.load(grad_state + 2 * total + element, mask=mask, other=0.0)
+        g_mean = zero
+        if HAS_OUT and RATE:
+            g_mean = tl.load(grad_out + element, mask=mask, other=0.0).to(tl.float32) / time
+        for r in range(chunks):
+            c = chunks - 1 - r
+            v, b, last = start, start_b, start_last
+            if c > 0:
+                note = notes + tl.cast(c - 1, tl.int64) * total * (3 if ADAPT else 1) + element
+                v = tl.load(note, mask=mask, other=0.0)
+                if ADAPT:
+                    b = tl.load(note + total, mask=mask, other=0.0)
+                    last = tl.load(note + 2 * total, mask=mask, other=0.0)
+            first = c * CHUNK
+            xs, gs, vs, potentials, limits, gates = (), (), (), (), (), ()
+            for j in tl.static_range(CHUNK):
+                inside = within(mask, first + j, time, EVEN)
+                at = tl.cast(first + j, tl.int64)
+                xs = xs + (tl.load(source + at * stride_time, mask=inside, other=0.0).to(tl.float32),)
+                if HAS_OUT and not RATE:
+                    g = tl.load(grad_out + at * out_stride_time + element, mask=inside, other=0.0)
+                    gs = gs + (g.to(tl.float32),)
+                else:
+                    gs = gs + (g_mean,)
+            for j in tl.static_range(CHUNK):
+                limit, b = adapt(b, last, threshold, strength, decay, ADAPT, LATE)
+                potential = potential_of(xs[j], v, eps, k, leak, log_leak, MEMBRANE, NATIVE)
+                gate, last = spike_of(potential, limit, k, amplitude, SOFT, UNIT)
+                vs, potentials, limits, gates = vs + (v,), potentials + (potential,), limits + (limit,), gates + (gate,)
+                v = potential * (1.0 - last) + v_reset * last
+            for j in tl.static_range(CHUNK - 1, -1, -1):
+                x, v, potential, limit, gate = xs[j], vs[j], potentials[j], limits[j], gates[j]
+                if SOFT:
+                    spike = gate if UNIT else amplitude * gate + (1.0 - amplitude) * 0.5
+                else:
+                    spike = tl.where(potential > limit, 1.0, 0.0)
+                fed = gs[j] + gl + gv * (v_reset - potential)
+                back = fed * gate * (1.0 - gate) * (k * LN2)
+                if not UNIT:
+                    back = back * amplitude
+                g = back + gv * (1.0 - spike)
+                if not EVEN:  # steps past the end have no part in anything
+                    now = within(mask, first + j, time, EVEN)
+                    fed = tl.where(now, fed, 0.0)
+                    back = tl.where(now, back, 0.0)
+                    g = tl.where(now, g, 0.0)
+                if MEMBRANE == ADD:
+                    to_past, to_current, to_leak, to_eps = leak, 1.0, v, 0.0
+                else:
+                    to_past, to_current, to_eps = share_of(x, v, potential, eps, k, log_leak, MEMBRANE)
+                    to_leak = to_past / leak
+                if LEARN:
+                    sum_threshold -= back
+                    sum_eps += g * to_eps - back * (potential - limit) * (k * LN2)
+                    sum_leak += g * to_leak
+                    if not UNIT:
+                        sum_amplitude += fed * (gate - 0.5)
+                inside = within(mask, first + j, time, EVEN)
+                tl.store(grad_current + tl.cast(first + j, tl.int64) * total + element, g * to_current, mask=inside)
+                past = g * to_past
+                gv = past if EVEN else tl.where(now, past, gv)
+                if ADAPT:
+                    pull = -strength * back
+                    adapted = gb if LATE else gb + pull
+                    before = decay * adapted + (pull if LATE else zero)
+                    gb = before if EVEN else tl.where(now, before, gb)
+                    gl = (1.0 - decay) * adapted if EVEN else tl.where(now, (1.0 - decay) * adapted, gl)
+        if HAS_STATE:
+            tl.store(grad_start + element, gv, mask=mask)
+            if ADAPT:
+                tl.store(grad_start + total + element, gb, mask=mask)
+                tl.store(grad_start + 2 * total + element, gl, mask=mask)
+    if LEARN:
+        mask = lane < total
+        tl.store(sums + lane, sum_eps, mask=mask)
+        tl.store(sums + stride_round + lane, sum_leak, mask=mask)
+        tl.store(sums + 2 * stride_round + lane, sum_threshold, mask=mask)
+        tl.store(sums + 3 * stride_round + lane, sum_amplitude, mask=mask)
