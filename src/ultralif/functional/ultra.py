@@ -1,11 +1,12 @@
 """Ultradiscretized neurons: log-sum-exp membranes whose gradients are exact."""
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from ultralif.errors import check_choice
 from ultralif.functional.scan import Constant, over_time, rest
 from ultralif.functional.surrogate import straight_through
 from ultralif.maxplus import hard_spike, lse, soft_spike
@@ -89,6 +90,7 @@ def ultralif_step(
         delayed_reset: reset by the previous step's spike, as the paper's architecture section has it
             (eqs. 23, 24) where its definition uses the new one.
     """
+    check_choice("mode", mode, get_args(Mode))
     terms = torch.stack((v + _log(leak), current))
     membrane = _soft_max(terms, eps, mode)
     if delayed_reset:
@@ -129,6 +131,9 @@ def ultradlif_step(
         leak_form: ``factor`` decays to ``V * leak``, ``shift`` to ``V + log(leak)``.
         delayed_reset: as in `ultralif_step`.
     """
+    check_choice("mode", mode, get_args(Mode))
+    check_choice("neighborhood", neighborhood, get_args(Neighborhood))
+    check_choice("leak_form", leak_form, get_args(LeakForm))
     decayed = v
     if leak is not None:
         decayed = v * leak if leak_form == "factor" else v + _log(leak)
