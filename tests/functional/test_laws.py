@@ -197,6 +197,15 @@ def test_the_gradient_of_a_spike_is_bounded(current: Tensor, eps: float, name: s
     assert last.grad.min() >= 0 and last.grad.max() <= 1 / (4 * eps) * (1 + 1e-12)
 
 
+@given(currents(30), temperature, st.sampled_from(["hard", "tropical"]))
+def test_the_gradient_of_a_binary_spike_is_bounded_over_time(current: Tensor, eps: float, mode: str) -> None:
+    """By 1 / (4 eps) for UltraLIF, however long ago the current: no step of the membrane amplifies."""
+    current.requires_grad_()
+    spikes, _ = ultralif(current, eps=eps, leak=LEAK, threshold=THRESHOLD, mode=mode)
+    (slope,) = torch.autograd.grad(spikes[-1].sum(), current)
+    assert slope.abs().max() <= 1 / (4 * eps) * (1 + 1e-12)
+
+
 @given(currents(8), temperature)
 def test_soft_spikes_lie_in_the_unit_interval_and_hard_ones_at_its_ends(current: Tensor, eps: float) -> None:
     for mode, allowed in (("soft", None), ("hard", {0.0, 1.0}), ("tropical", {0.0, 1.0})):
