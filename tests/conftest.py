@@ -1,15 +1,20 @@
 """What all tests share: seeds, precision, one thread a worker, golden files."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import settings
 
-GOLDEN = Path(__file__).parent / "golden"
+ROOT = Path(__file__).parent.parent
+GOLDEN = ROOT / "tests" / "golden"
 
 # A failure must come back on every machine: examples are drawn from the test's name, not from the clock.
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None, max_examples=60)
@@ -38,6 +43,29 @@ def float64() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
+
+
+class Python:
+    """Processes of this Python that import this checkout."""
+
+    environment: ClassVar = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen([sys.executable, *arguments], env=self.environment, text=True, **pipes)
+
+    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run to the end; with ``check`` a failure is the test's."""
+        done = subprocess.run(
+            [sys.executable, *arguments], env=self.environment, text=True, capture_output=True, timeout=120
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done
+
+
+@pytest.fixture
+def python() -> Python:
+    return Python()
 
 
 class Golden:
