@@ -1,7 +1,8 @@
 """What can go wrong outside of the library: bad input, and jobs that cannot be finished."""
 
-__all__ = ["InputError", "JobError", "need"]
+__all__ = ["InputError", "JobError", "check_choice", "need"]
 
+from collections.abc import Collection
 from importlib import import_module
 from types import ModuleType
 
@@ -12,6 +13,12 @@ class InputError(ValueError):
 
 class JobError(RuntimeError):
     """A job could not be finished, through no fault of its input; the message says what to do."""
+
+
+def check_choice(argument: str, value: str, choices: Collection[str]) -> None:
+    """Raise an InputError unless an argument has one of its values."""
+    if value not in choices:
+        raise InputError(f"{argument} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def need(module: str, extra: str) -> ModuleType:

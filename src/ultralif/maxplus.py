@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from ultralif.errors import InputError
+
 __all__ = ["hard_spike", "lse", "matmul", "soft_spike"]
 
 
@@ -24,9 +26,11 @@ def lse(x: Tensor, eps: float | Tensor = 1.0, dim: int = -1) -> Tensor:
     """
     top = x.amax(dim, keepdim=True).detach()
     infinite = torch.isinf(top)
-    shift = torch.where(infinite, 0.0, top)
-    gap = torch.where(infinite, 0.0, x - shift)
-    soft = shift + eps * torch.log(torch.exp(gap / eps).sum(dim, keepdim=True))
+    # Below 1000 * eps a term is exp(-1000) = 0 in every precision. Held there, it stays finite, and so does
+    # what the chain rule multiplies by it: -inf * 0 would be NaN.
+    floor = -1000.0 * (eps.detach() if isinstance(eps, Tensor) else eps)
+    gap = torch.where(infinite, 0.0, x - top).clamp(min=floor)
+    soft = top + eps * torch.log(torch.exp(gap / eps).sum(dim, keepdim=True))
     return torch.where(infinite, top, soft).squeeze(dim)
 
 
@@ -58,7 +62,7 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
         tensor([[4.]])
     """
     if a.dim() < 2 or b.dim() < 2 or a.shape[-1] != b.shape[-2]:
-        raise ValueError(
+        raise InputError(
             f"matmul needs matrices [..., n, k] and [..., k, m], got {tuple(a.shape)} and "
             f"{tuple(b.shape)}; unsqueeze vectors and match the inner size"
         )

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from ultralif.errors import check_choice
 from ultralif.functional.scan import Constant, over_time, rest
 from ultralif.functional.surrogate import dspike_curve, sigmoid_surrogate, straight_through
 from ultralif.functional.ultra import Mode, fire
@@ -122,6 +123,7 @@ def dspike_step(
         v_reset: potential after a spike.
         mode: ``hard``, binary spikes forward; ``soft``, the curve itself.
     """
+    check_choice("mode", mode, ("hard", "soft"))
     membrane = leak * v + current
     spike = dspike_curve(membrane, threshold, sharpness)
     if mode != "soft":
@@ -145,6 +147,7 @@ def softlif_step(
 
     The control that tells what an exact gradient gives from what the log-sum-exp adds.
     """
+    check_choice("mode", mode, ("soft", "hard"))
     return fire(leak * v + current, threshold, eps, v_reset, mode)
 
 

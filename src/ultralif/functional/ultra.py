@@ -1,11 +1,12 @@
 """Ultradiscretized neurons: log-sum-exp membranes whose gradients are exact."""
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from ultralif.errors import check_choice
 from ultralif.functional.scan import Constant, over_time, rest
 from ultralif.functional.surrogate import straight_through
 from ultralif.maxplus import hard_spike, lse, soft_spike
@@ -33,24 +34,29 @@ def fire(
 
     .. math:: s = \sigma((\tilde V - \theta)/\epsilon), \quad V = \tilde V (1 - s) + V_{reset} s
 
-    Outside of soft mode the spike is binary, and is differentiated as if it were soft.
+    Outside of soft mode the spike is binary. It is differentiated as if it were soft, but its reset is
+    not: the derivative of a step that the membrane does not take would grow with every time step.
     """
     spike = _spike(membrane, threshold, eps, mode)
-    return spike, membrane * (1 - spike) + v_reset * spike
+    return spike, _reset(membrane, spike, v_reset, mode)
 
 
 def _fire_late(
     membrane: Tensor, v: Tensor, threshold: Constant, eps: Constant, v_reset: Constant, mode: Mode
 ) -> tuple[Tensor, Tensor]:
     """Reset by the spike of the previous step, then fire (eqs. 23, 24), where `fire` follows eq. 18."""
-    before = _spike(v, threshold, eps, mode)
-    v = membrane * (1 - before) + v_reset * before
+    v = _reset(membrane, _spike(v, threshold, eps, mode), v_reset, mode)
     return _spike(v, threshold, eps, mode), v
 
 
 def _spike(v: Tensor, threshold: Constant, eps: Constant, mode: Mode) -> Tensor:
     soft = soft_spike(v, threshold, eps)
     return soft if mode == "soft" else straight_through(hard_spike(v, threshold), soft)
+
+
+def _reset(membrane: Tensor, spike: Tensor, v_reset: Constant, mode: Mode) -> Tensor:
+    fired = spike if mode == "soft" else spike.detach()
+    return membrane * (1 - fired) + v_reset * fired
 
 
 def _soft_max(terms: Tensor, eps: Constant, mode: Mode) -> Tensor:
@@ -89,6 +95,7 @@ def ultralif_step(
         delayed_reset: reset by the previous step's spike, as the paper's architecture section has it
             (eqs. 23, 24) where its definition uses the new one.
     """
+    check_choice("mode", mode, get_args(Mode))
     terms = torch.stack((v + _log(leak), current))
     membrane = _soft_max(terms, eps, mode)
     if delayed_reset:
@@ -129,6 +136,9 @@ def ultradlif_step(
         leak_form: ``factor`` decays to ``V * leak``, ``shift`` to ``V + log(leak)``.
         delayed_reset: as in `ultralif_step`.
     """
+    check_choice("mode", mode, get_args(Mode))
+    check_choice("neighborhood", neighborhood, get_args(Neighborhood))
+    check_choice("leak_form", leak_form, get_args(LeakForm))
     decayed = v
     if leak is not None:
         decayed = v * leak if leak_form == "factor" else v + _log(leak)

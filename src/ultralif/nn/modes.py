@@ -6,6 +6,7 @@ from typing import get_args
 
 from torch import Tensor, nn
 
+from ultralif.errors import InputError, check_choice
 from ultralif.functional import Mode
 from ultralif.nn.neuron import Neuron
 
@@ -24,11 +25,13 @@ def set_mode(net: nn.Module, mode: Mode) -> None:
         >>> net[1].mode
         'hard'
     """
-    if mode not in get_args(Mode):
-        raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
+    check_choice("mode", mode, get_args(Mode))
     neurons = _neurons(net)
     if not neurons:
-        raise ValueError(f"net has no ultralif neurons whose mode could be set, got {type(net).__name__}")
+        raise InputError(
+            f"net is a {type(net).__name__} without ultralif neurons, so that no mode can be set; pass the "
+            "network that holds them"
+        )
     for neuron in neurons:
         neuron.mode = mode if mode in neuron.modes else "hard"
 

@@ -1,11 +1,13 @@
 """Spiking multilayer perceptrons, as in the paper's experiments."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from torch import Tensor, nn
 
+from ultralif.errors import InputError, check_choice
 from ultralif.nn import neurons
 from ultralif.nn.neuron import Neuron
 
@@ -26,7 +28,7 @@ def find_neuron(name: str) -> type[AnyNeuron]:
     for known, neuron in NEURONS.items():
         if known.lower() == wanted:
             return neuron
-    raise ValueError(f"neuron {name!r} is not known; choose one of {', '.join(sorted(NEURONS))}")
+    raise InputError(f"neuron {name!r} is not known; choose one of {', '.join(sorted(NEURONS))}")
 
 
 class Output(NamedTuple):
@@ -66,16 +68,15 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         if len(sizes) < 3 or any(size < 1 for size in sizes):
-            raise ValueError(
+            raise InputError(
                 f"sizes must name inputs, at least one hidden layer and classes, all positive, got "
                 f"{tuple(sizes)}; for example (784, 64, 10)"
             )
-        if readout not in get_args(Readout):
-            raise ValueError(f"readout must be one of {', '.join(get_args(Readout))}, got {readout!r}")
+        check_choice("readout", readout, get_args(Readout))
         kind = find_neuron(neuron) if isinstance(neuron, str) else neuron
         options = dict(neuron_options or {})
         if options.get("batch_first"):
-            raise ValueError("batch_first is not for the neurons of a Network; pass [T, B, *input]")
+            raise InputError("batch_first is not for the neurons of a Network; pass [T, B, *input]")
         self.sizes = tuple(sizes)
         self.readout: Readout = readout
         self.linears = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise(sizes))
@@ -93,7 +94,7 @@ class Network(nn.Module):
 
     def observe(self, x: Tensor) -> Output:
         """Return the class scores and the spike rates of every spiking layer."""
-        self._check(x)
+        self._check(x, ("T", "B"))
         signal = x.flatten(2)
         rates = []
         for linear, neuron in self.layers():
@@ -111,7 +112,12 @@ class Network(nn.Module):
             x: one time step.
             states: what the last call returned; None starts at rest.
         """
-        self._check(x.unsqueeze(0))
+        self._check(x, ("B",))
+        if states is not None and len(states) != len(self.neurons):
+            raise InputError(
+                f"states has {len(states)} entries, but the network has {len(self.neurons)} spiking layers; "
+                "pass what the last call returned, or None to start at rest"
+            )
         signal = x.flatten(1)
         after = []
         for i, (linear, neuron) in enumerate(self.layers()):
@@ -119,9 +125,12 @@ class Network(nn.Module):
             after.append(state)
         return (self.linears[-1](signal) if self.readout == "linear" else signal), tuple(after)
 
-    def _check(self, x: Tensor) -> None:
-        if x.dim() < 3 or x[0, :1].numel() != self.sizes[0]:
-            raise ValueError(
-                f"input must be [T, B, *input] with {self.sizes[0]} values a sample, got shape "
-                f"{tuple(x.shape)}; give it a time axis with x.unsqueeze(0)"
+    def _check(self, x: Tensor, leading: tuple[str, ...]) -> None:
+        if not x.is_floating_point():
+            raise TypeError(f"input must be a floating-point tensor, got {x.dtype}; call .float() on it")
+        sample = x.shape[len(leading) :]
+        if not sample or math.prod(sample) != self.sizes[0]:
+            raise InputError(
+                f"input must be [{', '.join(leading)}, *input] with {self.sizes[0]} values a sample, got "
+                f"shape {tuple(x.shape)}; reshape it, or add a missing axis with unsqueeze"
             )

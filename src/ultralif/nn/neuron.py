@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Generic, TypedDict, TypeVar
 import torch
 from torch import Tensor
 
+from ultralif.errors import InputError
 from ultralif.functional import Constant, Mode
-from ultralif.nn.parameters import LOGIT, Form, Parametrized
+from ultralif.nn.parameters import LOGIT, Form, Parametrized, fits
 
 __all__ = ["Neuron", "NeuronOptions"]
 
@@ -36,7 +37,7 @@ class Neuron(Parametrized, Generic[S]):
         parameter_shape: give each learned constant this shape (``(64,)``: one per neuron); without it
             one number serves the layer.
         batch_first: take and return ``[B, T, *features]``.
-        check_finite: raise a ValueError if a current is NaN or infinite.
+        check_finite: raise an InputError if a current is NaN or infinite.
     """
 
     modes: ClassVar[tuple[Mode, ...]] = ("hard",)
@@ -104,7 +105,7 @@ class Neuron(Parametrized, Generic[S]):
     @mode.setter
     def mode(self, mode: Mode) -> None:
         if mode not in self.modes:
-            raise ValueError(
+            raise InputError(
                 f"mode must be one of {', '.join(self.modes)} for {type(self).__name__}, got {mode!r}; "
                 "ultralif.set_mode gives hard to neurons that lack a mode"
             )
@@ -120,18 +121,18 @@ class Neuron(Parametrized, Generic[S]):
         if self.batch_first:
             current = current.transpose(0, 1)
         if current.shape[0] == 0:
-            raise ValueError(
+            raise InputError(
                 f"current has no time steps, its [T, B, *features] are {tuple(current.shape)}; "
                 "pass at least one"
             )
-        self._check_state(state, current.shape[1:])
+        self._check_shapes(state, current.shape[1:])
         spikes, state = self._scan(current, state)
         return (spikes.transpose(0, 1) if self.batch_first else spikes), state
 
     def step(self, x: Tensor, state: S | None = None) -> tuple[Tensor, S]:
         """Return the spike for one time step ``[B, *features]`` and the state to go on from."""
         self._check_current(x, ("B",))
-        self._check_state(state, x.shape)
+        self._check_shapes(state, x.shape)
         spikes, state = self._scan(x.unsqueeze(0), state)
         return spikes[0], state
 
@@ -144,18 +145,25 @@ class Neuron(Parametrized, Generic[S]):
             kind = current.dtype if isinstance(current, Tensor) else type(current).__name__
             raise TypeError(f"current must be a floating-point tensor, got {kind}; call .float() on it")
         if current.dim() <= len(leading):
-            raise ValueError(
+            raise InputError(
                 f"current must be [{', '.join(leading)}, *features], got shape "
                 f"{tuple(current.shape)}; add the missing axes with unsqueeze"
             )
         if self.check_finite and not bool(torch.isfinite(current).all()):
             bad = int((~torch.isfinite(current)).sum())
-            raise ValueError(
+            raise InputError(
                 f"current holds {bad} NaN or infinite values among {current.numel()}; look for what "
                 "diverged before this layer, or pass check_finite=False"
             )
 
-    def _check_state(self, state: S | None, shape: torch.Size) -> None:
+    def _check_shapes(self, state: S | None, shape: torch.Size) -> None:
+        """Compare the constants and the state with one step of the current, ``[B, *features]``."""
+        for name, size in self.shapes():
+            if not fits(size, shape[1:]):
+                raise InputError(
+                    f"{name} has shape {tuple(size)}, which does not broadcast against features "
+                    f"{tuple(shape[1:])}; give the neuron a parameter_shape or a tensor that does"
+                )
         if state is None:
             return
         if not isinstance(state, self.state_type):
@@ -165,7 +173,7 @@ class Neuron(Parametrized, Generic[S]):
             )
         for tensor in state:
             if tensor.shape != shape:
-                raise ValueError(
+                raise InputError(
                     f"state has shape {tuple(tensor.shape)}, but one step of the current has "
                     f"{tuple(shape)}; pass state=None to start at rest"
                 )
@@ -173,5 +181,5 @@ class Neuron(Parametrized, Generic[S]):
     def extra_repr(self) -> str:
         """Show the constants and the mode."""
         shown = [f"{name}={value:g}" for name, value in self._numbers.items()]
-        shown += [f"{name}=learned" for name in self._learned]
+        shown += [f"{name}={'learned' if name in self._learned else 'fixed'}" for name, _ in self.shapes()]
         return ", ".join([*sorted(shown), f"mode={self._mode}"])

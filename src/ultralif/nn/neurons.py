@@ -1,10 +1,11 @@
 """The neurons of the paper as modules: they hold constants; the formulas stand in `functional`."""
 
-from typing import Any, ClassVar, NamedTuple, TypeVar, Unpack
+from typing import Any, ClassVar, NamedTuple, TypeVar, Unpack, get_args
 
 from torch import Tensor
 
 from ultralif import functional
+from ultralif.errors import InputError, check_choice
 from ultralif.functional import AdaptiveState, Constant, LeakForm, Mode, Neighborhood
 from ultralif.nn.neuron import Neuron, NeuronOptions
 from ultralif.nn.parameters import LOG, LOGIT
@@ -67,6 +68,7 @@ class UltraLIF(_Soft):
             ``eps_range``, where it is kept; and the arguments of every `Neuron`.
 
     Example:
+        >>> import torch
         >>> neuron = UltraLIF(eps=0.5)
         >>> neuron(torch.zeros(10, 2, 64)).shape
         torch.Size([10, 2, 64])
@@ -126,15 +128,14 @@ class UltraDLIF(_Soft):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        if neighborhood not in ("ring", "grid"):
-            raise ValueError(f"neighborhood must be 'ring' or 'grid', got {neighborhood!r}")
+        check_choice("neighborhood", neighborhood, get_args(Neighborhood))
         self.neighborhood: Neighborhood = neighborhood
         self.centered = centered
         self.delayed_reset = delayed_reset
 
     def _scan(self, current: Tensor, state: State | None) -> tuple[Tensor, State]:
         if self.neighborhood == "grid" and current.dim() < 4:
-            raise ValueError(
+            raise InputError(
                 "neighborhood='grid' needs a current [T, B, ..., H, W], got one of shape "
                 f"{tuple(current.shape)}; use neighborhood='ring' for vectors"
             )
@@ -175,8 +176,7 @@ class UltraDPLIF(UltraDLIF):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        if leak_form not in ("factor", "shift"):
-            raise ValueError(f"leak_form must be 'factor' or 'shift', got {leak_form!r}")
+        check_choice("leak_form", leak_form, get_args(LeakForm))
         self.leak_form = leak_form
         self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
 
@@ -293,7 +293,7 @@ class _Surrogate(Neuron[S]):
         super().__init__(**options)
         self.scaled_surrogate = learn_slope if scaled_surrogate is None else scaled_surrogate
         if learn_slope and not self.scaled_surrogate:
-            raise ValueError(
+            raise InputError(
                 "scaled_surrogate=False has no gradient for the slope, but learn_slope=True; drop one"
             )
         self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)

@@ -1,16 +1,18 @@
 """Constants of a neuron, fixed or learned; a learned one keeps to its range by construction."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ultralif.errors import InputError
 from ultralif.functional import Constant
 
-__all__ = ["LOG", "LOGIT", "Form", "Parametrized", "bounded"]
+__all__ = ["LOG", "LOGIT", "Form", "Parametrized", "bounded", "fits"]
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,10 @@ class Parametrized(nn.Module):
             bounds: clamp a learned constant to this range, see `bounded`.
             shape: give a learned number this shape, one value each.
         """
+        if not isinstance(value, Real | Tensor):
+            raise TypeError(
+                f"{name} must be a number or a tensor, got {value!r}; use torch.tensor for several"
+            )
         if not learn:
             _check_range(name, value, 0.0, upper, closed=False)
             if isinstance(value, Tensor):
@@ -97,10 +103,20 @@ class Parametrized(nn.Module):
             else:
                 self._numbers[name] = float(value)
             return
+        if bounds is not None and not 0.0 < bounds[0] < bounds[1] < math.inf:
+            raise InputError(
+                f"{name}_range must be two positive numbers that increase, got {bounds}; pass "
+                "(lowest, highest)"
+            )
         low, high = bounds or (0.0, min(upper, form.upper))
         _check_range(f"a learned {name}", value, low, high, closed=bounds is not None)
         raw = form.to_raw(torch.as_tensor(value, dtype=torch.get_default_dtype()).detach())
         if shape is not None:
+            if not fits(raw.shape, shape):
+                raise InputError(
+                    f"{name} has shape {tuple(raw.shape)}, but parameter_shape is {tuple(shape)}; pass a "
+                    "number, or leave parameter_shape out"
+                )
             raw = raw.expand(tuple(shape)).contiguous()
         self.register_parameter(f"{form.prefix}_{name}", nn.Parameter(raw.clone()))
         self._learned[name] = (form, bounds)
@@ -108,6 +124,13 @@ class Parametrized(nn.Module):
     def has(self, name: str) -> bool:
         """Tell whether a constant was declared."""
         return name in self._numbers or name in self._learned or f"fixed_{name}" in self._buffers
+
+    def shapes(self) -> Iterator[tuple[str, torch.Size]]:
+        """Yield the name and the shape of every constant that is a tensor."""
+        for name, (form, _) in self._learned.items():
+            yield name, getattr(self, f"{form.prefix}_{name}").shape
+        for name, buffer in self.named_buffers(recurse=False):
+            yield name.removeprefix("fixed_"), buffer.shape
 
     def constant(self, name: str) -> Constant:
         """Return the value of a constant now: a number if it is a fixed number, else a tensor."""
@@ -121,14 +144,27 @@ class Parametrized(nn.Module):
         return value if bounds is None else bounded(value, *bounds)
 
 
+def fits(shape: Sequence[int], features: Sequence[int]) -> bool:
+    """Tell whether a shape broadcasts against the features from the right without enlarging them.
+
+    Example:
+        >>> fits((3, 1), (3, 64)), fits((64,), (1,)), fits((2, 64), (64,))
+        (True, False, False)
+    """
+    aligned = zip(reversed(shape), reversed(features), strict=False)
+    return len(shape) <= len(features) and all(size in (1, wanted) for size, wanted in aligned)
+
+
 def _check_range(name: str, value: Constant, low: float, high: float, *, closed: bool) -> None:
-    """Raise a ValueError if any entry of a constant lies outside of its range."""
-    x = torch.as_tensor(value, dtype=torch.float64)
-    inside = (x >= low) & (x <= high) if closed else (x > low) & (x < high)
-    if not bool(inside.all()):
+    """Raise an InputError if any entry of a constant lies outside of its range."""
+    if isinstance(value, Tensor) and value.is_meta:
+        return  # under torch.device("meta") there are no values yet
+    least, most = (x.item() for x in value.aminmax()) if isinstance(value, Tensor) else (value, value)
+    inside = low <= least and most <= high if closed else low < least and most < high
+    if not inside:
         brackets = "[]" if closed else "()"
         shown = value if not isinstance(value, Tensor) else value.tolist()
-        raise ValueError(
+        raise InputError(
             f"{name} must lie in {brackets[0]}{low:g}, {high:g}{brackets[1]}, got {shown}; "
             "pass a value inside of that range"
         )

@@ -1,0 +1,290 @@
+"""Surrogate gradients, against a backward pass that was derived by hand and written in numpy.
+
+Nothing below is differentiated by autograd but the library. A step is: potential P, spike
+s = H(P - theta) with a smooth stand-in for its derivative, membrane v = P (1 - s) + r s. Backward in
+time, with c = dL/ds given from outside and l = dL/dv from the next step:
+
+    dL/ds = c + l (r - P),    dL/dP = l (1 - s) + dL/ds * ds/dP.
+
+Where an exact neuron runs with binary spikes, the reset is not differentiated: there dL/ds = c.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import ultralif as ul
+from cases import CASES, Case, membrane
+from ultralif import functional
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+Array = np.ndarray
+
+
+def logistic(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+@dataclass
+class Slope:
+    """The derivatives of the stand-in for a spike: by potential, threshold, and its own width."""
+
+    by_potential: Array
+    by_threshold: Array
+    by_width: Array
+
+
+def sigmoid_slope(potential: Array, threshold: Array, slope: float, scaled: bool) -> Slope:
+    """The paper's sigma'(beta (v - theta)), times beta if scaled."""
+    s = logistic(slope * (potential - threshold))
+    bump = s * (1 - s)
+    by_potential = slope * bump if scaled else bump
+    return Slope(by_potential, -by_potential, (potential - threshold) * bump)
+
+
+def soft_slope(potential: Array, threshold: float, eps: float) -> Slope:
+    """The derivatives of sigma((v - theta) / eps)."""
+    z = (potential - threshold) / eps
+    bump = logistic(z) * (1 - logistic(z)) / eps
+    return Slope(bump, -bump, -bump * z)
+
+
+def dspike_slope(potential: Array, threshold: float, k: float) -> Slope:
+    """The derivatives of the DSpike curve."""
+    x = potential / (2 * threshold) - 0.5
+    edge, edge_slope = np.tanh(k / 2), 0.5 / np.cosh(k / 2) ** 2
+    bump = 1 / np.cosh(k * x) ** 2 / (2 * edge)
+    return Slope(
+        k / (2 * threshold) * bump,
+        -k * potential / (2 * threshold**2) * bump,
+        x * bump - np.tanh(k * x) * edge_slope / (2 * edge**2),
+    )
+
+
+def autograd(
+    case: Case, current: Tensor, v0: Tensor, names: list[str]
+) -> tuple[dict[str, Array], Array, Array]:
+    """Return the library's gradients of a random loss, and the loss's own weights."""
+    constants = {**case.constants, **case.surrogate}
+    leaves = {name: torch.tensor(constants[name], requires_grad=True) for name in names}
+    leaves |= {"current": current.clone().requires_grad_(), "v0": v0.clone().requires_grad_()}
+    values = {name: leaf for name, leaf in leaves.items() if name != "current"}
+    spikes, state = case.function(leaves["current"], **values)
+    on_spikes, on_v = torch.randn_like(spikes), torch.randn_like(v0)
+    ((on_spikes * spikes).sum() + (on_v * membrane(state)).sum()).backward()
+    return {name: leaf.grad.numpy() for name, leaf in leaves.items()}, on_spikes.numpy(), on_v.numpy()
+
+
+def assert_gradients(found: dict[str, Array], expected: dict[str, Array]) -> None:
+    assert found.keys() == expected.keys()
+    for name in found:
+        assert np.abs(expected[name]).max() > 1e-3, f"{name}: the gradient is zero, the test shows nothing"
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-10, atol=1e-12, err_msg=name)
+
+
+ADDITIVE = ["LIF", "LIF-scaled", "PLIF", "FullPLIF", "DSpike-hard", "DSpikePlus-hard", "SoftLIF-hard"]
+WIDTH = {"lif": "surrogate_slope", "dspike": "sharpness", "softlif": "eps"}
+
+
+@pytest.mark.parametrize("timesteps", [1, 2, 7])
+@pytest.mark.parametrize("name", ADDITIVE)
+def test_additive_membrane(name: str, timesteps: int) -> None:
+    """LIF and its relatives: P = leak * v + I."""
+    case = CASES[name]
+    c = {**case.constants, **case.surrogate}
+    width = WIDTH[case.formula]
+    scaled = c.get("scaled_surrogate", False)
+    # Without the factor the paper's surrogate is the derivative of nothing that depends on the slope.
+    learned = ["leak", "threshold", "v_reset"] + ([width] if scaled or case.formula != "lif" else [])
+    x, v0 = case.current(timesteps), 0.2 * case.current(1)[0]
+    found, on_spikes, on_v = autograd(case, x, v0, learned)
+
+    def slope_at(potential: Array) -> Slope:
+        if case.formula == "lif":
+            return sigmoid_slope(potential, c["threshold"], c[width], scaled)
+        curve = dspike_slope if case.formula == "dspike" else soft_slope
+        return curve(potential, c["threshold"], c[width])
+
+    v, steps = v0.numpy(), []
+    for current in x.numpy():
+        potential = c["leak"] * v + current
+        spike = np.where(potential > c["threshold"], 1.0, 0.0)
+        steps.append((v, potential, spike))
+        v = potential * (1 - spike) + c["v_reset"] * spike
+
+    expected = {name: np.zeros(()) for name in learned} | {"current": np.zeros(x.shape)}
+    to_v = on_v
+    for t in reversed(range(timesteps)):
+        before, potential, spike = steps[t]
+        slope = slope_at(potential)
+        through_reset = 0 if case.formula == "softlif" else to_v * (c["v_reset"] - potential)
+        to_spike = on_spikes[t] + through_reset
+        to_potential = to_v * (1 - spike) + to_spike * slope.by_potential
+        expected["current"][t] = to_potential
+        expected["leak"] += (to_potential * before).sum()
+        expected["threshold"] += (to_spike * slope.by_threshold).sum()
+        expected["v_reset"] += (to_v * spike).sum()
+        if width in learned:
+            expected[width] += (to_spike * slope.by_width).sum()
+        to_v = to_potential * c["leak"]
+    assert_gradients(found, {**expected, "v0": to_v})
+
+
+@pytest.mark.parametrize("timesteps", [3, 9])
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("name", ["AdaLIF", "AdaLIF-late"])
+def test_adaptive_threshold(name: str, scaled: bool, timesteps: int) -> None:
+    """AdaLIF: the adaptation b carries spikes forward, and their gradient back."""
+    case = replace(CASES[name], surrogate={"surrogate_slope": 3.0, "scaled_surrogate": scaled})
+    c = {**case.constants, **case.surrogate}
+    late = c.get("adapt_late", False)
+    learned = ["leak", "threshold", "v_reset", "adapt_strength", "adapt_decay"]
+    learned += ["surrogate_slope"] if scaled else []
+    x, v0 = case.current(timesteps, scale=2.5), 0.2 * case.current(1)[0]
+    found, on_spikes, on_v = autograd(case, x, v0, learned)
+
+    v, b, spike, steps = v0.numpy(), np.zeros(v0.shape), np.zeros(v0.shape), []
+    for current in x.numpy():
+        adapted = c["adapt_decay"] * b + (1 - c["adapt_decay"]) * spike
+        seen = b if late else adapted
+        theta = c["threshold"] + c["adapt_strength"] * seen
+        potential = c["leak"] * v + current
+        fired = np.where(potential > theta, 1.0, 0.0)
+        steps.append((v, b, spike, seen, theta, potential, fired))
+        v, b, spike = potential * (1 - fired) + c["v_reset"] * fired, adapted, fired
+
+    expected = {name: np.zeros(()) for name in learned} | {"current": np.zeros(x.shape)}
+    to_v, to_b, from_next = (
+        on_v,
+        np.zeros(v0.shape),
+        np.zeros(v0.shape),
+    )  # to_b: by b(t) as step t + 1 sees it
+    for t in reversed(range(timesteps)):
+        before, b, spike, seen, theta, potential, fired = steps[t]
+        slope = sigmoid_slope(potential, theta, c["surrogate_slope"], scaled)
+        to_spike = on_spikes[t] + to_v * (c["v_reset"] - potential) + from_next
+        to_potential = to_v * (1 - fired) + to_spike * slope.by_potential
+        to_theta = to_spike * slope.by_threshold
+        expected["current"][t] = to_potential
+        expected["leak"] += (to_potential * before).sum()
+        expected["threshold"] += to_theta.sum()
+        expected["v_reset"] += (to_v * fired).sum()
+        expected["adapt_strength"] += (to_theta * seen).sum()
+        if scaled:
+            expected["surrogate_slope"] += (to_spike * slope.by_width).sum()
+        to_adapted = to_b + (0 if late else to_theta * c["adapt_strength"])
+        expected["adapt_decay"] += (to_adapted * (b - spike)).sum()
+        from_next = (1 - c["adapt_decay"]) * to_adapted
+        to_b = c["adapt_decay"] * to_adapted + (to_theta * c["adapt_strength"] if late else 0)
+        to_v = to_potential * c["leak"]
+    assert_gradients(found, {**expected, "v0": to_v})
+
+
+@pytest.mark.parametrize("timesteps", [1, 2, 7])
+@pytest.mark.parametrize("mode", ["hard", "tropical"])
+def test_ultralif_with_binary_spikes(mode: str, timesteps: int) -> None:
+    """The membrane's own gradient is the weights of the log-sum-exp, or of the maximum."""
+    case = CASES[f"UltraLIF-{mode}"]
+    c = case.constants
+    learned = ["eps", "leak", "threshold", "v_reset"]
+    x, v0 = case.current(timesteps), 0.2 * case.current(1)[0]
+    found, on_spikes, on_v = autograd(case, x, v0, learned)
+
+    v, steps = v0.numpy(), []
+    for current in x.numpy():
+        decayed = v + np.log(c["leak"])
+        if mode == "hard":
+            kept = logistic((decayed - current) / c["eps"])
+            potential = c["eps"] * np.logaddexp(decayed / c["eps"], current / c["eps"])
+            entropy = -kept * np.log(kept) - (1 - kept) * np.log(1 - kept)
+        else:
+            kept, entropy = np.where(decayed > current, 1.0, 0.0), np.zeros(v.shape)
+            potential = np.maximum(decayed, current)
+        spike = np.where(potential > c["threshold"], 1.0, 0.0)
+        steps.append((kept, entropy, potential, spike))
+        v = potential * (1 - spike) + c["v_reset"] * spike
+
+    expected = {name: np.zeros(()) for name in learned} | {"current": np.zeros(x.shape)}
+    to_v = on_v
+    for t in reversed(range(timesteps)):
+        kept, entropy, potential, spike = steps[t]
+        slope = soft_slope(potential, c["threshold"], c["eps"])
+        to_spike = on_spikes[t]
+        to_potential = to_v * (1 - spike) + to_spike * slope.by_potential
+        expected["current"][t] = to_potential * (1 - kept)
+        expected["eps"] += (to_potential * entropy + to_spike * slope.by_width).sum()
+        expected["leak"] += (to_potential * kept).sum() / c["leak"]
+        expected["threshold"] += (to_spike * slope.by_threshold).sum()
+        expected["v_reset"] += (to_v * spike).sum()
+        to_v = to_potential * kept
+    assert_gradients(found, {**expected, "v0": to_v})
+
+
+@pytest.mark.parametrize("timesteps", [1, 2, 7])
+def test_ultradlif_with_binary_spikes(timesteps: int) -> None:
+    case = CASES["UltraDLIF-hard"]
+    c = case.constants
+    learned = ["eps", "threshold", "v_reset"]
+    x, v0 = case.current(timesteps), 0.2 * case.current(1)[0]
+    found, on_spikes, on_v = autograd(case, x, v0, learned)
+
+    v, steps = v0.numpy(), []
+    for current in x.numpy():
+        around = np.stack([np.roll(v, 1, -1), v, np.roll(v, -1, -1)]) / c["eps"]
+        coupled = np.logaddexp.reduce(around)
+        weights = np.exp(around - coupled)
+        potential = c["eps"] * coupled + current
+        spike = np.where(potential > c["threshold"], 1.0, 0.0)
+        steps.append((weights, potential, spike))
+        v = potential * (1 - spike) + c["v_reset"] * spike
+
+    expected = {name: np.zeros(()) for name in learned} | {"current": np.zeros(x.shape)}
+    to_v = on_v
+    for t in reversed(range(timesteps)):
+        weights, potential, spike = steps[t]
+        slope = soft_slope(potential, c["threshold"], c["eps"])
+        to_spike = on_spikes[t]
+        to_potential = to_v * (1 - spike) + to_spike * slope.by_potential
+        entropy = -(weights * np.log(weights)).sum(0)
+        expected["current"][t] = to_potential
+        expected["eps"] += (to_potential * entropy + to_spike * slope.by_width).sum()
+        expected["threshold"] += (to_spike * slope.by_threshold).sum()
+        expected["v_reset"] += (to_v * spike).sum()
+        left, own, right = weights * to_potential
+        to_v = np.roll(left, -1, -1) + own + np.roll(right, 1, -1)
+    assert_gradients(found, {**expected, "v0": to_v})
+
+
+@pytest.mark.parametrize("neuron", [ul.LIF, ul.PLIF, ul.FullPLIF, ul.AdaLIF])
+def test_a_learned_width_trains(neuron: type[ul.Neuron]) -> None:
+    """``learn_slope`` changes no spike, and gives the slope the gradient of the scaled surrogate."""
+    current = CASES["LIF"].current(7)
+    learned, fixed = neuron(learn_slope=True), neuron()
+    torch.testing.assert_close(learned(current), fixed(current), rtol=0, atol=0)
+    learned(current).sum().backward()
+    slope = torch.tensor(10.0, requires_grad=True)
+    run = functional.adalif if neuron is ul.AdaLIF else functional.lif
+    spikes, _ = run(current, leak=0.9, threshold=0.5, surrogate_slope=slope, scaled_surrogate=True)
+    spikes.sum().backward()
+    torch.testing.assert_close(learned.log_slope.grad, 10.0 * slope.grad)  # slope = exp(log_slope)
+    assert slope.grad != 0
+
+
+def test_straight_through_is_binary_to_the_bit() -> None:
+    """Adding what is zero must not leave 0.9999999: spikes are compared with ``==``."""
+    v = torch.linspace(-3, 3, 10_001)
+    for dtype in (torch.float64, torch.float32):
+        spikes = functional.sigmoid_surrogate(v.to(dtype), 0.3, 7.0, scaled=True)
+        assert set(spikes.unique().tolist()) == {0.0, 1.0}
+        assert torch.equal(spikes, (v.to(dtype) > 0.3).to(dtype))
+
+
+def test_the_dspike_curve() -> None:
+    """It is 0, 1/2 and 1 at 0, the threshold and twice the threshold, as appendix D.4 has it."""
+    v = torch.tensor([0.0, 0.4, 0.8])
+    for sharpness in (1.0, 4.0, torch.tensor(9.0)):
+        torch.testing.assert_close(functional.dspike_curve(v, 0.4, sharpness), torch.tensor([0.0, 0.5, 1.0]))

@@ -1,0 +1,287 @@
+"""Every mistake is answered by the argument's name, its value, and what to do."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+import ultralif as ul
+from ultralif.errors import InputError
+
+every_neuron = pytest.mark.parametrize("name", ul.NEURONS)
+
+
+def assert_refused(call: Callable[[], object], error: type[Exception], *words: str) -> None:
+    with pytest.raises(error) as caught:
+        call()
+    message = str(caught.value)
+    assert isinstance(caught.value, InputError | TypeError), "the command line knows only these"
+    for word in words:
+        assert word in message, f"{word!r} is not in: {message}"
+    assert "\n" not in message
+
+
+CONSTANTS = {
+    # (argument, value): what the message must hold
+    ("eps", -1.0): ("eps", "-1.0", "[0.1, 20]"),
+    ("eps", 0.0): ("eps", "0.0", "[0.1, 20]"),
+    ("eps", 50.0): ("eps", "50.0", "[0.1, 20]"),
+    ("eps", 0.01): ("eps", "0.01", "[0.1, 20]"),
+    ("eps", math.nan): ("eps", "nan", "[0.1, 20]"),
+    ("leak", 1.5): ("leak", "1.5", "(0, 1)"),
+    ("leak", 1.0): ("leak", "1.0", "(0, 1)"),
+    ("leak", 0.0): ("leak", "0.0", "(0, 1)"),
+    ("leak", -0.1): ("leak", "-0.1", "(0, 1)"),
+    ("threshold", 0.0): ("threshold", "0.0", "(0, inf)"),
+    ("threshold", -2.0): ("threshold", "-2.0", "(0, inf)"),
+    ("threshold", math.inf): ("threshold", "inf", "(0, inf)"),
+    ("sharpness", 0.0): ("sharpness", "0.0", "[0.1, 100]"),
+    ("surrogate_slope", -3.0): ("slope", "-3.0", "(0, inf)"),
+    ("adapt_strength", -1.0): ("adapt_strength", "-1.0", "(0, inf)"),
+    ("adapt_decay", 1.0): ("adapt_decay", "1.0", "(0, 1)"),
+}
+
+
+@every_neuron
+@pytest.mark.parametrize("argument", CONSTANTS, ids=str)
+def test_a_constant_outside_of_its_range(name: str, argument: tuple[str, float]) -> None:
+    """Learned or not, and as one bad entry among good ones of a tensor."""
+    neuron = ul.NEURONS[name]
+    key, value = argument
+    if key not in neuron.__signature__.parameters:
+        assert_refused(lambda: neuron(**{key: value}), TypeError, key)
+        return
+    if key == "threshold" and name == "FullPLIF":  # it is learned there, as a sigmoid
+        assert_refused(lambda: neuron(threshold=value), ValueError, "threshold", str(value), "(0, 1)", "pass")
+        return
+    assert_refused(lambda: neuron(**{key: value}), ValueError, *CONSTANTS[argument], "pass a value inside")
+    good = {"eps": 1.0, "sharpness": 4.0}.get(key, 0.5)
+    among = torch.tensor([good, value])
+    assert_refused(lambda: neuron(**{key: among}), ValueError, CONSTANTS[argument][0], "pass a value inside")
+
+
+@every_neuron
+@pytest.mark.parametrize("value", ["0.5", None, [0.5, 0.6]])
+def test_a_constant_of_another_type(name: str, value: object) -> None:
+    assert_refused(
+        lambda: ul.NEURONS[name](threshold=value), TypeError, "threshold", repr(value), "number or a tensor"
+    )
+
+
+@pytest.mark.parametrize("bounds", [(2.0, 0.5), (0.0, 5.0), (-1.0, 5.0), (1.0, 1.0), (0.1, math.inf)])
+@pytest.mark.parametrize(
+    ("neuron", "argument", "learn"),
+    [
+        (ul.UltraLIF, "eps_range", {}),
+        (ul.LIF, "slope_range", {"learn_slope": True}),
+        (ul.DSpike, "sharpness_range", {}),
+    ],
+)
+def test_a_range_that_is_none(neuron: type[ul.Neuron], argument: str, learn: dict, bounds: tuple) -> None:
+    assert_refused(
+        lambda: neuron(**{argument: bounds}, **learn), ValueError, argument, str(bounds), "(lowest, highest)"
+    )
+
+
+def test_a_fixed_eps_may_lie_outside_of_the_range_of_a_learned_one() -> None:
+    assert ul.UltraLIF(eps=0.01, learn_eps=False).eps == 0.01
+    assert_refused(lambda: ul.UltraLIF(eps=-0.01, learn_eps=False), ValueError, "eps", "-0.01", "(0, inf)")
+
+
+@every_neuron
+def test_a_learned_threshold_must_be_a_sigmoid(name: str) -> None:
+    for value in (1.0, 1.5):
+        assert_refused(
+            lambda value=value: ul.NEURONS[name](threshold=value, learn_threshold=True),
+            ValueError,
+            "a learned threshold",
+            str(value),
+            "(0, 1)",
+        )
+
+
+@every_neuron
+def test_a_parameter_shape_that_does_not_fit_the_value(name: str) -> None:
+    assert_refused(
+        lambda: ul.NEURONS[name](threshold=torch.full((3,), 0.5), learn_threshold=True, parameter_shape=(4,)),
+        ValueError,
+        "threshold",
+        "(3,)",
+        "(4,)",
+        "leave parameter_shape out",
+    )
+
+
+def test_a_slope_that_has_no_gradient() -> None:
+    assert_refused(
+        lambda: ul.LIF(learn_slope=True, scaled_surrogate=False),
+        ValueError,
+        "scaled_surrogate",
+        "learn_slope",
+        "drop",
+    )
+
+
+@pytest.mark.parametrize(
+    ("neuron", "argument"),
+    [(ul.UltraDLIF, "neighborhood"), (ul.UltraDPLIF, "leak_form"), (ul.UltraDPLIF, "neighborhood")],
+)
+def test_an_unknown_choice(neuron: type[ul.Neuron], argument: str) -> None:
+    assert_refused(lambda: neuron(**{argument: "torus"}), ValueError, argument, "'torus'", "one of")
+
+
+@every_neuron
+def test_an_unknown_argument(name: str) -> None:
+    assert_refused(lambda: ul.NEURONS[name](tau=0.9), TypeError, "tau")
+
+
+@every_neuron
+def test_an_unknown_mode(name: str) -> None:
+    neuron = ul.NEURONS[name]()
+    assert_refused(lambda: setattr(neuron, "mode", "sharp"), ValueError, "mode", "'sharp'", "hard", name)
+    assert_refused(
+        lambda: ul.set_mode(neuron, "sharp"), ValueError, "mode", "'sharp'", "soft, hard, tropical"
+    )
+
+
+def test_modes_need_neurons() -> None:
+    assert_refused(
+        lambda: ul.set_mode(nn.Linear(2, 3), "hard"), ValueError, "net", "Linear", "pass the network"
+    )
+    context = ul.mode(nn.ReLU(), "hard")
+    assert_refused(lambda: context.__enter__(), ValueError, "net", "ReLU")
+
+
+@every_neuron
+@pytest.mark.parametrize(
+    ("current", "words"),
+    [
+        (torch.zeros(3, 2, 4, dtype=torch.int64), ("torch.int64", ".float()")),
+        (torch.zeros(3, 2, 4, dtype=torch.bool), ("torch.bool", ".float()")),
+        (torch.zeros(3, 2, 4, dtype=torch.complex64), ("torch.complex64", "floating-point")),
+        ([[[0.0]]], ("list", "tensor")),
+        (None, ("NoneType", "tensor")),
+    ],
+    ids=["int64", "bool", "complex64", "list", "none"],
+)
+def test_a_current_of_another_type(name: str, current: object, words: tuple[str, ...]) -> None:
+    neuron = ul.NEURONS[name]()
+    for call in (neuron, neuron.run, neuron.step):
+        assert_refused(lambda call=call: call(current), TypeError, "current", *words)
+
+
+@every_neuron
+@pytest.mark.parametrize("shape", [(), (5,), (5, 2)])
+def test_a_current_without_features(name: str, shape: tuple[int, ...]) -> None:
+    neuron = ul.NEURONS[name]()
+    words = ("current", "[T, B, *features]", str(shape), "unsqueeze")
+    assert_refused(lambda: neuron(torch.zeros(shape)), ValueError, *words)
+    if len(shape) < 2:
+        assert_refused(lambda: neuron.step(torch.zeros(shape)), ValueError, "[B, *features]", str(shape))
+
+
+@every_neuron
+def test_no_time_steps(name: str) -> None:
+    neuron = ul.NEURONS[name]()
+    assert_refused(lambda: neuron(torch.zeros(0, 2, 4)), ValueError, "current", "(0, 2, 4)", "at least one")
+    swapped = ul.NEURONS[name](batch_first=True)
+    assert_refused(lambda: swapped(torch.zeros(2, 0, 4)), ValueError, "current", "no time steps")
+
+
+@every_neuron
+def test_a_state_of_another_batch_or_kind(name: str) -> None:
+    neuron = ul.NEURONS[name]()
+    _, state = neuron.run(torch.zeros(3, 2, 4))
+    for call, current in ((neuron.run, torch.zeros(3, 5, 4)), (neuron.step, torch.zeros(5, 4))):
+        assert_refused(
+            lambda call=call, current=current: call(current, state),
+            ValueError,
+            "state",
+            "(2, 4)",
+            "(5, 4)",
+            "state=None",
+        )
+    other = ul.LIF() if name == "AdaLIF" else ul.AdaLIF()
+    _, foreign = other.run(torch.zeros(3, 2, 4))
+    for wrong in (foreign, torch.zeros(2, 4), (torch.zeros(2, 4),), {}):
+        assert_refused(
+            lambda wrong=wrong: neuron.run(torch.zeros(3, 2, 4), wrong),
+            TypeError,
+            "state",
+            type(state).__name__,
+            type(wrong).__name__,
+            "None to start at rest",
+        )
+
+
+@every_neuron
+@pytest.mark.parametrize("shape", [(7,), (2, 4), (1, 4)])
+def test_a_constant_that_does_not_fit_the_features(name: str, shape: tuple[int, ...]) -> None:
+    """Also where torch would broadcast it, over the batch or into a larger output."""
+    neuron = ul.NEURONS[name](threshold=torch.full(shape, 0.5))
+    words = ("threshold", str(shape), "(4,)", "parameter_shape")
+    assert_refused(lambda: neuron(torch.zeros(3, 2, 4)), ValueError, *words)
+    assert_refused(lambda: neuron.step(torch.zeros(2, 4)), ValueError, *words)
+    grown = ul.NEURONS[name](threshold=torch.full((4,), 0.5))
+    assert_refused(lambda: grown(torch.zeros(3, 2, 1)), ValueError, "threshold", "(4,)", "(1,)")
+
+
+@every_neuron
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_current_that_is_not_finite(name: str, value: float) -> None:
+    current = torch.zeros(3, 2, 4)
+    current[1, 0, 2] = current[2, 1, 1] = value
+    neuron = ul.NEURONS[name](check_finite=True)
+    words = ("current", "2 NaN or infinite values among 24", "check_finite=False")
+    assert_refused(lambda: neuron(current), ValueError, *words)
+    assert_refused(lambda: neuron.step(current[1]), ValueError, "current", "1 NaN or infinite")
+    assert torch.isfinite(neuron(torch.zeros(3, 2, 4))).all()
+    assert ul.NEURONS[name]()(current).shape == current.shape  # the check is asked for
+
+
+@pytest.mark.parametrize("neuron", [ul.UltraDLIF, ul.UltraDPLIF])
+def test_a_grid_needs_two_axes(neuron: type[ul.Neuron]) -> None:
+    grid = neuron(neighborhood="grid")
+    words = ("neighborhood='grid'", "[T, B, ..., H, W]", "neighborhood='ring'")
+    assert_refused(lambda: grid(torch.zeros(3, 2, 4)), ValueError, *words, "(3, 2, 4)")
+    assert_refused(lambda: grid.step(torch.zeros(2, 4)), ValueError, *words)
+
+
+@pytest.mark.parametrize("sizes", [(), (4,), (4, 3), (4, 0, 3), (4, 5, -1)])
+def test_sizes_of_a_network(sizes: tuple[int, ...]) -> None:
+    assert_refused(lambda: ul.Network(sizes), ValueError, "sizes", str(sizes), "(784, 64, 10)")
+
+
+def test_other_arguments_of_a_network() -> None:
+    assert_refused(
+        lambda: ul.Network((4, 5, 3), neuron="Izhikevich"), ValueError, "neuron", "'Izhikevich'", "UltraLIF"
+    )
+    assert_refused(
+        lambda: ul.Network((4, 5, 3), readout="max"), ValueError, "readout", "'max'", "linear, spiking"
+    )
+    assert_refused(
+        lambda: ul.Network((4, 5, 3), neuron_options={"batch_first": True}),
+        ValueError,
+        "batch_first",
+        "[T, B, *input]",
+    )
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 5), (2, 4), (4,), (3, 2, 2, 3)])
+def test_input_of_a_network(shape: tuple[int, ...]) -> None:
+    net = ul.Network((4, 5, 3))
+    assert_refused(lambda: net(torch.zeros(shape)), ValueError, "input", "4 values", str(shape), "unsqueeze")
+
+
+def test_input_of_a_network_that_is_not_a_frame() -> None:
+    net = ul.Network((4, 5, 3))
+    assert_refused(
+        lambda: net(torch.zeros(3, 2, 4, dtype=torch.uint8)), TypeError, "input", "uint8", ".float()"
+    )
+    assert_refused(lambda: net(torch.zeros(0, 2, 4)), ValueError, "no time steps")
+    assert_refused(lambda: net.step(torch.zeros(4)), ValueError, "input", "[B, *input]", "(4,)")
+    _, states = net.step(torch.zeros(2, 4))
+    assert_refused(lambda: net.step(torch.zeros(2, 4), states * 2), ValueError, "states", "2 entries", "None")
+    assert_refused(lambda: net.step(torch.zeros(3, 4), states), ValueError, "state", "(2, 5)", "(3, 5)")

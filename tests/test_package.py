@@ -1,0 +1,115 @@
+"""The package as a whole: what it exports, how fast it loads, what it documents."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+import types
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+import ultralif as ul
+
+ROOT = Path(__file__).parent.parent
+CORE = ["ultralif.errors", "ultralif.maxplus", "ultralif.functional", "ultralif.nn", "ultralif.cli"]
+
+
+def modules_of(package: str) -> list[types.ModuleType]:
+    """Import a module and, if it is a package, all that is in it."""
+    module = importlib.import_module(package)
+    inside = pkgutil.walk_packages(getattr(module, "__path__", []), f"{package}.")
+    return [module, *(importlib.import_module(info.name) for info in inside)]
+
+
+MODULES = {module.__name__: module for package in CORE for module in modules_of(package)}
+
+
+def documented(thing: object) -> bool:
+    return bool((inspect.getdoc(thing) or "").strip())
+
+
+@pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
+def test_every_public_name_has_a_docstring(module: types.ModuleType) -> None:
+    assert documented(module)
+    for name in getattr(module, "__all__", []):
+        thing = getattr(module, name)  # fails for a name that does not exist
+        if not inspect.isclass(thing) and not inspect.isroutine(thing):
+            continue
+        assert documented(thing), name
+        for key, member in vars(thing).items() if inspect.isclass(thing) else ():
+            if not key.startswith("_") and (inspect.isroutine(member) or isinstance(member, property)):
+                assert documented(member), f"{name}.{key}"
+
+
+@pytest.mark.parametrize("module", MODULES.values(), ids=MODULES)
+def test_types_are_checked_without_exception(module: types.ModuleType) -> None:
+    assert not re.search(r"#\s*(type:\s*ignore|mypy:|pyright:)", inspect.getsource(module))
+
+
+def test_types_are_published() -> None:
+    assert (resources.files("ultralif") / "py.typed").is_file()
+
+
+def test_every_name_of_the_package_is_listed_and_there() -> None:
+    listed = dir(ul)
+    assert set(ul.nn.__all__) <= set(listed)
+    assert {"functional", "maxplus", "nn"} <= set(listed)
+    for name in listed:
+        assert getattr(ul, name) is not None
+    assert {"UltraLIF", "Network", "set_mode", "mode", "NEURONS"} <= set(listed)
+    with pytest.raises(AttributeError, match="UltraLiF"):
+        _ = ul.UltraLiF
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", ul.__version__)
+    assert f"version: {ul.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_package_loads_quickly(python) -> None:
+    """At most 0.3 s beyond torch, with its modules loaded; the best of several, for other work only adds."""
+    script = (
+        "import time, torch; began = time.perf_counter(); "
+        "import ultralif; ultralif.UltraLIF, ultralif.Network, ultralif.functional, ultralif.maxplus; "
+        "print(time.perf_counter() - began)"
+    )
+    seconds = []
+    for _ in range(5):
+        seconds.append(float(python.run("-c", script).stdout))
+        if min(seconds) <= 0.3:
+            break
+    assert min(seconds) <= 0.3
+
+
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_the_readme_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its blocks are one session, read from the top; what stands in comments after a print is its output."""
+    assert BLOCKS
+    monkeypatch.chdir(tmp_path)
+    session: dict[str, object] = {}
+    for block in BLOCKS:
+        exec(compile(block, "README.md", "exec"), session)  # noqa: S102
+
+
+def test_the_readme_names_every_neuron_and_what_it_learns() -> None:
+    for name, neuron in ul.NEURONS.items():
+        (row,) = re.findall(rf"^\| `{name}` .*$", README, flags=re.MULTILINE)
+        for mode in neuron.modes:
+            assert mode in row, f"{name}: {mode}"
+        for constant in neuron.learns:
+            assert constant in row, f"{name}: {constant}"
+
+
+def test_the_links_of_the_readme_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", README):
+        if not target.startswith("http"):
+            assert (ROOT / target.partition("#")[0]).exists(), target
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 130
