@@ -2,19 +2,23 @@
 
 import pytest
 import torch
-from cases import CASES, run_and_differentiate, values
+from op_cases import CASES, run_and_differentiate, values
 
 from ultralif.functional import AdaptiveState
 
 
 def compare(case, current, shape, *, rate=False, start=None, rtol, atol, **overrides):
-    constants = values(case, shape, current.dtype if current.dtype == torch.float64 else torch.float32, **overrides)
+    constants = values(
+        case, shape, current.dtype if current.dtype == torch.float64 else torch.float32, **overrides
+    )
     got = run_and_differentiate(case, current, start, constants, reference=False, rate=rate)
     want = run_and_differentiate(case, current, start, constants, reference=True, rate=rate)
     assert got.keys() == want.keys()
     for name in want:
         assert got[name].shape == want[name].shape and got[name].dtype == want[name].dtype, name
-        torch.testing.assert_close(got[name], want[name], rtol=rtol, atol=atol, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            got[name], want[name], rtol=rtol, atol=atol, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

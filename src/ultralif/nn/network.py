@@ -97,9 +97,12 @@ class Network(nn.Module):
         self._check(x, ("T", "B"))
         signal = x.flatten(2)
         rates = []
-        for linear, neuron in self.layers():
-            signal = neuron(linear(signal))
-            rates.append(signal.mean(0))
+        for i, (linear, neuron) in enumerate(self.layers(), start=1):
+            if i < len(self.neurons):
+                signal = neuron(linear(signal))
+                rates.append(signal.mean(0))
+            else:  # beyond the last layer only its mean is needed
+                rates.append(neuron.rate(linear(signal)))
         logits = self.linears[-1](rates[-1]) if self.readout == "linear" else rates[-1]
         return Output(logits, tuple(rates))
 

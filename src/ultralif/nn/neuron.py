@@ -2,14 +2,15 @@
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypedDict, TypeVar
+from typing import Any, ClassVar, Generic, TypedDict, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
-from ultralif.errors import InputError
+from ultralif.errors import InputError, check_choice
 from ultralif.functional import Constant, Mode
 from ultralif.nn.parameters import LOGIT, Form, Parametrized, fits
+from ultralif.ops import Backend
 
 __all__ = ["Neuron", "NeuronOptions"]
 
@@ -25,6 +26,7 @@ class NeuronOptions(TypedDict, total=False):
     parameter_shape: Sequence[int] | None
     batch_first: bool
     check_finite: bool
+    backend: Backend
 
 
 class Neuron(Parametrized, Generic[S]):
@@ -38,6 +40,7 @@ class Neuron(Parametrized, Generic[S]):
             one number serves the layer.
         batch_first: take and return ``[B, T, *features]``.
         check_finite: raise an InputError if a current is NaN or infinite.
+        backend: ``auto`` integrates by the fastest kernel, ``reference`` by the definition.
     """
 
     modes: ClassVar[tuple[Mode, ...]] = ("hard",)
@@ -57,11 +60,14 @@ class Neuron(Parametrized, Generic[S]):
         parameter_shape: Sequence[int] | None = None,
         batch_first: bool = False,
         check_finite: bool = False,
+        backend: Backend = "auto",
     ) -> None:
         super().__init__()
+        check_choice("backend", backend, get_args(Backend))
         self.v_reset = v_reset
         self.batch_first = batch_first
         self.check_finite = check_finite
+        self.backend: Backend = backend
         self._shape = parameter_shape
         self._mode: Mode = self.modes[0]
         self._declare("threshold", threshold, LOGIT, learn_threshold)
@@ -115,8 +121,17 @@ class Neuron(Parametrized, Generic[S]):
         """Return the spikes for a current ``[T, B, *features]``, from rest."""
         return self.run(current)[0]
 
+    def rate(self, current: Tensor) -> Tensor:
+        """Return the mean spike over time, ``[B, *features]``, from rest."""
+        return self._scan_rate(self._time_major(current, None))
+
     def run(self, current: Tensor, state: S | None = None) -> tuple[Tensor, S]:
         """Return the spikes for ``[T, B, *features]`` and the state to go on from."""
+        spikes, state = self._scan(self._time_major(current, state), state)
+        return (spikes.transpose(0, 1) if self.batch_first else spikes), state
+
+    def _time_major(self, current: Tensor, state: S | None) -> Tensor:
+        """Check current and state, and return the current with time first."""
         self._check_current(current, ("T", "B"))
         if self.batch_first:
             current = current.transpose(0, 1)
@@ -126,8 +141,7 @@ class Neuron(Parametrized, Generic[S]):
                 "pass at least one"
             )
         self._check_shapes(state, current.shape[1:])
-        spikes, state = self._scan(current, state)
-        return (spikes.transpose(0, 1) if self.batch_first else spikes), state
+        return current
 
     def step(self, x: Tensor, state: S | None = None) -> tuple[Tensor, S]:
         """Return the spike for one time step ``[B, *features]`` and the state to go on from."""
@@ -137,8 +151,12 @@ class Neuron(Parametrized, Generic[S]):
         return spikes[0], state
 
     def _scan(self, current: Tensor, state: S | None) -> tuple[Tensor, S]:
-        """Integrate ``[T, B, *features]``: what a neuron is."""
+        """Integrate ``[T, B, *features]``: what a neuron is, and all that a new one has to define."""
         raise NotImplementedError
+
+    def _scan_rate(self, current: Tensor) -> Tensor:
+        """Integrate to the mean over time; a kernel does it without keeping the spikes."""
+        return self._scan(current, None)[0].mean(0)
 
     def _check_current(self, current: Tensor, leading: tuple[str, ...]) -> None:
         if not isinstance(current, Tensor) or not current.is_floating_point():

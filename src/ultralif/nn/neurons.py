@@ -4,7 +4,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, Unpack, get_args
 
 from torch import Tensor
 
-from ultralif import functional
+from ultralif import ops
 from ultralif.errors import InputError, check_choice
 from ultralif.functional import AdaptiveState, Constant, LeakForm, Mode, Neighborhood
 from ultralif.nn.neuron import Neuron, NeuronOptions
@@ -38,7 +38,20 @@ def _membrane(state: State | None) -> Tensor | None:
     return None if state is None else state.v
 
 
-class _Soft(Neuron[State]):
+class _Fused(Neuron[S]):
+    """A neuron that `ultralif.ops` integrates."""
+
+    def _scan(self, current: Tensor, state: S | None) -> tuple[Tensor, S]:
+        return self._integrate(current, state, rate=False)
+
+    def _scan_rate(self, current: Tensor) -> Tensor:
+        return self._integrate(current, None, rate=True)[0]
+
+    def _integrate(self, current: Tensor, state: S | None, rate: bool) -> tuple[Tensor, S]:
+        raise NotImplementedError
+
+
+class _Soft(_Fused[State]):
     """A neuron with a temperature: ``eps``, ``learn_eps`` (None: yes) and ``eps_range``."""
 
     modes: ClassVar[tuple[Mode, ...]] = ("soft", "hard", "tropical")
@@ -86,10 +99,12 @@ class UltraLIF(_Soft):
         self.delayed_reset = delayed_reset
         self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
 
-    def _scan(self, current: Tensor, state: State | None) -> tuple[Tensor, State]:
-        spikes, v = functional.ultralif(
+    def _integrate(self, current: Tensor, state: State | None, rate: bool) -> tuple[Tensor, State]:
+        spikes, v = ops.ultralif(
             current,
             _membrane(state),
+            rate,
+            self.backend,
             eps=self.eps,
             leak=self.leak,
             threshold=self.threshold,
@@ -133,15 +148,17 @@ class UltraDLIF(_Soft):
         self.centered = centered
         self.delayed_reset = delayed_reset
 
-    def _scan(self, current: Tensor, state: State | None) -> tuple[Tensor, State]:
+    def _integrate(self, current: Tensor, state: State | None, rate: bool) -> tuple[Tensor, State]:
         if self.neighborhood == "grid" and current.dim() < 4:
             raise InputError(
                 "neighborhood='grid' needs a current [T, B, ..., H, W], got one of shape "
                 f"{tuple(current.shape)}; use neighborhood='ring' for vectors"
             )
-        spikes, v = functional.ultradlif(
+        spikes, v = ops.ultradlif(
             current,
             _membrane(state),
+            rate,
+            self.backend,
             eps=self.eps,
             threshold=self.threshold,
             leak=self.leak if self.has("leak") else None,
@@ -197,10 +214,12 @@ class SoftLIF(_Soft):
         super().__init__(**options)
         self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
 
-    def _scan(self, current: Tensor, state: State | None) -> tuple[Tensor, State]:
-        spikes, v = functional.softlif(
+    def _integrate(self, current: Tensor, state: State | None, rate: bool) -> tuple[Tensor, State]:
+        spikes, v = ops.softlif(
             current,
             _membrane(state),
+            rate,
+            self.backend,
             eps=self.eps,
             leak=self.leak,
             threshold=self.threshold,
@@ -210,7 +229,7 @@ class SoftLIF(_Soft):
         return spikes, State(v)
 
 
-class DSpike(Neuron[State]):
+class DSpike(_Fused[State]):
     """LIF with the DSpike gradient (Li et al. 2021): `ultralif.functional.dspike_step`.
 
     Args:
@@ -245,10 +264,12 @@ class DSpike(Neuron[State]):
         """The sharpness of the curve now."""
         return self.constant("sharpness")
 
-    def _scan(self, current: Tensor, state: State | None) -> tuple[Tensor, State]:
-        spikes, v = functional.dspike(
+    def _integrate(self, current: Tensor, state: State | None, rate: bool) -> tuple[Tensor, State]:
+        spikes, v = ops.dspike(
             current,
             _membrane(state),
+            rate,
+            self.backend,
             leak=self.leak,
             threshold=self.threshold,
             sharpness=self.sharpness,
@@ -264,7 +285,7 @@ class DSpikePlus(DSpike):
     learns = frozenset({"sharpness", "leak"})
 
 
-class _Surrogate(Neuron[S]):
+class _Surrogate(_Fused[S]):
     """A neuron with hard spikes and the gradient of a sigmoid.
 
     Args:
@@ -314,10 +335,12 @@ class LIF(_Surrogate[State]):
 
     state_type = State
 
-    def _scan(self, current: Tensor, state: State | None) -> tuple[Tensor, State]:
-        spikes, v = functional.lif(
+    def _integrate(self, current: Tensor, state: State | None, rate: bool) -> tuple[Tensor, State]:
+        spikes, v = ops.lif(
             current,
             _membrane(state),
+            rate,
+            self.backend,
             leak=self.leak,
             threshold=self.threshold,
             v_reset=self.v_reset,
@@ -364,10 +387,14 @@ class AdaLIF(_Surrogate[AdaptiveState]):
         self._declare("adapt_strength", adapt_strength, LOG, learn=False)
         self._declare("adapt_decay", adapt_decay, LOGIT, learn=False, upper=1.0)
 
-    def _scan(self, current: Tensor, state: AdaptiveState | None) -> tuple[Tensor, AdaptiveState]:
-        return functional.adalif(
+    def _integrate(
+        self, current: Tensor, state: AdaptiveState | None, rate: bool
+    ) -> tuple[Tensor, AdaptiveState]:
+        return ops.adalif(
             current,
             state,
+            rate,
+            self.backend,
             leak=self.leak,
             threshold=self.threshold,
             adapt_strength=self.constant("adapt_strength"),

@@ -26,9 +26,7 @@ class _Step(NamedTuple):
     spike: Tensor
 
 
-def forward(
-    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
-) -> tuple[Tensor, Tensor]:
+def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
     """Return the spikes and the last state, as `Implementation` says."""
     steps, last = _integrate(current, _or_zero(state, current, rule), _spread(constants, current), rule)
     train = torch.stack([step.spike for step in steps])
@@ -129,7 +127,7 @@ def _through_spike(
     if rule.adapt:
         gs = gs + grads[2]
     slope = constants.amplitude * step.gate * (1 - step.gate) / constants.eps
-    fed = gs + gv * (rule.v_reset - step.potential)
+    fed = gs + gv * (rule.v_reset - step.potential) if rule.through_reset else gs
     back = fed * slope
     sums.threshold.sub_(back)
     sums.eps.sub_(back * (step.potential - step.threshold) / constants.eps)

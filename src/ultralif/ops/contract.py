@@ -12,7 +12,7 @@ last step, I the current, k = 1/eps:
 
 Going back, with gs and gV the gradients for s and V, and s' = A k sigmoid'(z):
 
-    h = gs + gV (v_reset - P)        all that s feeds
+    h = gs + gV (v_reset - P)        all that s feeds; only gs where the reset is not differentiated
     G = h s' + gV (1 - s)            all that P feeds
     threshold: -h s'     eps: -h s' z + G dP/deps     A: h (sigmoid(z) - 1/2)
 
@@ -20,10 +20,9 @@ and dP/dV, dP/dI, dP/dleak, dP/deps are those of the membrane: for "lse", p, 1 -
 of p, where p = exp(k (V + log leak - P)) is the share of the past.
 """
 
-import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -46,13 +45,14 @@ class Constants(NamedTuple):
     amplitude: Tensor
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """How a layer integrates and fires."""
 
     membrane: Membrane
     soft: bool
     v_reset: float = 0.0
+    through_reset: bool = True
+    """Differentiate the reset."""
     unit: bool = True
     """The height A is 1, as for every neuron but those with a surrogate of another height."""
     rate: bool = False
@@ -74,16 +74,19 @@ class Rule:
         return 3 if self.adapt else 1
 
 
-@lru_cache
-def encode(rule: Rule, rate: bool) -> str:
-    """Write a rule, with ``rate`` set, as the string that an operator's schema can hold."""
-    return json.dumps(asdict(replace(rule, rate=rate)))
+def encode(rule: Rule) -> str:
+    """Write a rule as the string that an operator's schema can hold."""
+    return " ".join([str(value) for value in rule])
 
 
 @lru_cache
 def decode(text: str) -> Rule:
     """Read what `encode` wrote."""
-    return Rule(**json.loads(text))
+    return Rule(*(_READERS[type(d)](value) for d, value in zip(_EXAMPLE, text.split(), strict=True)))
+
+
+_EXAMPLE = Rule("lse", True)
+_READERS: dict[type, Callable[[str], Any]] = {str: str, int: int, float: float, bool: "True".__eq__}
 
 
 class Implementation(Protocol):

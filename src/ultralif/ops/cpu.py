@@ -35,11 +35,13 @@ class _Rule(ctypes.Structure):
                 "membrane",
                 "leak_form",
                 "soft",
+                "through_reset",
                 "rate",
                 "centered",
                 "adapt",
                 "adapt_late",
                 "threads",
+                "unused",
             )
         ),
         *((name, ctypes.c_double) for name in ("v_reset", "adapt_strength", "adapt_decay")),
@@ -51,9 +53,7 @@ def available() -> bool:
     return _library() is not None
 
 
-def forward(
-    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
-) -> tuple[Tensor, Tensor]:
+def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
     """Return the spikes and the last state, as `Implementation` says."""
     dtype = compute_dtype(current.dtype)
     x = current.to(dtype).contiguous()
@@ -85,8 +85,8 @@ def backward(
     sums = x.new_zeros((4, c_rule.threads, x.shape[2]))
     tensors = (g_out, g_last, x, start, *_wide(constants, x), g_current, g_state, sums)
     _call("integrate_backward", c_rule, tensors)
-    empty = x.new_empty(0)
-    return g_current.to(current.dtype), empty if g_state is None else g_state, sums if learn else empty
+    g_start = x.new_empty(0) if g_state is None else g_state
+    return g_current.to(current.dtype), g_start, sums if learn else x.new_empty(0)
 
 
 def _c_rule(x: Tensor, rule: Rule) -> _Rule:
@@ -99,11 +99,13 @@ def _c_rule(x: Tensor, rule: Rule) -> _Rule:
         ("lse", "max", "add").index(rule.membrane),
         ("none", "factor", "shift").index(rule.leak_form),
         rule.soft,
+        rule.through_reset,
         rule.rate,
         rule.centered,
         rule.adapt,
         rule.adapt_late,
         min(torch.get_num_threads(), batch * (features // rule.ring if rule.ring else 1)),
+        0,
         rule.v_reset,
         rule.adapt_strength,
         rule.adapt_decay,
@@ -144,7 +146,9 @@ def _built() -> Path:
     compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
         raise FileNotFoundError("no C compiler was found")
-    version = subprocess.run([*compiler.split(), "--version"], capture_output=True, text=True, check=True).stdout
+    version = subprocess.run(
+        [*compiler.split(), "--version"], capture_output=True, text=True, check=True
+    ).stdout
     key = "\0".join([SOURCE.read_text(), *FLAGS, version, _processor()])
     folder = _private_folder()
     target = folder / f"kernels-{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"

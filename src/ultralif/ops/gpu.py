@@ -20,9 +20,7 @@ WIDEST = 1024  # neurons of a ring that one program takes whole
 SPAN = 32  # steps a launch where a ring is cut into parts
 
 
-def forward(
-    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
-) -> tuple[Tensor, Tensor]:
+def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
     """Return the spikes and the last state, as `Implementation` says."""
     current = _rows(current)
     out = torch.empty(
@@ -50,8 +48,8 @@ def backward(
         grad_state = grad_state.contiguous()
     run = _spatial_backward if rule.ring else _temporal_backward
     g_current, g_state, sums = run(grad_out, grad_state, current, state, constants, rule, learn)
-    empty = sums.new_empty(0)
-    return g_current, empty if state is None else g_state, sums if learn else empty
+    g_start = sums.new_empty(0) if state is None else g_state
+    return g_current, g_start, sums if learn else sums.new_empty(0)
 
 
 def _rows(current: Tensor) -> Tensor:
@@ -137,11 +135,11 @@ def _temporal_backward(
     choices = _temporal_choices(rule, time)
     block = 128 * 4 // current.element_size() if NATIVE else 128
     rounds, size = _rounds(batch * features, features, block, LANES)
-    wide = {"dtype": torch.float32, "device": current.device}
+    wide = current.new_empty(0, dtype=torch.float32)
     g_current = torch.empty(current.shape, dtype=current.dtype, device=current.device)
-    g_state = torch.empty((rule.states, batch, features) if state is not None else 0, **wide)
-    sums = torch.empty((4, size // features, features) if learn else 0, **wide)
-    notes = torch.empty((cdiv(time, choices["CHUNK"]) - 1, rule.states, batch, features), **wide)
+    g_state = wide.new_empty((rule.states, batch, features) if state is not None else 0)
+    sums = wide.new_empty((4, size // features, features) if learn else 0)
+    notes = wide.new_empty((cdiv(time, choices["CHUNK"]) - 1, rule.states, batch, features))
     triton_temporal.temporal_backward_kernel[(cdiv(size, block),)](
         grad_out,
         grad_state,
@@ -167,6 +165,7 @@ def _temporal_backward(
         HAS_STATE=state is not None,
         HAS_OUT=grad_out is not None,
         HAS_GRAD_STATE=grad_state is not None,
+        THROUGH_RESET=rule.through_reset,
         LEARN=learn,
         BLOCK=block,
         **choices,
@@ -242,7 +241,7 @@ def _spatial_forward(
             *constants[:3],
             out if out is None or rule.rate else out[first],
             target,
-            torch.empty(4 * tiling.lanes, dtype=torch.float32, device=current.device),
+            last.new_empty(4 * tiling.lanes),
             steps,
             rule.ring,
             rings,
@@ -277,21 +276,21 @@ def _spatial_backward(
     time, batch, features = current.shape
     rings = features // rule.ring
     spans = _spans(time, rule.ring)
-    wide = {"dtype": torch.float32, "device": current.device}
-    starts = torch.empty((len(spans) - 1, 1, batch, features), **wide)
+    wide = current.new_empty(0, dtype=torch.float32)
+    starts = wide.new_empty((len(spans) - 1, 1, batch, features))
     if len(spans) > 1:  # integrate once more for the state at the start of every span
         before = current[: spans[-1][0]]
         _spatial_forward(before, state, constants, rule, None, starts[-1], starts[:-1])
     g_current = torch.empty(current.shape, dtype=current.dtype, device=current.device)
-    g_states = [torch.empty((1, batch, features), **wide) for _ in range(min(len(spans), 2))]
-    sums = torch.zeros(0, **wide)
+    g_states = [wide.new_empty((1, batch, features)) for _ in range(min(len(spans), 2))]
+    sums = wide.new_zeros(0)
     for i, (first, steps) in reversed(list(enumerate(spans))):
         halo = 0 if rule.ring <= WIDEST else 2 * steps
         tiling = _tiling(batch * rings, rings, rule.ring, halo)
         choices = _spatial_choices(rule, steps)
         if learn and len(sums) == 0:
-            sums = torch.zeros((4, tiling.size // rings, features), **wide)
-        notes = torch.empty((cdiv(steps, choices["CHUNK"]) - 1) * tiling.lanes, **wide)
+            sums = wide.new_zeros((4, tiling.size // rings, features))
+        notes = wide.new_empty((cdiv(steps, choices["CHUNK"]) - 1) * tiling.lanes)
         triton_spatial.spatial_backward_kernel[tiling.grid](
             grad_out if grad_out is None or rule.rate else grad_out[first],
             grad_state,
@@ -302,7 +301,7 @@ def _spatial_backward(
             g_states[i % 2],
             sums,
             notes,
-            torch.empty(4 * tiling.lanes, **wide),
+            wide.new_empty(4 * tiling.lanes),
             steps,
             rule.ring,
             rings,
@@ -321,6 +320,7 @@ def _spatial_backward(
             HAS_STATE=i > 0 or state is not None,
             HAS_OUT=grad_out is not None,
             HAS_GRAD_STATE=grad_state is not None,
+            THROUGH_RESET=rule.through_reset,
             LEARN=learn,
             ADD_TO_SUMS=i < len(spans) - 1,
             **choices,

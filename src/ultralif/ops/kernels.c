@@ -26,7 +26,7 @@ enum { SEGMENT = 256 };                /* neurons without neighbours that are in
 
 typedef struct {
     int64_t time, batch, features, ring;
-    int32_t membrane, leak_form, soft, rate, centered, adapt, adapt_late, threads;
+    int32_t membrane, leak_form, soft, through_reset, rate, centered, adapt, adapt_late, threads, unused;
     double v_reset, adapt_strength, adapt_decay;
 } Rule;
 
@@ -215,7 +215,7 @@ INLINE NAME(fire)(const Rule *rule, NAME(Segment) *s, REAL *out, NAME(Trace) *tr
         memcpy(s->last, spikes, n * sizeof(REAL));
     if (out && rule->rate)
         SIMD for (int64_t j = 0; j < n; j++)
-            out[j] += spikes[j] / (REAL)rule->time;
+            out[j] += spikes[j];
     if (trace) {
         memcpy(trace->p, p, n * sizeof(REAL));
         memcpy(trace->limit, limit, n * sizeof(REAL));
@@ -263,7 +263,7 @@ typedef struct {
 /* Back over spike and reset, from g->v and the gradient of the spike to g->p. */
 INLINE NAME(unfire_as)(const Rule *rule, const NAME(Segment) *s, const NAME(Trace) *t, NAME(Gradient) *g, const int soft)
 {
-    const REAL reset = (REAL)rule->v_reset;
+    const REAL reset = (REAL)rule->v_reset, through = (REAL)rule->through_reset;
     const REAL *restrict p = t->p, *restrict limit = t->limit, *restrict gates = t->gate, *restrict k = s->c.k;
     const REAL *restrict amplitude = s->c.amplitude, *restrict gv = g->v;
     REAL *restrict gp = g->p, *restrict pull = g->pull;
@@ -271,7 +271,7 @@ INLINE NAME(unfire_as)(const Rule *rule, const NAME(Segment) *s, const NAME(Trac
     SIMD for (int64_t j = 0; j < s->n; j++) {
         REAL gate = gates[j], above = p[j] - limit[j];
         REAL spike = soft ? amplitude[j] * gate + (1 - amplitude[j]) / 2 : (REAL)(above > 0);
-        REAL fed = gp[j] + gv[j] * (reset - p[j]);
+        REAL fed = gp[j] + through * gv[j] * (reset - p[j]);
         REAL back = fed * amplitude[j] * gate * (1 - gate) * k[j];
         pull[j] = back;
         threshold[j] -= back;
@@ -414,6 +414,8 @@ static void NAME(forward_item)(const Rule *rule, const NAME(Plan) *plan, const N
         NAME(expect)(current + (t + 1 < rule->time ? t + 1 : t) * row + at, s.n);
         NAME(step)(rule, &s, current + t * row + at, out + (rule->rate ? 0 : t * row) + at, 0);
     }
+    for (int64_t j = 0; rule->rate && j < s.n; j++)
+        out[at + j] /= (REAL)rule->time;
     REAL *parts[] = { s.v, s.b, s.last };
     for (int i = 0; i < plan->states; i++)
         memcpy(last + i * row + at, parts[i], s.n * sizeof(REAL));

@@ -15,6 +15,7 @@ from ultralif.ops.contract import Constants, Implementation, decode
 
 __all__ = ["integrate"]
 
+
 @torch.library.custom_op("ultralif::integrate", mutates_args=())
 def integrate(
     current: Tensor,
@@ -52,13 +53,12 @@ def integrate_backward(
         grad_out, grad_state, current, state, constants, decode(rule), learn
     )
     if learn:
-        partial = partial.view(4, -1, _longest(constants), current.shape[2] // _longest(constants)).sum((1, 3))
+        longest = _longest(constants)
+        partial = partial.view(4, -1, longest, current.shape[2] // longest).sum((1, 3))
     return g_current, g_state, partial
 
 
 def _implementation(current: Tensor) -> Implementation:
-    if current.numel() == 0:
-        return analytic
     if current.is_cuda and current.dtype != torch.float64:
         from ultralif.ops import gpu  # imports triton, which a machine without a GPU need not have
 

@@ -60,7 +60,7 @@ def _operator(
             *args: P.args,
             **kwargs: P.kwargs,
         ) -> tuple[Tensor, S]:
-            fused = backend == "auto" and not _needs_definition()
+            fused = backend == "auto" and not _needs_definition(current)
             found = recipe(current, *args, **kwargs) if fused else None
             if found is not None:
                 return _integrate(current, v0, rate, found)
@@ -74,25 +74,28 @@ def _operator(
     return decorate
 
 
-def _needs_definition() -> bool:
-    """Tell whether the call is being exported or transformed, which only plain PyTorch operators bear."""
-    return torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
+def _needs_definition(current: Tensor) -> bool:
+    """Tell whether the call is exported or transformed, which only plain operators bear, or is empty."""
+    return (
+        current.numel() == 0 or torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
+    )
 
 
 def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tuple[Tensor, S]:
-    time, batch, features = current.shape[0], current.shape[1], current.shape[2:]
+    features = current.shape[2:]
+    flat = (*current.shape[:2], math.prod(features))
     dtype = compute_dtype(current.dtype)
     state = None
     if v0 is not None:
         stacked = v0.unsqueeze(0) if isinstance(v0, Tensor) else torch.stack(v0)
-        state = stacked.to(dtype).reshape(len(stacked), batch, -1)
+        state = stacked.to(dtype).reshape(len(stacked), *flat[1:])
     out, last = integrate(
-        current.reshape(time, batch, -1),
+        current.reshape(flat),
         state,
         *(_per_feature(constant, features, dtype, current.device) for constant in recipe[:4]),
-        encode(recipe.rule, rate),
+        encode(recipe.rule._replace(rate=rate)),
     )
-    after = last.view(len(last), batch, *features)
+    after = last.view(len(last), *current.shape[1:])
     return (
         out.view(current.shape[1:] if rate else current.shape),
         cast(S, AdaptiveState(*after) if recipe.rule.adapt else after[0]),
@@ -117,9 +120,7 @@ def _per_feature(
 
 def _number(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return a number as a tensor, kept for the next call unless this one is recorded."""
-    if torch.compiler.is_compiling() or (
-        device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-    ):
+    if torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
         return torch.full((1,), value, dtype=dtype, device=device)
     return _kept_number(value, dtype, device)
 
@@ -141,9 +142,11 @@ def ultralif(
     mode: Mode = "soft",
     delayed_reset: bool = False,
 ) -> Recipe | None:
+    """Give UltraLIF in the terms of the recurrence."""
     if delayed_reset or isinstance(v_reset, Tensor):
         return None
-    rule = Rule("max" if mode == "tropical" else "lse", mode == "soft", v_reset)
+    soft = mode == "soft"
+    rule = Rule("max" if mode == "tropical" else "lse", soft, v_reset, through_reset=soft)
     return Recipe(eps, leak, threshold, 1.0, rule)
 
 
@@ -161,12 +164,14 @@ def ultradlif(
     leak_form: LeakForm = "factor",
     delayed_reset: bool = False,
 ) -> Recipe | None:
+    """Give UltraDLIF in the terms of the recurrence."""
     if delayed_reset or neighborhood != "ring" or isinstance(v_reset, Tensor):
         return None
     rule = Rule(
         "max" if mode == "tropical" else "lse",
         mode == "soft",
         v_reset,
+        through_reset=mode == "soft",
         ring=current.shape[-1],
         centered=centered,
         leak_form="none" if leak is None else leak_form,
@@ -191,10 +196,11 @@ def lif(
     surrogate_slope: Constant = 10.0,
     scaled_surrogate: bool = False,
 ) -> Recipe | None:
+    """Give LIF in the terms of the recurrence."""
     if isinstance(v_reset, Tensor):
         return None
     eps, amplitude = _surrogate(surrogate_slope, scaled_surrogate)
-    return Recipe(eps, leak, threshold, amplitude, Rule("add", False, v_reset, scaled_surrogate))
+    return Recipe(eps, leak, threshold, amplitude, Rule("add", False, v_reset, unit=scaled_surrogate))
 
 
 @_operator(functional.adalif)
@@ -210,6 +216,7 @@ def adalif(
     surrogate_slope: Constant = 10.0,
     scaled_surrogate: bool = False,
 ) -> Recipe | None:
+    """Give AdaLIF in the terms of the recurrence."""
     if isinstance(v_reset, Tensor) or isinstance(adapt_strength, Tensor) or isinstance(adapt_decay, Tensor):
         return None
     eps, amplitude = _surrogate(surrogate_slope, scaled_surrogate)
@@ -217,7 +224,7 @@ def adalif(
         "add",
         False,
         v_reset,
-        scaled_surrogate,
+        unit=scaled_surrogate,
         adapt=True,
         adapt_strength=adapt_strength,
         adapt_decay=adapt_decay,
@@ -236,12 +243,15 @@ def dspike(
     v_reset: Constant = 0.0,
     mode: Mode = "hard",
 ) -> Recipe | None:
+    """Give DSpike in the terms of the recurrence."""
     if isinstance(v_reset, Tensor):
         return None
     # The curve is a sigmoid at temperature threshold / k, stretched by 1 / tanh(k / 2).
     half = sharpness / 2
     amplitude = 1 / (torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half))
-    return Recipe(threshold / sharpness, leak, threshold, amplitude, Rule("add", mode == "soft", v_reset, unit=False))
+    return Recipe(
+        threshold / sharpness, leak, threshold, amplitude, Rule("add", mode == "soft", v_reset, unit=False)
+    )
 
 
 @_operator(functional.softlif)
@@ -254,6 +264,8 @@ def softlif(
     v_reset: Constant = 0.0,
     mode: Mode = "soft",
 ) -> Recipe | None:
+    """Give SoftLIF in the terms of the recurrence."""
     if isinstance(v_reset, Tensor):
         return None
-    return Recipe(eps, leak, threshold, 1.0, Rule("add", mode == "soft", v_reset))
+    soft = mode == "soft"
+    return Recipe(eps, leak, threshold, 1.0, Rule("add", soft, v_reset, through_reset=soft))

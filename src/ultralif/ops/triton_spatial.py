@@ -1,8 +1,9 @@
 """Triton kernels for neurons on a ring: UltraDLIF and UltraDPLIF, see `contract`.
 
-A program integrates a tile: a few whole rings, or a part of one long ring; its lanes exchange their membranes at every
-step. A part carries a halo: at its ends the neighbours are missing, and what is wrong there moves inwards by one
-neuron a step, so a halo as wide as the number of steps keeps the inside right; the backward walk doubles it.
+A program integrates a tile: a few whole rings, or a part of one long ring; its lanes exchange their membranes
+at every step. A part carries a halo: at its ends the neighbours are missing, and what is wrong there moves
+inwards by one neuron a step, so a halo as wide as the number of steps keeps the inside right; the backward
+walk doubles it.
 
 Time is cut into chunks as in `triton_temporal`.
 """
@@ -22,7 +23,7 @@ LOG2_3 = tl.constexpr(1.584962500721156)
 
 @triton.jit
 def place(ring, halo, LANES: tl.constexpr, WIDTH: tl.constexpr, WHOLE: tl.constexpr):
-    """Return where the lanes stand: row of the tile, place on the ring, whether it is theirs, their neighbours."""
+    """Return where the lanes stand: row, place on the ring, whether it is their own, their neighbours."""
     lane = tl.arange(0, LANES)
     row = lane // WIDTH
     along = lane % WIDTH
@@ -40,8 +41,8 @@ def place(ring, halo, LANES: tl.constexpr, WIDTH: tl.constexpr, WHOLE: tl.conste
 def exchange(to_right, to_left, room, turn, left, right, ONE: tl.constexpr, LANES: tl.constexpr):
     """Return what the left neighbour sends to its right and what the right one sends to its left.
 
-    Lanes meet in memory that stays in the cache. Two places take turns: one barrier an exchange is enough, since
-    nobody writes to a place again before all have read from it and met at the other.
+    Lanes meet in memory that stays in the cache. Two places take turns: one barrier an exchange is enough,
+    since nobody writes to a place again before all have read from it and met at the other.
     """
     here = room + turn * 2 * LANES
     lane = tl.arange(0, LANES)
@@ -63,9 +64,7 @@ def decayed(v, leak, log_leak, LEAK: tl.constexpr):
 
 
 @triton.jit
-def coupled(
-    w, w_left, w_right, eps, k, MEMBRANE: tl.constexpr, CENTERED: tl.constexpr, NATIVE: tl.constexpr
-):
+def coupled(w, w_left, w_right, eps, k, MEMBRANE: tl.constexpr, CENTERED: tl.constexpr, NATIVE: tl.constexpr):
     """Return the (soft) maximum over a neuron and its neighbours."""
     top = tl.maximum(tl.maximum(w_left, w_right), w)
     if MEMBRANE == MAX:
@@ -137,7 +136,7 @@ def spatial_forward_kernel(
     WHOLE: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
-    """Integrate ``[time, rows of rings]`` from a state: write the spikes, or add to their mean, and the state."""
+    """Integrate rows of rings from a state: write the spikes, or add to their mean, and the state."""
     row, spot, own, left, right = place(ring, halo, LANES, WIDTH, WHOLE)
     row += tl.program_id(0).to(tl.int64) * (LANES // WIDTH)
     feature = row % rings * ring + spot
@@ -184,7 +183,9 @@ def spatial_forward_kernel(
                     mean += tl.where(now, spike, 0.0)
                 if HAS_OUT and not RATE:
                     inside = within(own_now, first + j, time, EVEN)
-                    tl.store(out + tl.cast(first + j, tl.int64) * out_stride_time + element, spike, mask=inside)
+                    tl.store(
+                        out + tl.cast(first + j, tl.int64) * out_stride_time + element, spike, mask=inside
+                    )
         if HAS_OUT and RATE:
             mean = mean / mean_of
             if ADD_TO_MEAN:
@@ -226,6 +227,7 @@ def spatial_backward_kernel(
     v_reset,
     MEMBRANE: tl.constexpr,
     SOFT: tl.constexpr,
+    THROUGH_RESET: tl.constexpr,
     RATE: tl.constexpr,
     CENTERED: tl.constexpr,
     LEAK: tl.constexpr,
@@ -241,7 +243,7 @@ def spatial_backward_kernel(
     WHOLE: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
-    """Differentiate: write the gradients for current and state, and the sums for eps, leak and threshold."""
+    """Differentiate: write the gradients for current and state, and the sums for the constants."""
     row, spot, own, left, right = place(ring, halo, LANES, WIDTH, WHOLE)
     row += tl.program_id(0).to(tl.int64) * (LANES // WIDTH)
     feature = row % rings * ring + spot
@@ -320,7 +322,9 @@ def spatial_backward_kernel(
             for j in tl.static_range(CHUNK - 1, -1, -1):
                 v, potential, gate = vs[j], potentials[j], gates[j]
                 spike = gate if SOFT else tl.where(potential > threshold, 1.0, 0.0)
-                fed = gs[j] + gv * (v_reset - potential)
+                fed = gs[j]
+                if THROUGH_RESET:
+                    fed += gv * (v_reset - potential)
                 back = fed * gate * (1.0 - gate) * (k * LN2)
                 g = back + gv * (1.0 - spike)
                 if not EVEN:  # steps past the end have no part in anything
@@ -340,7 +344,9 @@ def spatial_backward_kernel(
                     elif LEAK == SHIFT:
                         sum_leak += tl.where(own_now, to_w / leak, 0.0)
                 inside = within(own_now, first + j, time, EVEN)
-                tl.store(grad_current + tl.cast(first + j, tl.int64) * grad_stride_time + element, g, mask=inside)
+                tl.store(
+                    grad_current + tl.cast(first + j, tl.int64) * grad_stride_time + element, g, mask=inside
+                )
                 before = to_w * leak if LEAK == FACTOR else to_w
                 gv = before if EVEN else tl.where(now, before, gv)
         tl.store(grad_start + element, gv, mask=own_now)

@@ -1,11 +1,11 @@
 """Triton kernels for neurons without neighbours: UltraLIF and the additive family, see `contract`.
 
-A lane integrates one neuron of one sample over all time steps. The backward kernel cuts time into chunks whose trace
-fits into registers: it notes the state at the start of each chunk, then takes the chunks from the last to the first,
-integrates each once more and walks it back. So nothing is kept from the forward pass.
+A lane integrates one neuron of one sample over all time steps. The backward kernel cuts time into chunks
+whose trace fits into registers: it notes the state at the start of each chunk, then takes the chunks from the
+last to the first, integrates each once more and walks it back. So nothing is kept from the forward pass.
 
-Lanes advance over the batch by a multiple of the number of features: a lane keeps its feature, and with it the
-constants and the sums for their gradients.
+Lanes advance over the batch by a multiple of the number of features: a lane keeps its feature, and with it
+the constants and the sums for their gradients.
 """
 
 import triton
@@ -211,6 +211,7 @@ def temporal_backward_kernel(
     decay,
     MEMBRANE: tl.constexpr,
     SOFT: tl.constexpr,
+    THROUGH_RESET: tl.constexpr,
     UNIT: tl.constexpr,
     RATE: tl.constexpr,
     ADAPT: tl.constexpr,
@@ -299,7 +300,12 @@ def temporal_backward_kernel(
                 limit, b = adapt(b, last, threshold, strength, decay, ADAPT, LATE)
                 potential = potential_of(xs[j], v, eps, k, leak, log_leak, MEMBRANE, NATIVE)
                 gate, last = spike_of(potential, limit, k, amplitude, SOFT, UNIT)
-                vs, potentials, limits, gates = vs + (v,), potentials + (potential,), limits + (limit,), gates + (gate,)
+                vs, potentials, limits, gates = (
+                    vs + (v,),
+                    potentials + (potential,),
+                    limits + (limit,),
+                    gates + (gate,),
+                )
                 v = potential * (1.0 - last) + v_reset * last
             for j in tl.static_range(CHUNK - 1, -1, -1):
                 x, v, potential, limit, gate = xs[j], vs[j], potentials[j], limits[j], gates[j]
@@ -307,7 +313,9 @@ def temporal_backward_kernel(
                     spike = gate if UNIT else amplitude * gate + (1.0 - amplitude) * 0.5
                 else:
                     spike = tl.where(potential > limit, 1.0, 0.0)
-                fed = gs[j] + gl + gv * (v_reset - potential)
+                fed = gs[j] + gl
+                if THROUGH_RESET:
+                    fed += gv * (v_reset - potential)
                 back = fed * gate * (1.0 - gate) * (k * LN2)
                 if not UNIT:
                     back = back * amplitude
@@ -329,7 +337,9 @@ def temporal_backward_kernel(
                     if not UNIT:
                         sum_amplitude += fed * (gate - 0.5)
                 inside = within(mask, first + j, time, EVEN)
-                tl.store(grad_current + tl.cast(first + j, tl.int64) * total + element, g * to_current, mask=inside)
+                tl.store(
+                    grad_current + tl.cast(first + j, tl.int64) * total + element, g * to_current, mask=inside
+                )
                 past = g * to_past
                 gv = past if EVEN else tl.where(now, past, gv)
                 if ADAPT:

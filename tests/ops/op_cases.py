@@ -24,17 +24,31 @@ class Case:
 
 
 CASES = [
-    *(Case("ultralif", {"eps": 0.5, "leak": 0.9, "threshold": 0.5}, {"mode": m}) for m in ("soft", "hard", "tropical")),
+    *(
+        Case("ultralif", {"eps": 0.5, "leak": 0.9, "threshold": 0.5}, {"mode": m})
+        for m in ("soft", "hard", "tropical")
+    ),
     Case("ultralif", {"eps": 0.5, "leak": 0.9, "threshold": 0.5}, {"v_reset": -0.2}),
     *(Case("ultradlif", {"eps": 0.5, "threshold": 0.5}, {"mode": m}) for m in ("soft", "hard", "tropical")),
     Case("ultradlif", {"eps": 0.5, "threshold": 0.5}, {"centered": True, "v_reset": 0.1}),
     Case("ultradlif", {"eps": 0.5, "leak": 0.8, "threshold": 0.5}),
     Case("ultradlif", {"eps": 0.5, "leak": 0.8, "threshold": 0.5}, {"leak_form": "shift", "mode": "hard"}),
     Case("lif", {"leak": 0.9, "threshold": 0.5, "surrogate_slope": 5.0}),
-    Case("lif", {"leak": 0.9, "threshold": 0.5, "surrogate_slope": 5.0}, {"scaled_surrogate": True, "v_reset": 0.1}),
+    Case(
+        "lif",
+        {"leak": 0.9, "threshold": 0.5, "surrogate_slope": 5.0},
+        {"scaled_surrogate": True, "v_reset": 0.1},
+    ),
     Case("adalif", {"leak": 0.9, "threshold": 0.5, "surrogate_slope": 5.0}),
-    Case("adalif", {"leak": 0.9, "threshold": 0.5, "surrogate_slope": 5.0}, {"adapt_late": True, "scaled_surrogate": True}),
-    *(Case("dspike", {"leak": 0.9, "threshold": 0.5, "sharpness": 4.0}, {"mode": m}) for m in ("soft", "hard")),
+    Case(
+        "adalif",
+        {"leak": 0.9, "threshold": 0.5, "surrogate_slope": 5.0},
+        {"adapt_late": True, "scaled_surrogate": True},
+    ),
+    *(
+        Case("dspike", {"leak": 0.9, "threshold": 0.5, "sharpness": 4.0}, {"mode": m})
+        for m in ("soft", "hard")
+    ),
     *(Case("softlif", {"eps": 0.5, "leak": 0.9, "threshold": 0.5}, {"mode": m}) for m in ("soft", "hard")),
 ]
 
