@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
-from platformdirs import user_cache_path
 from torch import Tensor
 
 from ultralif.functional import compute_dtype
@@ -170,6 +169,8 @@ def _compile(compiler: list[str], target: Path) -> None:
 
 def _private_folder() -> Path:
     """Return the cache folder, after making sure that nobody else can put a library there."""
+    from platformdirs import user_cache_path
+
     folder = user_cache_path("ultralif") / "kernels"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     status = folder.stat()
