@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 import torch
@@ -118,17 +117,23 @@ def _per_feature(
     return constant.reshape(-1)
 
 
+_numbers: dict[tuple[float, torch.dtype, torch.device], Tensor] = {}
+
+
 def _number(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return a number as a tensor, kept for the next call unless this one is recorded."""
-    if torch.compiler.is_compiling() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+    """Return a number as a tensor; outside of compilation and of CUDA graphs it is kept for later calls."""
+    if torch.compiler.is_compiling():
         return torch.full((1,), value, dtype=dtype, device=device)
-    return _kept_number(value, dtype, device)
-
-
-@lru_cache(maxsize=1024)
-def _kept_number(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):
-        return torch.full((1,), value, dtype=dtype, device=device)
+    key = (value, dtype, device)
+    kept = _numbers.get(key)
+    if kept is None:
+        with torch.inference_mode(False):
+            kept = torch.full((1,), value, dtype=dtype, device=device)
+        if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
+            if len(_numbers) > 4096:
+                _numbers.clear()
+            _numbers[key] = kept
+    return kept
 
 
 @_operator(functional.ultralif)

@@ -11,7 +11,7 @@ Time is cut into chunks as in `triton_temporal`.
 import triton
 import triton.language as tl
 
-from ultralif.ops.triton_temporal import LN2, MAX, constant, log2, spike_of, within
+from ultralif.ops.triton_temporal import LN2, MAX, constant, fire, log2, within
 
 __all__ = ["spatial_backward_kernel", "spatial_forward_kernel"]
 
@@ -64,16 +64,15 @@ def decayed(v, leak, log_leak, LEAK: tl.constexpr):
 
 
 @triton.jit
-def coupled(w, w_left, w_right, eps, k, MEMBRANE: tl.constexpr, CENTERED: tl.constexpr, NATIVE: tl.constexpr):
-    """Return the (soft) maximum over a neuron and its neighbours."""
+def coupled(x, w, w_left, w_right, eps, k, MEMBRANE: tl.constexpr, CENTERED: tl.constexpr):
+    """Return P in two parts, P = base + eps * log(weight), see `fire`."""
     top = tl.maximum(tl.maximum(w_left, w_right), w)
     if MEMBRANE == MAX:
-        return top
-    total = tl.exp2((w_left - top) * k) + tl.exp2((w - top) * k) + tl.exp2((w_right - top) * k)
-    soft = log2(total, NATIVE)
+        return top + x, tl.full(x.shape, 1.0, tl.float32)
+    weight = tl.exp2((w_left - top) * k) + tl.exp2((w - top) * k) + tl.exp2((w_right - top) * k)
     if CENTERED:
-        soft -= LOG2_3
-    return top + eps * soft
+        return top + x - eps * LOG2_3, weight
+    return top + x, weight
 
 
 @triton.jit
@@ -85,7 +84,7 @@ def shares(w, w_left, w_right, k, MEMBRANE: tl.constexpr, CENTERED: tl.constexpr
         b = tl.where(w == top, 1.0, 0.0)
         c = tl.where(w_right == top, 1.0, 0.0)
         whole = 1.0 / (a + b + c)
-        return a * whole, b * whole, c * whole, 0.0
+        return a * whole, b * whole, c * whole, 0.0 * whole
     gap_a, gap_b, gap_c = (top - w_left) * k, (top - w) * k, (top - w_right) * k
     a, b, c = tl.exp2(-gap_a), tl.exp2(-gap_b), tl.exp2(-gap_c)
     total = a + b + c
@@ -171,8 +170,10 @@ def spatial_forward_kernel(
                 w = decayed(v, leak, log_leak, LEAK)
                 w_left, w_right = exchange(w, w, room, turn, left, right, True, LANES)
                 turn = 1 - turn
-                potential = xs[j] + coupled(w, w_left, w_right, eps, k, MEMBRANE, CENTERED, NATIVE)
-                gate, spike = spike_of(potential, threshold, k, 1.0, SOFT, True)
+                base, weight = coupled(xs[j], w, w_left, w_right, eps, k, MEMBRANE, CENTERED)
+                potential, gate, spike = fire(
+                    base, weight, threshold, eps, k, 1.0, MEMBRANE, SOFT, True, NATIVE
+                )
                 after = potential * (1.0 - spike) + v_reset * spike
                 if EVEN:
                     v = after
@@ -283,8 +284,10 @@ def spatial_backward_kernel(
                 w = decayed(v, leak, log_leak, LEAK)
                 w_left, w_right = exchange(w, w, room, turn, left, right, True, LANES)
                 turn = 1 - turn
-                potential = xs[j] + coupled(w, w_left, w_right, eps, k, MEMBRANE, CENTERED, NATIVE)
-                gate, spike = spike_of(potential, threshold, k, 1.0, SOFT, True)
+                base, weight = coupled(xs[j], w, w_left, w_right, eps, k, MEMBRANE, CENTERED)
+                potential, gate, spike = fire(
+                    base, weight, threshold, eps, k, 1.0, MEMBRANE, SOFT, True, NATIVE
+                )
                 v = potential * (1.0 - spike) + v_reset * spike
             tl.store(note + c * note_stride, v)
 
@@ -314,8 +317,10 @@ def spatial_backward_kernel(
                 w = decayed(v, leak, log_leak, LEAK)
                 w_left, w_right = exchange(w, w, room, turn, left, right, True, LANES)
                 turn = 1 - turn
-                potential = xs[j] + coupled(w, w_left, w_right, eps, k, MEMBRANE, CENTERED, NATIVE)
-                gate, spike = spike_of(potential, threshold, k, 1.0, SOFT, True)
+                base, weight = coupled(xs[j], w, w_left, w_right, eps, k, MEMBRANE, CENTERED)
+                potential, gate, spike = fire(
+                    base, weight, threshold, eps, k, 1.0, MEMBRANE, SOFT, True, NATIVE
+                )
                 vs, potentials, gates = vs + (v,), potentials + (potential,), gates + (gate,)
                 lefts, rights = lefts + (w_left,), rights + (w_right,)
                 v = potential * (1.0 - spike) + v_reset * spike

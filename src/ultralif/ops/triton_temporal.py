@@ -44,26 +44,44 @@ def constant(pointer, feature, run, mask):
 
 
 @triton.jit
-def spike_of(potential, limit, k, amplitude, SOFT: tl.constexpr, UNIT: tl.constexpr):
-    """Return sigmoid(z) and the spike; k is 1 / eps in units of log 2."""
-    gate = 1.0 / (1.0 + tl.exp2((limit - potential) * k))
-    if SOFT:
-        if UNIT:
-            return gate, gate
-        return gate, amplitude * gate + (1.0 - amplitude) * 0.5
-    return gate, tl.where(potential > limit, 1.0, 0.0)
+def membrane(x, v, k, leak, log_leak, MEMBRANE: tl.constexpr):
+    """Return P in two parts, P = base + eps * log(weight): the weight is 1 but for a log-sum-exp."""
+    one = tl.full(x.shape, 1.0, tl.float32)
+    if MEMBRANE == ADD:
+        return leak * v + x, one
+    past = v + log_leak
+    if MEMBRANE == MAX:
+        return tl.maximum(past, x), one
+    return tl.maximum(past, x), one + tl.exp2(-tl.abs(past - x) * k)
 
 
 @triton.jit
-def potential_of(x, v, eps, k, leak, log_leak, MEMBRANE: tl.constexpr, NATIVE: tl.constexpr):
-    """Return the membrane before spike and reset; eps is in units of log 2."""
-    if MEMBRANE == ADD:
-        return leak * v + x
-    past = v + log_leak
-    top = tl.maximum(past, x)
-    if MEMBRANE == MAX:
-        return top
-    return top + eps * log2(1.0 + tl.exp2(-tl.abs(past - x) * k), NATIVE)
+def fire(
+    base,
+    weight,
+    limit,
+    eps,
+    k,
+    amplitude,
+    MEMBRANE: tl.constexpr,
+    SOFT: tl.constexpr,
+    UNIT: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Return P, sigmoid(z) and the spike; eps and its inverse k are in units of log 2.
+
+    sigmoid(z) = weight / (weight + exp((limit - base) / eps)) does not wait for the logarithm.
+    """
+    potential = base
+    if MEMBRANE == LSE:
+        potential = base + eps * log2(weight, NATIVE)
+    gate = weight / (weight + tl.exp2((limit - base) * k))
+    spike = gate
+    if not SOFT:
+        spike = tl.where(potential > limit, 1.0, 0.0)
+    elif not UNIT:
+        spike = amplitude * gate + (1.0 - amplitude) * 0.5
+    return potential, gate, spike
 
 
 @triton.jit
@@ -142,8 +160,10 @@ def temporal_forward_kernel(
                 xs = xs + (x.to(tl.float32),)
             for j in tl.static_range(CHUNK):
                 limit, adapted = adapt(b, last, threshold, strength, decay, ADAPT, LATE)
-                potential = potential_of(xs[j], v, eps, k, leak, log_leak, MEMBRANE, NATIVE)
-                gate, spike = spike_of(potential, limit, k, amplitude, SOFT, UNIT)
+                base, weight = membrane(xs[j], v, k, leak, log_leak, MEMBRANE)
+                potential, gate, spike = fire(
+                    base, weight, limit, eps, k, amplitude, MEMBRANE, SOFT, UNIT, NATIVE
+                )
                 after = potential * (1.0 - spike) + v_reset * spike
                 if EVEN:
                     v, b, last = after, adapted, spike
@@ -171,7 +191,7 @@ def share_of(x, v, potential, eps, k, log_leak, MEMBRANE: tl.constexpr):
     past = v + log_leak
     if MEMBRANE == MAX:
         share = tl.where(past > x, 1.0, tl.where(past == x, 0.5, 0.0))
-        return share, 1.0 - share, 0.0
+        return share, 1.0 - share, 0.0 * share
     gap = tl.abs(past - x) * k
     u = tl.exp2(-gap)
     large = 1.0 / (1.0 + u)
@@ -258,8 +278,10 @@ def temporal_backward_kernel(
                 xs = xs + (x.to(tl.float32),)
             for j in tl.static_range(CHUNK):
                 limit, b = adapt(b, last, threshold, strength, decay, ADAPT, LATE)
-                potential = potential_of(xs[j], v, eps, k, leak, log_leak, MEMBRANE, NATIVE)
-                gate, last = spike_of(potential, limit, k, amplitude, SOFT, UNIT)
+                base, weight = membrane(xs[j], v, k, leak, log_leak, MEMBRANE)
+                potential, gate, last = fire(
+                    base, weight, limit, eps, k, amplitude, MEMBRANE, SOFT, UNIT, NATIVE
+                )
                 v = potential * (1.0 - last) + v_reset * last
             note = notes + tl.cast(c, tl.int64) * total * (3 if ADAPT else 1) + element
             tl.store(note, v, mask=mask)
@@ -298,8 +320,10 @@ def temporal_backward_kernel(
                     gs = gs + (g_mean,)
             for j in tl.static_range(CHUNK):
                 limit, b = adapt(b, last, threshold, strength, decay, ADAPT, LATE)
-                potential = potential_of(xs[j], v, eps, k, leak, log_leak, MEMBRANE, NATIVE)
-                gate, last = spike_of(potential, limit, k, amplitude, SOFT, UNIT)
+                base, weight = membrane(xs[j], v, k, leak, log_leak, MEMBRANE)
+                potential, gate, last = fire(
+                    base, weight, limit, eps, k, amplitude, MEMBRANE, SOFT, UNIT, NATIVE
+                )
                 vs, potentials, limits, gates = (
                     vs + (v,),
                     potentials + (potential,),
