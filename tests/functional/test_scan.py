@@ -30,7 +30,10 @@ def test_precision(case: Case, dtype: torch.dtype) -> None:
 def test_constants_take_the_precision_of_the_membrane(case: Case) -> None:
     """A float64 threshold must not turn a float32 run into a float64 one."""
     current = case.current(4).float()
-    constants = {name: torch.tensor(case.constants[name]).double() for name in ("threshold", "v_reset")}
+    wide = {"dtype": torch.float64}  # with axes: a lone float64 number would not change the precision
+    constants = {
+        name: torch.full(case.features, case.constants[name], **wide) for name in ("threshold", "v_reset")
+    }
     spikes, state = case.function(current, **constants)
     assert spikes.dtype == membrane(state).dtype == torch.float32
     torch.testing.assert_close(spikes, case.function(current)[0])

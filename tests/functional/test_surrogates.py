@@ -274,6 +274,18 @@ def test_a_learned_width_trains(neuron: type[ul.Neuron]) -> None:
     assert slope.grad != 0
 
 
+def test_the_papers_surrogate_is_the_scaled_one_divided_by_its_slope() -> None:
+    """In every derivative of a spike; the paper leaves out a factor, which the width's gradient shares."""
+    leaves = [torch.linspace(-1, 2, 50, requires_grad=True), torch.tensor(0.4, requires_grad=True)]
+    leaves.append(torch.tensor(7.0, requires_grad=True))
+    weights = torch.randn(50)
+    scaled, plain = (
+        torch.autograd.grad((weights * functional.sigmoid_surrogate(*leaves, scaled=scaled)).sum(), leaves)
+        for scaled in (True, False)
+    )
+    torch.testing.assert_close(plain, tuple(gradient / 7.0 for gradient in scaled))
+
+
 def test_straight_through_is_binary_to_the_bit() -> None:
     """Adding what is zero must not leave 0.9999999: spikes are compared with ``==``."""
     v = torch.linspace(-3, 3, 10_001)

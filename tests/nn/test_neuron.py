@@ -1,5 +1,6 @@
 """Every neuron as a module: three ways to call it, any shape, nothing kept."""
 
+import inspect
 import threading
 
 import pytest
@@ -202,6 +203,30 @@ def test_a_neuron_says_what_it_is(name: str) -> None:
         assert (f"{constant}=" in shown) == hasattr(neuron, constant)
     for learned in neuron.learns:
         assert f"{learned}=learned" in shown
+
+
+@every_neuron
+def test_a_class_shows_its_arguments(name: str) -> None:
+    """Editors and ``help`` list every option with its default, and the constructor takes them all."""
+    neuron = ul.NEURONS[name]
+    shown = inspect.signature(neuron).parameters
+    assert {"threshold", "v_reset", "learn_threshold", "batch_first", "check_finite"} <= shown.keys()
+    assert all(p.kind is inspect.Parameter.KEYWORD_ONLY for p in shown.values())
+    explicit = neuron(**{key: p.default for key, p in shown.items()})
+    current = torch.randn(4, 2, 3)
+    assert torch.equal(explicit(current), neuron()(current))
+
+
+@every_neuron
+def test_truncated_backpropagation(name: str) -> None:
+    """A detached state carries the membrane on and ends the gradient."""
+    neuron = ul.NEURONS[name]()
+    early, late = torch.randn(3, 2, 4, requires_grad=True), torch.randn(3, 2, 4, requires_grad=True)
+    _, state = neuron.run(early)
+    spikes, _ = neuron.run(late, type(state)(*(tensor.detach() for tensor in state)))
+    spikes.sum().backward()
+    assert early.grad is None and late.grad.any()
+    torch.testing.assert_close(spikes, neuron(torch.cat([early, late]))[3:])
 
 
 def test_hooks_and_sequential() -> None:

@@ -117,7 +117,7 @@ class Parametrized(nn.Module):
                     f"{name} has shape {tuple(raw.shape)}, but parameter_shape is {tuple(shape)}; pass a "
                     "number, or leave parameter_shape out"
                 )
-            raw = raw.expand(tuple(shape)).contiguous()
+            raw = raw.expand(tuple(shape))
         self.register_parameter(f"{form.prefix}_{name}", nn.Parameter(raw.clone()))
         self._learned[name] = (form, bounds)
 
