@@ -1,0 +1,221 @@
+"""Hyperplane arrangements: bounds, exact enumeration of the regions, general position.
+
+A layer ``W x + b`` whose neurons fire above ``c`` cuts the input space by the hyperplanes
+``w_j . x = c_j - b_j``; the regions between them are the spike patterns of one time step.
+"""
+
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ultralif.analysis.limits import refuse_beyond
+from ultralif.errors import InputError, JobError
+
+__all__ = ["Regions", "check_hyperplanes", "count_regions", "enumerate_regions", "region_bound"]
+
+Array = NDArray[np.float64]
+
+TOLERANCE = 1e-11
+"""Unit normals, and the distances of hyperplanes from the origin, that differ by less are equal."""
+
+MAX_REGIONS = 300_000
+"""Jobs with a greater bound are refused: they take minutes and more."""
+
+SECONDS_PER_REGION = 2e-4
+"""What a region takes on one core of a laptop, at most: for estimates, not for promises."""
+
+
+def region_bound(hyperplanes: int, dimension: int) -> int:
+    r"""Return Zaslavsky's bound :math:`R(h, n) = \sum_{k \le \min(h, n)} \binom hk` (proposition C.3).
+
+    It is attained in general position. An arrangement of rank r obeys ``R(h, r)``.
+
+    Example:
+        >>> region_bound(4, 2), region_bound(64, 784) == 2**64
+        (11, True)
+    """
+    if hyperplanes < 0 or dimension < 0:
+        raise InputError(f"hyperplanes and dimension must be >= 0, got {hyperplanes} and {dimension}")
+    return sum(comb(hyperplanes, k) for k in range(min(hyperplanes, dimension) + 1))
+
+
+class Regions(NamedTuple):
+    """Every region of an arrangement, by one point inside of each."""
+
+    points: Tensor
+    """``[regions, n]``"""
+    patterns: Tensor
+    """``[regions, h]``: on which hyperplanes' positive side the region lies, ``w . x > c``."""
+
+
+def enumerate_regions(
+    weight: Tensor, offset: Tensor, *, tol: float = TOLERANCE, limit: int = MAX_REGIONS
+) -> Regions:
+    """Find all regions of the hyperplanes ``weight @ x = offset``, exactly.
+
+    Hyperplanes are added one by one. A new one splits just those regions whose traces on it are the
+    regions of a smaller arrangement, one dimension lower; a point of such a trace, moved to either side,
+    lies in each half. So no region is missed, and each comes with a point that proves it.
+
+    Args:
+        weight: normals ``[h, n]``; a zero row is no hyperplane.
+        offset: ``[h]``.
+        tol: see `TOLERANCE`.
+        limit: refuse if the bound ``R(h, rank)`` is greater.
+
+    Example:
+        >>> lines = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+        >>> len(enumerate_regions(lines, torch.tensor([0.0, 0.0, 1.0])).points)
+        7
+    """
+    unit, distance, basis = _essential(weight, offset, tol)
+    _refuse_if_long(len(unit), len(basis), limit, traces=False)
+    points = torch.from_numpy(_inner_points(unit, distance, tol) @ basis)
+    return Regions(points, points @ weight.detach().double().T > offset.double())
+
+
+def count_regions(weight: Tensor, offset: Tensor, *, tol: float = TOLERANCE, limit: int = MAX_REGIONS) -> int:
+    """Count the regions of the hyperplanes ``weight @ x = offset``, exactly, without listing them.
+
+    Each hyperplane adds as many regions as the earlier ones cut it into (deletion and restriction), so
+    the work is that of one dimension less: thousands of lines in a plane take seconds.
+
+    Args:
+        weight: normals ``[h, n]``; a zero row is no hyperplane.
+        offset: ``[h]``.
+        tol: see `TOLERANCE`.
+        limit: refuse if the bound ``R(h, rank - 1)`` on the traces is greater.
+
+    Example:
+        >>> count_regions(torch.tensor([[1.0, 0.0], [2.0, 0.0]]), torch.tensor([0.5, 0.5]))
+        3
+    """
+    unit, distance, _ = _essential(weight, offset, tol)
+    _refuse_if_long(len(unit), unit.shape[1], limit, traces=True)
+    return _count(unit, distance, tol)
+
+
+def _count(unit: Array, distance: Array, tol: float) -> int:
+    if unit.shape[1] <= 1:
+        return len(unit) + 1
+    return 1 + sum(_count(*_traces(unit, distance, j, tol)[:2], tol) for j in range(len(unit)))
+
+
+def _essential(weight: Tensor, offset: Tensor, tol: float) -> tuple[Array, Array, Array]:
+    """Return the distinct hyperplanes in the space of their normals, and a basis of that space.
+
+    The arrangement is constant along all other directions.
+    """
+    check_hyperplanes(weight, offset)
+    normals, offsets = weight.detach().double().numpy(), offset.detach().double().numpy()
+    unit, distance = _distinct(*_unit_rows(normals, offsets, tol), tol)
+    if not len(unit):
+        return np.zeros((0, 0)), distance, np.zeros((0, weight.shape[1]))
+    _, values, rows = np.linalg.svd(unit, full_matrices=False)
+    basis = np.asarray(rows[values > tol * values[0]])
+    return unit @ basis.T, distance, basis
+
+
+def check_hyperplanes(weight: Tensor, offset: Tensor) -> None:
+    """Raise an InputError unless these are finite normals ``[h, n]`` and offsets ``[h]``."""
+    if weight.dim() != 2 or offset.shape != weight.shape[:1]:
+        raise InputError(
+            f"weight must be [h, n] and offset [h], got {tuple(weight.shape)} and {tuple(offset.shape)}"
+        )
+    if not bool(torch.isfinite(weight).all() and torch.isfinite(offset).all()):
+        raise InputError("weight and offset must be finite, got NaN or infinite entries")
+
+
+def _unit_rows(normals: Array, offsets: Array, tol: float) -> tuple[Array, Array]:
+    """Scale each normal to length one and drop those that vanish."""
+    length = np.linalg.norm(normals, axis=1)
+    keep = length > tol
+    return normals[keep] / length[keep, None], offsets[keep] / length[keep]
+
+
+def _distinct(unit: Array, distance: Array, tol: float) -> tuple[Array, Array]:
+    """Drop every hyperplane that equals an earlier one, up to sign."""
+    if unit.shape[1] == 1:  # points on a line: sorted, so that thousands are no burden
+        cuts = np.sort(distance * unit[:, 0])
+        cuts = cuts[np.diff(cuts, prepend=-np.inf) > tol * (1 + np.abs(cuts))]
+        return np.ones((len(cuts), 1)), cuts
+    cosine = unit @ unit.T
+    row, column = np.nonzero(np.tril(1 - np.abs(cosine) < tol, -1))  # the squared angle is twice that
+    sign = np.sign(cosine[row, column])
+    near = np.abs(unit[row] - sign[:, None] * unit[column]).max(1, initial=0.0) < tol
+    near &= np.abs(distance[row] - sign * distance[column]) < tol * (1 + np.abs(distance[row]))
+    first = np.ones(len(unit), dtype=bool)
+    first[row[near]] = False
+    return unit[first], distance[first]
+
+
+def _refuse_if_long(hyperplanes: int, rank: int, limit: int, *, traces: bool) -> None:
+    def work(h: int) -> int:
+        return region_bound(h, min(h, rank) - traces) if h else 0
+
+    if work(hyperplanes) > limit:
+        feasible = next(h for h in range(hyperplanes, -1, -1) if work(h) <= limit)
+        refuse_beyond(
+            limit,
+            work(hyperplanes),
+            SECONDS_PER_REGION,
+            f"{hyperplanes} hyperplanes of rank {rank} have up to "
+            f"{region_bound(hyperplanes, rank):.3g} regions",
+            f"up to {feasible} hyperplanes of that rank finish; lines and 2-D slices work at any size",
+        )
+
+
+def _inner_points(unit: Array, distance: Array, tol: float) -> Array:
+    """Return one point inside of every region of distinct hyperplanes with unit normals."""
+    h, n = unit.shape
+    if n == 1:
+        return _between(distance * unit[:, 0])
+    salt = np.random.default_rng(0).integers(2**62, size=(h,))  # a region is told by a hash of its signs
+    points, key, margin = np.zeros((1, n)), np.zeros(1, np.int64), np.full(1, np.inf)
+    for j in range(h):
+        traces, cuts, along = _traces(unit, distance, j, tol)
+        on = distance[j] * unit[j] + _inner_points(traces, cuts, tol) @ along
+        aside = _room(on, unit, distance, j)[:, None] * unit[j]
+        expected = len(points) + len(on)
+        fresh = np.vstack((on + aside, on - aside))
+        side, sides = points @ unit[j] - distance[j], fresh @ unit[: j + 1].T - distance[: j + 1]
+        points = np.vstack((points, fresh))
+        key = np.concatenate((key + (side > 0) * salt[j], (sides > 0) @ salt[: j + 1]))
+        margin = np.concatenate((np.minimum(margin, np.abs(side)), np.abs(sides).min(1)))
+        order = np.argsort(-margin, kind="stable")  # of each region, the point farthest from all walls
+        kept = order[np.unique(key[order], return_index=True)[1]]
+        points, key, margin = points[kept], key[kept], margin[kept]
+        if len(points) != expected:
+            raise JobError(
+                f"hyperplane {j} is within rounding of a degenerate position ({len(points)} regions told "
+                f"apart, {expected} expected); raise tol (now {tol:g}) to treat near-equal ones as equal"
+            )
+    return points
+
+
+def _room(on: Array, unit: Array, distance: Array, j: int) -> Array:
+    """Return how far points on hyperplane j can leave it, half-way to the first of the earlier ones."""
+    gap = np.abs(on @ unit[:j].T - distance[:j])
+    slope = np.abs(unit[:j] @ unit[j])
+    room: Array = (gap / np.maximum(slope, 1e-300)).min(1, initial=2.0)
+    return room / 2
+
+
+def _between(cuts: Array) -> Array:
+    """Return a point in each interval of the cut real line."""
+    if not len(cuts):
+        return np.zeros((1, 1))
+    cuts = np.sort(cuts)
+    middles = (cuts[1:] + cuts[:-1]) / 2
+    return np.concatenate((cuts[:1] - 1, middles, cuts[-1:] + 1))[:, None]
+
+
+def _traces(unit: Array, distance: Array, j: int, tol: float) -> tuple[Array, Array, Array]:
+    """Cut hyperplane j by the earlier ones: their traces, and the basis in which they are given."""
+    along = np.linalg.svd(unit[j : j + 1])[2][1:]
+    offsets = distance[:j] - unit[:j] @ unit[j] * distance[j]
+    return *_distinct(*_unit_rows(unit[:j] @ along.T, offsets, tol), tol), along
