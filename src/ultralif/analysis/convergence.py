@@ -13,6 +13,7 @@ __all__ = [
     "Convergence",
     "MarginBounds",
     "Trajectory",
+    "before_reset",
     "convergence",
     "margin_theorem",
     "state_ceiling",
@@ -31,15 +32,17 @@ class Trajectory(NamedTuple):
     v: Tensor
 
 
-def trajectory(step: Step, current: Tensor, v0: Tensor | float = 0.0, **constants: Any) -> Trajectory:
-    """Run a step of `ultralif.functional` over currents ``[T, ...]`` and keep every membrane.
+def before_reset(step: Step, current: Tensor, v: Tensor, **constants: Any) -> Tensor:
+    """Return the membrane before reset: what a step gives under a threshold that nothing reaches."""
+    return step(current, v, **(constants | {"threshold": math.inf}))[1]
 
-    The membrane before reset is what the same step gives under a threshold that nothing reaches.
-    """
+
+def trajectory(step: Step, current: Tensor, v0: Tensor | float = 0.0, **constants: Any) -> Trajectory:
+    """Run a step of `ultralif.functional` over currents ``[T, ...]`` and keep every membrane."""
     v = torch.as_tensor(v0, dtype=current.dtype).expand(current.shape[1:])
     rows = []
     for x in current:
-        p = step(x, v, **(constants | {"threshold": math.inf}))[1]
+        p = before_reset(step, x, v, **constants)
         s, v = step(x, v, **constants)
         rows.append(Trajectory(p, s, v))
     return Trajectory(*(torch.stack(column) for column in zip(*rows, strict=True)))
