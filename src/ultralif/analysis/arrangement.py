@@ -82,7 +82,8 @@ def count_regions(weight: Tensor, offset: Tensor, *, tol: float = TOLERANCE, lim
     """Count the regions of the hyperplanes ``weight @ x = offset``, exactly, without listing them.
 
     Each hyperplane adds as many regions as the earlier ones cut it into (deletion and restriction), so
-    the work is that of one dimension less: thousands of lines in a plane take seconds.
+    the work is that of one dimension less: thousands of lines in a plane take seconds. Independent normals,
+    as a layer with fewer neurons than inputs nearly always has, give 2^h at once.
 
     Args:
         weight: normals ``[h, n]``; a zero row is no hyperplane.
@@ -95,7 +96,10 @@ def count_regions(weight: Tensor, offset: Tensor, *, tol: float = TOLERANCE, lim
         3
     """
     unit, distance, _ = _essential(weight, offset, tol)
-    _refuse_if_long(len(unit), unit.shape[1], limit, traces=True)
+    h, rank = len(unit), unit.shape[1]
+    if h == rank:  # independent normals: every sign pattern occurs
+        return region_bound(h, rank)
+    _refuse_if_long(h, rank, limit, traces=True)
     return _count(unit, distance, tol)
 
 

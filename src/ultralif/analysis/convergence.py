@@ -14,7 +14,7 @@ __all__ = [
     "MarginBounds",
     "Trajectory",
     "before_reset",
-    "convergence",
+    "compare_with_limit",
     "margin_theorem",
     "state_ceiling",
     "trajectory",
@@ -118,7 +118,7 @@ class Convergence(NamedTuple):
     """At which temperatures the limit keeps the margin, so that the bounds hold."""
 
 
-def convergence(
+def compare_with_limit(
     current: Tensor, eps: Iterable[float], *, leak: float = 0.9, threshold: float = 0.5, kappa: float = 1.0
 ) -> Convergence:
     """Compare UltraLIF at several temperatures with its max-plus limit, for a current ``[T]``."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ultralif.analysis.arrangement import TOLERANCE, region_bound
+from ultralif.analysis.arrangement import TOLERANCE, count_regions, region_bound
 from ultralif.errors import InputError
 from ultralif.functional import Mode
 from ultralif.nn import LIF, DSpike, Neuron, SoftLIF, UltraDLIF, UltraLIF, mode
@@ -25,6 +25,7 @@ __all__ = [
     "random_plane",
     "raster",
     "raster_bound",
+    "sample_regions",
     "static_bound",
 ]
 
@@ -121,6 +122,35 @@ def plane_hyperplanes(weight: Tensor, offset: Tensor, plane: Plane) -> tuple[Ten
     """Return the lines ``[h, 2]``, ``[h]`` in which hyperplanes meet a plane; `count_regions` counts them."""
     weight = weight.double()
     return weight @ torch.stack((plane.right, plane.up), 1), offset.double() - weight @ plane.origin
+
+
+def sample_regions(
+    weight: Tensor,
+    offset: Tensor,
+    *,
+    segments: int,
+    planes: int,
+    box: tuple[float, float],
+    generator: torch.Generator,
+) -> tuple[list[int], list[int]]:
+    """Count the regions that random segments, and random planes, meet; exact for any number of inputs.
+
+    Args:
+        weight: normals ``[h, n]``.
+        offset: ``[h]``.
+        segments: how many, each between two points of the box.
+        planes: how many, each through a point of the box in random directions, and counted to infinity.
+        box: least and greatest value of an input.
+        generator: draws them.
+    """
+    n = weight.shape[1]
+
+    def point() -> Tensor:
+        return box[0] + (box[1] - box[0]) * torch.rand(n, generator=generator, dtype=torch.float64)
+
+    along = [len(line_crossings(weight, offset, point(), point())) + 1 for _ in range(segments)]
+    cuts = (random_plane(n, generator, point()) for _ in range(planes))
+    return along, [count_regions(*plane_hyperplanes(weight, offset, cut)) for cut in cuts]
 
 
 @torch.no_grad()

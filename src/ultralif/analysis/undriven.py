@@ -10,7 +10,7 @@ from ultralif import maxplus
 from ultralif.analysis.convergence import wright_omega
 from ultralif.errors import InputError
 
-__all__ = ["SteadyState", "escape_current", "ring_matrix", "steady_state", "undriven"]
+__all__ = ["SteadyState", "escape_current", "ring_matrix", "steady_state", "undriven_ring"]
 
 
 def ring_matrix(n: int, leak: float = 1.0, centered_eps: float = 0.0) -> Tensor:
@@ -28,10 +28,10 @@ def ring_matrix(n: int, leak: float = 1.0, centered_eps: float = 0.0) -> Tensor:
     distance = (torch.arange(n)[:, None] - torch.arange(n)) % n
     near = (distance <= 1) | (distance == n - 1)
     weight = math.log(leak) - centered_eps * math.log(3)
-    return torch.where(near, weight, -torch.inf).double()
+    return torch.full((n, n), -torch.inf, dtype=torch.float64).masked_fill_(near, weight)
 
 
-def undriven(
+def undriven_ring(
     v0: Tensor, steps: int, *, eps: float = 0.0, leak: float = 1.0, centered: bool = False
 ) -> Tensor:
     r"""Return the membranes ``[steps + 1, n]`` of a ring without input, as long as it does not fire.

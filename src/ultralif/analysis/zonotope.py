@@ -57,7 +57,8 @@ def log_volume(weight: Tensor) -> Tensor:
     """
     h, n = _shape(weight)
     values: Tensor = torch.linalg.svdvals(weight.double())
-    if min(h, n) == 0 or float(values[-1]) <= max(h, n) * torch.finfo(weight.dtype).eps * float(values[0]):
+    ends = values.detach()[[0, -1]].tolist() if min(h, n) else [0.0, 0.0]
+    if ends[1] <= max(h, n) * torch.finfo(weight.dtype).eps * ends[0]:
         return weight.new_tensor(-inf)
     return values.log().sum().to(weight.dtype)
 

@@ -1,13 +1,18 @@
-"""The 49 claims of the paper, each tested as written and, where it breaks, as corrected."""
+"""The 49 claims of the paper, each tested as written and, where it breaks, as corrected.
 
-from ultralif.analysis.claims import (  # each registers its claims
+The modules follow the paper's sections; importing them registers their claims in `CLAIMS`.
+"""
+
+from ultralif.analysis.claims import (
+    arrangements,
+    convergence,
     gradients,
-    limits,
     preliminaries,
     spatial,
     spikes,
     temporal,
     tropical,
+    volumes,
 )
 from ultralif.analysis.claims.claim import CLAIMS, Claim, Outcome, Verdict, check, check_all
 
@@ -16,13 +21,15 @@ __all__ = [
     "Claim",
     "Outcome",
     "Verdict",
+    "arrangements",
     "check",
     "check_all",
+    "convergence",
     "gradients",
-    "limits",
     "preliminaries",
     "spatial",
     "spikes",
     "temporal",
     "tropical",
+    "volumes",
 ]

@@ -47,8 +47,11 @@ class Verdict:
     worst: str
     """The worst case of what stands: of the claim if it holds, else of the true statement."""
     cases: int
+    """How often the claim as written was tested,"""
     violations: int
-    """How many of the cases violate the claim as written."""
+    """how often that violated it,"""
+    truth_cases: int
+    """and how often the true statement was tested."""
 
 
 CLAIMS: dict[int, Claim] = {}
@@ -102,8 +105,9 @@ def check(claim: Claim) -> Verdict:
         counterexample=written.first,
         truth=claim.correction or claim.instead or claim.remark,
         worst=standing.closest,
-        cases=written.cases + truth.cases,
+        cases=written.cases,
         violations=written.violations,
+        truth_cases=truth.cases,
     )
 
 

@@ -67,7 +67,7 @@ def weight_gradient(written: Evidence, truth: Evidence, draw: Draw) -> None:
         drive = (best + eps * torch.linspace(-1.0, 1.0, 2001).double()).requires_grad_()
         spike, _ = ultralif_step(drive, torch.zeros_like(drive), leak=LEAK, **options)
         (grad,) = torch.autograd.grad(spike.sum(), drive)
-        sharp = torch.sigmoid(torch.tensor((THRESHOLD - math.log(LEAK)) / eps)) / (4 * eps)
+        sharp = 1 / (1 + math.exp((math.log(LEAK) - THRESHOLD) / eps)) / (4 * eps)
         truth.equal(grad.max(), sharp, "the sharp bound is attained", rel=1e-6, eps=eps)
     w = torch.tensor(0.06, dtype=torch.float64, requires_grad=True)
     others = torch.full((2,), -30.0, dtype=torch.float64)
@@ -82,7 +82,7 @@ def weight_gradient(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "cor:scaling",
     "5.2",
     "larger eps gives smaller gradients",
-    correction="true of the bound and at the threshold; elsewhere the gradient peaks at eps = |P-theta|/1.5434, "
+    correction="true of the bound and at the threshold; elsewhere it peaks at eps = |P-theta|/1.5434, "
     "with the value .22387/|P-theta|",
 )
 def gradient_scaling(written: Evidence, truth: Evidence, draw: Draw) -> None:

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from ultralif.analysis.activations import large_eps_form, softplus
 from ultralif.analysis.claims.claim import claim
+from ultralif.analysis.claims.convergence import limit_of, soft_of
 from ultralif.analysis.claims.evidence import Draw, Evidence
-from ultralif.analysis.claims.limits import limit_of, soft_of
 from ultralif.analysis.claims.preliminaries import EPS
 from ultralif.analysis.claims.spikes import DEFAULTS, half_current
 from ultralif.analysis.claims.temporal import THRESHOLD
@@ -64,8 +64,8 @@ def soft_addition(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "thm:tropical (dynamics)",
     "5.4",
     "the dynamics converge to a piecewise-linear map",
-    correction="the map before reset does, uniformly; after reset the limit is piecewise linear but jumps from "
-    "theta to 0, and convergence holds off the jump: at I = theta, s -> 1/2 and V -> theta/2",
+    correction="the map before reset does, uniformly; after reset the limit is piecewise linear but "
+    "jumps from theta to 0, and convergence holds off the jump: at I = theta, s -> 1/2 and V -> theta/2",
 )
 def dynamics_limit(written: Evidence, truth: Evidence, draw: Draw) -> None:
     """Test the maps at the jump, and at a distance from it."""
