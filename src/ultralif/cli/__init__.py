@@ -10,7 +10,10 @@ from ultralif.errors import InputError, JobError
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "analyze": "count regions, measure volumes, prune, draw boundaries",
+    "theory": "test every claim of the paper",
+}
 """Every command with its description; ``ultralif.cli.<command>`` has its ``main(argv)``."""
 
 EXAMPLES: dict[str, str] = {}
