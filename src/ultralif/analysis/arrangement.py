@@ -159,7 +159,9 @@ def _distinct(unit: Array, distance: Array, tol: float) -> tuple[Array, Array]:
 
 def _refuse_if_long(hyperplanes: int, rank: int, limit: int, *, traces: bool) -> None:
     def work(h: int) -> int:
-        return region_bound(h, min(h, rank) - traces) if h else 0
+        if not traces:
+            return region_bound(h, rank)
+        return region_bound(h, rank - 1) if h > rank else 1
 
     if work(hyperplanes) > limit:
         feasible = next(h for h in range(hyperplanes, -1, -1) if work(h) <= limit)

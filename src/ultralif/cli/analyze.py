@@ -249,12 +249,12 @@ def prune(
     from ultralif import analysis
 
     network, arguments = load_network(source, neuron, seed)
-    before = pick_layer(network, layer)[0].weight
+    before = pick_layer(network, layer)[0].weight.detach()
     smaller, groups = analysis.merge_redundant(network, layer, merge_tol)
     if keep is not None:
         generator = torch.Generator().manual_seed(seed)
         smaller = analysis.prune_neurons(smaller, keep, by=by, layer=layer, generator=generator)
-    after = pick_layer(smaller, layer)[0].weight
+    after = pick_layer(smaller, layer)[0].weight.detach()
     result: dict[str, Any] = {
         "merged": sum(len(group) - 1 for group in groups),
         "neurons_before": len(before),

@@ -47,7 +47,8 @@ def _figure(columns: int, rows: int = 1) -> tuple[Any, Any]:
 
 def _save(figure: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110, metadata={"Software": None} if path.suffix == ".png" else {"Date": None})
+    metadata = {"Software": None} if path.suffix == ".png" else {"Date": None}  # the same file every time
+    figure.savefig(path, dpi=90, metadata=metadata)
     return path
 
 
@@ -133,7 +134,7 @@ def undriven_figure(path: Path) -> Path:
     figure, axes = _figure(2, 2)
     for axis, (title, options) in zip(axes.flat, cases, strict=True):
         rows = undriven_ring(v0, 16, **options)
-        shown = axis.imshow(rows, aspect="auto", origin="lower", vmin=-3.0, vmax=1.0, cmap="viridis")
+        shown = axis.imshow(rows.numpy(), aspect="auto", origin="lower", vmin=-3.0, vmax=1.0, cmap="viridis")
         axis.set_title(title, fontsize=9)
         axis.set(xlabel="neuron", ylabel="step")
     figure.colorbar(shown, ax=axes, label="membrane", shrink=0.8)
@@ -150,7 +151,7 @@ def growth_figure(path: Path) -> Path:
         torch.tensor([1.0, 0.0]).double(),
         torch.tensor([0.0, 1.0]).double(),
     )
-    points = Plane(origin, right, up).grid(6.0, 400).flatten(0, 1)
+    points = Plane(origin, right, up).grid(6.0, 240).flatten(0, 1)
     steps = [1, 2, 3, 4, 6, 8, 12, 16]
     cases: tuple[tuple[str, Neuron[Any], Mode], ...] = (
         ("UltraLIF, max-plus", UltraLIF(), "tropical"),
@@ -185,11 +186,11 @@ def boundary_figure(path: Path, places: Tensor, extent: float, slices: dict[Mode
     figure, axes = _figure(len(slices))
     box = (-extent, extent, -extent, extent)
     for axis, (name, cut) in zip(axes[0], slices.items(), strict=True):
-        alpha = 0.25 + 0.75 * (cut.margin / cut.margin.max().clamp_min(1e-30)).sqrt()
-        axis.imshow(cut.labels, cmap="tab10", vmin=0, vmax=9, origin="lower", extent=box, alpha=alpha)
-        tied = torch.where(cut.tied, 1.0, torch.nan)
+        alpha = 0.25 + 0.75 * (cut.margin / cut.margin.max().clamp_min(1e-30)).sqrt().numpy()
+        axis.imshow(cut.labels.numpy(), cmap="tab10", vmin=0, vmax=9, origin="lower", extent=box, alpha=alpha)
+        tied = torch.where(cut.tied, 1.0, torch.nan).numpy()
         axis.imshow(tied, cmap="gray", vmin=0, vmax=2, origin="lower", extent=box)
-        edge = torch.where(cut.boundary, 1.0, torch.nan)
+        edge = torch.where(cut.boundary, 1.0, torch.nan).numpy()
         axis.imshow(edge, cmap="gray", vmin=1, vmax=2, origin="lower", extent=box, interpolation="nearest")
         axis.plot(*places.T, "wo", ms=6, mec="k")
         axis.set_title(f"{name} (classes: {len(torch.unique(cut.labels))})", fontsize=9)

@@ -10,7 +10,6 @@ __all__ = ["Draw", "Evidence"]
 
 Number = float | Tensor
 Shown = tuple[str, Tensor, Tensor]
-ROUNDING = 1e-15
 
 
 class Draw:
@@ -65,12 +64,23 @@ class Evidence:
         ratio = torch.where(error == 0, 0.0, error / allowed.clamp_min(1e-300))
         self._record(ratio, what, ("{} != {}", got, want), ("off by {}, {} allowed", error, allowed), at)
 
-    def at_most(self, got: Number, bound: Number, what: str, *, slack: float = 1e-9, **at: Any) -> None:
-        """Check ``got <= bound``, up to a slack relative to both."""
+    def at_most(
+        self,
+        got: Number,
+        bound: Number,
+        what: str,
+        *,
+        slack: float = 1e-9,
+        rounding: Number = 0.0,
+        **at: Any,
+    ) -> None:
+        """Check ``got <= bound``, up to a slack relative to both, and the rounding that got carries."""
         got, bound = _pair(got, bound)
         size = got.abs() + bound.abs()
         excess = torch.where(got == bound, 0.0, got - bound)
-        ratio = torch.where(size == 0, 1.0, 1 + (excess - slack * size - ROUNDING) / size.clamp_min(1e-300))
+        ratio = torch.where(
+            size == 0, 1.0, 1 + (excess - slack * size - _double(rounding)) / size.clamp_min(1e-300)
+        )
         self._record(ratio, what, ("{} > {}", got, bound), ("{} <= {}", got, bound), at)
 
     def true(self, condition: bool | Tensor, what: str, **at: Any) -> None:

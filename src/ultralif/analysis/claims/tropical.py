@@ -52,9 +52,9 @@ def soft_addition(written: Evidence, truth: Evidence, draw: Draw) -> None:
     pairs = draw.normal(3000, 2) * 10 ** draw.uniform(-6.0, 6.0, 3000, 1)
     pairs[:100, 1] = pairs[:100, 0]
     for eps in (*EPS, 1e-4):
-        gap = lse(pairs, eps) - pairs.amax(-1)
+        gap = (lse(pairs, eps) - pairs.amax(-1)).abs()
         rounding = 1e-15 * pairs.abs().amax(-1)
-        written.at_most(gap.abs() - rounding, eps * math.log(2), "|L - max| <= eps log 2", eps=eps)
+        written.at_most(gap, eps * math.log(2), "|L - max| <= eps log 2", rounding=rounding, eps=eps)
         origin = torch.zeros(2, dtype=torch.float64)
         truth.equal(lse(origin, eps), eps * math.log(2), "attained on the diagonal", eps=eps)
 
@@ -213,10 +213,12 @@ def lipschitz(written: Evidence, truth: Evidence, draw: Draw) -> None:
         for size in (1e-6, 1e-2, 1.0, 30.0):
             x, change = draw.normal(1000, 5), draw.normal(1000, 5, sd=size)
             moved = (lse(x + change, eps) - lse(x, eps)).abs()
-            written.at_most(moved - 1e-14, change.abs().amax(-1), "|L(x) - L(y)| <= max|x - y|", eps=eps)
+            most = change.abs().amax(-1)
+            written.at_most(moved, most, "|L(x) - L(y)| <= max|x - y|", rounding=1e-14, eps=eps)
             a, b = draw.normal(1000), draw.normal(1000, sd=size)
             step = (soft_spike(a + b, 0.0, eps) - soft_spike(a, 0.0, eps)).abs()
-            written.at_most(step - 1e-15, b.abs() / (4 * eps), "|s(x) - s(y)| <= |x - y|/(4 eps)", eps=eps)
+            most = b.abs() / (4 * eps)
+            written.at_most(step, most, "|s(x) - s(y)| <= |x - y|/(4 eps)", rounding=1e-15, eps=eps)
         shifted = lse(x + 0.7, eps) - lse(x, eps)
         truth.equal(shifted, 0.7, "translations attain 1", eps=eps)
         tiny = torch.tensor(1e-5 * eps, dtype=torch.float64)
