@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from ultralif.analysis import count_regions, enumerate_regions, general_position, region_bound, whitney_count
-from ultralif.errors import InputError
+from ultralif.errors import InputError, JobError
 
 
 def random_arrangement(h: int, n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -117,6 +117,24 @@ def test_requests_that_would_not_finish_are_refused_with_a_size() -> None:
 
 def test_independent_normals_need_no_enumeration() -> None:
     assert count_regions(*random_arrangement(64, 784)) == 2**64
+
+
+def test_positions_within_rounding_of_degenerate_are_told_or_merged() -> None:
+    """Three lines all but through one point: seven regions, one of them too small for floats."""
+    weight = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
+    for gap, count in ((1e-6, 7), (1e-13, 6)):
+        offset = torch.tensor([0.0, 0.0, gap], dtype=torch.float64)
+        assert count_regions(weight, offset) == len(enumerate_regions(weight, offset).points) == count
+        assert count_regions(weight, offset, tol=1e-4) == 6
+    through_a_point = torch.tensor([[1.0, 1.0], [1.0, -1.0], [1.000000001, -1.0]], dtype=torch.float64)
+    assert count_regions(through_a_point, torch.tensor([1.0, -1.0, -1.0])) == 6  # two of them nearly parallel
+    thin = torch.tensor(
+        [[-1 + 2e-10, 1.0, 0.0], [1.0, 0.0, 1.0], [-1.0, 0.0, -1 + 1e-10]], dtype=torch.float64
+    )
+    offset = torch.tensor([0.0, -1.0, 0.0], dtype=torch.float64)
+    with pytest.raises(JobError, match="raise tol"):
+        enumerate_regions(thin, offset)
+    assert len(enumerate_regions(thin, offset, tol=1e-6).points) == 6
 
 
 @pytest.mark.parametrize("bad", [torch.full((2, 2), torch.nan), torch.full((2, 2), torch.inf)])

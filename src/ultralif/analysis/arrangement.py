@@ -22,6 +22,9 @@ Array = NDArray[np.float64]
 TOLERANCE = 1e-11
 """Unit normals, and the distances of hyperplanes from the origin, that differ by less are equal."""
 
+ROUNDING = 4e-16
+"""The error of one step of the computation, relative to what goes into it."""
+
 MAX_REGIONS = 300_000
 """Jobs with a greater bound are refused: they take minutes and more."""
 
@@ -72,9 +75,9 @@ def enumerate_regions(
         >>> len(enumerate_regions(lines, torch.tensor([0.0, 0.0, 1.0])).points)
         7
     """
-    unit, distance, basis = _essential(weight, offset, tol)
-    _refuse_if_long(len(unit), len(basis), limit, traces=False)
-    points = torch.from_numpy(_inner_points(unit, distance, tol) @ basis)
+    planes, basis = _essential(weight, offset, tol)
+    _refuse_if_long(len(planes.unit), len(basis), limit, traces=False)
+    points = torch.from_numpy(_inner_points(planes, tol) @ basis)
     return Regions(points, points @ weight.detach().double().T > offset.double())
 
 
@@ -95,33 +98,42 @@ def count_regions(weight: Tensor, offset: Tensor, *, tol: float = TOLERANCE, lim
         >>> count_regions(torch.tensor([[1.0, 0.0], [2.0, 0.0]]), torch.tensor([0.5, 0.5]))
         3
     """
-    unit, distance, _ = _essential(weight, offset, tol)
-    h, rank = len(unit), unit.shape[1]
+    planes, basis = _essential(weight, offset, tol)
+    h, rank = len(planes.unit), len(basis)
     if h == rank:  # independent normals: every sign pattern occurs
         return region_bound(h, rank)
     _refuse_if_long(h, rank, limit, traces=True)
-    return _count(unit, distance, tol)
+    return _count(planes, tol)
 
 
-def _count(unit: Array, distance: Array, tol: float) -> int:
-    if unit.shape[1] <= 1:
-        return len(unit) + 1
-    return 1 + sum(_count(*_traces(unit, distance, j, tol)[:2], tol) for j in range(len(unit)))
+class _Planes(NamedTuple):
+    """Distinct hyperplanes ``unit @ x = distance`` with normals of length one."""
+
+    unit: Array
+    distance: Array
+    doubt: Array
+    """The rounding that each has gathered: traces of nearly parallel hyperplanes have much."""
 
 
-def _essential(weight: Tensor, offset: Tensor, tol: float) -> tuple[Array, Array, Array]:
+def _count(planes: _Planes, tol: float) -> int:
+    if planes.unit.shape[1] <= 1:
+        return len(planes.unit) + 1
+    return 1 + sum(_count(_traces(planes, j, tol)[0], tol) for j in range(len(planes.unit)))
+
+
+def _essential(weight: Tensor, offset: Tensor, tol: float) -> tuple[_Planes, Array]:
     """Return the distinct hyperplanes in the space of their normals, and a basis of that space.
 
     The arrangement is constant along all other directions.
     """
     check_hyperplanes(weight, offset)
     normals, offsets = weight.detach().double().numpy(), offset.detach().double().numpy()
-    unit, distance = _distinct(*_unit_rows(normals, offsets, tol), tol)
-    if not len(unit):
-        return np.zeros((0, 0)), distance, np.zeros((0, weight.shape[1]))
-    _, values, rows = np.linalg.svd(unit, full_matrices=False)
+    planes = _distinct(normals, offsets, np.zeros_like(offsets), tol)
+    if not len(planes.unit):
+        return planes._replace(unit=np.zeros((0, 0))), np.zeros((0, weight.shape[1]))
+    _, values, rows = np.linalg.svd(planes.unit, full_matrices=False)
     basis = np.asarray(rows[values > tol * values[0]])
-    return unit @ basis.T, distance, basis
+    return planes._replace(unit=planes.unit @ basis.T), basis
 
 
 def check_hyperplanes(weight: Tensor, offset: Tensor) -> None:
@@ -134,27 +146,29 @@ def check_hyperplanes(weight: Tensor, offset: Tensor) -> None:
         raise InputError("weight and offset must be finite, got NaN or infinite entries")
 
 
-def _unit_rows(normals: Array, offsets: Array, tol: float) -> tuple[Array, Array]:
-    """Scale each normal to length one and drop those that vanish."""
+def _distinct(normals: Array, offsets: Array, doubt: Array, tol: float) -> _Planes:
+    """Scale normals to length one; drop those that vanish, and hyperplanes that equal an earlier one."""
     length = np.linalg.norm(normals, axis=1)
     keep = length > tol
-    return normals[keep] / length[keep, None], offsets[keep] / length[keep]
-
-
-def _distinct(unit: Array, distance: Array, tol: float) -> tuple[Array, Array]:
-    """Drop every hyperplane that equals an earlier one, up to sign."""
+    length = length[keep]
+    unit, distance = normals[keep] / length[:, None], offsets[keep] / length
+    doubt = (doubt[keep] + ROUNDING * (1 + np.abs(offsets[keep]))) / length
     if unit.shape[1] == 1:  # points on a line: sorted, so that thousands are no burden
-        cuts = np.sort(distance * unit[:, 0])
-        cuts = cuts[np.diff(cuts, prepend=-np.inf) > tol * (1 + np.abs(cuts))]
-        return np.ones((len(cuts), 1)), cuts
+        cuts = distance * unit[:, 0]
+        order = np.argsort(cuts)
+        cuts, doubt = cuts[order], doubt[order]
+        blur = tol * (1 + np.abs(cuts)) + doubt + np.roll(doubt, 1)
+        first = np.diff(cuts, prepend=-np.inf) > blur
+        return _Planes(np.ones((int(first.sum()), 1)), cuts[first], doubt[first])
     cosine = unit @ unit.T
-    row, column = np.nonzero(np.tril(1 - np.abs(cosine) < tol, -1))  # the squared angle is twice that
+    row, column = np.nonzero(np.tril(np.abs(cosine) > 0.999, -1))
+    blur = tol * (1 + np.abs(distance[row])) + doubt[row] + doubt[column]
     sign = np.sign(cosine[row, column])
-    near = np.abs(unit[row] - sign[:, None] * unit[column]).max(1, initial=0.0) < tol
-    near &= np.abs(distance[row] - sign * distance[column]) < tol * (1 + np.abs(distance[row]))
+    near = np.abs(unit[row] - sign[:, None] * unit[column]).max(1, initial=0.0) < blur
+    near &= np.abs(distance[row] - sign * distance[column]) < blur
     first = np.ones(len(unit), dtype=bool)
     first[row[near]] = False
-    return unit[first], distance[first]
+    return _Planes(unit[first], distance[first], doubt[first])
 
 
 def _refuse_if_long(hyperplanes: int, rank: int, limit: int, *, traces: bool) -> None:
@@ -175,17 +189,18 @@ def _refuse_if_long(hyperplanes: int, rank: int, limit: int, *, traces: bool) ->
         )
 
 
-def _inner_points(unit: Array, distance: Array, tol: float) -> Array:
-    """Return one point inside of every region of distinct hyperplanes with unit normals."""
+def _inner_points(planes: _Planes, tol: float) -> Array:
+    """Return one point inside of every region."""
+    unit, distance, _ = planes
     h, n = unit.shape
     if n == 1:
         return _between(distance * unit[:, 0])
     salt = np.random.default_rng(0).integers(2**62, size=(h,))  # a region is told by a hash of its signs
     points, key, margin = np.zeros((1, n)), np.zeros(1, np.int64), np.full(1, np.inf)
     for j in range(h):
-        traces, cuts, along = _traces(unit, distance, j, tol)
-        on = distance[j] * unit[j] + _inner_points(traces, cuts, tol) @ along
-        aside = _room(on, unit, distance, j)[:, None] * unit[j]
+        traces, along = _traces(planes, j, tol)
+        on = distance[j] * unit[j] + _inner_points(traces, tol) @ along
+        aside = _room(on, planes, j)[:, None] * unit[j]
         expected = len(points) + len(on)
         fresh = np.vstack((on + aside, on - aside))
         side, sides = points @ unit[j] - distance[j], fresh @ unit[: j + 1].T - distance[: j + 1]
@@ -203,11 +218,20 @@ def _inner_points(unit: Array, distance: Array, tol: float) -> Array:
     return points
 
 
-def _room(on: Array, unit: Array, distance: Array, j: int) -> Array:
+def _traces(planes: _Planes, j: int, tol: float) -> tuple[_Planes, Array]:
+    """Cut hyperplane j by the earlier ones: their traces, and the basis in which they are given."""
+    unit, distance, doubt = planes
+    along = np.linalg.svd(unit[j : j + 1])[2][1:]
+    cosine = unit[:j] @ unit[j]
+    offsets = distance[:j] - cosine * distance[j]
+    return _distinct(unit[:j] @ along.T, offsets, doubt[:j] + np.abs(cosine) * doubt[j], tol), along
+
+
+def _room(on: Array, planes: _Planes, j: int) -> Array:
     """Return how far points on hyperplane j can leave it, half-way to the first of the earlier ones."""
-    gap = np.abs(on @ unit[:j].T - distance[:j])
-    slope = np.abs(unit[:j] @ unit[j])
-    room: Array = (gap / np.maximum(slope, 1e-300)).min(1, initial=2.0)
+    gap = np.abs(on @ planes.unit[:j].T - planes.distance[:j])
+    slope = np.abs(planes.unit[:j] @ planes.unit[j])
+    room: Array = (gap / np.maximum(slope, 1e-30)).min(1, initial=2.0)
     return room / 2
 
 
@@ -217,11 +241,5 @@ def _between(cuts: Array) -> Array:
         return np.zeros((1, 1))
     cuts = np.sort(cuts)
     middles = (cuts[1:] + cuts[:-1]) / 2
-    return np.concatenate((cuts[:1] - 1, middles, cuts[-1:] + 1))[:, None]
-
-
-def _traces(unit: Array, distance: Array, j: int, tol: float) -> tuple[Array, Array, Array]:
-    """Cut hyperplane j by the earlier ones: their traces, and the basis in which they are given."""
-    along = np.linalg.svd(unit[j : j + 1])[2][1:]
-    offsets = distance[:j] - unit[:j] @ unit[j] * distance[j]
-    return *_distinct(*_unit_rows(unit[:j] @ along.T, offsets, tol), tol), along
+    beyond = 1 + np.abs(cuts[[0, -1]]).max()  # far cuts come from nearly parallel hyperplanes
+    return np.concatenate((cuts[:1] - beyond, middles, cuts[-1:] + beyond))[:, None]

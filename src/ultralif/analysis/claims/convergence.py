@@ -278,3 +278,8 @@ def spatial_convergence(written: Evidence, truth: Evidence, draw: Draw) -> None:
         log_error = log_spike_error(soft, limit, eps)[:, kept]
         log_bound = bounds.log_s[:, None, None] - distance[:, kept] / eps
         truth.at_most(log_error, log_bound, "with margin: log spike error", eps=eps)
+        once = margin_theorem(eps, 1, 1.0, terms=3)
+        barely = THRESHOLD + once.margin * torch.tensor([-1.0, 1.0], dtype=torch.float64)
+        driven = barely[None, :, None].expand(1, 2, 3)
+        error = (run(driven, eps).v - run(driven, eps, hard=True).v).abs()
+        truth.at_most(error, once.v[:, None, None], "with the least margin: |V_eps - v|", eps=eps)

@@ -160,7 +160,9 @@ def conjugacy(written: Evidence, truth: Evidence, draw: Draw) -> None:
     one = torch.tensor(0.3, dtype=torch.float64)
     for eps in (0.1, 1.0):
         written.equal(exponentiate(one, eps), one, "linear current = I", I=one, eps=eps)
-    currents, u = draw.uniform(-5.0, 5.0, 8, 200), torch.ones(200, dtype=torch.float64)
+    currents = draw.uniform(-5.0, 5.0, 8, 200)
+    currents[:, 0] = math.log(LEAK) * torch.arange(1, 9)  # ties at every step
+    currents[:, 1], currents[:, 2] = 5.0, -5.0
     for eps in MILD:
         v, u = torch.zeros(200, dtype=torch.float64), torch.ones(200, dtype=torch.float64)
         for current in currents:

@@ -101,7 +101,7 @@ def boundaries(written: Evidence, truth: Evidence, draw: Draw) -> None:
     tied = score == 0.0
     written.true((x - THRESHOLD).abs()[tied] < 1e-9, "ties lie on w.x = theta", x=x[tied])
     for eps in EPS:
-        w = draw.normal(200, 3)
+        w = draw.normal(200, 3) * 10 ** draw.uniform(-2.0, 2.0, 200, 1)
         foot = half_current(eps) * w / (w * w).sum(-1, keepdim=True)
         along = draw.normal(200, 3)
         on = foot + along - (along * w).sum(-1, keepdim=True) / (w * w).sum(-1, keepdim=True) * w
