@@ -110,6 +110,14 @@ def test_homomorphism_carries_the_matrix_product(eps: float) -> None:
     torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
 
 
+def test_large_products_are_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = torch.randn(2, 3, 20, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    whole, soft = maxplus.matmul(a, b), maxplus.matmul(a, b, 0.3)
+    monkeypatch.setattr(maxplus, "MAX_TERMS", 5000)
+    assert torch.equal(maxplus.matmul(a, b), whole)
+    assert torch.equal(maxplus.matmul(a, b, 0.3), soft)
+
+
 def test_powers_become_periodic_with_the_eigenvalue() -> None:
     a = torch.tensor([[-INF, 2.0, -INF], [-INF, -INF, 3.0], [1.0, -5.0, -INF]], dtype=torch.float64)
     assert float(maxplus.eigenvalue(a)) == 2.0

@@ -19,6 +19,9 @@ __all__ = [
     "ultradiscretize",
 ]
 
+MAX_TERMS = 2**25
+"""A product that would hold more sums than this at once is computed a few rows at a time."""
+
 
 def lse(x: Tensor, eps: float | Tensor = 1.0, dim: int = -1) -> Tensor:
     r"""Return the soft maximum along a dimension, :math:`\epsilon \log \sum_i e^{x_i/\epsilon}` (eq. 3).
@@ -100,6 +103,9 @@ def matmul(a: Tensor, b: Tensor, eps: float = 0.0) -> Tensor:
             f"matmul needs matrices [..., n, k] and [..., k, m], got {tuple(a.shape)} and "
             f"{tuple(b.shape)}; unsqueeze vectors and match the inner size"
         )
+    rows = max(1, MAX_TERMS * a.shape[-2] // max(a.numel() * b.shape[-1], 1))
+    if rows < a.shape[-2]:
+        return torch.cat([matmul(part, b, eps) for part in torch.split(a, rows, -2)], -2)
     terms = a.unsqueeze(-1) + b.unsqueeze(-3)
     return lse(terms, eps, dim=-2) if eps > 0 else terms.amax(-2)
 

@@ -81,6 +81,8 @@ def test_powers_describe_a_quiet_layer(leak: float) -> None:
                 silence[:t], v0[None], eps=eps, threshold=50.0, mode=mode, leak=shift, leak_form="shift"
             )
             torch.testing.assert_close(rows[t], v[0], rtol=0, atol=1e-12)
+        power = maxplus.power(ring_matrix(9, leak), t)
+        torch.testing.assert_close(maxplus.matmul(power, v0[:, None])[:, 0], limit[t], rtol=0, atol=1e-12)
     rate = float(maxplus.eigenvalue(ring_matrix(9, leak)))
     assert rate == pytest.approx(math.log(leak))
     torch.testing.assert_close(limit[12] - limit[11], torch.full((9,), rate, dtype=torch.float64))
@@ -112,7 +114,7 @@ def test_below_the_escape_current_a_layer_sinks(eps: float, centered: bool) -> N
 
 
 def test_small_rings_are_refused() -> None:
-    with pytest.raises(InputError, match="at least 3"):
+    with pytest.raises(InputError, match="3 to 4096 neurons"):
         ring_matrix(2)
 
 

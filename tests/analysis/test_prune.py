@@ -9,10 +9,10 @@ from ultralif.analysis import log_volume, merge_redundant, prune_neurons, prune_
 from ultralif.errors import InputError
 
 
-def doubled_network(neuron: str = "UltraLIF", **options: object) -> ul.Network:
+def doubled_network(neuron: str = "UltraLIF") -> ul.Network:
     """A network in which neurons 1, 4 and 5 are equal."""
     torch.manual_seed(0)
-    net = ul.Network((6, 7, 5, 3), neuron, options).double()
+    net = ul.Network((6, 7, 5, 3), neuron).double()
     with torch.no_grad():
         for copy in (4, 5):
             net.linears[0].weight[copy] = net.linears[0].weight[1]

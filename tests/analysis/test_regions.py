@@ -181,3 +181,5 @@ def test_bad_requests_are_named() -> None:
         growth(linear, ul.LIF(), torch.zeros(5, 2), [2, 1])
     with pytest.raises(InputError, match="time steps"):
         growth(linear, ul.LIF(), torch.zeros(2, 5, 2), [3])
+    with pytest.raises(InputError, match="up to 66666 samples"):
+        growth(linear, ul.LIF(), torch.zeros(100_000, 2), [1000])

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ultralif.analysis.limits import refuse_beyond
+from ultralif.analysis.limits import largest, refuse_beyond
 from ultralif.errors import InputError, JobError
 
 __all__ = ["Regions", "check_hyperplanes", "count_regions", "enumerate_regions", "region_bound"]
@@ -160,15 +160,25 @@ def _distinct(normals: Array, offsets: Array, doubt: Array, tol: float) -> _Plan
         blur = tol * (1 + np.abs(cuts)) + doubt + np.roll(doubt, 1)
         first = np.diff(cuts, prepend=-np.inf) > blur
         return _Planes(np.ones((int(first.sum()), 1)), cuts[first], doubt[first])
-    cosine = unit @ unit.T
-    row, column = np.nonzero(np.tril(np.abs(cosine) > 0.999, -1))
+    row, column = _nearly_parallel(unit)
     blur = tol * (1 + np.abs(distance[row])) + doubt[row] + doubt[column]
-    sign = np.sign(cosine[row, column])
+    sign = np.sign((unit[row] * unit[column]).sum(1))
     near = np.abs(unit[row] - sign[:, None] * unit[column]).max(1, initial=0.0) < blur
     near &= np.abs(distance[row] - sign * distance[column]) < blur
     first = np.ones(len(unit), dtype=bool)
     first[row[near]] = False
     return _Planes(unit[first], distance[first], doubt[first])
+
+
+def _nearly_parallel(unit: Array, block: int = 1000) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the pairs of nearly parallel normals, later one first; in blocks, so that thousands fit."""
+    pairs = []
+    for start in range(0, max(len(unit), 1), block):
+        cosine = unit[start : start + block] @ unit[: start + block].T
+        row, column = np.nonzero(np.tril(np.abs(cosine) > 0.999, start - 1))
+        pairs.append((row + start, column))
+    rows, columns = zip(*pairs, strict=True)
+    return np.concatenate(rows), np.concatenate(columns)
 
 
 def _refuse_if_long(hyperplanes: int, rank: int, limit: int, *, traces: bool) -> None:
@@ -177,16 +187,14 @@ def _refuse_if_long(hyperplanes: int, rank: int, limit: int, *, traces: bool) ->
             return region_bound(h, rank)
         return region_bound(h, rank - 1) if h > rank else 1
 
-    if work(hyperplanes) > limit:
-        feasible = next(h for h in range(hyperplanes, -1, -1) if work(h) <= limit)
-        refuse_beyond(
-            limit,
-            work(hyperplanes),
-            SECONDS_PER_REGION,
-            f"{hyperplanes} hyperplanes of rank {rank} have up to "
-            f"{region_bound(hyperplanes, rank):.3g} regions",
-            f"up to {feasible} hyperplanes of that rank finish; lines and 2-D slices work at any size",
-        )
+    refuse_beyond(
+        limit,
+        work(hyperplanes),
+        SECONDS_PER_REGION,
+        f"{hyperplanes} hyperplanes of rank {rank} have up to {region_bound(hyperplanes, rank):.3g} regions",
+        f"up to {largest(work, limit, hyperplanes)} hyperplanes of that rank finish; "
+        "lines and 2-D slices work at any size",
+    )
 
 
 def _inner_points(planes: _Planes, tol: float) -> Array:

@@ -1,8 +1,10 @@
 """Say what a job would take before it starts."""
 
+from collections.abc import Callable
+
 from ultralif.errors import InputError
 
-__all__ = ["duration", "refuse_beyond"]
+__all__ = ["duration", "largest", "refuse_beyond"]
 
 
 def duration(seconds: float) -> str:
@@ -16,6 +18,11 @@ def duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds:.2g} seconds"
+
+
+def largest(work: Callable[[int], int], limit: int, size: int) -> int:
+    """Return the greatest size, not above the given one, whose work is within the limit."""
+    return next((smaller for smaller in range(size, 0, -1) if work(smaller) <= limit), 0)
 
 
 def refuse_beyond(limit: float, work: float, seconds_each: float, what: str, remedy: str) -> None:

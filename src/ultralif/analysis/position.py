@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ultralif.analysis.arrangement import TOLERANCE, check_hyperplanes
-from ultralif.analysis.limits import refuse_beyond
+from ultralif.analysis.limits import largest, refuse_beyond
 from ultralif.errors import InputError
 
 __all__ = ["Position", "general_position", "subset_batches", "whitney_count"]
@@ -73,13 +73,16 @@ def general_position(
     check_hyperplanes(weight, offset)
     normals, offsets = weight.detach().double(), offset.detach().double()
     h, n = normals.shape
-    subsets = comb(h, min(h, n)) + comb(h, n + 1)
+
+    def subsets(count: int) -> int:
+        return comb(count, min(count, n)) + comb(count, n + 1)
+
     refuse_beyond(
         limit,
-        subsets,
+        subsets(h),
         1e-5,
-        f"general position of {h} hyperplanes in {n} dimensions has {subsets:.3g} subsets to test",
-        f"up to {limit:.3g} subsets are tested, and h <= n has one",
+        f"general position of {h} hyperplanes in {n} dimensions has {subsets(h):.3g} subsets to test",
+        f"up to {largest(subsets, limit, h)} hyperplanes finish",
     )
     length = normals.norm(dim=1, keepdim=True).clamp_min(1e-300)
     unit = normals / length

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ultralif.analysis.arrangement import TOLERANCE, count_regions, region_bound
+from ultralif.analysis.limits import refuse_beyond
 from ultralif.errors import InputError
 from ultralif.functional import Mode
 from ultralif.nn import LIF, DSpike, Neuron, SoftLIF, UltraDLIF, UltraLIF, mode
@@ -30,6 +31,9 @@ __all__ = [
 ]
 
 AnyNeuron = Neuron[Any]
+
+MAX_BITS = 200_000_000
+"""Rasters of more bits than this are refused: they would not fit into a laptop's memory."""
 
 
 @torch.no_grad()
@@ -75,8 +79,8 @@ def line_crossings(weight: Tensor, offset: Tensor, start: Tensor, end: Tensor) -
 
     The segment meets one region more than that. It is exact, for any number of neurons and inputs.
     """
-    height = offset - weight @ start.double()
-    slope = weight @ (end - start).double()
+    height = offset.double() - weight.double() @ start.double()
+    slope = weight.double() @ (end - start).double()
     at = (height / slope)[slope != 0].sort().values
     at = at[(at > 0) & (at < 1)]
     apart = torch.ones_like(at, dtype=torch.bool)
@@ -212,6 +216,14 @@ def growth(
         raise InputError(f"points have {len(points)} time steps, but {steps[-1]} are asked for")
     x = points[: steps[-1]] if varying else points.expand(steps[-1], *points.shape)
     n = linear.in_features if dimension is None else dimension
+    samples, bits = x.shape[1], linear.out_features * steps[-1]
+    refuse_beyond(
+        MAX_BITS,
+        samples * bits,
+        2e-8,
+        f"{samples} rasters of {bits} bits, one for each neuron and step, hold {samples * bits:.3g}",
+        f"up to {MAX_BITS // bits} samples finish",
+    )
     with mode(neuron, spike_mode):
         fired = raster(linear, neuron, x).transpose(0, 1)
         bounds = [raster_bound(neuron, linear.out_features, n, t, varying) for t in steps]

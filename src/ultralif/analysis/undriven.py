@@ -13,6 +13,9 @@ from ultralif.errors import InputError
 __all__ = ["SteadyState", "escape_current", "ring_matrix", "steady_state", "undriven_ring"]
 
 
+MAX_RING = 4096
+
+
 def ring_matrix(n: int, leak: float = 1.0, centered_eps: float = 0.0) -> Tensor:
     r"""Return the matrix A of a quiet ring of UltraDLIF neurons, :math:`V \leftarrow A \otimes V`.
 
@@ -23,8 +26,8 @@ def ring_matrix(n: int, leak: float = 1.0, centered_eps: float = 0.0) -> Tensor:
         leak: decay factor of UltraDPLIF's ``leak_form="shift"``; 1, no decay.
         centered_eps: the temperature of a centred layer, whose weights are lower by ``eps * log(3)``.
     """
-    if n < 3:
-        raise InputError(f"a ring needs at least 3 neurons, got {n}")
+    if not 3 <= n <= MAX_RING:
+        raise InputError(f"a ring's matrix is made for 3 to {MAX_RING} neurons, got {n}")
     distance = (torch.arange(n)[:, None] - torch.arange(n)) % n
     near = (distance <= 1) | (distance == n - 1)
     weight = math.log(leak) - centered_eps * math.log(3)
@@ -41,9 +44,10 @@ def undriven_ring(
     ``log(leak)`` for ``eps = 0``, ``log(leak) + eps * log(3)`` above, the drift of an uncentred layer.
     """
     a = ring_matrix(len(v0), leak, eps if centered else 0.0)
-    column = v0.double().unsqueeze(1)
-    powers = (maxplus.power(a, t, eps) for t in range(steps + 1))
-    return torch.stack([maxplus.matmul(power, column, eps).squeeze(1) for power in powers])
+    rows = [v0.double().unsqueeze(1)]
+    for _ in range(steps):
+        rows.append(maxplus.matmul(a, rows[-1], eps))
+    return torch.cat(rows, 1).T
 
 
 class SteadyState(NamedTuple):

@@ -9,7 +9,7 @@ from math import comb, inf, lgamma
 import torch
 from torch import Tensor, nn
 
-from ultralif.analysis.limits import refuse_beyond
+from ultralif.analysis.limits import largest, refuse_beyond
 from ultralif.analysis.position import subset_batches
 from ultralif.errors import InputError
 
@@ -37,7 +37,7 @@ def zonotope_volume(weight: Tensor, *, limit: int = 5_000_000) -> Tensor:
         work,
         1e-6 * n,
         f"the volume of {h} generators in {n} dimensions is a sum of {work:.3g} determinants",
-        f"up to {limit:.3g} are summed; log_volume works at any size",
+        f"up to {largest(lambda k: comb(k, n), limit, h)} generators finish; log_volume works at any size",
     )
     volume = weight.new_zeros(())
     for batch in subset_batches(h, n, 100_000):
