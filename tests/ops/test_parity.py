@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from op_cases import CASES, run_and_differentiate, values
+from ops.op_cases import CASES, run_and_differentiate, values
 
 from ultralif.functional import AdaptiveState
 

@@ -1,6 +1,7 @@
 """The command line: one thin file a command, loaded when it is called."""
 
 import difflib
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,7 +11,10 @@ from ultralif.errors import InputError, JobError
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "analyze": "count regions, measure volumes, prune, draw boundaries",
+    "theory": "test every claim of the paper",
+}
 """Every command with its description; ``ultralif.cli.<command>`` has its ``main(argv)``."""
 
 EXAMPLES: dict[str, str] = {}
@@ -20,6 +24,22 @@ EXAMPLES: dict[str, str] = {}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 the job failed, 2 bad input."""
     args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _run(args)
+        sys.stdout.flush()
+        return code
+    except InputError as error:
+        return _fail(str(error), 2)
+    except JobError as error:
+        return _fail(str(error), 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except BrokenPipeError:  # the reader went away, as `head` does: what is still buffered has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help"):
         print(_overview())
         return 0
@@ -30,18 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if command not in COMMANDS:
         near = difflib.get_close_matches(command, COMMANDS, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"choose one of {', '.join(COMMANDS)}"
-        return _fail(f"there is no command '{command}'; {hint}", 2)
-    try:
-        import_module(f"ultralif.cli.{command}").main(args[1:])
-    except InputError as error:
-        return _fail(str(error), 2)
-    except JobError as error:
-        return _fail(str(error), 1)
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
-    except BrokenPipeError:  # the reader went away, as `head` does
-        sys.stderr.close()
-        return 0
+        raise InputError(f"there is no command '{command}'; {hint}")
+    import_module(f"ultralif.cli.{command}").main(args[1:])
     return 0
 
 

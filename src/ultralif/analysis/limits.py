@@ -1,0 +1,39 @@
+"""Say what a job would take before it starts."""
+
+from collections.abc import Callable
+
+from ultralif.errors import InputError
+
+__all__ = ["duration", "largest", "refuse_beyond"]
+
+
+def duration(seconds: float) -> str:
+    """Spell a time with a unit that suits it.
+
+    Example:
+        >>> duration(90), duration(7200), duration(1e12)
+        ('90 seconds', '2 hours', '3.17e+04 years')
+    """
+    for unit, size in (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.2g} seconds"
+
+
+def largest(work: Callable[[int], int], limit: int, size: int) -> int:
+    """Return the greatest size, not above the given one, whose work is within the limit."""
+    return next((smaller for smaller in range(size, 0, -1) if work(smaller) <= limit), 0)
+
+
+def refuse_beyond(limit: float, work: float, seconds_each: float, what: str, remedy: str) -> None:
+    """Raise an InputError with an estimate if a job has more than ``limit`` pieces of work.
+
+    Args:
+        limit: how many pieces are worth starting.
+        work: how many there are.
+        seconds_each: what one takes, about.
+        what: the job, as ``2 hyperplanes of rank 2 have up to 4 regions``.
+        remedy: the size that would work.
+    """
+    if work > limit:
+        raise InputError(f"{what}, about {duration(work * seconds_each)} of work; {remedy}")

@@ -1,0 +1,266 @@
+"""Regions of real layers: along a line, in a plane, and over time."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import comb
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ultralif.analysis.arrangement import TOLERANCE, count_regions, region_bound
+from ultralif.analysis.limits import refuse_beyond
+from ultralif.errors import InputError
+from ultralif.functional import Mode
+from ultralif.nn import LIF, DSpike, Neuron, SoftLIF, UltraDLIF, UltraLIF, mode
+
+__all__ = [
+    "Growth",
+    "Plane",
+    "firing_current",
+    "growth",
+    "hyperplanes",
+    "line_crossings",
+    "plane_hyperplanes",
+    "plane_through",
+    "random_plane",
+    "raster",
+    "raster_bound",
+    "sample_regions",
+    "static_bound",
+]
+
+AnyNeuron = Neuron[Any]
+
+MAX_BITS = 200_000_000
+"""Rasters of more bits than this are refused: they would not fit into a laptop's memory."""
+
+
+@torch.no_grad()
+def firing_current(neuron: AnyNeuron, features: int) -> Tensor:
+    """Return the current above which each of the neurons fires at its first step from rest, ``[features]``.
+
+    It is found by bisection, to the last bit, so it serves any neuron. In soft mode firing means a spike
+    above one half. For UltraLIF that is ``threshold + eps * log(1 - exp((log(leak) - threshold) / eps))``,
+    for UltraDLIF ``threshold - eps * log(3)``; the threshold itself in tropical mode.
+    """
+
+    def fires(current: Tensor) -> Tensor:
+        return neuron.step(current.unsqueeze(0))[0].squeeze(0) > 0.5
+
+    high = torch.ones(features, dtype=torch.float64)
+    low = -high
+    while not bool((fires(high) & ~fires(low)).all()):
+        low, high = 2 * low, 2 * high
+        if bool(high.isinf().any()):
+            raise InputError(
+                f"{type(neuron).__name__} fires at every current or at none: it has no threshold"
+            )
+    while True:
+        middle = (low + high) / 2
+        if bool(((middle == low) | (middle == high)).all()):
+            return low
+        loud = fires(middle)
+        low, high = torch.where(loud, low, middle), torch.where(loud, middle, high)
+
+
+def hyperplanes(linear: nn.Linear, neuron: AnyNeuron) -> tuple[Tensor, Tensor]:
+    """Return normals ``[h, n]`` and offsets ``[h]``: neuron j fires at once where ``w_j . x > offset_j``.
+
+    They are the spike boundaries of a layer at T = 1, in the mode that the neuron is in.
+    """
+    weight = linear.weight.detach().double()
+    offset = firing_current(neuron, linear.out_features)
+    return weight, offset if linear.bias is None else offset - linear.bias.detach().double()
+
+
+def line_crossings(weight: Tensor, offset: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """Return where a segment crosses hyperplanes, as sorted fractions of its length in (0, 1).
+
+    The segment meets one region more than that. It is exact, for any number of neurons and inputs.
+    """
+    height = offset.double() - weight.double() @ start.double()
+    slope = weight.double() @ (end - start).double()
+    at = (height / slope)[slope != 0].sort().values
+    at = at[(at > 0) & (at < 1)]
+    apart = torch.ones_like(at, dtype=torch.bool)
+    apart[1:] = at.diff() > TOLERANCE
+    return at[apart]
+
+
+class Plane(NamedTuple):
+    """A plane in input space: ``origin + s * right + t * up``, with orthonormal directions."""
+
+    origin: Tensor
+    right: Tensor
+    up: Tensor
+
+    def grid(self, extent: float, resolution: int) -> Tensor:
+        """Return ``[resolution, resolution, n]`` points, |s| and |t| up to the extent; rows go up."""
+        ticks = torch.linspace(-extent, extent, resolution, dtype=self.origin.dtype)
+        return self.origin + ticks[:, None, None] * self.up + ticks[:, None] * self.right
+
+
+def plane_through(samples: Tensor) -> Plane:
+    """Return the plane through three samples ``[3, n]``, its origin their mean."""
+    if samples.dim() != 2 or len(samples) != 3:
+        raise InputError(f"samples must be three vectors [3, n], got shape {tuple(samples.shape)}")
+    samples = samples.double()
+    directions = samples[1:] - samples[0]
+    _, values, basis = torch.linalg.svd(directions, full_matrices=False)
+    if len(values) < 2 or float(values[-1]) < 1e-9 * float(values[0]):
+        raise InputError("samples lie on one line, so no plane is theirs; choose three others")
+    return Plane(samples.mean(0), basis[0], basis[1])
+
+
+def random_plane(n: int, generator: torch.Generator, around: Tensor | None = None) -> Plane:
+    """Return a plane of random directions, through ``around`` or the origin."""
+    if n < 2:
+        raise InputError(f"a plane needs at least two inputs, got {n}")
+    basis = torch.linalg.qr(torch.randn(n, 2, generator=generator, dtype=torch.float64)).Q
+    origin = torch.zeros(n, dtype=torch.float64) if around is None else around.double()
+    return Plane(origin, basis[:, 0], basis[:, 1])
+
+
+def plane_hyperplanes(weight: Tensor, offset: Tensor, plane: Plane) -> tuple[Tensor, Tensor]:
+    """Return the lines ``[h, 2]``, ``[h]`` in which hyperplanes meet a plane; `count_regions` counts them."""
+    weight = weight.double()
+    return weight @ torch.stack((plane.right, plane.up), 1), offset.double() - weight @ plane.origin
+
+
+def sample_regions(
+    weight: Tensor,
+    offset: Tensor,
+    *,
+    segments: int,
+    planes: int,
+    box: tuple[float, float],
+    generator: torch.Generator,
+) -> tuple[list[int], list[int]]:
+    """Count the regions that random segments, and random planes, meet; exact for any number of inputs.
+
+    Args:
+        weight: normals ``[h, n]``.
+        offset: ``[h]``.
+        segments: how many, each between two points of the box.
+        planes: how many, each through a point of the box in random directions, and counted to infinity.
+        box: least and greatest value of an input.
+        generator: draws them.
+    """
+    n = weight.shape[1]
+
+    def point() -> Tensor:
+        return box[0] + (box[1] - box[0]) * torch.rand(n, generator=generator, dtype=torch.float64)
+
+    along = [len(line_crossings(weight, offset, point(), point())) + 1 for _ in range(segments)]
+    cuts = (random_plane(n, generator, point()) for _ in range(planes))
+    return along, [count_regions(*plane_hyperplanes(weight, offset, cut)) for cut in cuts]
+
+
+@torch.no_grad()
+def raster(linear: nn.Linear, neuron: AnyNeuron, x: Tensor) -> Tensor:
+    """Return which neurons fire when, ``[T, N, h]``, for ``[T, N, n]``; a soft spike counts above 1/2."""
+    weight, bias = linear.weight.detach().double(), linear.bias
+    current = nn.functional.linear(x.double(), weight, None if bias is None else bias.detach().double())
+    spikes: Tensor = neuron(current)
+    return spikes > 0.5
+
+
+def static_bound(hyperplane_count: int, dimension: int, copies: int) -> int:
+    r"""Return :math:`\sum_k \binom hk c^k`: the bound for h families of c parallel hyperplanes each.
+
+    With c = T + 1 it bounds the linear pieces of UltraLIF's limit under a constant input, with c = T the
+    rasters of additive LIF.
+
+    Example:
+        >>> static_bound(2, 2, 4)
+        25
+    """
+    h, n = hyperplane_count, dimension
+    return sum(comb(h, k) * copies**k for k in range(min(h, n) + 1))
+
+
+class Growth(NamedTuple):
+    """How many spike rasters a layer has after so many steps."""
+
+    steps: int
+    found: int
+    """Rasters met by the samples: a lower bound of the true number."""
+    bound: int | None
+    """An upper bound that is proved; None where none is known (soft resets, adaptation)."""
+
+
+def growth(
+    linear: nn.Linear,
+    neuron: AnyNeuron,
+    points: Tensor,
+    steps: Sequence[int],
+    *,
+    dimension: int | None = None,
+    spike_mode: Mode = "tropical",
+) -> list[Growth]:
+    """Count the rasters of a layer over time, with the bound that holds for it.
+
+    Args:
+        linear: the layer's weights.
+        neuron: its neurons.
+        points: ``[N, n]``, a constant input each; or ``[T, N, n]``, sequences of inputs.
+        steps: numbers of time steps, ascending.
+        dimension: that of the space the points lie in; 2 for the grid of a `Plane`, None for n.
+        spike_mode: the mode to run in; see `ultralif.set_mode`.
+    """
+    if not steps or min(steps) < 1 or any(a >= b for a, b in pairwise(steps)):
+        raise InputError(f"steps must be positive and ascending, got {list(steps)}")
+    varying = points.dim() == 3
+    if varying and len(points) < steps[-1]:
+        raise InputError(f"points have {len(points)} time steps, but {steps[-1]} are asked for")
+    x = points[: steps[-1]] if varying else points.expand(steps[-1], *points.shape)
+    n = linear.in_features if dimension is None else dimension
+    samples, bits = x.shape[1], linear.out_features * steps[-1]
+    refuse_beyond(
+        MAX_BITS,
+        samples * bits,
+        2e-8,
+        f"{samples} rasters of {bits} bits, one for each neuron and step, hold {samples * bits:.3g}",
+        f"up to {MAX_BITS // bits} samples finish",
+    )
+    with mode(neuron, spike_mode):
+        fired = raster(linear, neuron, x).transpose(0, 1)
+        bounds = [raster_bound(neuron, linear.out_features, n, t, varying) for t in steps]
+    found = [_distinct_rows(fired[:, :t].flatten(1)) for t in steps]
+    return [Growth(*row) for row in zip(steps, found, bounds, strict=True)]
+
+
+def _distinct_rows(bits: Tensor) -> int:
+    """Count distinct rows by a 62-bit hash: far faster than sorting them, and never too high."""
+    generator = torch.Generator().manual_seed(0)
+    salt = torch.randint(2**62, (bits.shape[1],), generator=generator)
+    return len(torch.unique((bits * salt).sum(1)))
+
+
+def raster_bound(neuron: AnyNeuron, h: int, n: int, steps: int, varying: bool = False) -> int | None:
+    r"""Return the greatest number of rasters that h neurons can have over n inputs, where one is proved.
+
+    A constant input gives UltraLIF's limit its first pattern again and again, R(h, n) for every T;
+    additive LIF :math:`\sum_k \binom hk T^k`; UltraDLIF's limit, with three comparisons and a threshold per
+    neuron and step, R(4h, n)^T. Inputs that vary give R(h, n)^T, R(hT(T+1)/2, nT) and R(4h, nT)^T, as
+    regions of the space of sequences. With soft spikes, or log-sum-exp membranes, only T = 1 is known.
+
+    Args:
+        neuron: the kind of neuron, in its mode.
+        h: the number of neurons.
+        n: the dimension of the inputs of one step.
+        steps: T.
+        varying: the input changes from step to step.
+    """
+    first = region_bound(h, n)
+    if steps == 1:
+        return first
+    if isinstance(neuron, UltraLIF):
+        return (first**steps if varying else first) if neuron.mode == "tropical" else None
+    if isinstance(neuron, UltraDLIF):
+        known = neuron.mode == "tropical" and neuron.neighborhood == "ring"
+        return region_bound(4 * h, n * steps if varying else n) ** steps if known else None
+    if isinstance(neuron, LIF | DSpike | SoftLIF) and neuron.mode == "hard" and neuron.v_reset == 0:
+        return region_bound(h * steps * (steps + 1) // 2, n * steps) if varying else static_bound(h, n, steps)
+    return None

@@ -1,0 +1,270 @@
+"""``ultralif analyze``: regions, volumes, pruning, decision boundaries and quiet rings of a network."""
+
+from collections.abc import Callable
+from math import comb, log
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ultralif.cli.analyze_draw import boundary, figures, undriven
+from ultralif.cli.parse import dispatch
+from ultralif.cli.show import show
+from ultralif.cli.source import load_network, pick_layer, save_network
+from ultralif.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["main"]
+
+SpikeMode = Literal["soft", "hard", "tropical"]
+
+
+def main(argv: list[str]) -> None:
+    """Run the command."""
+    actions: dict[str, Callable[..., Any]] = {
+        "regions": regions,
+        "slice": slice_,
+        "growth": growth,
+        "volume": volume,
+        "prune": prune,
+        "boundary": boundary,
+        "undriven": undriven,
+        "figures": figures,
+    }
+    dispatch(actions, argv, "analyze")
+
+
+def _hyperplanes(source: str, neuron: str, seed: int, layer: int, mode: SpikeMode) -> "tuple[Tensor, Tensor]":
+    from ultralif import analysis
+    from ultralif.nn import mode as in_mode
+
+    linear, neurons = pick_layer(load_network(source, neuron, seed).network, layer)
+    with in_mode(neurons, mode):
+        return analysis.hyperplanes(linear, neurons)
+
+
+def regions(
+    source: str,
+    /,
+    *,
+    neuron: str = "UltraLIF",
+    seed: int = 0,
+    layer: int = 0,
+    mode: SpikeMode = "tropical",
+    json: bool = False,
+) -> None:
+    """Count the regions of a layer's spike patterns at T = 1, exactly.
+
+    Args:
+        source: sizes of a random network, such as 2-5-3, or a file of weights.
+        neuron: the neuron of a random network.
+        seed: the seed of a random network.
+        layer: which layer.
+        mode: how neurons spike; it moves the hyperplanes.
+        json: print one JSON document.
+    """
+    from torch.linalg import matrix_rank
+
+    from ultralif import analysis
+
+    weight, offset = _hyperplanes(source, neuron, seed, layer, mode)
+    h, n = weight.shape
+    rank = int(matrix_rank(weight))
+    count = analysis.count_regions(weight, offset)
+    few = comb(h, min(h, n)) + comb(h, n + 1) <= 200_000
+    position = analysis.general_position(weight, offset) if few else None
+    result = {
+        "neurons": h,
+        "inputs": n,
+        "rank": rank,
+        "regions": count,
+        "bound": analysis.region_bound(h, rank),
+        "general_position": position.general if position else None,
+        "least_singular_value": position.margin if position else None,
+    }
+    show(result, json)
+
+
+def slice_(
+    source: str,
+    /,
+    *,
+    neuron: str = "UltraLIF",
+    seed: int = 0,
+    layer: int = 0,
+    mode: SpikeMode = "tropical",
+    segments: int = 100,
+    planes: int = 10,
+    box: tuple[float, float] = (0.0, 1.0),
+    json: bool = False,
+) -> None:
+    """Count the regions that random segments and random planes meet at T = 1: exact, at any size.
+
+    Args:
+        source: sizes of a random network, such as 784-64-10, or a file of weights.
+        neuron: the neuron of a random network.
+        seed: the seed of a random network, and of the segments and planes.
+        layer: which layer.
+        mode: how neurons spike; it moves the hyperplanes.
+        segments: how many segments, each between two points of the box.
+        planes: how many planes, each through a point of the box; they are counted to infinity.
+        box: least and greatest value of an input.
+        json: print one JSON document.
+    """
+    import torch
+
+    from ultralif import analysis
+
+    if min(segments, planes) < 1 or box[0] >= box[1]:
+        raise InputError(f"segments={segments} and planes={planes} must be positive, box={box} ascending")
+    weight, offset = _hyperplanes(source, neuron, seed, layer, mode)
+    h, n = weight.shape
+    generator = torch.Generator().manual_seed(seed)
+    met = analysis.sample_regions(
+        weight, offset, segments=segments, planes=planes, box=box, generator=generator
+    )
+    rows = [
+        {
+            "through": through,
+            "samples": len(counts),
+            "fewest": min(counts),
+            "mean": sum(counts) / len(counts),
+            "most": max(counts),
+            "bound": analysis.region_bound(h, dimension),
+        }
+        for dimension, (through, counts) in enumerate(zip(("segment", "plane"), met, strict=True), 1)
+    ]
+    show({"neurons": h, "inputs": n, "regions": rows}, json)
+
+
+def growth(
+    source: str,
+    /,
+    *,
+    neuron: str = "UltraLIF",
+    seed: int = 0,
+    layer: int = 0,
+    mode: SpikeMode = "tropical",
+    steps: tuple[int, ...] = (1, 2, 4, 8),
+    varying: bool = False,
+    extent: float = 4.0,
+    resolution: int = 200,
+    json: bool = False,
+) -> None:
+    """Count a layer's spike rasters over time in a random plane of inputs, with the bound that holds.
+
+    Args:
+        source: sizes of a random network, such as 2-4-2, or a file of weights.
+        neuron: the neuron of a random network.
+        seed: the seed of a random network and of the plane.
+        layer: which layer.
+        mode: how neurons spike; soft spikes count above one half.
+        steps: numbers of time steps.
+        varying: draw a new input from the plane at every step, where one is held for all.
+        extent: the plane is sampled this far from the origin.
+        resolution: points along a side, and so the square root of the number of samples.
+        json: print one JSON document.
+    """
+    import torch
+
+    from ultralif import analysis
+
+    linear, neurons = pick_layer(load_network(source, neuron, seed).network, layer)
+    if not 2 <= resolution <= 2000 or extent <= 0:
+        raise InputError(f"resolution={resolution} must lie in 2..2000 and extent={extent} above 0")
+    generator = torch.Generator().manual_seed(seed)
+    plane = analysis.random_plane(linear.in_features, generator)
+    points = plane.grid(extent, resolution).flatten(0, 1)
+    if varying:
+        drawn = torch.randint(len(points), (max(steps, default=1), len(points)), generator=generator)
+        points = points[drawn]
+    rows = analysis.growth(linear, neurons, points, steps, dimension=2, spike_mode=mode)
+    show(
+        {"neurons": linear.out_features, "samples": points.shape[-2], "rasters": [r._asdict() for r in rows]},
+        json,
+    )
+
+
+def volume(
+    source: str, /, *, neuron: str = "UltraLIF", seed: int = 0, layer: int = 0, json: bool = False
+) -> None:
+    """Measure the weights of a layer: rank, log-volume, and the zonotope's exact volume where it is feasible.
+
+    Args:
+        source: sizes of a random network, such as 3-6-2, or a file of weights.
+        neuron: the neuron of a random network.
+        seed: the seed of a random network.
+        layer: which layer.
+        json: print one JSON document.
+    """
+    import torch
+
+    from ultralif import analysis
+
+    linear, _ = pick_layer(load_network(source, neuron, seed).network, layer)
+    weight = linear.weight.detach().double()
+    h, n = weight.shape
+    values = torch.linalg.svdvals(weight)
+    result = {
+        "neurons": h,
+        "inputs": n,
+        "rank": int(torch.linalg.matrix_rank(weight)),
+        "condition": float(values[0] / values[-1]),
+        "log_volume": float(analysis.log_volume(weight)),
+        "log_volume_if_orthogonal": min(h, n) * log(float(weight.norm()) / min(h, n) ** 0.5),
+        "zonotope_volume": float(analysis.zonotope_volume(weight)) if comb(h, n) <= 1_000_000 else None,
+        "gap_of_log_volume": analysis.log_volume_gap(h, n),
+    }
+    show(result, json)
+
+
+def prune(
+    source: str,
+    /,
+    *,
+    keep: int | None = None,
+    by: Literal["volume", "magnitude", "random"] = "volume",
+    merge_tol: float = 1e-6,
+    neuron: str = "UltraLIF",
+    seed: int = 0,
+    layer: int = 0,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Merge equal neurons of a layer, then remove those that cost the least log-volume.
+
+    Args:
+        source: sizes of a random network, or a file of weights.
+        keep: how many neurons stay; without it equal ones are merged and no more.
+        by: how to choose the neurons to remove.
+        merge_tol: neurons are equal if weights and bias differ by less, relative to their length.
+        neuron: the neuron of a random network.
+        seed: the seed of a random network, and of a random choice.
+        layer: which hidden layer.
+        out: write the smaller network to this file.
+        json: print one JSON document.
+    """
+    import torch
+
+    from ultralif import analysis
+
+    network, arguments = load_network(source, neuron, seed)
+    before = pick_layer(network, layer)[0].weight.detach()
+    smaller, groups = analysis.merge_redundant(network, layer, merge_tol)
+    if keep is not None:
+        generator = torch.Generator().manual_seed(seed)
+        smaller = analysis.prune_neurons(smaller, keep, by=by, layer=layer, generator=generator)
+    after = pick_layer(smaller, layer)[0].weight.detach()
+    result: dict[str, Any] = {
+        "merged": sum(len(group) - 1 for group in groups),
+        "neurons_before": len(before),
+        "neurons_after": len(after),
+        "parameters_before": sum(p.numel() for p in network.parameters()),
+        "parameters_after": sum(p.numel() for p in smaller.parameters()),
+        "log_volume_before": float(analysis.log_volume(before)),
+        "log_volume_after": float(analysis.log_volume(after)),
+    }
+    if out is not None:
+        save_network(smaller, arguments, out)
+        result["written"] = str(out)
+    show(result, json)

@@ -1,0 +1,134 @@
+"""The parts of ``ultralif analyze`` that draw: boundaries, quiet rings, the pictures of the theory."""
+
+from math import log
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ultralif.cli.show import show
+from ultralif.cli.source import load_network
+from ultralif.errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["boundary", "figures", "undriven"]
+
+
+def boundary(
+    source: str,
+    /,
+    *,
+    out: Path = Path("boundary.png"),
+    samples: Path | None = None,
+    neuron: str = "UltraLIF",
+    seed: int = 0,
+    timesteps: int = 1,
+    resolution: int = 200,
+    json: bool = False,
+) -> None:
+    """Draw a network's classes in the plane through three samples: soft, hard and tropical side by side.
+
+    Args:
+        source: sizes of a random network, such as 2-16-4, or a file of weights.
+        out: the picture, png or svg.
+        samples: a .npy file of three inputs; random ones between 0 and 1 if not given.
+        neuron: the neuron of a random network.
+        seed: the seed of a random network and of random samples.
+        timesteps: how long each input is held.
+        resolution: points along a side.
+        json: print one JSON document.
+    """
+    import torch
+
+    from ultralif import analysis
+    from ultralif.report.theory_figures import boundary_figure
+
+    if timesteps < 1:
+        raise InputError(f"timesteps must be positive, got {timesteps}")
+    network, _ = load_network(source, neuron, seed)
+    generator = torch.Generator().manual_seed(seed)
+    points = torch.rand(3, network.sizes[0], generator=generator) if samples is None else _samples(samples)
+    places, extent, slices = analysis.boundary_slices(
+        network, points, timesteps=timesteps, resolution=resolution
+    )
+    rows = [
+        {
+            "mode": name,
+            "classes": len(torch.unique(cut.labels)),
+            "on_boundary": float(cut.boundary.double().mean()),
+            "tied": float(cut.tied.double().mean()),
+        }
+        for name, cut in slices.items()
+    ]
+    show({"slices": rows, "written": str(boundary_figure(out, places, extent, slices))}, json)
+
+
+def _samples(path: Path) -> "Tensor":
+    import numpy as np
+    import torch
+
+    try:
+        return torch.from_numpy(np.load(path, allow_pickle=False)).float()
+    except (OSError, TypeError, ValueError) as error:
+        raise InputError(f"samples {str(path)!r} is no .npy file of numbers, as numpy.save writes") from error
+
+
+def undriven(
+    *,
+    neurons: int = 16,
+    steps: int = 12,
+    eps: float = 0.1,
+    leak: float = 1.0,
+    centered: bool = False,
+    json: bool = False,
+) -> None:
+    """Follow a ring of UltraDLIF neurons without input, by powers of its max-plus matrix.
+
+    Args:
+        neurons: how many stand on the ring.
+        steps: how long to follow it.
+        eps: temperature of the soft form.
+        leak: decay factor; 1, none.
+        centered: subtract eps log 3 at each step, so that nothing drifts.
+        json: print one JSON document.
+    """
+    import torch
+
+    from ultralif import analysis, maxplus
+
+    if steps < 1 or eps <= 0 or not 0 < leak <= 1:
+        raise InputError(f"steps={steps} and eps={eps} must be positive, leak={leak} in (0, 1]")
+    v0 = torch.full((neurons,), -1.0, dtype=torch.float64)
+    v0[0] = 0.0
+    limit = analysis.undriven_ring(v0, steps, leak=leak)
+    soft = analysis.undriven_ring(v0, steps, eps=eps, leak=leak, centered=centered)
+    rows = [
+        {
+            "step": t,
+            "reached": int((limit[t] > t * log(leak) - 0.5).sum()),
+            "limit_max": float(limit[t].max()),
+            "soft_max": float(soft[t].max()),
+            "soft_min": float(soft[t].min()),
+        }
+        for t in range(steps + 1)
+    ]
+    result = {
+        "eigenvalue_of_the_limit": float(maxplus.eigenvalue(analysis.ring_matrix(neurons, leak))),
+        "drift_per_step_at_eps": log(leak) + (0.0 if centered else eps * log(3)),
+        "uniform_after": neurons // 2,
+        "soft_spike_it_settles_at": analysis.steady_state(eps, centered=centered).s if leak == 1 else None,
+        "membranes": rows,
+    }
+    show(result, json)
+
+
+def figures(*, out: Path = Path("figures")) -> None:
+    """Draw convergence, the activation family, quiet rings and the growth of rasters.
+
+    Args:
+        out: the folder for the pictures.
+    """
+    from ultralif.report.theory_figures import FIGURES
+
+    for name, draw in FIGURES.items():
+        print(draw(out / f"{name}.png"))

@@ -1,0 +1,207 @@
+"""Pictures of the theory: convergence, the activation family, quiet rings, growth, decision boundaries."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ultralif.analysis import (
+    BoundarySlice,
+    Convergence,
+    Growth,
+    Plane,
+    compare_with_limit,
+    growth,
+    undriven_ring,
+)
+from ultralif.analysis.activations import dilation, soft_step, softplus
+from ultralif.errors import need
+from ultralif.functional import Mode
+from ultralif.nn import LIF, Neuron, UltraDLIF, UltraLIF
+
+__all__ = [
+    "FIGURES",
+    "activation_figure",
+    "boundary_figure",
+    "convergence_figure",
+    "growth_figure",
+    "undriven_figure",
+]
+
+WARM_TO_COLD = (1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
+
+
+def _figure(columns: int, rows: int = 1) -> tuple[Any, Any]:
+    """Return a figure and its axes, without touching the state of pyplot."""
+    figure = need("matplotlib.figure", "plot").Figure(
+        figsize=(4.2 * columns, 3.1 * rows), layout="constrained"
+    )
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _save(figure: Any, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    metadata = {"Software": None} if path.suffix == ".png" else {"Date": None}  # the same file every time
+    figure.savefig(path, dpi=90, metadata=metadata)
+    return path
+
+
+def _shades(count: int) -> list[Any]:
+    """Return colours from warm to cold, for falling temperatures."""
+    scale = need("matplotlib", "plot").colormaps["plasma"]
+    return [scale(0.85 - 0.8 * i / max(count - 1, 1)) for i in range(count)]
+
+
+def convergence_figure(path: Path) -> Path:
+    """Draw UltraLIF from eps 1 to 0.001 against its max-plus limit, and the errors with their bounds."""
+    generator = torch.Generator().manual_seed(3)
+    current = 0.8 * torch.randn(20, generator=generator, dtype=torch.float64)
+    current = torch.where((current - 0.5).abs() < 0.12, current - 0.25, current)  # keep off the threshold
+    figure, axes = _figure(2)
+    _draw_trajectories(axes[0, 0], compare_with_limit(current, WARM_TO_COLD))
+    _draw_errors(axes[0, 1], current, torch.logspace(0, -3, 60, dtype=torch.float64).tolist())
+    return _save(figure, path)
+
+
+def _draw_trajectories(axis: Any, shown: Convergence) -> None:
+    t = torch.arange(1, len(shown.limit.p) + 1)
+    for color, eps, soft in zip(_shades(len(shown.eps)), shown.eps, shown.soft, strict=True):
+        axis.plot(t, soft.p, color=color, lw=1.2, label=f"eps {eps:g}")
+    first = shown.proved.index(True)
+    low, high = shown.limit.p - shown.bounds[first].p, shown.limit.p + shown.bounds[first].p
+    axis.fill_between(t, low, high, color="tab:green", alpha=0.35, label=f"bound, eps {shown.eps[first]:g}")
+    axis.plot(t, shown.limit.p, "k.", ms=5, label="max-plus limit")
+    axis.axhline(0.5, color="0.6", lw=0.8, ls="--")
+    axis.set(
+        xlabel="step", ylabel="membrane before reset", title="UltraLIF approaches max-plus", ylim=(-0.3, 2)
+    )
+    axis.legend(fontsize=7, frameon=False, ncols=3, loc="upper left")
+
+
+def _draw_errors(axis: Any, current: Tensor, ladder: list[float]) -> None:
+    kept, near = compare_with_limit(current, ladder), compare_with_limit(torch.tensor([0.499]), ladder)
+    axis.loglog(ladder, _worst_errors(kept), "k", label="20 steps, off the threshold")
+    proved = [(e, float(b.v.max())) for e, b, ok in zip(ladder, kept.bounds, kept.proved, strict=True) if ok]
+    axis.loglog(*zip(*proved, strict=True), color="tab:green", label="corrected bound, where proved")
+    axis.loglog(ladder, _worst_errors(near), "tab:red", label="one step, I = 0.499")
+    axis.loglog(ladder, [e * math.log(2) for e in ladder], "tab:red", ls=":", label="paper's bound for it")
+    axis.set(xlabel="eps", ylabel="greatest error", title="where the paper's bound breaks", ylim=(1e-9, 2))
+    axis.legend(fontsize=7, frameon=False, loc="lower right")
+
+
+def _worst_errors(shown: Convergence) -> list[float]:
+    return [float((soft.v - shown.limit.v).abs().max()) for soft in shown.soft]
+
+
+def activation_figure(path: Path) -> Path:
+    """Draw the activation family: softplus to ReLU, sigmoid to step, soft dilation to dilation."""
+    figure, axes = _figure(3)
+    x = torch.linspace(-2, 2, 401, dtype=torch.float64)
+    bumps = torch.zeros(64, dtype=torch.float64)
+    bumps[[8, 9, 30, 47]] = torch.tensor([1.0, 0.4, 0.7, -0.6], dtype=torch.float64)
+    members = (
+        (axes[0, 0], x, softplus, "L(0, x): softplus to ReLU"),
+        (axes[0, 1], x, soft_step, "its slope, the spike: sigmoid to step"),
+        (axes[0, 2], bumps, lambda v, eps: dilation(v, eps, 2), "L over neighbours: dilation"),
+    )
+    levels = (1.0, 0.3, 0.1, 0.0)
+    for axis, values, member, title in members:
+        for color, eps in zip(_shades(len(levels)), levels, strict=True):
+            axis.plot(x if values is x else range(64), member(values, eps), color=color, label=f"eps {eps:g}")
+        axis.set_title(title, fontsize=9)
+    axes[0, 2].plot(range(64), bumps, "k:", lw=1, label="input")
+    axes[0, 0].legend(fontsize=7, frameon=False)
+    axes[0, 2].legend(fontsize=7, frameon=False)
+    return _save(figure, path)
+
+
+def undriven_figure(path: Path) -> Path:
+    """Draw a ring without input over time: max-plus powers, the drift at finite eps, the centred form."""
+    v0 = torch.full((32,), -2.5, dtype=torch.float64)
+    v0[[6, 20]] = torch.tensor([-0.4, -0.9], dtype=torch.float64)
+    cases: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("max-plus, no leak: dilation", {}),
+        ("max-plus, leak 0.9: sinks by log 0.9", {"leak": 0.9}),
+        ("eps 0.1: drifts up by eps log 3", {"eps": 0.1}),
+        ("eps 0.1, centred: no drift", {"eps": 0.1, "centered": True}),
+    )
+    figure, axes = _figure(2, 2)
+    for axis, (title, options) in zip(axes.flat, cases, strict=True):
+        rows = undriven_ring(v0, 16, **options)
+        shown = axis.imshow(rows.numpy(), aspect="auto", origin="lower", vmin=-3.0, vmax=1.0, cmap="viridis")
+        axis.set_title(title, fontsize=9)
+        axis.set(xlabel="neuron", ylabel="step")
+    figure.colorbar(shown, ax=axes, label="membrane", shrink=0.8)
+    return _save(figure, path)
+
+
+def growth_figure(path: Path) -> Path:
+    """Draw how many rasters a layer of 4 neurons has over 2 constant inputs, with the proved bounds."""
+    torch.manual_seed(1)
+    linear = nn.Linear(2, 4, dtype=torch.float64)
+    nn.init.normal_(linear.weight)
+    origin, right, up = (
+        torch.zeros(2).double(),
+        torch.tensor([1.0, 0.0]).double(),
+        torch.tensor([0.0, 1.0]).double(),
+    )
+    points = Plane(origin, right, up).grid(6.0, 240).flatten(0, 1)
+    steps = [1, 2, 3, 4, 6, 8, 12, 16]
+    cases: tuple[tuple[str, Neuron[Any], Mode], ...] = (
+        ("UltraLIF, max-plus", UltraLIF(), "tropical"),
+        ("UltraLIF, soft (eps 0.3)", UltraLIF(eps=0.3), "soft"),
+        ("UltraDLIF, max-plus", UltraDLIF(), "tropical"),
+        ("UltraDLIF, soft (eps 0.3)", UltraDLIF(eps=0.3), "soft"),
+        ("additive LIF", LIF(), "hard"),
+    )
+    figure, axes = _figure(1)
+    axis = axes[0, 0]
+    for name, neuron, spike_mode in cases:
+        rows = growth(linear, neuron, points, steps, spike_mode=spike_mode)
+        (line,) = axis.plot(steps, [row.found for row in rows], marker=".", label=name)
+        _draw_bound(axis, rows, line.get_color())
+    axis.set(xlabel="steps T", ylabel="rasters found", yscale="log", ylim=(8, 2e4))
+    axis.legend(fontsize=7, frameon=False)
+    axis.set_title("spike rasters of constant inputs (dotted: bound)", fontsize=9)
+    return _save(figure, path)
+
+
+def _draw_bound(axis: Any, rows: Sequence[Growth], color: Any) -> None:
+    known = [(row.steps, row.bound) for row in rows if row.bound is not None and row.bound < 1e5]
+    if len(known) > 1:
+        axis.plot(*zip(*known, strict=True), color=color, ls=":", lw=1)
+
+
+def boundary_figure(path: Path, places: Tensor, extent: float, slices: dict[Mode, BoundarySlice]) -> Path:
+    """Draw the slices of `ultralif.analysis.boundary_slices` side by side.
+
+    Colours are classes, paler where the margin is small; lines are where two scores cross; grey cells tie.
+    """
+    figure, axes = _figure(len(slices))
+    box = (-extent, extent, -extent, extent)
+    for axis, (name, cut) in zip(axes[0], slices.items(), strict=True):
+        alpha = 0.25 + 0.75 * (cut.margin / cut.margin.max().clamp_min(1e-30)).sqrt().numpy()
+        axis.imshow(cut.labels.numpy(), cmap="tab10", vmin=0, vmax=9, origin="lower", extent=box, alpha=alpha)
+        tied = torch.where(cut.tied, 1.0, torch.nan).numpy()
+        axis.imshow(tied, cmap="gray", vmin=0, vmax=2, origin="lower", extent=box)
+        edge = torch.where(cut.boundary, 1.0, torch.nan).numpy()
+        axis.imshow(edge, cmap="gray", vmin=1, vmax=2, origin="lower", extent=box, interpolation="nearest")
+        axis.plot(*places.T, "wo", ms=6, mec="k")
+        axis.set_title(f"{name} (classes: {len(torch.unique(cut.labels))})", fontsize=9)
+        axis.set(xticks=[], yticks=[])
+    return _save(figure, path)
+
+
+FIGURES = {
+    "convergence": convergence_figure,
+    "activations": activation_figure,
+    "undriven": undriven_figure,
+    "growth": growth_figure,
+}
+"""The pictures that need no network, by name."""

@@ -1,0 +1,101 @@
+"""``ultralif analyze`` from its arguments to its output and exit code."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ultralif.analysis import region_bound
+from ultralif.cli import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str) -> Any:
+    assert main(["analyze", *args, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    assert main(["analyze", *args]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_regions(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run(capsys, "regions", "3-8-2")
+    assert found["regions"] == found["bound"] == region_bound(8, 3)
+    assert found["general_position"] is True
+    assert run(capsys, "regions", "784-64-10")["regions"] == 2**64
+    assert "up to" in refused(capsys, "regions", "20-64-10")
+
+
+def test_slices_of_a_real_size(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run(capsys, "slice", "784-64-10", "--segments", "5", "--planes", "2")
+    assert [row["through"] for row in found["regions"]] == ["segment", "plane"]
+    assert found["regions"][1]["mean"] == region_bound(64, 2)
+    assert found == run(capsys, "slice", "784-64-10", "--segments", "5", "--planes", "2")
+    assert "positive" in refused(capsys, "slice", "784-64-10", "--planes", "0")
+
+
+def test_growth(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run(capsys, "growth", "2-4-2", "--steps", "1", "3", "--resolution", "60")
+    first, last = found["rasters"]
+    assert first["found"] == last["found"] <= last["bound"]
+    varying = run(capsys, "growth", "2-2-2", "--steps", "1", "2", "--varying", "--resolution", "60")
+    assert [row["bound"] for row in varying["rasters"]] == [4, 16]
+    assert "ascending" in refused(capsys, "growth", "2-4-2", "--steps", "3", "1")
+
+
+def test_volume(capsys: pytest.CaptureFixture[str]) -> None:
+    wide, tall = run(capsys, "volume", "784-64-10"), run(capsys, "volume", "3-6-2")
+    assert wide["zonotope_volume"] == 0.0  # as for every layer with fewer neurons than inputs
+    assert tall["zonotope_volume"] > 0
+    for found in (wide, tall):
+        assert found["log_volume"] < found["log_volume_if_orthogonal"]
+
+
+def test_a_pruned_network_can_be_read_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    out = str(tmp_path / "small.safetensors")
+    found = run(capsys, "prune", "20-12-3", "--keep", "5", "--neuron", "UltraDLIF", "--out", out)
+    assert (found["neurons_before"], found["neurons_after"]) == (12, 5)
+    again = run(capsys, "volume", out)
+    assert again["neurons"] == 5
+    assert again["log_volume"] == pytest.approx(found["log_volume_after"], abs=1e-4)
+    assert "keep must lie" in refused(capsys, "prune", "20-12-3", "--keep", "13")
+
+
+def test_boundary(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    samples, picture = tmp_path / "samples.npy", tmp_path / "slices.png"
+    np.save(samples, np.random.default_rng(0).random((3, 4)))
+    options = ("--samples", str(samples), "--out", str(picture), "--resolution", "30")
+    found = run(capsys, "boundary", "4-10-3", *options)
+    assert [row["mode"] for row in found["slices"]] == ["soft", "hard", "tropical"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "inputs, got 4" in refused(capsys, "boundary", "5-10-3", *options)
+    (tmp_path / "text").write_text("no numbers")
+    assert "no .npy file" in refused(capsys, "boundary", "4-10-3", "--samples", str(tmp_path / "text"))
+
+
+def test_undriven(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run(capsys, "undriven", "--neurons", "9", "--steps", "5", "--leak", "0.8")
+    assert found["eigenvalue_of_the_limit"] == pytest.approx(np.log(0.8))
+    assert [row["reached"] for row in found["membranes"]] == [1, 3, 5, 7, 9, 9]
+    assert "leak" in refused(capsys, "undriven", "--leak", "2")
+
+
+@pytest.mark.parametrize("source", ["2-2", "nowhere", "2-0-3", __file__])
+def test_bad_sources_are_one_line(capsys: pytest.CaptureFixture[str], source: str) -> None:
+    refused(capsys, "regions", source)
+    refused(capsys, "regions", "2-3-4", "--layer", "1")
+    refused(capsys, "regions", "2-3-4", "--neuron", "Cortex")
+
+
+def test_plain_output_is_lines_and_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", "growth", "2-3-2", "--steps", "1", "--resolution", "20"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["neurons", "3"]
+    assert lines[2:4] == ["rasters:", lines[3]]
+    assert lines[3].split() == ["steps", "found", "bound"]
