@@ -1,5 +1,6 @@
 """The frame of the command line: help without torch, suggestions, one-line errors, exit codes."""
 
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -216,3 +217,12 @@ class TestProcess:
         assert python.run("-m", "ultralif").returncode == 0
         wrong = python.run("-m", "ultralif", "nonsense", check=False)
         assert wrong.returncode == 2 and wrong.stderr.count("\n") == 1 and "nonsense" in wrong.stderr
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    """As in ``ultralif --help | head -1``, also while Python still buffers the output."""
+    script = "import sys; from ultralif.cli import main; print('x' * 100_000); sys.exit(main(['--help']))"
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(1)
+    process.stdout.close()
+    assert process.stderr.read() == b"" and process.wait() == 0

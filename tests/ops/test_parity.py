@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from ops.op_cases import CASES, run_and_differentiate, values
 
+from ops.op_cases import CASES, run_and_differentiate, values
 from ultralif.functional import AdaptiveState
 
 
