@@ -225,4 +225,5 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
-    assert process.stderr.read() == b"" and process.wait() == 0
+    with process.stderr as complaints:
+        assert complaints.read() == b"" and process.wait() == 0
