@@ -10,7 +10,9 @@ from ultralif.errors import InputError, JobError
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "data": "list, get, check and look at datasets",
+}
 """Every command with its description; ``ultralif.cli.<command>`` has its ``main(argv)``."""
 
 EXAMPLES: dict[str, str] = {}
