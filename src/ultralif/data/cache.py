@@ -131,7 +131,9 @@ def _sweep(parent: Path) -> None:
 
 
 def _read(folder: Path) -> Arrays | None:
-    """Map the arrays of a folder, or return None if it is absent or not sound."""
+    """Map the arrays of a folder; return None if it is absent, or remove it if it is not sound."""
+    if not folder.exists():
+        return None
     try:
         entries = json.loads((folder / _MANIFEST).read_bytes())
         with ThreadPoolExecutor(2) as pool:
@@ -139,8 +141,6 @@ def _read(folder: Path) -> Arrays | None:
         if digests != [entry["sha256"] for entry in entries.values()]:
             raise ValueError("a file has another digest than the manifest says")
         arrays = {name: _map(folder / f"{name}.bin", entry) for name, entry in entries.items()}
-    except FileNotFoundError:
-        return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         _log.warning("the cache %s is damaged and is made again: %s", folder, error)
         shutil.rmtree(folder, ignore_errors=True)

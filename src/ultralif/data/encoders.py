@@ -96,40 +96,53 @@ def _check(x: Tensor, timesteps: int, gain: float) -> None:
 
 
 def _bernoulli(p: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
-    """Draw ones with probability p, step by step."""
+    """Draw ones with probability p."""
     if p.device.type == "cpu":
-        return _from_bytes(p.float(), timesteps, generator)
+        return _bernoulli_by_bytes(p, timesteps, generator)
     out = torch.empty(timesteps, *p.shape, device=p.device)
     u = torch.empty_like(p)
-    for spikes in out:
+    for spikes in out:  # one step at a time: a larger draw on a GPU is another draw from its first number on
         torch.lt(u.uniform_(generator=generator), p, out=spikes)
     return out
 
 
-def _from_bytes(p: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
-    """Draw ones with probability p from one random byte each, and from more where the byte leaves it open.
+def _bernoulli_by_bytes(p: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
+    """Draw ones with probability p on the CPU, eight at a time, and none for eight that are all black."""
+    n = p.numel()
+    scaled = torch.zeros(-(-n // 8), 8)
+    torch.mul(p.reshape(-1), 256, out=scaled.view(-1)[:n])
+    lit = _groups(scaled.bool())
+    if len(lit) > 0.75 * len(scaled):
+        spikes = _draw_bytes(scaled, timesteps, generator)
+    else:
+        drawn = _draw_bytes(scaled.index_select(0, lit), timesteps, generator)
+        spikes = torch.zeros(timesteps, len(scaled), dtype=torch.int64)
+        spikes.index_copy_(1, lit, drawn.view(torch.int64).squeeze(-1))
+    return spikes.view(torch.uint8).view(timesteps, -1)[:, :n].float().view(timesteps, *p.shape)
+
+
+def _draw_bytes(scaled: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
+    """Draw ones with probability ``scaled / 256``, ``[G, 8]``, as booleans ``[T, G, 8]``.
 
     With 256 p = h + r, h whole: a uniform byte below h makes a spike, one above none, and the byte h itself
     makes one with probability r. So P = h/256 + r/256 = p: r is exact in float32, and drawn with 24 bits,
-    which is finer than comparing p with a float. A generator on the CPU gives 64 bits at a time, which are
-    eight bytes but only one float.
+    which is finer than comparing p with a float. A generator on the CPU gives 64 bits at a time: eight
+    bytes, but only one float. It fills memory in order, so a longer draw begins with the shorter; r has a
+    generator of its own to keep it so.
     """
-    n = p.numel()
-    groups = -(-n // 8)
-    scaled = torch.zeros(groups * 8)
-    torch.mul(p.reshape(-1), 256, out=scaled[:n])
+    fine = torch.Generator().manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
     whole = scaled.clamp(max=255).to(torch.uint8)
-    rest = (scaled - whole).view(groups, 8)
-    is_open = rest.bool().view(-1)
-    words = torch.empty(groups, dtype=torch.int64)
-    drawn = words.view(torch.uint8)
-    out = torch.empty(timesteps, n)
-    for spikes in out:
-        words.random_(-(2**63), None, generator=generator)
-        below = drawn < whole
-        tied = (drawn == whole).logical_and_(is_open)
-        at = tied.view(torch.int64).nonzero().squeeze(1)  # groups of eight with a tie among them
-        won = torch.rand(len(at), 8, generator=generator) < rest[at]
-        below.view(groups, 8)[at] |= tied.view(groups, 8)[at] & won
-        spikes.copy_(below.view(torch.uint8)[:n])  # bytes become floats faster than booleans do
-    return out.view(timesteps, *p.shape)
+    rest = scaled - whole
+    drawn = torch.empty(timesteps, *whole.shape, dtype=torch.uint8)
+    drawn.view(torch.int64).random_(-(2**63), None, generator=generator)
+    spikes = drawn < whole
+    tied = (drawn == whole).logical_and_(rest.bool())
+    at = _groups(tied)
+    won = torch.rand(len(at), 8, generator=fine) < rest.index_select(0, at % max(len(rest), 1))
+    spikes.view(-1, 8)[at] |= tied.view(-1, 8).index_select(0, at) & won
+    return spikes
+
+
+def _groups(marks: Tensor) -> Tensor:
+    """Return which groups of eight booleans ``[..., 8]`` have one that is true."""
+    return marks.view(torch.int64).view(-1).nonzero().squeeze(1)

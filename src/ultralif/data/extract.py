@@ -124,9 +124,8 @@ def _zip_members(archive: Path) -> Iterator[_Member]:
 
 
 def _tar_members(archive: Path) -> Iterator[_Member]:
-    with archive.open("rb") as start:
-        packed = start.read(2) == b"\x1f\x8b"
-    with tarfile.open(archive, "r|gz" if packed else "r|") as tar:
+    unpacked = gzip.open if archive.suffix == ".gz" else open  # tarfile's own gzip fails oddly on bad files
+    with unpacked(archive, "rb") as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
         for info in tar:
             if info.isdir():
                 yield info.name, None

@@ -37,6 +37,10 @@ class _Trouble(Exception):
     """A server did not give the file; another one may."""
 
 
+class _BrokenOff(Exception):
+    """A connection ended early; the rest may come in another one."""
+
+
 def https_opener(*more: urllib.request.BaseHandler) -> Opener:
     """Return an opener that knows https alone: a redirect to http, ftp or a file finds no way.
 
@@ -139,28 +143,19 @@ def _fetch(url: str, part: Path, remote: Remote, progress: Progress, opener: Ope
     """Complete a partial file from one address and check its digest."""
     for _ in range(_TRIES):
         before = part.stat().st_size
-        resumed = before > 0
         try:
-            complete = _transfer(url, part, remote.file, progress, opener)
-        except urllib.error.HTTPError as error:
-            if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and resumed:
-                part.write_bytes(b"")
-                continue
-            raise _Trouble(f"answered {error.code} {error.reason}") from error
-        except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
-            if part.stat().st_size > before:
-                continue
-            raise _Trouble(f"gave no answer ({getattr(error, 'reason', error)})") from error
-        if complete and _sound(part, remote):
+            _transfer(url, part, remote.file, progress, opener)
+        except _BrokenOff as error:
+            if part.stat().st_size <= before:
+                raise _Trouble(f"broke off the connection ({error})") from error
+            continue
+        if _sound(part, remote):
             return
-        if complete:
-            trouble = _unsound(part, remote)
-            part.write_bytes(b"")
-            if not resumed:
-                raise trouble
-        elif part.stat().st_size <= before:
-            raise _Trouble("broke off the connection")
-    raise _Trouble(f"broke off the connection {_TRIES} times; what came is kept")
+        trouble = _unsound(part, remote)
+        part.write_bytes(b"")
+        if not before:
+            raise trouble
+    raise _Trouble(f"broke off the connection {_TRIES} times")
 
 
 def _unsound(part: Path, remote: Remote) -> _Trouble:
@@ -172,14 +167,10 @@ def _unsound(part: Path, remote: Remote) -> _Trouble:
     return _Trouble(f"sent {what} with the digest {algorithm}:{file_digest(part, algorithm)}")
 
 
-def _transfer(url: str, part: Path, name: str, progress: Progress, opener: Opener) -> bool:
-    """Add to a partial file what a server sends, and tell whether that was all."""
+def _transfer(url: str, part: Path, name: str, progress: Progress, opener: Opener) -> None:
+    """Add to a partial file what a server sends."""
     start = part.stat().st_size
-    headers = {"Range": f"bytes={start}-"} if start else {}
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the opener knows https alone)
-    with opener.open(request, timeout=_TIMEOUT) as response:
-        if response.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
-            raise _Trouble(f"answered {response.status} {response.reason}")
+    with _open(url, start, opener) as response:
         if not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
             start = 0
         length = response.headers.get("Content-Length", "")
@@ -188,7 +179,7 @@ def _transfer(url: str, part: Path, name: str, progress: Progress, opener: Opene
             raise _Trouble(f"announced {total:,} bytes, more than there is room for")
         done = start
         with part.open("ab" if start else "wb") as file:
-            while chunk := response.read(_CHUNK):
+            while chunk := _read(response):
                 file.write(chunk)
                 done += len(chunk)
                 progress(name, done, total)
@@ -196,4 +187,29 @@ def _transfer(url: str, part: Path, name: str, progress: Progress, opener: Opene
                     raise _Trouble("sent more bytes than any dataset has")
             file.flush()
             os.fsync(file.fileno())
-    return total is None or done >= total
+    if total is not None and done < total:
+        raise _BrokenOff(f"{done:,} of {total:,} bytes")
+
+
+def _open(url: str, start: int, opener: Opener) -> http.client.HTTPResponse:
+    """Ask for a file from a byte on; a server that cannot do that sends all of it."""
+    headers = {"Range": f"bytes={start}-"} if start else {}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the opener knows https alone)
+    try:
+        response: http.client.HTTPResponse = opener.open(request, timeout=_TIMEOUT)
+    except urllib.error.HTTPError as error:
+        if start and error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return _open(url, 0, opener)
+        raise _Trouble(f"answered {error.code} {error.reason}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise _Trouble(f"gave no answer ({getattr(error, 'reason', error)})") from error
+    if response.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
+        raise _Trouble(f"answered {response.status} {response.reason}")
+    return response
+
+
+def _read(response: http.client.HTTPResponse) -> bytes:
+    try:
+        return response.read(_CHUNK)
+    except (OSError, http.client.HTTPException) as error:  # not of the disk, of which others speak
+        raise _BrokenOff(str(error)) from error

@@ -1,7 +1,7 @@
 """Where datasets lie: the folders that are searched, and what to say when one is not there."""
 
 import os
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import platformdirs
@@ -9,7 +9,7 @@ import platformdirs
 from ultralif.data.spec import Form, Spec
 from ultralif.errors import InputError, JobError
 
-__all__ = ["Found", "cache_folder", "find", "home", "missing", "roots"]
+__all__ = ["Found", "cache_folder", "find", "home", "installed", "missing", "roots"]
 
 _SHARED = Path("/usr/share/datasets")
 """Where Debian's packages put datasets."""
@@ -59,6 +59,16 @@ def find(spec: Spec, data_dir: str | Path | None = None, split: str | None = Non
             for folder in (*form.folders, *direct):
                 if _complete(root / folder, form):
                     return Found(root / folder, form)
+    return None
+
+
+def installed(spec: Spec, folder: Path) -> Found | None:
+    """Return what a folder, as it was unpacked for a dataset, holds of it, or None."""
+    for form in spec.forms:
+        for place in map(PurePosixPath, form.folders):
+            inside = folder.joinpath(*place.parts[1:])
+            if place.parts[:1] == (spec.name,) and _complete(inside, form):
+                return Found(inside, form)
     return None
 
 

@@ -116,10 +116,10 @@ def _ranges(starts: Integers, lengths: Integers) -> Integers:
 def _runs(cell: Integers, size: int, labels: Integers, weights: Integers | None = None) -> Binned:
     """Count runs of equal cells, or add up their weights; a recording has ``size`` cells."""
     begins = np.flatnonzero(np.diff(cell, prepend=-1))
-    if weights is None:
+    if weights is None or not begins.size:
         counts = np.diff(begins, append=len(cell))
     else:
-        counts = np.diff(np.cumsum(weights)[np.append(begins[1:], len(cell)) - 1], prepend=0)
+        counts = np.add.reduceat(weights, begins)
     unique = cell[begins]
     lengths = np.bincount(unique // size, minlength=len(labels))
     return Binned(lengths, (unique % size).astype(np.int32), smallest(counts), labels)

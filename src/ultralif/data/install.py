@@ -9,7 +9,7 @@ from ultralif.data.cache import staging
 from ultralif.data.extract import extract
 from ultralif.data.fetch import Progress, download
 from ultralif.data.files import damaged
-from ultralif.data.find import Found, find, home, missing
+from ultralif.data.find import Found, find, home, installed, missing
 from ultralif.data.spec import Spec
 from ultralif.errors import JobError
 
@@ -55,8 +55,8 @@ def get(
                 extract(path, temporary)
             else:
                 shutil.copyfile(path, temporary / path.name)
+        found = installed(spec, temporary)
+        if found is None:
+            raise damaged(downloads, f"has not the files that {spec.name} should have")
     shutil.rmtree(downloads, ignore_errors=True)
-    found = find(spec, data_dir, split)
-    if found is None:
-        raise damaged(target, "has not the files it should have after unpacking")
-    return found
+    return Found(target / found.folder.relative_to(temporary), found.form)

@@ -38,7 +38,7 @@ class Loader:
         >>> loader = Loader(load("randman").train, batch_size=128)
         >>> x, labels = next(loader.epoch(0))
         >>> x.shape, labels.shape, loader.steps
-        (torch.Size([30, 128, 64]), torch.Size([128]), 32)
+        (torch.Size([30, 128, 64]), torch.Size([128]), 16)
     """
 
     def __init__(

@@ -22,8 +22,9 @@ class Noted:
 def read_pickle(data: bytes, path: Path) -> object:
     """Return what a pickle describes: numbers, strings, lists, tuples, dictionaries, noted calls.
 
-    It knows the opcodes of plain containers only; nothing is imported and nothing is called, whatever the
-    file says. An array is a `Noted` call whose state ends with the array's bytes.
+    It knows the opcodes that Python 2 used for plain containers, and no others; nothing is imported and
+    nothing is called, whatever the file says. An array is a `Noted` call whose state ends with the array's
+    bytes, as a string of latin-1.
     """
     try:
         return _Machine().run(data)
@@ -50,16 +51,14 @@ class _Machine:
         """Take one opcode, as `pickletools` describes them."""
         stack = self.stack
         match name:
-            case "PROTO" | "FRAME":
+            case "PROTO":
                 pass
             case "MARK":
                 self.marks.append(len(stack))
-            case "PUT" | "BINPUT" | "LONG_BINPUT":
-                self.memo[int(argument)] = stack[-1]
-            case "MEMOIZE":
-                self.memo[len(self.memo)] = stack[-1]
-            case "GET" | "BINGET" | "LONG_BINGET":
-                stack.append(self.memo[int(argument)])
+            case "BINPUT" | "LONG_BINPUT":
+                self.memo[argument] = stack[-1]
+            case "BINGET" | "LONG_BINGET":
+                stack.append(self.memo[argument])
             case "APPEND" | "APPENDS":
                 items = self.popped(1 if name == "APPEND" else None)
                 stack[-1].extend(items)
@@ -89,10 +88,7 @@ class _Machine:
 
 _EMPTY = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_VALUES = {
-    *("INT", "BININT", "BININT1", "BININT2", "LONG1", "STRING", "BINSTRING", "SHORT_BINSTRING", "GLOBAL"),
-    *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE"),
-}
+_VALUES = {"BININT", "BININT1", "BININT2", "BINSTRING", "SHORT_BINSTRING", "GLOBAL"}
 
 
 def _literal(name: str, argument: Any) -> Any:

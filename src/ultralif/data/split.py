@@ -60,11 +60,13 @@ class Events:
         batch, cells = len(rows), math.prod(self.shape)
         begin = self.offsets[rows]
         length = self.offsets[rows + 1] - begin
-        sample = torch.repeat_interleave(length)
         before = length.cumsum(0) - length
-        entry = torch.arange(len(sample), device=rows.device) + (begin - before)[sample]
-        key = self.keys.index_select(0, entry).long()
-        target = key + (key.div(cells, rounding_mode="floor") * (batch - 1) + sample) * cells
+        entry = torch.repeat_interleave(begin - before, length)
+        entry += torch.arange(len(entry), device=rows.device)
+        key = self.keys.index_select(0, entry)
+        # From bin * cells + address to (bin * batch + sample) * cells + address.
+        target = key.div(cells, rounding_mode="trunc").long().mul_((batch - 1) * cells).add_(key)
+        target += torch.repeat_interleave(cells * torch.arange(batch, device=rows.device), length)
         frames = torch.zeros(self.timesteps or 0, batch, *self.shape, device=rows.device)
         frames.view(-1).scatter_(0, target, self.counts.index_select(0, entry).to(frames.dtype))
         return frames

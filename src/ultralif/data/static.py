@@ -58,21 +58,13 @@ def parse_cifar_bin(data: bytes, path: Path) -> Samples:
 
 def parse_cifar_py(data: bytes, path: Path) -> Samples:
     """Return the images and labels of a CIFAR-10 python batch, without unpickling it."""
-    batch = read_pickle(data, path)
+    batch: Any = read_pickle(data, path)
     try:
-        labels, pixels = (_item(batch, key) for key in ("labels", "data"))
-        raw = pixels.state[-1]
-        raw = raw.encode("latin-1") if isinstance(raw, str) else raw
-        values = np.frombuffer(raw, np.uint8).reshape(len(labels), 3, 32, 32)
-        return Samples(values, np.array(labels, np.uint8))
+        labels, raw = batch["labels"], batch["data"].state[-1].encode("latin-1")
+        pixels = np.frombuffer(raw, np.uint8).reshape(len(labels), 3, 32, 32)
+        return Samples(pixels, np.array(labels, np.uint8))
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise damaged(path, f"is not a CIFAR-10 batch ({error})") from error
-
-
-def _item(batch: object, key: str) -> Any:
-    if not isinstance(batch, dict):
-        raise ValueError("no dictionary")
-    return batch[key] if key in batch else batch[key.encode()]
 
 
 def _read_idx(folder: Folder, half: str) -> Samples:
