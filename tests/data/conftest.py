@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from server import Server, serving
+from web_server import Server, serving
 
 from ultralif.data.find import Found, find
 from ultralif.data.table import DATASETS

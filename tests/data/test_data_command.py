@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import idx
+from dataset_files import idx
 
 from ultralif.cli import COMMANDS, main
 from ultralif.data import find as finding
@@ -103,7 +103,7 @@ def test_show_draws_a_picture(capsys, tmp_path, monkeypatch, argv):
 def small_nmnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import dataclasses
 
-    from samples import nmnist
+    from dataset_files import nmnist
 
     from ultralif.data.table import DATASETS
 

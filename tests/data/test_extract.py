@@ -1,37 +1,19 @@
 """Archives: what is sound is unpacked and summed, what is not is refused without a trace outside."""
 
 import hashlib
-import io
 import stat
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
+from dataset_files import make_tar
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ultralif.data.extract import Limits, extract
 from ultralif.data.files import SUMS
 from ultralif.errors import InputError
-
-
-def make_tar(path: Path, members: list[tuple[str, bytes | str | None]], mode: str = "w:gz") -> Path:
-    """Write members: bytes are a file, None a folder, a string a type with its link."""
-    with tarfile.open(path, mode) as tar:
-        for name, content in members:
-            info = tarfile.TarInfo(name)
-            if isinstance(content, bytes):
-                info.size = len(content)
-                info.mode = 0o4755
-                tar.addfile(info, io.BytesIO(content))
-            elif content is None:
-                info.type = tarfile.DIRTYPE
-                tar.addfile(info)
-            else:
-                info.type, info.linkname = content[0].encode(), content[1:]
-                tar.addfile(info)
-    return path
 
 
 def make_zip(path: Path, members: list[tuple[str, bytes | str | None]]) -> Path:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from server import Server, serving
+from web_server import Server, serving
 
 from ultralif.data import fetch
 from ultralif.data.fetch import download, https_opener
@@ -179,10 +179,9 @@ FULL = """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs limits of a Unix process")
-def test_a_full_disk_gets_its_space_back(tmp_path, server, request):
+def test_a_full_disk_gets_its_space_back(tmp_path, server):
     file = remote(server, "good")
-    certificate = next(Path(str(tmp_path.parent)).glob("server*/certificate.pem"))
-    arguments = [file.urls[0], file.digest, str(certificate), str(tmp_path / "new")]
+    arguments = [file.urls[0], file.digest, str(server.certificate), str(tmp_path / "new")]
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(FULL), *arguments], capture_output=True, text=True, check=False
     )

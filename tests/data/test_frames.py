@@ -2,19 +2,12 @@
 
 import numpy as np
 import pytest
+from dataset_files import dense
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ultralif.data.events import CELLS, parse_nmnist
 from ultralif.data.frames import Binned, Recordings, bin_events, merge_bins, smallest
-
-
-def dense(binned: Binned, timesteps: int, cells: int) -> np.ndarray:
-    frames = np.zeros((len(binned.lengths), timesteps * cells), int)
-    recording = np.repeat(np.arange(len(binned.lengths)), binned.lengths)
-    frames[recording, binned.keys] = binned.counts
-    assert (frames > 0).sum() == len(binned.keys), "a key comes twice"
-    return frames.reshape(-1, timesteps, cells)
 
 
 def by_definition(times: list[int], addresses: list[int], timesteps: int, cells: int) -> np.ndarray:

@@ -4,13 +4,15 @@ import dataclasses
 import gzip
 import hashlib
 import io
+import subprocess
+import sys
+import textwrap
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from samples import idx, nmnist
-from test_extract import make_tar
+from dataset_files import idx, make_tar, nmnist
 
 from ultralif.data import find as finding
 from ultralif.data.files import SUMS
@@ -122,8 +124,7 @@ def test_files_are_downloaded_into_their_place(tmp_path, server):
     )
     found = get(spec, tmp_path / "here", None, server.opener)
     assert found.folder == tmp_path / "here" / "mnist"
-    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == ["downloads", "mnist"]
-    assert not list((tmp_path / "here" / "downloads").iterdir())
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["mnist"]
     server.requests.clear()
     assert get(spec, tmp_path / "here", None, server.opener) == found
     assert server.requests == []
@@ -190,7 +191,7 @@ def test_an_archive_with_other_files_is_refused(tmp_path, server):
 def test_a_folder_with_other_things_is_never_touched(tmp_path, server):
     mine = put(tmp_path / "here" / "mnist", {"holiday.jpg": b"mine"})
     spec = served(DATASETS["mnist"], server, {f"{name}.gz": b"" for name in IDX})
-    with pytest.raises(JobError, match="is there, but is not a complete mnist; move it away"):
+    with pytest.raises(JobError, match="is there, but is not a complete mnist; move it"):
         get(spec, tmp_path / "here", None, server.opener)
     assert (mine / "holiday.jpg").read_bytes() == b"mine"
     assert server.requests == []
@@ -204,6 +205,39 @@ def test_without_a_network_the_error_says_all(tmp_path):
     for part in ("https://localhost:1/dead", "shd_test.h5.zip (md5:1503a506", str(tmp_path / "here")):
         assert part in str(error.value)
     assert not (tmp_path / "here" / "downloads").exists()
+
+
+MANY = """
+    import dataclasses, ssl, sys, urllib.request
+    from ultralif.data.fetch import https_opener
+    from ultralif.data.install import get
+    from ultralif.data.spec import Remote
+    from ultralif.data.table import DATASETS
+
+    certificate, folder, *files = sys.argv[1:]
+    opener = https_opener(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=certificate)))
+    remotes = tuple(Remote(*file.split(" ")[:1], (file.split(" ")[1],), file.split(" ")[2]) for file in files)
+    print(get(dataclasses.replace(DATASETS["n-mnist"], remotes=remotes), folder, None, opener).folder)
+"""
+
+
+def test_many_processes_get_one_copy(tmp_path, server):
+    spec = small_nmnist(server)
+    files = [f"{remote.file} {remote.urls[0]} {remote.digest}" for remote in spec.remotes]
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(MANY),
+        str(server.certificate),
+        str(tmp_path / "here"),
+        *files,
+    ]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(6)]
+    outputs = {process.communicate()[0] for process in running}
+    assert all(process.returncode == 0 for process in running)
+    assert outputs == {f"{tmp_path / 'here' / 'n-mnist'}\n"}
+    assert verify(spec, tmp_path / "here").digests == 40
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["n-mnist"]
 
 
 def test_sums_can_be_checked_by_others(tmp_path, server):

@@ -3,8 +3,7 @@
 import h5py
 import numpy as np
 import pytest
-from samples import shd, shd_spikes
-from test_frames import dense
+from dataset_files import dense, shd, shd_spikes
 
 from ultralif.data.files import SUMS, Folder
 from ultralif.data.shd import read_shd, shd_jobs

@@ -67,6 +67,7 @@ def info(name: str, /, data_dir: Path | None = None, json: bool = False) -> None
         "normalization": spec.normalization,
         "source": spec.source,
         "licence": spec.licence,
+        "splits": {form.split: list(form.sizes or spec.sizes) for form in spec.forms if form.split},
         "files": [dataclasses.asdict(remote) for remote in spec.remotes],
         "searched": [str(root) for root in roots(data_dir)] if spec.forms else [],
     }
@@ -79,6 +80,9 @@ def info(name: str, /, data_dir: Path | None = None, json: bool = False) -> None
                 print(f"{'file':14} {remote.file}  {remote.digest}")
                 for url in remote.urls:
                     print(f"{'':14}   {url}")
+        elif key == "splits":
+            for split, sizes in value.items():
+                print(f"{'split':14} {split}: {sizes[0]:,} / {sizes[1]:,}")
         elif value not in (None, []):
             shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
             print(f"{key:14} {shown}")

@@ -126,8 +126,9 @@ def staging(folder: Path) -> Iterator[Path]:
 def _sweep(parent: Path) -> None:
     """Remove the temporary folders of processes that were killed."""
     for path in parent.glob(f"{_TEMPORARY}*"):
-        if time.time() - path.stat().st_mtime > _STALE:
-            shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # its process has just finished
+            if time.time() - path.stat().st_mtime > _STALE:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _read(folder: Path) -> Arrays | None:

@@ -116,15 +116,11 @@ def _partial(path: Path) -> Iterator[Path]:
     """
     mine = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     left = path.with_name(f"{path.name}.part")
-    orphans = [
-        part
-        for part in path.parent.glob(f"{path.name}.*.part")
-        if time.time() - part.stat().st_mtime > _ORPHANED
-    ]
-    for candidate in (left, *orphans):
+    for candidate in (left, *path.parent.glob(f"{path.name}.*.part")):
         with suppress(FileNotFoundError):  # another process may be faster
-            candidate.rename(mine)
-            break
+            if candidate == left or time.time() - candidate.stat().st_mtime > _ORPHANED:
+                candidate.rename(mine)
+                break
     mine.touch()
     try:
         yield mine

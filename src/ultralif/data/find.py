@@ -74,9 +74,12 @@ def installed(spec: Spec, folder: Path) -> Found | None:
 
 def _complete(folder: Path, form: Form) -> bool:
     """Tell whether a folder has all that a form needs."""
-    return folder.is_dir() and all(
-        next(folder.glob(pattern), None) or next(folder.glob(f"{pattern}.gz"), None) for pattern in form.files
-    )
+    try:
+        return folder.is_dir() and all(
+            any(folder.glob(pattern)) or any(folder.glob(f"{pattern}.gz")) for pattern in form.files
+        )
+    except OSError:  # a folder that may not be entered holds nothing
+        return False
 
 
 def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> InputError | JobError:

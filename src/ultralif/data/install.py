@@ -37,26 +37,44 @@ def get(
     if found is not None:
         return found
     target = home(data_dir) / spec.name
+    downloads = target.parent / "downloads" / spec.name
     if target.exists():
-        raise JobError(
-            f"{target} is there, but is not a complete {spec.name}; move it away and run this again"
-        )
-    downloads = home(data_dir) / "downloads" / spec.name
+        raise JobError(f"{target} is there, but is not a complete {spec.name}; move it and run this again")
     try:
-        paths = [download(remote, downloads, progress, opener) for remote in spec.remotes]
+        return _install(spec, target, downloads, progress, opener)
     except JobError as error:
-        for folder in (downloads, downloads.parent):
-            with suppress(OSError):  # it stays if it has something in it to go on with
-                folder.rmdir()
-        raise JobError(f"{error}; {missing(spec, data_dir, split)}") from error
-    with staging(target) as temporary:
-        for path in paths:
-            if path.name.endswith(_PACKED):
-                extract(path, temporary)
-            else:
-                shutil.copyfile(path, temporary / path.name)
-        found = installed(spec, temporary)
+        found = find(spec, data_dir, split)
         if found is None:
-            raise damaged(downloads, f"has not the files that {spec.name} should have")
-    shutil.rmtree(downloads, ignore_errors=True)
-    return Found(target / found.folder.relative_to(temporary), found.form)
+            raise JobError(f"{error}; {missing(spec, data_dir, split)}") from error
+        shutil.rmtree(downloads, ignore_errors=True)  # another process got it meanwhile
+        return found
+
+
+def _install(
+    spec: Spec,
+    target: Path,
+    downloads: Path,
+    progress: Progress | None,
+    opener: urllib.request.OpenerDirector | None,
+) -> Found:
+    """Download, unpack and put into place."""
+    paths = []
+    try:
+        for remote in spec.remotes:
+            paths.append(download(remote, downloads, progress, opener))
+        with staging(target) as temporary:
+            for path in paths:
+                if path.name.endswith(_PACKED):
+                    extract(path, temporary)
+                else:
+                    shutil.copyfile(path, temporary / path.name)
+            found = installed(spec, temporary)
+            if found is None:
+                raise damaged(downloads, f"has not the files that {spec.name} should have")
+        for path in paths:
+            path.unlink(missing_ok=True)
+        return Found(target / found.folder.relative_to(temporary), found.form)
+    finally:
+        for folder in (downloads, downloads.parent):
+            with suppress(OSError):  # it stays if something is in it, to go on with
+                folder.rmdir()

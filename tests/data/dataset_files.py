@@ -3,10 +3,13 @@
 import io
 import lzma
 import struct
+import tarfile
 from pathlib import Path
 
 import h5py
 import numpy as np
+
+from ultralif.data.frames import Binned
 
 SENSOR = 128
 
@@ -110,3 +113,29 @@ def shd_spikes(rng: np.random.Generator, recordings: int) -> list[tuple[np.ndarr
         (np.sort(rng.uniform(0, 1.2, n)).astype(np.float16), rng.integers(0, 700, n))
         for n in rng.integers(50, 400, recordings)
     ]
+
+
+def make_tar(path: Path, members: list[tuple[str, bytes | str | None]], mode: str = "w:gz") -> Path:
+    """Write members: bytes are a file, None a folder, a string a type with its link."""
+    with tarfile.open(path, mode) as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            if isinstance(content, bytes):
+                info.size = len(content)
+                info.mode = 0o4755
+                tar.addfile(info, io.BytesIO(content))
+            elif content is None:
+                info.type = tarfile.DIRTYPE
+                tar.addfile(info)
+            else:
+                info.type, info.linkname = content[0].encode(), content[1:]
+                tar.addfile(info)
+    return path
+
+
+def dense(binned: Binned, timesteps: int, cells: int) -> np.ndarray:
+    frames = np.zeros((len(binned.lengths), timesteps * cells), int)
+    recording = np.repeat(np.arange(len(binned.lengths)), binned.lengths)
+    frames[recording, binned.keys] = binned.counts
+    assert (frames > 0).sum() == len(binned.keys), "a key comes twice"
+    return frames.reshape(-1, timesteps, cells)

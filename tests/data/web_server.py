@@ -94,6 +94,7 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     opener: urllib.request.OpenerDirector
+    certificate: Path
     url: str
     elsewhere = ""
 
@@ -120,6 +121,7 @@ def serving(folder: Path, secure: bool = True) -> Iterator[Server | None]:
             yield None
             return
         key, certificate = folder / "key.pem", folder / "certificate.pem"
+        server.certificate = certificate
         command = [
             "openssl",
             "req",
