@@ -5,10 +5,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from web_server import Server, serving
 
 from ultralif.data.find import Found, find
 from ultralif.data.table import DATASETS
+
+settings.register_profile("unhurried", deadline=None)  # a shared machine may stall at any moment
+settings.load_profile("unhurried")
 
 REPOSITORY = Path(__file__).parents[2]
 GIVEN = os.environ.get("ULTRALIF_DATA")

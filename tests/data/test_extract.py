@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from dataset_files import make_tar
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ultralif.data.extract import Limits, extract
@@ -129,7 +129,6 @@ def test_a_sparse_member_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", MAKERS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 def test_damaged_archives_give_an_input_error_or_files(tmp_path_factory, suffix, data):
     place = tmp_path_factory.mktemp("fuzz")

@@ -194,7 +194,8 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
     console = Console()
     if console.is_terminal:
-        table = Table(*header)
+        table = Table(*header[:-1])
+        table.add_column(header[-1], overflow="fold")
         for row in rows:
             table.add_row(*row)
         console.print(table)
