@@ -27,6 +27,9 @@ class Handler(BaseHTTPRequestHandler):
             getattr(self, behaviour)(self.server.files.get(name, b""))
         self.close_connection = True
 
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
     def send(self, body: bytes, code: int = 200, **headers: str) -> None:
         self.send_response(code)
         for key, value in ({"Content_Length": str(len(body))} | headers).items():
@@ -105,9 +108,6 @@ class Server(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Keep quiet about clients that went away."""
-
-
-Handler.log_message = lambda *_: None  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
