@@ -10,13 +10,14 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from ultralif import analysis as analysis
+    from ultralif import data as data
     from ultralif import functional as functional
     from ultralif import maxplus as maxplus
     from ultralif import nn as nn
     from ultralif import ops as ops
     from ultralif.nn import *
 
-_SUBMODULES = ("analysis", "functional", "maxplus", "nn", "ops")
+_SUBMODULES = ("analysis", "data", "functional", "maxplus", "nn", "ops")
 _HOMES = ("ultralif.nn",)
 """Modules whose public names are also names of the package."""
 

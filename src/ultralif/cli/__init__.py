@@ -12,8 +12,9 @@ from ultralif.errors import InputError, JobError
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS: dict[str, str] = {
-    "analyze": "count regions, measure volumes, prune, draw boundaries",
-    "theory": "test every claim of the paper",
+    "data": "list, fetch, check and show datasets",
+    "analyze": "regions, volumes, pruning and decision boundaries of a network",
+    "theory": "check every claim of the paper by running it",
 }
 """Every command with its description; ``ultralif.cli.<command>`` has its ``main(argv)``."""
 

@@ -1,0 +1,235 @@
+"""``ultralif data``: what there is, where it lies, get it, check it, look at it."""
+
+import dataclasses
+import json as json_format
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ultralif.cli.parse import dispatch
+from ultralif.errors import InputError
+
+if TYPE_CHECKING:
+    from ultralif.data.spec import Spec
+
+__all__ = ["main"]
+
+Partition = Literal["tonic", "spikingjelly"]
+
+
+def main(argv: list[str]) -> None:
+    """List, get and check datasets."""
+    dispatch({"list": list_, "info": info, "get": get, "verify": verify, "show": show}, argv, "data")
+
+
+def list_(data_dir: Path | None = None, json: bool = False) -> None:
+    """List the datasets and where they lie on this machine.
+
+    Args:
+        data_dir: a folder to search first.
+        json: print one JSON document.
+    """
+    from ultralif.data.table import DATASETS
+
+    described = [_describe(spec, data_dir) for spec in DATASETS.values()]
+    if json:
+        _print_json(described)
+        return
+    rows = [
+        (
+            entry["name"],
+            "x".join(map(str, entry["shape"])),
+            str(entry["classes"]),
+            " / ".join(f"{size:,}" for size in entry["sizes"]),
+            entry["folder"] or ("built in" if entry["built_in"] else f"ultralif data get {entry['name']}"),
+        )
+        for entry in described
+    ]
+    _table(("name", "shape", "classes", "train / test", "where"), rows)
+
+
+def info(name: str, /, data_dir: Path | None = None, json: bool = False) -> None:
+    """Describe a dataset: its sizes, source, files and checksums, and the folders that are searched.
+
+    Args:
+        name: the dataset.
+        data_dir: a folder to search first.
+        json: print one JSON document.
+    """
+    from ultralif.data.find import roots
+    from ultralif.data.table import find_spec
+
+    spec = find_spec(name)
+    described = _describe(spec, data_dir) | {
+        "title": spec.title,
+        "class_names": list(spec.class_names),
+        "normalization": spec.normalization,
+        "source": spec.source,
+        "licence": spec.licence,
+        "splits": {form.split: list(form.sizes or spec.sizes) for form in spec.forms if form.split},
+        "files": [dataclasses.asdict(remote) for remote in spec.remotes],
+        "searched": [str(root) for root in roots(data_dir)] if spec.forms else [],
+    }
+    if json:
+        _print_json(described)
+        return
+    for key, value in described.items():
+        if key == "files":
+            for remote in spec.remotes:
+                print(f"{'file':14} {remote.file}  {remote.digest}")
+                for url in remote.urls:
+                    print(f"{'':14}   {url}")
+        elif key == "splits":
+            for split, sizes in value.items():
+                print(f"{'split':14} {split}: {sizes[0]:,} / {sizes[1]:,}")
+        elif value not in (None, []):
+            shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            print(f"{key:14} {shown}")
+
+
+def get(name: str, /, data_dir: Path | None = None) -> None:
+    """Download a dataset, unless it is on this machine already; a broken download is taken up again.
+
+    Args:
+        name: the dataset.
+        data_dir: where it goes; else ULTRALIF_DATA, else the user's cache.
+    """
+    from ultralif.data.install import get as install
+    from ultralif.data.table import find_spec
+
+    spec = find_spec(name)
+    if not spec.forms:
+        print(f"{spec.name} needs no download")
+        return
+    with _progress() as progress:
+        found = install(spec, data_dir, progress)
+    print(f"{spec.name} lies in {found.folder}")
+
+
+def verify(
+    name: str, /, data_dir: Path | None = None, split: Partition | None = None, json: bool = False
+) -> None:
+    """Read every file of a dataset and compare it with the known digests.
+
+    Args:
+        name: the dataset.
+        data_dir: a folder to search first.
+        split: for dvs-gesture, tonic or spikingjelly; else the one that is found.
+        json: print one JSON document.
+    """
+    from ultralif.data.table import find_spec
+    from ultralif.data.verify import verify as check
+
+    spec = find_spec(name)
+    if not spec.forms:
+        raise InputError(f"{spec.name} has no files to verify; it is made when it is loaded")
+    report = check(spec, data_dir, split)
+    if json:
+        _print_json({"name": spec.name} | dataclasses.asdict(report) | {"folder": str(report.folder)})
+        return
+    how = (
+        f"{report.digests:,} digests"
+        if report.digests
+        else "the structure of every file; no digests are known"
+    )
+    print(
+        f"{spec.name} in {report.folder} is sound: {report.sizes[0]:,} + {report.sizes[1]:,} samples, {how}"
+    )
+
+
+def show(
+    name: str,
+    /,
+    index: int = 0,
+    out: Path = Path("sample.png"),
+    test: bool = False,
+    timesteps: int | None = None,
+    split: Partition = "tonic",
+    data_dir: Path | None = None,
+) -> None:
+    """Draw a sample: an image, or events over time.
+
+    Args:
+        name: the dataset.
+        index: which sample.
+        out: the picture to write.
+        test: of the test set, not the training set.
+        timesteps: the bins of events.
+        split: for dvs-gesture, tonic or spikingjelly.
+        data_dir: a folder to search first.
+    """
+    from ultralif.data import load
+    from ultralif.data.picture import draw
+
+    dataset = load(name, timesteps, data_dir, split=split)
+    draw(dataset, dataset.test if test else dataset.train, index, out)
+    print(f"wrote {out}")
+
+
+def _describe(spec: "Spec", data_dir: Path | None) -> dict[str, Any]:
+    from ultralif.data.find import find
+
+    found = find(spec, data_dir)
+    return {
+        "name": spec.name,
+        "shape": list(spec.shape),
+        "classes": spec.classes,
+        "sizes": list((found and found.form.sizes) or spec.sizes),
+        "events": spec.is_events,
+        "built_in": not spec.forms,
+        "folder": str(found.folder) if found else None,
+        "form": found.form.kind if found else None,
+    }
+
+
+def _print_json(document: object) -> None:
+    print(json_format.dumps(document, indent=2))
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table: framed on a terminal, plain aligned lines elsewhere."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    if console.is_terminal:
+        table = Table(*header[:-1])
+        table.add_column(header[-1], overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Give what shows a download: a bar on a terminal, a line at every tenth elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    seen: dict[str, Any] = {}
+    if not console.is_terminal:
+
+        def line(name: str, done: int, total: int | None) -> None:
+            tenth = 10 * done // total if total else 0
+            if seen.get(name) != tenth:
+                seen[name] = tenth
+                of = f" of {total / 1e6:.1f}" if total else ""
+                console.print(f"{name}: {done / 1e6:.1f}{of} MB", highlight=False)
+
+        yield line
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as bars:
+
+        def bar(name: str, done: int, total: int | None) -> None:
+            if name not in seen:
+                seen[name] = bars.add_task(name, total=total)
+            bars.update(seen[name], completed=done, total=total)
+
+        yield bar

@@ -1,0 +1,33 @@
+"""Datasets: found or downloaded, checked, read without foreign code, and fed from the device.
+
+Names are imported when they are first used, so that the command line can list datasets without torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ultralif.data import encoders as encoders
+    from ultralif.data import loader as loader
+    from ultralif.data.dataset import Dataset as Dataset
+    from ultralif.data.dataset import load as load
+    from ultralif.data.loader import Loader as Loader
+    from ultralif.data.split import Split as Split
+    from ultralif.data.table import DATASETS as DATASETS
+
+__all__ = ["DATASETS", "Dataset", "Loader", "Split", "encoders", "load", "loader"]
+
+_SUBMODULES = ("encoders", "loader")
+_HOMES = {"DATASETS": "table", "Dataset": "dataset", "Loader": "loader", "Split": "split", "load": "dataset"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"ultralif.data.{name}")
+    if name in _HOMES:
+        return getattr(import_module(f"ultralif.data.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'ultralif.data' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

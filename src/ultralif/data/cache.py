@@ -1,0 +1,162 @@
+"""A cache of arrays on disk: written once, all or nothing, checked whenever it is read."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ultralif.errors import JobError
+
+__all__ = ["Arrays", "Pieces", "cached", "staging"]
+
+Pieces = Iterator[tuple[str, NDArray[Any]]]
+"""Arrays in the making: names, and values to add; an array keeps the type of its first piece."""
+
+_MANIFEST = "manifest.json"
+_TEMPORARY = ".tmp-"
+_STALE = 24 * 3600
+"""Seconds after which a temporary folder is what a killed process left behind."""
+
+_log = logging.getLogger(__name__)
+
+
+class Arrays(NamedTuple):
+    """Arrays from the cache, mapped from their files, and one digest over all of them."""
+
+    arrays: dict[str, NDArray[Any]]
+    checksum: str
+
+
+def _write(folder: Path, pieces: Pieces) -> None:
+    """Add each piece to the file of its array, then write the manifest that makes the files count."""
+    entries: dict[str, dict[str, Any]] = {}
+    digests: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        files: dict[str, BinaryIO] = {}
+        for name, values in pieces:
+            if name not in files:
+                files[name] = stack.enter_context((folder / f"{name}.bin").open("wb"))
+                digests[name] = hashlib.sha256()
+                entries[name] = {"dtype": values.dtype.str, "size": 0}
+            data = np.ascontiguousarray(values, entries[name]["dtype"]).data
+            files[name].write(data)
+            digests[name].update(data)
+            entries[name]["size"] += values.size
+        for file in files.values():
+            _sync(file)
+    for name, entry in entries.items():
+        entry["sha256"] = digests[name].hexdigest()
+    with (folder / _MANIFEST).open("wb") as file:
+        file.write(json.dumps(entries, indent=1, sort_keys=True).encode())
+        _sync(file)
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    """Make a rename last, where folders can be synchronised (not on Windows)."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def cached(folder: Path, build: Callable[[], Pieces]) -> Arrays:
+    """Return the arrays that lie in a folder; make them if they do not, or if they are damaged.
+
+    Args:
+        folder: the place of these arrays in the cache; its name says all that they depend on.
+        build: gives them in pieces: the name of an array, and values to add to it.
+    """
+    found = _read(folder)
+    if found is None:
+        with staging(folder) as temporary:
+            _write(temporary, build())
+        found = _read(folder)
+    if found is None:
+        raise JobError(
+            f"{folder} was damaged as soon as it was written; check the disk, or set ULTRALIF_CACHE"
+        )
+    return found
+
+
+@contextlib.contextmanager
+def staging(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder that becomes ``folder`` when all went well, and vanishes when not."""
+    temporary = None
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(folder.parent)
+        temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder.parent))
+        yield temporary
+        temporary.chmod(0o755)
+        try:
+            temporary.rename(folder)
+            _sync_folder(folder.parent)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise  # else another process was faster, and what it made is as good
+    except OSError as error:
+        raise JobError(
+            f"{folder} cannot be written: {error.strerror}; make room or give permission, or choose another "
+            "place with ULTRALIF_CACHE or, for downloads, --data-dir"
+        ) from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the temporary folders of processes that were killed."""
+    for path in parent.glob(f"{_TEMPORARY}*"):
+        with contextlib.suppress(FileNotFoundError):  # its process has just finished
+            if time.time() - path.stat().st_mtime > _STALE:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _read(folder: Path) -> Arrays | None:
+    """Map the arrays of a folder; return None if it is absent, or remove it if it is not sound."""
+    if not folder.exists():
+        return None
+    try:
+        entries = json.loads((folder / _MANIFEST).read_bytes())
+        with ThreadPoolExecutor(2) as pool:
+            digests = list(pool.map(_digest, (folder / f"{name}.bin" for name in entries)))
+        if digests != [entry["sha256"] for entry in entries.values()]:
+            raise ValueError("a file has another digest than the manifest says")
+        arrays = {name: _map(folder / f"{name}.bin", entry) for name, entry in entries.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        _log.warning("the cache %s is damaged and is made again: %s", folder, error)
+        shutil.rmtree(folder, ignore_errors=True)
+        return None
+    return Arrays(arrays, hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest())
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _map(path: Path, entry: dict[str, Any]) -> NDArray[Any]:
+    kind, size = np.dtype(entry["dtype"]), entry["size"]
+    if size == 0:
+        return np.empty(0, kind)
+    # Copy-on-write, since torch wants memory that could be written; nothing ever does.
+    return np.memmap(path, kind, "c", shape=(size,))

@@ -1,0 +1,148 @@
+"""Images into spikes or currents over time, drawn on the device from a generator."""
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ultralif.data.spec import Normalization
+from ultralif.errors import InputError
+
+__all__ = ["Encoding", "constant", "encode", "rate", "rate_normalized"]
+
+Encoding = Literal["rate", "rate-normalized", "constant"]
+
+
+def rate(x: Tensor, timesteps: int, generator: torch.Generator, gain: float = 0.5) -> Tensor:
+    r"""Draw spikes ``[T, B, *shape]`` with :math:`P(s_t = 1) = \mathrm{gain} \cdot x` (appendix D.1).
+
+    The first T steps of a longer draw from an equal generator are the draw for T.
+
+    Args:
+        x: pixels in [0, 1], ``[B, *shape]``.
+        timesteps: T.
+        generator: on the device of ``x``.
+        gain: the probability of a white pixel, in [0, 1].
+
+    Example:
+        >>> rate(torch.ones(1, 3), 2, torch.Generator().manual_seed(0), gain=1.0)
+        tensor([[[1., 1., 1.]],
+        <BLANKLINE>
+                [[1., 1., 1.]]])
+    """
+    _check(x, timesteps, gain)
+    return _bernoulli((gain * x).clamp_(0, 1), timesteps, generator)
+
+
+def rate_normalized(
+    x: Tensor,
+    timesteps: int,
+    generator: torch.Generator,
+    normalization: Normalization,
+    gain: float = 0.5,
+) -> Tensor:
+    r"""Draw spikes with :math:`P = \mathrm{gain} \cdot (x - \mu) / \sigma`, cut to [0, 1].
+
+    It is the other reading of the paper, whose pixel is "normalised".
+
+    Args:
+        x: pixels in [0, 1], ``[B, C, ...]``.
+        timesteps: T.
+        generator: on the device of ``x``.
+        normalization: mean and standard deviation of each channel.
+        gain: the factor before cutting.
+    """
+    _check(x, timesteps, gain)
+    mean, std = (torch.tensor(v, device=x.device).view(-1, *[1] * (x.dim() - 2)) for v in normalization)
+    return _bernoulli((gain * (x - mean) / std).clamp_(0, 1), timesteps, generator)
+
+
+def constant(x: Tensor, timesteps: int) -> Tensor:
+    """Return ``x`` as a current that is the same at every step, ``[T, B, *shape]``; it takes no memory."""
+    _check(x, timesteps, 1.0)
+    return x.expand(timesteps, *x.shape)
+
+
+def encode(
+    x: Tensor,
+    timesteps: int,
+    generator: torch.Generator,
+    *,
+    encoding: Encoding = "rate",
+    gain: float = 0.5,
+    normalization: Normalization | None = None,
+) -> Tensor:
+    """Encode pixels in [0, 1] by the encoding of that name."""
+    if encoding == "rate":
+        return rate(x, timesteps, generator, gain)
+    if encoding == "constant":
+        return constant(x, timesteps)
+    if encoding != "rate-normalized":
+        raise InputError(f"encoding must be one of {', '.join(get_args(Encoding))}, got {encoding!r}")
+    if normalization is None:
+        raise InputError(
+            "encoding 'rate-normalized' needs the dataset's normalization; pass it, or use 'rate'"
+        )
+    return rate_normalized(x, timesteps, generator, normalization, gain)
+
+
+def _check(x: Tensor, timesteps: int, gain: float) -> None:
+    if not x.is_floating_point():
+        raise InputError(f"x must be a floating-point tensor in [0, 1], got {x.dtype}; divide bytes by 255")
+    if timesteps < 1:
+        raise InputError(f"timesteps must be at least 1, got {timesteps}")
+    if not 0 <= gain <= 1:
+        raise InputError(f"gain must lie in [0, 1], got {gain}; it is the spike probability of a white pixel")
+
+
+def _bernoulli(p: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
+    """Draw ones with probability p."""
+    if p.device.type == "cpu":
+        return _bernoulli_by_bytes(p, timesteps, generator)
+    out = torch.empty(timesteps, *p.shape, device=p.device)
+    u = torch.empty_like(p)
+    for spikes in out:  # one step at a time: a larger draw on a GPU is another draw from its first number on
+        torch.lt(u.uniform_(generator=generator), p, out=spikes)
+    return out
+
+
+def _bernoulli_by_bytes(p: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
+    """Draw ones with probability p on the CPU, eight at a time, and none for eight that are all black."""
+    n = p.numel()
+    scaled = torch.zeros(-(-n // 8), 8)
+    torch.mul(p.reshape(-1), 256, out=scaled.view(-1)[:n])
+    lit = _groups(scaled.bool())
+    if len(lit) > 0.75 * len(scaled):
+        spikes = _draw_bytes(scaled, timesteps, generator)
+    else:
+        drawn = _draw_bytes(scaled.index_select(0, lit), timesteps, generator)
+        spikes = torch.zeros(timesteps, len(scaled), dtype=torch.int64)
+        spikes.index_copy_(1, lit, drawn.view(torch.int64).squeeze(-1))
+    return spikes.view(torch.uint8).view(timesteps, -1)[:, :n].float().view(timesteps, *p.shape)
+
+
+def _draw_bytes(scaled: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
+    """Draw ones with probability ``scaled / 256``, ``[G, 8]``, as booleans ``[T, G, 8]``.
+
+    With 256 p = h + r, h whole: a uniform byte below h makes a spike, one above none, and the byte h itself
+    makes one with probability r. So P = h/256 + r/256 = p: r is exact in float32, and drawn with 24 bits,
+    which is finer than comparing p with a float. A generator on the CPU gives 64 bits at a time: eight
+    bytes, but only one float. It fills memory in order, so a longer draw begins with the shorter; r has a
+    generator of its own to keep it so.
+    """
+    fine = torch.Generator().manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
+    whole = scaled.clamp(max=255).to(torch.uint8)
+    rest = scaled - whole
+    drawn = torch.empty(timesteps, *whole.shape, dtype=torch.uint8)
+    drawn.view(torch.int64).random_(-(2**63), None, generator=generator)
+    spikes = drawn < whole
+    tied = (drawn == whole).logical_and_(rest.bool())
+    at = _groups(tied)
+    won = torch.rand(len(at), 8, generator=fine) < rest.index_select(0, at % max(len(rest), 1))
+    spikes.view(-1, 8)[at] |= tied.view(-1, 8).index_select(0, at) & won
+    return spikes
+
+
+def _groups(marks: Tensor) -> Tensor:
+    """Return which groups of eight booleans ``[..., 8]`` have one that is true."""
+    return marks.view(torch.int64).view(-1).nonzero().squeeze(1)

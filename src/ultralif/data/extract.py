@@ -1,0 +1,135 @@
+"""Archives unpacked with care: files and folders only, inside of the target, within limits."""
+
+import gzip
+import hashlib
+import struct
+import tarfile
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from ultralif.data.files import SUMS
+from ultralif.errors import InputError
+
+__all__ = ["LIMITS", "Limits", "extract"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an archive may unpack to."""
+
+    size: int = 16 << 30
+    """Bytes in all."""
+    count: int = 200_000
+    """Files and folders."""
+    ratio: int = 200
+    """Bytes for one byte of the archive."""
+
+
+LIMITS = Limits()
+
+_CHUNK = 1 << 20
+_Member = tuple[str, IO[bytes] | None]
+"""A name, and the content of a file; None for a folder."""
+
+
+def extract(archive: Path, folder: Path, limits: Limits = LIMITS) -> None:
+    """Unpack a ``.zip``, ``.tar`` or ``.tar.gz`` into a folder, and add its files to the folder's `SUMS`.
+
+    Links, devices, absolute names, ``..``, names that some systems hold for the same, and whatever passes
+    the limits are errors; nothing is ever written outside of the folder.
+    """
+    try:
+        sums = list(_unpack(archive, folder, limits))
+    except InputError as error:
+        raise InputError(f"{archive} {error}; do not use it: delete it and download it again") from error
+    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise InputError(
+            f"{archive} is not a sound archive ({error}); delete it and download it again"
+        ) from error
+    except (struct.error, ValueError, OverflowError, RuntimeError) as error:
+        raise InputError(
+            f"{archive} is not a sound archive ({error}); delete it and download it again"
+        ) from error
+    with (folder / SUMS).open("a", encoding="utf-8") as file:
+        file.writelines(f"{digest}  {name}\n" for name, digest in sums)
+
+
+def _unpack(archive: Path, folder: Path, limits: Limits) -> Iterator[tuple[PurePosixPath, str]]:
+    """Write every member and yield the names and digests of the files."""
+    members = _zip_members if archive.suffix == ".zip" else _tar_members
+    allowed = min(limits.size, limits.ratio * archive.stat().st_size)
+    taken = {SUMS.casefold(): True}
+    for name, content in members(archive):
+        path = _safe(name)
+        _claim(path, content is not None, taken)
+        if len(taken) > limits.count:
+            raise InputError(f"holds more than {limits.count:,} files")
+        if content is None:
+            (folder / path).mkdir(parents=True, exist_ok=True)
+            continue
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        digest, size = _copy(content, folder / path, allowed)
+        allowed -= size
+        if allowed < 0:
+            raise InputError("unpacks to far more bytes than it should")
+        yield path, digest
+
+
+def _safe(name: str) -> PurePosixPath:
+    """Return the name of a member as a path inside of the target, or refuse it."""
+    path = PurePosixPath(name)
+    strange = "\\" in name or ":" in name or len(name) > 1000 or not name.isprintable()
+    if strange or path.is_absolute() or ".." in path.parts:
+        raise InputError(f"holds {name!r}, which would not stay inside of its folder")
+    return path
+
+
+def _claim(path: PurePosixPath, is_file: bool, taken: dict[str, bool]) -> None:
+    """Note a name and whether it is a file; refuse it if it clashes with one that was noted before."""
+    places = [unicodedata.normalize("NFC", place.as_posix()).casefold() for place in (path, *path.parents)]
+    own, above = places[0], places[1:]
+    if any(taken.get(place) for place in above) or taken.get(own) or (is_file and own in taken):
+        raise InputError(f"holds {path.as_posix()!r} twice, or under another spelling")
+    taken.update(dict.fromkeys(above, False))
+    taken[own] = is_file
+
+
+def _copy(content: IO[bytes], place: Path, allowed: int) -> tuple[str, int]:
+    """Write a member's content, a little more than allowed at most, and return its digest and size."""
+    digest, size = hashlib.sha256(), 0
+    with place.open("xb") as file:
+        while size <= allowed and (chunk := content.read(_CHUNK)):
+            file.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+    return digest.hexdigest(), size
+
+
+def _zip_members(archive: Path) -> Iterator[_Member]:
+    with zipfile.ZipFile(archive) as zipped:
+        for info in zipped.infolist():
+            kind = info.external_attr >> 28  # of a Unix file: 8 plain, 4 folder, 0 not stated
+            if kind not in (0, 4, 8) or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise InputError(f"holds {info.filename!r}, which is no plain file or folder")
+            if info.is_dir():
+                yield info.filename, None
+            else:
+                with zipped.open(info) as content:
+                    yield info.filename, content
+
+
+def _tar_members(archive: Path) -> Iterator[_Member]:
+    unpacked = gzip.open if archive.suffix == ".gz" else open  # tarfile's own gzip fails oddly on bad files
+    with unpacked(archive, "rb") as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+        for info in tar:
+            if info.isdir():
+                yield info.name, None
+            elif info.isreg() and not info.issparse():
+                yield info.name, tar.extractfile(info)
+            else:
+                raise InputError(f"holds {info.name!r}, which is no plain file or folder")

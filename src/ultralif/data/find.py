@@ -1,0 +1,108 @@
+"""Where datasets lie: the folders that are searched, and what to say when one is not there."""
+
+import os
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import platformdirs
+
+from ultralif.data.spec import Form, Spec
+from ultralif.errors import InputError, JobError
+
+__all__ = ["Found", "cache_folder", "find", "home", "installed", "missing", "roots"]
+
+_SHARED = Path("/usr/share/datasets")
+"""Where Debian's packages put datasets."""
+
+
+class Found(NamedTuple):
+    """A dataset on this machine."""
+
+    folder: Path
+    form: Form
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be made again: ``ULTRALIF_CACHE``, or the user's cache."""
+    return Path(os.environ.get("ULTRALIF_CACHE") or platformdirs.user_cache_dir("ultralif")).expanduser()
+
+
+def home(data_dir: str | Path | None = None) -> Path:
+    """Return the folder that downloads go to: ``data_dir``, else ``ULTRALIF_DATA``, else the user's cache."""
+    given = data_dir or os.environ.get("ULTRALIF_DATA")
+    return Path(given).expanduser() if given else cache_folder() / "datasets"
+
+
+def roots(data_dir: str | Path | None = None) -> list[Path]:
+    """Return the folders that are searched, in order.
+
+    They are ``data_dir``, ``ULTRALIF_DATA``, the user's cache, ``./data`` (where the examples of torchvision
+    and tonic download to) and Debian's ``/usr/share/datasets``.
+    """
+    given = [data_dir, os.environ.get("ULTRALIF_DATA"), cache_folder() / "datasets", "data", _SHARED]
+    folders = [Path(folder).expanduser().absolute() for folder in given if folder]
+    return list(dict.fromkeys(folders))
+
+
+def find(spec: Spec, data_dir: str | Path | None = None, split: str | None = None) -> Found | None:
+    """Return where a dataset lies, or None.
+
+    Args:
+        spec: the dataset.
+        data_dir: a folder to search first, below which or directly in which the files may lie.
+        split: only forms that hold this published split; None, any.
+    """
+    forms = [form for form in spec.forms if split is None or form.split in (None, split)]
+    for root in roots(data_dir):
+        direct = [""] if data_dir and root == Path(data_dir).expanduser().absolute() else []
+        for form in forms:
+            for folder in (*form.folders, *direct):
+                if _complete(root / folder, form):
+                    return Found(root / folder, form)
+    return None
+
+
+def installed(spec: Spec, folder: Path) -> Found | None:
+    """Return what a folder, as it was unpacked for a dataset, holds of it, or None."""
+    for form in spec.forms:
+        for place in map(PurePosixPath, form.folders):
+            inside = folder.joinpath(*place.parts[1:])
+            if place.parts[:1] == (spec.name,) and _complete(inside, form):
+                return Found(inside, form)
+    return None
+
+
+def _complete(folder: Path, form: Form) -> bool:
+    """Tell whether a folder has all that a form needs."""
+    try:
+        return folder.is_dir() and all(
+            any(folder.glob(pattern)) or any(folder.glob(f"{pattern}.gz")) for pattern in form.files
+        )
+    except OSError:  # a folder that may not be entered holds nothing
+        return False
+
+
+def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> InputError | JobError:
+    """Return the error for a dataset that was not found: files, checksums, folders, what to do."""
+    forms = [form for form in spec.forms if form.split in (None, split)]
+    if not forms:
+        known = sorted({form.split for form in spec.forms if form.split})
+        return InputError(f"split must be one of {', '.join(known)} for {spec.name}, got {split!r}")
+    folders = ", ".join(map(str, roots(data_dir)))
+    wanted = " or ".join(f"{form.folders[0]}/ with {', '.join((*form.files, *form.more))}" for form in forms)
+    other = find(spec, data_dir)
+    if other:
+        return JobError(
+            f"{spec.name} lies in {other.folder} only as the split {other.form.split!r}, not {split!r}; load "
+            f"it with split={other.form.split!r}, or put {wanted} into one of {folders}"
+        )
+    if not spec.remotes or forms[0].split not in (None, spec.forms[0].split):
+        return JobError(
+            f"{spec.name} ({split}) is not on this machine and no program may download it; get it from "
+            f"{spec.source} and put {wanted} into one of {folders}"
+        )
+    published = ", ".join(f"{remote.file} ({remote.digest})" for remote in spec.remotes)
+    return JobError(
+        f"{spec.name} is not on this machine; get it with: ultralif data get {spec.name}; or, without a "
+        f"network, put {wanted} into one of {folders}; the published files are {published}"
+    )

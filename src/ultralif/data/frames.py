@@ -1,0 +1,125 @@
+"""Events into T bins of time, equal to tonic's ``ToFrame(n_time_bins=T)``, kept sparse."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Binned", "Recordings", "bin_events", "merge_bins", "smallest"]
+
+Integers = NDArray[np.integer[Any]]
+
+
+class Recordings(NamedTuple):
+    """The events of some recordings, one recording after the other."""
+
+    lengths: Integers
+    """Events of each recording, ``[R]``."""
+    times: Integers
+    """``[E]``"""
+    addresses: Integers
+    """Which cell saw the event, ``[E]``: polarity, y and x as one number."""
+    labels: Integers
+    """``[R]``"""
+
+
+class Binned(NamedTuple):
+    """The nonzero counts of some recordings, one recording after the other."""
+
+    lengths: Integers
+    """Entries of each recording, ``[R]``."""
+    keys: Integers
+    """``bin * cells + address`` of each entry, ascending within a recording, ``[N]``."""
+    counts: Integers
+    """Events of each entry, ``[N]``."""
+    labels: Integers
+    """``[R]``"""
+
+
+def bin_events(recordings: Recordings, timesteps: int, cells: int) -> Binned:
+    r"""Count the events of each recording by bin of time and cell.
+
+    With :math:`w = \lfloor (t_{last} - t_{first}) / T \rfloor`, bin i holds the events of
+    :math:`[t_{first} + i w, t_{first} + (i+1) w)`. What comes after the T-th bin is dropped, as tonic does:
+    the last event, and what comes up to T - 1 microseconds before it. Events that are out of order are put
+    into order first, which tonic does not do.
+
+    Example:
+        >>> events = Recordings(*map(np.array, ([5], [0, 10, 20, 30, 40], [2, 2, 2, 0, 1], [7])))
+        >>> binned = bin_events(events, timesteps=2, cells=3)
+        >>> binned.keys, binned.counts
+        (array([2, 3, 5], dtype=int32), array([2, 1, 1], dtype=uint8))
+    """
+    lengths = recordings.lengths.astype(np.int64)
+    ends = np.cumsum(lengths)
+    busy = np.flatnonzero(lengths)
+    times, addresses = _ordered(recordings, lengths, ends[busy[:-1]])
+    first, last = np.zeros_like(lengths), np.zeros_like(lengths)
+    first[busy], last[busy] = times[ends[busy] - lengths[busy]], times[ends[busy] - 1]
+    width = (last - first) // timesteps
+    # Recordings on one clock, each with room for its whole duration, make all bins one sorted search.
+    room = last - first + 1
+    clock = np.cumsum(room) - room
+    edges = clock[:, None] + np.arange(timesteps + 1) * width[:, None]
+    on_clock = times + np.repeat(clock - first, lengths)
+    found = np.searchsorted(on_clock, edges.reshape(-1)).reshape(edges.shape)
+    filled = np.diff(found, axis=1)
+    kept = _ranges(found[:, 0], filled.sum(axis=1))
+    narrow = np.int32 if filled.size * cells < 1 << 31 else np.int64
+    cell = np.repeat(np.arange(filled.size, dtype=narrow) * cells, filled.reshape(-1))
+    cell += addresses[kept].astype(narrow, copy=False)
+    return _runs(np.sort(cell, kind="stable"), timesteps * cells, recordings.labels)
+
+
+def merge_bins(binned: Binned, factor: int, timesteps: int, cells: int) -> Binned:
+    """Add up neighbouring bins, ``factor`` at a time, to ``timesteps`` bins."""
+    recording = np.repeat(np.arange(len(binned.lengths)), binned.lengths)
+    keys = binned.keys.astype(np.int64)
+    cell = (recording * timesteps + keys // (cells * factor)) * cells + keys % cells
+    # The count rides in the low bits: sorting numbers is faster than sorting their positions, and a stable
+    # sort merges the runs that the old bins are.
+    riding = np.sort(cell << 16 | binned.counts, kind="stable")
+    return _runs(riding >> 16, timesteps * cells, binned.labels, weights=riding & 0xFFFF)
+
+
+def smallest(values: Integers) -> Integers:
+    """Return counts in the smallest type of uint8, int16 and int32 that holds them."""
+    top = int(values.max(initial=0))
+    kind = np.uint8 if top < 1 << 8 else np.int16 if top < 1 << 15 else np.int32
+    return values.astype(kind)
+
+
+def _ordered(recordings: Recordings, lengths: Integers, joints: Integers) -> tuple[Integers, Integers]:
+    """Return times and addresses with each recording in the order of time.
+
+    Args:
+        recordings: the events.
+        lengths: events of each recording.
+        joints: where a recording begins, but for the first.
+    """
+    times: NDArray[np.int64] = recordings.times.astype(np.int64)
+    backwards = times[1:] < times[:-1]
+    backwards[joints - 1] = False
+    if not backwards.any():
+        return times, recordings.addresses
+    order = np.lexsort((times, np.repeat(np.arange(len(lengths)), lengths)))
+    return times[order], recordings.addresses[order]
+
+
+def _ranges(starts: Integers, lengths: Integers) -> Integers:
+    """Return ``start, start + 1, ...`` of each range, one range after the other."""
+    before = np.cumsum(lengths) - lengths
+    ranges: Integers = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+    return ranges
+
+
+def _runs(cell: Integers, size: int, labels: Integers, weights: Integers | None = None) -> Binned:
+    """Count runs of equal cells, or add up their weights; a recording has ``size`` cells."""
+    begins = np.flatnonzero(np.diff(cell, prepend=-1))
+    if weights is None or not begins.size:
+        counts = np.diff(begins, append=len(cell))
+    else:
+        counts = np.add.reduceat(weights, begins)
+    unique = cell[begins]
+    lengths = np.bincount(unique // size, minlength=len(labels))
+    return Binned(lengths, (unique % size).astype(np.int32), smallest(counts), labels)

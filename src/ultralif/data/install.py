@@ -1,0 +1,80 @@
+"""Get a dataset: reuse what is there, else download, check, unpack and put it in place in one move."""
+
+import shutil
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+from ultralif.data.cache import staging
+from ultralif.data.extract import extract
+from ultralif.data.fetch import Progress, download
+from ultralif.data.files import damaged
+from ultralif.data.find import Found, find, home, installed, missing
+from ultralif.data.spec import Spec
+from ultralif.errors import JobError
+
+__all__ = ["get"]
+
+_PACKED = (".zip", ".tar", ".tar.gz")
+
+
+def get(
+    spec: Spec,
+    data_dir: str | Path | None = None,
+    progress: Progress | None = None,
+    opener: urllib.request.OpenerDirector | None = None,
+) -> Found:
+    """Return where a dataset lies; download it if it is nowhere.
+
+    Args:
+        spec: a dataset that has files.
+        data_dir: where it goes; None, as `ultralif.data.find.home` says.
+        progress: told about every piece that arrives.
+        opener: how addresses are opened; None, by https alone.
+    """
+    split = spec.forms[0].split  # the one that is published for programs to download
+    found = find(spec, data_dir, split)
+    if found is not None:
+        return found
+    target = home(data_dir) / spec.name
+    downloads = target.parent / "downloads" / spec.name
+    if target.exists():
+        raise JobError(f"{target} is there, but is not a complete {spec.name}; move it and run this again")
+    try:
+        return _install(spec, target, downloads, progress, opener)
+    except JobError as error:
+        found = find(spec, data_dir, split)
+        if found is None:
+            raise JobError(f"{error}; {missing(spec, data_dir, split)}") from error
+        shutil.rmtree(downloads, ignore_errors=True)  # another process got it meanwhile
+        return found
+
+
+def _install(
+    spec: Spec,
+    target: Path,
+    downloads: Path,
+    progress: Progress | None,
+    opener: urllib.request.OpenerDirector | None,
+) -> Found:
+    """Download, unpack and put into place."""
+    paths = []
+    try:
+        for remote in spec.remotes:
+            paths.append(download(remote, downloads, progress, opener))
+        with staging(target) as temporary:
+            for path in paths:
+                if path.name.endswith(_PACKED):
+                    extract(path, temporary)
+                else:
+                    shutil.copyfile(path, temporary / path.name)
+            found = installed(spec, temporary)
+            if found is None:
+                raise damaged(downloads, f"has not the files that {spec.name} should have")
+        for path in paths:
+            path.unlink(missing_ok=True)
+        return Found(target / found.folder.relative_to(temporary), found.form)
+    finally:
+        for folder in (downloads, downloads.parent):
+            with suppress(OSError):  # it stays if something is in it, to go on with
+                folder.rmdir()

@@ -1,0 +1,121 @@
+"""Samples on a device: images as bytes, events as sparse counts that become dense batch by batch."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+__all__ = ["Events", "Images", "Split", "Store"]
+
+
+class Store(Protocol):
+    """What holds samples and gives batches of them."""
+
+    shape: tuple[int, ...]
+    timesteps: int | None
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """Return the samples of these rows as one batch."""
+        ...
+
+
+class Images:
+    """Still images, ``uint8 [N, *shape]``."""
+
+    timesteps: int | None = None
+
+    def __init__(self, pixels: Tensor) -> None:
+        self.pixels = pixels
+        self.shape = tuple(pixels.shape[1:])
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """Return ``uint8 [B, *shape]``."""
+        return self.pixels.index_select(0, rows)
+
+
+class Events:
+    """Recordings as counts in T bins of time, of which only those that are not zero are kept.
+
+    Args:
+        offsets: where the entries of each recording begin, and the end, ``int64 [N + 1]``.
+        keys: ``bin * cells + address`` of each entry, ``int32``.
+        counts: events of each entry.
+        timesteps: the number of bins T.
+        shape: the sensor; its cells are numbered in C order.
+    """
+
+    def __init__(
+        self, offsets: Tensor, keys: Tensor, counts: Tensor, timesteps: int, shape: tuple[int, ...]
+    ) -> None:
+        self.offsets = offsets
+        self.keys = keys
+        self.counts = counts
+        self.timesteps: int | None = timesteps
+        self.shape = shape
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """Return the counts as frames ``float32 [T, B, *shape]``, made dense by one scatter."""
+        batch, cells = len(rows), math.prod(self.shape)
+        begin = self.offsets[rows]
+        length = self.offsets[rows + 1] - begin
+        before = length.cumsum(0) - length
+        entry = torch.repeat_interleave(begin - before, length)
+        entry += torch.arange(len(entry), device=rows.device)
+        key = self.keys.index_select(0, entry)
+        # From bin * cells + address to (bin * batch + sample) * cells + address.
+        target = key.div(cells, rounding_mode="trunc").long().mul_((batch - 1) * cells).add_(key)
+        target += torch.repeat_interleave(cells * torch.arange(batch, device=rows.device), length)
+        frames = torch.zeros(self.timesteps or 0, batch, *self.shape, device=rows.device)
+        frames.view(-1).scatter_(0, target, self.counts.index_select(0, entry).to(frames.dtype))
+        return frames
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Samples with labels: a training or test set, or a part of one.
+
+    Example:
+        >>> images = Images(torch.zeros(5, 1, 2, 2, dtype=torch.uint8))
+        >>> split = Split(images, torch.tensor([0, 1, 2, 3, 4]), torch.arange(5))
+        >>> part = split.subset([3, 4])
+        >>> len(part), part.labels.tolist(), tuple(part.batch([0]).shape)
+        (2, [3, 4], (1, 1, 2, 2))
+    """
+
+    store: Store
+    labels: Tensor
+    """``int64 [N]``, on the device."""
+    rows: Tensor
+    """Where each sample lies in the store, ``int64 [N]``."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def is_events(self) -> bool:
+        """Whether samples have time: batches are ``[T, B, *shape]`` then."""
+        return self.store.timesteps is not None
+
+    @property
+    def timesteps(self) -> int | None:
+        """The bins T of event frames; None for images."""
+        return self.store.timesteps
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a sample at one time."""
+        return self.store.shape
+
+    def batch(self, index: Tensor | list[int]) -> Tensor:
+        """Return some samples: images ``uint8 [B, *shape]``, events ``float32 [T, B, *shape]``."""
+        return self.store.gather(self.rows[self._positions(index)])
+
+    def subset(self, index: Tensor | list[int]) -> "Split":
+        """Return the part of the split with these samples, in this order; it shares their memory."""
+        positions = self._positions(index)
+        return Split(self.store, self.labels[positions], self.rows[positions])
+
+    def _positions(self, index: Tensor | list[int]) -> Tensor:
+        return torch.as_tensor(index, dtype=torch.int64, device=self.labels.device)

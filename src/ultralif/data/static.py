@@ -1,0 +1,127 @@
+"""Readers for image sets: idx (MNIST, Fashion-MNIST) and CIFAR-10 in both published forms."""
+
+import math
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ultralif.data.files import Folder, damaged
+from ultralif.data.pickled import read_pickle
+from ultralif.data.spec import Kind, Spec
+
+__all__ = ["Samples", "check_labels", "parse_cifar_bin", "parse_cifar_py", "parse_idx", "read_images"]
+
+Bytes = NDArray[np.uint8]
+
+_LIMIT = 1 << 28
+"""No file of an image set is larger."""
+
+
+class Samples(NamedTuple):
+    """Images with their labels."""
+
+    pixels: Bytes
+    """``[N, *shape]``"""
+    labels: Bytes
+    """``[N]``"""
+
+
+def parse_idx(data: bytes, path: Path) -> Bytes:
+    """Return the array of an idx file of bytes.
+
+    The format: two zero bytes, the type (8: unsigned byte), the number of axes, each axis as a
+    big-endian 32-bit integer, then the values in C order.
+    """
+    if len(data) < 4 or data[:3] != b"\0\0\x08":
+        raise damaged(path, f"does not begin as an idx file of bytes does, but with {data[:4].hex(' ')}")
+    axes = data[3]
+    start = 4 + 4 * axes
+    if len(data) < start:
+        raise damaged(path, "is cut off in its header")
+    shape = struct.unpack(f">{axes}I", data[4:start])
+    if math.prod(shape) != len(data) - start:
+        raise damaged(path, f"should hold {shape} values but has {len(data) - start:,}")
+    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+
+
+def parse_cifar_bin(data: bytes, path: Path) -> Samples:
+    """Return the images and labels of a CIFAR-10 binary batch: one byte of label, 3072 of pixels."""
+    if len(data) == 0 or len(data) % 3073:
+        raise damaged(path, f"has {len(data):,} bytes, not a multiple of the 3073 of one image")
+    rows = np.frombuffer(data, np.uint8).reshape(-1, 3073)
+    return Samples(rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0])
+
+
+def parse_cifar_py(data: bytes, path: Path) -> Samples:
+    """Return the images and labels of a CIFAR-10 python batch, without unpickling it."""
+    batch: Any = read_pickle(data, path)
+    try:
+        labels, raw = batch["labels"], batch["data"].state[-1].encode("latin-1")
+        pixels = np.frombuffer(raw, np.uint8).reshape(len(labels), 3, 32, 32)
+        return Samples(pixels, np.array(labels, np.uint8))
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise damaged(path, f"is not a CIFAR-10 batch ({error})") from error
+
+
+def _read_idx(folder: Folder, half: str) -> Samples:
+    part = "train" if half == "train" else "t10k"
+    arrays = []
+    for name in (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"):
+        arrays.append(parse_idx(folder.read(name, _LIMIT), folder.path / name))
+    pixels, labels = arrays
+    if pixels.ndim != 3 or labels.ndim != 1:
+        raise damaged(folder.path, f"has {part} images with {pixels.ndim} axes, labels with {labels.ndim}")
+    return Samples(pixels[:, None], labels)
+
+
+def _read_cifar(folder: Folder, half: str, suffix: str, parse: Callable[[bytes, Path], Samples]) -> Samples:
+    batches = [f"data_batch_{i}" for i in range(1, 6)] if half == "train" else ["test_batch"]
+    parts = []
+    for name in (batch + suffix for batch in batches):
+        parts.append(parse(folder.read(name, _LIMIT), folder.path / name))
+    return Samples(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _read_cifar_bin(folder: Folder, half: str) -> Samples:
+    return _read_cifar(folder, half, ".bin", parse_cifar_bin)
+
+
+def _read_cifar_py(folder: Folder, half: str) -> Samples:
+    return _read_cifar(folder, half, "", parse_cifar_py)
+
+
+READERS: dict[Kind, Callable[[Folder, str], Samples]] = {
+    "idx": _read_idx,
+    "cifar-bin": _read_cifar_bin,
+    "cifar-py": _read_cifar_py,
+}
+"""For each form of an image set the function that reads its half ``train`` or ``test``."""
+
+
+def read_images(folder: Folder, kind: Kind, spec: Spec) -> dict[str, Samples]:
+    """Read both halves of an image set and check them against its description."""
+    halves = {}
+    for half, size in zip(("train", "test"), spec.sizes, strict=True):
+        samples = READERS[kind](folder, half)
+        if samples.pixels.shape != (size, *spec.shape) or samples.labels.shape != (size,):
+            raise damaged(
+                folder.path,
+                f"has {half} images {samples.pixels.shape} and labels {samples.labels.shape} where "
+                f"{spec.name} has {(size, *spec.shape)} and {(size,)}",
+            )
+        check_labels(samples.labels, spec, folder.path)
+        halves[half] = samples
+    return halves
+
+
+def check_labels(labels: NDArray[np.integer[Any]], spec: Spec, path: Path) -> None:
+    """Raise an InputError if a label is not one of the dataset's classes."""
+    if labels.size and not 0 <= int(labels.min()) <= int(labels.max()) < spec.classes:
+        raise damaged(
+            path,
+            f"has labels from {labels.min()} to {labels.max()} where {spec.name} has 0 to {spec.classes - 1}",
+        )

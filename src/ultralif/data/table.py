@@ -1,0 +1,309 @@
+"""The datasets as data: sizes, normalisation, the files they come in, where those are published."""
+
+from ultralif.data.spec import Form, Kind, Remote, Spec
+from ultralif.errors import InputError
+
+__all__ = ["DATASETS", "find_spec"]
+
+_DIGITS = tuple("0123456789")
+_IDX_FILES = tuple(
+    f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
+)
+_CIFAR_BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+
+
+def _idx(folders: tuple[str, ...], sha256: tuple[str, ...]) -> tuple[Form, ...]:
+    digests = {file: f"sha256:{value}" for file, value in zip(_IDX_FILES, sha256, strict=True)}
+    return (Form("idx", folders, _IDX_FILES, digests=digests),)
+
+
+def _idx_remotes(mirrors: tuple[str, ...], md5: tuple[str, ...]) -> tuple[Remote, ...]:
+    files = [f"{file}.gz" for file in _IDX_FILES]
+    return tuple(
+        Remote(file, tuple(mirror + file for mirror in mirrors), f"md5:{value}")
+        for file, value in zip(files, md5, strict=True)
+    )
+
+
+def _cifar(kind: Kind, folder: str, suffix: str, digests: tuple[str, ...]) -> Form:
+    files = tuple(batch + suffix for batch in _CIFAR_BATCHES)
+    folders = tuple(f"{above}{folder}" for above in ("cifar10/", "CIFAR10/", "cifar-10/", ""))
+    return Form(kind, folders, files, digests=dict(zip(files, digests, strict=True)))
+
+
+_MNIST = Spec(
+    name="mnist",
+    title="Handwritten digits",
+    shape=(1, 28, 28),
+    class_names=_DIGITS,
+    sizes=(60_000, 10_000),
+    is_events=False,
+    source="LeCun, Cortes, Burges: http://yann.lecun.com/exdb/mnist",
+    licence="see its source",
+    normalization=((0.1307,), (0.3081,)),
+    forms=_idx(
+        ("mnist", "MNIST/raw", "MNIST"),
+        (
+            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        ),
+    ),
+    remotes=_idx_remotes(
+        (
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        ),
+        (
+            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "d53e105ee54ea40749a09fcbcd1e9432",
+            "9fb629c4189551a2d022fa330f9573f3",
+            "ec29112dd5afa0611ce80d1b7f02629c",
+        ),
+    ),
+)
+
+_FASHION = Spec(
+    name="fashion-mnist",
+    title="Photographs of clothes",
+    shape=(1, 28, 28),
+    class_names=(
+        "T-shirt",
+        "Trouser",
+        "Pullover",
+        "Dress",
+        "Coat",
+        "Sandal",
+        "Shirt",
+        "Sneaker",
+        "Bag",
+        "Boot",
+    ),
+    sizes=(60_000, 10_000),
+    is_events=False,
+    source="Xiao, Rasul, Vollgraf 2017: https://github.com/zalandoresearch/fashion-mnist",
+    licence="MIT",
+    normalization=((0.2860,), (0.3530,)),
+    forms=_idx(
+        ("fashion-mnist", "FashionMNIST/raw", "FashionMNIST"),
+        (
+            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        ),
+    ),
+    remotes=_idx_remotes(
+        (
+            "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+            "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+        ),
+        (
+            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "25c81989df183df01b3e8a0aad5dffbe",
+            "bef4ecab320f06d8554ea6380940ec79",
+            "bb300cfdad3c16e7a12a480ee83cd310",
+        ),
+    ),
+)
+
+_CIFAR10 = Spec(
+    name="cifar10",
+    title="Small natural photographs",
+    shape=(3, 32, 32),
+    class_names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    sizes=(50_000, 10_000),
+    is_events=False,
+    source="Krizhevsky 2009: https://www.cs.toronto.edu/~kriz/cifar.html",
+    licence="see its source",
+    normalization=((0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.262)),
+    forms=(
+        _cifar(
+            "cifar-bin",
+            "cifar-10-batches-bin",
+            ".bin",
+            (
+                "sha256:cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+                "sha256:a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+                "sha256:bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+                "sha256:014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+                "sha256:755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+                "sha256:8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+            ),
+        ),
+        _cifar(
+            "cifar-py",
+            "cifar-10-batches-py",
+            "",
+            (
+                "md5:c99cafc152244af753f735de768cd75f",
+                "md5:d4bba439e000b95fd0a9bffe97cbabec",
+                "md5:54ebc095f3ab1f0389bbae665268c751",
+                "md5:634d18415352ddfa80567beed471001a",
+                "md5:482c414d41f54cd18b22e5b47cb7c3cb",
+                "md5:40351d587109b95175f43aff81a1287e",
+            ),
+        ),
+    ),
+    remotes=(
+        Remote(
+            "cifar-10-binary.tar.gz",
+            (
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                "https://cave.cs.toronto.edu/kriz/cifar-10-binary.tar.gz",
+            ),
+            "md5:c32a1d4ab5d03f1284b67883e8d87530",
+        ),
+    ),
+)
+
+_MENDELEY = "https://data.mendeley.com/public-files/datasets/468j46mzdv/files/"
+_NMNIST_FOLDERS = ("n-mnist", "nmnist", "NMNIST", "N-MNIST")
+_NMNIST = Spec(
+    name="n-mnist",
+    title="MNIST seen by an event camera on a saccading mount",
+    shape=(2, 34, 34),
+    class_names=_DIGITS,
+    sizes=(60_000, 10_000),
+    is_events=True,
+    source="Orchard et al. 2015: https://www.garrickorchard.com/datasets/n-mnist",
+    licence="see its source",
+    forms=(
+        Form("nmnist-raw", _NMNIST_FOLDERS, ("Train", "Test")),
+        Form("nmnist-binned", _NMNIST_FOLDERS, ("train-*.npz.xz", "test-*.npz.xz")),
+    ),
+    remotes=(
+        Remote(
+            "Train.zip",
+            (f"{_MENDELEY}39c25547-014b-4137-a934-9d29fa53c7a0/file_downloaded",),
+            "md5:20959b8e626244a1b502305a9e6e2031",
+        ),
+        Remote(
+            "Test.zip",
+            (f"{_MENDELEY}05a4d654-7e03-4c15-bdfa-9bb2bcbea494/file_downloaded",),
+            "md5:69ca8762b2fe404d9b9bad1103e97832",
+        ),
+    ),
+)
+
+_GESTURE_FOLDERS = ("dvs-gesture", "DVSGesture", "DVS128Gesture", "DVS128Gesture/extract", "")
+_GESTURES = (
+    "hand clapping",
+    "right hand wave",
+    "left hand wave",
+    "right arm clockwise",
+    "right arm counter-clockwise",
+    "left arm clockwise",
+    "left arm counter-clockwise",
+    "arm roll",
+    "air drums",
+    "air guitar",
+    "other gestures",
+)
+_GESTURE = Spec(
+    name="dvs-gesture",
+    title="Hand and arm gestures before an event camera",
+    shape=(2, 128, 128),
+    class_names=_GESTURES,
+    sizes=(1_077, 264),
+    is_events=True,
+    source="Amir et al. 2017: https://research.ibm.com/interactive/dvsgesture",
+    licence="see its source",
+    forms=(
+        Form("gesture-npy", _GESTURE_FOLDERS, ("ibmGestureTrain", "ibmGestureTest"), split="tonic"),
+        Form(
+            "gesture-aedat",
+            tuple(f"{above}/DvsGesture".lstrip("/") for above in _GESTURE_FOLDERS),
+            ("trials_to_train.txt", "trials_to_test.txt"),
+            ("*.aedat", "*_labels.csv"),
+            split="spikingjelly",
+            sizes=(1_176, 288),
+        ),
+    ),
+    remotes=(
+        Remote(
+            "ibmGestureTrain.tar.gz",
+            (
+                "https://figshare.com/ndownloader/files/38022171",
+                "https://ndownloader.figshare.com/files/38022171",
+            ),
+            "md5:3a8f0d4120a166bac7591f77409cb105",
+        ),
+        Remote(
+            "ibmGestureTest.tar.gz",
+            (
+                "https://figshare.com/ndownloader/files/38020584",
+                "https://ndownloader.figshare.com/files/38020584",
+            ),
+            "md5:56070e45dadaa85fff82e0fbfbc06de5",
+        ),
+    ),
+)
+
+_SHD = Spec(
+    name="shd",
+    title="Spoken digits through a model of the inner ear",
+    shape=(700,),
+    class_names=(
+        *["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"],
+        *["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"],
+    ),
+    sizes=(8_156, 2_264),
+    is_events=True,
+    source="Cramer et al. 2020: https://zenkelab.org/resources/spiking-heidelberg-datasets-shd",
+    licence="CC BY 4.0",
+    forms=(Form("shd", ("shd", "SHD", "hsd", "hdspikes"), ("shd_train.h5", "shd_test.h5")),),
+    remotes=tuple(
+        Remote(
+            file,
+            (f"https://zenkelab.org/datasets/{file}", f"https://compneuro.net/datasets/{file}"),
+            digest,
+        )
+        for file, digest in (
+            ("shd_train.h5.zip", "md5:f3252aeb598ac776c1b526422d90eecb"),
+            ("shd_test.h5.zip", "md5:1503a5064faa34311c398fb0a1ed0a6f"),
+        )
+    ),
+)
+
+_BUILTIN_DIGITS = Spec(
+    name="digits",
+    title="Small handwritten digits that scikit-learn carries",
+    shape=(1, 8, 8),
+    class_names=_DIGITS,
+    sizes=(1_437, 360),
+    is_events=False,
+    source="Alpaydin, Kaynak 1998, by way of scikit-learn",
+    licence="CC BY 4.0",
+)
+
+_RANDMAN = Spec(
+    name="randman",
+    title="Spike times on smooth random manifolds, generated",
+    shape=(64,),
+    class_names=tuple(f"manifold {i}" for i in range(10)),
+    sizes=(2_000, 500),
+    is_events=True,
+    source="after Zenke, Vogels 2021: https://doi.org/10.1162/neco_a_01367",
+    licence="none needed",
+    timesteps=30,
+)
+
+DATASETS: dict[str, Spec] = {
+    spec.name: spec
+    for spec in (_BUILTIN_DIGITS, _RANDMAN, _MNIST, _FASHION, _CIFAR10, _NMNIST, _GESTURE, _SHD)
+}
+"""Every dataset by its name."""
+
+
+def find_spec(name: str) -> Spec:
+    """Return the dataset of that name; upper and lower case, ``-`` and ``_`` are the same."""
+
+    def plain(text: str) -> str:
+        return text.lower().replace("-", "").replace("_", "")
+
+    for known, spec in DATASETS.items():
+        if plain(known) == plain(name):
+            return spec
+    raise InputError(f"there is no dataset {name!r}; choose one of {', '.join(DATASETS)}")

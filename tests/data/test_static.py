@@ -1,0 +1,181 @@
+"""Image sets: formats made by hand, real files, and files that are wrong."""
+
+import gzip
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from dataset_files import cifar_pickle, idx
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from ultralif.data.files import Folder, hash_of
+from ultralif.data.pickled import Noted, read_pickle
+from ultralif.data.static import parse_cifar_bin, parse_cifar_py, parse_idx, read_images
+from ultralif.data.table import DATASETS
+from ultralif.errors import InputError
+
+HERE = Path("file")
+RNG = np.random.default_rng(0)
+PIXELS = RNG.integers(0, 256, (5, 3, 32, 32), np.uint8)
+LABELS = [6, 9, 0, 4, 1]
+CIFAR_BIN = b"".join(bytes([label]) + image.tobytes() for label, image in zip(LABELS, PIXELS, strict=True))
+
+
+@given(arrays(np.uint8, array_shapes(max_dims=4, max_side=6)))
+def test_idx_is_read_as_it_was_written(array):
+    assert np.array_equal(parse_idx(idx(array), HERE), array)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "begin"),
+        (b"\0\0\x0d\x01\0\0\0\x01\0\0\0\0", "begin"),
+        (b"\0\0\x08\x03\0\0", "header"),
+        (idx(np.zeros((3, 4)))[:-1], "should hold"),
+        (idx(np.zeros((3, 4))) + b"\0", "should hold"),
+        (b"\0\0\x08\x04" + b"\xff" * 16 + b"\0" * 8, "should hold"),
+    ],
+    ids=["empty", "other type", "cut header", "cut", "too long", "huge"],
+)
+def test_wrong_idx_files_are_refused(data, says):
+    with pytest.raises(InputError, match=f"file .*{says}"):
+        parse_idx(data, HERE)
+
+
+def test_both_forms_of_cifar_hold_the_same():
+    for samples in (parse_cifar_bin(CIFAR_BIN, HERE), parse_cifar_py(cifar_pickle(PIXELS, LABELS), HERE)):
+        assert np.array_equal(samples.pixels, PIXELS)
+        assert samples.labels.tolist() == LABELS
+
+
+class Harmful:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_nothing_in_a_pickle_is_run(tmp_path, protocol):
+    canary = tmp_path / "canary"
+    data = pickle.dumps({"labels": [1], "data": Harmful(canary)}, protocol=protocol)
+    with pytest.raises(InputError, match="is not a"):
+        parse_cifar_py(data, HERE)
+    assert not canary.exists()
+    pickle.loads(data)  # noqa: S301 (the file was dangerous indeed)
+    assert canary.exists()
+
+
+def test_a_call_in_a_pickle_is_noted():
+    note = read_pickle(b"\x80\x02cos\nsystem\nU\x02ls\x85R.", HERE)
+    assert isinstance(note, Noted)
+    assert note.callee == "os system"
+    assert note.args == ("ls",)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b".", b"(", b"}(K\x01u.", b"K\x01K\x02a.", b"\x80\x02N", b"r\xff\xff\xff\xff."]
+)
+def test_broken_pickles_are_refused(data):
+    with pytest.raises(InputError, match="pickle"):
+        read_pickle(data, HERE)
+
+
+@given(st.data())
+def test_damaged_batches_give_an_input_error_or_other_samples(data):
+    sound = cifar_pickle(PIXELS, LABELS)
+    header = sound.index(b"T", 200) + 5
+    damaged = bytearray(sound[: data.draw(st.integers(0, len(sound)))])
+    for _ in range(data.draw(st.integers(0, 5))):
+        if damaged:
+            at = data.draw(st.integers(0, min(header, len(damaged)) - 1))
+            damaged[at] ^= data.draw(st.integers(1, 255))
+    for parse in (parse_cifar_py, parse_cifar_bin, parse_idx):
+        try:
+            parse(bytes(damaged), HERE)
+        except InputError as error:
+            assert "file" in str(error)
+
+
+def mnist_folder(folder: Path, change=None) -> Path:
+    """Write sets of the right sizes, so that only ``change`` is wrong with them."""
+    for part, size in (("train", 60_000), ("t10k", 10_000)):
+        files = {
+            f"{part}-images-idx3-ubyte": idx(np.zeros((size, 28, 28), np.uint8)),
+            f"{part}-labels-idx1-ubyte": idx(np.arange(size) % 10),
+        }
+        for name, data in files.items():
+            (folder / name).write_bytes(change(name, data) if change else data)
+    return folder
+
+
+def test_sizes_and_labels_are_checked(tmp_path):
+    spec = DATASETS["mnist"]
+    halves = read_images(Folder(mnist_folder(tmp_path), {}), "idx", spec)
+    assert halves["train"].pixels.shape == (60_000, 1, 28, 28)
+
+    def few(name, data):
+        return idx(np.zeros((5, 28, 28))) if name == "t10k-images-idx3-ubyte" else data
+
+    with pytest.raises(InputError, match=r"test images \(5, 1, 28, 28\)"):
+        read_images(Folder(mnist_folder(tmp_path, few), {}), "idx", spec)
+
+    def eleven(name, data):
+        return idx(np.arange(60_000) % 11) if name == "train-labels-idx1-ubyte" else data
+
+    with pytest.raises(InputError, match="labels from 0 to 10 where mnist has 0 to 9"):
+        read_images(Folder(mnist_folder(tmp_path, eleven), {}), "idx", spec)
+
+
+def test_a_flipped_bit_is_found_by_the_digest_and_the_file_is_named(tmp_path):
+    data = idx(np.zeros((4, 4), np.uint8))
+    name = "train-labels-idx1-ubyte"
+    digests = {name: hash_of(data)}
+    (tmp_path / name).write_bytes(data[:-1] + b"\x01")
+    with pytest.raises(
+        InputError, match=f"{name} has the wrong content: its digest is sha256:.* get it again"
+    ):
+        Folder(tmp_path, digests).read(name, 1000)
+
+
+@pytest.mark.parametrize(
+    ("harm", "says"),
+    [
+        (lambda data: data[:-9], "cut off"),
+        (lambda data: data[:40] + bytes([data[40] ^ 16]) + data[41:], "not sound gzip"),
+        (lambda _: b"<html>not found</html>", "not sound gzip"),
+        (lambda _: gzip.compress(bytes(100_001)), "more than 100,000 bytes"),
+    ],
+    ids=["cut", "flipped", "web page", "bomb"],
+)
+def test_wrong_gzip_files_are_refused(tmp_path, harm, says):
+    sound = gzip.compress(RNG.integers(0, 256, 1000, np.uint8).tobytes())
+    (tmp_path / "a.gz").write_bytes(harm(sound))
+    with pytest.raises(InputError, match=rf"a\.gz .*{says}"):
+        Folder(tmp_path, {}).read("a", 100_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [("mnist", [5, 0, 4, 1, 9]), ("fashion-mnist", [9, 0, 0, 3, 0]), ("cifar10", [6, 9, 9, 4, 1])],
+)
+def test_real_images_have_the_statistics_that_the_paper_states(real, name, first):
+    found = real(name)
+    spec = DATASETS[name]
+    halves = read_images(Folder(found.folder, found.form.digests), found.form.kind, spec)
+    train = halves["train"]
+    assert train.labels[:5].tolist() == first
+    mean, std = spec.normalization
+    values = np.arange(256) / 255
+    for channel in range(spec.shape[0]):
+        share = (
+            np.bincount(train.pixels[:, channel].reshape(-1), minlength=256) / train.pixels[:, channel].size
+        )
+        assert share @ values == pytest.approx(mean[channel], abs=5e-4)
+        assert (share @ (values - share @ values) ** 2) ** 0.5 == pytest.approx(std[channel], abs=1e-3)
+    assert np.bincount(halves["test"].labels).sum() == 10_000
