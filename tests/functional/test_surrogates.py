@@ -270,7 +270,7 @@ def test_a_learned_width_trains(neuron: type[ul.Neuron]) -> None:
     run = functional.adalif if neuron is ul.AdaLIF else functional.lif
     spikes, _ = run(current, leak=0.9, threshold=0.5, surrogate_slope=slope, scaled_surrogate=True)
     spikes.sum().backward()
-    torch.testing.assert_close(learned.log_slope.grad, 10.0 * slope.grad)  # slope = exp(log_slope)
+    torch.testing.assert_close(learned.log_surrogate_slope.grad, 10.0 * slope.grad)  # slope = exp(its log)
     assert slope.grad != 0
 
 

@@ -244,9 +244,9 @@ def test_a_current_that_is_not_finite(name: str, value: float) -> None:
 @pytest.mark.parametrize("neuron", [ul.UltraDLIF, ul.UltraDPLIF])
 def test_a_grid_needs_two_axes(neuron: type[ul.Neuron]) -> None:
     grid = neuron(neighborhood="grid")
-    words = ("neighborhood='grid'", "[T, B, ..., H, W]", "neighborhood='ring'")
-    assert_refused(lambda: grid(torch.zeros(3, 2, 4)), ValueError, *words, "(3, 2, 4)")
-    assert_refused(lambda: grid.step(torch.zeros(2, 4)), ValueError, *words)
+    words = ("neighborhood='grid'", "neighborhood='ring'")
+    assert_refused(lambda: grid(torch.zeros(3, 2, 4)), ValueError, *words, "[T, B, ..., H, W]", "(3, 2, 4)")
+    assert_refused(lambda: grid.step(torch.zeros(2, 4)), ValueError, *words, "[B, ..., H, W]", "(2, 4)")
 
 
 @pytest.mark.parametrize("sizes", [(), (4,), (4, 3), (4, 0, 3), (4, 5, -1)])

@@ -1,6 +1,7 @@
 """The neurons of the paper as modules: they hold constants; the formulas stand in `functional`."""
 
-from typing import Any, ClassVar, NamedTuple, TypeVar, Unpack, get_args
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, TypeVar, Unpack, cast, get_args
 
 from torch import Tensor
 
@@ -34,12 +35,14 @@ class State(NamedTuple):
     v: Tensor
 
 
-def _membrane(state: State | None) -> Tensor | None:
-    return None if state is None else state.v
+class Fused(Neuron[S]):
+    """A neuron that `ultralif.ops` integrates: an operator, its constants, and its choices."""
 
+    operator: ClassVar[Callable[..., tuple[Tensor, Any]]]
+    """The function of `ultralif.ops`; it takes the declared constants and the choices by name."""
 
-class _Fused(Neuron[S]):
-    """A neuron that `ultralif.ops` integrates."""
+    choices: ClassVar[tuple[str, ...]] = ("v_reset",)
+    """The attributes that the operator takes besides the constants."""
 
     def _scan(self, current: Tensor, state: S | None) -> tuple[Tensor, S]:
         return self._integrate(current, state, rate=False)
@@ -48,10 +51,14 @@ class _Fused(Neuron[S]):
         return self._integrate(current, None, rate=True)[0]
 
     def _integrate(self, current: Tensor, state: S | None, rate: bool) -> tuple[Tensor, S]:
-        raise NotImplementedError
+        constants = {name: self.constant(name) for name in self.declared()}
+        choices = {name: getattr(self, name) for name in self.choices}
+        v0 = state.v if isinstance(state, State) else state
+        spikes, last = type(self).operator(current, v0, rate, self.backend, **constants, **choices)
+        return spikes, cast(S, last if isinstance(last, tuple) else State(last))
 
 
-class _Soft(_Fused[State]):
+class _Soft(Fused[State]):
     """A neuron with a temperature: ``eps``, ``learn_eps`` (None: yes) and ``eps_range``."""
 
     modes: ClassVar[tuple[Mode, ...]] = ("soft", "hard", "tropical")
@@ -87,6 +94,9 @@ class UltraLIF(_Soft):
         torch.Size([10, 2, 64])
     """
 
+    operator = staticmethod(ops.ultralif)
+    choices = ("v_reset", "mode", "delayed_reset")
+
     def __init__(
         self,
         *,
@@ -98,21 +108,6 @@ class UltraLIF(_Soft):
         super().__init__(**options)
         self.delayed_reset = delayed_reset
         self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
-
-    def _integrate(self, current: Tensor, state: State | None, rate: bool) -> tuple[Tensor, State]:
-        spikes, v = ops.ultralif(
-            current,
-            _membrane(state),
-            rate,
-            self.backend,
-            eps=self.eps,
-            leak=self.leak,
-            threshold=self.threshold,
-            v_reset=self.v_reset,
-            mode=self.mode,
-            delayed_reset=self.delayed_reset,
-        )
-        return spikes, State(v)
 
 
 class UltraPLIF(UltraLIF):
@@ -134,6 +129,9 @@ class UltraDLIF(_Soft):
 
     leak_form: LeakForm = "factor"
 
+    operator = staticmethod(ops.ultradlif)
+    choices = ("v_reset", "mode", "neighborhood", "centered", "leak_form", "delayed_reset")
+
     def __init__(
         self,
         *,
@@ -148,28 +146,13 @@ class UltraDLIF(_Soft):
         self.centered = centered
         self.delayed_reset = delayed_reset
 
-    def _integrate(self, current: Tensor, state: State | None, rate: bool) -> tuple[Tensor, State]:
-        if self.neighborhood == "grid" and current.dim() < 4:
+    def _check_current(self, current: Tensor, leading: tuple[str, ...]) -> None:
+        super()._check_current(current, leading)
+        if self.neighborhood == "grid" and current.dim() < len(leading) + 2:
             raise InputError(
-                "neighborhood='grid' needs a current [T, B, ..., H, W], got one of shape "
+                f"neighborhood='grid' needs a current [{', '.join(leading)}, ..., H, W], got one of shape "
                 f"{tuple(current.shape)}; use neighborhood='ring' for vectors"
             )
-        spikes, v = ops.ultradlif(
-            current,
-            _membrane(state),
-            rate,
-            self.backend,
-            eps=self.eps,
-            threshold=self.threshold,
-            leak=self.leak if self.has("leak") else None,
-            v_reset=self.v_reset,
-            mode=self.mode,
-            neighborhood=self.neighborhood,
-            centered=self.centered,
-            leak_form=self.leak_form,
-            delayed_reset=self.delayed_reset,
-        )
-        return spikes, State(v)
 
 
 class UltraDPLIF(UltraDLIF):
@@ -210,26 +193,15 @@ class SoftLIF(_Soft):
 
     modes = ("soft", "hard")
 
+    operator = staticmethod(ops.softlif)
+    choices = ("v_reset", "mode")
+
     def __init__(self, *, leak: Constant = 0.9, learn_leak: bool | None = None, **options: Any) -> None:
         super().__init__(**options)
         self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
 
-    def _integrate(self, current: Tensor, state: State | None, rate: bool) -> tuple[Tensor, State]:
-        spikes, v = ops.softlif(
-            current,
-            _membrane(state),
-            rate,
-            self.backend,
-            eps=self.eps,
-            leak=self.leak,
-            threshold=self.threshold,
-            v_reset=self.v_reset,
-            mode=self.mode,
-        )
-        return spikes, State(v)
 
-
-class DSpike(_Fused[State]):
+class DSpike(Fused[State]):
     """LIF with the DSpike gradient (Li et al. 2021): `ultralif.functional.dspike_step`.
 
     Args:
@@ -244,6 +216,9 @@ class DSpike(_Fused[State]):
     modes = ("hard", "soft")
     learns = frozenset({"sharpness"})
     state_type = State
+
+    operator = staticmethod(ops.dspike)
+    choices = ("v_reset", "mode")
 
     def __init__(
         self,
@@ -264,20 +239,6 @@ class DSpike(_Fused[State]):
         """The sharpness of the curve now."""
         return self.constant("sharpness")
 
-    def _integrate(self, current: Tensor, state: State | None, rate: bool) -> tuple[Tensor, State]:
-        spikes, v = ops.dspike(
-            current,
-            _membrane(state),
-            rate,
-            self.backend,
-            leak=self.leak,
-            threshold=self.threshold,
-            sharpness=self.sharpness,
-            v_reset=self.v_reset,
-            mode=self.mode,
-        )
-        return spikes, State(v)
-
 
 class DSpikePlus(DSpike):
     """`DSpike` with a learned leak."""
@@ -285,7 +246,7 @@ class DSpikePlus(DSpike):
     learns = frozenset({"sharpness", "leak"})
 
 
-class _Surrogate(_Fused[S]):
+class _Surrogate(Fused[S]):
     """A neuron with hard spikes and the gradient of a sigmoid.
 
     Args:
@@ -318,12 +279,12 @@ class _Surrogate(_Fused[S]):
                 "scaled_surrogate=False has no gradient for the slope, but learn_slope=True; drop one"
             )
         self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
-        self._declare("slope", surrogate_slope, LOG, learn_slope, bounds=slope_range)
+        self._declare("surrogate_slope", surrogate_slope, LOG, learn_slope, bounds=slope_range)
 
     @property
     def surrogate_slope(self) -> Constant:
         """The steepness of the surrogate gradient now."""
-        return self.constant("slope")
+        return self.constant("surrogate_slope")
 
 
 class LIF(_Surrogate[State]):
@@ -333,21 +294,9 @@ class LIF(_Surrogate[State]):
     ``scaled_surrogate`` and ``slope_range``, and those of every `Neuron`.
     """
 
+    operator = staticmethod(ops.lif)
+    choices = ("v_reset", "scaled_surrogate")
     state_type = State
-
-    def _integrate(self, current: Tensor, state: State | None, rate: bool) -> tuple[Tensor, State]:
-        spikes, v = ops.lif(
-            current,
-            _membrane(state),
-            rate,
-            self.backend,
-            leak=self.leak,
-            threshold=self.threshold,
-            v_reset=self.v_reset,
-            surrogate_slope=self.surrogate_slope,
-            scaled_surrogate=self.scaled_surrogate,
-        )
-        return spikes, State(v)
 
 
 class PLIF(LIF):
@@ -374,6 +323,9 @@ class AdaLIF(_Surrogate[AdaptiveState]):
 
     state_type = AdaptiveState
 
+    operator = staticmethod(ops.adalif)
+    choices = ("v_reset", "scaled_surrogate", "adapt_late")
+
     def __init__(
         self,
         *,
@@ -386,21 +338,3 @@ class AdaLIF(_Surrogate[AdaptiveState]):
         self.adapt_late = adapt_late
         self._declare("adapt_strength", adapt_strength, LOG, learn=False)
         self._declare("adapt_decay", adapt_decay, LOGIT, learn=False, upper=1.0)
-
-    def _integrate(
-        self, current: Tensor, state: AdaptiveState | None, rate: bool
-    ) -> tuple[Tensor, AdaptiveState]:
-        return ops.adalif(
-            current,
-            state,
-            rate,
-            self.backend,
-            leak=self.leak,
-            threshold=self.threshold,
-            adapt_strength=self.constant("adapt_strength"),
-            adapt_decay=self.constant("adapt_decay"),
-            adapt_late=self.adapt_late,
-            v_reset=self.v_reset,
-            surrogate_slope=self.surrogate_slope,
-            scaled_surrogate=self.scaled_surrogate,
-        )

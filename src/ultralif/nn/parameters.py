@@ -67,6 +67,7 @@ class Parametrized(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        self._declared: list[str] = []
         self._numbers: dict[str, float] = {}
         self._learned: dict[str, tuple[Form, tuple[float, float] | None]] = {}
 
@@ -96,6 +97,7 @@ class Parametrized(nn.Module):
             raise TypeError(
                 f"{name} must be a number or a tensor, got {value!r}; use torch.tensor for several"
             )
+        self._declared.append(name)
         if not learn:
             _check_range(name, value, 0.0, upper, closed=False)
             if isinstance(value, Tensor):
@@ -121,9 +123,9 @@ class Parametrized(nn.Module):
         self.register_parameter(f"{form.prefix}_{name}", nn.Parameter(raw.clone()))
         self._learned[name] = (form, bounds)
 
-    def has(self, name: str) -> bool:
-        """Tell whether a constant was declared."""
-        return name in self._numbers or name in self._learned or f"fixed_{name}" in self._buffers
+    def declared(self) -> tuple[str, ...]:
+        """Return the names of the constants."""
+        return tuple(self._declared)
 
     def shapes(self) -> Iterator[tuple[str, torch.Size]]:
         """Yield the name and the shape of every constant that is a tensor."""
