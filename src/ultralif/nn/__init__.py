@@ -18,6 +18,7 @@ from ultralif.nn.neurons import (
     UltraLIF,
     UltraPLIF,
 )
+from ultralif.nn.stack import Stack
 
 __all__ = [
     "LIF",
@@ -31,6 +32,7 @@ __all__ = [
     "Neuron",
     "Output",
     "SoftLIF",
+    "Stack",
     "State",
     "TimeDistributed",
     "UltraDLIF",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -35,11 +35,11 @@ class _Clamp(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, low: float, high: float) -> Tensor:
-        return x.clamp(low, high)
+    def forward(x: Tensor, low: Constant, high: Constant) -> Tensor:
+        return torch.clamp(x, cast(Any, low), cast(Any, high))
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, float, float], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Constant, Constant], output: Tensor) -> None:
         x, low, high = inputs
         ctx.save_for_backward(x <= low, x >= high)
 
@@ -50,10 +50,10 @@ class _Clamp(torch.autograd.Function):
         return grads[0].masked_fill(outward, 0.0), None, None
 
 
-_clamp: Callable[[Tensor, float, float], Tensor] = _Clamp.apply
+_clamp: Callable[[Tensor, Constant, Constant], Tensor] = _Clamp.apply
 
 
-def bounded(x: Tensor, low: float, high: float) -> Tensor:
+def bounded(x: Tensor, low: Constant, high: Constant) -> Tensor:
     """Clamp ``x``, but pass every gradient whose descent step would bring it back inside.
 
     An ordinary clamp has no gradient outside, and a temperature that once crossed its bound would stay
@@ -126,6 +126,13 @@ class Parametrized(nn.Module):
     def declared(self) -> tuple[str, ...]:
         """Return the names of the constants."""
         return tuple(self._declared)
+
+    def learned(self, name: str) -> tuple[Form, tuple[float, float] | None, nn.Parameter] | None:
+        """Return form, bounds and raw parameter of a constant that is learned."""
+        if name not in self._learned:
+            return None
+        form, bounds = self._learned[name]
+        return form, bounds, getattr(self, f"{form.prefix}_{name}")
 
     def shapes(self) -> Iterator[tuple[str, torch.Size]]:
         """Yield the name and the shape of every constant that is a tensor."""

@@ -1,0 +1,226 @@
+"""Many networks as one: members that read the same batch share every kernel.
+
+A member computes what it computes alone; the stack only lays parameters side by side. The first layers of all
+members are one matrix product, neurons of one kind are one call of their operator, and the constants of all
+neurons are one vector.
+"""
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from ultralif.errors import InputError
+from ultralif.functional import Mode
+from ultralif.nn.network import Network, Output
+from ultralif.nn.neurons import Fused
+from ultralif.nn.parameters import LOG, bounded
+
+__all__ = ["Stack"]
+
+AnyFused = Fused[Any]
+
+
+class Stack(nn.Module):
+    """Networks of one shape, computed together: ``[T, B, *input]`` to scores ``[M, B, classes]``.
+
+    Args:
+        networks: the members, in any order: see `order`.
+        eps_speeds: for each member a factor of the speed at which Adam moves its temperature.
+
+    Example:
+        >>> stack = Stack([Network((4, 8, 2), "UltraLIF"), Network((4, 8, 2), "LIF")])
+        >>> stack(torch.rand(3, 5, 4)).logits.shape
+        torch.Size([2, 5, 2])
+    """
+
+    def __init__(self, networks: Sequence[Network], eps_speeds: Sequence[float] | None = None) -> None:
+        super().__init__()
+        _check(networks)
+        kinds = [_kind(cast(AnyFused, network.neurons[0])) for network in networks]
+        self.order = sorted(range(len(networks)), key=lambda i: kinds.index(kinds[i]))
+        """Which of the networks stands at each place; those of one kind stand together."""
+        self.members = [networks[i] for i in self.order]
+        self.sizes, self.readout = networks[0].sizes, networks[0].readout
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for linears in zip(*(member.linears for member in self.members), strict=True):
+            self.weights.append(torch.stack([cast(nn.Linear, linear).weight.detach() for linear in linears]))
+            self.biases.append(torch.stack([cast(nn.Linear, linear).bias.detach() for linear in linears]))
+        speeds = [1.0] * len(networks) if eps_speeds is None else [eps_speeds[i] for i in self.order]
+        self.neurons = nn.ModuleList(
+            _StackedNeurons([cast(AnyFused, member.neurons[layer]) for member in self.members], speeds)
+            for layer in range(len(networks[0].neurons))
+        )
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def forward(self, x: Tensor, mode: Mode | None = None) -> Output:
+        """Return the scores ``[M, B, classes]`` and for each spiking layer the rates ``[B, M, neurons]``.
+
+        Args:
+            x: ``[T, B, *input]``.
+            mode: what `ultralif.set_mode` would set; None, the modes that the members had when stacked.
+        """
+        signal, rates = x.flatten(2), []
+        for layer, neurons in enumerate(self.neurons):
+            last = layer == len(self.neurons) - 1
+            signal = neurons(self._current(signal, layer), mode, rate=last)
+            rates.append(signal if last else signal.mean(0))
+        out = signal.transpose(0, 1)
+        if self.readout == "linear":
+            out = torch.baddbmm(self.biases[-1].unsqueeze(1), out, self.weights[-1].mT)
+        return Output(out, tuple(rates))
+
+    def _current(self, signal: Tensor, layer: int) -> Tensor:
+        """Return the currents ``[T, B, M, N]`` of a layer."""
+        weight, bias = self.weights[layer], self.biases[layer]
+        if layer == 0:
+            flat = nn.functional.linear(signal, weight.flatten(0, 1), bias.flatten())
+            return flat.view(*signal.shape[:2], *bias.shape)
+        time, batch, members, _ = signal.shape
+        by_member = signal.permute(2, 0, 1, 3).reshape(members, time * batch, -1)
+        current = torch.baddbmm(bias.unsqueeze(1), by_member, weight.mT)
+        return current.view(members, time, batch, -1).permute(1, 2, 0, 3).contiguous()
+
+    def constants(self, name: str) -> list[Tensor | None]:
+        """Return a constant of the first spiking layer for each place, or None for neurons without it."""
+        return cast(_StackedNeurons, self.neurons[0]).by_member(name)
+
+    @torch.no_grad()
+    def unstack(self) -> list[Network]:
+        """Write all parameters back to the networks that were stacked, and return these in their order."""
+        for place, member in enumerate(self.members):
+            for linear, weight, bias in zip(member.linears, self.weights, self.biases, strict=True):
+                cast(nn.Linear, linear).weight.copy_(weight[place])
+                cast(nn.Linear, linear).bias.copy_(bias[place])
+        for neurons in self.neurons:
+            cast(_StackedNeurons, neurons).write_back()
+        restored = dict(zip(self.order, self.members, strict=True))
+        return [restored[i] for i in range(len(restored))]
+
+
+class _Entry(NamedTuple):
+    """Where one constant of one neuron stands in the vector of all."""
+
+    neuron: AnyFused
+    name: str
+    size: int
+
+
+class _StackedNeurons(nn.Module):
+    """One layer of neurons of every member; their constants are one vector, ``raw``, that is learned."""
+
+    by_log: Tensor
+    is_learned: Tensor
+    fixed: Tensor
+    low: Tensor
+    high: Tensor
+    speed: Tensor
+
+    def __init__(self, neurons: list[AnyFused], eps_speeds: list[float]) -> None:
+        super().__init__()
+        self.groups: list[list[AnyFused]] = []
+        for neuron in neurons:
+            if not self.groups or _kind(self.groups[-1][0]) != _kind(neuron):
+                self.groups.append([])
+            self.groups[-1].append(neuron)
+        speeds = dict(zip(map(id, neurons), eps_speeds, strict=True))
+        self.entries = [
+            _Entry(neuron, name, _size(neuron, name))
+            for group in self.groups
+            for name in group[0].declared()
+            for neuron in group
+        ]
+        parts = [_describe(entry, speeds[id(entry.neuron)]) for entry in self.entries]
+        raw, *buffers = (torch.cat(column) for column in zip(*parts, strict=True))
+        self.raw = nn.Parameter(raw)
+        for name, buffer in zip(_COLUMNS[1:], buffers, strict=True):
+            self.register_buffer(name, buffer, persistent=False)
+
+    def values(self) -> Tensor:
+        """Return all constants now."""
+        raw = self.raw * self.speed
+        value = torch.where(self.by_log, torch.exp(raw * self.by_log), torch.sigmoid(raw))
+        return torch.where(self.is_learned, bounded(value, self.low, self.high), self.fixed)
+
+    def forward(self, current: Tensor, mode: Mode | None, rate: bool) -> Tensor:
+        """Return the spikes ``[T, B, M, N]`` of all members, or their mean over time."""
+        constants = iter(torch.split(self.values(), [n for group in self.groups for n in _sizes(group)]))
+        currents = torch.split(current, [len(group) for group in self.groups], dim=2)
+        spikes = []
+        for group, part in zip(self.groups, currents, strict=True):
+            one = group[0]
+            given = {name: next(constants).view(len(group), -1) for name in one.declared()}
+            choices = {name: getattr(one, name) for name in one.choices}
+            if mode is not None and "mode" in choices:
+                choices["mode"] = mode if mode in one.modes else "hard"
+            spikes.append(type(one).operator(part, None, rate, one.backend, **given, **choices)[0])
+        return spikes[0] if len(spikes) == 1 else torch.cat(spikes, dim=1 if rate else 2)
+
+    def by_member(self, name: str) -> list[Tensor | None]:
+        """Return one constant of each member."""
+        found = {id(entry.neuron): value for entry, value in self._split(self.values()) if entry.name == name}
+        return [found.get(id(neuron)) for group in self.groups for neuron in group]
+
+    def write_back(self) -> None:
+        """Copy what was learned to the neurons themselves."""
+        for entry, raw in self._split(self.raw * self.speed):
+            learned = entry.neuron.learned(entry.name)
+            if learned is not None:
+                learned[2].copy_(raw.view_as(learned[2]))
+
+    def _split(self, vector: Tensor) -> Iterator[tuple[_Entry, Tensor]]:
+        return zip(self.entries, torch.split(vector, [entry.size for entry in self.entries]), strict=True)
+
+
+_COLUMNS = ("raw", "by_log", "is_learned", "fixed", "low", "high", "speed")
+
+
+def _describe(entry: _Entry, eps_speed: float) -> tuple[Tensor, ...]:
+    """Return the entry's part of every column."""
+    learned = entry.neuron.learned(entry.name)
+    if learned is None:
+        fixed = torch.as_tensor(entry.neuron.constant(entry.name), dtype=torch.get_default_dtype())
+        columns: tuple[Any, ...] = (0.0, False, False, fixed, 0.0, math.inf, 1.0)
+    else:
+        form, bounds, raw = learned
+        speed = eps_speed if entry.name == "eps" else 1.0
+        columns = (raw.detach() / speed, form is LOG, True, 1.0, *(bounds or (0.0, math.inf)), speed)
+    return tuple(torch.as_tensor(column).reshape(-1).expand(entry.size) for column in columns)
+
+
+def _size(neuron: AnyFused, name: str) -> int:
+    learned = neuron.learned(name)
+    value = neuron.constant(name) if learned is None else learned[2]
+    return value.numel() if isinstance(value, Tensor) else 1
+
+
+def _sizes(group: list[AnyFused]) -> list[int]:
+    """Return how much of the vector each constant of a group takes."""
+    return [sum(_size(neuron, name) for neuron in group) for name in group[0].declared()]
+
+
+def _kind(neuron: AnyFused) -> Hashable:
+    """Return what neurons must have in common to be integrated in one call."""
+    choices = tuple(getattr(neuron, name) for name in neuron.choices)
+    names = tuple((name, _size(neuron, name)) for name in neuron.declared())
+    return type(neuron).operator, neuron.modes, neuron.backend, choices, names
+
+
+def _check(networks: Sequence[Network]) -> None:
+    if not networks:
+        raise InputError("networks must hold at least one network, got none")
+    shapes = {(network.sizes, network.readout) for network in networks}
+    if len(shapes) > 1:
+        raise InputError(
+            f"networks must have one shape to be stacked, got {sorted(shapes)}; stack each by itself"
+        )
+    for network in networks:
+        for _, neuron in network.layers():
+            if not isinstance(neuron, Fused):
+                raise InputError(
+                    f"{type(neuron).__name__} has no operator to be stacked with; train it alone"
+                )
