@@ -52,7 +52,7 @@ class Stack(nn.Module):
         self.neurons = nn.ModuleList(
             _StackedNeurons([cast(AnyFused, member.neurons[layer]) for member in self.members], speeds)
             for layer in range(len(networks[0].neurons))
-        )
+        ).to(self.weights[0].dtype)
 
     def __len__(self) -> int:
         return len(self.members)
@@ -88,6 +88,11 @@ class Stack(nn.Module):
     def constants(self, name: str) -> list[Tensor | None]:
         """Return a constant of the first spiking layer for each place, or None for neurons without it."""
         return cast(_StackedNeurons, self.neurons[0]).by_member(name)
+
+    def assign(self, name: str, place: int, value: float) -> None:
+        """Give a constant that is not learned another value, in all layers of the member at a place."""
+        for neurons in self.neurons:
+            cast(_StackedNeurons, neurons).assign(name, place, value)
 
     @torch.no_grad()
     def unstack(self) -> list[Network]:
@@ -137,6 +142,7 @@ class _StackedNeurons(nn.Module):
         parts = [_describe(entry, speeds[id(entry.neuron)]) for entry in self.entries]
         raw, *buffers = (torch.cat(column) for column in zip(*parts, strict=True))
         self.raw = nn.Parameter(raw)
+        self.assigned: dict[tuple[int, str], float] = {}
         for name, buffer in zip(_COLUMNS[1:], buffers, strict=True):
             self.register_buffer(name, buffer, persistent=False)
 
@@ -165,12 +171,22 @@ class _StackedNeurons(nn.Module):
         found = {id(entry.neuron): value for entry, value in self._split(self.values()) if entry.name == name}
         return [found.get(id(neuron)) for group in self.groups for neuron in group]
 
+    def assign(self, name: str, place: int, value: float) -> None:
+        """Give a fixed constant of a member another value."""
+        neuron = [neuron for group in self.groups for neuron in group][place]
+        for entry, fixed in self._split(self.fixed):
+            if entry.neuron is neuron and entry.name == name:
+                fixed.fill_(value)
+                self.assigned[id(neuron), name] = value
+
     def write_back(self) -> None:
-        """Copy what was learned to the neurons themselves."""
+        """Copy the constants to the neurons themselves."""
         for entry, raw in self._split(self.raw * self.speed):
             learned = entry.neuron.learned(entry.name)
             if learned is not None:
                 learned[2].copy_(raw.view_as(learned[2]))
+            elif (id(entry.neuron), entry.name) in self.assigned:
+                entry.neuron.assign(entry.name, self.assigned[id(entry.neuron), entry.name])
 
     def _split(self, vector: Tensor) -> Iterator[tuple[_Entry, Tensor]]:
         return zip(self.entries, torch.split(vector, [entry.size for entry in self.entries]), strict=True)
@@ -183,13 +199,14 @@ def _describe(entry: _Entry, eps_speed: float) -> tuple[Tensor, ...]:
     """Return the entry's part of every column."""
     learned = entry.neuron.learned(entry.name)
     if learned is None:
-        fixed = torch.as_tensor(entry.neuron.constant(entry.name), dtype=torch.get_default_dtype())
-        columns: tuple[Any, ...] = (0.0, False, False, fixed, 0.0, math.inf, 1.0)
+        columns: tuple[Any, ...] = (0.0, False, False, entry.neuron.constant(entry.name), 0.0, math.inf, 1.0)
     else:
         form, bounds, raw = learned
         speed = eps_speed if entry.name == "eps" else 1.0
-        columns = (raw.detach() / speed, form is LOG, True, 1.0, *(bounds or (0.0, math.inf)), speed)
-    return tuple(torch.as_tensor(column).reshape(-1).expand(entry.size) for column in columns)
+        columns = (raw.detach().double() / speed, form is LOG, True, 1.0, *(bounds or (0.0, math.inf)), speed)
+    kinds = (torch.bool if isinstance(column, bool) else torch.float64 for column in columns)
+    parts = (torch.as_tensor(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True))
+    return tuple(part.reshape(-1).expand(entry.size) for part in parts)
 
 
 def _size(neuron: AnyFused, name: str) -> int:

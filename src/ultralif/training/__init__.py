@@ -1,0 +1,44 @@
+"""Training: one network or a thousand, resumable, with every result in a store.
+
+Names are imported when they are first used: reading configs and listing runs need no torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ultralif.training.api import load as load
+    from ultralif.training.api import train as train
+    from ultralif.training.config import RunConfig as RunConfig
+    from ultralif.training.executors import run_local as run_local
+    from ultralif.training.loop import Interrupted as Interrupted
+    from ultralif.training.loop import Progress as Progress
+    from ultralif.training.loop import train_stack as train_stack
+    from ultralif.training.result import Result as Result
+    from ultralif.training.store import Store as Store
+    from ultralif.training.sweep import estimate as estimate
+    from ultralif.training.sweep import grid as grid
+    from ultralif.training.sweep import plan as plan
+
+_HOMES = {
+    "Interrupted": "loop",
+    "Progress": "loop",
+    "Result": "result",
+    "RunConfig": "config",
+    "Store": "store",
+    "estimate": "sweep",
+    "grid": "sweep",
+    "load": "api",
+    "plan": "sweep",
+    "run_local": "executors",
+    "train": "api",
+    "train_stack": "loop",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"ultralif.training.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'ultralif.training' has no attribute {name!r}")

@@ -1,0 +1,90 @@
+"""Training and loading in one call."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from torch import Tensor
+
+from ultralif.errors import InputError
+from ultralif.nn import Network
+from ultralif.training.build import build_network
+from ultralif.training.checkpoint import read_folder
+from ultralif.training.config import RunConfig
+from ultralif.training.job import Progress
+from ultralif.training.loop import train_stack
+from ultralif.training.result import Result
+from ultralif.training.step import temperature
+from ultralif.training.store import Store
+
+__all__ = ["load", "train"]
+
+
+def train(
+    config: RunConfig,
+    *,
+    runs_dir: str | Path | None = None,
+    device: str = "auto",
+    data_dir: str | Path | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+    stopping: Callable[[], int] = lambda: 0,
+    checkpoint_seconds: float = 60.0,
+) -> Result:
+    """Train one network, store the run and return its result; a run that is finished is not trained again.
+
+    Args:
+        config: what to train.
+        runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
+        device: ``auto``, ``cpu``, ``cuda`` ...
+        data_dir: a folder to search first for the data.
+        report: is told about every epoch.
+        stopping: asked after every step whether to stop; 0 is no.
+        checkpoint_seconds: how much work may be lost at most if the process is killed.
+
+    Example:
+        >>> import tempfile
+        >>> result = train(RunConfig(epochs=1), runs_dir=tempfile.mkdtemp())
+        >>> result.dataset, result.status, sorted(result.accuracy)
+        ('digits', 'done', ['hard', 'soft', 'tropical'])
+    """
+    store = Store(runs_dir)
+    if store.done([config.id]):
+        return Result.from_dict(store.read(config.id)[2])
+    (result,) = train_stack(
+        [config],
+        store,
+        device=device,
+        data_dir=None if data_dir is None else Path(data_dir),
+        report=report,
+        stopping=stopping,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+    return result
+
+
+def load(source: str | Path, runs_dir: str | Path | None = None) -> Network:
+    """Return the trained network of a run.
+
+    Args:
+        source: a run's folder, or its name (or the beginning of it) among the runs.
+        runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
+    """
+    path = Path(source)
+    if not path.is_dir():
+        store = Store(runs_dir)
+        path = store.path(store.find(str(source)))
+    tensors, documents = read_folder(path)
+    if "config" not in documents:
+        raise InputError(f"{path} is not the folder of a run; see: ultralif runs list")
+    return restore(RunConfig.from_dict(documents["config"]), tensors)
+
+
+def restore(config: RunConfig, tensors: dict[str, Tensor]) -> Network:
+    """Build the network of a config and give it trained parameters."""
+    weights = [tensors[f"linears.{layer}.weight"] for layer in range(len(config.hidden) + 1)]
+    network = build_network(config, (weights[0].shape[1], weights[-1].shape[0])).to(weights[0].dtype)
+    network.load_state_dict(tensors)
+    eps = temperature(config, config.epochs - 1)
+    if eps is not None:
+        for _, neuron in network.layers():
+            neuron.assign("eps", eps)
+    return network.eval()

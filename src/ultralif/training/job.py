@@ -1,0 +1,244 @@
+"""A stack in training: all its state, how it is saved and taken up again, and how it ends."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ultralif.functional import Mode
+from ultralif.nn import Stack
+from ultralif.training.build import Data, build_network, make_loader
+from ultralif.training.checkpoint import newest, save_checkpoint
+from ultralif.training.config import RunConfig
+from ultralif.training.evaluate import evaluate, inputs
+from ultralif.training.result import Result, environment, make_result
+from ultralif.training.step import Penalties, learning_rate, make_optimizer, stack_loss, temperature
+from ultralif.training.store import Store
+
+__all__ = ["Job", "Progress", "eager_steps", "finish"]
+
+
+class Progress(NamedTuple):
+    """How far a stack is."""
+
+    members: int
+    epoch: int
+    epochs: int
+    loss: float | None
+    """Mean over the members and the last epoch."""
+    accuracy: float | None
+    """The same for the training accuracy in percent."""
+    note: str | None = None
+    """Something that a person should know."""
+
+
+@dataclass
+class Job:
+    """A stack in training. What is listed by member follows the places of the stack."""
+
+    configs: list[RunConfig]
+    stack: Stack
+    optimizer: torch.optim.Adam
+    data: Data
+    device: torch.device
+    sums: Tensor
+    """Loss, well classified samples and spike rate of the running epoch so far, ``[3, M]``."""
+    epoch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    lost: dict[int, int] = field(default_factory=dict)
+    """Members that diverged, and in which epoch."""
+    good: dict[str, Tensor] = field(default_factory=dict)
+    """All parameters when they were last known to be good."""
+    rescued: dict[str, Tensor] = field(default_factory=dict)
+    """Those of the lost members."""
+
+    @classmethod
+    def begin(cls, configs: Sequence[RunConfig], data: Data, device: torch.device) -> "Job":
+        """Build the members and stack them."""
+        dtype = torch.float64 if configs[0].precision == "float64" else torch.float32
+        networks = [build_network(config, data.sizes).to(dtype) for config in configs]
+        stack = Stack(networks, [config.eps_speed for config in configs]).to(device)
+        ordered = [configs[i] for i in stack.order]
+        sums = torch.zeros(3, len(stack), dtype=torch.float64, device=device)
+        optimizer = make_optimizer(stack, ordered[0], capturable=device.type == "cuda")
+        job = cls(ordered, stack, optimizer, data, device, sums)
+        job.good = job._parameters()
+        return job
+
+    @property
+    def shared(self) -> RunConfig:
+        """What the members have in common."""
+        return self.configs[0]
+
+    @property
+    def mode(self) -> Mode | None:
+        """The mode of the running epoch."""
+        return "hard" if self.epoch >= self.shared.epochs - self.shared.hard_epochs else None
+
+    def progress(self, note: str | None = None) -> Progress:
+        """Return how far it is."""
+        last = self.history[-1] if self.history else {}
+        means = [_mean(last.get(name)) for name in ("loss", "accuracy")]
+        return Progress(len(self.stack), self.epoch, self.shared.epochs, means[0], means[1], note)
+
+    def prepare_epoch(self) -> None:
+        """Set what the schedule prescribes for the running epoch."""
+        rate = learning_rate(self.shared, self.epoch)
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+        for place, config in enumerate(self.configs):
+            eps = temperature(config, self.epoch)
+            if eps is not None:
+                self.stack.assign("eps", place, eps)
+
+    def close_epoch(self) -> list[str]:
+        """Write the epoch into the history, look for members that diverged, and say which."""
+        loss, correct, rate = (self.sums / torch.tensor([[self.step], [1], [self.step]]).to(self.sums)).cpu()
+        self.history.append(
+            {
+                "loss": loss.tolist(),
+                "accuracy": (100 * correct / len(self.data.train)).tolist(),
+                "spike_rate": rate.tolist(),
+                "eps": _values(self.stack.constants("eps")),
+                "leak": _values(self.stack.constants("leak")),
+            }
+        )
+        self.epoch, self.step = self.epoch + 1, 0
+        self.sums.zero_()
+        newly = [
+            p for p, value in enumerate(loss.tolist()) if p not in self.lost and not math.isfinite(value)
+        ]
+        if newly:
+            self._rescue(newly)
+        self.good = self._parameters()
+        return [
+            f"{self.configs[place].neuron} ({self.configs[place].id}) diverged in epoch {self.epoch}; it is "
+            "kept as it was before, and the others go on. Try a smaller learning rate for it"
+            for place in newly
+        ]
+
+    def _parameters(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.stack.state_dict().items()}
+
+    def _rescue(self, places: Sequence[int]) -> None:
+        """Keep the members at these places as they were when the parameters were last good."""
+        now = self._parameters()
+        self.stack.load_state_dict(self.good)
+        networks = self.stack.unstack()
+        self.stack.load_state_dict(now)
+        for place in places:
+            self.lost[place] = self.epoch
+            member = networks[self.stack.order[place]].state_dict()
+            self.rescued |= {f"{place}.{name}": value.clone() for name, value in member.items()}
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint from which training goes on to exactly the same end."""
+        tensors = {f"stack.{name}": value for name, value in self.stack.state_dict().items()}
+        for i, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{i}.{name}": value for name, value in state.items()}
+        tensors |= {f"rescued.{name}": value for name, value in self.rescued.items()}
+        tensors["sums"] = self.sums
+        position = {
+            "epoch": self.epoch,
+            "step": self.step,
+            "seconds": self.seconds,
+            "lost": list(self.lost.items()),
+        }
+        number = self.epoch * 10**6 + self.step
+        save_checkpoint(folder, number, tensors, {"position": position, "history": self.history})
+
+    def resume(self, folder: Path) -> list[str]:
+        """Go on from the newest checkpoint that is whole; return what is worth saying about it."""
+        found, notes = newest(folder)
+        if found is None:
+            return [*notes, "no checkpoint is whole; training starts again"] if notes else []
+        tensors, documents = found
+        parts: dict[str, dict[str, Tensor]] = {"stack": {}, "optimizer": {}, "rescued": {}}
+        for name, value in tensors.items():
+            kind, _, rest = name.partition(".")
+            if kind in parts:
+                parts[kind][rest] = value
+        self.stack.load_state_dict(parts["stack"])
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in parts["optimizer"].items():
+            index, _, key = name.partition(".")
+            state.setdefault(int(index), {})[key] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": state, "param_groups": groups})
+        self.sums.copy_(tensors["sums"])
+        position = documents["position"]
+        self.epoch, self.step, self.seconds = position["epoch"], position["step"], position["seconds"]
+        self.lost = dict(position["lost"])
+        self.rescued, self.history = parts["rescued"], documents["history"]
+        self.good = self._parameters()
+        where = f"epoch {self.epoch + 1}, step {self.step}"
+        return [*notes, f"going on from {where}" + (" (an older checkpoint)" if notes else "")]
+
+
+def eager_steps(job: Job) -> Callable[[Job], Iterator[int]]:
+    """Return a function that trains to the end of the running epoch, step by step."""
+    loader = make_loader(job.shared, job.data, job.data.train, training=True)
+    penalties = Penalties.of(job.configs, job.stack.weights[0])
+    half = job.shared.precision == "bfloat16"
+
+    def run(job: Job) -> Iterator[int]:
+        for x, labels in loader.epoch(job.epoch, job.step):
+            job.optimizer.zero_grad()
+            with torch.autocast(job.device.type, torch.bfloat16, enabled=half):
+                losses = stack_loss(job.stack, inputs(x, job.shared), labels, penalties, job.mode)
+            torch.autograd.backward([losses.loss.sum()])
+            job.optimizer.step()
+            job.sums += torch.stack((losses.loss.detach(), losses.correct, losses.rate))
+            job.step += 1
+            yield job.step
+
+    return run
+
+
+def finish(job: Job, store: Store) -> list[Result]:
+    """Evaluate all members and write their runs; return the results in the order of the stack's places."""
+    networks = job.stack.unstack()
+    for place in job.lost:
+        prefix = f"{place}."
+        state = {name.removeprefix(prefix): v for name, v in job.rescued.items() if name.startswith(prefix)}
+        networks[job.stack.order[place]].load_state_dict(state)
+    stack = Stack([networks[i] for i in job.stack.order]).to(job.device)
+    evaluations = evaluate(stack, job.configs, job.data)
+    held_out = evaluate(stack, job.configs, job.data, "validation") if job.data.validation else None
+    results = []
+    for place, config in enumerate(job.configs):
+        network = networks[job.stack.order[place]]
+        result = make_result(
+            config,
+            network,
+            store.path(config.id),
+            evaluations[place],
+            held_out[place] if held_out else None,
+            status="diverged" if place in job.lost else "done",
+            epochs=config.epochs,
+            seconds=job.seconds,
+            stacked=len(job.stack),
+            environment=environment(job.device, job.data.dataset.checksum),
+        )
+        history = [{name: values[place] for name, values in epoch.items()} for epoch in job.history]
+        store.write(config, network.state_dict(), result.to_dict(), history)
+        results.append(result)
+    return results
+
+
+def _values(constants: Sequence[Tensor | None]) -> list[float | None]:
+    return [None if value is None else float(value.detach().mean()) for value in constants]
+
+
+def _mean(values: Sequence[float] | None) -> float | None:
+    finite = [value for value in values or [] if math.isfinite(value)]
+    return math.fsum(finite) / len(finite) if finite else None
