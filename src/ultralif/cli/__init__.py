@@ -12,13 +12,23 @@ from ultralif.errors import InputError, JobError
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS: dict[str, str] = {
+    "train": "train one network; without arguments on built-in data",
+    "eval": "evaluate a run once more, with soft, binary and max-plus spikes",
+    "sweep": "train a grid of networks, many at a time",
+    "runs": "list, show, compare, remove and export runs",
     "data": "list, fetch, check and show datasets",
     "analyze": "regions, volumes, pruning and decision boundaries of a network",
     "theory": "check every claim of the paper by running it",
 }
 """Every command with its description; ``ultralif.cli.<command>`` has its ``main(argv)``."""
 
-EXAMPLES: dict[str, str] = {}
+EXAMPLES: dict[str, str] = {
+    "ultralif train": "a first network, in half a minute",
+    "ultralif train --neuron UltraDLIF --timesteps 1": "another neuron, one time step",
+    "ultralif sweep --neurons all --seeds 3 --epochs 30": "all the paper's neurons side by side",
+    "ultralif runs list": "what was trained",
+    "ultralif theory": "the paper's claims, checked",
+}
 """What to try first, printed when no command is given."""
 
 
@@ -32,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InputError as error:
         return _fail(str(error), 2)
     except JobError as error:
-        return _fail(str(error), 1)
+        return _fail(str(error), getattr(error, "code", 1))
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:  # the reader went away, as `head` does: what is still buffered has nowhere to go
@@ -62,9 +72,10 @@ def _fail(message: str, code: int) -> int:
 
 
 def _overview() -> str:
-    width = max(map(len, [*COMMANDS, *EXAMPLES]), default=0)
+    width = max(map(len, COMMANDS))
     lines = ["Spiking neural networks with exact gradients.", "", "usage: ultralif COMMAND [--help]", ""]
     lines += [f"  {name:{width}}  {text}" for name, text in COMMANDS.items()]
     lines += ["", "try:"]
-    lines += [f"  {command:{width}}  # {text}" for command, text in EXAMPLES.items()]
+    wide = max(map(len, EXAMPLES))
+    lines += [f"  {command:{wide}}  # {text}" for command, text in EXAMPLES.items()]
     return "\n".join(lines)

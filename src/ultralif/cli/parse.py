@@ -4,7 +4,7 @@ import contextlib
 import functools
 import io
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import tyro
 
@@ -15,17 +15,18 @@ __all__ = ["dispatch", "parse"]
 R = TypeVar("R")
 
 
-def parse(target: Callable[..., R], argv: Sequence[str], command: str) -> R:
+def parse(target: Callable[..., R], argv: Sequence[str], command: str, default: R | None = None) -> R:
     """Call a function, or build a dataclass, from command-line arguments.
 
     Args:
         target: a typed function or dataclass; its docstrings are the help.
         argv: the arguments after the command.
         command: the command's name, as help shows it.
+        default: a dataclass whose values are taken where no argument is given.
     """
     prog = f"ultralif {command}"
     if isinstance(target, type):  # nothing runs but the constructor, and defaults stay visible
-        return _parsed(lambda: tyro.cli(target, args=argv, prog=prog))
+        return _parsed(lambda: cast(R, tyro.cli(target, args=argv, prog=prog, default=default)))
     return _parsed(lambda: tyro.cli(_deferred(target), args=argv, prog=prog))()
 
 

@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -15,6 +15,21 @@ __all__ = ["SCHEMA", "RunConfig"]
 
 SCHEMA = 1
 """Version of the fields below; it stands in every config that is written."""
+
+NEURON_NAMES = (
+    "LIF",
+    "PLIF",
+    "AdaLIF",
+    "FullPLIF",
+    "DSpike",
+    "DSpikePlus",
+    "SoftLIF",
+    "UltraLIF",
+    "UltraPLIF",
+    "UltraDLIF",
+    "UltraDPLIF",
+)
+"""All neurons, spelled as in `ultralif.nn`, which this module does not import."""
 
 Encoding = Literal["rate", "rate-normalized", "constant"]
 Readout = Literal["linear", "spiking"]
@@ -104,8 +119,9 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         """Refuse what could not be trained."""
-        for field in fields(self):
+        for field in fields(RunConfig):
             _check_type(field.name, getattr(self, field.name))
+        object.__setattr__(self, "neuron", _neuron_name(self.neuron))
         for name in ("timesteps", "epochs", "batch_size"):
             _check(name, getattr(self, name) >= 1, getattr(self, name), "at least 1")
         _check("seed", 0 <= self.seed < 2**63, self.seed, "a number from 0 to 2**63 - 1")
@@ -143,7 +159,8 @@ class RunConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields and the schema's version, ready for JSON."""
-        return {"schema": SCHEMA, **json.loads(json.dumps(asdict(self)))}
+        values = {field.name: getattr(self, field.name) for field in fields(RunConfig)}
+        return {"schema": SCHEMA, **json.loads(json.dumps(values))}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "RunConfig":
@@ -196,6 +213,17 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "encoding": get_args(Encoding),
     "split": get_args(Partition),
 }
+
+
+def _neuron_name(name: str) -> str:
+    """Return a neuron's name as it is spelled; ``ultralif`` and ``DSpike+`` are understood."""
+    wanted = name.lower().replace("+", "plus")
+    for known in NEURON_NAMES:
+        if known.lower() == wanted:
+            return known
+    near = difflib.get_close_matches(name, NEURON_NAMES, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(NEURON_NAMES)}"
+    raise InputError(f"neuron {name!r} is not known; {hint}")
 
 
 def _check(name: str, good: bool, value: object, wanted: str) -> None:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import torch
+
 from ultralif.errors import JobError
 from ultralif.training.build import load_data, pick_device
 from ultralif.training.config import RunConfig
@@ -17,6 +19,9 @@ from ultralif.training.result import Result
 from ultralif.training.store import Store
 
 __all__ = ["Interrupted", "Progress", "stack_id", "train_stack"]
+
+SMALL = 20_000_000
+"""Multiplications of a hidden layer in one step below which one thread is as fast as two."""
 
 
 class Interrupted(JobError):
@@ -60,7 +65,7 @@ def train_stack(
     """
     place = pick_device(device)
     folder = store.checkpoints(stack_id(configs))
-    with _locked(folder):
+    with _locked(folder), _few_threads(configs, place.type):
         data = load_data(configs[0], place, data_dir)
         job = Job.begin(configs, data, place)
         for note in job.resume(folder):
@@ -91,6 +96,20 @@ def _train(job: Job, folder: Path, report: Report, stopping: Stopping, checkpoin
         for note in job.close_epoch():
             report(job.progress(note))
         report(job.progress())
+
+
+@contextlib.contextmanager
+def _few_threads(configs: Sequence[RunConfig], device: str) -> Iterator[None]:
+    """Use one thread for small networks: a second would only wait, above all on a busy machine."""
+    shared = configs[0]
+    work = len(configs) * shared.timesteps * shared.batch_size * max(shared.hidden) ** 2
+    before = torch.get_num_threads()
+    if device == "cpu" and work < SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _stopped(job: Job) -> str:

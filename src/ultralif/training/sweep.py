@@ -61,7 +61,11 @@ def grid(
         sparsities: the lambda.
         seeds: the seeds.
     """
-    names = [name for given in neurons for name in GROUPS.get(given, (find_neuron(given).__name__,))]
+    names = [
+        name
+        for given in neurons
+        for name in (GROUPS[given] if given in GROUPS else (find_neuron(given).__name__,))
+    ]
     configs = [
         base.with_(neuron=name, timesteps=time_, sparsity=sparsity, seed=seed)
         for seed in seeds
