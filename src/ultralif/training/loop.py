@@ -65,7 +65,7 @@ def train_stack(
     """
     place = pick_device(device)
     folder = store.checkpoints(stack_id(configs))
-    with _locked(folder), _few_threads(configs, place.type):
+    with _locked(folder), _few_threads(configs, place.type), _matmul_precision(configs[0]):
         data = load_data(configs[0], place, data_dir)
         job = Job.begin(configs, data, place)
         for note in job.resume(folder):
@@ -78,7 +78,7 @@ def train_stack(
 
 def _train(job: Job, folder: Path, report: Report, stopping: Stopping, checkpoint_seconds: float) -> None:
     """Run all epochs that are left; save now and then, and when asked to stop."""
-    run = eager_steps(job)
+    run = _steps(job)
     saved = time.monotonic()
     while job.epoch < job.shared.epochs:
         job.prepare_epoch()
@@ -98,6 +98,15 @@ def _train(job: Job, folder: Path, report: Report, stopping: Stopping, checkpoin
         report(job.progress())
 
 
+def _steps(job: Job) -> Callable[[Job], Iterator[int]]:
+    """Return how an epoch is run: recorded and replayed on a GPU, one call at a time elsewhere."""
+    if job.device.type == "cuda" and job.shared.encoding != "constant" and job.shared.precision != "float64":
+        from ultralif.training.graph import graph_steps
+
+        return graph_steps(job)
+    return eager_steps(job)
+
+
 @contextlib.contextmanager
 def _few_threads(configs: Sequence[RunConfig], device: str) -> Iterator[None]:
     """Use one thread for small networks: a second would only wait, above all on a busy machine."""
@@ -110,6 +119,17 @@ def _few_threads(configs: Sequence[RunConfig], device: str) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _matmul_precision(shared: RunConfig) -> Iterator[None]:
+    """Let matrix products round their inputs to TF32 where the config says so."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if shared.precision == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _stopped(job: Job) -> str:

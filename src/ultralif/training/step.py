@@ -70,7 +70,7 @@ def make_optimizer(stack: Stack, config: RunConfig, *, capturable: bool = False)
     rate: float | Tensor = config.learning_rate
     if capturable:
         rate = torch.tensor(rate, device=stack.weights[0].device)
-    return torch.optim.Adam(stack.parameters(), lr=rate, fused=True)
+    return torch.optim.Adam(stack.parameters(), lr=rate, fused=True, capturable=capturable)
 
 
 def learning_rate(config: RunConfig, epoch: int) -> float:
