@@ -4,6 +4,7 @@ A step of a small network is many short kernels; launching them one by one would
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,7 +60,8 @@ class _Recorder:
             self.batches.fill(x, labels)
             train_step(job, x, labels, mode)
 
-        stream = torch.cuda.Stream(job.device)
+        make_stream: Callable[..., Any] = torch.cuda.Stream
+        stream = make_stream(job.device)
         stream.wait_stream(torch.cuda.current_stream(job.device))
         with torch.cuda.stream(stream):
             for _ in range(2):  # compile kernels and allocate the optimizer's state outside of the record
