@@ -120,6 +120,27 @@ class Parametrized(nn.Module):
         value = form.to_value(getattr(self, f"{form.prefix}_{name}"))
         return value if bounds is None else bounded(value, *bounds)
 
+    @torch.no_grad()
+    def assign(self, name: str, value: Constant) -> None:
+        """Give a constant another value; a learned one goes on being learned from there.
+
+        Args:
+            name: a declared constant.
+            value: a number, or a tensor that broadcasts to the constant's shape.
+        """
+        if name in self._learned:
+            form, bounds = self._learned[name]
+            low, high = bounds or (0.0, form.upper)
+            _check_range(name, value, low, high, closed=bounds is not None)
+            raw: Tensor = getattr(self, f"{form.prefix}_{name}")
+            raw.copy_(form.to_raw(torch.as_tensor(value, dtype=raw.dtype)))
+            return
+        _check_range(name, value, 0.0, math.inf, closed=False)
+        if name in self._numbers:
+            self._numbers[name] = float(value)
+        else:
+            getattr(self, f"fixed_{name}").copy_(torch.as_tensor(value))
+
 
 def _check_range(name: str, value: Constant, low: float, high: float, *, closed: bool) -> None:
     """Raise a ValueError if any entry of a constant lies outside of its range."""
