@@ -1,0 +1,1 @@
+"""The way to hardware: binary spikes, integers, plain C, NIR, ONNX."""
