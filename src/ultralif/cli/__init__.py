@@ -10,7 +10,7 @@ from ultralif.errors import InputError, JobError
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {"export": "take a trained network to C, NIR, ONNX or torch.export"}
 """Every command with its description; ``ultralif.cli.<command>`` has its ``main(argv)``."""
 
 EXAMPLES: dict[str, str] = {}
