@@ -7,7 +7,7 @@ and dt is 1e-4, which all of them know.
 """
 
 import math
-import tempfile
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -189,14 +189,13 @@ def _array(x: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
 def _write(nir: Any, graph: Any, path: Path) -> None:
     """Write a file that is there as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as temporary:
-        pass
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        nir.write(temporary.name, graph)
-        with h5py.File(temporary.name, "r+") as file:  # zero is the default, and nir <= 1.0.4 knows no other
+        nir.write(temporary, graph)
+        with h5py.File(temporary, "r+") as file:  # zero is the default, and nir <= 1.0.4 knows no other
             for node in file["node/nodes"].values():
                 if "v_reset" in node and not node["v_reset"][()].any():
                     del node["v_reset"]
-        Path(temporary.name).replace(path)
+        temporary.replace(path)
     finally:
-        Path(temporary.name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -1,6 +1,5 @@
 """Write an integer network as one self-contained folder of plain C99; the templates stand beside."""
 
-import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,11 +60,12 @@ def to_c(
     if net.sizes[0] > 0xFFFF:
         raise InputError(f"the network has {net.sizes[0]} inputs, but a C event numbers at most 65535")
     files = _files(net, recorded, size, budget, title)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
         for name, text in files.items():
             (Path(folder) / name).write_text(text)
-        shutil.copytree(folder, out, dirs_exist_ok=True)
+        for name in files:
+            (Path(folder) / name).replace(out / name)
     return size
 
 
@@ -80,7 +80,7 @@ def footprint(net: IntegerNetwork) -> Footprint:
 
 def _files(net: IntegerNetwork, recorded: Tensor, size: Footprint, budget: int, title: str) -> dict[str, str]:
     facts = {
-        "title": title,
+        "title": " ".join(title.replace("*/", "").split()),
         "sizes": "-".join(map(str, net.sizes)),
         "inputs": net.sizes[0],
         "classes": net.sizes[-1],
