@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 import ultralif as ul
@@ -85,6 +87,34 @@ def test_random_networks(tmp_path, compiler, neuron, mode, options):
     output = integer.run(x)
     assert all(0 < spikes.float().mean() < 1 for spikes in output.spikes)
     assert_equal_bit_for_bit(tmp_path / "c", integer, x)
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_any_network(tmp_path_factory, data):
+    """Sizes, constants, inputs and options at random; what fits no integers must say so."""
+    draw = data.draw
+    neuron, mode, _ = draw(st.sampled_from(KINDS))
+    sizes = draw(st.lists(st.integers(1, 40), min_size=3, max_size=5))
+    constants = {"threshold": draw(st.floats(0.05, 3)), "v_reset": draw(st.sampled_from((0.0, -0.3, 0.04)))}
+    constants |= {"eps": draw(st.floats(0.1, 5))} if neuron.startswith("Ultra") else {}
+    seed, steps, most = draw(st.integers(0, 10**6)), draw(st.integers(1, 12)), draw(st.integers(1, 9))
+    net = random_network(neuron, seed, sizes, draw(st.sampled_from(("linear", "spiking"))), **constants)
+    with torch.no_grad():
+        net.linears[0].weight.mul_(draw(st.floats(0.01, 30)))
+    options = {"bits": draw(st.sampled_from((16, 32))), "saturate": draw(st.booleans())}
+    options |= {"leak": draw(st.sampled_from(("multiply", "shift"))), "table_bits": draw(st.integers(3, 10))}
+    try:
+        integer = quantize(net, mode=mode, timesteps=steps, input_max=most, **options)
+    except InputError:
+        return
+    folder = tmp_path_factory.mktemp("any") / "c"
+    x = counts(seed, steps, 10, sizes[0], most)
+    x[:, 0] = most  # as much as was allowed
+    to_c(integer, folder, x)
+    make(folder, "gcc", f"-O1 -Wconversion {SANITIZE}", "model")
+    assert_equal_bit_for_bit(folder, integer, x)
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)

@@ -227,6 +227,16 @@ def test_a_bias_beyond_all_ranges():
         quantize(net)
 
 
+def test_a_leak_beyond_all_ranges():
+    """Tiny weights make a fine unit, in which the logarithm of a leak is a huge number."""
+    net = network("UltraLIF", 20, leak=1e-30)
+    with torch.no_grad():
+        net.linears[0].weight.mul_(1e-8)
+        net.linears[0].bias.zero_()
+    with pytest.raises(InputError, match=r"layer 1 .*cannot hold"):
+        quantize(net, mode="tropical")
+
+
 def test_a_layer_without_weights_is_still_a_layer():
     net = network("UltraLIF", 14)
     with torch.no_grad():

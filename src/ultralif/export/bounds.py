@@ -51,7 +51,7 @@ def currents(layer: IntegerLayer, total: Range) -> Range:
 
 
 def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Range, Range]:
-    """Return the ranges of the membrane before and after reset, over all steps from rest.
+    """Return the ranges of all that is computed before the reset, and of what is stored after it.
 
     A membrane rises with its current and its past, so the ends of the ranges follow the tropical
     recurrence. A log-sum-exp adds at most its table's first entry at each maximum, and never less
@@ -68,7 +68,9 @@ def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Ra
             tropical.membrane(current.low, stored.low) - slack,
             tropical.membrane(current.high, stored.high) + slack + lift,
         )
-        reached = reached.union(before)
+        decayed = Range(*(end if neuron.decay is None else neuron.decay(end) for end in stored))
+        decayed = Range(decayed.low - slack, decayed.high + slack + lift)
+        reached = reached.union(before).union(decayed)
         previous, stored = stored, _reset(neuron, before)
         after = after.union(stored)
         if torch.equal(previous.low, stored.low) and torch.equal(previous.high, stored.high):
