@@ -18,10 +18,10 @@ import ultralif as ul
 
 DATA = Path(os.environ.get("ULTRALIF_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 TASKS = {  # dataset, time steps: epochs of training, epochs of each tool, seeds
-    ("MNIST", 1): (30, 10, 3),
-    ("N-MNIST", 1): (20, 8, 3),
-    ("MNIST", 10): (15, 4, 1),
-    ("N-MNIST", 10): (8, 3, 1),
+    ("MNIST", 1): (20, 6, 3),
+    ("N-MNIST", 1): (15, 5, 3),
+    ("MNIST", 10): (10, 3, 1),
+    ("N-MNIST", 10): (6, 2, 1),
 }
 BATCH = 128
 Batches = Iterator[tuple[Tensor, Tensor]]

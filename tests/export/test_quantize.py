@@ -280,5 +280,5 @@ def test_integers_keep_the_accuracy_on_real_digits(request, train, dataset, neur
     found = integer.run(digits.test_x).scores.argmax(1)
     with ul.mode(net, mode), torch.no_grad():
         expected = net(digits.test_x).argmax(1)
-    assert (expected == digits.test_y).float().mean() > 0.7
+    assert (expected == digits.test_y).float().mean() > 0.5
     assert (found == expected).float().mean() > 0.98

@@ -6,6 +6,8 @@ states to go on from; the mean of its outputs is the network's. The other takes 
 
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -72,9 +74,7 @@ def to_onnx(net: Network, path: str | Path, *, mode: Mode = "hard", timesteps: i
     states = state_names(net) if timesteps is None else []
     outputs = ["output", *(f"next_{name}" for name in states)]
     program = _program(net, mode, timesteps)
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it names every package that is not installed
-    with warnings.catch_warnings():  # about its own insides
-        warnings.simplefilter("ignore")
+    with _quiet():
         made = torch.onnx.export(
             program, input_names=["x", *states], output_names=outputs, dynamo=True, verbose=False
         )
@@ -87,6 +87,20 @@ def to_onnx(net: Network, path: str | Path, *, mode: Mode = "hard", timesteps: i
         Path(path).unlink()
         raise JobError(f"onnxruntime is {difference:.2g} from PyTorch on random spikes; nothing was written")
     return difference
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep back what torch.onnx says about its own insides, and every package that is not installed."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
 
 
 def _program(net: Network, mode: Mode, timesteps: int | None) -> ExportedProgram:
