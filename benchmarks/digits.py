@@ -105,7 +105,7 @@ def trained(folder: Path, dataset: str, timesteps: int, neuron: str, seed: int =
     if not path.is_file():
         epochs = TASKS[dataset, timesteps][0]
         optimizer = torch.optim.Adam(net.parameters())
-        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=data.steps(epochs))
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=data.steps(epochs))
         for x, y in data.epochs(epochs, seed):
             optimizer.zero_grad()
             cross_entropy(net(x), y).backward()

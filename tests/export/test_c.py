@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -108,6 +108,7 @@ def test_any_network(tmp_path_factory, data):
     try:
         integer = quantize(net, mode=mode, timesteps=steps, input_max=most, **options)
     except InputError:
+        event("refused")
         return
     folder = tmp_path_factory.mktemp("any") / "c"
     x = counts(seed, steps, 10, sizes[0], most)

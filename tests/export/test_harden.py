@@ -118,6 +118,12 @@ def test_annealing_leads_eps_to_its_end(mnist, train):
     assert fixed.neurons[0].eps == 1.0
 
 
+@pytest.mark.parametrize("ends", [(0.1, 0.1), (20.0, 0.1), (0.1, 20.0)])
+def test_annealing_between_the_ends_of_the_range(ends):
+    made = finetune(network(eps_range=(0.1, 20.0)), batches(count=7), steps=7, mode="soft", eps=ends)
+    assert float(made.neurons[0].eps.detach()) == pytest.approx(ends[1])
+
+
 def test_annealing_what_has_no_temperature():
     with pytest.raises(InputError, match="no temperature"):
         finetune(network("LIF"), batches(), steps=1, eps=(1.0, 0.1))

@@ -178,5 +178,11 @@ def finetune(
         optimizer.step()
         if eps is not None:
             for neuron in tempered:
-                neuron.assign("eps", eps[0] * (eps[1] / eps[0]) ** ((step + 1) / steps))
+                neuron.assign("eps", _between(*eps, (step + 1) / steps))
     return net
+
+
+def _between(start: float, end: float, done: float) -> float:
+    """Go from one number to another in equal ratios; rounding must not lead outside of them."""
+    low, high = sorted((start, end))
+    return min(max(start ** (1 - done) * end**done, low), high)
