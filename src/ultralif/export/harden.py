@@ -1,6 +1,7 @@
 """From soft to binary spikes: what is lost on the way, and how to win it back."""
 
 import copy
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -185,4 +186,4 @@ def finetune(
 def _between(start: float, end: float, done: float) -> float:
     """Go from one number to another in equal ratios; rounding must not lead outside of them."""
     low, high = sorted((start, end))
-    return min(max(start ** (1 - done) * end**done, low), high)
+    return min(max(start * math.exp(done * math.log(end / start)), low), high)
