@@ -44,7 +44,7 @@ def for_spikingjelly(neuron: AnyNeuron, step_mode: str = "s") -> nn.Module:
         base: Any = import_module("spikingjelly.activation_based.base")
     except ImportError as error:
         raise JobError("this needs spikingjelly; install it with: pip install spikingjelly") from error
-    methods = {"single_step_forward": _single_step, "multi_step_forward": _multi_step}
+    methods = {"single_step_forward": _single_step, "multi_step_forward": _multi_step, "detach": _detach}
     module = type("SpikingJellyNeuron", (base.MemoryModule,), methods)()
     module.neuron = _time_first(neuron)
     module.step_mode = step_mode
@@ -110,6 +110,13 @@ def _single_step(self: Any, x: Tensor) -> Tensor:
 
 def _multi_step(self: Any, x_seq: Tensor) -> Tensor:
     return _remember(self, *self.neuron.run(x_seq, _memory(self)))
+
+
+def _detach(self: Any) -> None:
+    """Cut the state off from the past; not in place, because it may be a view."""
+    state = _memory(self)
+    if state is not None:
+        _remember(self, state[0], type(state)(*(tensor.detach() for tensor in state)))
 
 
 def _memory(module: Any) -> Any:
