@@ -3,6 +3,7 @@
     python benchmarks/deployment.py gap        # soft, hard, tropical, and what closes the gap
     python benchmarks/deployment.py integers   # int8 weights, int16 and int32 membranes, table sizes
     python benchmarks/deployment.py speed      # spikes, additions, bytes, nanoseconds
+    python benchmarks/deployment.py nir        # the drift of what NIR cannot say
 
 Prints Markdown tables. Data: $ULTRALIF_TEST_DATA, or ../shared/data; networks are kept in --cache.
 """
@@ -221,9 +222,21 @@ def show_speed(folder: Path) -> None:
             row(f"{dataset}, T={timesteps}", neuron, mode, *cells)
 
 
+def show_nir(folder: Path) -> None:
+    """Print how far LIF is from the neurons that it stands for in a NIR file."""
+    row = table_of("data", "neuron", "mode", "spikes that differ, %", "decisions that differ, %")
+    for dataset, timesteps in TASKS:
+        for neuron, mode in (("UltraLIF", "hard"), ("UltraDLIF", "hard"), ("UltraDLIF", "tropical")):
+            net, data = trained(folder, dataset, timesteps, neuron), task(dataset, timesteps)
+            x, _ = next(data.test())
+            with tempfile.TemporaryDirectory() as out:
+                drift = export.to_nir(net, f"{out}/model.nir", mode=mode, approximate=x)
+            row(f"{dataset}, T={timesteps}", neuron, mode, *(f"{100 * share:.2f}" for share in drift))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    shows = {"gap": show_gap, "integers": show_integers, "speed": show_speed}
+    shows = {"gap": show_gap, "integers": show_integers, "speed": show_speed, "nir": show_nir}
     parser.add_argument("what", choices=shows)
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "ultralif-digits")
     arguments = parser.parse_args()
