@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "eval": "evaluate a run once more, with soft, binary and max-plus spikes",
     "sweep": "train a grid of networks, many at a time",
     "runs": "list, show, compare, remove and export runs",
+    "export": "take a trained network to C, NIR, ONNX or torch.export",
     "data": "list, fetch, check and show datasets",
     "analyze": "regions, volumes, pruning and decision boundaries of a network",
     "theory": "check every claim of the paper by running it",
