@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "train": "train one network; without arguments on built-in data",
     "eval": "evaluate a run once more, with soft, binary and max-plus spikes",
     "sweep": "train a grid of networks, many at a time",
+    "reproduce": "the paper's tables, trained, beside the published numbers",
     "runs": "list, show, compare, remove and export runs",
     "export": "take a trained network to C, NIR, ONNX or torch.export",
     "data": "list, fetch, check and show datasets",

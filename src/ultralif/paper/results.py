@@ -13,8 +13,9 @@ from ultralif.errors import InputError
 from ultralif.paper.grids import ABLATION, SEED, STATIC, main_variants
 from ultralif.paper.published import DATASETS, TIMESTEPS
 from ultralif.training.config import RunConfig
+from ultralif.training.store import Store
 
-__all__ = ["Interval", "Key", "Results", "interval", "paired"]
+__all__ = ["Interval", "Key", "Results", "from_store", "interval", "paired", "read", "write"]
 
 MOST_SEEDS = 20
 FIELDS = ("id", "seconds", "stacked", "eps", "leak", "accuracy", "spike_rate", "acs", "macs", "history_eps")
@@ -153,6 +154,17 @@ class Results:
     def missing(self, configs: Iterable[RunConfig]) -> list[RunConfig]:
         """Return those of the runs that are not there."""
         return [config for config in configs if config.id not in self.by_id]
+
+
+def from_store(store: Store) -> Results:
+    """Collect the paper's runs of a store, with the paths of the temperature where a figure shows them."""
+    results = Results()
+    for row in store.rows():
+        meaning = _meanings().get(row["id"])
+        if meaning and meaning[0].dataset == "mnist" and meaning[0].timesteps == 1 and row["eps"] is not None:
+            row["history_eps"] = [epoch["eps"] for epoch in store.read(row["id"])[3]]
+        results.add(row)
+    return results
 
 
 def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
