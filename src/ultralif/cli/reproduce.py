@@ -131,7 +131,6 @@ def _print_tables(names: list[str], found: "Results", seeds: int, out: Path | No
 
 
 def _print_verdicts(found: "Results", as_json: bool) -> None:
-    from collections import Counter
     from dataclasses import asdict
 
     from ultralif.paper.verdicts import judge
