@@ -9,7 +9,7 @@ import pytest
 from data import dataset_files
 from ultralif.cli import main
 from ultralif.data import DATASETS
-from ultralif.paper import grids
+from ultralif.paper import grids, results
 
 
 @pytest.fixture
@@ -26,7 +26,9 @@ def shd(tmp_path, monkeypatch):
     monkeypatch.setenv("ULTRALIF_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(grids, "BASE", grids.BASE.with_(epochs=2))
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    results._meanings.cache_clear()  # it knows the runs of the whole recipe
+    yield tmp_path
+    results._meanings.cache_clear()
 
 
 def test_shd_runs_as_soon_as_its_files_are_there(shd, capsys):
