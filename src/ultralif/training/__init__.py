@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from ultralif.training.api import load as load
     from ultralif.training.api import train as train
     from ultralif.training.config import RunConfig as RunConfig
+    from ultralif.training.estimate import estimate as estimate
     from ultralif.training.executors import run_local as run_local
     from ultralif.training.loop import Interrupted as Interrupted
     from ultralif.training.loop import Progress as Progress
     from ultralif.training.loop import train_stack as train_stack
     from ultralif.training.result import Result as Result
     from ultralif.training.store import Store as Store
-    from ultralif.training.sweep import estimate as estimate
     from ultralif.training.sweep import grid as grid
     from ultralif.training.sweep import plan as plan
 
@@ -26,7 +26,7 @@ _HOMES = {
     "Result": "result",
     "RunConfig": "config",
     "Store": "store",
-    "estimate": "sweep",
+    "estimate": "estimate",
     "grid": "sweep",
     "load": "api",
     "plan": "sweep",

@@ -17,10 +17,10 @@ def reevaluate(
     store: Store, run: str, device: str = "auto", data_dir: Path | None = None, *, compare: bool = False
 ) -> dict[str, Any]:
     """Return what a trained network does on its test set now."""
-    config, tensors, result, _ = store.read(run)
+    config, result, _, contents = store.read(run)
     place = pick_device(device)
     data = load_data(config, place, data_dir)
-    stack = Stack([restore(config, tensors)]).to(place)
+    stack = Stack([restore(contents)]).to(place)
     (found,) = evaluate(stack, [config], data)
     kept = {
         name: result[name] for name in ("id", "dataset", "neuron", "timesteps", "seed", "eps", "leak", "path")
