@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from ultralif import analysis as analysis
     from ultralif import data as data
+    from ultralif import export as export
     from ultralif import functional as functional
     from ultralif import maxplus as maxplus
     from ultralif import nn as nn
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ultralif.nn import *
     from ultralif.training import *
 
-_SUBMODULES = ("analysis", "data", "functional", "maxplus", "nn", "ops", "training")
+_SUBMODULES = ("analysis", "data", "export", "functional", "maxplus", "nn", "ops", "training")
 _HOMES = ("ultralif.nn", "ultralif.training")
 """Modules whose public names are also names of the package."""
 

@@ -83,23 +83,23 @@ class Loader:
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield the batches of an epoch from the step ``start`` on."""
-        order = self._order(epoch)
+        order = self.order(epoch)
         for step in range(start, self.steps):
             index = order[step * self.batch_size : (step + 1) * self.batch_size]
             yield self._encoded(self.split.batch(index), epoch, step), self.split.labels[index]
 
-    def _order(self, epoch: int) -> Tensor:
+    def order(self, epoch: int) -> Tensor:
         """Return the order of the samples, drawn on the CPU so that every device has the same."""
         device = self.split.labels.device
         if not self.shuffle:
             return torch.arange(len(self.split), device=device)
-        generator = torch.Generator().manual_seed(self._seed(epoch, 0))
+        generator = torch.Generator().manual_seed(self.seed_of(epoch, 0))
         return torch.randperm(len(self.split), generator=generator).to(device)
 
     def _encoded(self, batch: Tensor, epoch: int, step: int) -> Tensor:
         if self.split.is_events:
             return batch
-        generator = torch.Generator(batch.device).manual_seed(self._seed(epoch, 1 + step))
+        generator = torch.Generator(batch.device).manual_seed(self.seed_of(epoch, 1 + step))
         if self.augment:
             batch = crop_and_flip(batch, generator)
         return encode(
@@ -111,6 +111,6 @@ class Loader:
             normalization=self.normalization,
         )
 
-    def _seed(self, epoch: int, use: int) -> int:
+    def seed_of(self, epoch: int, use: int) -> int:
         """Mix the seed with an epoch and a use (0: the order; from 1: the steps) into one number."""
         return int(np.random.SeedSequence((self.seed, epoch, use)).generate_state(1, np.uint64)[0] >> 1)

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from ultralif.training.api import load as load
     from ultralif.training.api import train as train
     from ultralif.training.config import RunConfig as RunConfig
-    from ultralif.training.estimate import estimate as estimate
     from ultralif.training.executors import run_local as run_local
     from ultralif.training.loop import Interrupted as Interrupted
     from ultralif.training.loop import Progress as Progress
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from ultralif.training.store import Store as Store
     from ultralif.training.sweep import grid as grid
     from ultralif.training.sweep import plan as plan
+    from ultralif.training.timing import estimate as estimate
 
 _HOMES = {
     "Interrupted": "loop",
@@ -26,7 +26,7 @@ _HOMES = {
     "Result": "result",
     "RunConfig": "config",
     "Store": "store",
-    "estimate": "estimate",
+    "estimate": "timing",
     "grid": "sweep",
     "load": "api",
     "plan": "sweep",

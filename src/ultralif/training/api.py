@@ -46,7 +46,7 @@ def train(
     """
     store = Store(runs_dir)
     if store.finished([config.id]):
-        return Result.from_dict(store.read(config.id)[1])
+        return Result.from_dict(store.read(config.id).result)
     (result,) = train_stack(
         [config],
         store,

@@ -41,6 +41,11 @@ class Data:
     train: Split
     validation: Split | None
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Inputs and classes of a network for it."""
+        return math.prod(self.dataset.shape), self.dataset.classes
+
 
 def pick_device(name: str) -> torch.device:
     """Return the device of that name; ``auto`` is the GPU if there is one."""

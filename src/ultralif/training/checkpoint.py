@@ -102,8 +102,8 @@ def write_folder(
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
         raise JobError(
-            f"{folder} could not be written ({error.strerror}, {sum(map(len, contents.values()))} bytes); make "
-            "room or choose another folder with --runs-dir. What was there before is unharmed"
+            f"{folder} could not be written ({error.strerror}, {sum(map(len, contents.values()))} bytes); "
+            "make room or choose another folder with --runs-dir. What was there before is unharmed"
         ) from error
 
 
@@ -114,8 +114,8 @@ def read_folder(folder: Path) -> Contents:
         digests = dict(manifest["sha256"])
         if manifest["format"] != FORMAT:
             raise Damaged(
-                f"{folder} is in the format {manifest['format']} of ultralif {manifest['ultralif']}, and this "
-                f"version reads {FORMAT}; it is not used"
+                f"{folder} is in the format {manifest['format']} of ultralif {manifest['ultralif']}, and "
+                f"this version reads {FORMAT}; it is not used"
             )
         files = {file: (folder / Path(file).name).read_bytes() for file in digests}
         for file, content in files.items():

@@ -41,7 +41,7 @@ class RunConfig:
     dataset: str = "digits"
     """One of those that `ultralif data list` shows."""
     neuron: str = "UltraLIF"
-    """LIF, PLIF, AdaLIF, FullPLIF, DSpike, DSpikePlus, SoftLIF, UltraLIF, UltraPLIF, UltraDLIF, UltraDPLIF."""
+    """UltraLIF, UltraPLIF, UltraDLIF, UltraDPLIF, LIF, PLIF, AdaLIF, FullPLIF, DSpike(Plus) or SoftLIF."""
     timesteps: int = 10
     """Time steps T."""
     seed: int = 42
@@ -243,7 +243,7 @@ _NEURON_OPTIONS = (
 
 
 def spelled(field: str, name: str) -> str:
-    """Return the name of a neuron or dataset as it is spelled; ``ultralif``, ``DSpike+``, ``N_MNIST`` are known."""
+    """Return a neuron or dataset as its name is spelled; ``ultralif``, ``DSpike+``, ``N_MNIST`` are known."""
     names = {"neuron": NEURON_NAMES, "dataset": tuple(DATASETS)}[field]
     plain = {_plain(known): known for known in names}
     if _plain(name) in plain:

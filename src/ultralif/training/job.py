@@ -25,7 +25,7 @@ from ultralif.training.step import (
     temperature,
 )
 
-__all__ = ["Job", "Progress", "eager_steps"]
+__all__ = ["Job", "Progress", "eager_steps", "train_step"]
 
 PROBE = 64
 """Training samples on which the spike rates of each epoch are measured."""
@@ -54,6 +54,7 @@ class Job:
     optimizer: torch.optim.Adam
     data: Data
     device: torch.device
+    penalties: Penalties
     sums: Tensor
     """Loss, well classified samples and spike rate of the running epoch so far, ``[3, M]``."""
     probe: Tensor
@@ -76,7 +77,8 @@ class Job:
         ordered = [configs[i] for i in stack.order]
         sums = torch.zeros(3, len(stack), dtype=torch.float64, device=device)
         optimizer = make_optimizer(stack, ordered[0], capturable=device.type == "cuda")
-        job = cls(ordered, stack, optimizer, data, device, sums, _probe(ordered[0], data))
+        penalties = Penalties.of(ordered, stack.weights[0])
+        job = cls(ordered, stack, optimizer, data, device, penalties, sums, _probe(ordered[0], data))
         job.good = job._parameters()
         return job
 
@@ -181,8 +183,8 @@ class Job:
             self._restore(found.tensors(), found.documents)
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise JobError(
-                f"the checkpoint in {folder} is not one of this version of ultralif; finish it with the version "
-                "that began it, or delete that folder to begin again"
+                f"the checkpoint in {folder} is of another version of ultralif; finish it with that one, or "
+                "delete the folder to begin again"
             ) from error
         where = f"epoch {self.epoch + 1}, step {self.step}"
         return [*notes, f"going on from {where}" + (" (an older checkpoint)" if notes else "")]
@@ -208,20 +210,24 @@ class Job:
         self.history = documents["history"]
 
 
+def train_step(job: Job, x: Tensor, labels: Tensor, mode: Mode | None) -> None:
+    """Take one step of every member on a batch, and add what it says to the running sums."""
+    job.optimizer.zero_grad()
+    half = job.shared.precision == "bfloat16"
+    with torch.autocast(job.device.type, torch.bfloat16, enabled=half):
+        losses = stack_loss(job.stack, x, labels, job.penalties, mode)
+    torch.autograd.backward([losses.loss.sum()])
+    job.optimizer.step()
+    job.sums += torch.stack((losses.loss.detach(), losses.correct, losses.rate))
+
+
 def eager_steps(job: Job) -> Callable[[Job], Iterator[int]]:
     """Return a function that trains to the end of the running epoch, step by step."""
     loader = make_loader(job.shared, job.data, job.data.train, training=True)
-    penalties = Penalties.of(job.configs, job.stack.weights[0])
-    half = job.shared.precision == "bfloat16"
 
     def run(job: Job) -> Iterator[int]:
         for x, labels in loader.epoch(job.epoch, job.step):
-            job.optimizer.zero_grad()
-            with torch.autocast(job.device.type, torch.bfloat16, enabled=half):
-                losses = stack_loss(job.stack, inputs(x, job.shared), labels, penalties, job.mode)
-            torch.autograd.backward([losses.loss.sum()])
-            job.optimizer.step()
-            job.sums += torch.stack((losses.loss.detach(), losses.correct, losses.rate))
+            train_step(job, inputs(x, job.shared), labels, job.mode)
             job.step += 1
             yield job.step
 

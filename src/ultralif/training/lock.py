@@ -46,7 +46,8 @@ def _taken(path: Path) -> IO[str]:
             raise JobError(f"process {owner or '?'} is training this already; wait for its end") from None
         except OSError as error:
             raise JobError(
-                f"{path.parent} cannot be used for checkpoints ({error.strerror}); choose another with --runs-dir"
+                f"{path.parent} cannot be used for checkpoints ({error.strerror}); choose another "
+                "folder with --runs-dir"
             ) from error
 
 

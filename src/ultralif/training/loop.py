@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ultralif.errors import InputError, JobError
@@ -16,7 +16,7 @@ from ultralif.training.machine import arithmetic
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 
-__all__ = ["Interrupted", "Progress", "stack_id", "train_stack"]
+__all__ = ["Interrupted", "Progress", "stack_id", "steps", "train_stack"]
 
 
 class Interrupted(JobError):
@@ -61,6 +61,7 @@ def train_stack(
     if not checkpoint_seconds >= 0:
         raise InputError(f"checkpoint_seconds must be 0 or more, got {checkpoint_seconds}")
     place = pick_device(device)
+    configs = sorted(configs, key=lambda config: config.id)  # a checkpoint has them in this order
     networks = build_networks(configs, place)
     folder = store.checkpoints(stack_id(configs))
     with locked(folder.with_suffix(".lock")), arithmetic(configs, place):
@@ -76,7 +77,7 @@ def train_stack(
 
 def _train(job: Job, folder: Path, report: Report, stopping: Stopping, checkpoint_seconds: float) -> None:
     """Run all epochs that are left; save now and then, and when asked to stop."""
-    run = eager_steps(job)
+    run = steps(job)
     saved = time.monotonic()
     while not job.is_over:
         job.prepare_epoch()
@@ -94,6 +95,15 @@ def _train(job: Job, folder: Path, report: Report, stopping: Stopping, checkpoin
         for note in job.close_epoch():
             report(job.progress(note))
         report(job.progress())
+
+
+def steps(job: Job) -> Callable[[Job], Iterator[int]]:
+    """Return how an epoch is run: recorded and replayed on a GPU, one call at a time elsewhere."""
+    if job.device.type == "cuda" and job.shared.encoding != "constant" and job.shared.precision != "float64":
+        from ultralif.training.graph import graph_steps
+
+        return graph_steps(job)
+    return eager_steps(job)
 
 
 def _stopped(job: Job) -> str:

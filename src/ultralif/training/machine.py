@@ -22,12 +22,12 @@ def arithmetic(configs: Sequence[RunConfig], device: torch.device) -> Iterator[N
     """
     shared, sizes = configs[0], layer_sizes(configs[0])
     work = len(configs) * shared.timesteps * shared.batch_size * sizes[0] * sizes[1]
-    threads, tf32 = torch.get_num_threads(), torch.backends.cuda.matmul.allow_tf32
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     if device.type == "cpu" and work < SMALL:
         torch.set_num_threads(1)
-    torch.backends.cuda.matmul.allow_tf32 = shared.precision == "tf32"
+    torch.set_float32_matmul_precision("high" if shared.precision == "tf32" else "highest")
     try:
         yield
     finally:
         torch.set_num_threads(threads)
-        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.set_float32_matmul_precision(precision)

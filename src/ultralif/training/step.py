@@ -69,7 +69,7 @@ def stack_loss(stack: Stack, x: Tensor, labels: Tensor, penalties: Penalties, mo
 
 
 def hidden_rate(stack: Stack, rates: Sequence[Tensor]) -> Tensor:
-    """Return the mean spike of each member's hidden neurons, ``[M]``, from the rates of its spiking layers."""
+    """Return the mean spike of the hidden neurons, ``[M]``, from the rates of all spiking layers."""
     hidden = [rate.flatten(2) for rate in rates[: len(stack.sizes) - 2]]
     return (hidden[0] if len(hidden) == 1 else torch.cat(hidden, 2)).mean((0, 2))
 
@@ -79,7 +79,7 @@ def make_optimizer(stack: Stack, config: RunConfig, *, capturable: bool = False)
     rate: float | Tensor = config.learning_rate
     if capturable:
         rate = torch.tensor(rate, device=stack.weights[0].device)
-    return torch.optim.Adam(stack.parameters(), lr=rate, fused=True)
+    return torch.optim.Adam(stack.parameters(), lr=rate, fused=True, capturable=capturable)
 
 
 def learning_rate(config: RunConfig, epoch: int) -> float:

@@ -20,7 +20,7 @@ from ultralif.training.config import RunConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Finished", "Store", "default_runs_dir"]
+__all__ = ["Finished", "Run", "Store", "default_runs_dir"]
 
 VERSION = 1
 """Of the table below."""
@@ -49,6 +49,15 @@ class Finished(NamedTuple):
     tensors: "Mapping[str, Tensor]"
     result: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]]
+
+
+class Run(NamedTuple):
+    """A run as it was written."""
+
+    config: RunConfig
+    contents: Contents
+    result: dict[str, Any]
+    history: list[dict[str, Any]]
 
 
 class Store:
@@ -89,13 +98,13 @@ class Store:
         with self._open() as index:
             _insert(index, rows)
 
-    def read(self, run: str) -> tuple[RunConfig, dict[str, Any], list[Any], Contents]:
-        """Return config, result, history and all else of a run, every byte checked."""
+    def read(self, run: str) -> Run:
+        """Return a run, every byte of it checked."""
         name = self.find(run)
         contents = read_folder(self.path(name))
         config = RunConfig.from_dict(contents.documents["config"])
         result = {**contents.documents["result"], "path": str(self.path(name))}
-        return config, result, contents.documents["history"], contents
+        return Run(config, contents, result, contents.documents["history"])
 
     def find(self, run: str) -> str:
         """Return the full name of a run from its first characters, or from the path of its folder."""
@@ -121,7 +130,7 @@ class Store:
         Args:
             limit: at most so many.
             runs: only those of these names.
-            filters: only those with this ``dataset``, ``neuron``, ``timesteps``, ``seed``, ``sparsity``, ``status``.
+            filters: their ``dataset``, ``neuron``, ``timesteps``, ``seed``, ``sparsity`` or ``status``.
         """
         unknown = set(filters) - set(FILTERS)
         if unknown:
@@ -196,8 +205,8 @@ class Store:
             ) from error
         except sqlite3.DatabaseError as error:
             raise JobError(
-                f"{self.index} is damaged ({error}); delete it, and make it again from the runs with: ultralif "
-                "runs rebuild"
+                f"{self.index} is damaged ({error}); delete it, and make it again from the runs with: "
+                "ultralif runs rebuild"
             ) from error
 
     def _connect(self) -> sqlite3.Connection:

@@ -10,7 +10,7 @@ __all__ = ["write_history"]
 
 def write_history(folder: Path, store: Store, run: str) -> None:
     """Write loss, accuracy, spike rate, temperature and leak of every epoch, and the final numbers."""
-    config, result, history, _ = store.read(run)
+    config, _, result, history = store.read(run)
     need("tensorboard", "tensorboard")
     from torch.utils.tensorboard import SummaryWriter
 

@@ -23,7 +23,7 @@ def typed(owner: type, name: str, value: object) -> object:
     """Return a field's value in the field's type, so that 1 and 1.0, a list and a tuple are the same.
 
     Args:
-        owner: a class whose fields are annotated with bool, int, float, str, Literal, None, and tuples of them.
+        owner: its fields are annotated with bool, int, float, str, Literal, None, or tuples of them.
         name: the field.
         value: what was given for it.
     """

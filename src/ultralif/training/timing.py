@@ -11,7 +11,8 @@ from ultralif.data.spec import Spec
 from ultralif.data.split import Events, Images
 from ultralif.training.build import Data, build_networks, pick_device
 from ultralif.training.config import RunConfig
-from ultralif.training.job import Job, eager_steps
+from ultralif.training.job import Job
+from ultralif.training.loop import steps
 from ultralif.training.machine import arithmetic
 
 __all__ = ["estimate"]
@@ -48,7 +49,7 @@ def _step_seconds(stack: Sequence[RunConfig], device: torch.device) -> float:
         job.prepare_epoch()
         best, began = float("inf"), time.perf_counter()
         last = began
-        for _ in eager_steps(job)(job):
+        for _ in steps(job)(job):
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
             now = time.perf_counter()

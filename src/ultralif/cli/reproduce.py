@@ -1,0 +1,148 @@
+"""``ultralif reproduce``: the paper's tables, trained, beside the published numbers."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ultralif.cli.parse import parse
+from ultralif.cli.progress import say
+from ultralif.cli.tables import print_json, print_table
+from ultralif.errors import InputError
+
+if TYPE_CHECKING:
+    from ultralif.paper.results import Results
+
+__all__ = ["main"]
+
+
+def main(argv: list[str]) -> None:
+    """Reproduce a table, all tables, or the verdicts."""
+    if argv[:1] == ["table"]:  # `reproduce table NAME` reads well and means `reproduce NAME`
+        argv = argv[1:]
+    parse(reproduce, argv, "reproduce")
+
+
+def reproduce(
+    what: str,
+    /,
+    seeds: int = 5,
+    out: Path | None = None,
+    results: Path | None = None,
+    runs_dir: Path | None = None,
+    data_dir: Path | None = None,
+    device: str = "auto",
+    checkpoint_seconds: float = 60.0,
+    dry_run: bool = False,
+    quiet: bool = False,
+    json: bool = False,
+) -> None:
+    """Train what a table of the paper needs and print it beside the published numbers.
+
+    What is finished is not trained again, and what was stopped goes on. Datasets that are not on this machine
+    are left out, and said to be.
+
+    Examples:
+      ultralif reproduce mnist --seeds 1
+      ultralif reproduce table cifar10-efficiency
+      ultralif reproduce all --seeds 5 --out tables
+      ultralif reproduce verdicts --results results/paper.jsonl.gz
+
+    Args:
+        what: a table's name; all; list, to see the names; verdicts, for what holds of the paper's claims.
+        seeds: how many, from the paper's 42 on.
+        out: a folder for the tables as Markdown, CSV and LaTeX.
+        results: a file of results to use in place of training.
+        runs_dir: where runs are kept.
+        data_dir: a folder to search first for the data.
+        device: cpu, cuda, or the GPU if there is one.
+        checkpoint_seconds: how much work may be lost if the process is killed.
+        dry_run: print what would be trained and how long it would take.
+        quiet: show no progress.
+        json: print one JSON document.
+    """
+    from ultralif.paper.grids import TABLES
+
+    if what == "list":
+        print_table(("table", "what it shows"), list(TABLES.items()))
+        return
+    if seeds < 1:
+        raise InputError(f"seeds must be at least 1, got {seeds}")
+    if what != "verdicts" and results is None:
+        from argparse import Namespace
+
+        args = Namespace(device=device, data_dir=data_dir, checkpoint_seconds=checkpoint_seconds)
+        if not _train(what, seeds, runs_dir, args, dry_run=dry_run, quiet=quiet or json, as_json=json):
+            return
+    found = _results(results, runs_dir)
+    if what == "verdicts":
+        _print_verdicts(found, json)
+    else:
+        _print_tables(list(TABLES) if what == "all" else [what], found, seeds, out, json)
+
+
+def _train(
+    what: str, seeds: int, runs_dir: Path | None, args: object, *, dry_run: bool, quiet: bool, as_json: bool
+) -> bool:
+    """Train what is missing; return whether there is something to print."""
+    from ultralif.cli.sweep import run_plan
+    from ultralif.paper.reproduce import plan_table
+    from ultralif.training import Store
+
+    store = Store(runs_dir)
+    stacks, absent = plan_table(what, store, seeds, getattr(args, "data_dir", None))
+    if absent:
+        say(f"not at hand: {', '.join(absent)}; get them with: ultralif data get {absent[0]}")
+    if dry_run:
+        from ultralif.cli.dry import show_plan
+
+        show_plan(stacks, getattr(args, "device", "auto"), as_json)
+        return False
+    run_plan(stacks, store, args, quiet=quiet)
+    return True
+
+
+def _results(path: Path | None, runs_dir: Path | None) -> "Results":
+    from ultralif.paper.results import Results, from_store, read
+    from ultralif.training import Store
+
+    return from_store(Store(runs_dir)) if path is None else Results(read(path))
+
+
+def _print_tables(names: list[str], found: "Results", seeds: int, out: Path | None, as_json: bool) -> None:
+    from ultralif.paper.tables import make_table
+    from ultralif.report.tables import to_csv, to_latex, to_markdown
+    from ultralif.training.checkpoint import write_file
+
+    tables = [make_table(name, found, seeds) for name in names]
+    if as_json:
+        print_json(
+            {t.name: {"columns": t.columns, "rows": t.rows, "notes": t.notes} for t in tables},
+        )
+    for table in tables:
+        if not as_json:
+            print_table(table.columns, table.rows, table.title)
+            for note in table.notes:
+                print(note)
+            print()
+        if out is not None:
+            for suffix, text in (("md", to_markdown), ("csv", to_csv), ("tex", to_latex)):
+                write_file(out / f"{table.name}.{suffix}", text(table).encode())
+    if out is not None and not as_json:
+        print(f"{len(tables)} tables in {out}, each as .md, .csv and .tex")
+
+
+def _print_verdicts(found: "Results", as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from ultralif.paper.verdicts import judge
+
+    verdicts = judge(found)
+    if as_json:
+        print_json([asdict(verdict) for verdict in verdicts])
+        return
+    for verdict in verdicts:
+        print(f"{verdict.verdict:13}  {verdict.claim} (section {verdict.section})")
+        print(f"{'':13}  {verdict.measured}")
+    counts = {
+        kind: sum(v.verdict == kind for v in verdicts) for kind in dict.fromkeys(v.verdict for v in verdicts)
+    }
+    print(", ".join(f"{count} {kind}" for kind, count in counts.items()))

@@ -1,0 +1,59 @@
+/* Classify what comes in on standard input: for every sample, time steps of MODEL_INPUTS event counts,
+   one byte each. Prints class, checksum of all membranes at all time steps, and scores. */
+#include "model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static model_state state;
+static uint8_t frame[MODEL_INPUTS];
+static uint32_t hash;
+
+/* 1: a sample was taken; 0: the input is at its end; -1: it is not what it should be. */
+static int sample(unsigned long steps)
+{
+    unsigned long t;
+    model_reset(&state);
+    hash = MODEL_HASH;
+    for (t = 0; t < steps; t++) {
+        size_t got = fread(frame, 1, sizeof frame, stdin);
+        if (got == 0 && t == 0)
+            return 0;
+        if (got != sizeof frame) {
+            fprintf(stderr, "the input ends within a sample of %lu time steps\n", steps);
+            return -1;
+        }
+        if (model_frame(&state, frame) < 0) {
+            fprintf(stderr, "more than %lu events in a time step\n", (unsigned long)MODEL_MAX_EVENTS);
+            return -1;
+        }
+        hash = model_hash(&state, hash);
+    }
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    unsigned long steps = argc > 1 ? strtoul(argv[1], NULL, 10) : MODEL_MAX_STEPS;
+    int failed = model_selftest(&state), more;
+    if (failed != 0) {
+        fprintf(stderr, "self-test: recorded sample %d ended differently\n", failed);
+        return 1;
+    }
+    if (steps < 1 || steps > MODEL_MAX_STEPS) {
+        fprintf(stderr, "usage: %s [time steps of a sample, 1 to %lu] < counts\n", argv[0],
+                (unsigned long)MODEL_MAX_STEPS);
+        return 2;
+    }
+    while ((more = sample(steps)) > 0) {
+        int i;
+        printf("%d %08lx", model_class(&state), (unsigned long)hash);
+        for (i = 0; i < MODEL_CLASSES; i++)
+            printf(" %ld", (long)state.score[i]);
+#ifdef MODEL_COUNT
+        printf(" %lu %lu", (unsigned long)state.spikes, (unsigned long)state.additions);
+#endif
+        printf("\n");
+    }
+    return more < 0;
+}

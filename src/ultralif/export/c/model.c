@@ -1,0 +1,85 @@
+#include "model.h"
+
+#include "weights.h"
+
+#ifdef MODEL_COUNT
+#define COUNT(what, n) (s->what += (n))
+#else
+#define COUNT(what, n) ((void)0)
+#endif
+
+/* x * 2^n, also for negative x. */
+static int32_t up(int32_t x, uint8_t n)
+{
+    return x < 0 ? -(int32_t)((uint32_t)-x << n) : (int32_t)((uint32_t)x << n);
+}
+$helpers
+static void add_row(int32_t *sum, const int8_t *row, uint16_t n)
+{
+    uint16_t i;
+    for (i = 0; i < n; i++)
+        sum[i] += row[i];
+}
+$layers
+void model_reset(model_state *s)
+{
+    uint8_t *byte = (uint8_t *)s;
+    uint32_t n;
+    for (n = sizeof *s; n > 0; n--)
+        *byte++ = 0;
+}
+
+int model_event(model_state *s, uint16_t input)
+{
+    if (input >= MODEL_INPUTS || s->events >= MODEL_MAX_EVENTS || s->steps >= MODEL_MAX_STEPS)
+        return -1;
+    s->events++;
+    COUNT(additions, $first);
+    add_row(s->sum_1, weight_1[input], $first);
+    return 0;
+}
+
+int model_tick(model_state *s)
+{
+    if (s->steps >= MODEL_MAX_STEPS)
+        return -1;
+    s->steps++;
+    s->events = 0;
+$calls
+    return 0;
+}
+
+int model_frame(model_state *s, const uint8_t *counts)
+{
+    uint16_t i;
+    uint8_t n;
+    for (i = 0; i < MODEL_INPUTS; i++)
+        for (n = counts[i]; n > 0; n--)
+            if (model_event(s, i) < 0)
+                return -1;
+    return model_tick(s);
+}
+
+int model_class(const model_state *s)
+{
+    int i, best = 0;
+    for (i = 1; i < MODEL_CLASSES; i++)
+        if (s->score[i] > s->score[best])
+            best = i;
+    return best;
+}
+
+static uint32_t mix(uint32_t hash, const model_membrane *v, uint16_t n)
+{
+    for (; n > 0; n--, v++) {
+        int32_t word = *v;
+        hash = (hash ^ (uint32_t)word) * UINT32_C(16777619);
+    }
+    return hash;
+}
+
+uint32_t model_hash(const model_state *s, uint32_t hash)
+{
+$mixes
+    return hash;
+}

@@ -1,0 +1,60 @@
+/* $title
+
+   All arithmetic is in integers. A model_state is all the memory there is, and the caller owns it, so
+   several streams can run side by side. Nothing but <stdint.h> is needed. */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include <stdint.h>
+
+#define MODEL_INPUTS $inputs
+#define MODEL_CLASSES $classes
+#define MODEL_MAX_STEPS UINT32_C($timesteps) /* between two resets; no number overflows until then */
+#define MODEL_MAX_EVENTS UINT32_C($max_events) /* in one time step, likewise */
+#define MODEL_ROM_BYTES $rom /* constants */
+#define MODEL_RAM_BYTES $ram /* one model_state */
+#define MODEL_BUDGET_BYTES $budget /* what both may take together */
+
+typedef $membrane model_membrane;
+
+typedef struct {
+$sums
+    int32_t score[MODEL_CLASSES];
+    uint32_t steps;
+    uint32_t events; /* in this time step */
+#ifdef MODEL_COUNT
+    uint32_t spikes; /* of all neurons since the reset */
+    uint32_t additions; /* of a weight, since the reset */
+#endif
+$membranes
+} model_state;
+
+/* Both fail to compile where the numbers above are not kept. */
+typedef char model_keeps_its_budget[MODEL_ROM_BYTES + MODEL_RAM_BYTES <= MODEL_BUDGET_BYTES ? 1 : -1];
+#ifndef MODEL_COUNT
+typedef char model_keeps_its_ram[sizeof(model_state) <= MODEL_RAM_BYTES ? 1 : -1];
+#endif
+
+/* Start a new sequence from rest. */
+void model_reset(model_state *s);
+
+/* Take one input event. -1: no such input, or too many events or time steps; nothing was changed. */
+int model_event(model_state *s, uint16_t input);
+
+/* End the time step: every neuron integrates what came in. -1: too many time steps. */
+int model_tick(model_state *s);
+
+/* Take a whole time step: how many events each of the MODEL_INPUTS inputs has. -1: too many; reset. */
+int model_frame(model_state *s, const uint8_t *counts);
+
+/* The class with the greatest score so far; the first of them in a tie. */
+int model_class(const model_state *s);
+
+/* Mix every membrane into a checksum, which starts at MODEL_HASH. */
+#define MODEL_HASH UINT32_C(2166136261)
+uint32_t model_hash(const model_state *s, uint32_t hash);
+
+/* Replay recorded inputs: 0, or the number, from 1 on, of the first that ended differently. */
+int model_selftest(model_state *s);
+
+#endif

@@ -1,0 +1,49 @@
+/* Recorded inputs, and what the integer simulator made of them. */
+#include "model.h"
+
+#define SAMPLES $samples
+#define STEPS $steps
+
+/* How many events each time step has, and their inputs. */
+static const uint32_t count[SAMPLES][STEPS] = {
+$count
+};
+static const uint16_t event[] = {
+$event
+};
+/* The checksum over all membranes at all time steps, and the scores at the end. */
+static const uint32_t hash[SAMPLES] = {
+$hash
+};
+static const int32_t score[SAMPLES][MODEL_CLASSES] = {
+$score
+};
+
+static int replay(model_state *s, const uint16_t **next, int sample)
+{
+    uint32_t seen = MODEL_HASH;
+    uint32_t t, n;
+    model_reset(s);
+    for (t = 0; t < STEPS; t++) {
+        for (n = count[sample][t]; n > 0; n--)
+            if (model_event(s, *(*next)++) < 0)
+                return -1;
+        if (model_tick(s) < 0)
+            return -1;
+        seen = model_hash(s, seen);
+    }
+    for (n = 0; n < MODEL_CLASSES; n++)
+        if (s->score[n] != score[sample][n])
+            return -1;
+    return seen == hash[sample] ? 0 : -1;
+}
+
+int model_selftest(model_state *s)
+{
+    const uint16_t *next = event;
+    int sample;
+    for (sample = 0; sample < SAMPLES; sample++)
+        if (replay(s, &next, sample) < 0)
+            return sample + 1;
+    return 0;
+}

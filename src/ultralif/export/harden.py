@@ -1,0 +1,189 @@
+"""From soft to binary spikes: what is lost on the way, and how to win it back."""
+
+import copy
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple, get_args
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from ultralif.errors import InputError
+from ultralif.functional import Mode
+from ultralif.nn import Network, SoftLIF, UltraDLIF, UltraLIF, mode, set_mode
+from ultralif.nn.network import AnyNeuron
+
+__all__ = ["Gap", "Parting", "calibrate", "finetune", "gap", "modes", "spike_trains"]
+
+Batches = Iterable[tuple[Tensor, Tensor]]
+"""Inputs ``[T, B, *input]`` and labels ``[B]``."""
+
+
+class Parting(NamedTuple):
+    """Where spikes first differ from those of the soft network; layers and time steps count from 1."""
+
+    layer: int
+    step: int
+    share: float
+    """Of the neurons of that layer, over all samples, at that time step."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How a network does in one mode, and how far that is from its first, the one it was trained in."""
+
+    accuracy: float
+    """Percent of the samples."""
+    spike_rate: tuple[float, ...]
+    """Mean spike of each spiking layer; in soft mode, of fractional spikes."""
+    agreement: float
+    """Percent of the decisions that are those of the first mode."""
+    differing: Tensor
+    """``[layers, T]``: the share of spikes that differ, a soft spike above 1/2 counting as one."""
+
+    @property
+    def first(self) -> Parting | None:
+        """The earliest time step, and in it the lowest layer, where spikes differ; None: nowhere."""
+        for step, shares in enumerate(self.differing.T, 1):
+            for layer, share in enumerate(shares.tolist(), 1):
+                if share > 0:
+                    return Parting(layer, step, share)
+        return None
+
+
+def modes(net: Network) -> list[Mode]:
+    """Return the modes that a network has, soft ones first."""
+    return [m for m in get_args(Mode) if any(m in neuron.modes for _, neuron in net.layers())]
+
+
+def spike_trains(net: Network, x: Tensor) -> list[Tensor]:
+    """Return the spikes of every spiking layer, ``[T, B, n]``, for inputs ``[T, B, *input]``."""
+    trains, signal = [], x.flatten(2)
+    for linear, neuron in net.layers():
+        signal = neuron(linear(signal))
+        trains.append(signal)
+    return trains
+
+
+@torch.no_grad()
+def gap(net: Network, batches: Batches) -> dict[Mode, Gap]:
+    """Compare the modes of a network on labelled batches of one length.
+
+    Example:
+        >>> net = Network((4, 8, 3), neuron="UltraLIF")
+        >>> found = gap(net, [(torch.ones(5, 2, 4), torch.tensor([0, 1]))])
+        >>> list(found), found["soft"].agreement
+        (['soft', 'hard', 'tropical'], 100.0)
+    """
+    totals: dict[Mode, list[Tensor]] = {}
+    samples = 0
+    for x, labels in batches:
+        reference: tuple[Tensor, list[Tensor]] | None = None
+        for name in modes(net):
+            with mode(net, name):
+                trains, decisions = spike_trains(net, x), net(x).argmax(1)
+            firing = [train > 0.5 for train in trains]
+            reference = reference or (decisions, firing)
+            counts = [
+                (decisions == labels).sum(),
+                (decisions == reference[0]).sum(),
+                torch.stack([train.mean((0, 2)).sum() for train in trains]),
+                torch.stack(
+                    [(a != b).double().mean(2).sum(1) for a, b in zip(firing, reference[1], strict=True)]
+                ),
+            ]
+            before = totals.get(name, [torch.zeros_like(count) for count in counts])
+            totals[name] = [a + b for a, b in zip(before, counts, strict=True)]
+        samples += len(labels)
+    if not samples:
+        raise InputError("batches holds no samples; pass pairs of inputs [T, B, *input] and labels [B]")
+    return {name: _gap(*(total.double().cpu() / samples for total in totals[name])) for name in totals}
+
+
+def _gap(correct: Tensor, agreeing: Tensor, rates: Tensor, differing: Tensor) -> Gap:
+    return Gap(100 * correct.item(), tuple(rates.tolist()), 100 * agreeing.item(), differing)
+
+
+@torch.no_grad()
+def calibrate(net: Network, x: Tensor, *, to: Mode = "hard") -> Network:
+    """Return a copy whose neurons spike as often in another mode as they did in their own.
+
+    Every neuron's threshold is moved, layer by layer, until its rates agree on ``x``. The move is made in
+    its bias, which shifts what must come in for a spike; weights, and so the format of the network, stay.
+
+    Args:
+        net: a trained network, in the mode it was trained in.
+        x: a few thousand training inputs ``[T, B, *input]``.
+        to: the mode that it is calibrated for, and left in.
+    """
+    net = copy.deepcopy(net)
+    was = signal = x.flatten(2)
+    for linear, neuron in net.layers():
+        was = neuron(linear(was))
+        neuron.mode = to if to in neuron.modes else "hard"
+        current = linear(signal)
+        shift = _shift_for(neuron, current, was.mean((0, 1)))
+        linear.bias.add_(shift)
+        signal = neuron(current + shift)
+    return net
+
+
+def _shift_for(neuron: AnyNeuron, current: Tensor, rate: Tensor, halvings: int = 24) -> Tensor:
+    """Return for each neuron what its current must gain for a mean spike of ``rate``, by bisection."""
+    reach = current.amax((0, 1)) - current.amin((0, 1)) + 1
+    low, high = -reach, reach
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        rare = neuron(current + middle).mean((0, 1)) < rate
+        low, high = torch.where(rare, middle, low), torch.where(rare, high, middle)
+    return (low + high) / 2
+
+
+def finetune(
+    net: Network,
+    batches: Batches,
+    *,
+    steps: int,
+    mode: Mode = "hard",
+    lr: float = 1e-3,
+    eps: tuple[float, float] | None = None,
+) -> Network:
+    """Return a copy that was trained on in a mode, with a learning rate that falls to 0.
+
+    In ``hard`` and ``tropical`` mode spikes are binary and are differentiated as soft ones.
+
+    Args:
+        net: a trained network.
+        batches: as many as ``steps`` are taken.
+        steps: of the optimizer, Adam.
+        mode: the mode that it is trained for, and left in.
+        lr: the first learning rate.
+        eps: lead every temperature from one value to another, in equal ratios, instead of learning it:
+            with ``mode="soft"`` and a low end, annealing.
+    """
+    net = copy.deepcopy(net)
+    set_mode(net, mode)
+    tempered = [neuron for _, neuron in net.layers() if isinstance(neuron, UltraLIF | UltraDLIF | SoftLIF)]
+    if eps is not None and not tempered:
+        raise InputError(f"eps={eps} was given, but the network's neurons have no temperature; leave it out")
+    optimizer = torch.optim.Adam(net.parameters(), lr=lr)
+    for step, (x, labels) in enumerate(islice(batches, steps)):
+        done = step / steps
+        for group in optimizer.param_groups:
+            group["lr"] = lr * (1 - done)
+        optimizer.zero_grad()
+        torch.autograd.backward(cross_entropy(net(x), labels))
+        optimizer.step()
+        if eps is not None:
+            for neuron in tempered:
+                neuron.assign("eps", _between(*eps, (step + 1) / steps))
+    return net
+
+
+def _between(start: float, end: float, done: float) -> float:
+    """Go from one number to another in equal ratios; rounding must not lead outside of them."""
+    low, high = sorted((start, end))
+    return min(max(start * math.exp(done * math.log(end / start)), low), high)

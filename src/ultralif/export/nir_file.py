@@ -1,0 +1,176 @@
+"""Read a NIR file in a process of its own, because HDF5 is not safe with files from strangers.
+
+`read` starts this file as a script. The script takes no more than it is known to need, from groups and
+datasets that lie in the file itself, and hands over plain arrays; if the HDF5 library crashes on what it
+was given, or asks for too much memory, only the script ends.
+"""
+
+import io
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import h5py
+import numpy as np
+
+__all__ = ["Graph", "Node", "read"]
+
+FIELDS = ("weight", "bias", "tau", "r", "v_leak", "v_threshold", "v_reset", "threshold")
+MAX_NODES = 1000
+MAX_BYTES = 1 << 29
+MAX_MEMORY = 4 << 30
+MAX_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of a graph: what it is called in NIR, and the arrays that it holds."""
+
+    kind: str
+    arrays: dict[str, np.ndarray[Any, Any]]
+    metadata: dict[str, float | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A NIR graph."""
+
+    nodes: dict[str, Node]
+    edges: list[tuple[str, str]]
+    metadata: dict[str, float | str]
+
+
+def read(path: Path) -> Graph:
+    """Return the graph in a file, or raise a ValueError that says why there is none."""
+    try:
+        done = subprocess.run(  # noqa: S603 (it runs this file)
+            [sys.executable, "-I", __file__, str(path)], capture_output=True, timeout=MAX_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"reading it took more than {MAX_SECONDS} s") from None
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ValueError(reason[-1] if done.returncode == 3 and reason else "the HDF5 library cannot read it")
+    with np.load(io.BytesIO(done.stdout), allow_pickle=False) as arrays:
+        content = json.loads(str(arrays["content"]))
+        nodes = {
+            name: Node(kind, {key: arrays[f"{number}.{key}"] for key in keys}, metadata)
+            for number, (name, kind, keys, metadata) in enumerate(content["nodes"])
+        }
+    return Graph(nodes, [(a, b) for a, b in content["edges"]], content["metadata"])
+
+
+class _Unreadable(Exception):
+    """The file is not what it should be."""
+
+
+class _Reader:
+    """Takes groups and datasets from an open file, and adds up what they take."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def child(self, group: Any, name: str) -> Any:
+        """Return a member of a group that is stored in this file; None if there is none."""
+        link = group.get(name, getlink=True)
+        if link is None:
+            return None
+        if not isinstance(link, h5py.HardLink):
+            raise _Unreadable(f"{name!r} is a link to elsewhere")
+        return group[name]
+
+    def group(self, parent: Any, name: str) -> Any:
+        """Return a member that is a group."""
+        found = self.child(parent, name)
+        if not isinstance(found, h5py.Group):
+            raise _Unreadable(f"there is no group {name!r} where NIR has one")
+        if len(found) > MAX_NODES:
+            raise _Unreadable(f"{name!r} has {len(found)} members, more than {MAX_NODES}")
+        return found
+
+    def array(self, parent: Any, name: str) -> np.ndarray[Any, Any] | None:
+        """Return a member that is a dataset of numbers or text; None if there is none."""
+        found = self.child(parent, name)
+        if found is None:
+            return None
+        if not isinstance(found, h5py.Dataset) or found.shape is None:
+            raise _Unreadable(f"{name!r} is not an array")
+        if found.external or found.is_virtual:
+            raise _Unreadable(f"{name!r} is stored in another file")
+        text = h5py.check_string_dtype(found.dtype) is not None
+        if not text and found.dtype.kind not in "fiub":
+            raise _Unreadable(f"{name!r} holds {found.dtype}, not numbers")
+        self.bytes += found.size * (256 if text else found.dtype.itemsize)
+        if self.bytes > MAX_BYTES:
+            raise _Unreadable(f"its arrays take more than {MAX_BYTES >> 20} MiB")
+        return np.asarray(found.asstr()[()] if text else found[()])
+
+    def text(self, parent: Any, name: str) -> str:
+        """Return a member that is one string."""
+        found = self.array(parent, name)
+        if found is None or found.shape != () or found.dtype.kind not in "OU":
+            raise _Unreadable(f"there is no text {name!r} where NIR has one")
+        return str(found)
+
+    def metadata(self, parent: Any) -> dict[str, float | str]:
+        """Return the numbers and strings of a node's metadata; other things are left out."""
+        if self.child(parent, "metadata") is None:
+            return {}
+        group = self.group(parent, "metadata")
+        found: dict[str, float | str] = {}
+        for key in group:
+            value = self.array(group, key)
+            if value is not None and value.shape == ():
+                found[str(key)] = str(value) if value.dtype.kind in "OU" else float(value)
+        return found
+
+
+def _content(file: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Return what a file holds, as arrays, and as JSON what they are."""
+    reader = _Reader()
+    top = reader.group(file, "node")
+    group = reader.group(top, "nodes")
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    nodes = []
+    for number, name in enumerate(group):
+        node = reader.group(group, name)
+        keys = []
+        for key in FIELDS:
+            found = reader.array(node, key)
+            if found is not None and found.dtype.kind in "fiub":
+                arrays[f"{number}.{key}"] = found
+                keys.append(key)
+        nodes.append((name, reader.text(node, "type"), keys, reader.metadata(node)))
+    edges = reader.array(top, "edges")
+    if edges is None or edges.ndim != 2 or edges.shape[1] != 2 or len(edges) > MAX_NODES:
+        raise _Unreadable("there is no list 'edges' of pairs where NIR has one")
+    content = {"nodes": nodes, "edges": edges.astype(str).tolist(), "metadata": reader.metadata(top)}
+    return {**arrays, "content": np.array(json.dumps(content))}
+
+
+def _main(path: str) -> int:
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    except (ImportError, ValueError):  # not everywhere; the sizes are checked as well
+        pass
+    try:
+        with h5py.File(path, "r") as file:
+            content = _content(file)
+    except _Unreadable as error:
+        sys.stderr.write(f"{error}\n")
+        return 3
+    except (OSError, MemoryError, RuntimeError, ValueError, KeyError, TypeError, UnicodeError):
+        sys.stderr.write("it is not a sound HDF5 file\n")
+        return 3
+    np.savez(cast(Any, sys.stdout.buffer), **cast(Any, content))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1]))

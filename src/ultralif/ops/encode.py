@@ -1,0 +1,71 @@
+"""Batches made on the GPU by one kernel: images into spikes, events into frames."""
+
+from torch import Tensor
+from triton import cdiv
+
+from ultralif.ops.triton_encode import frames_kernel, spikes_kernel
+
+__all__ = ["draw_spikes", "fill_frames"]
+
+
+def draw_spikes(
+    out: Tensor,
+    pixels: Tensor,
+    order: Tensor,
+    position: Tensor,
+    seed: Tensor,
+    slope: Tensor,
+    offset: Tensor,
+    *,
+    crop: int = 0,
+) -> None:
+    """Fill ``out [T, B, D]`` with spikes of the probability ``slope * pixel + offset``.
+
+    Args:
+        out: what is written.
+        pixels: all images, ``uint8 [N, C, H, W]``.
+        order: the rows of an epoch, one after another, ``int64``.
+        position: where in it the batch begins, an ``int64`` on the device.
+        seed: of the random numbers, an ``int64`` on the device.
+        slope: factor for each channel, for pixels from 0 to 255.
+        offset: summand for each channel.
+        crop: pixels by which images are shifted at random, and flipped; 0, not at all.
+    """
+    time, batch, size = out.shape
+    height, width = (pixels.shape[-2], pixels.shape[-1]) if pixels.dim() > 2 else (1, size)
+    spikes_kernel[(batch, cdiv(size, 256))](
+        pixels,
+        order,
+        position,
+        seed,
+        slope,
+        offset,
+        out,
+        time,
+        batch,
+        size,
+        height,
+        width,
+        PAD=crop,
+        BLOCK=256,
+        num_warps=4,
+    )
+
+
+def fill_frames(
+    out: Tensor,
+    offsets: Tensor,
+    keys: Tensor,
+    counts: Tensor,
+    order: Tensor,
+    position: Tensor,
+    *,
+    binary: bool = False,
+) -> None:
+    """Fill ``out [T, B, D]`` with the event counts of recordings, see `ultralif.data.split.Events`."""
+    out.zero_()
+    _, batch, size = out.shape
+    largest = 1.0 if binary else 3e38
+    frames_kernel[(batch, 4)](
+        offsets, keys, counts, order, position, out, batch, size, largest, BLOCK=256, num_warps=4
+    )

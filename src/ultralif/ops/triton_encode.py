@@ -1,0 +1,87 @@
+"""Triton kernels that make a batch on the GPU: images into spikes, events into frames.
+
+Which samples are next, and the seed, stand in device memory, so that a recorded graph of kernels can be
+replayed for every batch. The number for pixel d of sample i at step t is Philox(seed; d, t, i): it depends on
+neither the batch size nor the number of steps, and the first T steps of a longer draw are the draw for T.
+"""
+
+import triton
+import triton.language as tl
+
+__all__ = ["frames_kernel", "spikes_kernel"]
+
+
+@triton.jit
+def uniform(bits):
+    """Turn 32 random bits into a float in [0, 1)."""
+    return (bits >> 8).to(tl.float32) * 5.9604644775390625e-08
+
+
+@triton.jit
+def shifted(d, seed, number, height, width, PAD: tl.constexpr):
+    """Return where pixel d comes from after a random crop and flip, and whether that is inside the image."""
+    zero = tl.zeros_like(d).to(tl.uint32)
+    a, b, c, _ = tl.philox(seed, zero, zero, zero + number.to(tl.uint32), zero + 1)
+    y = d // width % height + (uniform(a) * (2 * PAD + 1)).to(tl.int32) - PAD
+    x = d % width
+    x = tl.where(uniform(c) < 0.5, width - 1 - x, x) + (uniform(b) * (2 * PAD + 1)).to(tl.int32) - PAD
+    inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+    return (d // (height * width) * height + y) * width + x, inside
+
+
+@triton.jit
+def spikes_kernel(
+    pixels,
+    order,
+    position,
+    seed_pointer,
+    slope,
+    offset,
+    out,
+    time,
+    batch,
+    size,
+    height,
+    width,
+    PAD: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Write spikes ``[T, B, D]`` whose probability is ``slope * pixel + offset``, cut to [0, 1]."""
+    number = tl.load(position) + tl.program_id(0)
+    row = tl.load(order + number)
+    seed = tl.load(seed_pointer)
+    d = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = d < size
+    source = d
+    known = inside
+    if PAD:
+        source, fits = shifted(d, seed, number, height, width, PAD)
+        known = inside & fits
+    pixel = tl.load(pixels + row * size + source, mask=known, other=0).to(tl.float32)
+    plane = d // (height * width)
+    chance = tl.load(slope + plane, mask=inside, other=0.0) * pixel
+    chance += tl.load(offset + plane, mask=inside, other=0.0)
+    counter = d.to(tl.uint32)
+    zero = tl.zeros_like(counter)
+    target = out + tl.program_id(0).to(tl.int64) * size + d
+    for q in range(tl.cdiv(time, 4)):
+        bits = tl.philox(seed, counter, zero + q, zero + number.to(tl.uint32), zero)
+        for j in tl.static_range(4):
+            at = tl.cast(q * 4 + j, tl.int64) * batch * size
+            spike = tl.where(uniform(bits[j]) < chance, 1.0, 0.0)
+            tl.store(target + at, spike, mask=inside & (tl.zeros_like(d) + q * 4 + j < time))
+
+
+@triton.jit
+def frames_kernel(offsets, keys, counts, order, position, out, batch, size, largest, BLOCK: tl.constexpr):
+    """Write the counts of sparse events into frames ``[T, B, D]`` that are zero so far."""
+    row = tl.load(order + tl.load(position) + tl.program_id(0))
+    end = tl.load(offsets + row + 1)
+    first = tl.load(offsets + row) + tl.program_id(1) * BLOCK
+    for start in range(first, end, tl.num_programs(1) * BLOCK):
+        entry = start + tl.arange(0, BLOCK)
+        inside = entry < end
+        key = tl.load(keys + entry, mask=inside, other=0)
+        count = tl.minimum(tl.load(counts + entry, mask=inside, other=0).to(tl.float32), largest)
+        at = ((key // size).to(tl.int64) * batch + tl.program_id(0)) * size + key % size
+        tl.store(out + at, count, mask=inside)

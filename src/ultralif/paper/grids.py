@@ -1,0 +1,109 @@
+"""Which runs make each table and figure of the paper, with two controls and the binary modes beside them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ultralif.errors import InputError
+from ultralif.paper.published import BASELINES, DATASETS, LAMBDAS, TIMESTEPS, ULTRA
+from ultralif.training.config import RunConfig
+
+__all__ = ["ABLATION", "CONTROLS", "SEED", "STATIC", "TABLES", "Variant", "main_variants", "runs_of"]
+
+SEED = 42
+"""The paper's; further seeds follow it."""
+STATIC = ("mnist", "fashion-mnist", "cifar10")
+ABLATED = (0.5, 1.0, 2.0)
+BASE = RunConfig(precision="tf32")
+"""The paper's recipe; TF32 rounds the weights in matrix products to eleven bits, the spikes are exact."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A network of the paper, or a control: its name in tables, and how it differs from the base."""
+
+    label: str
+    neuron: str
+    options: tuple[tuple[str, Any], ...] = field(default=())
+
+    def config(self, dataset: str, timesteps: int, seed: int, encoding: str = "rate") -> RunConfig:
+        """Return its run."""
+        return BASE.with_(
+            dataset=dataset,
+            neuron=self.neuron,
+            timesteps=timesteps,
+            seed=seed,
+            encoding=encoding,
+            **dict(self.options),
+        )
+
+
+def plain(neuron: str, sparsity: float = 0.0) -> Variant:
+    """Return a neuron of the paper with its own constants."""
+    label = neuron if not sparsity else f"{neuron} lambda={sparsity:g}"
+    return Variant(label, neuron, (("sparsity", sparsity),) if sparsity else ())
+
+
+CONTROLS = (
+    Variant("SoftLIF", "SoftLIF"),
+    Variant("LIF learned width", "LIF", (("surrogate_slope", 1.0), ("learn_slope", True))),
+)
+"""An exact gradient without log-sum-exp; and a surrogate whose width is learned as a temperature is."""
+
+ABLATION = tuple(
+    Variant(f"{neuron} eps={eps:g}", neuron, (("eps", eps), ("learn_eps", False)))
+    for neuron in ULTRA
+    for eps in ABLATED
+)
+
+
+def main_variants() -> tuple[Variant, ...]:
+    """Return what is trained on every dataset and for every T."""
+    penalized = (plain(neuron, value) for neuron in ULTRA for value in LAMBDAS if value)
+    return (*(plain(neuron) for neuron in (*BASELINES, *ULTRA)), *CONTROLS, *penalized)
+
+
+TABLES: dict[str, str] = {
+    **{name: f"accuracy on {name}" for name in DATASETS},
+    "t1-summary": "best baseline and best Ultra neuron at T=1",
+    **{f"{name}-efficiency": f"accuracy and energy on {name}" for name in ("mnist", "cifar10")},
+    **{f"{name}-sparsity": f"the sparsity penalty on {name}" for name in DATASETS},
+    "eps-ablation": "fixed and learned temperature on MNIST at T=1",
+    "encodings": "both readings of the rate code at T=1",
+}
+"""Every table by its name."""
+
+
+def runs_of(table: str, seeds: int = 5) -> list[RunConfig]:
+    """Return the runs that a table needs; ``all`` names every table."""
+    if table == "all":
+        unique = {config.id: config for name in TABLES for config in runs_of(name, seeds)}
+        return list(unique.values())
+    if table not in TABLES:
+        raise InputError(f"table {table!r} is not one of the paper's; choose one of all, {', '.join(TABLES)}")
+    return [
+        variant.config(dataset, timesteps, seed, encoding)
+        for seed in range(SEED, SEED + seeds)
+        for dataset, timesteps, encoding, variants in _parts(table)
+        for variant in variants
+    ]
+
+
+def _parts(table: str) -> Iterator[tuple[str, int, str, Sequence[Variant]]]:
+    """Yield dataset, T, encoding and variants that a table is made of."""
+    everything = main_variants()
+    unpenalized = [variant for variant in everything if "lambda" not in variant.label]
+    if table == "t1-summary":
+        for dataset in DATASETS:
+            yield dataset, 1, "rate", unpenalized
+    elif table == "eps-ablation":
+        for encoding in ("rate", "rate-normalized"):
+            yield "mnist", 1, encoding, [*ABLATION, *(plain(neuron) for neuron in ULTRA)]
+    elif table == "encodings":
+        for dataset in STATIC:
+            for encoding in ("rate", "rate-normalized"):
+                yield dataset, 1, encoding, unpenalized
+    else:
+        dataset = table.removesuffix("-efficiency").removesuffix("-sparsity")
+        for timesteps in TIMESTEPS:
+            yield dataset, timesteps, "rate", unpenalized if table in DATASETS else everything

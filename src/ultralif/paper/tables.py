@@ -1,0 +1,248 @@
+"""The paper's tables with published and measured numbers side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from ultralif.data.find import find
+from ultralif.data.table import find_spec
+from ultralif.paper import published
+from ultralif.paper.grids import ABLATED, CONTROLS, STATIC, TABLES, runs_of
+from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS, ULTRA
+from ultralif.paper.results import Interval, Results, interval, paired
+
+__all__ = ["ABSENT", "Table", "make_table"]
+
+ABSENT = "data not at hand"
+NOT_RUN = "not run"
+CONTROL_LABELS = tuple(variant.label for variant in CONTROLS)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as text: columns, rows, and what a reader must know about it."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    notes: list[str] = field(default_factory=list)
+
+
+def make_table(name: str, results: Results, seeds: int = 5) -> Table:
+    """Make one of `ultralif.paper.grids.TABLES` from the runs that there are."""
+    if name in DATASETS:
+        table = _accuracy(name, results)
+    elif name == "t1-summary":
+        table = _summary(results)
+    elif name == "eps-ablation":
+        table = _ablation(results)
+    elif name == "encodings":
+        table = _encodings(results)
+    else:
+        dataset, _, kind = name.rpartition("-")
+        rows = (
+            published.efficiency_rows(dataset) if kind == "efficiency" else published.sparsity_rows(dataset)
+        )
+        table = _rates(name, dataset, rows, results)
+    wanted = runs_of(name, seeds)
+    missing = len(results.missing(wanted))
+    if missing:
+        table.notes.append(f"partial: {len(wanted) - missing} of {len(wanted)} runs are there")
+    return table
+
+
+def _accuracy(dataset: str, results: Results) -> Table:
+    columns = ("neuron", "T", "paper", "measured", "difference", "binary spikes", "max-plus", "seeds")
+    rows = []
+    for label in (*BASELINES, *ULTRA, *CONTROL_LABELS):
+        for time in TIMESTEPS:
+            theirs = None if label in CONTROL_LABELS else published.accuracy(dataset, label, time)
+            own = interval(list(results.accuracy(label, dataset, time).values()))
+            hard, tropical = (
+                interval(list(results.accuracy(label, dataset, time, mode).values()))
+                for mode in ("hard", "tropical")
+            )
+            rows.append(
+                (
+                    label,
+                    str(time),
+                    _number(theirs),
+                    str(own or _nothing(dataset)),
+                    _difference(own, theirs),
+                    str(hard or "-") if label not in BASELINES else "-",
+                    str(tropical or "-"),
+                    str(own.seeds if own else 0),
+                )
+            )
+    notes = [
+        "Ultra neurons and SoftLIF are measured with soft spikes, as the paper does, and with binary ones."
+    ]
+    return Table(dataset, f"Test accuracy (%) on {dataset}", columns, rows, notes)
+
+
+def _summary(results: Results) -> Table:
+    columns = (
+        "dataset",
+        "",
+        "best baseline",
+        "best Ultra, soft",
+        "gain",
+        "best Ultra, binary",
+        "gain, binary",
+    )
+    rows: list[tuple[str, ...]] = []
+    for dataset in DATASETS:
+        theirs = {label: published.accuracy(dataset, label, 1) for label in (*BASELINES, *ULTRA)}
+        base, ultra = (max(group, key=lambda label: theirs[label]) for group in (BASELINES, ULTRA))
+        gain = theirs[ultra] - theirs[base]
+        rows.append(
+            (
+                dataset,
+                "paper",
+                f"{theirs[base]:.2f} ({base})",
+                f"{theirs[ultra]:.2f} ({ultra})",
+                f"{gain:+.2f}",
+                "-",
+                "-",
+            )
+        )
+        best = _best(results, dataset, BASELINES, None)
+        if best is None:
+            rows.append((dataset, "measured", *[_nothing(dataset)] * 5))
+            continue
+        cells = [_named(*best)]
+        for mode in (None, "hard"):
+            found = _best(results, dataset, ULTRA, mode)
+            if found is None:
+                cells += ["-", "-"]
+                continue
+            difference = paired(
+                results.accuracy(found[0], dataset, 1, mode), results.accuracy(best[0], dataset, 1)
+            )
+            cells += [_named(*found), _signed(difference)]
+        rows.append((dataset, "measured", *cells))
+    return Table("t1-summary", "T=1: best baseline and best Ultra neuron", columns, rows)
+
+
+def _best(
+    results: Results, dataset: str, labels: Sequence[str], mode: str | None
+) -> tuple[str, Interval] | None:
+    """Return the label with the best mean over seeds."""
+    found = [(label, interval(list(results.accuracy(label, dataset, 1, mode).values()))) for label in labels]
+    known = [(label, value) for label, value in found if value is not None]
+    return max(known, key=lambda pair: pair[1].mean) if known else None
+
+
+def _rates(name: str, dataset: str, rows: Sequence[published.Row], results: Results) -> Table:
+    columns = (
+        "neuron",
+        "T",
+        "lambda",
+        "paper %",
+        "measured %",
+        "difference",
+        "paper rate",
+        "measured rate",
+        "T*rate",
+        "binary %",
+        "binary rate",
+    )
+    out = []
+    for row in rows:
+        label = row.neuron if not row.sparsity else f"{row.neuron} lambda={row.sparsity:g}"
+        own = interval(list(results.accuracy(label, dataset, row.timesteps).values()))
+        rate = interval(list(results.spike_rate(label, dataset, row.timesteps).values()))
+        hard = interval(list(results.accuracy(label, dataset, row.timesteps, "hard").values()))
+        hard_rate = interval(list(results.spike_rate(label, dataset, row.timesteps, "hard").values()))
+        out.append(
+            (
+                row.neuron,
+                str(row.timesteps),
+                f"{row.sparsity:g}",
+                _number(row.accuracy),
+                str(own or _nothing(dataset)),
+                _difference(own, row.accuracy),
+                f"{row.spike_rate:.3f}",
+                f"{rate.mean:.3f}" if rate else "-",
+                f"{rate.mean * row.timesteps:.2f}" if rate else "-",
+                str(hard or "-"),
+                f"{hard_rate.mean:.3f}" if hard_rate else "-",
+            )
+        )
+    return Table(name, TABLES[name].capitalize(), columns, out)
+
+
+def _ablation(results: Results) -> Table:
+    columns = (
+        "neuron",
+        "eps",
+        "paper %",
+        "rate code %",
+        "normalised %",
+        "paper rate",
+        "rate",
+        "final eps: paper",
+        "measured",
+    )
+    rows = []
+    for neuron in ULTRA:
+        for eps in (*ABLATED, None):
+            label = neuron if eps is None else f"{neuron} eps={eps:g}"
+            measured = [
+                interval(list(results.accuracy(label, "mnist", 1, encoding=code).values()))
+                for code in ("rate", "rate-normalized")
+            ]
+            rate = interval(list(results.spike_rate(label, "mnist", 1).values()))
+            final = interval(list(results.eps(label, "mnist", 1).values()))
+            rows.append(
+                (
+                    neuron,
+                    "learned" if eps is None else f"{eps:g}",
+                    _number(published.ablation("accuracy", neuron, eps)),
+                    *(str(value or NOT_RUN) for value in measured),
+                    f"{published.ablation('spike_rate', neuron, eps):.3f}",
+                    f"{rate.mean:.3f}" if rate else "-",
+                    f"{published.final_eps(neuron):.3f}" if eps is None else "-",
+                    f"{final.mean:.3f}" if final and eps is None else "-",
+                )
+            )
+    return Table("eps-ablation", "Fixed and learned temperature, MNIST, T=1", columns, rows)
+
+
+def _encodings(results: Results) -> Table:
+    columns = ("dataset", "neuron", "paper", "p = 0.5 x", "p = 0.5 (x - mean) / std")
+    rows = []
+    for dataset in STATIC:
+        for label in (*BASELINES, *ULTRA, *CONTROL_LABELS):
+            theirs = None if label in CONTROL_LABELS else published.accuracy(dataset, label, 1)
+            measured = (
+                interval(list(results.accuracy(label, dataset, 1, encoding=code).values()))
+                for code in ("rate", "rate-normalized")
+            )
+            rows.append((dataset, label, _number(theirs), *(str(m or NOT_RUN) for m in measured)))
+    return Table("encodings", "T=1 under both readings of the rate code", columns, rows)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _difference(measured: Interval | None, theirs: float | None) -> str:
+    return "-" if measured is None or theirs is None else f"{measured.mean - theirs:+.2f}"
+
+
+def _named(label: str, value: Interval) -> str:
+    return f"{value} ({label})"
+
+
+def _signed(value: Interval | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value.mean:+.2f}" + ("" if value.half is None else f" ± {value.half:.2f}")
+
+
+@cache
+def _nothing(dataset: str) -> str:
+    """Say why a cell is empty: nobody has the data, or nobody ran it yet."""
+    return NOT_RUN if find(find_spec(dataset)) is not None else ABSENT

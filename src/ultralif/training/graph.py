@@ -1,0 +1,94 @@
+"""Training steps on a GPU, recorded once and replayed: the batch, the loss, its gradient and Adam.
+
+A step of a small network is many short kernels; launching them one by one would take longer than they do.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ultralif.data.device import DeviceBatches
+from ultralif.functional import Mode
+from ultralif.training.build import make_loader
+from ultralif.training.job import Job, train_step
+
+__all__ = ["graph_steps"]
+
+
+def graph_steps(job: Job) -> Callable[[Job], Iterator[int]]:
+    """Return a function that trains to the end of the running epoch by replaying recorded steps."""
+    recorder = _Recorder(job)
+
+    def run(job: Job) -> Iterator[int]:
+        steps, batch = recorder.loader.steps, job.shared.batch_size
+        recorder.batches.begin(job.epoch, job.step)
+        while job.step < steps:
+            left = len(job.data.train) - job.step * batch
+            recorder.graph(job.mode, min(batch, left)).replay()
+            job.step += 1
+            yield job.step
+
+    return run
+
+
+class _Recorder:
+    """Records a step for each mode and batch size when it is first needed."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.loader = make_loader(job.shared, job.data, job.data.train, training=True)
+        self.batches = DeviceBatches(self.loader, binary=job.shared.binary_events)
+        self.graphs: dict[tuple[Mode | None, int], torch.cuda.CUDAGraph] = {}
+
+    def graph(self, mode: Mode | None, batch: int) -> torch.cuda.CUDAGraph:
+        """Return the recorded step."""
+        if (mode, batch) not in self.graphs:
+            before = self._state()
+            self.graphs[mode, batch] = self._record(mode, batch)
+            self._restore(before)
+        return self.graphs[mode, batch]
+
+    def _record(self, mode: Mode | None, batch: int) -> torch.cuda.CUDAGraph:
+        job = self.job
+        size = job.data.sizes[0]
+        x = torch.empty(job.shared.timesteps, batch, size, device=job.device)
+        labels = torch.empty(batch, dtype=torch.int64, device=job.device)
+
+        def step() -> None:
+            self.batches.fill(x, labels)
+            train_step(job, x, labels, mode)
+
+        make_stream: Callable[..., Any] = torch.cuda.Stream
+        stream = make_stream(job.device)
+        stream.wait_stream(torch.cuda.current_stream(job.device))
+        with torch.cuda.stream(stream):
+            for _ in range(2):  # compile kernels and allocate the optimizer's state outside of the record
+                self.batches.position.zero_()
+                step()
+        torch.cuda.current_stream(job.device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        return graph
+
+    def _tensors(self) -> list[Tensor]:
+        """Return all that a step changes."""
+        state = self.job.optimizer.state
+        of_optimizer = [
+            state[p][name] for p in self.job.stack.parameters() if p in state for name in state[p]
+        ]
+        parameters = [p.detach() for p in self.job.stack.parameters()]
+        return [*parameters, self.job.sums, self.batches.position, *of_optimizer]
+
+    def _state(self) -> list[Tensor]:
+        return [tensor.clone() for tensor in self._tensors()]
+
+    def _restore(self, before: list[Tensor]) -> None:
+        """Undo what recording did; what the optimizer did not have before begins at zero."""
+        for i, tensor in enumerate(self._tensors()):
+            if i < len(before):
+                tensor.copy_(before[i])
+            else:
+                tensor.zero_()

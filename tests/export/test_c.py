@@ -1,0 +1,303 @@
+"""Exported C: compiled without a warning, run under sanitizers, equal to the simulator bit for bit."""
+
+import ctypes
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import ultralif as ul
+from ultralif.errors import InputError
+from ultralif.export.c import Footprint, footprint, to_c
+from ultralif.export.c.source import checksum
+from ultralif.export.integer import IntegerNetwork
+from ultralif.export.quantize import quantize
+
+COMPILERS = [
+    pytest.param(name, marks=pytest.mark.skipif(not shutil.which(name), reason=f"there is no {name}"))
+    for name in ("gcc", "clang")
+]
+SANITIZE = "-fsanitize=address,undefined -fno-sanitize-recover=all"
+KINDS = [
+    ("UltraLIF", "hard", {}),
+    ("UltraLIF", "tropical", {}),
+    ("UltraDLIF", "hard", {"saturate": True}),
+    ("UltraDLIF", "tropical", {"bits": 16, "saturate": True}),
+    ("UltraDPLIF", "hard", {"leak": "shift"}),
+    ("UltraDPLIF", "tropical", {"bits": 16, "saturate": True}),
+    ("LIF", "hard", {}),
+    ("LIF", "hard", {"bits": 16, "saturate": True}),
+    ("LIF", "hard", {"leak": "shift"}),
+]
+TYPICAL = [("UltraDLIF", "tropical"), ("UltraLIF", "hard"), ("LIF", "hard")]
+
+
+def random_network(neuron: str, seed: int, sizes=(30, 17, 9, 4), readout="linear", **options) -> ul.Network:
+    torch.manual_seed(seed)
+    net = ul.Network(sizes, neuron=neuron, neuron_options=options, readout=readout)
+    with torch.no_grad():
+        for linear in net.linears:
+            linear.weight.mul_(3)
+    return net
+
+
+def counts(seed: int, steps=8, batch=20, inputs=30, most=3) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randint(0, most + 1, (steps, batch, inputs), generator=generator)
+    return x * (torch.rand(x.shape, generator=generator) < 0.3)
+
+
+def make(folder: Path, compiler: str, flags: str, *targets: str) -> None:
+    subprocess.run(
+        ["make", "-s", "-C", folder, f"CC={compiler}", f"CFLAGS={flags}", f"LDFLAGS={flags}", *targets],
+        check=True,
+    )
+
+
+def classify(folder: Path, x: Tensor) -> list[list[str]]:
+    """Run the example program on counts [T, B, inputs]."""
+    stdin = x.transpose(0, 1).to(torch.uint8).contiguous().numpy().tobytes()
+    done = subprocess.run([folder / "model", str(len(x))], input=stdin, capture_output=True, check=True)
+    assert done.stderr == b""
+    return [line.split() for line in done.stdout.decode().splitlines()]
+
+
+def assert_equal_bit_for_bit(folder: Path, integer: IntegerNetwork, x: Tensor) -> None:
+    output = integer.run(x)
+    lines = classify(folder, x)
+    assert [int(line[0]) for line in lines] == output.scores.argmax(1).tolist()
+    assert [int(line[1], 16) for line in lines] == checksum(output.membranes).tolist()
+    assert [[int(score) for score in line[2:]] for line in lines] == output.scores.tolist()
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize(("neuron", "mode", "options"), KINDS)
+def test_random_networks(tmp_path, compiler, neuron, mode, options):
+    net = random_network(neuron, seed=1, readout="spiking" if options.get("leak") else "linear")
+    x = counts(2)
+    integer = quantize(net, mode=mode, timesteps=8, input_max=3, **options)
+    to_c(integer, tmp_path / "c", x[:, :3])
+    make(tmp_path / "c", compiler, f"-O1 -Wconversion -Wshadow -Wcast-qual {SANITIZE}", "model")
+    output = integer.run(x)
+    assert all(0 < spikes.float().mean() < 1 for spikes in output.spikes)
+    assert_equal_bit_for_bit(tmp_path / "c", integer, x)
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_any_network(tmp_path_factory, data):
+    """Sizes, constants, inputs and options at random; what fits no integers must say so."""
+    draw = data.draw
+    neuron, mode, _ = draw(st.sampled_from(KINDS))
+    sizes = draw(st.lists(st.integers(1, 40), min_size=3, max_size=5))
+    constants = {"threshold": draw(st.floats(0.05, 3)), "v_reset": draw(st.sampled_from((0.0, -0.3, 0.04)))}
+    constants |= {"eps": draw(st.floats(0.1, 5))} if neuron.startswith("Ultra") else {}
+    seed, steps, most = draw(st.integers(0, 10**6)), draw(st.integers(1, 12)), draw(st.integers(1, 9))
+    net = random_network(neuron, seed, sizes, draw(st.sampled_from(("linear", "spiking"))), **constants)
+    with torch.no_grad():
+        net.linears[0].weight.mul_(draw(st.floats(0.01, 30)))
+    options = {"bits": draw(st.sampled_from((16, 32))), "saturate": draw(st.booleans())}
+    options |= {"leak": draw(st.sampled_from(("multiply", "shift"))), "table_bits": draw(st.integers(3, 10))}
+    try:
+        integer = quantize(net, mode=mode, timesteps=steps, input_max=most, **options)
+    except InputError:
+        event("refused")
+        return
+    folder = tmp_path_factory.mktemp("any") / "c"
+    x = counts(seed, steps, 10, sizes[0], most)
+    x[:, 0] = most  # as much as was allowed
+    to_c(integer, folder, x)
+    make(folder, "gcc", f"-O1 -Wconversion {SANITIZE}", "model")
+    assert_equal_bit_for_bit(folder, integer, x)
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("dataset", ["mnist", "nmnist"])
+@pytest.mark.parametrize(
+    ("neuron", "mode"), [("UltraDLIF", "tropical"), ("UltraLIF", "hard"), ("LIF", "hard")]
+)
+def test_a_thousand_real_samples(request, tmp_path, train, compiler, dataset, neuron, mode):
+    digits = request.getfixturevalue(dataset)
+    integer = quantize(train(neuron, digits), mode=mode, timesteps=10, input_max=int(digits.test_x.max()))
+    to_c(integer, tmp_path / "c", digits.train_x[:, :4])
+    make(tmp_path / "c", compiler, f"-O1 {SANITIZE}", "model")
+    assert digits.test_x.shape[1] == 1000
+    assert_equal_bit_for_bit(tmp_path / "c", integer, digits.test_x)
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+@pytest.mark.parametrize("sizes", [(3, 1, 2), (3, 2, 2), (1, 3, 1)])
+def test_rings_of_one_and_two(tmp_path, sizes):
+    integer = quantize(random_network("UltraDLIF", 3, sizes), timesteps=8, input_max=3)
+    x = counts(4, inputs=sizes[0])
+    to_c(integer, tmp_path / "c", x)
+    make(tmp_path / "c", "gcc", f"-O1 {SANITIZE}", "model")
+    assert_equal_bit_for_bit(tmp_path / "c", integer, x)
+
+
+class State(ctypes.Structure):
+    """A model_state, as large as it may be."""
+
+    _fields_ = (("words", ctypes.c_int32 * 1024),)
+
+
+@pytest.fixture
+def library(tmp_path) -> tuple[ctypes.CDLL, IntegerNetwork]:
+    if not shutil.which("gcc"):
+        pytest.skip("there is no gcc")
+    integer = quantize(random_network("UltraLIF", 5), timesteps=8, max_events=40)
+    folder = tmp_path / "c"
+    to_c(integer, folder, counts(6, batch=2, most=1))
+    sources = [folder / "model.c", folder / "selftest.c"]
+    subprocess.run(["gcc", "-shared", "-fPIC", "-std=c99", *sources, "-o", folder / "model.so"], check=True)
+    return ctypes.CDLL(str(folder / "model.so")), integer
+
+
+def test_events_in_any_order_are_a_frame(library):
+    model, integer = library
+    x = counts(7, batch=1, most=1)
+    by_frame, by_event = State(), State()
+    for state in (by_frame, by_event):
+        model.model_reset(ctypes.byref(state))
+    for step in x[:, 0]:
+        assert model.model_frame(ctypes.byref(by_frame), bytes(step.tolist())) == 0
+        for index in reversed(step.nonzero().flatten().tolist()):
+            assert model.model_event(ctypes.byref(by_event), index) == 0
+        assert model.model_tick(ctypes.byref(by_event)) == 0
+    assert bytes(by_frame) == bytes(by_event)
+    assert model.model_class(ctypes.byref(by_event)) == int(integer.run(x).scores.argmax())
+
+
+def test_what_could_overflow_is_refused(library):
+    model, integer = library
+    state = State()
+    model.model_reset(ctypes.byref(state))
+    assert model.model_event(ctypes.byref(state), integer.sizes[0]) == -1
+    assert [model.model_event(ctypes.byref(state), 0) for _ in range(41)] == [0] * 40 + [-1]
+    assert [model.model_tick(ctypes.byref(state)) for _ in range(9)] == [0] * 8 + [-1]
+    assert model.model_event(ctypes.byref(state), 0) == -1
+    model.model_reset(ctypes.byref(state))
+    assert model.model_frame(ctypes.byref(state), bytes([2] * 30)) == -1
+    assert model.model_selftest(ctypes.byref(state)) == 0
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+def test_the_self_test_notices_one_changed_weight(tmp_path):
+    integer = quantize(random_network("LIF", 8), timesteps=8, input_max=3)
+    to_c(integer, tmp_path / "c", counts(9))
+    weights = tmp_path / "c" / "weights.h"
+    text = weights.read_text()
+    first = re.search(r"weight_1\[30\]\[17\] = \{\s*\{\s*(-?\d+)", text)
+    weights.write_text(text[: first.start(1)] + str(int(first[1]) - 20) + text[first.end(1) :])
+    make(tmp_path / "c", "gcc", "-O1", "model")
+    done = subprocess.run([tmp_path / "c" / "model"], input=b"", capture_output=True, check=False)
+    assert done.returncode == 1
+    assert b"self-test: recorded sample 1" in done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+def test_counters_agree_with_the_simulator(tmp_path):
+    integer = quantize(random_network("LIF", 10), timesteps=8, input_max=3)
+    x = counts(11)
+    to_c(integer, tmp_path / "c", x)
+    make(tmp_path / "c", "gcc", "-O1 -DMODEL_COUNT", "model")
+    lines = classify(tmp_path / "c", x)
+    output = integer.run(x)
+    assert sum(int(line[-2]) for line in lines) == sum(int(spikes.sum()) for spikes in output.spikes)
+    assert sum(int(line[-1]) for line in lines) == integer.additions(x, output)
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+def test_the_tropical_model_adds_and_compares_only(tmp_path):
+    """No library, no floating point, no multiplication: seen in the machine code."""
+    for neuron in ("UltraLIF", "UltraDLIF"):
+        integer = quantize(random_network(neuron, 12, sizes=(64, 64, 16)), mode="tropical", timesteps=8)
+        folder = tmp_path / neuron
+        to_c(integer, folder, counts(13, inputs=64, most=1))
+        make(folder, "gcc", "-O1", "model.o")
+        undefined = subprocess.run(["nm", "-u", folder / "model.o"], capture_output=True, check=True).stdout
+        assert undefined.replace(b"_GLOBAL_OFFSET_TABLE_", b"").replace(b"U", b"").strip() == b""
+        code = subprocess.run(["objdump", "-d", folder / "model.o"], capture_output=True, check=True).stdout
+        functions = re.split(r"\n\n[0-9a-f]+ <(\w+)>:", code.decode())
+        assert "model_tick" in functions
+        for name, body in zip(functions[1::2], functions[2::2], strict=True):
+            assert "xmm" not in body
+            assert "mul" not in body or name in ("mix", "model_hash")
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+def test_the_budget_is_checked_by_the_compiler_too(tmp_path):
+    integer = quantize(random_network("LIF", 14), timesteps=8, input_max=3)
+    size = to_c(integer, tmp_path / "c", counts(15))
+    assert size == footprint(integer)
+    header = tmp_path / "c" / "model.h"
+    text = header.read_text()
+    for name, value in (("BUDGET", size.total), ("ROM", size.rom), ("RAM", size.ram)):
+        assert f"MODEL_{name}_BYTES {value}" in text
+        header.write_text(text.replace(f"MODEL_{name}_BYTES {value}", f"MODEL_{name}_BYTES {value - 1}"))
+        with pytest.raises(subprocess.CalledProcessError):
+            make(tmp_path / "c", "gcc", "-O1", "model.o")
+    header.write_text(text)
+    make(tmp_path / "c", "gcc", "-O1", "model.o")
+
+
+@pytest.mark.parametrize(("bits", "membranes"), [(16, 52), (32, 104)])
+def test_the_footprint_is_counted_by_hand(bits, membranes):
+    integer = quantize(random_network("UltraLIF", 16), mode="tropical", bits=bits, saturate=True)
+    weights = 30 * 17 + 17 * 9 + 9 * 4
+    constants = (17 + 9 + 4) * (1 + 4) + (17 + 9) * (2 * bits // 8 + 4)
+    assert footprint(integer) == Footprint(weights + constants, 4 * (17 + 9 + 4) + 4 * 4 + 2 * 4 + membranes)
+
+
+def test_nothing_is_written_for_too_small_a_budget(tmp_path):
+    integer = quantize(random_network("LIF", 17), timesteps=8, input_max=3)
+    with pytest.raises(InputError, match="memory_budget is 100"):
+        to_c(integer, tmp_path / "c", counts(18), memory_budget=100)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_written_for_a_recording_that_cannot_be_run(tmp_path):
+    integer = quantize(random_network("LIF", 19), timesteps=8)
+    with pytest.raises(InputError, match="max_events"):
+        to_c(integer, tmp_path / "c", counts(20) + 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path):
+    integer = quantize(random_network("LIF", 21), timesteps=8)
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="exists already"):
+        to_c(integer, tmp_path, counts(22, most=1))
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.skipif(not shutil.which("arm-none-eabi-gcc"), reason="there is no arm-none-eabi-gcc")
+@pytest.mark.parametrize(
+    ("neuron", "mode"), [("UltraDLIF", "tropical"), ("UltraLIF", "hard"), ("LIF", "hard")]
+)
+def test_cortex_m(tmp_path, neuron, mode):
+    integer = quantize(random_network(neuron, 23, sizes=(64, 64, 16)), mode=mode, timesteps=8, input_max=3)
+    to_c(integer, tmp_path / "c", counts(24, inputs=64))
+    make(tmp_path / "c", "gcc", "-O1", "cortex-m")
+    if mode == "tropical":
+        code = subprocess.run(
+            ["arm-none-eabi-objdump", "-d", tmp_path / "c" / "model-arm.o"], capture_output=True, check=True
+        ).stdout.decode()
+        before_the_checksum = code.split("<model_hash>:")[0]
+        assert "<model_tick>:" in before_the_checksum
+        assert not re.search(r"\t(mul|mla|mls|smull|umull)", before_the_checksum)
+    if not shutil.which("qemu-system-arm"):
+        pytest.skip("there is no qemu-system-arm")
+    make(tmp_path / "c", "gcc", "-O1", "qemu")
+    selftest = tmp_path / "c" / "selftest.c"
+    text = selftest.read_text()
+    selftest.write_text(re.sub(r"(hash\[SAMPLES\] = \{\s*)\d+", r"\g<1>1", text))
+    with pytest.raises(subprocess.CalledProcessError):
+        make(tmp_path / "c", "gcc", "-O1", "qemu")

@@ -1,0 +1,187 @@
+"""The command ``ultralif export``, from its help to its errors."""
+
+import json
+import shutil
+import subprocess
+
+import nir
+import numpy as np
+import onnx
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import ultralif as ul
+from ultralif.cli import main
+from ultralif.export import from_nir, to_nir
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that writes a run and gives its folder."""
+
+    def write(neuron: str = "LIF", weight: float | None = None, **config):
+        torch.manual_seed(0)
+        net = ul.Network((12, 10, 4), neuron=neuron)
+        if weight is not None:
+            with torch.no_grad():
+                net.linears[0].weight[0, 0] = weight
+        folder = tmp_path / f"run-{neuron}"
+        folder.mkdir()
+        said = {"sizes": [12, 10, 4], "neuron": neuron, "neuron_options": {}, "readout": "linear"} | config
+        (folder / "config.json").write_text(json.dumps(said))
+        save_file(net.state_dict(), folder / "model.safetensors")
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    counts = (np.random.default_rng(0).random((20, 6, 3, 4)) < 0.3).astype(np.uint8)
+    np.save(tmp_path / "inputs.npy", counts)
+    return tmp_path / "inputs.npy"
+
+
+def export(*arguments) -> int:
+    return main(["export", *map(str, arguments)])
+
+
+def test_help(capsys):
+    with pytest.raises(SystemExit) as exit_:
+        main(["export", "--help"])
+    assert exit_.value.code in (0, None)
+    assert "--memory-budget" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+def test_to_c(run, inputs, tmp_path, capsys):
+    out = tmp_path / "out"
+    arguments = ("--mode", "tropical", "--bits", 16, "--saturate", "--inputs", inputs, "--timesteps", 6)
+    assert export(run("UltraLIF"), "--to", "c", "--out", out, *arguments) == 0
+    lines = capsys.readouterr().out
+    assert "8 recorded samples" in lines
+    assert f"make -C {out} test" in lines
+    subprocess.run(["make", "-s", "-C", out, "test"], check=True)
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+def test_to_c_with_drawn_spikes_and_the_steps_of_the_run(run, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert export(run(timesteps=7), "--to", "c", "--out", out, "--max-events", 2, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["timesteps"] == 7
+    assert report["max_events"] == 2
+    assert report["constant_bytes"] > 12 * 10 + 10 * 4
+    subprocess.run(["make", "-s", "-C", out, "test"], check=True)
+
+
+def test_to_nir_and_on_to_c(run, tmp_path, capsys):
+    assert export(run("PLIF"), "--to", "nir", "--out", tmp_path / "a") == 0
+    assert "it is exact" in capsys.readouterr().out
+    assert from_nir(tmp_path / "a" / "model.nir").sizes == (12, 10, 4)
+    assert export(tmp_path / "a" / "model.nir", "--to", "c", "--out", tmp_path / "b") == 0
+    assert (tmp_path / "b" / "model.c").is_file()
+
+
+def test_to_nir_by_approximation(run, inputs, tmp_path, capsys):
+    folder = run("UltraDLIF")
+    assert export(folder, "--to", "nir", "--out", tmp_path / "a") == 2
+    assert "allow an approximation" in capsys.readouterr().err
+    assert export(folder, "--to", "nir", "--out", tmp_path / "a", "--approximate") == 2
+    assert "--approximate needs --inputs" in capsys.readouterr().err
+    assert not (tmp_path / "a").exists()
+    arguments = ("--approximate", "--inputs", inputs, "--json")
+    assert export(folder, "--to", "nir", "--out", tmp_path / "a", *arguments) == 0
+    drift = json.loads(capsys.readouterr().out)["drift_spikes"]
+    assert nir.read(tmp_path / "a" / "model.nir").metadata["ultralif:drift_spikes"] == drift
+
+
+def test_to_onnx_and_torch(run, tmp_path, capsys):
+    folder = run("UltraLIF")
+    assert export(folder, "--to", "onnx", "--out", tmp_path / "a", "--mode", "soft") == 0
+    assert "states in and out" in capsys.readouterr().out
+    onnx.checker.check_model(onnx.load(tmp_path / "a" / "model.onnx"))
+    assert export(folder, "--to", "torch", "--out", tmp_path / "b", "--timesteps", 3) == 0
+    assert torch.export.load(tmp_path / "b" / "model.pt2").module()(torch.zeros(3, 5, 12)).shape == (5, 4)
+
+
+def test_bad_input_is_one_line_and_writes_nothing(run, tmp_path, capsys):
+    folder, out = run(), tmp_path / "out"
+    (tmp_path / "text.npy").write_text("no numbers")
+    np.save(tmp_path / "floats.npy", np.zeros((2, 3, 12)))
+    np.save(tmp_path / "narrow.npy", np.zeros((2, 3, 11), np.uint8))
+    complaints = {
+        (tmp_path / "nowhere", "--to", "c"): "is not there",
+        (tmp_path, "--to", "c"): "is not there",
+        (folder / "config.json", "--to", "c"): "not a NIR file",
+        (folder, "--to", "c", "--memory-budget", 100): "memory_budget is 100",
+        (folder, "--to", "c", "--bits", 16, "--input-max", 255): "int16 cannot hold",
+        (folder, "--to", "c", "--mode", "soft"): "mode must be hard or tropical",
+        (folder, "--to", "c", "--timesteps", 0): "--timesteps must be 1 or more",
+        (folder, "--to", "c", "--inputs", tmp_path / "text.npy"): "not a .npy file",
+        (folder, "--to", "c", "--inputs", tmp_path / "none.npy"): "not a .npy file",
+        (folder, "--to", "c", "--inputs", tmp_path / "floats.npy"): "must hold whole numbers",
+        (folder, "--to", "c", "--inputs", tmp_path / "narrow.npy"): "must hold whole numbers",
+        (folder, "--to", "nir", "--bits", 16): "--bits is for --to c",
+        (folder, "--to", "onnx", "--approximate"): "--approximate is for --to nir",
+        (folder, "--to", "paper"): "paper",
+        (folder,): "--to",
+    }
+    for arguments, complaint in complaints.items():
+        assert export(*arguments, "--out", out) == 2
+        captured = capsys.readouterr()
+        assert complaint in captured.err
+        assert captured.err.count("\n") == 1
+        assert captured.out == ""
+        assert not out.exists()
+
+
+def test_weights_out_of_range(run, tmp_path, capsys):
+    assert export(run(weight=float("inf")), "--to", "c", "--out", tmp_path / "out") == 2
+    assert "not finite" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_in_use_is_left_alone(run, tmp_path, capsys):
+    folder = run()
+    assert export(folder, "--to", "nir", "--out", folder) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "spoil", ["{", "[]", '{"sizes": [12, 10, 4]}', '{"sizes": [12, 9, 4], "neuron": "LIF"}']
+)
+def test_a_damaged_run(run, tmp_path, capsys, spoil):
+    folder = run()
+    (folder / "config.json").write_text(spoil)
+    assert export(folder, "--to", "c", "--out", tmp_path / "out") == 2
+    assert "damaged or of another kind" in capsys.readouterr().err
+
+
+def test_damaged_weights(run, tmp_path, capsys):
+    folder = run()
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-10])
+    assert export(folder, "--to", "c", "--out", tmp_path / "out") == 2
+    assert "damaged or of another kind" in capsys.readouterr().err
+
+
+def test_a_title_cannot_end_the_comment_it_stands_in(tmp_path):
+    from ultralif.export import quantize, to_c
+
+    integer = quantize(ul.Network((12, 10, 4), neuron="LIF"), timesteps=3)
+    to_c(integer, tmp_path / "c", torch.zeros(3, 1, 12), title="a */ b\n\nc")
+    assert (tmp_path / "c" / "model.h").read_text().startswith("/* a b c\n")
+
+
+def test_what_is_written_is_as_readable_as_any_file(tmp_path):
+    from ultralif.export import quantize, to_c
+
+    net = ul.Network((12, 10, 4), neuron="LIF")
+    to_nir(net, tmp_path / "nir" / "model.nir")
+    to_c(quantize(net, timesteps=3), tmp_path / "c", torch.zeros(3, 1, 12))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    for made, plain in (("nir/model.nir", "file"), ("c/model.c", "file"), ("c", "folder"), ("nir", "folder")):
+        assert (tmp_path / made).stat().st_mode == (tmp_path / plain).stat().st_mode

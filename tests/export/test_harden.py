@@ -1,0 +1,134 @@
+"""The gap between soft and binary spikes: measured by hand, and closed."""
+
+import copy
+
+import pytest
+import torch
+
+import ultralif as ul
+from ultralif.errors import InputError
+from ultralif.export.harden import calibrate, finetune, gap, modes, spike_trains
+
+
+def network(neuron: str = "UltraDLIF", seed: int = 0, sizes=(12, 10, 8, 4), **options) -> ul.Network:
+    torch.manual_seed(seed)
+    net = ul.Network(sizes, neuron=neuron, neuron_options=options)
+    with torch.no_grad():
+        for linear in net.linears:
+            linear.weight.mul_(3)
+    return net
+
+
+def batches(seed: int = 1, count: int = 3):
+    generator = torch.Generator().manual_seed(seed)
+    for size in range(4, 4 + count):
+        x = (torch.rand(6, size, 12, generator=generator) < 0.4).float()
+        yield x, torch.randint(0, 4, (size,), generator=generator)
+
+
+def same_weights(a: ul.Network, b: ul.Network) -> bool:
+    return all(torch.equal(p, q) for p, q in zip(a.parameters(), b.parameters(), strict=True))
+
+
+def test_the_gap_is_what_counting_by_hand_gives():
+    net = network()
+    found = gap(net, batches())
+    samples, agreeing, correct, spikes, differing = 0, 0, 0, torch.zeros(2), torch.zeros(2, 6)
+    for x, labels in batches():
+        for b in range(len(labels)):
+            one = x[:, b : b + 1]
+            soft, soft_class = spike_trains(net, one), int(net(one).argmax())
+            with ul.mode(net, "hard"):
+                hard, hard_class = spike_trains(net, one), int(net(one).argmax())
+            samples += 1
+            agreeing += soft_class == hard_class
+            correct += hard_class == int(labels[b])
+            for layer in range(2):
+                spikes[layer] += hard[layer].mean()
+                for t in range(6):
+                    differing[layer, t] += ((soft[layer][t] > 0.5) != (hard[layer][t] > 0.5)).float().mean()
+    hard = found["hard"]
+    assert hard.accuracy == pytest.approx(100 * correct / samples)
+    assert hard.agreement == pytest.approx(100 * agreeing / samples)
+    torch.testing.assert_close(torch.tensor(hard.spike_rate), spikes / samples)
+    torch.testing.assert_close(hard.differing.float(), differing / samples)
+    assert found["soft"].agreement == 100
+    assert found["soft"].first is None
+
+
+def test_soft_and_hard_part_after_the_first_reset_or_in_the_second_layer():
+    """The first membrane is the same in both, so its first spikes are."""
+    found = gap(network(), batches())
+    assert found["hard"].differing[0, 0] == 0
+    parting = found["hard"].first
+    assert (parting.layer, parting.step) in {(2, 1), (1, 2), (2, 2)}
+    assert parting.share == found["hard"].differing[parting.layer - 1, parting.step - 1]
+
+
+def test_a_network_whose_spikes_are_binary_has_no_gap():
+    found = gap(network("LIF"), batches())
+    assert list(found) == ["hard"]
+    assert found["hard"].first is None
+    assert modes(network("SoftLIF")) == ["soft", "hard"]
+    assert modes(network("DSpike")) == ["soft", "hard"]
+
+
+def test_a_gap_needs_samples():
+    with pytest.raises(InputError, match="holds no samples"):
+        gap(network(), [])
+
+
+@pytest.mark.parametrize("mode", ["hard", "tropical"])
+@pytest.mark.parametrize("neuron", ["UltraLIF", "UltraDLIF"])
+def test_calibration_gives_every_neuron_its_soft_rate(neuron, mode):
+    net = network(neuron, 2)
+    before = copy.deepcopy(net)
+    x = (torch.rand(6, 400, 12, generator=torch.Generator().manual_seed(3)) < 0.4).float()
+    made = calibrate(net, x, to=mode)
+    assert same_weights(net, before)
+    assert net.neurons[0].mode == "soft"
+    assert [neuron.mode for neuron in made.neurons] == [mode, mode]
+    assert all(torch.equal(a.weight, b.weight) for a, b in zip(net.linears, made.linears, strict=True))
+    with torch.no_grad():
+        for soft, hard in zip(spike_trains(net, x), spike_trains(made, x), strict=True):
+            error = (soft.mean((0, 1)) - hard.mean((0, 1))).abs()
+            assert error.median() < 2e-3
+            assert error.max() < 0.1  # rates move in jumps where many samples share a current
+
+
+@pytest.mark.parametrize("mode", ["hard", "tropical"])
+def test_fine_tuning_in_a_mode_helps_that_mode(mnist, train, mode):
+    net = train("UltraDLIF", mnist)
+    test = [(mnist.test_x, mnist.test_y)]
+    made = finetune(net, mnist.batches(), steps=40, mode=mode, lr=2e-3)
+    before, after = gap(net, test), gap(made, test)
+    assert after[mode].accuracy > before[mode].accuracy
+    assert made.neurons[0].mode == mode
+
+
+def test_annealing_leads_eps_to_its_end(mnist, train):
+    net = train("UltraDLIF", mnist)
+    made = finetune(net, mnist.batches(), steps=10, mode="soft", eps=(1.0, 0.1))
+    assert float(made.neurons[0].eps.detach()) == pytest.approx(0.1)
+    assert not same_weights(net, made)
+    fixed = network(eps=1.0, learn_eps=False, sizes=(784, 10, 10))
+    assert finetune(fixed, mnist.batches(), steps=2, mode="soft", eps=(1.0, 0.05)).neurons[
+        0
+    ].eps == pytest.approx(0.05)
+    assert fixed.neurons[0].eps == 1.0
+
+
+@pytest.mark.parametrize("ends", [(0.1, 0.1), (20.0, 0.1), (0.1, 20.0)])
+def test_annealing_between_the_ends_of_the_range(ends):
+    made = finetune(network(eps_range=(0.1, 20.0)), batches(count=7), steps=7, mode="soft", eps=ends)
+    assert float(made.neurons[0].eps.detach()) == pytest.approx(ends[1])
+
+
+def test_annealing_what_has_no_temperature():
+    with pytest.raises(InputError, match="no temperature"):
+        finetune(network("LIF"), batches(), steps=1, eps=(1.0, 0.1))
+
+
+def test_annealing_out_of_range():
+    with pytest.raises(ValueError, match=r"eps must lie in \[0.1, 20\]"):
+        finetune(network(), batches(), steps=2, mode="soft", eps=(1.0, 0.01))

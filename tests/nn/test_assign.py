@@ -1,0 +1,39 @@
+"""Constants can be given another value, fixed or learned."""
+
+import pytest
+import torch
+
+import ultralif as ul
+
+
+def test_a_learned_constant_goes_on_from_there():
+    neuron = ul.UltraLIF(eps=1.0)
+    neuron.assign("eps", 0.25)
+    assert float(neuron.eps.detach()) == pytest.approx(0.25)
+    neuron(torch.ones(2, 1, 3)).sum().backward()
+    assert neuron.log_eps.grad is not None
+
+
+def test_one_for_each_neuron():
+    neuron = ul.PLIF(parameter_shape=(3,))
+    neuron.assign("leak", torch.tensor([0.2, 0.5, 0.8]))
+    torch.testing.assert_close(neuron.leak.detach(), torch.tensor([0.2, 0.5, 0.8]))
+    neuron.assign("leak", 0.7)
+    torch.testing.assert_close(neuron.leak.detach(), torch.full((3,), 0.7))
+
+
+def test_a_fixed_number_and_a_fixed_tensor():
+    neuron = ul.LIF(leak=0.9, threshold=torch.ones(3))
+    neuron.assign("leak", 0.5)
+    neuron.assign("threshold", torch.tensor([1.0, 2.0, 3.0]))
+    assert neuron.leak == 0.5
+    assert torch.equal(neuron.threshold, torch.tensor([1.0, 2.0, 3.0]))
+
+
+OUTSIDE = [("eps", 0.01), ("eps", 50.0), ("leak", -0.5), ("threshold", 0.0)]
+
+
+@pytest.mark.parametrize(("name", "value"), OUTSIDE)
+def test_out_of_range(name, value):
+    with pytest.raises(ValueError, match=f"{name} must lie in"):
+        ul.UltraLIF().assign(name, value)

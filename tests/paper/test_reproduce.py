@@ -1,0 +1,72 @@
+"""The command, end to end, on recordings in SHD's published format."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from data import dataset_files
+from ultralif.cli import main
+from ultralif.data import DATASETS
+from ultralif.paper import grids, results
+
+
+@pytest.fixture
+def shd(tmp_path, monkeypatch):
+    """Put a small SHD where the library looks, and shorten the recipe."""
+    rng = np.random.default_rng(0)
+    (tmp_path / "data" / "SHD").mkdir(parents=True)
+    for name, count in (("train", 40), ("test", 20)):
+        labels = [i % 20 for i in range(count)]
+        dataset_files.shd(
+            tmp_path / "data" / "SHD" / f"shd_{name}.h5", dataset_files.shd_spikes(rng, count), labels
+        )
+    monkeypatch.setitem(DATASETS, "shd", replace(DATASETS["shd"], sizes=(40, 20)))
+    monkeypatch.setenv("ULTRALIF_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(grids, "BASE", grids.BASE.with_(epochs=2))
+    monkeypatch.chdir(tmp_path)
+    results._meanings.cache_clear()  # it knows the runs of the whole recipe
+    yield tmp_path
+    results._meanings.cache_clear()
+
+
+def test_shd_runs_as_soon_as_its_files_are_there(shd, capsys):
+    code = main(
+        ["reproduce", "shd", "--seeds", "1", "--data-dir", str(shd / "data"), "--quiet", "--out", "tables"]
+    )
+    assert code == 0
+    printed = capsys.readouterr().out
+    assert "Test accuracy (%) on shd" in printed and "not run" not in printed and "not at hand" not in printed
+    for suffix in ("md", "csv", "tex"):
+        assert (shd / "tables" / f"shd.{suffix}").stat().st_size > 500
+
+    main(
+        ["reproduce", "shd", "--seeds", "1", "--data-dir", str(shd / "data"), "--json"]
+    )  # nothing is trained again
+    table = json.loads(capsys.readouterr().out)["shd"]
+    assert len(table["rows"]) == 12 * 3 and all(float(r[3]) <= 100 for r in table["rows"])
+
+
+def test_data_that_is_not_there_is_said_to_be(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ULTRALIF_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "dvs-gesture", "--seeds", "1", "--quiet"]) == 0
+    out = capsys.readouterr()
+    assert "data not at hand" in out.out and "not at hand: dvs-gesture" in out.err
+
+
+def test_verdicts_as_json(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "verdicts", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"claim", "verdict"} <= found[0].keys() and {entry["verdict"] for entry in found} == {"not tested"}
+
+
+@pytest.mark.parametrize(
+    "argv", [["nothing"], ["mnist", "--seeds", "0"], ["verdicts", "--results", "none.gz"]]
+)
+def test_bad_input(argv, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", *argv]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
