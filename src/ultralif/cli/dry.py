@@ -1,48 +1,69 @@
 """What a command would do: the configs, the size and the time, without doing it."""
 
+import sys
 from collections.abc import Sequence
-from itertools import pairwise
-from math import prod
+from typing import Any
 
+from ultralif.cli.progress import spell_time
 from ultralif.cli.tables import print_json, print_table
 from ultralif.training.config import RunConfig
 
-__all__ = ["show_plan"]
+__all__ = ["print_plan", "show_plan"]
+
+Stacks = Sequence[Sequence[RunConfig]]
 
 
-def show_plan(stacks: Sequence[Sequence[RunConfig]], device: str, as_json: bool) -> None:
-    """Print the stacks of a plan with their size and time, and the config if there is but one run."""
-    from ultralif.data.table import find_spec
+def show_plan(stacks: Stacks, device: str, as_json: bool) -> None:
+    """Print what would be trained, its size and time, and the config if there is but one run."""
     from ultralif.training import estimate
 
-    plans = []
-    for stack in stacks:
-        shared, spec = stack[0], find_spec(stack[0].dataset)
-        sizes = (prod(spec.shape), *shared.hidden, spec.classes)
-        parameters = len(stack) * sum((a + 1) * b for a, b in pairwise(sizes))
-        steps = shared.timesteps * shared.batch_size
-        plans.append(
-            {
-                "dataset": shared.dataset,
-                "timesteps": shared.timesteps,
-                "seed": shared.seed,
-                "networks": len(stack),
-                "parameters": parameters,
-                "megabytes": round(
-                    (16 * parameters + 4 * steps * (sizes[0] + 3 * len(stack) * max(sizes[1:]))) / 1e6
-                ),
-                "seconds": round(estimate(stack, device), 1),
-            }
-        )
+    seconds = estimate(stacks, device)
     if as_json:
-        print_json({"stacks": plans, "runs": [config.to_dict() for stack in stacks for config in stack]})
+        runs = [config.to_dict() for stack in stacks for config in stack]
+        print_json({"stacks": _rows(stacks, seconds), "seconds": round(sum(seconds), 1), "runs": runs})
         return
     if len(stacks) == 1 and len(stacks[0]) == 1:
         for name, value in stacks[0][0].to_dict().items():
             print(f"{name:16} {value}")
         print(f"{'id':16} {stacks[0][0].id}")
-    if plans:
-        print_table(tuple(plans[0]), [tuple(entry.values()) for entry in plans])
-    total = sum(float(str(entry["seconds"])) for entry in plans)
-    runs = sum(len(stack) for stack in stacks)
-    print(f"{runs} runs in {len(stacks)} stacks, about {total:.0f} s, without loading and evaluation")
+    _print(stacks, seconds, sys.stdout)
+
+
+def print_plan(stacks: Stacks, seconds: Sequence[float]) -> None:
+    """Tell a person what is going to be trained."""
+    _print(stacks, seconds, sys.stderr)
+
+
+def _print(stacks: Stacks, seconds: Sequence[float], file: Any) -> None:
+    if stacks:
+        rows = _rows(stacks, seconds)
+        print_table(tuple(rows[0]), [tuple(row.values()) for row in rows], file=file)
+    runs = sum(map(len, stacks))
+    text = (
+        f"{runs} runs in {len(stacks)} stacks, about {spell_time(sum(seconds))}, loading and evaluation apart"
+    )
+    print(text, file=file, flush=True)
+
+
+def _rows(stacks: Stacks, seconds: Sequence[float]) -> list[dict[str, Any]]:
+    """Describe the stacks; those that differ only in their seed are one row."""
+    from ultralif.training.build import build_network, footprint
+
+    rows: dict[tuple[object, ...], dict[str, Any]] = {}
+    for stack, time in zip(stacks, seconds, strict=True):
+        shared = stack[0]
+        key = tuple(config.with_(seed=0).id for config in stack)
+        if key not in rows:
+            networks = [build_network(config) for config in stack]
+            rows[key] = {
+                "dataset": shared.dataset,
+                "T": shared.timesteps,
+                "networks": len(stack),
+                "seeds": 0,
+                "parameters": sum(p.numel() for network in networks for p in network.parameters()),
+                "megabytes": round(sum(footprint(stack)) / 1e6, 1),
+                "seconds": 0.0,
+            }
+        rows[key]["seeds"] += 1
+        rows[key]["seconds"] = round(rows[key]["seconds"] + time, 1)
+    return list(rows.values())

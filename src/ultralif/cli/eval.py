@@ -1,9 +1,11 @@
 """``ultralif eval``: a trained run on the test set once more, in every mode."""
 
 from pathlib import Path
+from typing import Any
 
 from ultralif.cli.parse import parse
-from ultralif.cli.tables import print_json, print_table
+from ultralif.cli.tables import print_result
+from ultralif.training.store import Store
 
 __all__ = ["main"]
 
@@ -24,33 +26,40 @@ def evaluate_run(
 ) -> None:
     """Evaluate a run on its whole test set, with soft, binary and max-plus spikes.
 
+    Examples:
+      ultralif eval 6c0c31e38c43
+      ultralif eval 6c0c --modes
+
     Args:
-        run: a run's name, or the beginning of it.
-        modes: compare the modes decision by decision, and say where they part.
+        run: the name of a run, or the beginning of it.
+        modes: compare the modes decision by decision, and say where spikes part.
         runs_dir: where runs are kept.
         data_dir: a folder to search first for the data.
-        device: cpu, cuda, or the GPU if there is one.
+        device: cpu, cuda, or auto: the GPU if there is one.
         json: print one JSON document.
     """
-    from ultralif.training import Store
+    store = Store(runs_dir)
+    name = store.find(run)
     from ultralif.training.reevaluate import reevaluate
 
-    found = reevaluate(Store(runs_dir), run, device, data_dir, compare=modes)
-    if json:
-        print_json(found)
-        return
-    columns = ("spikes", "accuracy %", "rate", "MACs", "ACs")
-    operations = found["energy"]["operations"]
-    rows = [
-        (
-            mode,
-            f"{accuracy:.2f}",
-            f"{found['spike_rate'][mode]:.3f}",
-            *(f"{operations[mode][kind]:,.0f}" for kind in ("macs", "acs")),
+    found = reevaluate(store, name, device, data_dir, compare=modes)
+    if not json:
+        for line in _partings(found.get("gap", {})):
+            print(line)
+    print_result(found, json, then=f"ultralif export {name} --to c --out model")
+
+
+def _partings(gaps: dict[str, Any]) -> list[str]:
+    lines = []
+    for mode, gap in list(gaps.items())[1:]:
+        first = gap["first"]
+        where = (
+            f"; spikes first differ in layer {first['layer']} at step {first['step']}, "
+            f"{100 * first['share']:.1f} % of them"
+            if first
+            else "; all spikes are the same"
         )
-        for mode, accuracy in found["accuracy"].items()
-    ]
-    print_table(columns, rows, f"{found['neuron']} on {found['dataset']}, T={found['timesteps']}")
-    for line in found.get("gap", []):
-        print(line)
-    print(f"run {found['id']}; next: ultralif export {found['id']} --to c --out model")
+        lines.append(
+            f"{mode}: {gap['agreement']:.1f} % of the decisions are those of {next(iter(gaps))} spikes{where}"
+        )
+    return lines

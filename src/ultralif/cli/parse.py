@@ -2,17 +2,28 @@
 
 import contextlib
 import functools
+import inspect
 import io
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, TypeVar, cast
 
 import tyro
 
+from ultralif.cli.complaint import explain
 from ultralif.errors import InputError
 
-__all__ = ["dispatch", "parse"]
+__all__ = ["Hidden", "Inline", "Named", "dispatch", "parse"]
 
 R = TypeVar("R")
+T = TypeVar("T")
+
+Hidden = Annotated[T, tyro.conf.Suppress]
+"""A field that is no flag."""
+Inline = Annotated[T, tyro.conf.arg(name="")]
+"""A dataclass whose fields are flags of the command itself."""
+Named = tyro.conf.arg
+"""``Annotated[str, Named(name="x")]`` is the flag ``--x``."""
 
 
 def parse(target: Callable[..., R], argv: Sequence[str], command: str, default: R | None = None) -> R:
@@ -24,17 +35,23 @@ def parse(target: Callable[..., R], argv: Sequence[str], command: str, default: 
         command: the command's name, as help shows it.
         default: a dataclass whose values are taken where no argument is given.
     """
-    prog = f"ultralif {command}"
+    given: dict[str, Any] = {"args": argv, "prog": f"ultralif {command}", "description": _description(target)}
     if isinstance(target, type):  # nothing runs but the constructor, and defaults stay visible
-        return _parsed(lambda: cast(R, tyro.cli(target, args=argv, prog=prog, default=default)))
-    return _parsed(lambda: tyro.cli(_deferred(target), args=argv, prog=prog))()
+        return _parsed(lambda: cast(R, tyro.cli(target, default=default, **given)), command)
+    deferred = _deferred(target)
+    return _parsed(lambda: cast(Callable[[], R], tyro.cli(deferred, **given)), command)()
 
 
 def dispatch(actions: dict[str, Callable[..., Any]], argv: Sequence[str], command: str) -> None:
     """Call one of several functions by the first argument, as in ``ultralif data list``."""
     deferred = {name: _deferred(action) for name, action in actions.items()}
     prog = f"ultralif {command}"
-    _parsed(lambda: tyro.extras.subcommand_cli_from_dict(deferred, args=argv, prog=prog))()
+    _parsed(lambda: tyro.extras.subcommand_cli_from_dict(deferred, args=argv, prog=prog), command)()
+
+
+def _description(target: Callable[..., Any]) -> str:
+    """Return the docstring down to the arguments; the parser would leave out the examples."""
+    return (inspect.getdoc(target) or "").partition("\nArgs:\n")[0].strip()
 
 
 def _deferred(target: Callable[..., R]) -> Callable[..., Callable[[], R]]:
@@ -47,14 +64,27 @@ def _deferred(target: Callable[..., R]) -> Callable[..., Callable[[], R]]:
     return take
 
 
-def _parsed(parser: Callable[[], R]) -> R:
+def _parsed(parser: Callable[[], R], command: str) -> R:
     """Turn the parser's framed complaint into an error of one line."""
-    complaint = io.StringIO()
     try:
-        with contextlib.redirect_stderr(complaint):
+        with contextlib.redirect_stderr(io.StringIO()):
             return parser()
     except SystemExit as exit_:
         if exit_.code in (0, None):
             raise
-        lines = (line.strip("│╭╮╰╯─ ") for line in complaint.getvalue().splitlines())
-        raise InputError("; ".join(line for line in lines if line)) from None
+    complaint = io.StringIO()
+    with _wide_terminal(), contextlib.redirect_stderr(complaint), contextlib.suppress(SystemExit):
+        parser()  # once more, so that no line of the complaint is broken
+    raise InputError(explain(complaint.getvalue(), f"ultralif {command}"))
+
+
+@contextlib.contextmanager
+def _wide_terminal() -> Iterator[None]:
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "10000"
+    try:
+        yield
+    finally:
+        del os.environ["COLUMNS"]
+        if before is not None:
+            os.environ["COLUMNS"] = before

@@ -3,7 +3,7 @@
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ultralif.training import Progress
 
-__all__ = ["say", "stop_on_signals", "training_progress"]
+__all__ = ["say", "spell_time", "stop_on_signals", "training_progress"]
+
+PAUSE = 10.0
+"""Seconds between lines."""
 
 
 def say(text: str) -> None:
@@ -19,60 +22,95 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def spell_time(seconds: float) -> str:
+    """Write a time as a person says it.
+
+    Example:
+        >>> spell_time(4.2), spell_time(600), spell_time(9000)
+        ('4 s', '10 min', '2.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+Report = Callable[[int, "Progress"], None]
+
+
 @contextmanager
-def training_progress(epochs: list[int], *, quiet: bool) -> Iterator[Callable[[int, "Progress"], None]]:
+def training_progress(seconds: Sequence[float], *, quiet: bool) -> Iterator[Report]:
     """Show how far stacks are; yield what to call with a stack's number and its progress.
 
     Args:
-        epochs: of each stack.
+        seconds: how long each stack will take, in any unit.
         quiet: show nothing but surprises.
     """
+    work = _Work(seconds)
     if quiet or not sys.stderr.isatty():
-        yield _Lines(epochs, quiet).report
+        yield _Lines(work, quiet).report
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[state]}"),
     )
     with Bars(*columns, console=Console(stderr=True)) as bars:
-        task = bars.add_task("epochs", total=sum(epochs), state="")
+        task = bars.add_task("loading", total=1.0, state="")
 
         def report(stack: int, progress: "Progress") -> None:
             if progress.note:
                 bars.console.print(progress.note, markup=False, highlight=False)
-            done = sum(epochs[:stack]) + progress.epoch
-            name = f"stack {stack + 1}/{len(epochs)}" if len(epochs) > 1 else "epochs"
-            bars.update(task, completed=done, state=_state(progress), description=name)
+            name = f"{work.name(stack)}epoch {progress.epoch}/{progress.epochs}"
+            bars.update(task, completed=work.part(stack, progress), state=_state(progress), description=name)
 
         yield report
 
 
-class _Lines:
-    """Progress as plain lines, at most every ten seconds."""
+class _Work:
+    """All stacks of a job, weighted by how long they take."""
 
-    def __init__(self, epochs: list[int], quiet: bool) -> None:
-        self.epochs = epochs
+    def __init__(self, seconds: Sequence[float]) -> None:
+        total = sum(seconds)
+        self.weights = [time / total for time in seconds]
+
+    def name(self, stack: int) -> str:
+        """Say which stack it is, if there are several."""
+        return f"stack {stack + 1}/{len(self.weights)}, " if len(self.weights) > 1 else ""
+
+    def part(self, stack: int, progress: "Progress") -> float:
+        """Return which part of the whole is done."""
+        return sum(self.weights[:stack]) + self.weights[stack] * progress.epoch / progress.epochs
+
+
+class _Lines:
+    """Progress as plain lines."""
+
+    def __init__(self, work: _Work, quiet: bool) -> None:
+        self.work = work
         self.quiet = quiet
-        self.began = self.last = time.monotonic()
+        self.began: tuple[float, float] | None = None
+        """When the first report came, and what part was done by then: a job may go on from a checkpoint."""
+        self.last = time.monotonic()
 
     def report(self, stack: int, progress: "Progress") -> None:
         if progress.note:
             say(progress.note)
-        now = time.monotonic()
-        if self.quiet or progress.epoch == 0 or (now - self.last < 10 and progress.epoch < progress.epochs):
+            return
+        now, part = time.monotonic(), self.work.part(stack, progress)
+        if self.began is None:
+            self.began = (self.last, part - self.work.weights[stack] / progress.epochs)
+        ends = progress.epoch == progress.epochs
+        if self.quiet or (now - self.last < PAUSE and not ends):
             return
         self.last = now
-        done = sum(self.epochs[:stack]) + progress.epoch
-        left = (now - self.began) / done * (sum(self.epochs) - done)
-        name = f"stack {stack + 1}/{len(self.epochs)}, " if len(self.epochs) > 1 else ""
-        say(f"{name}epoch {progress.epoch}/{progress.epochs}: {_state(progress)}, about {left:.0f} s left")
+        left = (now - self.began[0]) / (part - self.began[1]) * (1 - part)
+        name = f"{self.work.name(stack)}epoch {progress.epoch}/{progress.epochs}"
+        say(f"{name}: {_state(progress)}" + (f", about {spell_time(left)} left" if left >= 0.5 else ""))
 
 
 def _state(progress: "Progress") -> str:
@@ -86,20 +124,28 @@ def _state(progress: "Progress") -> str:
 def stop_on_signals() -> Iterator[Callable[[], int]]:
     """Let SIGINT and SIGTERM end a job at its next step; a second SIGINT ends it at once.
 
-    Yields a function that returns 0, or the exit code of the signal that came.
+    Yields a function that returns 0, or the exit code of the signal that came. Until it is called for the
+    first time nothing is trained that could be saved, and a signal ends the job at once.
     """
-    came = 0
+    came, training = 0, False
 
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal came
-        if came and number == signal.SIGINT:
+        if not training and number == signal.SIGTERM:
+            raise SystemExit(128 + number)
+        if not training or (came and number == signal.SIGINT):
             raise KeyboardInterrupt
         came = 128 + number
         say("stopping after this step; everything will be saved (once more to stop at once)")
 
+    def asked() -> int:
+        nonlocal training
+        training = True
+        return came
+
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: came
+        yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

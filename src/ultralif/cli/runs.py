@@ -3,12 +3,17 @@
 import csv
 import io
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ultralif.cli.parse import dispatch
-from ultralif.cli.tables import print_json, print_result, print_table
+from ultralif.cli.parse import Inline, dispatch
+from ultralif.cli.progress import say
+from ultralif.cli.tables import number, print_json, print_result, print_table
 from ultralif.errors import InputError
+from ultralif.training.checkpoint import write_file
+from ultralif.training.config import spelled
+from ultralif.training.store import Store
 
 __all__ = ["main"]
 
@@ -26,12 +31,36 @@ def main(argv: list[str]) -> None:
     dispatch(actions, argv, "runs")
 
 
+@dataclass(frozen=True)
+class Filter:
+    """Which runs."""
+
+    dataset: str | None = None
+    """Only those on this dataset."""
+    neuron: str | None = None
+    """Only those with this neuron."""
+    timesteps: int | None = None
+    """Only those with this T."""
+    seed: int | None = None
+    """Only those with this seed."""
+    sparsity: float | None = None
+    """Only those with this lambda."""
+    status: Literal["done", "diverged"] | None = None
+    """Only those that are done, or that diverged."""
+
+    def rows(self, store: Store, limit: int | None = None) -> list[dict[str, Any]]:
+        """Return the results of these runs, newest first."""
+        wanted = asdict(self)
+        for field in ("dataset", "neuron"):
+            wanted[field] = wanted[field] and spelled(field, wanted[field])
+        return store.rows(limit, **wanted)
+
+
+ALL = Filter()
+
+
 def list_(
-    dataset: str | None = None,
-    neuron: str | None = None,
-    timesteps: int | None = None,
-    seed: int | None = None,
-    sparsity: float | None = None,
+    which: Inline[Filter] = ALL,
     limit: int | None = None,
     runs_dir: Path | None = None,
     json: bool = False,
@@ -39,25 +68,21 @@ def list_(
     """List runs, newest first.
 
     Args:
-        dataset: only those on this dataset.
-        neuron: only those with this neuron.
-        timesteps: only those with this T.
-        seed: only those with this seed.
-        sparsity: only those with this lambda.
+        which: a filter.
         limit: at most so many.
         runs_dir: where runs are kept.
         json: print one JSON document.
     """
-    rows = _store(runs_dir).rows(
-        limit, dataset=dataset, neuron=neuron, timesteps=timesteps, seed=seed, sparsity=sparsity
-    )
+    store = Store(runs_dir)
+    rows = which.rows(store, limit)
     if json:
         print_json(rows)
-        return
-    if not rows:
-        print("no runs; make one with: ultralif train")
-        return
-    print_table(_COLUMNS, [_cells(row) for row in rows])
+    elif rows:
+        print_table(_COLUMNS, [_cells(row) for row in rows])
+    elif store.rows(limit=1):
+        print("no run is like that; see all with: ultralif runs list")
+    else:
+        print(f"no runs in {store.root}; make one with: ultralif train")
 
 
 def show(run: str, /, history: bool = False, runs_dir: Path | None = None, json: bool = False) -> None:
@@ -69,17 +94,18 @@ def show(run: str, /, history: bool = False, runs_dir: Path | None = None, json:
         runs_dir: where runs are kept.
         json: print one JSON document.
     """
-    config, _, result, epochs = _store(runs_dir).read(run)
+    config, _, result, epochs = Store(runs_dir).read(run)
     if json:
         print_json({**result, "config": config.to_dict(), "history": epochs})
         return
-    print_result(result, False)
-    changed = {k: v for k, v in config.to_dict().items() if v != type(config)().to_dict()[k]}
-    print("config, where it is not the default:", ", ".join(f"{k}={v}" for k, v in changed.items()) or "-")
-    print("made by:", ", ".join(f"{k} {v}" for k, v in result["environment"].items()))
+    default = type(config)().to_dict()
+    changed = [f"{name}={value}" for name, value in config.to_dict().items() if value != default[name]]
+    print("config, where it is not the default:", ", ".join(changed) or "-")
+    print("made by:", ", ".join(f"{name} {value}" for name, value in result["environment"].items()))
     if history and epochs:
-        rows = [(i, *(_number(v) for v in epoch.values())) for i, epoch in enumerate(epochs, start=1)]
+        rows = [(i, *(number(v, 4) for v in epoch.values())) for i, epoch in enumerate(epochs, start=1)]
         print_table(("epoch", *epochs[0]), rows)
+    print_result(result, False)
 
 
 def compare(runs: tuple[str, ...], /, runs_dir: Path | None = None, json: bool = False) -> None:
@@ -92,22 +118,18 @@ def compare(runs: tuple[str, ...], /, runs_dir: Path | None = None, json: bool =
     """
     if len(runs) < 2:
         raise InputError("compare needs at least two runs; see: ultralif runs list")
-    found = [_store(runs_dir).read(run) for run in runs]
-    configs = [config.to_dict() for config, *_ in found]
+    found = [Store(runs_dir).read(run) for run in runs]
+    configs = [run.config.to_dict() for run in found]
     differing = [name for name in configs[0] if len({str(config[name]) for config in configs}) > 1]
     rows = [
-        {
-            "id": config.id,
-            **{name: config.to_dict()[name] for name in differing},
-            "accuracy": result["accuracy"],
-        }
-        for config, _, result, _ in found
+        {**{name: config[name] for name in differing}, **run.result}
+        for run, config in zip(found, configs, strict=True)
     ]
     if json:
         print_json(rows)
         return
-    table = [(row["id"], *(row[name] for name in differing), _accuracies(row["accuracy"])) for row in rows]
-    print_table(("run", *differing, "accuracy %"), table)
+    table = [(row["id"], *(row[name] for name in differing), *_numbers(row)) for row in rows]
+    print_table(("run", *differing, *_NUMBERS), table)
 
 
 def remove(runs: tuple[str, ...], /, runs_dir: Path | None = None) -> None:
@@ -117,23 +139,28 @@ def remove(runs: tuple[str, ...], /, runs_dir: Path | None = None) -> None:
         runs: their names, or the beginnings of them.
         runs_dir: where runs are kept.
     """
-    store = _store(runs_dir)
-    names = [store.find(run) for run in runs]  # all of them are there, or none is deleted
-    for name in names:
+    if not runs:
+        raise InputError("rm needs the name of a run; see: ultralif runs list")
+    store = Store(runs_dir)
+    for name in dict.fromkeys([store.find(run) for run in runs]):  # all are there, or none is deleted
         print(f"removed {store.remove(name)}")
 
 
 def export(
-    to: Literal["csv", "json", "markdown"] = "csv", out: Path | None = None, runs_dir: Path | None = None
+    which: Inline[Filter] = ALL,
+    to: Literal["csv", "json", "markdown"] = "csv",
+    out: Path | None = None,
+    runs_dir: Path | None = None,
 ) -> None:
-    """Write all runs as a table.
+    """Write runs as a table, newest first.
 
     Args:
+        which: a filter.
         to: the format.
         out: a file; without it the table is printed.
         runs_dir: where runs are kept.
     """
-    rows = _store(runs_dir).rows()
+    rows = which.rows(Store(runs_dir))
     if to == "json":
         from json import dumps
 
@@ -143,8 +170,6 @@ def export(
     if out is None:
         print(text, end="")
         return
-    from ultralif.training.checkpoint import write_file
-
     write_file(out, text.encode())
     print(f"{len(rows)} runs in {out}")
 
@@ -155,51 +180,31 @@ def rebuild(runs_dir: Path | None = None) -> None:
     Args:
         runs_dir: where runs are kept.
     """
-    print(f"{_store(runs_dir).rebuild()} runs")
+    store = Store(runs_dir)
+    count, complaints = store.rebuild()
+    for complaint in complaints:
+        say(complaint)
+    print(f"{count} runs in {store.root}; next: ultralif runs list")
 
 
-_COLUMNS = (
-    "run",
-    "dataset",
-    "neuron",
-    "T",
-    "lambda",
-    "seed",
-    "soft %",
-    "hard %",
-    "tropical %",
-    "rate",
-    "eps",
-)
+_NUMBERS = ("soft %", "hard %", "tropical %", "rate", "eps", "leak")
+_COLUMNS = ("run", "dataset", "neuron", "T", "lambda", "seed", *_NUMBERS, "status")
+
+
+def _numbers(row: dict[str, Any]) -> Sequence[str | None]:
+    accuracies = (number(row["accuracy"].get(mode), 2) for mode in ("soft", "hard", "tropical"))
+    rate = row["spike_rate"][row["mode"]]
+    return (*accuracies, *(number(value, 3) for value in (rate, row["eps"], row["leak"])))
 
 
 def _cells(row: dict[str, Any]) -> Sequence[Any]:
-    accuracy = row["accuracy"]
-    rate = row["spike_rate"].get("soft", row["spike_rate"].get("hard"))
-    return (
-        row["id"] if row["status"] == "done" else f"{row['id']} ({row['status']})",
-        row["dataset"],
-        row["neuron"],
-        row["timesteps"],
-        row["sparsity"],
-        row["seed"],
-        *(_number(accuracy.get(mode), 2) for mode in ("soft", "hard", "tropical")),
-        _number(rate),
-        _number(row["eps"]),
-    )
-
-
-def _number(value: float | None, digits: int = 3) -> str | None:
-    return None if value is None else f"{value:.{digits}f}"
-
-
-def _accuracies(accuracy: dict[str, float]) -> str:
-    return ", ".join(f"{mode} {value:.2f}" for mode, value in accuracy.items())
+    kind = (row[name] for name in ("id", "dataset", "neuron", "timesteps", "sparsity", "seed"))
+    return (*kind, *_numbers(row), row["status"])
 
 
 def _delimited(rows: list[dict[str, Any]]) -> str:
     out = io.StringIO()
-    writer = csv.writer(out)
+    writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_COLUMNS)
     writer.writerows([_safe(cell) for cell in _cells(row)] for row in rows)
     return out.getvalue()
@@ -207,18 +212,18 @@ def _delimited(rows: list[dict[str, Any]]) -> str:
 
 def _safe(cell: Any) -> Any:
     """Keep a spreadsheet from reading a name as a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@" else cell
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r\n") else cell
 
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
     lines = ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
-    for row in rows:
-        cells = ("-" if cell is None else str(cell).replace("|", "\\|") for cell in _cells(row))
-        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["| " + " | ".join(map(_escaped, _cells(row))) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
-def _store(runs_dir: Path | None) -> Any:
-    from ultralif.training.store import Store
-
-    return Store(runs_dir)
+def _escaped(cell: Any) -> str:
+    """Write a cell so that Markdown and HTML read it as text of one line."""
+    text = "-" if cell is None else " ".join(str(cell).split())
+    return "".join(
+        f"\\{c}" if c in "\\`*_[]|" else {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(c, c) for c in text
+    )

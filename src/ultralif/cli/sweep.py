@@ -1,15 +1,17 @@
 """``ultralif sweep``: many runs, planned as stacks."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
 
-from ultralif.cli.parse import parse
+from ultralif.cli.common import Common, read_arguments
+from ultralif.cli.parse import Hidden, Named
 from ultralif.cli.progress import say, stop_on_signals, training_progress
 from ultralif.cli.tables import print_json, print_table
 from ultralif.errors import InputError
 from ultralif.training.config import RunConfig
+from ultralif.training.store import Store
+from ultralif.training.sweep import grid, plan
 
 __all__ = ["main", "run_plan", "split_list"]
 
@@ -17,59 +19,41 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(RunConfig):
+class Sweep(Common):
     """Train every combination of neurons, time steps, penalties and seeds that is not finished yet.
 
-    Runs that share dataset, time steps and seed are trained together. A sweep that was stopped goes on when
-    the same command is given again.
+    Runs that share dataset, time steps and seed are trained together, as one stack. A sweep that was stopped
+    goes on when the same command is given again.
 
     Examples:
       ultralif sweep --neurons all --timesteps 1,10,30 --lambdas 0,0.01,0.1 --seeds 5
       ultralif sweep --dataset mnist --neurons UltraLIF,LIF --seeds 3 --dry-run
     """
 
+    neuron: Hidden[str] = RunConfig.neuron
+    timesteps: Hidden[int] = RunConfig.timesteps
+    sparsity: Hidden[float] = RunConfig.sparsity
     neurons: str = "all"
     """Names with commas between them; all: the paper's ten, ultra: its four, baselines: its six."""
-    timesteps_list: str = "1,10,30"
-    """The time steps."""
+    times: Annotated[str, Named(name="timesteps")] = "1,10,30"
+    """The time steps T."""
     lambdas: str = "0"
-    """Weights of the mean spike rate."""
+    """Weights of the mean spike rate in the loss."""
     seeds: int = 1
     """How many seeds, from --seed on."""
     largest: int = 64
     """How many networks are trained together at most."""
-    runs_dir: Path | None = None
-    """Where runs are kept. None: $ULTRALIF_RUNS or ./runs."""
-    data_dir: Path | None = None
-    """A folder to search first for the data."""
-    device: str = "auto"
-    """cpu, cuda, or the GPU if there is one."""
-    checkpoint_seconds: float = 60.0
-    """How much work may be lost if the process is killed."""
-    dry_run: bool = False
-    """Print the plan and how long it would take, and train nothing."""
-    quiet: bool = False
-    """Show no progress."""
-    json: bool = False
-    """Print the results as one JSON document."""
 
 
 def main(argv: list[str]) -> None:
     """Train a grid of runs."""
-    words = [
-        "--timesteps-list" + word.removeprefix("--timesteps") if _is_timesteps(word) else word
-        for word in argv
-    ]
-    args = parse(Sweep, words, "sweep")
-    from ultralif.training import Store, grid, plan
-
-    base = RunConfig(**{field.name: getattr(args, field.name) for field in fields(RunConfig)})
+    args = read_arguments(Sweep, argv, "sweep")
     if args.seeds < 1:
         raise InputError(f"seeds must be at least 1, got {args.seeds}")
     configs = grid(
-        base,
+        args.run(),
         split_list("neurons", args.neurons, str),
-        split_list("timesteps", args.timesteps_list, int),
+        split_list("timesteps", args.times, int),
         split_list("lambdas", args.lambdas, float),
         range(args.seed, args.seed + args.seeds),
     )
@@ -81,17 +65,12 @@ def main(argv: list[str]) -> None:
         show_plan(stacks, args.device, args.json)
         return
     run_plan(stacks, store, args, quiet=args.quiet or args.json)
-    wanted = {config.id for config in configs}
-    rows = [row for row in store.rows() if row["id"] in wanted]
+    rows = store.rows(runs=[config.id for config in configs])
     if args.json:
         print_json(rows)
         return
     _print_summary(rows)
     print(f"{len(rows)} runs in {store.root}; next: ultralif runs list")
-
-
-def _is_timesteps(word: str) -> bool:
-    return word == "--timesteps" or word.startswith("--timesteps=")
 
 
 def split_list(name: str, text: str, kind: Callable[[str], V]) -> list[V]:
@@ -107,15 +86,22 @@ def split_list(name: str, text: str, kind: Callable[[str], V]) -> list[V]:
     return values
 
 
-def run_plan(stacks: list[list[RunConfig]], store: Any, args: Any, *, quiet: bool) -> None:
-    """Train the stacks of a plan, with progress and the chance to stop."""
+def run_plan(stacks: Sequence[Sequence[RunConfig]], store: Store, args: Any, *, quiet: bool) -> None:
+    """Show a plan and how long it will take, and train it, with progress and the chance to stop."""
+    if not stacks:
+        if not quiet:
+            say("all runs are finished already")
+        return
     from ultralif.training import run_local
 
-    runs = sum(map(len, stacks))
+    seconds = [1.0] * len(stacks)
     if not quiet:
-        say(f"{runs} runs in {len(stacks)} stacks" if stacks else "all runs are finished")
-    epochs = [stack[0].epochs for stack in stacks]
-    with stop_on_signals() as stopping, training_progress(epochs, quiet=quiet) as report:
+        from ultralif.cli.dry import print_plan
+        from ultralif.training import estimate
+
+        seconds = estimate(stacks, args.device)
+        print_plan(stacks, seconds)
+    with stop_on_signals() as stopping, training_progress(seconds, quiet=quiet) as report:
         for _ in run_local(
             stacks,
             store,
@@ -136,11 +122,13 @@ def _print_summary(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         kinds.setdefault((row["dataset"], row["neuron"], row["timesteps"], row["sparsity"]), []).append(row)
     table = []
-    for kind, group in sorted(kinds.items(), key=str):
+    for kind, group in sorted(kinds.items()):
         cells: list[Any] = [*kind, len(group)]
         for mode in ("soft", "hard"):
             values = [row["accuracy"][mode] for row in group if mode in row["accuracy"]]
             spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
             cells.append(f"{mean(values):.2f}{spread}" if values else None)
+        rates = [rate for row in group if (rate := row["spike_rate"][row["mode"]]) is not None]
+        cells.append(f"{mean(rates):.3f}" if rates else None)
         table.append(cells)
-    print_table(("dataset", "neuron", "T", "lambda", "seeds", "soft %", "hard %"), table)
+    print_table(("dataset", "neuron", "T", "lambda", "seeds", "soft %", "hard %", "rate"), table)

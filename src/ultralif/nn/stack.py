@@ -6,7 +6,7 @@ neurons are one vector.
 """
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -94,6 +94,21 @@ class Stack(nn.Module):
         for neurons in self.neurons:
             cast(_StackedNeurons, neurons).assign(name, place, value)
 
+    def is_finite(self) -> Tensor:
+        """Tell for each place whether all parameters there are finite, ``[M]``."""
+        parts = [torch.isfinite(p).flatten(1).all(1) for p in (*self.weights, *self.biases)]
+        parts += [cast(_StackedNeurons, neurons).is_finite() for neurons in self.neurons]
+        return torch.stack(parts).all(0)
+
+    def copy_member(self, place: int, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+        """Copy the parameters at one place from one ``state_dict`` of the stack into another."""
+        for layer in range(len(self.weights)):
+            for name in (f"weights.{layer}", f"biases.{layer}"):
+                target[name][place] = source[name][place]
+        for layer, neurons in enumerate(self.neurons):
+            name = f"neurons.{layer}.raw"
+            cast(_StackedNeurons, neurons).copy_member(place, source[name], target[name])
+
     @torch.no_grad()
     def unstack(self) -> list[Network]:
         """Write all parameters back to the networks that were stacked, and return these in their order."""
@@ -127,6 +142,7 @@ class _StackedNeurons(nn.Module):
 
     def __init__(self, neurons: list[AnyFused], eps_speeds: list[float]) -> None:
         super().__init__()
+        self.members = neurons
         self.groups: list[list[AnyFused]] = []
         for neuron in neurons:
             if not self.groups or _kind(self.groups[-1][0]) != _kind(neuron):
@@ -169,11 +185,24 @@ class _StackedNeurons(nn.Module):
     def by_member(self, name: str) -> list[Tensor | None]:
         """Return one constant of each member."""
         found = {id(entry.neuron): value for entry, value in self._split(self.values()) if entry.name == name}
-        return [found.get(id(neuron)) for group in self.groups for neuron in group]
+        return [found.get(id(neuron)) for neuron in self.members]
+
+    def is_finite(self) -> Tensor:
+        """Tell for each member whether its constants are finite."""
+        found: dict[int, list[Tensor]] = {}
+        for entry, part in self._split(torch.isfinite(self.raw)):
+            found.setdefault(id(entry.neuron), []).append(part.all())
+        return torch.stack([torch.stack(found[id(neuron)]).all() for neuron in self.members])
+
+    def copy_member(self, place: int, source: Tensor, target: Tensor) -> None:
+        """Copy the constants of a member from one vector of all into another."""
+        for (entry, new), (_, old) in zip(self._split(source), self._split(target), strict=True):
+            if entry.neuron is self.members[place]:
+                old.copy_(new)
 
     def assign(self, name: str, place: int, value: float) -> None:
         """Give a fixed constant of a member another value."""
-        neuron = [neuron for group in self.groups for neuron in group][place]
+        neuron = self.members[place]
         for entry, fixed in self._split(self.fixed):
             if entry.neuron is neuron and entry.name == name:
                 fixed.fill_(value)

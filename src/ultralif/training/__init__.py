@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ultralif.training.loop import train_stack as train_stack
     from ultralif.training.result import Result as Result
     from ultralif.training.store import Store as Store
-    from ultralif.training.sweep import estimate as estimate
     from ultralif.training.sweep import grid as grid
     from ultralif.training.sweep import plan as plan
+    from ultralif.training.timing import estimate as estimate
 
 _HOMES = {
     "Interrupted": "loop",
@@ -26,7 +26,7 @@ _HOMES = {
     "Result": "result",
     "RunConfig": "config",
     "Store": "store",
-    "estimate": "sweep",
+    "estimate": "timing",
     "grid": "sweep",
     "load": "api",
     "plan": "sweep",

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from torch import Tensor
-
 from ultralif.errors import InputError
 from ultralif.nn import Network
 from ultralif.training.build import build_network
-from ultralif.training.checkpoint import read_folder
+from ultralif.training.checkpoint import Contents, read_folder
 from ultralif.training.config import RunConfig
 from ultralif.training.job import Progress
 from ultralif.training.loop import train_stack
@@ -47,8 +45,8 @@ def train(
         ('digits', 'done', ['hard', 'soft', 'tropical'])
     """
     store = Store(runs_dir)
-    if store.done([config.id]):
-        return Result.from_dict(store.read(config.id)[2])
+    if store.finished([config.id]):
+        return Result.from_dict(store.read(config.id).result)
     (result,) = train_stack(
         [config],
         store,
@@ -72,18 +70,19 @@ def load(source: str | Path, runs_dir: str | Path | None = None) -> Network:
     if not path.is_dir():
         store = Store(runs_dir)
         path = store.path(store.find(str(source)))
-    tensors, documents = read_folder(path)
-    if "config" not in documents:
+    contents = read_folder(path)
+    if "config" not in contents.documents:
         raise InputError(f"{path} is not the folder of a run; see: ultralif runs list")
-    return restore(RunConfig.from_dict(documents["config"]), tensors)
+    return restore(contents)
 
 
-def restore(config: RunConfig, tensors: dict[str, Tensor]) -> Network:
-    """Build the network of a config and give it trained parameters."""
-    weights = [tensors[f"linears.{layer}.weight"] for layer in range(len(config.hidden) + 1)]
-    network = build_network(config, (weights[0].shape[1], weights[-1].shape[0])).to(weights[0].dtype)
+def restore(contents: Contents) -> Network:
+    """Build the network of a run's folder, with its trained parameters."""
+    config = RunConfig.from_dict(contents.documents["config"])
+    tensors = contents.tensors()
+    network = build_network(config).to(tensors["linears.0.weight"].dtype)
     network.load_state_dict(tensors)
-    eps = temperature(config, config.epochs - 1)
+    eps = temperature(config, max(0, contents.documents["result"]["epochs"] - 1))
     if eps is not None:
         for _, neuron in network.layers():
             neuron.assign("eps", eps)

@@ -2,19 +2,32 @@
 
 import inspect
 import math
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from ultralif.analysis import orthogonal_
-from ultralif.data import Dataset, Loader, Split, load
+from ultralif.data import DATASETS, Dataset, Loader, Split, load
 from ultralif.errors import InputError
-from ultralif.nn import Network, find_neuron
+from ultralif.nn import Network, find_neuron, set_mode
 from ultralif.training.config import Partition, RunConfig
 
-__all__ = ["Data", "build_network", "load_data", "make_loader", "pick_device"]
+__all__ = [
+    "Data",
+    "build_network",
+    "build_networks",
+    "footprint",
+    "layer_sizes",
+    "load_data",
+    "make_loader",
+    "pick_device",
+]
 
 EVALUATION = 2**31
 """The epoch whose spikes are drawn for evaluation: no training run gets there."""
@@ -40,8 +53,8 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"device {name!r} cannot be used ({reason}); use cpu or auto") from error
     return device
@@ -57,23 +70,19 @@ def _load(
 def load_data(config: RunConfig, device: torch.device, data_dir: Path | None = None) -> Data:
     """Load the dataset of a config, with a fixed part of each class held out if it wants a validation set."""
     dataset = _load(config.dataset, config.timesteps, data_dir, device, config.split)
-    if dataset.train.is_events and dataset.train.timesteps != config.timesteps:
-        raise InputError(f"{config.dataset} comes in {dataset.train.timesteps} steps, got {config.timesteps}")
     if not config.validation:
         return Data(dataset, dataset.train, None)
     labels = dataset.train.labels.cpu()
     generator = torch.Generator().manual_seed(0)  # the same part for every run: it is never trained on
     shuffled = torch.randperm(len(labels), generator=generator)
-    held = []
+    kept, held = [], []
     for label in range(dataset.classes):
         of_class = shuffled[labels[shuffled] == label]
-        held.append(of_class[: round(config.validation * len(of_class))])
-    index = torch.cat(held)
-    kept = torch.ones(len(labels), dtype=torch.bool)
-    kept[index] = False
-    if not len(index) or not kept.any():
-        raise InputError(f"validation {config.validation} leaves no samples on one side; choose another part")
-    return Data(dataset, dataset.train.subset(kept.nonzero().squeeze(1)), dataset.train.subset(index))
+        count = min(max(1, round(config.validation * len(of_class))), len(of_class) - 1)
+        held.append(of_class[:count])
+        kept.append(of_class[count:])
+    parts = (dataset.train.subset(torch.cat(index).sort().values) for index in (kept, held))
+    return Data(dataset, *parts)
 
 
 def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool) -> Loader:
@@ -93,32 +102,92 @@ def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool) 
     )
 
 
-def build_network(config: RunConfig, sizes: tuple[int, int]) -> Network:
-    """Return the network of a config at its first step; it depends on nothing but the config.
+def layer_sizes(config: RunConfig) -> tuple[int, ...]:
+    """Return inputs, hidden layers and classes of a config's network."""
+    spec = DATASETS[config.dataset]
+    return (math.prod(spec.shape), *config.hidden, spec.classes)
 
-    Args:
-        config: the run.
-        sizes: inputs and classes.
-    """
+
+def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[Network]:
+    """Return the networks of a stack, or say before any data are loaded why they cannot be trained."""
+    if not configs:
+        raise InputError("configs must hold at least one run, got none")
+    if len({config.shared for config in configs}) > 1:
+        raise InputError(
+            "configs must agree in dataset, time, seed, schedule and sizes to be trained in one stack; "
+            "ultralif.training.plan sorts runs into stacks"
+        )
+    weights, work = footprint(configs)
+    wanted = weights + work if device.type == "cpu" else weights
+    if wanted > _memory():
+        raise InputError(
+            f"{len(configs)} networks of {layer_sizes(configs[0])} at T={configs[0].timesteps} need about "
+            f"{wanted / 1e9:,.0f} GB, and this machine has {_memory() / 1e9:.0f}; choose a smaller hidden, "
+            "batch_size or timesteps"
+        )
+    dtype = torch.float64 if configs[0].precision == "float64" else torch.float32
+    return [build_network(config).to(dtype) for config in configs]
+
+
+def build_network(config: RunConfig) -> Network:
+    """Return the network of a config at its first step; it depends on nothing but the config."""
+    options = _neuron_options(config)
+    spec = DATASETS[config.dataset]
+    if config.encoding == "rate-normalized" and not spec.is_events and spec.normalization is None:
+        raise InputError(
+            f"encoding 'rate-normalized' needs mean and deviation, which are not known for {spec.name}; use "
+            "'rate'"
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        network = Network(layer_sizes(config), config.neuron, options, config.readout)
+        if config.orthogonal:
+            orthogonal_(next(network.layers())[0])
+    if config.mode is not None:
+        set_mode(network, config.mode)
+    return network
+
+
+def _neuron_options(config: RunConfig) -> dict[str, Any]:
+    """Return the arguments of a config's neurons, all of which they have."""
     kind = find_neuron(config.neuron)
     accepted = inspect.signature(kind).parameters
     options = config.neuron_options()
     for name in options:
         if name not in accepted:
             raise InputError(f"{name} is not an argument of {kind.__name__}; leave it out for this neuron")
+    if config.mode is not None and config.mode not in kind.modes:
+        raise InputError(
+            f"mode {config.mode!r} is not one of {kind.__name__}; choose from {', '.join(kind.modes)}"
+        )
     if "eps_range" in accepted:
         options["eps_range"] = (config.eps_min, config.eps_max)
     if config.anneal is not None:
         if "eps" not in accepted:
             raise InputError(f"anneal needs a temperature, which {kind.__name__} does not have; leave it out")
         options |= {"eps": config.anneal[0], "learn_eps": False}
-    if config.per_neuron and len(set(config.hidden)) > 1:
-        raise InputError(f"per_neuron needs hidden layers of one size, got {config.hidden}")
     if config.per_neuron:
+        spiking = set(layer_sizes(config)[1:] if config.readout == "spiking" else config.hidden)
+        if len(spiking) > 1:
+            raise InputError(
+                f"per_neuron needs spiking layers of one size, got {sorted(spiking)}; choose them alike"
+            )
         options["parameter_shape"] = (config.hidden[0],)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        network = Network((sizes[0], *config.hidden, sizes[1]), kind, options, config.readout)
-        if config.orthogonal:
-            orthogonal_(next(network.layers())[0])
-    return network
+    return options
+
+
+def footprint(configs: Sequence[RunConfig]) -> tuple[int, int]:
+    """Return about how many bytes a stack needs: for its parameters and their moments, and for one step."""
+    shared, sizes = configs[0], layer_sizes(configs[0])
+    width = 8 if shared.precision == "float64" else 4
+    parameters = len(configs) * sum((n_in + 1) * n_out for n_in, n_out in pairwise(sizes))
+    values = sizes[0] + 4 * len(configs) * sum(sizes[1:])  # current, spikes and their gradients
+    return 6 * width * parameters, width * shared.timesteps * shared.batch_size * values
+
+
+def _memory() -> int:
+    """Return the memory of this machine in bytes."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # not every system tells
+        return 2**63

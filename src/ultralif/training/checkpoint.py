@@ -1,91 +1,153 @@
-"""Files that are whole or not there: written aside, flushed, renamed, and vouched for by a manifest.
+"""Folders that are whole or not there: written aside, flushed, renamed, and vouched for by a manifest.
 
 A folder is valid if its ``manifest.json``, which is written last, names every file with its SHA-256. Neither
 safetensors nor JSON would notice a flipped bit.
 """
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ultralif import __version__
 from ultralif.errors import JobError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Damaged", "newest", "read_folder", "save_checkpoint", "write_file", "write_folder"]
+__all__ = ["Contents", "Damaged", "newest", "read_folder", "save_checkpoint", "write_file", "write_folder"]
 
 MANIFEST = "manifest.json"
+FORMAT = 1
+"""Version of a folder's layout; it stands in every manifest."""
 KEEP = 2
+"""How many checkpoints there are at least: one more than is needed, should the newest be damaged."""
 
 
 class Damaged(JobError):
     """A file is missing, cut short or changed."""
 
 
+class Contents(NamedTuple):
+    """What a folder holds: documents by name, and the file of tensors, which needs torch to be read."""
+
+    documents: dict[str, Any]
+    file: bytes
+
+    def tensors(self) -> "dict[str, Tensor]":
+        """Return the tensors by name."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        try:
+            return load(self.file)
+        except SafetensorError as error:
+            raise Damaged(f"a file of tensors cannot be read ({error}); it is not used") from error
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Put a file into its place at once: a reader, or a crash, sees the old one or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(draft, content)
         draft.replace(path)
+        _flush_folder(path.parent)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
         raise JobError(
             f"{path} could not be written ({error.strerror}, {len(content)} bytes); make room or choose "
-            "another folder with --runs-dir. What was there before is unharmed"
+            "another place. What was there before is unharmed"
         ) from error
-    _flush_folder(path.parent)
 
 
-def write_folder(folder: Path, tensors: "Mapping[str, Tensor]", documents: Mapping[str, Any]) -> None:
-    """Write ``tensors.safetensors`` and JSON documents into a folder, and its manifest last."""
+def write_folder(
+    folder: Path,
+    name: str,
+    tensors: "Mapping[str, Tensor]",
+    documents: Mapping[str, Any],
+    aside: Path | None = None,
+) -> None:
+    """Put a folder with ``<name>.safetensors``, JSON documents and their manifest into its place at once.
+
+    Args:
+        folder: its place; what is there is replaced.
+        name: of the file with the tensors.
+        tensors: go to that file.
+        documents: go to a file each.
+        aside: where it is prepared, on the same disk; None, beside its place.
+    """
     from safetensors.torch import save
 
-    contents = {f"{name}.json": json.dumps(value, indent=1).encode() for name, value in documents.items()}
-    contents["tensors.safetensors"] = save(
-        {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    )
-    for name, content in contents.items():
-        write_file(folder / name, content)
-    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
-    write_file(folder / MANIFEST, json.dumps({"sha256": digests}, indent=1).encode())
-
-
-def read_folder(folder: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
-    """Read what `write_folder` wrote, after checking every byte of it."""
-    from safetensors.torch import load, save
-
+    contents = {f"{name}.safetensors": save({k: t.detach().cpu().contiguous() for k, t in tensors.items()})}
+    contents |= {f"{key}.json": json.dumps(value, indent=1).encode() for key, value in documents.items()}
+    digests = {file: hashlib.sha256(content).hexdigest() for file, content in contents.items()}
+    manifest = {"format": FORMAT, "ultralif": __version__, "sha256": digests}
+    contents[MANIFEST] = json.dumps(manifest, indent=1).encode()
+    draft = (aside or folder.parent) / f".{folder.name}.{os.getpid()}"
     try:
-        digests: dict[str, str] = json.loads((folder / MANIFEST).read_bytes())["sha256"]
-        contents = {name: (folder / name).read_bytes() for name in digests}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True, mode=0o700)
+        for file, content in contents.items():
+            _write(draft / file, content)
+        _flush_folder(draft)
+        _replace(draft, folder)
+        _flush_folder(folder.parent)
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise JobError(
+            f"{folder} could not be written ({error.strerror}, {sum(map(len, contents.values()))} bytes); "
+            "make room or choose another folder with --runs-dir. What was there before is unharmed"
+        ) from error
+
+
+def read_folder(folder: Path) -> Contents:
+    """Read what `write_folder` wrote, after checking every byte of it."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        digests = dict(manifest["sha256"])
+        if manifest["format"] != FORMAT:
+            raise Damaged(
+                f"{folder} is in the format {manifest['format']} of ultralif {manifest['ultralif']}, and "
+                f"this version reads {FORMAT}; it is not used"
+            )
+        files = {file: (folder / Path(file).name).read_bytes() for file in digests}
+        for file, content in files.items():
+            if hashlib.sha256(content).hexdigest() != digests[file]:
+                raise Damaged(
+                    f"{folder / file} is not what was written (its SHA-256 differs); it is not used"
+                )
+        named = [file for file in files if file.endswith(".safetensors")]
+        tensors = files.pop(named[0]) if named else b""
+        return Contents(
+            {file.removesuffix(".json"): json.loads(text) for file, text in files.items()}, tensors
+        )
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise Damaged(f"{folder} is incomplete ({error}); it is not used") from error
-    for name, content in contents.items():
-        if hashlib.sha256(content).hexdigest() != digests[name]:
-            raise Damaged(f"{folder / name} is not what was written (its SHA-256 differs); it is not used")
-    tensors = load(contents.pop("tensors.safetensors", save({})))
-    return tensors, {name.removesuffix(".json"): json.loads(content) for name, content in contents.items()}
 
 
 def save_checkpoint(
     root: Path, number: int, tensors: "Mapping[str, Tensor]", documents: Mapping[str, Any]
 ) -> None:
-    """Write checkpoint ``number`` and then remove all but the newest two."""
-    write_folder(root / f"{number:012d}", tensors, documents)
-    for old in sorted(root.glob("[0-9]*"))[:-KEEP]:
-        shutil.rmtree(old, ignore_errors=True)
+    """Write checkpoint ``number`` and then remove all but it and the one before it.
+
+    A checkpoint with a higher number is a damaged one that was passed over; what else is there a crash left.
+    """
+    written = root / f"{number:012d}"
+    write_folder(written, "checkpoint", tensors, documents)
+    kept = sorted(folder for folder in root.glob("[0-9]*") if folder <= written)[-KEEP:]
+    for folder in root.iterdir():
+        if folder not in kept:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def newest(root: Path) -> "tuple[tuple[dict[str, Tensor], dict[str, Any]] | None, list[str]]":
+def newest(root: Path) -> tuple[Contents | None, list[str]]:
     """Return the newest checkpoint that is whole, if any, and what is wrong with the newer ones."""
     complaints: list[str] = []
     for folder in sorted(root.glob("[0-9]*"), reverse=True):
@@ -96,15 +158,33 @@ def newest(root: Path) -> "tuple[tuple[dict[str, Tensor], dict[str, Any]] | None
     return None, complaints
 
 
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _replace(draft: Path, folder: Path) -> None:
+    """Rename a folder to its place, and what is there out of the way; another process may do the same."""
+    while True:
+        try:
+            draft.rename(folder)
+            return
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        old = draft.with_name(f"{draft.name}.old")
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(old)
+        shutil.rmtree(old, ignore_errors=True)
+
+
 def _flush_folder(folder: Path) -> None:
     """Make a rename durable, where the system lets a folder be flushed."""
-    try:
+    with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass
-    finally:
-        os.close(handle)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -5,13 +5,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cache
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
-from ultralif.errors import InputError, check_choice
+from ultralif.data import DATASETS
+from ultralif.errors import InputError
+from ultralif.training.typed import typed
 
-__all__ = ["SCHEMA", "RunConfig"]
+__all__ = ["NEURON_NAMES", "SCHEMA", "RunConfig", "spelled"]
 
 SCHEMA = 1
 """Version of the fields below; it stands in every config that is written."""
@@ -31,10 +31,6 @@ NEURON_NAMES = (
 )
 """All neurons, spelled as in `ultralif.nn`, which this module does not import."""
 
-Encoding = Literal["rate", "rate-normalized", "constant"]
-Readout = Literal["linear", "spiking"]
-Schedule = Literal["cosine", "constant"]
-Precision = Literal["float32", "tf32", "bfloat16", "float64"]
 Partition = Literal["tonic", "spikingjelly"]
 
 
@@ -45,7 +41,7 @@ class RunConfig:
     dataset: str = "digits"
     """One of those that `ultralif data list` shows."""
     neuron: str = "UltraLIF"
-    """A neuron's name."""
+    """UltraLIF, UltraPLIF, UltraDLIF, UltraDPLIF, LIF, PLIF, AdaLIF, FullPLIF, DSpike(Plus) or SoftLIF."""
     timesteps: int = 10
     """Time steps T."""
     seed: int = 42
@@ -57,25 +53,25 @@ class RunConfig:
     """Samples a step."""
     learning_rate: float = 1e-3
     """Of Adam."""
-    schedule: Schedule = "cosine"
+    schedule: Literal["cosine", "constant"] = "cosine"
     """How the learning rate falls from epoch to epoch."""
     sparsity: float = 0.0
     """lambda: weight of the mean spike rate in the loss."""
     volume_reg: float = 0.0
     """alpha: weight of the volume regulariser of the first layer."""
-    precision: Precision = "float32"
+    precision: Literal["float32", "tf32", "bfloat16", "float64"] = "float32"
     """Of the arithmetic; tf32 and bfloat16 concern the matrix products."""
     validation: float = 0.0
     """Part of the training set that is held out; model selection looks at nothing else."""
 
     hidden: tuple[int, ...] = (64,)
     """Neurons of each hidden layer."""
-    readout: Readout = "linear"
+    readout: Literal["linear", "spiking"] = "linear"
     """A linear map of the mean spikes, or the mean spikes of a last spiking layer."""
     orthogonal: bool = False
     """Begin with orthogonal weights in the first layer."""
 
-    encoding: Encoding = "rate"
+    encoding: Literal["rate", "rate-normalized", "constant"] = "rate"
     """How images become sequences."""
     gain: float = 0.5
     """Spike probability of a white pixel."""
@@ -86,66 +82,80 @@ class RunConfig:
     binary_events: bool = False
     """Cut event counts to 0 and 1."""
 
+    mode: Literal["soft", "hard", "tropical"] | None = None
+    """How spikes are computed in training. None, here and below: as the neuron's class has it."""
+    hard_epochs: int = 0
+    """Train this many of the last epochs with binary spikes forward."""
     eps: float | None = None
-    """Temperature at the start. None, here and below: the neuron's own."""
+    """Temperature at the start."""
     learn_eps: bool | None = None
+    """Learn the temperature."""
     eps_min: float = 0.1
-    """Where a learned temperature is kept."""
+    """The least temperature that is learned."""
     eps_max: float = 20.0
+    """The greatest temperature that is learned."""
     eps_speed: float = 1.0
     """Factor of the learning rate of the temperature."""
     anneal: tuple[float, float] | None = None
     """Let the temperature go from the first value to the second, geometrically over the epochs."""
-    hard_epochs: int = 0
-    """Train this many of the last epochs with binary spikes forward."""
     per_neuron: bool = False
     """Learn one constant for each neuron in place of one for the layer."""
     leak: float | None = None
+    """Decay factor of the membrane at the start."""
     learn_leak: bool | None = None
+    """Learn the leak."""
     threshold: float | None = None
+    """A spike is a membrane above it."""
     learn_threshold: bool | None = None
+    """Learn the threshold."""
     v_reset: float | None = None
+    """The membrane after a spike."""
     surrogate_slope: float | None = None
+    """Steepness of a surrogate gradient."""
     learn_slope: bool | None = None
+    """Learn the surrogate's steepness."""
     scaled_surrogate: bool | None = None
+    """Scale the surrogate gradient by its steepness."""
     sharpness: float | None = None
+    """Of DSpike's curve."""
     learn_sharpness: bool | None = None
+    """Learn the sharpness."""
     adapt_strength: float | None = None
+    """How far AdaLIF's threshold rises."""
     adapt_decay: float | None = None
+    """Decay factor of AdaLIF's adaptation."""
     adapt_late: bool | None = None
+    """Let AdaLIF's threshold see only the spike before the previous one."""
     delayed_reset: bool | None = None
+    """Reset by the previous step's spike."""
     centered: bool | None = None
+    """Keep the mean of an undriven UltraDLIF layer."""
     leak_form: Literal["factor", "shift"] | None = None
+    """How UltraDPLIF's leak acts: V * leak, or V + log(leak)."""
 
     def __post_init__(self) -> None:
-        """Refuse what could not be trained."""
+        """Bring values to the types of their fields, and refuse what could not be trained."""
         for field in fields(RunConfig):
-            _check_type(field.name, getattr(self, field.name))
-        object.__setattr__(self, "neuron", _neuron_name(self.neuron))
-        for name in ("timesteps", "epochs", "batch_size"):
-            _check(name, getattr(self, name) >= 1, getattr(self, name), "at least 1")
-        _check("seed", 0 <= self.seed < 2**63, self.seed, "a number from 0 to 2**63 - 1")
-        _check("learning_rate", 0 < self.learning_rate < 1e3, self.learning_rate, "positive")
+            object.__setattr__(self, field.name, typed(RunConfig, field.name, getattr(self, field.name)))
+        object.__setattr__(self, "neuron", spelled("neuron", self.neuron))
+        object.__setattr__(self, "dataset", spelled("dataset", self.dataset))
+        for name, most in _COUNTS.items():
+            _check(name, 1 <= getattr(self, name) <= most, getattr(self, name), f"from 1 to {most}")
+        _check("seed", 0 <= self.seed < 2**63, self.seed, "from 0 to 2**63 - 1")
+        _check("learning_rate", 0 < self.learning_rate < 1e3, self.learning_rate, "above 0 and below 1000")
         for name in ("sparsity", "volume_reg"):
-            _check(name, 0 <= getattr(self, name) < 1e6, getattr(self, name), "0 or positive")
-        _check("validation", 0 <= self.validation < 1, self.validation, "a part of the training set below 1")
-        _check(
-            "hidden", bool(self.hidden) and min(self.hidden) >= 1, self.hidden, "one size a layer, such as 64"
-        )
+            _check(name, 0 <= getattr(self, name) < 1e6, getattr(self, name), "0 or more, and below 1e6")
+        _check("validation", 0 <= self.validation < 1, self.validation, "a part of the training set, below 1")
+        sizes = bool(self.hidden) and min(self.hidden) >= 1 and max(self.hidden) < 2**31
+        _check("hidden", sizes, self.hidden, "the size of each hidden layer, such as 64")
         _check("gain", 0 < self.gain <= 1, self.gain, "above 0 and at most 1")
-        _check("eps_speed", 0 < self.eps_speed <= 1e3, self.eps_speed, "positive")
-        _check(
-            "eps_min",
-            0 < self.eps_min < self.eps_max,
-            (self.eps_min, self.eps_max),
-            "positive and below eps_max",
-        )
-        _check("hard_epochs", 0 <= self.hard_epochs <= self.epochs, self.hard_epochs, "at most the epochs")
+        _check("eps_speed", 0 < self.eps_speed <= 1e3, self.eps_speed, "above 0 and at most 1000")
+        bounds = (self.eps_min, self.eps_max)
+        _check("eps_min", 0 < bounds[0] < bounds[1], bounds[0], f"above 0 and below eps_max, {bounds[1]}")
+        _check("hard_epochs", 0 <= self.hard_epochs <= self.epochs, self.hard_epochs, "0 or up to the epochs")
         if self.anneal is not None:
             good = len(self.anneal) == 2 and min(self.anneal) > 0
-            _check("anneal", good, self.anneal, "two positive temperatures")
-        for name, choices in _CHOICES.items():
-            check_choice(name, getattr(self, name), choices)
+            _check("anneal", good, self.anneal, "two positive temperatures, such as 2 0.1")
 
     def neuron_options(self) -> dict[str, Any]:
         """Return what the config says about the neurons, by their own argument names."""
@@ -156,6 +166,11 @@ class RunConfig:
     def id(self) -> str:
         """The run's name: a hash of everything above."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def shared(self) -> tuple[object, ...]:
+        """What a run must have in common with another to be trained in one stack with it."""
+        return tuple(getattr(self, name) for name in _SHARED)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields and the schema's version, ready for JSON."""
@@ -175,17 +190,36 @@ class RunConfig:
         known = {field.name for field in fields(cls)}
         for name in given:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
+                near = difflib.get_close_matches(str(name), known, n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(sorted(known))}"
                 raise InputError(f"{name!r} is not a field of a run's config; {hint}")
-        values: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in given.items()}
-        return cls(**values)
+        return cls(**given)
 
     def with_(self, **changes: Any) -> "RunConfig":
         """Return a copy with other values."""
         return replace(self, **changes)
 
 
+_COUNTS = {"timesteps": 100_000, "epochs": 1_000_000, "batch_size": 1_000_000}
+_SHARED = (
+    "dataset",
+    "timesteps",
+    "seed",
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "schedule",
+    "precision",
+    "validation",
+    "hidden",
+    "readout",
+    "encoding",
+    "gain",
+    "augment",
+    "split",
+    "binary_events",
+    "hard_epochs",
+)
 _NEURON_OPTIONS = (
     "eps",
     "learn_eps",
@@ -206,54 +240,23 @@ _NEURON_OPTIONS = (
     "centered",
     "leak_form",
 )
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "schedule": get_args(Schedule),
-    "precision": get_args(Precision),
-    "readout": get_args(Readout),
-    "encoding": get_args(Encoding),
-    "split": get_args(Partition),
-}
 
 
-def _neuron_name(name: str) -> str:
-    """Return a neuron's name as it is spelled; ``ultralif`` and ``DSpike+`` are understood."""
-    wanted = name.lower().replace("+", "plus")
-    for known in NEURON_NAMES:
-        if known.lower() == wanted:
-            return known
-    near = difflib.get_close_matches(name, NEURON_NAMES, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(NEURON_NAMES)}"
-    raise InputError(f"neuron {name!r} is not known; {hint}")
+def spelled(field: str, name: str) -> str:
+    """Return a neuron or dataset as its name is spelled; ``ultralif``, ``DSpike+``, ``N_MNIST`` are known."""
+    names = {"neuron": NEURON_NAMES, "dataset": tuple(DATASETS)}[field]
+    plain = {_plain(known): known for known in names}
+    if _plain(name) in plain:
+        return plain[_plain(name)]
+    near = difflib.get_close_matches(_plain(name), plain, n=1)
+    hint = f"did you mean {plain[near[0]]}?" if near else f"choose one of {', '.join(names)}"
+    raise InputError(f"{field} {name!r} is not known; {hint}")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("+", "plus").replace("-", "").replace("_", "")
 
 
 def _check(name: str, good: bool, value: object, wanted: str) -> None:
     if not good:
         raise InputError(f"{name} must be {wanted}, got {value}")
-
-
-@cache
-def _types(name: str) -> tuple[tuple[type, ...], bool]:
-    """Return the types a field may have, and whether they are those of a tuple's entries."""
-    hint = get_type_hints(RunConfig)[name]
-    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    plain: list[type] = []
-    many = False
-    for option in options:
-        if get_origin(option) is tuple:
-            many = True
-            plain += [kind for kind in get_args(option) if kind is not ...]
-        else:
-            plain.append(str if get_origin(option) is Literal else option)
-    return tuple(plain), many
-
-
-def _check_type(name: str, value: object) -> None:
-    kinds, many = _types(name)
-    entries = value if many and isinstance(value, tuple) else (value,)
-    for entry in entries:
-        whole = isinstance(entry, int) and not isinstance(entry, bool)
-        if not (type(entry) in kinds or (float in kinds and whole)):
-            wanted = " or ".join(
-                "a list of " * many + kind.__name__.replace("NoneType", "None") for kind in kinds
-            )
-            raise InputError(f"{name} must be {wanted}, got {value!r}")

@@ -9,17 +9,26 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ultralif.errors import JobError
 from ultralif.functional import Mode
-from ultralif.nn import Stack
-from ultralif.training.build import Data, build_network, make_loader
+from ultralif.nn import Network, Stack
+from ultralif.training.build import EVALUATION, Data, make_loader
 from ultralif.training.checkpoint import newest, save_checkpoint
 from ultralif.training.config import RunConfig
-from ultralif.training.evaluate import evaluate, inputs
-from ultralif.training.result import Result, environment, make_result
-from ultralif.training.step import Penalties, learning_rate, make_optimizer, stack_loss, temperature
-from ultralif.training.store import Store
+from ultralif.training.evaluate import inputs
+from ultralif.training.step import (
+    Penalties,
+    hidden_rate,
+    learning_rate,
+    make_optimizer,
+    stack_loss,
+    temperature,
+)
 
-__all__ = ["Job", "Progress", "eager_steps", "finish", "train_step"]
+__all__ = ["Job", "Progress", "eager_steps", "train_step"]
+
+PROBE = 64
+"""Training samples on which the spike rates of each epoch are measured."""
 
 
 class Progress(NamedTuple):
@@ -48,6 +57,8 @@ class Job:
     penalties: Penalties
     sums: Tensor
     """Loss, well classified samples and spike rate of the running epoch so far, ``[3, M]``."""
+    probe: Tensor
+    """Some training samples, as the network reads them."""
     epoch: int = 0
     step: int = 0
     seconds: float = 0.0
@@ -55,21 +66,19 @@ class Job:
     lost: dict[int, int] = field(default_factory=dict)
     """Members that diverged, and in which epoch."""
     good: dict[str, Tensor] = field(default_factory=dict)
-    """All parameters when they were last known to be good."""
-    rescued: dict[str, Tensor] = field(default_factory=dict)
-    """Those of the lost members."""
+    """All parameters at the end of the last epoch; those of a lost member stay as they were before."""
 
     @classmethod
-    def begin(cls, configs: Sequence[RunConfig], data: Data, device: torch.device) -> "Job":
-        """Build the members and stack them."""
-        dtype = torch.float64 if configs[0].precision == "float64" else torch.float32
-        networks = [build_network(config, data.sizes).to(dtype) for config in configs]
+    def begin(
+        cls, configs: Sequence[RunConfig], networks: Sequence[Network], data: Data, device: torch.device
+    ) -> "Job":
+        """Stack the networks of some configs."""
         stack = Stack(networks, [config.eps_speed for config in configs]).to(device)
         ordered = [configs[i] for i in stack.order]
         sums = torch.zeros(3, len(stack), dtype=torch.float64, device=device)
         optimizer = make_optimizer(stack, ordered[0], capturable=device.type == "cuda")
         penalties = Penalties.of(ordered, stack.weights[0])
-        job = cls(ordered, stack, optimizer, data, device, penalties, sums)
+        job = cls(ordered, stack, optimizer, data, device, penalties, sums, _probe(ordered[0], data))
         job.good = job._parameters()
         return job
 
@@ -82,6 +91,11 @@ class Job:
     def mode(self) -> Mode | None:
         """The mode of the running epoch."""
         return "hard" if self.epoch >= self.shared.epochs - self.shared.hard_epochs else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.epoch >= self.shared.epochs or len(self.lost) == len(self.stack)
 
     def progress(self, note: str | None = None) -> Progress:
         """Return how far it is."""
@@ -110,44 +124,46 @@ class Job:
                 "loss": loss.tolist(),
                 "accuracy": (100 * correct / len(self.data.train)).tolist(),
                 "spike_rate": rate.tolist(),
+                "soft_rate": self._rates("soft"),
+                "hard_rate": self._rates("hard"),
                 "eps": _values(self.stack.constants("eps")),
                 "leak": _values(self.stack.constants("leak")),
             }
         )
         self.epoch, self.step = self.epoch + 1, 0
         self.sums.zero_()
-        newly = [
-            p for p, value in enumerate(loss.tolist()) if p not in self.lost and not math.isfinite(value)
-        ]
-        if newly:
-            self._rescue(newly)
-        self.good = self._parameters()
+        good = self.stack.is_finite().cpu() & torch.isfinite(loss)
+        newly = [place for place in (~good).nonzero().flatten().tolist() if place not in self.lost]
+        self.lost |= dict.fromkeys(newly, self.epoch)
+        self._keep_good()
         return [
             f"{self.configs[place].neuron} ({self.configs[place].id}) diverged in epoch {self.epoch}; it is "
-            "kept as it was before, and the others go on. Try a smaller learning rate for it"
+            "kept as it was before. Try a smaller learning rate for it"
             for place in newly
         ]
+
+    @torch.no_grad()
+    def _rates(self, mode: Mode) -> list[float | None]:
+        """Return the spike rate of each member on the probe in a mode, if its neurons have it."""
+        rates = hidden_rate(self.stack, self.stack(self.probe, mode).rates).tolist()
+        neurons = (next(member.layers())[1] for member in self.stack.members)
+        return [rate if mode in neuron.modes else None for rate, neuron in zip(rates, neurons, strict=True)]
 
     def _parameters(self) -> dict[str, Tensor]:
         return {name: value.detach().clone() for name, value in self.stack.state_dict().items()}
 
-    def _rescue(self, places: Sequence[int]) -> None:
-        """Keep the members at these places as they were when the parameters were last good."""
-        now = self._parameters()
-        self.stack.load_state_dict(self.good)
-        networks = self.stack.unstack()
-        self.stack.load_state_dict(now)
-        for place in places:
-            self.lost[place] = self.epoch
-            member = networks[self.stack.order[place]].state_dict()
-            self.rescued |= {f"{place}.{name}": value.clone() for name, value in member.items()}
+    def _keep_good(self) -> None:
+        """Note the parameters now, but for the lost members."""
+        before, self.good = self.good, self._parameters()
+        for place in self.lost:
+            self.stack.copy_member(place, before, self.good)
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint from which training goes on to exactly the same end."""
         tensors = {f"stack.{name}": value for name, value in self.stack.state_dict().items()}
         for i, state in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{name}": value for name, value in state.items()}
-        tensors |= {f"rescued.{name}": value for name, value in self.rescued.items()}
+        tensors |= {f"good.{name}": value for name, value in self.good.items()}
         tensors["sums"] = self.sums
         position = {
             "epoch": self.epoch,
@@ -163,8 +179,18 @@ class Job:
         found, notes = newest(folder)
         if found is None:
             return [*notes, "no checkpoint is whole; training starts again"] if notes else []
-        tensors, documents = found
-        parts: dict[str, dict[str, Tensor]] = {"stack": {}, "optimizer": {}, "rescued": {}}
+        try:
+            self._restore(found.tensors(), found.documents)
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise JobError(
+                f"the checkpoint in {folder} is of another version of ultralif; finish it with that one, or "
+                "delete the folder to begin again"
+            ) from error
+        where = f"epoch {self.epoch + 1}, step {self.step}"
+        return [*notes, f"going on from {where}" + (" (an older checkpoint)" if notes else "")]
+
+    def _restore(self, tensors: dict[str, Tensor], documents: dict[str, Any]) -> None:
+        parts: dict[str, dict[str, Tensor]] = {"stack": {}, "optimizer": {}, "good": {}}
         for name, value in tensors.items():
             kind, _, rest = name.partition(".")
             if kind in parts:
@@ -177,13 +203,11 @@ class Job:
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": state, "param_groups": groups})
         self.sums.copy_(tensors["sums"])
+        self.good = {name: value.to(self.device) for name, value in parts["good"].items()}
         position = documents["position"]
         self.epoch, self.step, self.seconds = position["epoch"], position["step"], position["seconds"]
         self.lost = dict(position["lost"])
-        self.rescued, self.history = parts["rescued"], documents["history"]
-        self.good = self._parameters()
-        where = f"epoch {self.epoch + 1}, step {self.step}"
-        return [*notes, f"going on from {where}" + (" (an older checkpoint)" if notes else "")]
+        self.history = documents["history"]
 
 
 def train_step(job: Job, x: Tensor, labels: Tensor, mode: Mode | None) -> None:
@@ -210,35 +234,11 @@ def eager_steps(job: Job) -> Callable[[Job], Iterator[int]]:
     return run
 
 
-def finish(job: Job, store: Store) -> list[Result]:
-    """Evaluate all members and write their runs; return the results in the order of the stack's places."""
-    networks = job.stack.unstack()
-    for place in job.lost:
-        prefix = f"{place}."
-        state = {name.removeprefix(prefix): v for name, v in job.rescued.items() if name.startswith(prefix)}
-        networks[job.stack.order[place]].load_state_dict(state)
-    stack = Stack([networks[i] for i in job.stack.order]).to(job.device)
-    evaluations = evaluate(stack, job.configs, job.data)
-    held_out = evaluate(stack, job.configs, job.data, "validation") if job.data.validation else None
-    results = []
-    for place, config in enumerate(job.configs):
-        network = networks[job.stack.order[place]]
-        result = make_result(
-            config,
-            network,
-            store.path(config.id),
-            evaluations[place],
-            held_out[place] if held_out else None,
-            status="diverged" if place in job.lost else "done",
-            epochs=config.epochs,
-            seconds=job.seconds,
-            stacked=len(job.stack),
-            environment=environment(job.device, job.data.dataset.checksum),
-        )
-        history = [{name: values[place] for name, values in epoch.items()} for epoch in job.history]
-        store.write(config, network.state_dict(), result.to_dict(), history)
-        results.append(result)
-    return results
+def _probe(config: RunConfig, data: Data) -> Tensor:
+    """Return some training samples, taken evenly from the whole set, as the network reads them."""
+    index = torch.linspace(0, len(data.train) - 1, min(PROBE, len(data.train))).long()
+    loader = make_loader(config, data, data.train.subset(index), training=False)
+    return inputs(next(loader.epoch(EVALUATION))[0], config)
 
 
 def _values(constants: Sequence[Tensor | None]) -> list[float | None]:

@@ -1,27 +1,22 @@
 """The training of a stack, from its first step or from where it was stopped, to results in the store."""
 
-import contextlib
-import fcntl
 import hashlib
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import torch
-
-from ultralif.errors import JobError
-from ultralif.training.build import load_data, pick_device
+from ultralif.errors import InputError, JobError
+from ultralif.training.build import build_networks, load_data, pick_device
 from ultralif.training.config import RunConfig
-from ultralif.training.job import Job, Progress, eager_steps, finish
+from ultralif.training.finish import finish
+from ultralif.training.job import Job, Progress, eager_steps
+from ultralif.training.lock import locked
+from ultralif.training.machine import arithmetic
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 
-__all__ = ["Interrupted", "Progress", "stack_id", "train_stack"]
-
-SMALL = 20_000_000
-"""Multiplications of a hidden layer in one step below which one thread is as fast as two."""
+__all__ = ["Interrupted", "Progress", "stack_id", "steps", "train_stack"]
 
 
 class Interrupted(JobError):
@@ -63,24 +58,28 @@ def train_stack(
         stopping: asked after every step whether to stop.
         checkpoint_seconds: how much work may be lost at most.
     """
+    if not checkpoint_seconds >= 0:
+        raise InputError(f"checkpoint_seconds must be 0 or more, got {checkpoint_seconds}")
     place = pick_device(device)
+    configs = sorted(configs, key=lambda config: config.id)  # a checkpoint has them in this order
+    networks = build_networks(configs, place)
     folder = store.checkpoints(stack_id(configs))
-    with _locked(folder), _few_threads(configs, place.type), _matmul_precision(configs[0]):
+    with locked(folder.with_suffix(".lock")), arithmetic(configs, place):
         data = load_data(configs[0], place, data_dir)
-        job = Job.begin(configs, data, place)
+        job = Job.begin(configs, networks, data, place)
         for note in job.resume(folder):
             report(job.progress(note))
         _train(job, folder, report, stopping, checkpoint_seconds)
-        results = finish(job, store)
+        results = finish(job, store, folder)
         shutil.rmtree(folder, ignore_errors=True)
     return results
 
 
 def _train(job: Job, folder: Path, report: Report, stopping: Stopping, checkpoint_seconds: float) -> None:
     """Run all epochs that are left; save now and then, and when asked to stop."""
-    run = _steps(job)
+    run = steps(job)
     saved = time.monotonic()
-    while job.epoch < job.shared.epochs:
+    while not job.is_over:
         job.prepare_epoch()
         began = time.monotonic()
         for _ in run(job):
@@ -98,7 +97,7 @@ def _train(job: Job, folder: Path, report: Report, stopping: Stopping, checkpoin
         report(job.progress())
 
 
-def _steps(job: Job) -> Callable[[Job], Iterator[int]]:
+def steps(job: Job) -> Callable[[Job], Iterator[int]]:
     """Return how an epoch is run: recorded and replayed on a GPU, one call at a time elsewhere."""
     if job.device.type == "cuda" and job.shared.encoding != "constant" and job.shared.precision != "float64":
         from ultralif.training.graph import graph_steps
@@ -107,58 +106,8 @@ def _steps(job: Job) -> Callable[[Job], Iterator[int]]:
     return eager_steps(job)
 
 
-@contextlib.contextmanager
-def _few_threads(configs: Sequence[RunConfig], device: str) -> Iterator[None]:
-    """Use one thread for small networks: a second would only wait, above all on a busy machine."""
-    shared = configs[0]
-    work = len(configs) * shared.timesteps * shared.batch_size * max(shared.hidden) ** 2
-    before = torch.get_num_threads()
-    if device == "cpu" and work < SMALL:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextlib.contextmanager
-def _matmul_precision(shared: RunConfig) -> Iterator[None]:
-    """Let matrix products round their inputs to TF32 where the config says so."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if shared.precision == "tf32" else "highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 def _stopped(job: Job) -> str:
     return (
         f"stopped in epoch {job.epoch + 1} of {job.shared.epochs}; everything is saved. The same command "
         "goes on from there"
     )
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time train a stack."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = (folder.parent / f"{folder.name}.lock").open("a+")
-    except OSError as error:
-        raise JobError(
-            f"{folder} cannot be used for checkpoints ({error.strerror}); choose another with --runs-dir"
-        ) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise JobError(
-                f"this run is being trained by process {file.read().strip() or 'another'}; wait for its end"
-            ) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
-    Path(file.name).unlink(missing_ok=True)

@@ -4,10 +4,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ultralif.nn import Stack
+from ultralif.export.harden import gap
+from ultralif.nn import Network, Stack
 from ultralif.training.api import restore
-from ultralif.training.build import load_data, pick_device
-from ultralif.training.evaluate import evaluate
+from ultralif.training.build import EVALUATION, Data, load_data, make_loader, pick_device
+from ultralif.training.config import RunConfig
+from ultralif.training.evaluate import evaluate, inputs
 from ultralif.training.store import Store
 
 __all__ = ["reevaluate"]
@@ -16,13 +18,30 @@ __all__ = ["reevaluate"]
 def reevaluate(
     store: Store, run: str, device: str = "auto", data_dir: Path | None = None, *, compare: bool = False
 ) -> dict[str, Any]:
-    """Return what a trained network does on its test set now."""
-    config, tensors, result, _ = store.read(run)
+    """Return a run's result with what its network does on the test set now.
+
+    Args:
+        store: where the run is.
+        run: its name, or the beginning of it.
+        device: ``auto``, ``cpu``, ``cuda`` ...
+        data_dir: searched first for the data.
+        compare: add, under ``gap``, how often each mode decides as the first, and where spikes part.
+    """
+    config, contents, result, _ = store.read(run)
     place = pick_device(device)
     data = load_data(config, place, data_dir)
-    stack = Stack([restore(config, tensors)]).to(place)
-    (found,) = evaluate(stack, [config], data)
-    kept = {
-        name: result[name] for name in ("id", "dataset", "neuron", "timesteps", "seed", "eps", "leak", "path")
+    network = restore(contents).to(place)
+    (found,) = evaluate(Stack([network]).to(place), [config], data)
+    again = {**result, **asdict(found)}
+    if compare:
+        again["gap"] = _gaps(network, config, data)
+    return again
+
+
+def _gaps(network: Network, config: RunConfig, data: Data) -> dict[str, Any]:
+    batches = make_loader(config, data, data.dataset.test, training=False).epoch(EVALUATION)
+    found = gap(network, ((inputs(x, config), labels) for x, labels in batches))
+    return {
+        name: {"agreement": one.agreement, "first": one.first._asdict() if one.first else None}
+        for name, one in found.items()
     }
-    return {**kept, **asdict(found)}

@@ -30,6 +30,8 @@ class Result:
     timesteps: int
     seed: int
     sparsity: float
+    mode: str
+    """How spikes were computed at the end of training: what to look at first in what follows."""
     accuracy: dict[str, float]
     """Percent of the test set, by mode."""
     spike_rate: dict[str, float]
@@ -43,6 +45,7 @@ class Result:
     validation: dict[str, float] | None = None
     """Accuracy on the held-out part, by mode."""
     epochs: int = 0
+    """How many made its parameters."""
     seconds: float = 0.0
     """Wall time of the stack that it was trained in."""
     stacked: int = 1
@@ -61,13 +64,14 @@ class Result:
         return cls(**data)
 
 
-def environment(device: torch.device, checksum: str) -> dict[str, Any]:
-    """Return which code, device and data make a result."""
+def environment(device: torch.device, precision: str, checksum: str) -> dict[str, Any]:
+    """Return which code, device, precision and data make a result."""
     return {
         "ultralif": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+        "precision": precision,
         "threads": torch.get_num_threads(),
         "data_sha256": checksum,
     }
@@ -91,6 +95,7 @@ def make_result(
         timesteps=config.timesteps,
         seed=config.seed,
         sparsity=config.sparsity,
+        mode="hard" if config.hard_epochs else neuron.mode,
         accuracy=evaluation.accuracy,
         spike_rate=evaluation.spike_rate,
         spike_rates=evaluation.spike_rates,

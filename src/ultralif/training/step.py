@@ -13,7 +13,15 @@ from ultralif.functional import Mode
 from ultralif.nn import Stack
 from ultralif.training.config import RunConfig
 
-__all__ = ["Losses", "Penalties", "learning_rate", "make_optimizer", "stack_loss", "temperature"]
+__all__ = [
+    "Losses",
+    "Penalties",
+    "hidden_rate",
+    "learning_rate",
+    "make_optimizer",
+    "stack_loss",
+    "temperature",
+]
 
 
 class Penalties(NamedTuple):
@@ -51,18 +59,19 @@ def stack_loss(stack: Stack, x: Tensor, labels: Tensor, penalties: Penalties, mo
     out = stack(x, mode)
     members, batch, _ = out.logits.shape
     each = cross_entropy(out.logits.flatten(0, 1), labels.repeat(members), reduction="none")
-    hidden = len(stack.sizes) - 2
-    neurons = [rate.shape[2] for rate in out.rates[:hidden]]
-    total = sum(neurons)
-    rate = sum(
-        (r.mean((0, 2)) * (n / total) for r, n in zip(out.rates, neurons, strict=False)), start=each[0] * 0
-    )
+    rate = hidden_rate(stack, out.rates)
     loss = each.view(members, batch).mean(1) + penalties.sparsity * rate
     if penalties.uses_volume:
         volumes = torch.stack([volume_regularizer(weight) for weight in stack.weights[0]])
         loss = loss + penalties.volume * volumes
     correct = (out.logits.detach().argmax(2) == labels).sum(1)
     return Losses(loss, correct, rate.detach())
+
+
+def hidden_rate(stack: Stack, rates: Sequence[Tensor]) -> Tensor:
+    """Return the mean spike of the hidden neurons, ``[M]``, from the rates of all spiking layers."""
+    hidden = [rate.flatten(2) for rate in rates[: len(stack.sizes) - 2]]
+    return (hidden[0] if len(hidden) == 1 else torch.cat(hidden, 2)).mean((0, 2))
 
 
 def make_optimizer(stack: Stack, config: RunConfig, *, capturable: bool = False) -> torch.optim.Adam:
@@ -81,7 +90,7 @@ def learning_rate(config: RunConfig, epoch: int) -> float:
 
 
 def temperature(config: RunConfig, epoch: int) -> float | None:
-    """Return the temperature that annealing prescribes for an epoch, if it does."""
+    """Return the temperature that annealing prescribes for an epoch, counted from 0, if it does."""
     if config.anneal is None:
         return None
     first, last = config.anneal

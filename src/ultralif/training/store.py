@@ -4,51 +4,76 @@ Only this module writes runs. The folder is the truth; the index can be made aga
 """
 
 import json
+import math
 import os
 import shutil
 import sqlite3
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ultralif.errors import InputError, JobError
-from ultralif.training.checkpoint import read_folder, write_folder
+from ultralif.training.checkpoint import Contents, read_folder, write_folder
 from ultralif.training.config import RunConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Store", "default_runs_dir"]
+__all__ = ["Finished", "Run", "Store", "default_runs_dir"]
 
-_TABLE = """
+VERSION = 1
+"""Of the table below."""
+_TABLE = f"""
 CREATE TABLE IF NOT EXISTS runs (
     id TEXT PRIMARY KEY, finished REAL NOT NULL, status TEXT NOT NULL,
     dataset TEXT NOT NULL, neuron TEXT NOT NULL, timesteps INTEGER NOT NULL, seed INTEGER NOT NULL,
-    sparsity REAL NOT NULL, accuracy REAL, config TEXT NOT NULL, result TEXT NOT NULL
+    sparsity REAL NOT NULL, result TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_kind ON runs (dataset, neuron, timesteps, sparsity, seed);
 CREATE INDEX IF NOT EXISTS by_time ON runs (finished);
-PRAGMA user_version = 1;
+PRAGMA user_version = {VERSION};
 """
 FILTERS = ("dataset", "neuron", "timesteps", "seed", "sparsity", "status")
 
 
 def default_runs_dir() -> Path:
     """Return where runs go unless told otherwise: ``$ULTRALIF_RUNS`` or ``./runs``."""
-    return Path(os.environ.get("ULTRALIF_RUNS", "runs"))
+    return Path(os.environ.get("ULTRALIF_RUNS") or "runs")
+
+
+class Finished(NamedTuple):
+    """A run that is ready to be written."""
+
+    config: RunConfig
+    tensors: "Mapping[str, Tensor]"
+    result: Mapping[str, Any]
+    history: Sequence[Mapping[str, Any]]
+
+
+class Run(NamedTuple):
+    """A run as it was written."""
+
+    config: RunConfig
+    contents: Contents
+    result: dict[str, Any]
+    history: list[dict[str, Any]]
 
 
 class Store:
     """The runs under a folder.
 
     Args:
-        root: created, for its owner alone, when the first run is written.
+        root: created, for its owner alone, when the first run is written; None, see `default_runs_dir`.
     """
 
     def __init__(self, root: str | Path | None = None) -> None:
         self.root = Path(root) if root is not None else default_runs_dir()
+
+    @property
+    def index(self) -> Path:
+        """The file that finds the runs."""
+        return self.root / "index.sqlite"
 
     def path(self, run: str) -> Path:
         """Return the folder of a run."""
@@ -58,124 +83,169 @@ class Store:
         """Return where the checkpoints of a stack go while it is trained."""
         return self.root / ".training" / stack
 
-    def write(
-        self,
-        config: RunConfig,
-        tensors: "Mapping[str, Tensor]",
-        result: Mapping[str, Any],
-        history: Sequence[Any],
-    ) -> None:
-        """Write a finished run, and then its row."""
-        documents = {"config": config.to_dict(), "result": dict(result), "history": list(history)}
-        self._prepare()
-        write_folder(self.path(config.id), tensors, documents)
-        self._insert(config, result)
+    def write(self, runs: Iterable[Finished], aside: Path | None = None) -> None:
+        """Write the folders of finished runs, and then all their rows at once.
 
-    def read(self, run: str) -> "tuple[RunConfig, dict[str, Tensor], dict[str, Any], list[Any]]":
-        """Return config, tensors, result and history of a run, every byte checked."""
-        tensors, documents = read_folder(self.path(self.find(run)))
-        config = RunConfig.from_dict(documents["config"])
-        return config, tensors, documents["result"], documents["history"]
+        Args:
+            runs: what a stack came to.
+            aside: where folders are prepared, on the same disk.
+        """
+        rows = []
+        for config, tensors, result, history in runs:
+            documents = {"config": config.to_dict(), "result": _plain(result), "history": _plain(history)}
+            write_folder(self.path(config.id), "model", tensors, documents, aside)
+            rows.append(_row(documents["result"]))
+        with self._open() as index:
+            _insert(index, rows)
+
+    def read(self, run: str) -> Run:
+        """Return a run, every byte of it checked."""
+        name = self.find(run)
+        contents = read_folder(self.path(name))
+        config = RunConfig.from_dict(contents.documents["config"])
+        result = {**contents.documents["result"], "path": str(self.path(name))}
+        return Run(config, contents, result, contents.documents["history"])
 
     def find(self, run: str) -> str:
-        """Return the full name of a run from its first characters."""
-        with self._index() as index:
-            rows = index.execute("SELECT id FROM runs WHERE id GLOB ?", (f"{_literal(run)}*",)).fetchall()
-        if len(rows) == 1 or (rows and run in {row[0] for row in rows}):
-            return run if len(rows) > 1 else str(rows[0][0])
+        """Return the full name of a run from its first characters, or from the path of its folder."""
+        name = Path(run).name
+        query = "SELECT id FROM runs WHERE id GLOB ? ORDER BY id LIMIT 6"
+        rows = [row[0] for row in self._select(query, (f"{_literal(name)}*",))] if name else []
+        if len(rows) == 1 or name in rows:
+            return str(rows[0])
         if rows:
-            raise InputError(
-                f"run {run!r} could be {', '.join(sorted(row[0] for row in rows)[:5])}; say more of it"
-            )
+            raise InputError(f"run {run!r} could be {', '.join(rows[:5])}; say more of it")
         raise InputError(f"there is no run {run!r} in {self.root}; see: ultralif runs list")
 
-    def done(self, runs: Sequence[str]) -> set[str]:
-        """Return those of the runs that are finished."""
-        with self._index() as index:
-            found: set[str] = set()
-            for start in range(0, len(runs), 500):
-                part = list(runs[start : start + 500])
-                marks = ",".join("?" * len(part))
-                query = f"SELECT id FROM runs WHERE status = 'done' AND id IN ({marks})"  # noqa: S608
-                found.update(row[0] for row in index.execute(query, part))
-        return found
+    def finished(self, runs: Iterable[str]) -> set[str]:
+        """Return those of the runs that are here; those that diverged would do so again."""
+        query = "SELECT id FROM runs WHERE id IN (SELECT value FROM json_each(?))"
+        return {row[0] for row in self._select(query, (json.dumps(list(runs)),))}
 
-    def rows(self, limit: int | None = None, **filters: Any) -> list[dict[str, Any]]:
-        """Return the results of the runs that match, newest first."""
+    def rows(
+        self, limit: int | None = None, *, runs: Iterable[str] | None = None, **filters: Any
+    ) -> list[dict[str, Any]]:
+        """Return the results of the runs that match, newest first.
+
+        Args:
+            limit: at most so many.
+            runs: only those of these names.
+            filters: their ``dataset``, ``neuron``, ``timesteps``, ``seed``, ``sparsity`` or ``status``.
+        """
         unknown = set(filters) - set(FILTERS)
         if unknown:
             raise InputError(f"runs cannot be filtered by {sorted(unknown)}; use {', '.join(FILTERS)}")
-        wanted = {name: value for name, value in filters.items() if value is not None}
-        where = " AND ".join(f"{name} = ?" for name in wanted) or "1"
-        query = f"SELECT result FROM runs WHERE {where} ORDER BY finished DESC, id"  # noqa: S608
-        if limit is not None:
-            query += f" LIMIT {int(limit)}"
-        with self._index() as index:
-            return [json.loads(row[0]) for row in index.execute(query, list(wanted.values()))]
+        if limit is not None and limit < 1:
+            raise InputError(f"limit must be at least 1, got {limit}")
+        wanted = {f"{name} = ?": value for name, value in filters.items() if value is not None}
+        if runs is not None:
+            wanted["id IN (SELECT value FROM json_each(?))"] = json.dumps(list(runs))
+        where = " AND ".join(wanted) or "1"
+        query = f"SELECT id, result FROM runs WHERE {where} ORDER BY finished DESC, id LIMIT ?"  # noqa: S608
+        found = self._select(query, (*wanted.values(), -1 if limit is None else limit))
+        return [{**json.loads(result), "path": str(self.path(run))} for run, result in found]
 
     def remove(self, run: str) -> str:
         """Delete a run, its row first, and return its full name."""
         name = self.find(run)
-        with self._index() as index:
+        with self._open() as index:
             index.execute("DELETE FROM runs WHERE id = ?", (name,))
-        shutil.rmtree(self.path(name), ignore_errors=True)
+        try:
+            shutil.rmtree(self.path(name))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise JobError(f"{self.path(name)} could not be deleted ({error.strerror})") from error
         return name
 
-    def rebuild(self) -> int:
-        """Make the index again from the folders, and return how many runs it holds."""
-        count = 0
+    def rebuild(self) -> tuple[int, list[str]]:
+        """Make the index again from the folders; return how many runs it holds, and which are damaged."""
+        if not self.root.is_dir():
+            return 0, []
+        rows, complaints = [], []
         for folder in sorted(self.root.glob("[0-9a-f]" * 12)):
-            _, documents = read_folder(folder)
-            self._insert(RunConfig.from_dict(documents["config"]), documents["result"])
-            count += 1
-        return count
+            try:
+                rows.append(_row({**read_folder(folder).documents["result"], "id": folder.name}))
+            except JobError as error:
+                complaints.append(str(error))
+            except (KeyError, TypeError):
+                complaints.append(f"{folder} is not the folder of a run; it is not used")
+        with self._open() as index:
+            index.execute("DELETE FROM runs")
+            _insert(index, rows)
+        return len(rows), complaints
 
-    def _insert(self, config: RunConfig, result: Mapping[str, Any]) -> None:
-        accuracy = result.get("accuracy") or {}
-        row = (
-            config.id,
-            result.get("finished", time.time()),
-            result["status"],
-            config.dataset,
-            config.neuron,
-            config.timesteps,
-            config.seed,
-            config.sparsity,
-            accuracy.get("soft", accuracy.get("hard")),
-            json.dumps(config.to_dict()),
-            json.dumps(dict(result)),
-        )
-        with self._index() as index:
-            index.execute(f"INSERT OR REPLACE INTO runs VALUES ({','.join('?' * len(row))})", row)  # noqa: S608
+    def _select(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Return rows; a store that nobody has written to has none."""
+        if not self.index.exists():
+            return []
+        with self._open() as index:
+            return index.execute(query, values).fetchall()
 
-    def _prepare(self) -> None:
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Open the index for one short transaction."""
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise JobError(
                 f"{self.root} cannot be used for runs ({error.strerror}); choose another with --runs-dir"
             ) from error
-
-    @contextmanager
-    def _index(self) -> Iterator[sqlite3.Connection]:
-        """Open the index for one short transaction."""
-        if not (self.root / "index.sqlite").exists():
-            self._prepare()
         try:
-            index = sqlite3.connect(self.root / "index.sqlite", timeout=60.0)
+            index = self._connect()
             try:
-                if index.execute("PRAGMA user_version").fetchone() == (0,):
-                    index.execute("PRAGMA journal_mode = WAL")
-                    index.executescript(_TABLE)
+                _prepare(index, self.index)
                 with index:
                     yield index
             finally:
                 index.close()
-        except sqlite3.Error as error:
+        except sqlite3.OperationalError as error:
             raise JobError(
-                f"{self.root / 'index.sqlite'} cannot be used ({error}); if it is damaged, delete it and "
-                "make it again from the runs with: ultralif runs rebuild"
+                f"{self.index} cannot be used ({error}); make room, or choose another folder with --runs-dir"
             ) from error
+        except sqlite3.DatabaseError as error:
+            raise JobError(
+                f"{self.index} is damaged ({error}); delete it, and make it again from the runs with: "
+                "ultralif runs rebuild"
+            ) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        if os.access(self.root, os.W_OK):
+            return sqlite3.connect(self.index, timeout=60.0)
+        return sqlite3.connect(
+            f"{self.index.resolve().as_uri()}?immutable=1", uri=True
+        )  # to read what is there
+
+
+def _prepare(index: sqlite3.Connection, path: Path) -> None:
+    """Make the table if the file is new; refuse one of another version."""
+    (version,) = index.execute("PRAGMA user_version").fetchone()
+    if version == 0:
+        index.execute("PRAGMA journal_mode = WAL")
+        index.executescript(_TABLE)
+    elif version != VERSION:
+        raise JobError(
+            f"{path} has the version {version} and this ultralif reads {VERSION}; move it away, and make it "
+            "again from the runs with: ultralif runs rebuild"
+        )
+
+
+def _row(result: Mapping[str, Any]) -> tuple[Any, ...]:
+    names = ("id", "finished", "status", "dataset", "neuron", "timesteps", "seed", "sparsity")
+    return (*(result[name] for name in names), json.dumps(result))
+
+
+def _insert(index: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    index.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _plain(value: Any) -> Any:
+    """Return a document as JSON has it, which knows neither NaN nor infinity."""
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _literal(text: str) -> str:

@@ -11,8 +11,10 @@ __all__ = ["write_history"]
 def write_history(folder: Path, store: Store, run: str) -> None:
     """Write loss, accuracy, spike rate, temperature and leak of every epoch, and the final numbers."""
     config, _, result, history = store.read(run)
-    writer = need("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(folder / run))
-    with writer:
+    need("tensorboard", "tensorboard")
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(folder / run)) as writer:
         for epoch, values in enumerate(history, start=1):
             for name, value in values.items():
                 if value is not None:

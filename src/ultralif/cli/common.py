@@ -1,0 +1,69 @@
+"""What the commands that train have in common: their flags, and a file of a run's fields."""
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ultralif.cli.parse import parse
+from ultralif.errors import InputError
+from ultralif.training.config import RunConfig
+
+__all__ = ["Common", "read_arguments", "read_config"]
+
+C = TypeVar("C", bound="Common")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common(RunConfig):
+    """The fields of a run, and how it is trained."""
+
+    config: Path | None = None
+    """A TOML or JSON file with fields of a run, such as a run's own config.json; flags override it."""
+    runs_dir: Path | None = None
+    """Where runs are kept. None: $ULTRALIF_RUNS or ./runs."""
+    data_dir: Path | None = None
+    """A folder to search first for the data."""
+    device: str = "auto"
+    """cpu, cuda, or auto: the GPU if there is one."""
+    checkpoint_seconds: float = 60.0
+    """How much work may be lost if the process is killed."""
+    dry_run: bool = False
+    """Print the whole config, the size and the time it would take, and train nothing."""
+    quiet: bool = False
+    """Show no progress."""
+    json: bool = False
+    """Print the result as one JSON document."""
+
+    def run(self) -> RunConfig:
+        """Return the fields of the run alone."""
+        return RunConfig(**{field.name: getattr(self, field.name) for field in fields(RunConfig)})
+
+
+def read_arguments(kind: type[C], argv: Sequence[str], command: str) -> C:
+    """Parse a command's arguments; the file that ``--config`` names goes before the defaults."""
+    for i, word in enumerate(argv):
+        name, _, value = word.partition("=")
+        if name == "--config" and (value or i + 1 < len(argv)):
+            return parse(kind, argv, command, kind(**read_config(Path(value or argv[i + 1]))))
+    return parse(kind, argv, command)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the fields of a run from a TOML or JSON file, checked."""
+    try:
+        text = path.read_text()
+        data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise InputError(
+            f"config {path} cannot be read ({reason}); give the path of a TOML or JSON file"
+        ) from error
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"config {path} is not valid: {error}") from error
+    if not isinstance(data, dict):
+        raise InputError(f"config {path} must hold fields of a run, got {type(data).__name__}")
+    run = RunConfig.from_dict(data)
+    return {field.name: getattr(run, field.name) for field in fields(RunConfig)}

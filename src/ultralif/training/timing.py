@@ -1,0 +1,91 @@
+"""How long a stack will train, measured on made-up data by the steps that it will take."""
+
+import time
+from collections.abc import Sequence
+from math import prod
+
+import torch
+
+from ultralif.data import DATASETS, Dataset, Split
+from ultralif.data.spec import Spec
+from ultralif.data.split import Events, Images
+from ultralif.training.build import Data, build_networks, pick_device
+from ultralif.training.config import RunConfig
+from ultralif.training.job import Job
+from ultralif.training.loop import steps
+from ultralif.training.machine import arithmetic
+
+__all__ = ["estimate"]
+
+STEPS = 6
+ENOUGH = 2.0
+"""Seconds after which the steps so far must do."""
+
+
+def estimate(stacks: Sequence[Sequence[RunConfig]], device: str = "auto") -> list[float]:
+    """Return about how many seconds each stack will train, loading and evaluation apart."""
+    known: dict[tuple[str, ...], float] = {}
+    for stack in stacks:
+        key = _key(stack)
+        if key not in known:
+            known[key] = _step_seconds(stack, pick_device(device))
+    return [known[_key(stack)] * _steps(stack[0]) for stack in stacks]
+
+
+def _key(stack: Sequence[RunConfig]) -> tuple[str, ...]:
+    """Return what the time of a step depends on."""
+    return tuple(config.with_(seed=0, sparsity=0.0).id for config in stack)
+
+
+def _steps(config: RunConfig) -> int:
+    samples = int(DATASETS[config.dataset].sizes[0] * (1 - config.validation))
+    return config.epochs * -(-samples // config.batch_size)
+
+
+def _step_seconds(stack: Sequence[RunConfig], device: torch.device) -> float:
+    networks = build_networks(stack, device)
+    with arithmetic(stack, device):
+        job = Job.begin(stack, networks, _made_up(stack[0], device), device)
+        job.prepare_epoch()
+        best, began = float("inf"), time.perf_counter()
+        last = began
+        for _ in steps(job)(job):
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            now = time.perf_counter()
+            best, last = min(best, now - last), now
+            if now - began > ENOUGH:
+                break
+    return best
+
+
+def _made_up(config: RunConfig, device: torch.device) -> Data:
+    """Return a few batches of noise of the shape of a dataset."""
+    spec, generator = DATASETS[config.dataset], torch.Generator().manual_seed(0)
+    count = STEPS * config.batch_size
+    labels = torch.randint(spec.classes, (count,), generator=generator).to(device)
+    store = (_events if spec.is_events else _images)(spec, count, config.timesteps, generator, device)
+    split = Split(store, labels, torch.arange(count, device=device))
+    dataset = Dataset(
+        spec.name, spec.shape, spec.classes, spec.class_names, split, split, "", spec.normalization, None
+    )
+    return Data(dataset, split, None)
+
+
+def _images(
+    spec: Spec, count: int, timesteps: int, generator: torch.Generator, device: torch.device
+) -> Images:
+    pixels = torch.randint(256, (count, *spec.shape), generator=generator, dtype=torch.uint8)
+    pixels *= torch.rand(count, *spec.shape, generator=generator) < 0.25  # as much of a digit is not black
+    return Images(pixels.to(device))
+
+
+def _events(
+    spec: Spec, count: int, timesteps: int, generator: torch.Generator, device: torch.device
+) -> Events:
+    cells = timesteps * prod(spec.shape)
+    each = min(cells, 2000)
+    keys = torch.randint(cells, (count * each,), generator=generator, dtype=torch.int32)
+    offsets = each * torch.arange(count + 1)
+    counts = torch.ones(count * each, dtype=torch.uint8)
+    return Events(offsets.to(device), keys.to(device), counts.to(device), timesteps, spec.shape)
