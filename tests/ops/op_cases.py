@@ -1,96 +1,175 @@
-"""Every neuron with every choice that a kernel knows, as one list of cases."""
+"""Every neuron with every choice that a kernel knows, and how a kernel is held against its definition."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
 from ultralif import functional, ops
+from ultralif.functional import AdaptiveState, compute_dtype
 
-DIFFERENTIABLE = ("eps", "leak", "threshold", "surrogate_slope", "sharpness")
 
-
-@dataclass
+@dataclass(frozen=True)
 class Case:
     """A neuron's function with its learned constants and its fixed choices."""
 
     name: str
     learned: dict[str, float]
-    fixed: dict[str, object] = field(default_factory=dict)
+    fixed: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         choices = [f"{k}={v}" if v is not True else k for k, v in self.fixed.items()]
         return "-".join([self.name, *choices])
 
+    @property
+    def soft(self) -> bool:
+        """Whether its spikes are continuous: a rounding error cannot flip one."""
+        return (
+            self.fixed.get("mode", "hard" if self.name in ("lif", "adalif", "dspike") else "soft") == "soft"
+        )
+
+
+_ULTRA = {"eps": 0.5, "leak": 0.9, "threshold": 0.5}
+_RING = {"eps": 0.5, "threshold": 0.5}
+_HARD = {"leak": 0.9, "threshold": 0.5, "surrogate_slope": 5.0}
+_CURVE = {"leak": 0.9, "threshold": 0.5, "sharpness": 4.0}
 
 CASES = [
-    *(
-        Case("ultralif", {"eps": 0.5, "leak": 0.9, "threshold": 0.5}, {"mode": m})
-        for m in ("soft", "hard", "tropical")
-    ),
-    Case("ultralif", {"eps": 0.5, "leak": 0.9, "threshold": 0.5}, {"v_reset": -0.2}),
-    *(Case("ultradlif", {"eps": 0.5, "threshold": 0.5}, {"mode": m}) for m in ("soft", "hard", "tropical")),
-    Case("ultradlif", {"eps": 0.5, "threshold": 0.5}, {"centered": True, "v_reset": 0.1}),
-    Case("ultradlif", {"eps": 0.5, "leak": 0.8, "threshold": 0.5}),
-    Case("ultradlif", {"eps": 0.5, "leak": 0.8, "threshold": 0.5}, {"leak_form": "shift", "mode": "hard"}),
-    Case("lif", {"leak": 0.9, "threshold": 0.5, "surrogate_slope": 5.0}),
-    Case(
-        "lif",
-        {"leak": 0.9, "threshold": 0.5, "surrogate_slope": 5.0},
-        {"scaled_surrogate": True, "v_reset": 0.1},
-    ),
-    Case("adalif", {"leak": 0.9, "threshold": 0.5, "surrogate_slope": 5.0}),
-    Case(
-        "adalif",
-        {"leak": 0.9, "threshold": 0.5, "surrogate_slope": 5.0},
-        {"adapt_late": True, "scaled_surrogate": True},
-    ),
-    *(
-        Case("dspike", {"leak": 0.9, "threshold": 0.5, "sharpness": 4.0}, {"mode": m})
-        for m in ("soft", "hard")
-    ),
-    *(Case("softlif", {"eps": 0.5, "leak": 0.9, "threshold": 0.5}, {"mode": m}) for m in ("soft", "hard")),
+    *(Case("ultralif", _ULTRA, {"mode": mode}) for mode in ("soft", "hard", "tropical")),
+    Case("ultralif", _ULTRA, {"v_reset": -0.2}),
+    *(Case("ultradlif", _RING, {"mode": mode}) for mode in ("soft", "hard", "tropical")),
+    Case("ultradlif", _RING, {"centered": True, "v_reset": 0.1}),
+    Case("ultradlif", {**_ULTRA, "leak": 0.8}),
+    Case("ultradlif", {**_ULTRA, "leak": 0.8}, {"leak_form": "shift"}),
+    Case("ultradlif", {**_ULTRA, "leak": 0.8}, {"leak_form": "shift", "mode": "hard"}),
+    Case("lif", _HARD),
+    Case("lif", _HARD, {"scaled_surrogate": True, "v_reset": 0.1}),
+    Case("adalif", _HARD),
+    Case("adalif", _HARD, {"adapt_late": True, "scaled_surrogate": True}),
+    *(Case("dspike", _CURVE, {"mode": mode}) for mode in ("soft", "hard")),
+    *(Case("softlif", _ULTRA, {"mode": mode}) for mode in ("soft", "hard")),
 ]
 
 
-def values(case: Case, shape: tuple[int, ...], dtype: torch.dtype, **overrides: float) -> dict[str, Tensor]:
-    """Draw learnable constants of a shape around the case's values."""
-    numbers = {k: overrides.get(k, v) for k, v in case.learned.items()}
-    return {
-        k: (v * (1 + 0.05 * torch.rand(shape, dtype=torch.float64))).to(dtype).requires_grad_()
-        for k, v in numbers.items()
-    }
+@dataclass(frozen=True)
+class Setting:
+    """A layer's size, the shape of its constants, and how it is called."""
+
+    time: int
+    batch: int
+    features: tuple[int, ...]
+    constants: tuple[int, ...] = ()
+    eps: float | None = None
+    start: bool = False
+    rate: bool = False
+    batch_first: bool = False
+
+    def applies(self, case: Case) -> bool:
+        return self.eps is None or "eps" in case.learned
 
 
-def run_and_differentiate(
-    case: Case,
-    current: Tensor,
-    start: object,
-    constants: dict[str, Tensor],
-    *,
-    reference: bool,
-    rate: bool = False,
-    seed: int = 0,
-) -> dict[str, Tensor]:
-    """Return outputs and all gradients, for random gradients of every output."""
+SETTINGS = {
+    "T=1": Setting(1, 3, (33,)),
+    "T=2 from a state": Setting(2, 3, (33,), start=True),
+    "T=31 rate": Setting(31, 2, (7,), rate=True),
+    "T=100 B=1": Setting(100, 1, (5,), start=True),
+    "long": Setting(1000, 1, (3,)),
+    "two neurons": Setting(5, 3, (2,), rate=True, start=True),
+    "wide": Setting(3, 2, (301,), (301,), start=True),
+    "stack": Setting(9, 4, (3, 5), (3, 1), start=True),
+    "one per neuron": Setting(9, 4, (3, 5), (5,), rate=True),
+    "one for each": Setting(9, 4, (3, 5), (3, 5), start=True),
+    "cold": Setting(40, 2, (11,), (11,), eps=0.1),
+    "hot": Setting(40, 2, (11,), eps=20.0, start=True),
+    "batch first": Setting(9, 4, (3, 5), (5,), batch_first=True, start=True),
+}
+
+
+PAIRS = [
+    pytest.param(case, setting, id=f"{case}-{name}")
+    for case in CASES
+    for name, setting in SETTINGS.items()
+    if setting.applies(case)
+]
+"""Every case in every setting that it knows."""
+
+
+def draw(case: Case, setting: Setting, dtype: torch.dtype, device: str = "cpu") -> dict[str, Tensor]:
+    """Draw a current, constants, a state and gradients for the outputs, all of which a dtype can hold."""
+    generator = torch.Generator().manual_seed(1)
+    shape = (setting.time, setting.batch, *setting.features)
+    wide = compute_dtype(dtype)
+
+    def normal(*size: int, kind: torch.dtype = wide) -> Tensor:
+        return torch.randn(size, generator=generator, dtype=torch.float64).to(kind).to(device)
+
+    current = normal(*shape, kind=dtype)
+    if setting.batch_first:
+        current = normal(setting.batch, setting.time, *setting.features, kind=dtype).transpose(0, 1)
+    drawn = {"current": current}
+    for name, value in case.learned.items():
+        value = setting.eps if name == "eps" and setting.eps else value
+        spread = torch.rand(setting.constants, generator=generator, dtype=torch.float64)
+        drawn[name] = (value * (1 + 0.05 * spread)).to(wide).to(device)
+    states = 3 if case.name == "adalif" else 1
+    if setting.start:
+        drawn |= {f"state{i}": normal(*shape[1:]).abs() * 0.3 for i in range(states)}
+    drawn["grad out"] = normal(*(shape[1:] if setting.rate else shape), kind=dtype)
+    return drawn | {f"grad last{i}": normal(*shape[1:]) for i in range(states)}
+
+
+def run(case: Case, setting: Setting, drawn: dict[str, Tensor], *, reference: bool) -> dict[str, Tensor]:
+    """Return outputs and all gradients."""
+    leaves = {k: v.detach().requires_grad_() for k, v in drawn.items() if not k.startswith("grad ")}
+    constants = {name: leaves[name] for name in case.learned}
+    parts = [v for k, v in leaves.items() if k.startswith("state")]
+    start = None if not parts else parts[0] if len(parts) == 1 else AdaptiveState(*parts)
     function = getattr(functional if reference else ops, case.name)
-    leaves = {"current": current.detach().requires_grad_(), **constants}
-    if start is not None:
-        parts = [start] if isinstance(start, Tensor) else list(start)
-        parts = [p.detach().requires_grad_() for p in parts]
-        leaves |= {f"state{i}": p for i, p in enumerate(parts)}
-        start = parts[0] if isinstance(start, Tensor) else functional.AdaptiveState(*parts)
-    extra = {} if reference else {"rate": rate}
+    extra = {} if reference else {"rate": setting.rate}
     out, last = function(leaves["current"], start, **extra, **constants, **case.fixed)
-    if reference and rate:
+    if reference and setting.rate:
         out = out.mean(0)
-    lasts = [last] if isinstance(last, Tensor) else list(last)
-    generator = torch.Generator().manual_seed(seed)
-    loss = sum(
-        (o.double() * torch.randn(o.shape, generator=generator, dtype=torch.float64).to(o.device)).sum()
-        for o in (out, *lasts)
+    outputs = [out, *([last] if isinstance(last, Tensor) else last)]
+    weights = [v for k, v in drawn.items() if k.startswith("grad ")]
+    live = [i for i, o in enumerate(outputs) if o.requires_grad]
+    grads = torch.autograd.grad(
+        [outputs[i] for i in live], list(leaves.values()), [weights[i] for i in live], allow_unused=True
     )
-    grads = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-    found = {"out": out, **{f"last{i}": p for i, p in enumerate(lasts)}}
-    found |= {f"grad {k}": g for k, g in zip(leaves, grads, strict=True) if g is not None}
+    found = {"out": out, **{f"last{i}": part for i, part in enumerate(outputs[1:])}}
+    found |= {f"d {k}": g for k, g in zip(leaves, grads, strict=True) if g is not None}
     return {k: v.detach() for k, v in found.items()}
+
+
+def check(case: Case, setting: Setting, dtype: torch.dtype, device: str = "cpu", cut: bool = False) -> None:
+    """Compare outputs and all gradients of the operator with the definition in float64.
+
+    float64: 1e-10 of every number. float32: 1e-5 of the largest number of a tensor; a constant's gradient is
+    a sum, held against the sum of the magnitudes. Half precision: the same, and its rounding where that is
+    what the operator returns, which is twice as large if it is ``cut`` off.
+    """
+    drawn = draw(case, setting, dtype, device)
+    got = run(case, setting, drawn, reference=False)
+    want = run(case, setting, _spread(case, setting, drawn), reference=True)
+    assert set(got) == set(want)
+    for name, expected in want.items():
+        found = got[name]
+        kind = dtype if name in ("out", "d current") else compute_dtype(dtype)
+        scale = expected.abs().max().item()
+        if expected.shape != found.shape:
+            scale = expected.abs().sum_to_size(found.shape).max().item()
+            expected = expected.sum_to_size(found.shape)
+        assert found.shape == expected.shape and found.dtype == kind, name
+        rtol, atol = (1e-10, 1e-12 * scale) if dtype == torch.float64 else (0.0, 1e-5 * scale)
+        if kind != compute_dtype(dtype):
+            rtol, atol = torch.finfo(kind).eps / (1 if cut else 2), atol + torch.finfo(kind).smallest_normal
+        torch.testing.assert_close(
+            found.double(), expected, rtol=rtol, atol=atol, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+def _spread(case: Case, setting: Setting, drawn: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Give every neuron of every sample constants of its own, in float64."""
+    full = (setting.batch, *setting.features)
+    return {k: (v.expand(full) if k in case.learned else v).double() for k, v in drawn.items()}

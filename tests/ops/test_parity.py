@@ -1,33 +1,107 @@
-"""The fast operators compute what `ultralif.functional` defines: outputs and every gradient."""
+"""The operators for the CPU compute what `ultralif.functional` defines: outputs and every gradient."""
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import booleans, integers, sampled_from
 
-from ops.op_cases import CASES, run_and_differentiate, values
-from ultralif.functional import AdaptiveState
+from ops.op_cases import CASES, PAIRS, SETTINGS, Setting, check, draw
+from ultralif import functional, ops
+
+pytestmark = pytest.mark.usefixtures("implementation", "poisoned")
 
 
-def compare(case, current, shape, *, rate=False, start=None, rtol, atol, **overrides):
-    constants = values(
-        case, shape, current.dtype if current.dtype == torch.float64 else torch.float32, **overrides
-    )
-    got = run_and_differentiate(case, current, start, constants, reference=False, rate=rate)
-    want = run_and_differentiate(case, current, start, constants, reference=True, rate=rate)
-    assert got.keys() == want.keys()
-    for name in want:
-        assert got[name].shape == want[name].shape and got[name].dtype == want[name].dtype, name
-        torch.testing.assert_close(
-            got[name], want[name], rtol=rtol, atol=atol, msg=lambda m, n=name: f"{n}: {m}"
-        )
+@pytest.mark.parametrize(("case", "setting"), PAIRS)
+def test_float64(case, setting):
+    check(case, setting, torch.float64)
+
+
+@pytest.mark.parametrize(("case", "setting"), PAIRS)
+def test_float32(case, setting):
+    check(case, setting, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_half_precision_is_integrated_in_float32(case, dtype):
+    check(case, SETTINGS["one per neuron"], dtype)
+    check(case, SETTINGS["T=100 B=1"], dtype)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-@pytest.mark.parametrize("shape", [(), (5,), (3, 1), (3, 5)], ids=str)
-def test_float64(case, shape):
-    torch.manual_seed(0)
-    current = torch.randn(7, 4, 3, 5, dtype=torch.float64)
-    start = torch.randn(4, 3, 5, dtype=torch.float64) * 0.3
-    if case.name == "adalif":
-        start = AdaptiveState(start, start.abs(), (start > 0).double())
-    compare(case, current, shape, start=start, rtol=1e-10, atol=1e-12)
-    compare(case, current, shape, rate=True, rtol=1e-10, atol=1e-12)
+def test_any_strides(case):
+    """Views of larger tensors, repeated samples, and gradients that are one number."""
+    big = torch.randn(9, 6, 2, 10, dtype=torch.float64)
+    constants = {k: torch.tensor(v, dtype=torch.float64) for k, v in case.learned.items()}
+    views = [big[2:, ::2, :, 1::2], big[..., :1].expand(9, 6, 2, 5), big.permute(2, 0, 3, 1)]
+    for view in views:
+        found = []
+        for module in (ops, functional):
+            current = view.detach().requires_grad_()
+            out, _ = getattr(module, case.name)(current, **constants, **case.fixed)
+            found.append((out, *torch.autograd.grad(out.mean(), current)))
+        torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("rate", [False, True])
+def test_an_empty_batch(case, rate):
+    current = torch.zeros(4, 0, 5, requires_grad=True)
+    out, last = getattr(ops, case.name)(current, rate=rate, **case.learned, **case.fixed)
+    assert out.shape == ((0, 5) if rate else (4, 0, 5))
+    assert (last if isinstance(last, torch.Tensor) else last.v).shape == (0, 5)
+    out.sum().backward()
+    assert current.grad.shape == (4, 0, 5)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_only_some_outputs_are_differentiated(case):
+    """The gradients of outputs that nobody used are none at all, not memory that nobody wrote."""
+    setting = SETTINGS["stack"]
+    drawn = {k: v for k, v in draw(case, setting, torch.float64).items() if not k.startswith("state")}
+    for index in range(2):
+        found = []
+        for module in (ops, functional):
+            current = drawn["current"].detach().requires_grad_()
+            constants = {k: drawn[k] for k in case.learned}
+            out, last = getattr(module, case.name)(current, **constants, **case.fixed)
+            target = (out, last if isinstance(last, torch.Tensor) else last.v)[index]
+            found += torch.autograd.grad(target.square().sum(), current)
+        torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-12)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    case=sampled_from(CASES),
+    time=integers(1, 70),
+    batch=integers(1, 5),
+    features=integers(2, 140),
+    start=booleans(),
+    rate=booleans(),
+)
+def test_every_size(case, time, batch, features, start, rate):
+    """Whatever the size, no neuron is forgotten at the end of a block, a chunk or a ring."""
+    check(case, Setting(time, batch, (features,), start=start, rate=rate), torch.float64)
+
+
+def test_a_current_of_minus_infinity_is_absorbed():
+    """The zero of the algebra adds nothing: no spike, no gradient, no NaN."""
+    case = CASES[0]
+    assert str(case) == "ultralif-mode=soft"
+    for dtype in (torch.float32, torch.float64):
+        current = torch.randn(6, 2, 40, dtype=dtype)
+        current[1:3, :, ::3] = -torch.inf
+        found = []
+        for module in (ops, functional):
+            leaves = [current.clone().requires_grad_(), torch.tensor(0.5, dtype=dtype, requires_grad=True)]
+            out, _ = module.ultralif(leaves[0], eps=leaves[1], leak=0.9, threshold=0.5)
+            found.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
+        torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.soft], ids=str)
+def test_a_nan_is_not_hidden(case):
+    current = torch.randn(4, 2, 40)
+    current[1, 0, 3] = torch.nan
+    out, _ = getattr(ops, case.name)(current, **case.learned, **case.fixed)
+    assert out[1:, 0, 3].isnan().all() and not out[:, 1].isnan().any()

@@ -47,12 +47,12 @@ def backward(
     start = _or_zero(state, current, rule)
     steps, _ = _integrate(current, start, wide, rule)
     grads = list(_or_zero(grad_state, current, rule).unbind(0))
-    sums = Constants(*(torch.zeros_like(start[0]) for _ in constants))
+    sums = _Wide(*(torch.zeros_like(start[0]) for _ in constants))
     g_current = torch.empty_like(current)
     for t in range(len(steps) - 1, -1, -1):
         gs = torch.zeros_like(start[0])
         if grad_out is not None:
-            gs += grad_out / len(steps) if rule.rate else grad_out[t]
+            gs += grad_out.to(gs.dtype) / len(steps) if rule.rate else grad_out[t]
         g_potential, grads = _through_spike(steps[t], gs, grads, wide, sums, rule)
         g_current[t], grads[0] = _through_membrane(current[t], steps[t], g_potential, wide, sums, rule)
     g_state = start.new_empty(0) if state is None else torch.stack(grads)
@@ -66,14 +66,28 @@ def _or_zero(state: Tensor | None, current: Tensor, rule: Rule) -> Tensor:
     return torch.zeros(rule.states, *current.shape[1:], dtype=dtype, device=current.device)
 
 
-def _spread(constants: Constants, current: Tensor) -> Constants:
-    """Bring the constants to the width of the features and the dtype of the membrane."""
-    features, dtype = current.shape[2], compute_dtype(current.dtype)
-    return Constants(*(c.to(dtype).repeat_interleave(features // c.numel()) for c in constants))
+class _Wide(NamedTuple):
+    """A tensor for each constant: one value, or one for each feature."""
+
+    eps: Tensor
+    leak: Tensor
+    threshold: Tensor
+    amplitude: Tensor
+
+
+def _spread(constants: Constants, current: Tensor) -> _Wide:
+    return _Wide(
+        *(
+            c.repeat_interleave(current.shape[2] // c.numel())
+            if isinstance(c, Tensor)
+            else torch.tensor(c, dtype=compute_dtype(current.dtype), device=current.device)
+            for c in constants
+        )
+    )
 
 
 def _integrate(
-    current: Tensor, state: Tensor, constants: Constants, rule: Rule
+    current: Tensor, state: Tensor, constants: _Wide, rule: Rule
 ) -> tuple[list[_Step], list[Tensor]]:
     """Run over time and return the trace of every step and the last state."""
     eps, leak, threshold, amplitude = constants
@@ -120,7 +134,7 @@ def _roll(x: Tensor, shift: int, rule: Rule) -> Tensor:
 
 
 def _through_spike(
-    step: _Step, gs: Tensor, grads: list[Tensor], constants: Constants, sums: Constants, rule: Rule
+    step: _Step, gs: Tensor, grads: list[Tensor], constants: _Wide, sums: _Wide, rule: Rule
 ) -> tuple[Tensor, list[Tensor]]:
     """Walk back over spike and reset: return the gradient for P, and those for the rest of the state."""
     gv = grads[0]
@@ -141,7 +155,7 @@ def _through_spike(
 
 
 def _through_membrane(
-    x: Tensor, step: _Step, g: Tensor, constants: Constants, sums: Constants, rule: Rule
+    x: Tensor, step: _Step, g: Tensor, constants: _Wide, sums: _Wide, rule: Rule
 ) -> tuple[Tensor, Tensor]:
     """Walk back over the membrane: return the gradients for the current and for V before the step."""
     eps, leak = constants.eps, constants.leak
@@ -154,7 +168,8 @@ def _through_membrane(
         share = (terms == terms.amax(0)).to(g.dtype)
         share = share / share.sum(0)  # like amax: ties share the gradient
     else:
-        logs = torch.log_softmax(terms / eps, 0)
+        # As in `lse`: what is held at exp(-1000) = 0 stays finite, where -inf * 0 would be NaN.
+        logs = torch.log_softmax(((terms - terms.amax(0)) / eps).clamp(min=-1000.0), 0)
         share = logs.exp()
         entropy = -(share * logs).sum(0)
         sums.eps.add_(g * (entropy - math.log(3) if rule.ring and rule.centered else entropy))

@@ -20,7 +20,7 @@ and dP/dV, dP/dI, dP/dleak, dP/deps are those of the membrane: for "lse", p, 1 -
 of p, where p = exp(k (V + log leak - P)) is the share of the past.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -33,16 +33,20 @@ LeakForm = Literal["none", "factor", "shift"]
 
 
 class Constants(NamedTuple):
-    """The constants of a layer, each 1-D with a length L that divides the number F of features.
+    """The constants of a layer, each a number or 1-D with a length L that divides the number F of features.
 
-    Entry ``l`` serves the features from ``l * F / L`` on: L = 1 is one number for the layer, L = F one for
-    each neuron, L = M one for each member of a stack.
+    Entry ``l`` of a tensor serves the features from ``l * F / L`` on: L = F is one value for each neuron,
+    L = M one for each member of a stack. A shorter length divides a longer one.
     """
 
-    eps: Tensor
-    leak: Tensor
-    threshold: Tensor
-    amplitude: Tensor
+    eps: Tensor | float
+    leak: Tensor | float
+    threshold: Tensor | float
+    amplitude: Tensor | float
+
+    def longest(self) -> int:
+        """Return the length of the longest."""
+        return max(c.numel() if isinstance(c, Tensor) else 1 for c in self)
 
 
 class Rule(NamedTuple):
@@ -50,23 +54,23 @@ class Rule(NamedTuple):
 
     membrane: Membrane
     soft: bool
-    v_reset: float = 0.0
     through_reset: bool = True
     """Differentiate the reset."""
     unit: bool = True
     """The height A is 1, as for every neuron but those with a surrogate of another height."""
     rate: bool = False
     """Return the mean over time in place of the spikes."""
-    ring: int = 0
-    """Neurons on a ring, the last axis; 0: no neighbours."""
     centered: bool = False
     leak_form: LeakForm = "none"
     """How the leak acts on a ring: ``V * leak``, ``V + log(leak)`` or not at all."""
     adapt: bool = False
     """AdaLIF: the state is membrane, adaptation and last spike, and the threshold moves."""
+    adapt_late: bool = False
+    ring: int = 0
+    """Neurons on a ring, the last axis; 0: no neighbours."""
+    v_reset: float = 0.0
     adapt_strength: float = 0.0
     adapt_decay: float = 0.0
-    adapt_late: bool = False
 
     @property
     def states(self) -> int:
@@ -74,19 +78,25 @@ class Rule(NamedTuple):
         return 3 if self.adapt else 1
 
 
-def encode(rule: Rule) -> str:
-    """Write a rule as the string that an operator's schema can hold."""
-    return " ".join([str(value) for value in rule])
+_CHOICES = Rule._fields.index("ring")
+
+
+def encode(rule: Rule) -> tuple[str, int, list[float]]:
+    """Write a rule as an operator's schema can hold it; numbers stay numbers, which a compiler may trace."""
+    choices = " ".join([str(value) for value in rule[:_CHOICES]])
+    return choices, rule.ring, [rule.v_reset, rule.adapt_strength, rule.adapt_decay]
+
+
+def decode(choices: str, ring: int, numbers: Sequence[float]) -> Rule:
+    """Read what `encode` wrote."""
+    v_reset, strength, decay = numbers
+    return _read(choices)._replace(ring=ring, v_reset=v_reset, adapt_strength=strength, adapt_decay=decay)
 
 
 @lru_cache
-def decode(text: str) -> Rule:
-    """Read what `encode` wrote."""
-    return Rule(*(_READERS[type(d)](value) for d, value in zip(_EXAMPLE, text.split(), strict=True)))
-
-
-_EXAMPLE = Rule("lse", True)
-_READERS: dict[type, Callable[[str], Any]] = {str: str, int: int, float: float, bool: "True".__eq__}
+def _read(choices: str) -> Rule:
+    words: dict[str, Any] = {"True": True, "False": False}
+    return Rule(*(words.get(word, word) for word in choices.split()))
 
 
 class Implementation(Protocol):
@@ -100,7 +110,7 @@ class Implementation(Protocol):
         Args:
             current: ``[T, B, F]``, T and B and F at least 1.
             state: membrane, and for AdaLIF adaptation and last spike, ``[1 or 3, B, F]``.
-            constants: in the dtype of the membrane.
+            constants: tensors are in the dtype of the membrane.
             rule: what to compute.
         """
 

@@ -112,7 +112,12 @@ def _c_rule(x: Tensor, rule: Rule) -> _Rule:
 
 
 def _wide(constants: Constants, x: Tensor) -> list[Tensor]:
-    return [c.to(x.dtype).repeat_interleave(x.shape[2] // c.numel()) for c in constants]
+    return [
+        c.repeat_interleave(x.shape[2] // c.numel())
+        if isinstance(c, Tensor)
+        else x.new_full((x.shape[2],), c)
+        for c in constants
+    ]
 
 
 def _call(name: str, rule: _Rule, tensors: tuple[Tensor | None, ...]) -> None:

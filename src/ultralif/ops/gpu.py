@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -27,7 +28,8 @@ def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: R
         current.shape[1:] if rule.rate else current.shape, dtype=current.dtype, device=current.device
     )
     last = torch.empty((rule.states, *current.shape[1:]), dtype=torch.float32, device=current.device)
-    (_spatial_forward if rule.ring else _temporal_forward)(current, state, constants, rule, out, last)
+    tensors = _tensors(constants, current.device)
+    (_spatial_forward if rule.ring else _temporal_forward)(current, state, tensors, rule, out, last)
     return out, last
 
 
@@ -47,7 +49,8 @@ def backward(
     if grad_state is not None:
         grad_state = grad_state.contiguous()
     run = _spatial_backward if rule.ring else _temporal_backward
-    g_current, g_state, sums = run(grad_out, grad_state, current, state, constants, rule, learn)
+    tensors = _tensors(constants, current.device)
+    g_current, g_state, sums = run(grad_out, grad_state, current, state, tensors, rule, learn)
     g_start = sums.new_empty(0) if state is None else g_state
     return g_current, g_start, sums if learn else sums.new_empty(0)
 
@@ -57,7 +60,26 @@ def _rows(current: Tensor) -> Tensor:
     return current if current.stride(2) == 1 or current.shape[2] == 1 else current.contiguous()
 
 
-def _runs(constants: tuple[Tensor, ...], features: int) -> list[int]:
+_numbers: dict[tuple[float, torch.device], Tensor] = {}
+
+
+def _tensors(constants: Constants, device: torch.device) -> list[Tensor]:
+    return [c if isinstance(c, Tensor) else _number(c, device) for c in constants]
+
+
+def _number(value: float, device: torch.device) -> Tensor:
+    """Return a number as a tensor, which is kept for later calls unless a CUDA graph would own it."""
+    kept = _numbers.get((value, device))
+    if kept is None:
+        kept = torch.full((1,), value, dtype=torch.float32, device=device)
+        if not (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+            if len(_numbers) > 4096:
+                _numbers.clear()
+            _numbers[value, device] = kept
+    return kept
+
+
+def _runs(constants: Sequence[Tensor], features: int) -> list[int]:
     return [features // c.numel() for c in constants]
 
 
@@ -94,7 +116,7 @@ def _temporal_choices(rule: Rule, time: int) -> dict[str, Any]:
 
 
 def _temporal_forward(
-    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule, out: Tensor, last: Tensor
+    current: Tensor, state: Tensor | None, constants: Sequence[Tensor], rule: Rule, out: Tensor, last: Tensor
 ) -> None:
     time, batch, features = current.shape
     block = 128 * 4 // current.element_size() if NATIVE else 128
@@ -127,7 +149,7 @@ def _temporal_backward(
     grad_state: Tensor | None,
     current: Tensor,
     state: Tensor | None,
-    constants: Constants,
+    constants: Sequence[Tensor],
     rule: Rule,
     learn: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -217,7 +239,7 @@ def _spans(time: int, ring: int) -> list[tuple[int, int]]:
 def _spatial_forward(
     current: Tensor,
     state: Tensor | None,
-    constants: Constants,
+    constants: Sequence[Tensor],
     rule: Rule,
     out: Tensor | None,
     last: Tensor,
@@ -269,7 +291,7 @@ def _spatial_backward(
     grad_state: Tensor | None,
     current: Tensor,
     state: Tensor | None,
-    constants: Constants,
+    constants: Sequence[Tensor],
     rule: Rule,
     learn: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -20,15 +20,22 @@ __all__ = ["integrate"]
 def integrate(
     current: Tensor,
     state: Tensor | None,
-    eps: Tensor,
-    leak: Tensor,
-    threshold: Tensor,
-    amplitude: Tensor,
-    rule: str,
+    eps: Tensor | None,
+    leak: Tensor | None,
+    threshold: Tensor | None,
+    amplitude: Tensor | None,
+    constants: Sequence[float],
+    choices: str,
+    ring: int,
+    numbers: Sequence[float],
 ) -> tuple[Tensor, Tensor]:
-    """Return the spikes (or their mean over time) and the last state: see `contract`."""
-    constants = Constants(eps, leak, threshold, amplitude)
-    return _implementation(current).forward(current, state, constants, decode(rule))
+    """Return the spikes (or their mean over time) and the last state: see `contract`.
+
+    A constant is a tensor or, where that is None, a number among ``constants``; the rest is what `encode`
+    makes of a rule.
+    """
+    found = _constants((eps, leak, threshold, amplitude), constants)
+    return _implementation(current).forward(current, state, found, decode(choices, ring, numbers))
 
 
 @torch.library.custom_op("ultralif::integrate_backward", mutates_args=())
@@ -37,23 +44,26 @@ def integrate_backward(
     grad_state: Tensor | None,
     current: Tensor,
     state: Tensor | None,
-    eps: Tensor,
-    leak: Tensor,
-    threshold: Tensor,
-    amplitude: Tensor,
-    rule: str,
+    eps: Tensor | None,
+    leak: Tensor | None,
+    threshold: Tensor | None,
+    amplitude: Tensor | None,
+    constants: Sequence[float],
+    choices: str,
+    ring: int,
+    numbers: Sequence[float],
     learn: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients for the current, the state and, if they learn, the constants ``[4, L]``.
 
     L is the length of the longest constant.
     """
-    constants = Constants(eps, leak, threshold, amplitude)
+    found = _constants((eps, leak, threshold, amplitude), constants)
     g_current, g_state, partial = _implementation(current).backward(
-        grad_out, grad_state, current, state, constants, decode(rule), learn
+        grad_out, grad_state, current, state, found, decode(choices, ring, numbers), learn
     )
     if learn:
-        longest = _longest(constants)
+        longest = found.longest()
         partial = partial.view(4, -1, longest, current.shape[2] // longest).sum((1, 3))
     return g_current, g_state, partial
 
@@ -66,13 +76,13 @@ def _implementation(current: Tensor) -> Implementation:
     return cpu if current.device.type == "cpu" and cpu.available() else analytic
 
 
-def _longest(constants: Sequence[Tensor]) -> int:
-    return max(constant.numel() for constant in constants)
+def _constants(tensors: Sequence[Tensor | None], numbers: Sequence[float]) -> Constants:
+    return Constants(*(n if t is None else t for t, n in zip(tensors, numbers, strict=True)))
 
 
 @integrate.register_fake
-def _(current: Tensor, state: Tensor | None, *constants_and_rule: Any) -> tuple[Tensor, Tensor]:
-    rule = decode(constants_and_rule[-1])
+def _(current: Tensor, state: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
+    rule = decode(*rest[-3:])
     dtype = compute_dtype(current.dtype)
     out = torch.empty_like(current[0] if rule.rate else current, memory_format=torch.contiguous_format)
     return out, current.new_empty((rule.states, *current.shape[1:]), dtype=dtype)
@@ -82,32 +92,34 @@ def _(current: Tensor, state: Tensor | None, *constants_and_rule: Any) -> tuple[
 def _(
     grad_out: Tensor | None, grad_state: Tensor | None, current: Tensor, state: Tensor | None, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    *constants, _, learn = rest
     dtype = compute_dtype(current.dtype)
     g_current = torch.empty_like(current, memory_format=torch.contiguous_format)
     g_state = current.new_empty(0, dtype=dtype) if state is None else torch.empty_like(state)
-    size = (len(constants), _longest(constants)) if learn else 0
+    size = (4, _constants(rest[:4], rest[4]).longest()) if rest[-1] else 0
     return g_current, g_state, current.new_empty(size, dtype=dtype)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*inputs[:-1])
-    ctx.rule = inputs[-1]
+    ctx.save_for_backward(*inputs[:6])
+    ctx.rest = inputs[6:]
     ctx.set_materialize_grads(False)
 
 
 def _derive(ctx: Any, grad_out: Tensor | None, grad_state: Tensor | None) -> tuple[Tensor | None, ...]:
-    learned = ctx.needs_input_grad[2:6]
+    saved, needed = ctx.saved_tensors, ctx.needs_input_grad
+    learned = needed[2:6]
     g_current, g_state, g_constants = integrate_backward(
-        grad_out, grad_state, *ctx.saved_tensors, ctx.rule, any(learned)
+        grad_out, grad_state, *saved, *ctx.rest, any(learned)
     )
-    constants = ctx.saved_tensors[2:6]
     shared = (
-        None if not learns else g if g.shape == c.shape else g.view(c.numel(), -1).sum(1)
-        for g, c, learns in zip(g_constants, constants, learned, strict=True)
+        [
+            (g if g.shape == c.shape else g.view(c.numel(), -1).sum(1)) if learns else None
+            for g, c, learns in zip(g_constants, saved[2:], learned, strict=True)
+        ]
+        if any(learned)
+        else [None] * 4
     )
-    g_state = g_state if ctx.needs_input_grad[1] else None
-    return g_current, g_state, *(shared if any(learned) else [None] * 4), None
+    return g_current, g_state if needed[1] else None, *shared, None, None, None, None
 
 
 def _derive_twice(ctx: Any, *grads: Tensor | None) -> None:

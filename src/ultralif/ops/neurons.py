@@ -88,11 +88,13 @@ def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tup
     if v0 is not None:
         stacked = v0.unsqueeze(0) if isinstance(v0, Tensor) else torch.stack(v0)
         state = stacked.to(dtype).reshape(len(stacked), *flat[1:])
+    constants = recipe[:4]
     out, last = integrate(
         current.reshape(flat),
         state,
-        *(_per_feature(constant, features, dtype, current.device) for constant in recipe[:4]),
-        encode(recipe.rule._replace(rate=rate)),
+        *(_per_feature(c, features, dtype) if isinstance(c, Tensor) else None for c in constants),
+        [1.0 if isinstance(c, Tensor) else c for c in constants],
+        *encode(recipe.rule._replace(rate=rate)),
     )
     after = last.view(len(last), *current.shape[1:])
     return (
@@ -101,12 +103,8 @@ def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tup
     )
 
 
-def _per_feature(
-    constant: Constant, features: torch.Size, dtype: torch.dtype, device: torch.device
-) -> Tensor:
+def _per_feature(constant: Tensor, features: torch.Size, dtype: torch.dtype) -> Tensor:
     """Lay a constant out as `Constants` wants it: 1-D, each entry for a run of features."""
-    if not isinstance(constant, Tensor):
-        return _number(constant, dtype, device)
     constant = constant.to(dtype)
     if constant.numel() == 1:
         return constant.reshape(1)
@@ -115,25 +113,6 @@ def _per_feature(
     if any(n != 1 for n in shape[runs:]):
         constant = constant.expand(features)
     return constant.reshape(-1)
-
-
-_numbers: dict[tuple[float, torch.dtype, torch.device], Tensor] = {}
-
-
-def _number(value: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Return a number as a tensor; outside of compilation and of CUDA graphs it is kept for later calls."""
-    if torch.compiler.is_compiling():
-        return torch.full((1,), value, dtype=dtype, device=device)
-    key = (value, dtype, device)
-    kept = _numbers.get(key)
-    if kept is None:
-        with torch.inference_mode(False):
-            kept = torch.full((1,), value, dtype=dtype, device=device)
-        if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
-            if len(_numbers) > 4096:
-                _numbers.clear()
-            _numbers[key] = kept
-    return kept
 
 
 @_operator(functional.ultralif)
@@ -151,7 +130,7 @@ def ultralif(
     if delayed_reset or isinstance(v_reset, Tensor):
         return None
     soft = mode == "soft"
-    rule = Rule("max" if mode == "tropical" else "lse", soft, v_reset, through_reset=soft)
+    rule = Rule("max" if mode == "tropical" else "lse", soft, through_reset=soft, v_reset=v_reset)
     return Recipe(eps, leak, threshold, 1.0, rule)
 
 
@@ -175,8 +154,8 @@ def ultradlif(
     rule = Rule(
         "max" if mode == "tropical" else "lse",
         mode == "soft",
-        v_reset,
         through_reset=mode == "soft",
+        v_reset=v_reset,
         ring=current.shape[-1],
         centered=centered,
         leak_form="none" if leak is None else leak_form,
@@ -205,7 +184,7 @@ def lif(
     if isinstance(v_reset, Tensor):
         return None
     eps, amplitude = _surrogate(surrogate_slope, scaled_surrogate)
-    return Recipe(eps, leak, threshold, amplitude, Rule("add", False, v_reset, unit=scaled_surrogate))
+    return Recipe(eps, leak, threshold, amplitude, Rule("add", False, unit=scaled_surrogate, v_reset=v_reset))
 
 
 @_operator(functional.adalif)
@@ -228,8 +207,8 @@ def adalif(
     rule = Rule(
         "add",
         False,
-        v_reset,
         unit=scaled_surrogate,
+        v_reset=v_reset,
         adapt=True,
         adapt_strength=adapt_strength,
         adapt_decay=adapt_decay,
@@ -254,9 +233,8 @@ def dspike(
     # The curve is a sigmoid at temperature threshold / k, stretched by 1 / tanh(k / 2).
     half = sharpness / 2
     amplitude = 1 / (torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half))
-    return Recipe(
-        threshold / sharpness, leak, threshold, amplitude, Rule("add", mode == "soft", v_reset, unit=False)
-    )
+    rule = Rule("add", mode == "soft", unit=False, v_reset=v_reset)
+    return Recipe(threshold / sharpness, leak, threshold, amplitude, rule)
 
 
 @_operator(functional.softlif)
@@ -273,4 +251,4 @@ def softlif(
     if isinstance(v_reset, Tensor):
         return None
     soft = mode == "soft"
-    return Recipe(eps, leak, threshold, 1.0, Rule("add", soft, v_reset, through_reset=soft))
+    return Recipe(eps, leak, threshold, 1.0, Rule("add", soft, through_reset=soft, v_reset=v_reset))

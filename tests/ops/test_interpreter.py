@@ -1,0 +1,19 @@
+"""The Triton kernels are tested without a GPU, in a process that interprets them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("part", ["float32 and ultralif", "float32 and ultradlif", "float32 and not ultra", "not float32"])
+def test_triton_in_the_interpreter(part):
+    command = [sys.executable, "-m", "pytest", "-q", "-k", part, str(HERE / "interpreted.py")]
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, env=environment, cwd=HERE.parent.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
