@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from web_server import Server, serving
 
+from data.web_server import Server, serving
 from ultralif.data.find import Found, find
 from ultralif.data.table import DATASETS
 

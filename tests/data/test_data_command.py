@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dataset_files import idx
 
+from data.dataset_files import idx
 from ultralif.cli import COMMANDS, main
 from ultralif.data import find as finding
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dataset_files import binned, dense, nmnist
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.dataset_files import binned, dense, nmnist
 from ultralif.data.binned import binned_jobs, parse_binned
 from ultralif.data.events import CELLS, parse_nmnist, raw_jobs
 from ultralif.data.files import SUMS, Folder, hash_of

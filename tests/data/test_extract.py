@@ -7,10 +7,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from dataset_files import make_tar
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.dataset_files import make_tar
 from ultralif.data.extract import Limits, extract
 from ultralif.data.files import SUMS
 from ultralif.errors import InputError

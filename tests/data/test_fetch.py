@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from web_server import Server, serving
 
+from data.web_server import Server, serving
 from ultralif.data import fetch
 from ultralif.data.fetch import download, https_opener
 from ultralif.data.spec import Remote

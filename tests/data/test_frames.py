@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from dataset_files import dense
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.dataset_files import dense
 from ultralif.data.events import CELLS, parse_nmnist
 from ultralif.data.frames import Binned, Recordings, bin_events, merge_bins, smallest
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dataset_files import SENSOR, aedat, dense, gesture_events
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data.dataset_files import SENSOR, aedat, dense, gesture_events
 from ultralif.data.files import Folder
 from ultralif.data.gesture import aedat_jobs, npy_jobs, parse_aedat, parse_labels, parse_recording
 from ultralif.data.npy import parse_npy

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dataset_files import idx, make_tar, nmnist
 
+from data.dataset_files import idx, make_tar, nmnist
 from ultralif.data import find as finding
 from ultralif.data.files import SUMS
 from ultralif.data.find import find, home, missing, roots

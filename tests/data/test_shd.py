@@ -3,8 +3,8 @@
 import h5py
 import numpy as np
 import pytest
-from dataset_files import dense, shd, shd_spikes
 
+from data.dataset_files import dense, shd, shd_spikes
 from ultralif.data.files import SUMS, Folder
 from ultralif.data.shd import read_shd, shd_jobs
 from ultralif.errors import InputError, JobError

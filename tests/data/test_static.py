@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dataset_files import cifar_pickle, idx
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
+from data.dataset_files import cifar_pickle, idx
 from ultralif.data.files import Folder, hash_of
 from ultralif.data.pickled import Noted, read_pickle
 from ultralif.data.static import parse_cifar_bin, parse_cifar_py, parse_idx, read_images
