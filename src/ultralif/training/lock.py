@@ -12,7 +12,11 @@ from ultralif.errors import JobError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["locked"]
+__all__ = ["Busy", "locked"]
+
+
+class Busy(JobError):
+    """Another process has the lock."""
 
 
 @contextmanager
@@ -43,7 +47,7 @@ def _taken(path: Path) -> IO[str]:
                 return file
         except BlockingIOError:
             owner = path.read_text() if path.exists() else ""
-            raise JobError(f"process {owner or '?'} is training this already; wait for its end") from None
+            raise Busy(f"process {owner or '?'} is training this already; wait for its end") from None
         except OSError as error:
             raise JobError(
                 f"{path.parent} cannot be used for checkpoints ({error.strerror}); choose another "

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ultralif.errors import InputError, JobError
-from ultralif.training.checkpoint import Contents, read_folder, write_folder
+from ultralif.training.checkpoint import Contents, Damaged, read_folder, write_folder
 from ultralif.training.config import RunConfig
 
 if TYPE_CHECKING:
@@ -90,13 +90,28 @@ class Store:
             runs: what a stack came to.
             aside: where folders are prepared, on the same disk.
         """
+        rows = self.write_folders(runs, aside)
+        with self._open() as index:
+            _insert(index, rows)
+
+    def write_folders(self, runs: Iterable[Finished], aside: Path | None = None) -> list[tuple[Any, ...]]:
+        """Write the folders of finished runs, and return the rows that the index lacks."""
         rows = []
         for config, tensors, result, history in runs:
             documents = {"config": config.to_dict(), "result": _plain(result), "history": _plain(history)}
             write_folder(self.path(config.id), "model", tensors, documents, aside)
             rows.append(_row(documents["result"]))
+        return rows
+
+    def adopt(self, runs: Iterable[str]) -> bool:
+        """Add the rows of runs whose folders another process wrote; False, and none, unless all are whole."""
+        try:
+            rows = [_row(read_folder(self.path(run)).documents["result"]) for run in runs]
+        except Damaged:
+            return False
         with self._open() as index:
             _insert(index, rows)
+        return True
 
     def read(self, run: str) -> Run:
         """Return a run, every byte of it checked."""
