@@ -33,17 +33,17 @@ BATCH, BLOCK, BLOCKS = 128, 0.08, 6
 GRIDS = {
     "cpu": {
         "networks": (1, 2, 4, 8, 16, 32, 64),
-        "processes": (1, 2, 4),
         "timesteps": (1, 2, 5, 10, 30, 100),
         "width": (16, 64, 256, 1024),
         "samples": (1_000, 10_000, 60_000, 300_000),
+        "processes": (1, 2, 4),
     },
     "cuda": {
         "networks": (1, 4, 16, 64, 256, 1024, 2048),
-        "processes": (1, 2, 4),
         "timesteps": (1, 2, 5, 10, 30, 100, 300),
         "width": (64, 256, 1024, 4096, 16384),
         "samples": (1_000, 10_000, 60_000, 1_000_000, 5_000_000),
+        "processes": (1, 2, 4),
     },
 }
 BASE = {"networks": 16, "timesteps": 10, "width": 64, "samples": 5_120}
@@ -171,7 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=45.0, help="begin no measurement after so long")
+    parser.add_argument("--seconds", type=float, default=40.0, help="begin no measurement after so long")
     given = parser.parse_args()
     device = torch.device(given.device)
     torch.set_num_threads(min(2, os.cpu_count() or 1))
