@@ -61,7 +61,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise InputError(
             f"config {path} cannot be read ({reason}); give the path of a TOML or JSON file"
         ) from error
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of either format, or a number without end
         raise InputError(f"config {path} is not valid: {error}") from error
     if not isinstance(data, dict):
         raise InputError(f"config {path} must hold fields of a run, got {type(data).__name__}")

@@ -121,6 +121,10 @@ def _network(source: Path) -> tuple[Network, int | None]:
         raise InputError(f"run {source} is not there: no folder with config.json and model.safetensors")
     try:
         said = loads(config.read_text())
+        if "schema" in said:
+            from ultralif.training import load
+
+            return load(source), said["timesteps"]
         options = {"neuron_options": said.get("neuron_options"), "readout": said.get("readout", "linear")}
         net = Network(said["sizes"], said["neuron"], **options)
         net.load_state_dict(load_file(weights))

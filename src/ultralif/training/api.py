@@ -6,7 +6,7 @@ from pathlib import Path
 from ultralif.errors import InputError
 from ultralif.nn import Network
 from ultralif.training.build import build_network
-from ultralif.training.checkpoint import Contents, read_folder
+from ultralif.training.checkpoint import Contents, Damaged, read_folder
 from ultralif.training.config import RunConfig
 from ultralif.training.job import Progress
 from ultralif.training.loop import train_stack
@@ -80,9 +80,13 @@ def restore(contents: Contents) -> Network:
     """Build the network of a run's folder, with its trained parameters."""
     config = RunConfig.from_dict(contents.documents["config"])
     tensors = contents.tensors()
-    network = build_network(config).to(tensors["linears.0.weight"].dtype)
-    network.load_state_dict(tensors)
-    eps = temperature(config, max(0, contents.documents["result"]["epochs"] - 1))
+    network = build_network(config)
+    try:
+        network.to(tensors["linears.0.weight"].dtype).load_state_dict(tensors)
+        eps = temperature(config, max(0, contents.documents["result"]["epochs"] - 1))
+    except (KeyError, RuntimeError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Damaged(f"the parameters of run {config.id} do not fit its config ({reason})") from error
     if eps is not None:
         for _, neuron in network.layers():
             neuron.assign("eps", eps)

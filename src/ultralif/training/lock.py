@@ -25,10 +25,7 @@ def locked(path: Path) -> Iterator[None]:
 
     Windows has no such locks: there nothing keeps two processes apart.
     """
-    with _taken(path) as file:
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+    with _taken(path):
         try:
             yield
         finally:
@@ -44,6 +41,8 @@ def _taken(path: Path) -> IO[str]:
             if sys.platform != "win32":
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(file, path):
+                os.truncate(file.fileno(), 0)
+                os.write(file.fileno(), str(os.getpid()).encode())
                 return file
         except BlockingIOError:
             owner = path.read_text() if path.exists() else ""

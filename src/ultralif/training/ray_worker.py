@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ultralif.errors import InputError, JobError, need
 from ultralif.training.config import RunConfig
+from ultralif.training.executors import is_out_of_memory
 from ultralif.training.job import Progress
 from ultralif.training.lock import Busy
 from ultralif.training.loop import Interrupted, train_stack
@@ -84,8 +85,6 @@ class Board:
 
 def train_task(task: Task, order: Order, board: Any) -> Outcome:
     """Train a stack on a worker; what a person should read comes back as a message."""
-    import torch
-
     ray = need("ray", "ray")
     store, asked = _Folders(order.root), _asking(ray, board)
     try:
@@ -107,16 +106,18 @@ def train_task(task: Task, order: Order, board: Any) -> Outcome:
                 checkpoint_seconds=order.checkpoint_seconds,
             )
         )
-    except torch.OutOfMemoryError:
-        if len(task.stack) > 1:
-            return Outcome("too large")
-        return Outcome("failed", f"{task.stack[0].id} alone does not fit the device; choose smaller sizes")
     except Interrupted:
         return Outcome("stopped")
     except InputError as error:
         return Outcome("bad input", str(error))
     except JobError as error:
         return Outcome("failed", str(error))
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        if len(task.stack) > 1:
+            return Outcome("too large")
+        return Outcome("failed", f"{task.stack[0].id} alone does not fit the device; choose smaller sizes")
     return Outcome("done")
 
 

@@ -158,7 +158,10 @@ class Store:
         where = " AND ".join(wanted) or "1"
         query = f"SELECT id, result FROM runs WHERE {where} ORDER BY finished DESC, id LIMIT ?"  # noqa: S608
         found = self._select(query, (*wanted.values(), -1 if limit is None else limit))
-        return [{**json.loads(result), "path": str(self.path(run))} for run, result in found]
+        try:
+            return [{**json.loads(result), "path": str(self.path(run))} for run, result in found]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._damaged(error) from error
 
     def remove(self, run: str) -> str:
         """Delete a run, its row first, and return its full name."""
@@ -218,11 +221,14 @@ class Store:
             raise JobError(
                 f"{self.index} cannot be used ({error}); make room, or choose another folder with --runs-dir"
             ) from error
-        except sqlite3.DatabaseError as error:
-            raise JobError(
-                f"{self.index} is damaged ({error}); delete it, and make it again from the runs with: "
-                "ultralif runs rebuild"
-            ) from error
+        except (sqlite3.DatabaseError, UnicodeError, OverflowError) as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> JobError:
+        return JobError(
+            f"{self.index} is damaged ({error}); delete it, and make it again from the runs with: ultralif "
+            "runs rebuild"
+        )
 
     def _connect(self) -> sqlite3.Connection:
         if os.access(self.root, os.W_OK):
