@@ -15,13 +15,14 @@ from ultralif.errors import JobError
 from ultralif.training import RunConfig, Store, grid, plan, run_local, train_stack
 
 TINY = RunConfig(timesteps=1, hidden=(8,), epochs=3)
+SHORT = TINY.with_(epochs=1)
 DIVERGING = TINY.with_(learning_rate=900.0, neuron="UltraLIF", volume_reg=1e5)
 MADE_ANEW = ("path", "seconds", "finished", "environment")
 
 
-def train(folder: Path) -> None:
+def train(folder: Path, config: RunConfig = TINY) -> None:
     """Train one network, with a checkpoint after every step."""
-    train_stack([TINY], Store(folder), checkpoint_seconds=0)
+    train_stack([config], Store(folder), checkpoint_seconds=0)
 
 
 def sweep(folder: Path) -> None:
@@ -110,7 +111,9 @@ def _quiet(words: list[str]) -> None:
 
 def disk(base: Path, faults: Faults, most: int) -> Iterator[Row]:
     """Let the disk be full, or fail, from every change on that a training makes."""
-    reference = runs_of(base / "training")
+    ended = run(lambda: _changes(base / "short", faults))
+    most = min(most, int(ended.message))
+    reference = runs_of(base / "short")
     for name, number, for_good in (("full", errno.ENOSPC, True), ("failing once", errno.EIO, False)):
         clear = same = tried = 0
         said: list[str] = []
@@ -121,7 +124,7 @@ def disk(base: Path, faults: Faults, most: int) -> Iterator[Row]:
                 folder: Path = folder, change: int = change, number: int = number, for_good: bool = for_good
             ) -> None:
                 faults.fail(change, number, for_good=for_good)
-                train(folder)
+                train(folder, SHORT)
 
             ended = run(work)
             tried += 1
@@ -139,10 +142,17 @@ def disk(base: Path, faults: Faults, most: int) -> Iterator[Row]:
     yield _small_disk(base)
 
 
+def _changes(folder: Path, faults: Faults) -> int:
+    """Return how often an undisturbed training changes the disk."""
+    faults.fail(-1, 0, for_good=False)
+    train(folder, SHORT)
+    return faults.changes()
+
+
 def train_again(folder: Path) -> None:
     """Finish a training if it is not finished."""
-    if not Store(folder).finished([TINY.id]):
-        train(folder)
+    if not Store(folder).finished([SHORT.id]):
+        train(folder, SHORT)
 
 
 def _small_disk(base: Path) -> Row:

@@ -142,7 +142,7 @@ def _recorded(path: Path, net: Network) -> Tensor:
 
     try:
         counts = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, MemoryError) as error:
         raise InputError(f"--inputs {path} is not a .npy file of numbers") from error
     whole = isinstance(counts, np.ndarray) and counts.dtype.kind in "uib" and counts.ndim >= 3 and counts.size
     if not whole or counts[0, 0].size != net.sizes[0]:
