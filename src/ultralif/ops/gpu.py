@@ -52,7 +52,7 @@ def backward(
     tensors = _tensors(constants, current.device)
     g_current, g_state, sums = run(grad_out, grad_state, current, state, tensors, rule, learn)
     g_start = sums.new_empty(0) if state is None else g_state
-    return g_current, g_start, sums if learn else sums.new_empty(0)
+    return g_current, g_start, constants.summed(sums) if learn else sums.new_empty(0)
 
 
 def _rows(current: Tensor) -> Tensor:
