@@ -254,7 +254,7 @@ def _sizes(group: list[AnyFused]) -> list[int]:
 
 
 def _numbers(group: list[AnyFused]) -> dict[str, float]:
-    """Return the constants that nobody in a group learns and that are one number for all: kernels like these."""
+    """Return the constants that nobody in a group learns and that are one number for all."""
     values = {name: [neuron.constant(name) for neuron in group] for name in group[0].declared()}
     return {
         name: first
