@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from training.small import known, mixed, small
 
+from training.small import known, mixed, small
 from ultralif import RunConfig
 from ultralif.errors import InputError
 from ultralif.nn import Stack
@@ -25,7 +25,11 @@ def check_alone(together: Store, alone: Store, configs: list[RunConfig]) -> None
         expected = theirs.contents.tensors()
         for name, value in ours.contents.tensors().items():
             torch.testing.assert_close(
-                value, expected[name], rtol=TOLERANCE, atol=TOLERANCE, msg=lambda text, c=config: f"{c}: {text}"
+                value,
+                expected[name],
+                rtol=TOLERANCE,
+                atol=TOLERANCE,
+                msg=lambda text, c=config: f"{c}: {text}",
             )
         assert ours.result["accuracy"] == theirs.result["accuracy"]
         assert ours.result["spike_rate"] == pytest.approx(theirs.result["spike_rate"], TOLERANCE)
