@@ -52,8 +52,8 @@ def run_local(
         except torch.OutOfMemoryError as error:
             if len(stack) == 1:
                 raise JobError(
-                    f"{stack[0].neuron} ({stack[0].id}) does not fit the device; choose a smaller batch_size, "
-                    "hidden or timesteps, or device cpu"
+                    f"{stack[0].neuron} ({stack[0].id}) does not fit the device; choose a smaller "
+                    "batch_size, hidden or timesteps, or device cpu"
                 ) from error
             half = len(stack) // 2
             note = f"{len(stack)} networks do not fit the device together; they are trained in two halves"
