@@ -1,6 +1,7 @@
-"""The Triton kernels on the CPU, in Triton's interpreter; `test_interpreter` runs this in a process of its own.
+"""The Triton kernels on the CPU, in Triton's interpreter.
 
-The interpreter is chosen when triton is first imported, so no other test may have done that before.
+The interpreter is chosen when triton is first imported, so `test_interpreter` runs this in a process of its
+own.
 """
 
 import os
@@ -10,10 +11,9 @@ import pytest
 import torch
 
 from ops.op_cases import CASES, PAIRS, SETTINGS, Setting, check
+from ultralif.ops import gpu, library
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
-
-from ultralif.ops import gpu, library
 
 pytestmark = pytest.mark.usefixtures("triton", "poisoned")
 
