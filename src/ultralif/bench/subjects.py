@@ -17,7 +17,7 @@ LEAK, THRESHOLD, SLOPE = 0.9, 0.5, 10.0
 Forward = Callable[[Tensor], Tensor]
 
 
-class Skip(Exception):  # noqa: N818 - nothing went wrong
+class Skip(Exception):
     """A subject that cannot run here, with the reason."""
 
 

@@ -1,8 +1,8 @@
 """How a call is timed: after a warm-up, with a cold cache, many times, and in turns with the others.
 
-On a GPU device events measure a call, and the second-level cache is emptied before each; ``device`` records the
-call in a CUDA graph first, so that no launch from the host is in the time, and ``host`` measures only the launches.
-On a CPU it is the time of the processor, which other programs on the machine disturb least.
+On a GPU device events measure a call, and the second-level cache is emptied before each; ``device`` records
+the call in a CUDA graph first, so that no launch from the host is in the time, and ``host`` measures only the
+launches. On a CPU it is the time of the processor, which other programs on the machine disturb least.
 """
 
 import statistics

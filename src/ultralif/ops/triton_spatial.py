@@ -19,7 +19,10 @@ NONE = tl.constexpr(0)
 FACTOR = tl.constexpr(1)
 SHIFT = tl.constexpr(2)
 LOG2_3 = tl.constexpr(1.584962500721156)
-NUMBERS = [
+UNSPECIAL = [
+    "eps_pointer",
+    "leak_pointer",
+    "threshold_pointer",
     "time",
     "halo",
     "rounds",
@@ -27,7 +30,8 @@ NUMBERS = [
     "eps_run",
     "leak_run",
     "threshold_run",
-]  # no kernel of its own for a 1 or a multiple of 16
+]
+"""Arguments of which no value gets a kernel of its own, not even 1 and multiples of 16."""
 
 
 @triton.jit
@@ -88,7 +92,7 @@ def shares(w, w_left, w_right, k, MEMBRANE: tl.constexpr, CENTERED: tl.constexpr
     return a * whole, b * whole, c * whole, LN2 * entropy
 
 
-@triton.jit(do_not_specialize=NUMBERS)
+@triton.jit(do_not_specialize=UNSPECIAL)
 def spatial_forward_kernel(
     current,
     state,
@@ -183,7 +187,7 @@ def spatial_forward_kernel(
         tl.store(last_state + element, v, mask=own_now)
 
 
-@triton.jit(do_not_specialize=NUMBERS)
+@triton.jit(do_not_specialize=UNSPECIAL)
 def spatial_backward_kernel(
     grad_out,
     grad_state,

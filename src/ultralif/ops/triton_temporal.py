@@ -17,14 +17,19 @@ LSE = tl.constexpr(0)
 MAX = tl.constexpr(1)
 ADD = tl.constexpr(2)
 LN2 = tl.constexpr(0.6931471805599453)
-NUMBERS = [
+UNSPECIAL = [
+    "eps_pointer",
+    "leak_pointer",
+    "threshold_pointer",
+    "amplitude_pointer",
     "time",
     "rounds",
     "eps_run",
     "leak_run",
     "threshold_run",
     "amplitude_run",
-]  # no kernel of its own for a 1 or a multiple of 16
+]
+"""Arguments of which no value gets a kernel of its own, not even 1 and multiples of 16."""
 
 
 @triton.jit
@@ -101,7 +106,7 @@ def adapt(b, last, threshold, strength, decay, ADAPT: tl.constexpr, LATE: tl.con
     return threshold, b
 
 
-@triton.jit(do_not_specialize=NUMBERS)
+@triton.jit(do_not_specialize=UNSPECIAL)
 def temporal_forward_kernel(
     current,
     state,
@@ -208,7 +213,7 @@ def share_of(x, v, potential, eps, k, log_leak, MEMBRANE: tl.constexpr):
     return tl.where(past > x, large, small), tl.where(past > x, small, large), entropy
 
 
-@triton.jit(do_not_specialize=NUMBERS)
+@triton.jit(do_not_specialize=UNSPECIAL)
 def temporal_backward_kernel(
     grad_out,
     grad_state,
