@@ -292,7 +292,7 @@ def spatial_backward_kernel(
         reading = source
         for c in range(chunks - 1):
             xs = ()
-            for j in tl.static_range(CHUNK):
+            for _ in tl.static_range(CHUNK):
                 xs = xs + (tl.load(reading, mask=known, other=0.0).to(tl.float32),)
                 reading += stride_time
             for j in tl.static_range(CHUNK):
