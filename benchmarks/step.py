@@ -110,7 +110,7 @@ def kernels(step: Callable[[], object], count: int = 20) -> list[dict]:
     found: dict[str, list[float]] = {}
     for event in trace.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
-            found.setdefault(event.name, []).append(event.device_time_total)
+            found.setdefault(event.name, []).append(event.time_range.elapsed_us())
     table = [{"kernel": k, "calls": len(v) / count, "us": sum(v) / count} for k, v in found.items()]
     return sorted(table, key=lambda row: -row["us"])
 
