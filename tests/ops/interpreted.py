@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from ops.op_cases import CASES, PAIRS, SETTINGS, Setting, check
+from ultralif import functional, ops
 from ultralif.ops import gpu, library
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
@@ -62,3 +63,15 @@ def test_a_ring_in_parts(case, lanes, monkeypatch):
     monkeypatch.setattr(gpu, "LANES", lanes)
     check(case, Setting(7, 2, (51,), (51,), start=True), torch.float32)
     check(case, Setting(6, 2, (3, 40), (3, 1), rate=True), torch.float32)
+
+
+@pytest.mark.parametrize("case", FEW, ids=str)
+def test_only_the_last_state_is_differentiated(case):
+    grads = []
+    for module in (ops, functional):
+        current = torch.linspace(-1, 1, 60).view(4, 3, 5).requires_grad_()
+        _, last = getattr(module, case.name)(current, **case.learned, **case.fixed)
+        grads += torch.autograd.grad(
+            (last if isinstance(last, torch.Tensor) else last.v).square().sum(), current
+        )
+    torch.testing.assert_close(*grads, rtol=1e-5, atol=1e-6)

@@ -346,7 +346,7 @@ def temporal_backward_kernel(
                     last = tl.load(note + 2 * total, mask=mask, other=0.0)
             first = c * CHUNK
             reading = source + tl.cast(first, tl.int64) * stride_time
-            incoming = grad_out + tl.cast(first, tl.int64) * out_stride_time + element
+            incoming = grad_out + tl.cast(first, tl.int64) * out_stride_time + element if HAS_OUT else element
             xs, gs, potentials, limits, gates, pasts, to_epss = (), (), (), (), (), (), ()
             for j in tl.static_range(CHUNK):
                 inside = within(mask, first + j, time, EVEN)
