@@ -44,8 +44,8 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients for current, state and constants, as `Implementation` says."""
     current = _rows(current)
-    if grad_out is not None and not grad_out[0].is_contiguous():
-        grad_out = grad_out.contiguous()  # along time any stride will do: a mean's gradient has none
+    if grad_out is not None and not (grad_out if rule.rate else grad_out[0]).is_contiguous():
+        grad_out = grad_out.contiguous()  # along time any stride will do: a sum's gradient has none
     if grad_state is not None:
         grad_state = grad_state.contiguous()
     run = _spatial_backward if rule.ring else _temporal_backward
