@@ -45,7 +45,7 @@ def _known_form(body: str) -> str | None:
     for pattern, sentence in _FORMS:
         found = re.search(pattern, body)
         if found:
-            parts = {name: text for name, text in found.groupdict().items() if text}
+            parts = {name: text or "" for name, text in found.groupdict().items()}
             parts["choices"] = parts.get("choices", "").replace("'", "").strip(", ")
             parts["kind"] = _spell_kind(parts.get("kind", ""))
             return sentence.format(**parts)
