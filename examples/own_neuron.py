@@ -1,7 +1,7 @@
 """Write a neuron of your own: UltraLIF behind a synapse that lets currents linger.
 
-The step function is the whole definition. The class below gives it constants; networks, modes, `torch.compile`
-and the tools of `ul.export` that need no integers take it like any other neuron.
+The step function is the whole definition. The class below gives it constants; networks, modes,
+`torch.compile` and the tools of `ul.export` that need no integers take it like any other neuron.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,8 @@
 """Classify by spike times alone: every input fires once, so that only memory over time can help.
 
 LIF is the best neuron for this. UltraDLIF adds its input, too, and comes close. UltraLIF takes the larger of
-past and present instead of adding them up: what is left to it is which inputs fire together, so that time might
-as well run backwards.
+past and present instead of adding them up. What is left to it is which inputs fire together: time might as
+well run backwards.
 """
 
 import torch
