@@ -148,6 +148,7 @@ class _StackedNeurons(nn.Module):
             if not self.groups or _kind(self.groups[-1][0]) != _kind(neuron):
                 self.groups.append([])
             self.groups[-1].append(neuron)
+        self.numbers = [_numbers(group) for group in self.groups]
         speeds = dict(zip(map(id, neurons), eps_speeds, strict=True))
         self.entries = [
             _Entry(neuron, name, _size(neuron, name))
@@ -173,9 +174,9 @@ class _StackedNeurons(nn.Module):
         constants = iter(torch.split(self.values(), [n for group in self.groups for n in _sizes(group)]))
         currents = torch.split(current, [len(group) for group in self.groups], dim=2)
         spikes = []
-        for group, part in zip(self.groups, currents, strict=True):
+        for group, numbers, part in zip(self.groups, self.numbers, currents, strict=True):
             one = group[0]
-            given = {name: next(constants).view(len(group), -1) for name in one.declared()}
+            given = {name: next(constants).view(len(group), -1) for name in one.declared()} | numbers
             choices = {name: getattr(one, name) for name in one.choices}
             if mode is not None and "mode" in choices:
                 choices["mode"] = mode if mode in one.modes else "hard"
@@ -203,6 +204,9 @@ class _StackedNeurons(nn.Module):
     def assign(self, name: str, place: int, value: float) -> None:
         """Give a fixed constant of a member another value."""
         neuron = self.members[place]
+        for group, numbers in zip(self.groups, self.numbers, strict=True):
+            if neuron in group:
+                numbers.pop(name, None)
         for entry, fixed in self._split(self.fixed):
             if entry.neuron is neuron and entry.name == name:
                 fixed.fill_(value)
@@ -247,6 +251,16 @@ def _size(neuron: AnyFused, name: str) -> int:
 def _sizes(group: list[AnyFused]) -> list[int]:
     """Return how much of the vector each constant of a group takes."""
     return [sum(_size(neuron, name) for neuron in group) for name in group[0].declared()]
+
+
+def _numbers(group: list[AnyFused]) -> dict[str, float]:
+    """Return the constants that nobody in a group learns and that are one number for all."""
+    values = {name: [neuron.constant(name) for neuron in group] for name in group[0].declared()}
+    return {
+        name: first
+        for name, (first, *others) in values.items()
+        if isinstance(first, float) and all(isinstance(x, float) and x == first for x in others)
+    }
 
 
 def _kind(neuron: AnyFused) -> Hashable:

@@ -41,6 +41,7 @@ class _Recorder:
         self.loader = make_loader(job.shared, job.data, job.data.train, training=True)
         self.batches = DeviceBatches(self.loader, binary=job.shared.binary_events)
         self.graphs: dict[tuple[Mode | None, int], torch.cuda.CUDAGraph] = {}
+        self.kept: list[Tensor] = []  # what recorded steps read and write must not be freed
 
     def graph(self, mode: Mode | None, batch: int) -> torch.cuda.CUDAGraph:
         """Return the recorded step."""
@@ -55,6 +56,7 @@ class _Recorder:
         size = job.data.sizes[0]
         x = torch.empty(job.shared.timesteps, batch, size, device=job.device)
         labels = torch.empty(batch, dtype=torch.int64, device=job.device)
+        self.kept += [x, labels]
 
         def step() -> None:
             self.batches.fill(x, labels)
