@@ -58,6 +58,14 @@ def test_members_of_other_stacks_too(changes: dict, store: Store, tmp_path) -> N
     check_alone(store, Store(tmp_path / "alone"), configs)
 
 
+def test_seeds_share_a_stack(store: Store, tmp_path) -> None:
+    configs = [small(neuron=name, seed=seed) for name in ("UltraDLIF", "AdaLIF", "LIF") for seed in (5, 3)]
+    train_stack(configs, store)
+    check_alone(store, Store(tmp_path / "alone"), configs)
+    energies = [store.read(config.id).result["energy"] for config in configs[:2]]
+    assert energies[0] != energies[1]  # each seed is evaluated on its own spikes
+
+
 def test_neurons_with_constants_of_their_own(store: Store, tmp_path) -> None:
     configs = [
         small(neuron=name, per_neuron=True, learn_leak=True) for name in ("UltraLIF", "UltraPLIF", "LIF")
@@ -87,8 +95,10 @@ def test_the_order_in_which_members_are_given_does_not_matter(store: Store, tmp_
 
 
 def test_members_must_belong_together(store: Store) -> None:
-    with pytest.raises(InputError, match="agree in dataset, time, seed"):
-        train_stack([small(), small(seed=1)], store)
+    with pytest.raises(InputError, match="agree in dataset, time, schedule"):
+        train_stack([small(), small(epochs=7)], store)
+    with pytest.raises(InputError, match="equally many"):
+        train_stack([small(), small(seed=1), small(neuron="LIF")], store)
     with pytest.raises(InputError, match="at least one run"):
         train_stack([], store)
     assert not store.root.exists()

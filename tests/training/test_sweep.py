@@ -40,6 +40,13 @@ def test_a_plan_puts_together_what_can_be_trained_together(store: Store) -> None
         plan(configs, store, largest=0)
 
 
+def test_a_stack_may_have_several_seeds(store: Store) -> None:
+    configs = [small(neuron=name, seed=seed) for seed in range(5) for name in ("LIF", "UltraLIF")]
+    stacks = plan([*configs, small(neuron="PLIF", seed=4)], store, seeds=3)
+    assert [len(stack) for stack in stacks] == [6, 2, 3]
+    assert [{config.seed for config in stack} for stack in stacks] == [{0, 1, 2}, {3}, {4}]
+
+
 def test_what_is_finished_is_not_planned(store: Store) -> None:
     configs = grid(small(epochs=1), ["UltraLIF", "LIF", "PLIF"], [1], [0.0], [1])
     train_stack(configs[:1], store)

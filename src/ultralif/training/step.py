@@ -57,8 +57,9 @@ def stack_loss(stack: Stack, x: Tensor, labels: Tensor, penalties: Penalties, mo
     Members share no parameter, so the gradient of the sum is for each the gradient of its own loss.
     """
     out = stack(x, mode)
+    labels = stack.spread(labels)
     by_class = out.logits.mT.contiguous()  # [M, classes, B]: a few classes are a short axis to sum along
-    each = cross_entropy(by_class, labels.expand(len(stack), -1), reduction="none")
+    each = cross_entropy(by_class, labels, reduction="none")
     rate = hidden_rate(stack, out.rates)
     loss = each.mean(1) + penalties.sparsity * rate
     if penalties.uses_volume:
