@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lint types imports unit format clean
+.PHONY: run test lint types imports unit docs format clean
 
 run: .venv/installed
 	$(BIN)/python examples/digits.py
@@ -21,6 +21,10 @@ imports: .venv/installed
 
 unit: .venv/installed
 	$(BIN)/pytest -n auto
+
+# The site, in site/.
+docs: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: .venv/installed
 	$(BIN)/ruff check --fix .

@@ -32,7 +32,7 @@ print(cpu.available(), *[w.message for w in caught], sep="\\n")
 
 @pytest.fixture
 def use(tmp_path):
-    """Start a Python that integrates a layer, with a cache of its own; it prints what was built, and complaints."""
+    """Start a Python with a cache of its own; it prints whether C integrates, and warnings."""
 
     def start(result: str = "result.pt", **environment: str) -> subprocess.Popen:
         return subprocess.Popen(
@@ -101,7 +101,17 @@ def test_the_source_gives_no_warning(compiler, tmp_path):
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
     flags = [flag for flag in cpu.FLAGS if flag != "-shared"]
-    command = [compiler, *flags, "-Wall", "-Wextra", "-Werror", "-c", str(cpu.SOURCE), "-o", str(tmp_path / "o")]
+    command = [
+        compiler,
+        *flags,
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-c",
+        str(cpu.SOURCE),
+        "-o",
+        str(tmp_path / "o"),
+    ]
     done = subprocess.run([*command, "-fopenmp"], capture_output=True, text=True)
     if "omp.h" in done.stderr:  # a compiler without OpenMP builds for one thread
         done = subprocess.run([*command, "-Wno-unknown-pragmas"], capture_output=True, text=True)

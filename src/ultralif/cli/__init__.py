@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "data": "list, fetch, check and show datasets",
     "analyze": "regions, volumes, pruning and decision boundaries of a network",
     "theory": "check every claim of the paper by running it",
+    "completion": "let a shell complete commands and flags",
 }
 """Every command with its description; ``ultralif.cli.<command>`` has its ``main(argv)``."""
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from json import dumps, loads
+from contextlib import contextmanager
+from json import dumps
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.parse import parse
-from ultralif.errors import InputError
+from ultralif.cli.source import load_network
+from ultralif.errors import InputError, JobError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from ultralif.export import IntegerNetwork
@@ -26,7 +31,7 @@ def main(argv: list[str]) -> None:
 
 
 def export(
-    run: Path,
+    run: str,
     /,
     *,
     to: Literal["c", "nir", "onnx", "torch"],
@@ -46,7 +51,7 @@ def export(
     """Take a trained network elsewhere, and say what was lost on the way.
 
     Args:
-        run: a run's folder, or a NIR file of a LIF network.
+        run: a run's name or folder, a NIR file of a LIF network, or a file of weights.
         to: c: plain C99 in integers. nir: for other simulators and neuromorphic chips. onnx. torch: a
             program of torch.export.
         out: a new folder for what is written.
@@ -71,27 +76,31 @@ def export(
         raise InputError(f"--out {out} exists already; name a new folder, or remove it first")
     if timesteps is not None and timesteps < 1:
         raise InputError(f"--timesteps must be 1 or more, got {timesteps}")
-    net, trained_steps = _network(run)
+    net, _, trained_steps = load_network(run)
     recorded = None if inputs is None else _recorded(inputs, net)
-    report: dict[str, Any] = {"run": str(run), "to": to, "mode": mode, "out": str(out)}
-    if to == "c":
-        from ultralif.export import quantize
+    report: dict[str, Any] = {"run": run, "to": to, "mode": mode, "out": str(out)}
+    with _whole(out) as folder:
+        if to == "c":
+            from ultralif.export import quantize
 
-        integer = quantize(
-            net,
-            mode=mode,
-            timesteps=timesteps or trained_steps or 100,
-            input_max=input_max,
-            max_events=max_events,
-            bits=bits,
-            saturate=saturate,
-            leak=leak,
-        )
-        report |= _to_c(integer, out, recorded, memory_budget, f"{type(net.neurons[0]).__name__}, {mode}")
-    elif to == "nir":
-        report |= _to_nir(net, out, recorded, mode, approximate)
-    else:
-        report |= _to_graph(net, out, to, mode, timesteps)
+            integer = quantize(
+                net,
+                mode=mode,
+                timesteps=timesteps or trained_steps or 100,
+                input_max=input_max,
+                max_events=max_events,
+                bits=bits,
+                saturate=saturate,
+                leak=leak,
+            )
+            report |= _to_c(
+                integer, folder, recorded, memory_budget, f"{type(net.neurons[0]).__name__}, {mode}"
+            )
+        elif to == "nir":
+            report |= _to_nir(net, folder, recorded, mode, approximate)
+        else:
+            report |= _to_graph(net, folder, to, mode, timesteps)
+    report = {k: v.replace(str(folder), str(out)) if isinstance(v, str) else v for k, v in report.items()}
     if json:
         print(dumps(report))
     else:
@@ -99,40 +108,29 @@ def export(
             print(f"{name.replace('_', ' '):16} {value}")
 
 
+@contextmanager
+def _whole(out: Path) -> Iterator[Path]:
+    """Give a folder that becomes ``out`` when all is written: one that was killed leaves none."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as aside:
+            folder = Path(aside) / out.name
+            folder.mkdir()
+            yield folder
+            if out.exists():
+                out.rmdir()
+            folder.rename(out)
+    except OSError as error:
+        raise JobError(
+            f"--out {out} cannot be written ({error.strerror}); make room, or name another folder"
+        ) from error
+
+
 def _refuse(to: str, only: str, **given: bool) -> None:
     """Refuse options that do not belong to the format."""
     for name, is_given in given.items():
         if is_given and to != only:
             raise InputError(f"--{name.replace('_', '-')} is for --to {only}, not for {to}; leave it out")
-
-
-def _network(source: Path) -> tuple[Network, int | None]:
-    """Return a trained network, and the number of time steps it was trained with, where that is known."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    from ultralif.export import from_nir
-    from ultralif.nn import Network
-
-    if source.is_file():
-        return from_nir(source), None
-    config, weights = source / "config.json", source / "model.safetensors"
-    if not (config.is_file() and weights.is_file()):
-        raise InputError(f"run {source} is not there: no folder with config.json and model.safetensors")
-    try:
-        said = loads(config.read_text())
-        if "schema" in said:
-            from ultralif.training import load
-
-            return load(source), said["timesteps"]
-        options = {"neuron_options": said.get("neuron_options"), "readout": said.get("readout", "linear")}
-        net = Network(said["sizes"], said["neuron"], **options)
-        net.load_state_dict(load_file(weights))
-    except (SafetensorError, RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(
-            f"run {source} cannot be read, its files are damaged or of another kind: {error}"
-        ) from error
-    return net, said.get("timesteps")
 
 
 def _recorded(path: Path, net: Network) -> Tensor:

@@ -106,7 +106,6 @@ def staging(folder: Path) -> Iterator[Path]:
         _sweep(folder.parent)
         temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder.parent))
         yield temporary
-        temporary.chmod(0o755)
         try:
             temporary.rename(folder)
             _sync_folder(folder.parent)

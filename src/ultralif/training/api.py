@@ -2,19 +2,24 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
 
 from ultralif.errors import InputError
+from ultralif.export import from_nir
 from ultralif.nn import Network
 from ultralif.training.build import build_network
 from ultralif.training.checkpoint import Contents, Damaged, read_folder
 from ultralif.training.config import RunConfig
+from ultralif.training.executors import run_local
 from ultralif.training.job import Progress
-from ultralif.training.loop import train_stack
 from ultralif.training.result import Result
 from ultralif.training.step import temperature
 from ultralif.training.store import Store
+from ultralif.training.zoo import cards, read_model
 
-__all__ = ["load", "train"]
+__all__ = ["Trained", "find_trained", "load", "restore", "train"]
 
 
 def train(
@@ -47,43 +52,64 @@ def train(
     store = Store(runs_dir)
     if store.finished([config.id]):
         return Result.from_dict(store.read(config.id).result)
-    (result,) = train_stack(
-        [config],
+    (result,) = run_local(
+        [[config]],
         store,
         device=device,
         data_dir=None if data_dir is None else Path(data_dir),
-        report=report,
+        report=lambda stack, progress: report(progress),
         stopping=stopping,
         checkpoint_seconds=checkpoint_seconds,
     )
     return result
 
 
+class Trained(NamedTuple):
+    """A network, and what made it if that is known."""
+
+    network: Network
+    config: RunConfig | None
+
+
 def load(source: str | Path, runs_dir: str | Path | None = None) -> Network:
-    """Return the trained network of a run.
+    """Return a trained network.
 
     Args:
-        source: a run's folder, or its name (or the beginning of it) among the runs.
+        source: a run's folder; its name, or the beginning of it, among the runs; a ``.nir`` file; or the name
+            of a network that comes with the library, such as ``ultralif models list`` shows.
         runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
     """
+    return find_trained(source, runs_dir).network
+
+
+def find_trained(source: str | Path, runs_dir: str | Path | None = None) -> Trained:
+    """Return the network that `load` returns, and the config of its run."""
     path = Path(source)
+    if path.is_file():
+        return Trained(from_nir(path), None)
+    if str(source) in cards():
+        config, tensors = read_model(str(source))
+        return Trained(_network(config, tensors, config.epochs), config)
     if not path.is_dir():
         store = Store(runs_dir)
         path = store.path(store.find(str(source)))
-    contents = read_folder(path)
-    if "config" not in contents.documents:
+    elif not (path / "result.json").exists():
         raise InputError(f"{path} is not the folder of a run; see: ultralif runs list")
-    return restore(contents)
+    contents = read_folder(path)
+    return Trained(restore(contents), RunConfig.from_dict(contents.documents["config"]))
 
 
 def restore(contents: Contents) -> Network:
     """Build the network of a run's folder, with its trained parameters."""
     config = RunConfig.from_dict(contents.documents["config"])
-    tensors = contents.tensors()
+    return _network(config, contents.tensors(), contents.documents["result"]["epochs"])
+
+
+def _network(config: RunConfig, tensors: dict[str, Tensor], epochs: int) -> Network:
     network = build_network(config)
     try:
         network.to(tensors["linears.0.weight"].dtype).load_state_dict(tensors)
-        eps = temperature(config, max(0, contents.documents["result"]["epochs"] - 1))
+        eps = temperature(config, max(0, epochs - 1))
     except (KeyError, RuntimeError, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise Damaged(f"the parameters of run {config.id} do not fit its config ({reason})") from error

@@ -59,8 +59,8 @@ def run_local(
                 raise
             if len(stack) == 1:
                 raise JobError(
-                    f"{stack[0].neuron} ({stack[0].id}) alone does not fit the memory of the device; choose "
-                    "a smaller batch_size, hidden or timesteps"
+                    f"{stack[0].neuron} ({stack[0].id}) does not fit the device; choose a smaller "
+                    "batch_size, hidden or timesteps, or device cpu"
                 ) from error
             half = len(stack) // 2
             note = f"{len(stack)} networks do not fit the device together; they are trained in two halves"
