@@ -135,6 +135,11 @@ def test_weights_add_channels_up() -> None:
     np.testing.assert_allclose(sheet[:3, :3], rows.view(2, 3, 3).sum(0), rtol=1e-6)
 
 
+def test_weights_of_inputs_without_a_picture_are_lines() -> None:
+    rows = torch.randn(5, 12)
+    np.testing.assert_array_equal(ul.plot.weights(rows, (12,)).images[0].get_array(), rows)
+
+
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> ul.Result:
     return ul.train(ul.RunConfig(epochs=2, timesteps=2), runs_dir=tmp_path_factory.mktemp("runs"))

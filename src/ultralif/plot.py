@@ -141,7 +141,8 @@ def traces(
     if threshold is not None:
         axes.axhline(threshold, color=_ink(), lw=1, ls="--", alpha=0.6, label="threshold")
     axes.set(xlabel="time step", ylabel="membrane, after reset")
-    axes.legend(frameon=False, fontsize="small")
+    axes.set_ylim(top=top + (len(chosen) + 4) * gap)  # the legend stands above the ticks
+    axes.legend(frameon=False, fontsize="x-small", loc="upper left", ncols=4, columnspacing=1.2)
     return axes
 
 
@@ -214,7 +215,8 @@ def weights(
 
     Args:
         net: a network, a linear layer, or weights ``[N, inputs]``.
-        shape: ``(H, W)``, or ``(C, H, W)``, whose channels are added up; None, a square.
+        shape: ``(H, W)``; ``(C, H, W)``, whose channels are added up; ``(N,)``, a line for each neuron;
+            None, a square.
         most: how many neurons at most.
         axes: where to draw.
     """
@@ -223,17 +225,26 @@ def weights(
     size = tuple(shape) if shape is not None else (side, side)
     if math.prod(size) != rows.shape[1]:
         raise InputError(f"shape {size} does not hold the {rows.shape[1]} inputs; pass shape=(H, W)")
-    tiles = rows.reshape(len(rows), -1, *size[-2:]).sum(1)
-    columns = math.ceil(math.sqrt(len(tiles)))
-    lines = math.ceil(len(tiles) / columns)
-    blank = torch.full((lines * columns, size[-2] + 1, size[-1] + 1), torch.nan)
-    blank[: len(tiles), :-1, :-1] = tiles
-    sheet = blank.view(lines, columns, size[-2] + 1, size[-1] + 1).transpose(1, 2).flatten(2).flatten(0, 1)
-    far = float(tiles.abs().max()) or 1.0
+    sheet = rows if len(size) == 1 else _tiled(rows.reshape(len(rows), -1, *size[-2:]).sum(1))
+    far = float(sheet.nan_to_num().abs().max()) or 1.0
     axes = _axes(axes)
-    axes.imshow(sheet.numpy(), cmap="RdBu_r", vmin=-far, vmax=far, interpolation="nearest")
-    axes.set_axis_off()
+    colors = {"cmap": "RdBu_r", "vmin": -far, "vmax": far, "interpolation": "nearest"}
+    axes.imshow(sheet.numpy(), aspect="auto" if len(size) == 1 else "equal", **colors)
+    if len(size) == 1:
+        axes.set(xlabel="input", ylabel="neuron")
+    else:
+        axes.set_axis_off()
     return axes
+
+
+def _tiled(tiles: Tensor) -> Tensor:
+    """Lay pictures ``[N, H, W]`` out in a square, with gaps of NaN."""
+    columns = math.ceil(math.sqrt(len(tiles)))
+    rows = math.ceil(len(tiles) / columns)
+    height, width = tiles.shape[1] + 1, tiles.shape[2] + 1
+    blank = torch.full((rows * columns, height, width), torch.nan)
+    blank[: len(tiles), :-1, :-1] = tiles
+    return blank.view(rows, columns, height, width).transpose(1, 2).flatten(2).flatten(0, 1)
 
 
 def temperature(*runs: Result | str | Path, runs_dir: str | Path | None = None, axes: Any = None) -> Any:
