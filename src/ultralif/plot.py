@@ -142,7 +142,9 @@ def traces(
         axes.axhline(threshold, color=_ink(), lw=1, ls="--", alpha=0.6, label="threshold")
     axes.set(xlabel="time step", ylabel="membrane, after reset")
     axes.set_ylim(top=top + (len(chosen) + 4) * gap)  # the legend stands above the ticks
-    axes.legend(frameon=False, fontsize="x-small", loc="upper left", ncols=4, columnspacing=1.2)
+    axes.legend(
+        frameon=False, fontsize="x-small", loc="upper left", ncols=4, columnspacing=1.0, handlelength=1.2
+    )
     return axes
 
 

@@ -2,13 +2,16 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from ultralif.analysis.energy import E_AC, E_MAC
 from ultralif.errors import InputError
 from ultralif.nn import NEURONS
+from ultralif.nn.parameters import LOG, LOGIT
 from ultralif.paper.grids import BASE, runs_of
 from ultralif.paper.results import MOST_SEEDS, Key, Results, read
 from ultralif.training.checkpoint import Damaged
@@ -20,6 +23,7 @@ __all__ = ["Entry", "as_results", "differences", "gather"]
 NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity")
 """The fields that have columns of their own."""
 DEFAULT = RunConfig()
+FORMS = {form.prefix: form for form in (LOG, LOGIT)}
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Entry:
     config: RunConfig
     result: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]] = ()
+    learned: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """The constants that its neurons learned: the mean of each layer."""
     weights: str | None = None
     """SHA-256 of its file of weights."""
     folder: Path | None = None
@@ -77,7 +83,22 @@ def _from_store(store: Store, notes: list[str]) -> Iterable[Entry]:
 def _entry(store: Store, name: str) -> Entry:
     run: Run = store.read(name)
     weights = hashlib.sha256(run.contents.file).hexdigest()
-    return Entry(run.config, run.result, run.history, weights, store.path(run.config.id))
+    learned = _learned(run.contents.tensors(), run.config)
+    return Entry(run.config, run.result, run.history, learned, weights, store.path(run.config.id))
+
+
+def _learned(tensors: Mapping[str, Tensor], config: RunConfig) -> dict[str, list[float]]:
+    """Read the constants from their parameters, ``neurons.<layer>.<form>_<name>``."""
+    found: dict[str, list[float]] = {}
+    for key, raw in sorted(tensors.items()):
+        owner, _, parameter = key.rpartition(".")
+        prefix, _, name = parameter.partition("_")
+        if owner.startswith("neurons.") and prefix in FORMS:
+            value = FORMS[prefix].to_value(raw)
+            if name == "eps":
+                value = value.clamp(config.eps_min, config.eps_max)
+            found.setdefault(name, []).append(float(f"{float(value.mean()):.5g}"))
+    return found
 
 
 def _from_file(path: Path, notes: list[str]) -> Iterable[Entry]:
@@ -139,7 +160,7 @@ def differences(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 
 
 def _unnamed() -> list[str]:
-    return [field.name for field in fields(RunConfig) if field.name not in NAMED]
+    return [each.name for each in fields(RunConfig) if each.name not in NAMED]
 
 
 def as_results(entries: Sequence[Entry]) -> Results:

@@ -1,6 +1,7 @@
 """What a trained network does with samples of its test set: spikes, membranes, decisions, boundaries."""
 
 import base64
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from ultralif import plot
 from ultralif.analysis import boundary_slices
 from ultralif.data import Dataset
 from ultralif.errors import InputError, JobError
-from ultralif.nn import Network, mode
+from ultralif.nn import NEURONS, Network, mode
 from ultralif.report.gather import Entry
 from ultralif.training.api import load
 from ultralif.training.build import EVALUATION, load_data, make_loader
@@ -37,17 +38,21 @@ class Subject(NamedTuple):
 
 
 def choose(entries: Sequence[Entry], most: int) -> list[Entry]:
-    """Return runs worth a look: of every dataset the best neuron, then of each the second best, ..."""
+    """Return runs worth a look: of every dataset the best network that has soft spikes, then the best other.
+
+    The second best of both kinds follow, and so on.
+    """
     best: dict[tuple[str, str], Entry] = {}
     for entry in sorted(entries, key=_own_accuracy, reverse=True):
         if entry.folder is not None:
             best.setdefault((entry.config.dataset, entry.config.neuron), entry)
-    ranked: dict[str, int] = {}
     order = []
-    for (dataset, _), entry in best.items():
-        order.append((ranked.setdefault(dataset, 0), dataset, entry))
-        ranked[dataset] += 1
-    return [entry for _, _, entry in sorted(order, key=lambda each: each[:2])[:most]]
+    seen: Counter[tuple[str, bool]] = Counter()
+    for (dataset, neuron), entry in best.items():
+        binary = NEURONS[neuron].modes[0] != "soft"
+        order.append((seen[dataset, binary], binary, dataset, entry))
+        seen[dataset, binary] += 1
+    return [entry for *_, entry in sorted(order, key=lambda each: each[:3])[:most]]
 
 
 def _own_accuracy(entry: Entry) -> float:
