@@ -51,6 +51,12 @@ function marker(shape, x, y, size, attributes) {
   return s("circle", { cx: x, cy: y, r, ...attributes });
 }
 
+// A line and its marker, for legends.
+function sampleLine({ color, line, marker: shape }) {
+  return s("svg", { width: 28, height: 12, viewBox: "0 0 28 12", "aria-hidden": "true" },
+    s("line", { x1: 1, x2: 27, y1: 6, y2: 6, stroke: color, "stroke-width": 1.8, "stroke-dasharray": DASHES[line] }), marker(shape, 14, 6, 3.6, { fill: color }));
+}
+
 function drawAxes(svg, box, x, y, spec) {
   for (const t of y.ticks) {
     const at = y.place(t);

@@ -20,8 +20,8 @@ function plotWith(host, choices, draw) {
 }
 
 function legend(host, runs) {
-  const names = [...groupBy(runs, (run) => run.neuron)].map(([, of]) => h("li", { class: "key", color: styleOf(data, of[0])[0] }, of[0].neuron));
-  host.replaceChildren(h("ul", { class: "legend", "aria-label": "Colours" }, names));
+  const names = unique(runs.map((run) => run.neuron)).map((neuron) => h("li", {}, sampleLine(asStyle(styleOf(data, { neuron }))), neuron));
+  host.replaceChildren(h("ul", { class: "legend", "aria-label": "Neurons" }, names));
 }
 
 function main() {

@@ -27,12 +27,12 @@ function leading(text) {
 const VERDICTS = { holds: "good", "holds weaker": "fair", "holds as corrected": "fair", "does not hold": "bad", fails: "bad", "not tested": "none", unsettled: "none" };
 
 function verdictTable(host, caption, verdicts) {
-  const counts = [...groupBy(verdicts, (verdict) => verdict.verdict)].map(([name, of]) => `${of.length} ${name}`);
+  const counts = [...groupBy(verdicts, (verdict) => verdict.verdict)].map(([name, of]) => `${name}: ${of.length}`);
   host.append(h("h3", {}, caption), h("p", {}, counts.join(", ") + "."));
   const box = h("div");
   let update;
   const names = unique(verdicts.map((verdict) => verdict.verdict));
-  host.append(choose("Show", [["", "all verdicts"], ...names.map((name) => [name, name])], (value) => update(verdicts.filter((one) => !value || one.verdict === value)), ""), box);
+  host.append(h("div", { class: "bar" }, choose("Show", [["", "all verdicts"], ...names.map((name) => [name, name])], (value) => update(verdicts.filter((one) => !value || one.verdict === value)), "")), box);
   update = dataTable(box, { caption, rows: verdicts, columns: [
     { name: "Claim", value: (one) => one.claim },
     { name: "Section", value: (one) => one.section },
