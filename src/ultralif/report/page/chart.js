@@ -153,7 +153,7 @@ function hover(svg, places, tip, frame) {
     tip.hidden = true;
     ring.setAttribute("visibility", "hidden");
   };
-  svg.addEventListener("pointermove", (event) => {
+  const point = (event) => {
     const area = svg.getBoundingClientRect();
     const [px, py] = [event.clientX - area.left, event.clientY - area.top];
     let best = -1, least = 60 ** 2;
@@ -163,8 +163,10 @@ function hover(svg, places, tip, frame) {
     });
     if (best < 0) hide();
     else if (best !== at) show(best);
-  });
-  svg.addEventListener("pointerleave", hide);
+  };
+  svg.addEventListener("pointermove", point);
+  svg.addEventListener("pointerdown", point);
+  svg.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && hide()); // a finger leaves at once
   svg.addEventListener("blur", hide);
   svg.addEventListener("keydown", (event) => {
     const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
@@ -182,7 +184,7 @@ function numbers(shown, spec) {
     const head = h("tr", {}, ["series", spec.x.label, spec.y.label].map((name) => h("th", { scope: "col" }, name)));
     const rows = shown.flatMap((one) => one.points.slice(0, 200).map((p) => h("tr", {}, h("td", {}, one.name),
       h("td", { class: "num" }, shortNumber(p.x)), h("td", { class: "num" }, spell(p.y) + (p.half ? ` ± ${spell(p.half)}` : "")))));
-    details.append(h("div", { class: "scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, rows.slice(0, 2000)))));
+    details.append(h("div", { class: "scroll" }, h("table", {}, h("caption", {}, spec.title ?? "Numbers"), h("thead", {}, head), h("tbody", {}, rows.slice(0, 2000)))));
   } }, h("summary", {}, "Numbers"));
   return details;
 }

@@ -37,8 +37,9 @@ function playground(host, data) {
     for (const panel of panels) panel(state);
   };
   const sliders = Object.entries(SLIDERS).map(([key, spec]) => {
-    state[key] = spec.value;
-    return slider(key, spec, (value) => { state[key] = value; render(); });
+    const one = slider(key, spec, (value) => { state[key] = value; render(); });
+    state[key] = one.read();
+    return one;
   });
   const box = h("input", { type: "checkbox", checked: true, onchange: () => { state.centered = box.checked; render(); } });
   const shapes = Object.entries(SHAPES).map(([key, [name]]) => [key, name]);
@@ -65,8 +66,7 @@ function slider(key, spec, changed) {
     return value;
   };
   input.addEventListener("input", () => changed(read()));
-  read();
-  return { node: h("label", { class: "slider" }, h("span", {}, spec.name), shown, input), input };
+  return { node: h("label", { class: "slider", for: input.id }, h("span", {}, spec.name), shown, input), input, read };
 }
 
 // Move eps down in two seconds; at once for those who want no motion.
@@ -132,7 +132,7 @@ const PLACE = { left: 44, right: 6 };
 
 function drawStrip(strip, run, limit, input, state, color, width) {
   const values = run[strip.key];
-  const shown = strip.limit ? [...values, ...input, state.threshold] : values;
+  const shown = strip.limit ? [...values, ...input, ...(limit?.membrane ?? []), state.threshold] : values;
   const [low, high] = strip.range ?? [Math.min(0, ...shown), Math.max(0.1, ...shown)];
   const height = strip.height;
   const y = (value) => 6 + ((high - value) / (high - low)) * (height - 12);
@@ -147,7 +147,7 @@ function drawStrip(strip, run, limit, input, state, color, width) {
   } else svg.append(s("line", { x1: PLACE.left, x2: width - PLACE.right, y1: y(0), y2: y(0), class: "grid" }));
   if (strip.bars) bars(values, 0, { fill: color });
   else svg.append(s("path", { d: "M" + values.map((value, t) => `${x(t).toFixed(1)} ${y(value).toFixed(1)}`).join("L"), fill: "none", stroke: color, "stroke-width": 1.8 }));
-  if (strip.limit && limit) svg.append(...limit.membrane.map((value, t) => s("circle", { cx: x(t), cy: y(Math.min(Math.max(value, low), high)), r: 1.7, class: "dots" })));
+  if (strip.limit && limit) svg.append(...limit.membrane.map((value, t) => s("circle", { cx: x(t), cy: y(value), r: 1.7, class: "dots" })));
   svg.append(s("text", { x: width - PLACE.right, y: 11, "text-anchor": "end" }, strip.label));
   if (state.at !== null) svg.append(s("line", { x1: x(state.at), x2: x(state.at), y1: 0, y2: height, class: "cursor" }));
   return svg;
