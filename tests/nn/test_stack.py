@@ -60,6 +60,22 @@ def test_forward(sizes, readout, mode):
             torch.testing.assert_close(mine[:, place], own, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("sizes", [(6, 8, 3), (6, 8, 5, 3)])
+def test_members_read_their_own_batches(sizes):
+    kinds = ["LIF", "UltraLIF", "UltraDLIF", "LIF", "UltraDLIF", "UltraLIF"]
+    readers = [1, 0, 1, 0, 0, 1]
+    members = [ul.Network(sizes, kind) for kind in kinds]
+    x = 2 * torch.randn(2, 4, 7, 6)
+    stack = ul.Stack(members, readers=readers)
+    out = stack(x)
+    for place, i in enumerate(stack.order):
+        alone = members[i].observe(x[readers[i]])
+        torch.testing.assert_close(out.logits[place], alone.logits, rtol=1e-12, atol=1e-12)
+    labels = torch.arange(14).view(2, 7)
+    assert stack.spread(labels).tolist() == [labels[readers[i]].tolist() for i in stack.order]
+    assert ul.Stack(members).spread(labels[0]).tolist() == [labels[0].tolist()] * 6
+
+
 def steps(net, parameters, data, loss):
     optimizer = torch.optim.Adam(parameters, lr=1e-2)
     for x, y in data:
@@ -111,3 +127,5 @@ def test_what_cannot_be_stacked_is_refused():
         ul.Stack([ul.Network((6, 8, 3)), ul.Network((6, 9, 3))])
     with pytest.raises(ValueError, match="at least one"):
         ul.Stack([])
+    with pytest.raises(ValueError, match="equally often"):
+        ul.Stack([ul.Network((6, 8, 3))] * 3, readers=[0, 1, 0])

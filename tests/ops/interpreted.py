@@ -18,7 +18,11 @@ from ultralif.ops import gpu, library
 pytestmark = pytest.mark.usefixtures("triton", "poisoned")
 
 RINGS = [case for case in CASES if case.name == "ultradlif"]
-FEW = [CASES[0], RINGS[0], *(case for case in CASES if case.fixed in ({"adapt_late": True}, {"mode": "soft"}))]
+FEW = [
+    CASES[0],
+    RINGS[0],
+    *(case for case in CASES if case.fixed in ({"adapt_late": True}, {"mode": "soft"})),
+]
 
 
 @pytest.fixture

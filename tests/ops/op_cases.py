@@ -65,6 +65,8 @@ class Setting:
     start: bool = False
     rate: bool = False
     batch_first: bool = False
+    part: bool = False
+    """Current and gradient are parts of wider tensors, as in a stack of several kinds."""
 
     def applies(self, case: Case) -> bool:
         return self.eps is None or "eps" in case.learned
@@ -83,6 +85,7 @@ SETTINGS = {
     "one for each": Setting(9, 4, (3, 5), (3, 5), start=True),
     "cold": Setting(40, 2, (11,), (11,), eps=0.1),
     "hot": Setting(40, 2, (11,), eps=20.0, start=True),
+    "part of a stack": Setting(9, 4, (3, 5), (3, 1), rate=True, part=True),
     "batch first": Setting(9, 4, (3, 5), (5,), batch_first=True, start=True),
 }
 
@@ -117,6 +120,9 @@ def draw(case: Case, setting: Setting, dtype: torch.dtype, device: str = "cpu") 
     if setting.start:
         drawn |= {f"state{i}": normal(*shape[1:]).abs() * 0.3 for i in range(states)}
     drawn["grad out"] = normal(*(shape[1:] if setting.rate else shape), kind=dtype)
+    if setting.part:
+        for name in ("current", "grad out"):
+            drawn[name] = torch.cat((drawn[name], drawn[name]), -2)[..., setting.features[0] :, :]
     return drawn | {f"grad last{i}": normal(*shape[1:]) for i in range(states)}
 
 

@@ -101,7 +101,17 @@ def test_the_source_gives_no_warning(compiler, tmp_path):
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
     flags = [flag for flag in cpu.FLAGS if flag != "-shared"]
-    command = [compiler, *flags, "-Wall", "-Wextra", "-Werror", "-c", str(cpu.SOURCE), "-o", str(tmp_path / "o")]
+    command = [
+        compiler,
+        *flags,
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-c",
+        str(cpu.SOURCE),
+        "-o",
+        str(tmp_path / "o"),
+    ]
     done = subprocess.run([*command, "-fopenmp"], capture_output=True, text=True)
     if "omp.h" in done.stderr:  # a compiler without OpenMP builds for one thread
         done = subprocess.run([*command, "-Wno-unknown-pragmas"], capture_output=True, text=True)

@@ -11,7 +11,9 @@ pytest.importorskip("triton")
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("part", ["float32 and ultralif", "float32 and ultradlif", "float32 and not ultra", "not float32"])
+@pytest.mark.parametrize(
+    "part", ["float32 and ultralif", "float32 and ultradlif", "float32 and not ultra", "not float32"]
+)
 def test_triton_in_the_interpreter(part):
     command = [sys.executable, "-m", "pytest", "-q", "-k", part, str(HERE / "interpreted.py")]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}

@@ -2,7 +2,8 @@
 
 A member computes what it computes alone; the stack only lays parameters side by side. The first layers of all
 members are one matrix product, neurons of one kind are one call of their operator, and the constants of all
-neurons are one vector.
+neurons are one vector. Members may also read different batches, such as those of different seeds: the
+products, the readout and the loss are still shared.
 """
 
 import math
@@ -29,6 +30,7 @@ class Stack(nn.Module):
     Args:
         networks: the members, in any order: see `order`.
         eps_speeds: for each member a factor of the speed at which Adam moves its temperature.
+        readers: for each member the number of the batch that it reads; as many read each. None: all read one.
 
     Example:
         >>> stack = Stack([Network((4, 8, 2), "UltraLIF"), Network((4, 8, 2), "LIF")])
@@ -36,12 +38,21 @@ class Stack(nn.Module):
         torch.Size([2, 5, 2])
     """
 
-    def __init__(self, networks: Sequence[Network], eps_speeds: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        networks: Sequence[Network],
+        eps_speeds: Sequence[float] | None = None,
+        readers: Sequence[int] | None = None,
+    ) -> None:
         super().__init__()
         _check(networks)
+        batch = [0] * len(networks) if readers is None else list(readers)
+        self.batches = max(batch) + 1
+        if any(batch.count(number) * self.batches != len(networks) for number in range(self.batches)):
+            raise InputError(f"readers must name each batch from 0 equally often, got {batch}")
         kinds = [_kind(cast(AnyFused, network.neurons[0])) for network in networks]
-        self.order = sorted(range(len(networks)), key=lambda i: kinds.index(kinds[i]))
-        """Which of the networks stands at each place; those of one kind stand together."""
+        self.order = sorted(range(len(networks)), key=lambda i: (batch[i], kinds.index(kinds[i])))
+        """Which of the networks stands at each place: by the batch that they read, then by their kind."""
         self.members = [networks[i] for i in self.order]
         self.sizes, self.readout = networks[0].sizes, networks[0].readout
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
@@ -50,7 +61,9 @@ class Stack(nn.Module):
             self.biases.append(torch.stack([cast(nn.Linear, linear).bias.detach() for linear in linears]))
         speeds = [1.0] * len(networks) if eps_speeds is None else [eps_speeds[i] for i in self.order]
         self.neurons = nn.ModuleList(
-            _StackedNeurons([cast(AnyFused, member.neurons[layer]) for member in self.members], speeds)
+            _StackedNeurons(
+                [cast(AnyFused, member.neurons[layer]) for member in self.members], speeds, self.batches
+            )
             for layer in range(len(networks[0].neurons))
         ).to(self.weights[0].dtype)
 
@@ -61,29 +74,46 @@ class Stack(nn.Module):
         """Return the scores ``[M, B, classes]`` and for each spiking layer the rates ``[B, M, neurons]``.
 
         Args:
-            x: ``[T, B, *input]``.
+            x: ``[T, B, *input]``, or one such for each batch.
             mode: what `ultralif.set_mode` would set; None, the modes that the members had when stacked.
         """
-        signal, rates = x.flatten(2), []
+        signal, rates = x, []
         for layer, neurons in enumerate(self.neurons):
             last = layer == len(self.neurons) - 1
-            signal = neurons(self._current(signal, layer), mode, rate=last)
+            currents = self._current(signal, layer) if layer else self._first_currents(x)
+            signal = neurons(currents, mode, rate=last)
             rates.append(signal if last else signal.mean(0))
         out = signal.transpose(0, 1)
         if self.readout == "linear":
             out = torch.baddbmm(self.biases[-1].unsqueeze(1), out, self.weights[-1].mT)
         return Output(out, tuple(rates))
 
-    def _current(self, signal: Tensor, layer: int) -> Tensor:
-        """Return the currents ``[T, B, M, N]`` of a layer."""
+    def _first_currents(self, x: Tensor) -> Sequence[Tensor]:
+        """Return the currents ``[T, B, M, N]`` of the first layer for the readers of each batch."""
+        weight, bias = self.weights[0], self.biases[0]
+        if self.batches == 1:
+            flat = nn.functional.linear(x.flatten(2), weight.flatten(0, 1), bias.flatten())
+            return [flat.view(*x.shape[:2], *bias.shape)]
+        batches, time, batch = x.shape[:3]
+        flat = torch.baddbmm(
+            bias.view(batches, 1, -1),
+            x.reshape(batches, time * batch, -1),
+            weight.view(batches, -1, weight.shape[2]).mT,
+        )
+        return flat.view(batches, time, batch, -1, bias.shape[1]).unbind()
+
+    def _current(self, signal: Tensor, layer: int) -> Sequence[Tensor]:
+        """Return the currents ``[T, B, M, N]`` of a further layer."""
         weight, bias = self.weights[layer], self.biases[layer]
-        if layer == 0:
-            flat = nn.functional.linear(signal, weight.flatten(0, 1), bias.flatten())
-            return flat.view(*signal.shape[:2], *bias.shape)
         time, batch, members, _ = signal.shape
         by_member = signal.permute(2, 0, 1, 3).reshape(members, time * batch, -1)
         current = torch.baddbmm(bias.unsqueeze(1), by_member, weight.mT)
-        return current.view(members, time, batch, -1).permute(1, 2, 0, 3).contiguous()
+        return [current.view(members, time, batch, -1).permute(1, 2, 0, 3).contiguous()]
+
+    def spread(self, of_batches: Tensor) -> Tensor:
+        """Return for each member what its batch has: labels ``[B]`` or ``[batches, B]`` to ``[M, B]``."""
+        by_batch = of_batches.view(self.batches, 1, -1)
+        return by_batch.expand(-1, len(self) // self.batches, -1).reshape(len(self), -1)
 
     def constants(self, name: str) -> list[Tensor | None]:
         """Return a constant of the first spiking layer for each place, or None for neurons without it."""
@@ -140,14 +170,16 @@ class _StackedNeurons(nn.Module):
     high: Tensor
     speed: Tensor
 
-    def __init__(self, neurons: list[AnyFused], eps_speeds: list[float]) -> None:
+    def __init__(self, neurons: list[AnyFused], eps_speeds: list[float], batches: int) -> None:
         super().__init__()
         self.members = neurons
         self.groups: list[list[AnyFused]] = []
-        for neuron in neurons:
-            if not self.groups or _kind(self.groups[-1][0]) != _kind(neuron):
+        readers = len(neurons) // batches
+        for place, neuron in enumerate(neurons):
+            if place % readers == 0 or _kind(self.groups[-1][0]) != _kind(neuron):
                 self.groups.append([])
             self.groups[-1].append(neuron)
+        self.numbers = [_numbers(group) for group in self.groups]
         speeds = dict(zip(map(id, neurons), eps_speeds, strict=True))
         self.entries = [
             _Entry(neuron, name, _size(neuron, name))
@@ -168,19 +200,27 @@ class _StackedNeurons(nn.Module):
         value = torch.where(self.by_log, torch.exp(raw * self.by_log), torch.sigmoid(raw))
         return torch.where(self.is_learned, bounded(value, self.low, self.high), self.fixed)
 
-    def forward(self, current: Tensor, mode: Mode | None, rate: bool) -> Tensor:
+    def forward(self, currents: Sequence[Tensor], mode: Mode | None, rate: bool) -> Tensor:
         """Return the spikes ``[T, B, M, N]`` of all members, or their mean over time."""
         constants = iter(torch.split(self.values(), [n for group in self.groups for n in _sizes(group)]))
-        currents = torch.split(current, [len(group) for group in self.groups], dim=2)
         spikes = []
-        for group, part in zip(self.groups, currents, strict=True):
+        for group, numbers, part in zip(self.groups, self.numbers, self._parts(currents), strict=True):
             one = group[0]
-            given = {name: next(constants).view(len(group), -1) for name in one.declared()}
+            given = {name: next(constants).view(len(group), -1) for name in one.declared()} | numbers
             choices = {name: getattr(one, name) for name in one.choices}
             if mode is not None and "mode" in choices:
                 choices["mode"] = mode if mode in one.modes else "hard"
             spikes.append(type(one).operator(part, None, rate, one.backend, **given, **choices)[0])
         return spikes[0] if len(spikes) == 1 else torch.cat(spikes, dim=1 if rate else 2)
+
+    def _parts(self, currents: Sequence[Tensor]) -> Iterator[Tensor]:
+        """Yield the current of each group; one that is given holds whole groups."""
+        lengths = iter([len(group) for group in self.groups])
+        for current in currents:
+            inside: list[int] = []
+            while sum(inside) < current.shape[2]:
+                inside.append(next(lengths))
+            yield from torch.split(current, inside, dim=2)
 
     def by_member(self, name: str) -> list[Tensor | None]:
         """Return one constant of each member."""
@@ -203,6 +243,9 @@ class _StackedNeurons(nn.Module):
     def assign(self, name: str, place: int, value: float) -> None:
         """Give a fixed constant of a member another value."""
         neuron = self.members[place]
+        for group, numbers in zip(self.groups, self.numbers, strict=True):
+            if neuron in group:
+                numbers.pop(name, None)
         for entry, fixed in self._split(self.fixed):
             if entry.neuron is neuron and entry.name == name:
                 fixed.fill_(value)
@@ -247,6 +290,16 @@ def _size(neuron: AnyFused, name: str) -> int:
 def _sizes(group: list[AnyFused]) -> list[int]:
     """Return how much of the vector each constant of a group takes."""
     return [sum(_size(neuron, name) for neuron in group) for name in group[0].declared()]
+
+
+def _numbers(group: list[AnyFused]) -> dict[str, float]:
+    """Return the constants that nobody in a group learns and that are one number for all."""
+    values = {name: [neuron.constant(name) for neuron in group] for name in group[0].declared()}
+    return {
+        name: first
+        for name, (first, *others) in values.items()
+        if isinstance(first, float) and all(isinstance(x, float) and x == first for x in others)
+    }
 
 
 def _kind(neuron: AnyFused) -> Hashable:

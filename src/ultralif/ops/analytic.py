@@ -56,7 +56,7 @@ def backward(
         g_potential, grads = _through_spike(steps[t], gs, grads, wide, sums, rule)
         g_current[t], grads[0] = _through_membrane(current[t], steps[t], g_potential, wide, sums, rule)
     g_state = start.new_empty(0) if state is None else torch.stack(grads)
-    return g_current, g_state, torch.stack(sums) if learn else start.new_empty(0)
+    return g_current, g_state, constants.summed(torch.stack(sums)) if learn else start.new_empty(0)
 
 
 def _or_zero(state: Tensor | None, current: Tensor, rule: Rule) -> Tensor:

@@ -48,6 +48,11 @@ class Constants(NamedTuple):
         """Return the length of the longest."""
         return max(c.numel() if isinstance(c, Tensor) else 1 for c in self)
 
+    def summed(self, grads: Tensor) -> Tensor:
+        """Sum gradients ``[4, ..., F]`` over the features that share a constant, to ``[4, L]``."""
+        longest = self.longest()
+        return grads.view(4, -1, longest, grads.shape[-1] // longest).sum((1, 3))
+
 
 class Rule(NamedTuple):
     """How a layer integrates and fires."""
@@ -126,6 +131,6 @@ class Implementation(Protocol):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the gradients for the current, for the state, and for the constants.
 
-        The second is empty for a layer at rest. The last is ``[4, R, F]``, still to be summed over its R
-        rows and over the features that share a constant; it is empty where ``learn`` is false.
+        The second is empty for a layer at rest. The last is ``[4, L]`` for the length L of the longest
+        constant; it is empty where ``learn`` is false.
         """

@@ -27,7 +27,13 @@ class _Rule(ctypes.Structure):
     """`Rule` as kernels.c has it."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("time", "batch", "features", "ring")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("time", "batch", "features", "ring", "current_step", "grad_step")
+        ),
+        ("lengths", ctypes.c_int64 * 4),
+        ("numbers", ctypes.c_double * 4),
+        *((name, ctypes.c_double) for name in ("v_reset", "adapt_strength", "adapt_decay")),
         *(
             (name, ctypes.c_int32)
             for name in (
@@ -39,11 +45,10 @@ class _Rule(ctypes.Structure):
                 "centered",
                 "adapt",
                 "adapt_late",
+                "learn",
                 "threads",
-                "unused",
             )
         ),
-        *((name, ctypes.c_double) for name in ("v_reset", "adapt_strength", "adapt_decay")),
     )
 
 
@@ -54,12 +59,10 @@ def available() -> bool:
 
 def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
     """Return the spikes and the last state, as `Implementation` says."""
-    dtype = compute_dtype(current.dtype)
-    x = current.to(dtype).contiguous()
-    out = torch.empty_like(x[0] if rule.rate else x)
-    last = x.new_empty((rule.states, *x.shape[1:]))
-    start = None if state is None else state.contiguous()
-    _call("integrate", _c_rule(x, rule), (x, start, *_wide(constants, x), out, last))
+    x = _steps(current)
+    out = torch.empty(x.shape[1:] if rule.rate else x.shape, dtype=x.dtype)
+    last = torch.empty((rule.states, *x.shape[1:]), dtype=x.dtype)
+    _call(rule, False, x, state, constants, out, last, None, None, None, None, None)
     return out.to(current.dtype), last
 
 
@@ -73,28 +76,40 @@ def backward(
     learn: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients for current, state and constants, as `Implementation` says."""
-    dtype = compute_dtype(current.dtype)
-    x = current.to(dtype).contiguous()
-    g_out = None if grad_out is None else grad_out.to(dtype).contiguous()
-    g_last = None if grad_state is None else grad_state.contiguous()
-    start = None if state is None else state.contiguous()
-    c_rule = _c_rule(x, rule)
-    g_current = torch.empty_like(x)
-    g_state = None if start is None else torch.empty_like(start)
-    sums = x.new_zeros((4, c_rule.threads, x.shape[2]))
-    tensors = (g_out, g_last, x, start, *_wide(constants, x), g_current, g_state, sums)
-    _call("integrate_backward", c_rule, tensors)
-    g_start = x.new_empty(0) if g_state is None else g_state
-    return g_current.to(current.dtype), g_start, sums if learn else x.new_empty(0)
+    x = _steps(current)
+    g_current = torch.empty(x.shape, dtype=x.dtype)
+    g_state = x.new_empty(0) if state is None else torch.empty(state.shape, dtype=x.dtype)
+    g_constants = torch.empty((4, constants.longest()) if learn else 0, dtype=x.dtype)
+    g_out = None if grad_out is None else grad_out.to(x.dtype).contiguous() if rule.rate else _steps(grad_out)
+    _call(rule, learn, x, state, constants, None, None, g_out, grad_state, g_current, g_state, g_constants)
+    return g_current.to(current.dtype), g_state, g_constants
 
 
-def _c_rule(x: Tensor, rule: Rule) -> _Rule:
-    time, batch, features = x.shape
-    return _Rule(
-        time,
-        batch,
-        features,
+def _steps(x: Tensor) -> Tensor:
+    """Make every time step contiguous; from one to the next any distance will do."""
+    x = x.to(compute_dtype(x.dtype))
+    return x if x[0].is_contiguous() else x.contiguous()
+
+
+def _call(
+    rule: Rule,
+    learn: bool,
+    current: Tensor,
+    state: Tensor | None,
+    constants: Constants,
+    *rest: Tensor | None,
+) -> None:
+    grad_out = rest[2]
+    c_rule = _Rule(
+        *current.shape,
         rule.ring,
+        current.stride(0),
+        grad_out.stride(0) if grad_out is not None else 0,
+        tuple(c.numel() if isinstance(c, Tensor) else 1 for c in constants),
+        tuple(0.0 if isinstance(c, Tensor) else c for c in constants),
+        rule.v_reset,
+        rule.adapt_strength,
+        rule.adapt_decay,
         ("lse", "max", "add").index(rule.membrane),
         ("none", "factor", "shift").index(rule.leak_form),
         rule.soft,
@@ -103,30 +118,21 @@ def _c_rule(x: Tensor, rule: Rule) -> _Rule:
         rule.centered,
         rule.adapt,
         rule.adapt_late,
-        min(torch.get_num_threads(), batch * (features // rule.ring if rule.ring else 1)),
-        0,
-        rule.v_reset,
-        rule.adapt_strength,
-        rule.adapt_decay,
+        learn,
+        torch.get_num_threads(),
     )
-
-
-def _wide(constants: Constants, x: Tensor) -> list[Tensor]:
-    return [
-        c.repeat_interleave(x.shape[2] // c.numel())
-        if isinstance(c, Tensor)
-        else x.new_full((x.shape[2],), c)
-        for c in constants
+    tensors = [
+        t.contiguous() if isinstance(t, Tensor) and t is not current and t is not grad_out else t
+        for t in (current, state, *constants, *rest)
     ]
-
-
-def _call(name: str, rule: _Rule, tensors: tuple[Tensor | None, ...]) -> None:
+    pointers = (ctypes.c_void_p * 13)(
+        *(t.data_ptr() if isinstance(t, Tensor) and t.numel() else None for t in tensors)
+    )
     library = _library()
     assert library is not None  # noqa: S101 - the caller asked available()
-    kind = "double" if any(t is not None and t.dtype == torch.float64 for t in tensors) else "float"
-    pointers = (ctypes.c_void_p(None if t is None else t.data_ptr()) for t in tensors)
-    if getattr(library, f"{name}_{kind}")(ctypes.byref(rule), *pointers):
-        raise MemoryError(f"no memory to integrate a layer of {rule.features} neurons; use a smaller batch")
+    function = library.integrate_double if current.dtype == torch.float64 else library.integrate_float
+    if function(ctypes.byref(c_rule), pointers):
+        raise MemoryError(f"no memory to integrate a layer of {c_rule.features} neurons; use a smaller batch")
 
 
 @lru_cache(maxsize=1)
@@ -153,7 +159,8 @@ def _built() -> Path:
     version = subprocess.run(
         [*compiler.split(), "--version"], capture_output=True, text=True, check=True
     ).stdout
-    key = "\0".join([SOURCE.read_text(), *FLAGS, version, _processor()])
+    sources = [path.read_text() for path in sorted(SOURCE.parent.glob("kernels*"))]
+    key = "\0".join([*sources, *FLAGS, version, _processor()])
     folder = _private_folder()
     target = folder / f"kernels-{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
     if not target.exists():

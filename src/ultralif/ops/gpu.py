@@ -44,15 +44,15 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients for current, state and constants, as `Implementation` says."""
     current = _rows(current)
-    if grad_out is not None and not grad_out[0].is_contiguous():
-        grad_out = grad_out.contiguous()  # along time any stride will do: a mean's gradient has none
+    if grad_out is not None and not (grad_out if rule.rate else grad_out[0]).is_contiguous():
+        grad_out = grad_out.contiguous()  # along time any stride will do: a sum's gradient has none
     if grad_state is not None:
         grad_state = grad_state.contiguous()
     run = _spatial_backward if rule.ring else _temporal_backward
     tensors = _tensors(constants, current.device)
     g_current, g_state, sums = run(grad_out, grad_state, current, state, tensors, rule, learn)
     g_start = sums.new_empty(0) if state is None else g_state
-    return g_current, g_start, sums if learn else sums.new_empty(0)
+    return g_current, g_start, constants.summed(sums) if learn else sums.new_empty(0)
 
 
 def _rows(current: Tensor) -> Tensor:

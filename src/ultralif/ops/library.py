@@ -59,13 +59,9 @@ def integrate_backward(
     L is the length of the longest constant.
     """
     found = _constants((eps, leak, threshold, amplitude), constants)
-    g_current, g_state, partial = _implementation(current).backward(
+    return _implementation(current).backward(
         grad_out, grad_state, current, state, found, decode(choices, ring, numbers), learn
     )
-    if learn:
-        longest = found.longest()
-        partial = partial.view(4, -1, longest, current.shape[2] // longest).sum((1, 3))
-    return g_current, g_state, partial
 
 
 def _implementation(current: Tensor) -> Implementation:

@@ -8,8 +8,8 @@ from ultralif.nn import Network
 from ultralif.training.build import build_network
 from ultralif.training.checkpoint import Contents, read_folder
 from ultralif.training.config import RunConfig
+from ultralif.training.executors import run_local
 from ultralif.training.job import Progress
-from ultralif.training.loop import train_stack
 from ultralif.training.result import Result
 from ultralif.training.step import temperature
 from ultralif.training.store import Store
@@ -47,12 +47,12 @@ def train(
     store = Store(runs_dir)
     if store.finished([config.id]):
         return Result.from_dict(store.read(config.id).result)
-    (result,) = train_stack(
-        [config],
+    (result,) = run_local(
+        [[config]],
         store,
         device=device,
         data_dir=None if data_dir is None else Path(data_dir),
-        report=report,
+        report=lambda stack, progress: report(progress),
         stopping=stopping,
         checkpoint_seconds=checkpoint_seconds,
     )

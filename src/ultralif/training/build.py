@@ -3,6 +3,7 @@
 import inspect
 import math
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -114,9 +115,11 @@ def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[N
         raise InputError("configs must hold at least one run, got none")
     if len({config.shared for config in configs}) > 1:
         raise InputError(
-            "configs must agree in dataset, time, seed, schedule and sizes to be trained in one stack; "
+            "configs must agree in dataset, time, schedule and sizes to be trained in one stack; "
             "ultralif.training.plan sorts runs into stacks"
         )
+    if len(set(Counter(config.seed for config in configs).values())) > 1:
+        raise InputError("configs must hold equally many runs of each seed to be trained in one stack")
     weights, work = footprint(configs)
     wanted = weights + work if device.type == "cpu" else weights
     if wanted > _memory():

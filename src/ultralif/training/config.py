@@ -204,7 +204,6 @@ _COUNTS = {"timesteps": 100_000, "epochs": 1_000_000, "batch_size": 1_000_000}
 _SHARED = (
     "dataset",
     "timesteps",
-    "seed",
     "epochs",
     "batch_size",
     "learning_rate",

@@ -1,7 +1,7 @@
 """How good a network is, and what it costs, in each of its modes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 
 from ultralif.analysis.energy import ann_energy, count_operations, relative_sops, snn_energy
+from ultralif.data import Loader
 from ultralif.functional import Mode
 from ultralif.nn import Stack
 from ultralif.training.build import EVALUATION, Data, make_loader
 from ultralif.training.config import RunConfig
 
-__all__ = ["Evaluation", "evaluate", "inputs"]
+__all__ = ["Evaluation", "batches", "evaluate", "inputs"]
 
 MODES: tuple[Mode, ...] = ("soft", "hard", "tropical")
 
@@ -32,6 +33,13 @@ class Evaluation:
     """Mean of each spiking layer."""
     energy: dict[str, Any]
     """The paper's T * rate and picojoules, and counted operations, for each mode."""
+
+
+def batches(loaders: Sequence[Loader], epoch: int, step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield inputs and labels of an epoch: those of one loader, or those of several side by side."""
+    for parts in zip(*(loader.epoch(epoch, step) for loader in loaders), strict=True):
+        xs, labels = zip(*parts, strict=True)
+        yield (xs[0], labels[0]) if len(parts) == 1 else (torch.stack(xs), torch.stack(labels))
 
 
 def inputs(x: Tensor, config: RunConfig) -> Tensor:
@@ -56,11 +64,16 @@ def evaluate(stack: Stack, configs: Sequence[RunConfig], data: Data, split: str 
     shared = configs[0]
     correct = {mode: torch.zeros(len(stack), device=samples.labels.device) for mode in MODES}
     spikes: dict[str, list[Tensor]] = {mode: [] for mode in MODES}
-    nonzero, binary = 0.0, True
-    for x, labels in make_loader(shared, data, samples, training=False).epoch(EVALUATION):
+    readers = configs[:: len(stack) // stack.batches]
+    loaders = [make_loader(config, data, samples, training=False) for config in readers]
+    nonzero, binary = torch.zeros(stack.batches), True
+    for x, labels in batches(loaders, EVALUATION):
         x = inputs(x, shared)
-        nonzero += float(x.count_nonzero()) / (x[:, 0].numel() * len(samples))
+        of_batch = x.reshape(stack.batches, -1)
+        size = of_batch.shape[1] // labels.shape[-1] * len(samples)
+        nonzero += of_batch.count_nonzero(1).cpu() / size
         binary = binary and bool(((x == 0) | (x == 1)).all())
+        labels = stack.spread(labels)
         for mode in MODES:
             out = stack(x, mode)
             correct[mode] += (out.logits.argmax(2) == labels).sum(1)
@@ -73,7 +86,7 @@ def evaluate(stack: Stack, configs: Sequence[RunConfig], data: Data, split: str 
             configs[place],
             {mode: 100 * correct[mode][place].item() / len(samples) for mode in MODES},
             {mode: rates[mode][:, place].tolist() for mode in MODES},
-            nonzero,
+            float(nonzero[place * stack.batches // len(stack)]),
             binary,
         )
         for place in range(len(stack))

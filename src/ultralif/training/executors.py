@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from ultralif.errors import JobError
 from ultralif.training.config import RunConfig
 from ultralif.training.loop import Progress, train_stack
 from ultralif.training.result import Result
@@ -48,9 +49,12 @@ def run_local(
                 stopping=stopping,
                 checkpoint_seconds=checkpoint_seconds,
             )
-        except torch.OutOfMemoryError:
+        except torch.OutOfMemoryError as error:
             if len(stack) == 1:
-                raise
+                raise JobError(
+                    f"{stack[0].neuron} ({stack[0].id}) does not fit the device; choose a smaller "
+                    "batch_size, hidden or timesteps, or device cpu"
+                ) from error
             half = len(stack) // 2
             note = f"{len(stack)} networks do not fit the device together; they are trained in two halves"
             report(number, Progress(len(stack), 0, stack[0].epochs, None, None, note))

@@ -22,8 +22,9 @@ def graph_steps(job: Job) -> Callable[[Job], Iterator[int]]:
     recorder = _Recorder(job)
 
     def run(job: Job) -> Iterator[int]:
-        steps, batch = recorder.loader.steps, job.shared.batch_size
-        recorder.batches.begin(job.epoch, job.step)
+        steps, batch = recorder.steps, job.shared.batch_size
+        for batches in recorder.batches:
+            batches.begin(job.epoch, job.step)
         while job.step < steps:
             left = len(job.data.train) - job.step * batch
             recorder.graph(job.mode, min(batch, left)).replay()
@@ -38,9 +39,11 @@ class _Recorder:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.loader = make_loader(job.shared, job.data, job.data.train, training=True)
-        self.batches = DeviceBatches(self.loader, binary=job.shared.binary_events)
+        loaders = [make_loader(config, job.data, job.data.train, training=True) for config in job.readers]
+        self.steps = loaders[0].steps
+        self.batches = [DeviceBatches(loader, binary=job.shared.binary_events) for loader in loaders]
         self.graphs: dict[tuple[Mode | None, int], torch.cuda.CUDAGraph] = {}
+        self.kept: list[Tensor] = []  # what recorded steps read and write must not be freed
 
     def graph(self, mode: Mode | None, batch: int) -> torch.cuda.CUDAGraph:
         """Return the recorded step."""
@@ -53,19 +56,22 @@ class _Recorder:
     def _record(self, mode: Mode | None, batch: int) -> torch.cuda.CUDAGraph:
         job = self.job
         size = job.data.sizes[0]
-        x = torch.empty(job.shared.timesteps, batch, size, device=job.device)
-        labels = torch.empty(batch, dtype=torch.int64, device=job.device)
+        x = torch.empty(len(self.batches), job.shared.timesteps, batch, size, device=job.device)
+        labels = torch.empty(len(self.batches), batch, dtype=torch.int64, device=job.device)
+        self.kept += [x, labels]
 
         def step() -> None:
-            self.batches.fill(x, labels)
-            train_step(job, x, labels, mode)
+            for place, batches in enumerate(self.batches):
+                batches.fill(x[place], labels[place])
+            train_step(job, x if len(x) > 1 else x[0], labels, mode)
 
         make_stream: Callable[..., Any] = torch.cuda.Stream
         stream = make_stream(job.device)
         stream.wait_stream(torch.cuda.current_stream(job.device))
         with torch.cuda.stream(stream):
             for _ in range(2):  # compile kernels and allocate the optimizer's state outside of the record
-                self.batches.position.zero_()
+                for batches in self.batches:
+                    batches.position.zero_()
                 step()
         torch.cuda.current_stream(job.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
@@ -80,7 +86,8 @@ class _Recorder:
             state[p][name] for p in self.job.stack.parameters() if p in state for name in state[p]
         ]
         parameters = [p.detach() for p in self.job.stack.parameters()]
-        return [*parameters, self.job.sums, self.batches.position, *of_optimizer]
+        positions = [batches.position for batches in self.batches]
+        return [*parameters, self.job.sums, *positions, *of_optimizer]
 
     def _state(self) -> list[Tensor]:
         return [tensor.clone() for tensor in self._tensors()]

@@ -15,7 +15,7 @@ from ultralif.nn import Network, Stack
 from ultralif.training.build import EVALUATION, Data, make_loader
 from ultralif.training.checkpoint import newest, save_checkpoint
 from ultralif.training.config import RunConfig
-from ultralif.training.evaluate import inputs
+from ultralif.training.evaluate import batches, inputs
 from ultralif.training.step import (
     Penalties,
     hidden_rate,
@@ -73,12 +73,14 @@ class Job:
         cls, configs: Sequence[RunConfig], networks: Sequence[Network], data: Data, device: torch.device
     ) -> "Job":
         """Stack the networks of some configs."""
-        stack = Stack(networks, [config.eps_speed for config in configs]).to(device)
+        seeds = sorted({config.seed for config in configs})
+        readers = [seeds.index(config.seed) for config in configs]
+        stack = Stack(networks, [config.eps_speed for config in configs], readers).to(device)
         ordered = [configs[i] for i in stack.order]
         sums = torch.zeros(3, len(stack), dtype=torch.float64, device=device)
         optimizer = make_optimizer(stack, ordered[0], capturable=device.type == "cuda")
         penalties = Penalties.of(ordered, stack.weights[0])
-        job = cls(ordered, stack, optimizer, data, device, penalties, sums, _probe(ordered[0], data))
+        job = cls(ordered, stack, optimizer, data, device, penalties, sums, _probe(ordered, stack, data))
         job.good = job._parameters()
         return job
 
@@ -86,6 +88,11 @@ class Job:
     def shared(self) -> RunConfig:
         """What the members have in common."""
         return self.configs[0]
+
+    @property
+    def readers(self) -> list[RunConfig]:
+        """The first reader of each batch, whose seed makes it."""
+        return self.configs[:: len(self.stack) // self.stack.batches]
 
     @property
     def mode(self) -> Mode | None:
@@ -223,10 +230,10 @@ def train_step(job: Job, x: Tensor, labels: Tensor, mode: Mode | None) -> None:
 
 def eager_steps(job: Job) -> Callable[[Job], Iterator[int]]:
     """Return a function that trains to the end of the running epoch, step by step."""
-    loader = make_loader(job.shared, job.data, job.data.train, training=True)
+    loaders = [make_loader(config, job.data, job.data.train, training=True) for config in job.readers]
 
     def run(job: Job) -> Iterator[int]:
-        for x, labels in loader.epoch(job.epoch, job.step):
+        for x, labels in batches(loaders, job.epoch, job.step):
             train_step(job, inputs(x, job.shared), labels, job.mode)
             job.step += 1
             yield job.step
@@ -234,11 +241,13 @@ def eager_steps(job: Job) -> Callable[[Job], Iterator[int]]:
     return run
 
 
-def _probe(config: RunConfig, data: Data) -> Tensor:
-    """Return some training samples, taken evenly from the whole set, as the network reads them."""
+def _probe(configs: Sequence[RunConfig], stack: Stack, data: Data) -> Tensor:
+    """Return some training samples, taken evenly from the whole set, as the networks read them."""
     index = torch.linspace(0, len(data.train) - 1, min(PROBE, len(data.train))).long()
-    loader = make_loader(config, data, data.train.subset(index), training=False)
-    return inputs(next(loader.epoch(EVALUATION))[0], config)
+    some = data.train.subset(index)
+    readers = configs[:: len(stack) // stack.batches]
+    loaders = [make_loader(config, data, some, training=False) for config in readers]
+    return inputs(next(batches(loaders, EVALUATION))[0], configs[0])
 
 
 def _values(constants: Sequence[Tensor | None]) -> list[float | None]:

@@ -34,21 +34,37 @@ def locked(path: Path) -> Iterator[None]:
 def _taken(path: Path) -> IO[str]:
     """Open and lock the file, or say which process has it."""
     while True:
+        file = _opened(path)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            file = path.open("a+")
             if sys.platform != "win32":
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(file, path):
                 return file
         except BlockingIOError:
-            owner = path.read_text() if path.exists() else ""
-            raise JobError(f"process {owner or '?'} is training this already; wait for its end") from None
+            file.seek(0)
+            owner = file.read() or "?"
+            file.close()
+            raise JobError(f"process {owner} is training this already; wait for its end") from None
         except OSError as error:
-            raise JobError(
-                f"{path.parent} cannot be used for checkpoints ({error.strerror}); choose another "
-                "folder with --runs-dir"
-            ) from error
+            file.close()
+            raise _unusable(path, error) from error
+        file.close()
+
+
+def _opened(path: Path) -> IO[str]:
+    try:
+        for folder in (path.parent.parent, path.parent):  # both are for their owner alone
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return path.open("a+")
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: OSError) -> JobError:
+    return JobError(
+        f"{path.parent} cannot be used for checkpoints ({error.strerror}); choose another folder with "
+        "--runs-dir"
+    )
 
 
 def _is_at(file: IO[str], path: Path) -> bool:

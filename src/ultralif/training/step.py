@@ -57,10 +57,11 @@ def stack_loss(stack: Stack, x: Tensor, labels: Tensor, penalties: Penalties, mo
     Members share no parameter, so the gradient of the sum is for each the gradient of its own loss.
     """
     out = stack(x, mode)
-    members, batch, _ = out.logits.shape
-    each = cross_entropy(out.logits.flatten(0, 1), labels.repeat(members), reduction="none")
+    labels = stack.spread(labels)
+    by_class = out.logits.mT.contiguous()  # [M, classes, B]: a few classes are a short axis to sum along
+    each = cross_entropy(by_class, labels, reduction="none")
     rate = hidden_rate(stack, out.rates)
-    loss = each.view(members, batch).mean(1) + penalties.sparsity * rate
+    loss = each.mean(1) + penalties.sparsity * rate
     if penalties.uses_volume:
         volumes = torch.stack([volume_regularizer(weight) for weight in stack.weights[0]])
         loss = loss + penalties.volume * volumes

@@ -41,13 +41,16 @@ def grid(
     return list({config.id: config for config in configs}.values())
 
 
-def plan(configs: Sequence[RunConfig], store: Store, largest: int = 64) -> list[list[RunConfig]]:
+def plan(
+    configs: Sequence[RunConfig], store: Store, largest: int = 64, seeds: int = 1
+) -> list[list[RunConfig]]:
     """Return the stacks that are still to be trained: runs that share data, order and schedule go together.
 
     Args:
         configs: all runs that are wanted.
         store: runs that are finished there are left out.
-        largest: how many members a stack may have.
+        largest: how many members of one seed a stack may have.
+        seeds: how many seeds a stack may have; a GPU trains several in little more time than one.
     """
     if largest < 1:
         raise InputError(f"largest must be at least 1, got {largest}")
@@ -56,9 +59,17 @@ def plan(configs: Sequence[RunConfig], store: Store, largest: int = 64) -> list[
     finished = store.finished(wanted)
     for run, config in wanted.items():
         if run not in finished:
-            stacks.setdefault(config.shared, []).append(config)
-    return [
+            stacks.setdefault((config.seed, config.shared), []).append(config)
+    parts = [
         members[start : start + largest]
         for members in stacks.values()
         for start in range(0, len(members), largest)
+    ]
+    together: dict[tuple[object, ...], list[list[RunConfig]]] = {}
+    for part in parts:
+        together.setdefault((part[0].shared, len(part)), []).append(part)
+    return [
+        [config for part in alike[start : start + seeds] for config in part]
+        for alike in together.values()
+        for start in range(0, len(alike), seeds)
     ]

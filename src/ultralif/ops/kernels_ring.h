@@ -1,0 +1,352 @@
+/* Included by kernels_real.h: neurons on a ring.
+ *
+ * A short ring is a tile of its own. A long one is cut into tiles with a halo at both ends, where the neighbours are
+ * missing: what is wrong there moves inwards by one neuron a step, so the halo is as wide as the span of steps that a
+ * tile is integrated for, and twice that for the way there and back.
+ *
+ * On a ring of like neurons these share exponentials: with E = exp2(k V), P = I + eps log2(E_left + E + E_right), and
+ * the gradient for V is E (R_left + R + R_right) where R is the gradient for P over that sum. Where E would leave the
+ * range of numbers, and where neurons differ, each takes the maximum of its three terms out first.
+ */
+typedef struct {
+    int64_t first, n, halo, own; /* from lane first of the ring (or before it) on: all lanes, at each end, without these */
+} NAME(Tile);
+
+/* What the derivative of one step needs, a row each. */
+typedef struct {
+    REAL *v, *p, *gate;
+    REAL *a, *b; /* E and 1 / sum if exponentials are shared, else the shares of left and right neighbour */
+    REAL *c;     /* log2(sum), or the entropy of the shares in bits */
+} NAME(Rows);
+
+enum { NAME(ROWS) = sizeof(NAME(Rows)) / sizeof(REAL *) };
+enum { NAME(WHOLE) = 2048, NAME(PART) = 1024, NAME(SPAN) = 16 }; /* longest ring in one tile; what others are cut into */
+
+/* How rings are cut, and the room for one. */
+typedef struct {
+    int64_t tiles, own, halo, span, spans, n;
+    int64_t at, lane; /* the ring's first element in a time step, and its first lane */
+    REAL *state, *after, *grad, *g_after, *mean;  /* of the whole ring; a state and the next, a gradient and the one before */
+    REAL *notes;                                  /* states at the start of every span */
+    REAL *v, *spikes, *x, *g, *gx, *sums, *part;  /* of a tile; part: its mean */
+    REAL *mine;                                   /* 1, and 0 in the halo */
+    REAL *here, *next, *left, *right;             /* of a tile, with one more lane at both ends */
+    REAL *constants, *trace;
+} NAME(Ring);
+
+static NAME(Ring) NAME(cut)(const NAME(Call) *c, REAL **room)
+{
+    const int64_t ring = c->rule->ring, time = c->rule->time, backward = c->t->g_current != 0;
+    NAME(Ring) r = { .tiles = ring > NAME(WHOLE) ? (ring + NAME(PART) - 1) / NAME(PART) : 1 };
+    r.own = (ring + r.tiles - 1) / r.tiles;
+    r.span = r.tiles > 1 ? NAME(SPAN) : (3 << 18) / (NAME(ROWS) * ring * (int64_t)sizeof(REAL));
+    r.span = r.span < 4 ? 4 : r.span > time ? time : r.span;
+    r.spans = (time + r.span - 1) / r.span;
+    r.halo = r.tiles > 1 ? r.span << backward : 0;
+    r.n = (r.own + 2 * r.halo + 15) / 16 * 16;
+    REAL **whole[] = { &r.state, &r.after, &r.grad, &r.g_after, &r.mean };
+    for (int i = 0; i < 5; i++)
+        *whole[i] = NAME(take)(room, ring);
+    REAL **tile[] = { &r.v, &r.spikes, &r.x, &r.g, &r.gx, &r.part, &r.mine };
+    for (int i = 0; i < 7; i++)
+        *tile[i] = NAME(take)(room, r.n);
+    REAL **open[] = { &r.here, &r.next, &r.left, &r.right };
+    for (int i = 0; i < 4; i++)
+        *open[i] = NAME(take)(room, r.n + 32) + 16;
+    r.constants = NAME(take)(room, NAME(FIELDS) * r.n);
+    r.sums = NAME(take)(room, CONSTANTS * r.n);
+    r.notes = NAME(take)(room, backward ? r.spans * ring : 0);
+    r.trace = NAME(take)(room, backward ? r.span * NAME(ROWS) * r.n : 0);
+    return r;
+}
+
+static int64_t NAME(ring_room)(const NAME(Call) *c)
+{
+    REAL start[1], *room = start;
+    NAME(cut)(c, &room);
+    return room - start;
+}
+
+INLINE NAME(Rows) NAME(rows)(const NAME(Ring) *r, int64_t t)
+{
+    REAL *row = r->trace + t * NAME(ROWS) * r->n;
+    return (NAME(Rows)){ row, row + r->n, row + 2 * r->n, row + 3 * r->n, row + 4 * r->n, row + 5 * r->n };
+}
+
+/* The part of a row of the ring that a tile sees: where it lies, or put together if it goes over an end. */
+static const REAL *NAME(view)(const NAME(Call) *c, const NAME(Tile) *tile, const REAL *row, REAL *room)
+{
+    const int64_t ring = c->rule->ring;
+    if (tile->first >= 0 && tile->first + tile->n <= ring)
+        return row + tile->first;
+    for (int64_t j = 0; j < tile->n; j++)
+        room[j] = row[(tile->first + j + ring) % ring];
+    return room;
+}
+
+/* Give the first and the last lane their neighbours; in a part of a ring any number will do. */
+INLINE void NAME(close)(REAL *w, const NAME(Tile) *tile)
+{
+    w[-1] = w[tile->halo ? 0 : tile->n - 1];
+    w[tile->n] = w[tile->halo ? tile->n - 1 : 0];
+}
+
+/* What a neuron shows to its neighbours: its membrane after the leak, or the exponential of that. */
+INLINE REAL NAME(shown)(const NAME(Call) *c, NAME(Lanes) l, int64_t i, REAL v, const int shared)
+{
+    REAL w = v * l.factor[i] + l.offset[i];
+    return shared ? NAME(exp2)(NAME(within)(w * l.k[i] - c->shift, c->edge)) : w;
+}
+
+/* One step; return whether a sum came close to the end of the numbers. */
+INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, int64_t n,
+                               const REAL *restrict x, REAL *restrict v, REAL *restrict spikes,
+                               const NAME(Rows) *rows, const int membrane, const int soft, const int shared)
+{
+    const REAL *restrict here = r->here;
+    REAL *restrict next = r->next;
+    int far = 0;
+    _Pragma("omp simd reduction(| : far)") for (int64_t j = 0; j < n; j++) {
+        const int64_t i = shared ? 0 : j; /* one lane's constants serve all */
+        REAL left = here[j - 1], own = here[j], right = here[j + 1];
+        REAL base = x[j], weight = 1, log_weight = 0;
+        if (shared) {
+            weight = left + own + right;
+            log_weight = NAME(log2)(weight);
+            if (rows) {
+                rows->a[j] = own;
+                rows->b[j] = 1 / weight;
+                rows->c[j] = log_weight;
+            }
+        } else {
+            REAL top = NAME(larger)(NAME(larger)(left, own), right);
+            base += top;
+            if (membrane == MAX) {
+                if (rows) {
+                    REAL whole = 1 / ((REAL)(left == top) + (REAL)(own == top) + (REAL)(right == top));
+                    rows->a[j] = left == top ? whole : 0;
+                    rows->b[j] = right == top ? whole : 0;
+                }
+            } else {
+                REAL a = NAME(larger)(-c->edge, (left - top) * l.k[i]), b = NAME(larger)(-c->edge, (right - top) * l.k[i]);
+                REAL m = NAME(larger)(-c->edge, (own - top) * l.k[i]);
+                REAL ea = NAME(exp2)(a), eb = NAME(exp2)(b), em = NAME(exp2)(m);
+                weight = ea + em + eb;
+                log_weight = NAME(log2)(weight);
+                base -= l.eps[i] * c->shift;
+                if (rows) {
+                    REAL whole = 1 / weight;
+                    rows->a[j] = ea * whole;
+                    rows->b[j] = eb * whole;
+                    rows->c[j] = log_weight - c->shift - (ea * a + em * m + eb * b) * whole;
+                }
+            }
+        }
+        NAME(Fired) f = NAME(fire)(c, l, i, base, weight, log_weight, l.threshold[i], membrane, soft, rows != 0);
+        if (rows) {
+            rows->p[j] = f.p;
+            rows->gate[j] = f.gate;
+        }
+        spikes[j] = f.spike;
+        v[j] = f.v;
+        next[j] = NAME(shown)(c, l, i, f.v, shared);
+        if (shared)
+            far |= (log_weight > 60) | (log_weight < -60);
+    }
+    return far;
+}
+
+/* One step back, from gs and gv to gx and the gradient of V before the step. The sums for the constants are one for all
+ * like neurons, else one each. */
+INLINE void NAME(ring_retreat)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, const NAME(Tile) *tile,
+                               const NAME(Rows) rows, const REAL *restrict gs, REAL *restrict gv, REAL *restrict gx,
+                               const int membrane, const int soft, const int shared)
+{
+    REAL *restrict left = r->left, *restrict right = r->right;
+    REAL *restrict eps = r->sums + EPS * r->n, *restrict leak = r->sums + LEAK * r->n;
+    REAL *restrict threshold = r->sums + THRESHOLD * r->n;
+    const REAL *restrict mine = r->mine;
+    const REAL by_v = c->rule->leak_form == FACTOR ? 1 : 0, by_1 = 1 - by_v; /* how the leak acts */
+    REAL all_eps = 0, all_leak = 0, all_threshold = 0;
+    _Pragma("omp simd reduction(+ : all_eps, all_threshold)") for (int64_t j = 0; j < tile->n; j++) {
+        const int64_t i = shared ? 0 : j;
+        REAL p = rows.p[j], limit = l.threshold[i];
+        NAME(Unfired) u = NAME(unfire)(c, l, i, gs[j], gv[j], p, rows.gate[j], limit, membrane, soft);
+        REAL to_eps = -u.back * (p - limit) * l.k[i];
+        if (membrane == LSE)
+            to_eps += u.g * rows.c[j];
+        gx[j] = u.g;
+        if (shared) {
+            left[j] = u.g * rows.b[j];
+            all_eps += mine[j] * to_eps;
+            all_threshold -= mine[j] * u.back;
+        } else {
+            left[j] = u.g * rows.a[j];
+            right[j] = u.g * rows.b[j];
+            eps[j] += to_eps;
+            threshold[j] -= u.back;
+        }
+    }
+    NAME(close)(left, tile);
+    if (!shared)
+        NAME(close)(right, tile);
+    _Pragma("omp simd reduction(+ : all_eps, all_leak)") for (int64_t j = 0; j < tile->n; j++) {
+        const int64_t i = shared ? 0 : j;
+        REAL v = rows.v[j], back;
+        if (shared) {
+            back = rows.a[j] * (left[j - 1] + left[j] + left[j + 1]);
+            all_eps -= mine[j] * (back * (v * l.factor[i] + l.offset[i]) * l.k[i]);
+            all_leak += mine[j] * back * (by_v * v + by_1);
+        } else {
+            back = left[j + 1] + gx[j] * (1 - rows.a[j] - rows.b[j]) + right[j - 1];
+            leak[j] += back * (by_v * v + by_1);
+        }
+        gv[j] = back * l.factor[i];
+    }
+    eps[tile->halo] += shared ? all_eps : 0;
+    leak[tile->halo] += shared ? all_leak : 0;
+    threshold[tile->halo] += shared ? all_threshold : 0;
+}
+
+/* Each kind of neuron has loops of its own, without a branch inside. */
+#define KINDS(AS)                                                                                                      \
+    switch (c->rule->membrane * 4 + c->rule->soft * 2 + shared) {                                                      \
+        AS(LSE, 0, 0) AS(LSE, 0, 1) AS(LSE, 1, 0) AS(LSE, 1, 1) AS(MAX, 0, 0) AS(MAX, 1, 0)                            \
+    }
+
+/* Integrate a tile for some steps; return 0 if the exponentials left their range. */
+static int NAME(advance_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Tile) *tile, NAME(Lanes) l, int64_t from,
+                              int64_t steps, const int traced, const int out, const int shared)
+{
+    const Rule *rule = c->rule;
+    REAL *v = traced ? NAME(rows)(r, 0).v : r->v;
+    const REAL *start = NAME(view)(c, tile, r->state, v);
+    if (start != v)
+        memcpy(v, start, tile->n * sizeof(REAL));
+    memset(r->part, 0, tile->n * sizeof(REAL));
+    SIMD for (int64_t j = 0; j < tile->n; j++)
+        r->here[j] = NAME(shown)(c, l, j, v[j], shared);
+    for (int64_t t = from; t < from + steps; t++) {
+        const NAME(Rows) rows = NAME(rows)(r, traced ? t - from : 0);
+        const REAL *x = NAME(view)(c, tile, c->t->current + t * rule->current_step + r->at, r->x);
+        REAL *to = out && !rule->rate ? c->t->out + t * c->row + r->at + tile->first : 0;
+        REAL *spikes = to && !tile->halo ? to : r->spikes;
+        int far = 0;
+        v = traced && t + 1 < from + steps ? NAME(rows)(r, t + 1 - from).v : r->v;
+        NAME(close)(r->here, tile);
+#define AS(membrane, soft, shared)                                                                                     \
+    case membrane * 4 + soft * 2 + shared:                                                                             \
+        far = traced ? NAME(ring_advance)(c, r, l, tile->n, x, v, spikes, &rows, membrane, soft, shared)               \
+                     : NAME(ring_advance)(c, r, l, tile->n, x, v, spikes, 0, membrane, soft, shared);                  \
+        break;
+        KINDS(AS)
+#undef AS
+        if (far)
+            return 0;
+        REAL *swap = r->here;
+        r->here = r->next;
+        r->next = swap;
+        if (to && tile->halo)
+            memcpy(to + tile->halo, spikes + tile->halo, tile->own * sizeof(REAL));
+        for (int64_t j = 0; out && rule->rate && j < tile->n; j++)
+            r->part[j] += spikes[j];
+    }
+    memcpy(r->after + tile->first + tile->halo, r->v + tile->halo, tile->own * sizeof(REAL));
+    for (int64_t j = tile->halo; out && rule->rate && j < tile->halo + tile->own; j++)
+        r->mean[tile->first + j] += r->part[j];
+    return 1;
+}
+
+/* Walk a tile back over its trace. */
+static void NAME(retreat_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Tile) *tile, NAME(Lanes) l, int64_t from,
+                               int64_t steps, const int shared)
+{
+    const Rule *rule = c->rule;
+    const int64_t own = tile->first + tile->halo;
+    const REAL *start = NAME(view)(c, tile, r->grad, r->v);
+    if (start != r->v)
+        memcpy(r->v, start, tile->n * sizeof(REAL));
+    memset(r->sums, 0, CONSTANTS * r->n * sizeof(REAL));
+    for (int64_t j = 0; j < tile->n; j++)
+        r->mine[j] = j >= tile->halo && j < tile->halo + tile->own ? 1 : 0;
+    for (int64_t t = from + steps - 1; t >= from; t--) {
+        const REAL *row = rule->rate || !c->t->g_out ? r->mean : c->t->g_out + t * rule->grad_step + r->at;
+        const REAL *gs = NAME(view)(c, tile, row, r->g);
+        REAL *to = c->t->g_current + t * c->row + r->at, *gx = tile->halo ? r->gx : to;
+        const NAME(Rows) rows = NAME(rows)(r, t - from);
+#define AS(membrane, soft, shared)                                                                                     \
+    case membrane * 4 + soft * 2 + shared:                                                                             \
+        NAME(ring_retreat)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared);                                 \
+        break;
+        KINDS(AS)
+#undef AS
+        if (tile->halo)
+            memcpy(to + own, gx + tile->halo, tile->own * sizeof(REAL));
+    }
+    memcpy(r->g_after + own, r->v + tile->halo, tile->own * sizeof(REAL));
+    if (!c->sums)
+        return;
+    for (int64_t j = tile->halo; j < tile->halo + tile->own; j++) {
+        r->sums[EPS * r->n + j] *= (REAL)0.69314718055994531;
+        if (rule->leak_form == SHIFT)
+            r->sums[LEAK * r->n + j] /= l.leak[j];
+    }
+    for (int i = 0; i < CONSTANTS; i++)
+        NAME(collect)(c, i, r->lane + own, r->sums + i * r->n + tile->halo, tile->own);
+}
+#undef KINDS
+
+/* Integrate all tiles for a span, and walk them back if there is a trace. */
+static void NAME(run_span)(const NAME(Call) *c, NAME(Ring) *r, int64_t span, const int traced, const int out)
+{
+    const int64_t from = span * r->span, left = c->rule->time - from, steps = left < r->span ? left : r->span;
+    for (int64_t i = 0; i < r->tiles; i++) {
+        const int64_t own = c->rule->ring - i * r->own < r->own ? c->rule->ring - i * r->own : r->own;
+        const NAME(Tile) tile = { i * r->own - r->halo, own + 2 * r->halo, r->halo, own };
+        NAME(Lanes) l;
+        for (int j = 0; j < NAME(FIELDS); j++)
+            ((const REAL **)&l)[j] =
+                NAME(view)(c, &tile, c->constants + j * c->width + r->lane, r->constants + j * r->n);
+        int shared = c->rule->membrane == LSE && c->longest <= c->rule->features / c->rule->ring;
+        if (!NAME(advance_tile)(c, r, &tile, l, from, steps, traced, out, shared))
+            NAME(advance_tile)(c, r, &tile, l, from, steps, traced, out, shared = 0);
+        if (traced)
+            NAME(retreat_tile)(c, r, &tile, l, from, steps, shared);
+    }
+}
+
+static void NAME(run_ring)(const NAME(Call) *c, int64_t item, REAL *room)
+{
+    const int64_t ring = c->rule->ring;
+    const size_t size = ring * sizeof(REAL);
+    NAME(Ring) r = NAME(cut)(c, &room);
+    r.at = item * ring;
+    r.lane = r.at % c->rule->features % c->width;
+    NAME(load)(r.state, c->t->state ? c->t->state + r.at : 0, ring);
+    memset(r.mean, 0, size);
+    for (int64_t i = 0; i < r.spans; i++) {
+        if (c->t->g_current) {
+            memcpy(r.notes + i * ring, r.state, size);
+            if (i + 1 == r.spans)
+                break;
+        }
+        NAME(run_span)(c, &r, i, 0, c->t->g_current == 0);
+        memcpy(r.state, r.after, size);
+    }
+    if (!c->t->g_current) {
+        for (int64_t j = 0; c->rule->rate && j < ring; j++)
+            c->t->out[r.at + j] = r.mean[j] / (REAL)c->rule->time;
+        memcpy(c->t->last + r.at, r.state, size);
+        return;
+    }
+    for (int64_t j = 0; c->rule->rate && c->t->g_out && j < ring; j++)
+        r.mean[j] = c->t->g_out[r.at + j] / (REAL)c->rule->time;
+    NAME(load)(r.grad, c->t->g_last ? c->t->g_last + r.at : 0, ring);
+    for (int64_t i = r.spans - 1; i >= 0; i--) {
+        memcpy(r.state, r.notes + i * ring, size);
+        NAME(run_span)(c, &r, i, 1, 0);
+        memcpy(r.grad, r.g_after, size);
+    }
+    if (c->t->g_state)
+        memcpy(c->t->g_state + r.at, r.grad, size);
+}

@@ -1,0 +1,42 @@
+"""What a network costs, against examples counted by hand."""
+
+import pytest
+
+from ultralif.analysis.energy import ann_energy, count_operations, relative_sops, snn_energy
+
+
+def test_the_papers_measures() -> None:
+    """MNIST: 784-64-10 has 50,816 synapses; at T = 10 and a rate of 0.2 two spikes reach each."""
+    synapses = 784 * 64 + 64 * 10
+    assert synapses == 50_816
+    assert relative_sops(10, 0.2) == 2.0
+    assert snn_energy(10, 0.2, synapses) == pytest.approx(91_468.8)
+    assert ann_energy(synapses) == pytest.approx(233_753.6)
+
+
+@pytest.mark.parametrize(
+    ("input_binary", "binary", "macs", "acs"),
+    [
+        (True, True, 0, 2 * 3 + 1 * 2),
+        (True, False, 5 * 3 * 2, 2 * 3),
+        (False, True, 2 * 3, 1 * 2),
+        (False, False, 2 * 3 + 5 * 3 * 2, 0),
+    ],
+)
+def test_two_input_spikes_and_one_hidden_spike(
+    input_binary: bool, binary: bool, macs: float, acs: float
+) -> None:
+    """4 inputs, 3 hidden neurons, 2 classes, T = 5: each spike reaches all synapses behind it."""
+    found = count_operations((4, 3, 2), 5, 2 / 20, [1 / 15], input_binary=input_binary, binary=binary)
+    assert (found.macs, found.acs) == (pytest.approx(macs), pytest.approx(acs))
+    assert found.energy == pytest.approx(4.6 * macs + 0.9 * acs)
+
+
+def test_every_hidden_layer_counts() -> None:
+    found = count_operations((4, 3, 2, 5), 1, 1.0, [1 / 3, 1 / 2], input_binary=True, binary=True)
+    assert found.acs == pytest.approx(4 * 3 + 1 * 2 + 1 * 5)
+
+
+def test_silence_costs_nothing() -> None:
+    silent = count_operations((4, 3, 2), 100, 0.0, [0.0], input_binary=True, binary=True)
+    assert silent.energy == 0

@@ -1,0 +1,82 @@
+"""A member whose loss turns NaN is named and kept as it was before; the others do not notice."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from training.small import checkpoints, notes, small, stop_after
+from ultralif.training import Interrupted, Store, train_stack
+from ultralif.training.build import build_network
+from ultralif.training.checkpoint import read_folder
+
+LONG = {"timesteps": 8, "epochs": 6}
+BAD = small(neuron="AdaLIF", adapt_strength=1e308, **LONG)
+"""The threshold rises beyond all numbers, and its gradient with it, in the first epoch."""
+LATER = small(v_reset=1e308, eps=0.6, eps_speed=10.0, **LONG)
+"""The membrane over the temperature leaves the numbers when the temperature is below about 0.55."""
+GOOD = [small(neuron=name, **LONG) for name in ("UltraDLIF", "AdaLIF", "LIF")]
+
+
+def test_the_rest_of_the_stack_goes_on(store: Store, tmp_path: Path) -> None:
+    said: list[str] = []
+    results = {result.id: result for result in train_stack([BAD, LATER, *GOOD], store, report=notes(said))}
+    assert len(said) == 2 and all("diverged in epoch" in note for note in said)
+    assert f"AdaLIF ({BAD.id})" in said[0] and f"UltraLIF ({LATER.id})" in said[1]
+    assert {run: result.status for run, result in results.items()} == {
+        BAD.id: "diverged",
+        LATER.id: "diverged",
+        **{config.id: "done" for config in GOOD},
+    }
+    alone = Store(tmp_path / "alone")
+    for config in GOOD:
+        train_stack([config], alone)
+        ours, theirs = (place.read(config.id).contents.tensors() for place in (store, alone))
+        for name, value in ours.items():
+            torch.testing.assert_close(value, theirs[name], rtol=1e-9, atol=1e-9)
+
+
+def test_what_is_kept_when_the_first_epoch_diverges(store: Store) -> None:
+    (result,) = train_stack([BAD], store)
+    assert result.epochs == 0 and math.isfinite(result.accuracy["hard"])
+    kept, first = store.read(BAD.id).contents.tensors(), build_network(BAD).double().state_dict()
+    assert all(torch.equal(kept[name], first[name]) for name in first)
+
+
+def test_what_is_kept_when_a_later_epoch_diverges(store: Store, tmp_path: Path) -> None:
+    """The parameters after the last good epoch, bit for bit; the history ends with the bad one."""
+    (result,) = train_stack([LATER], store)
+    good = result.epochs
+    assert result.status == "diverged" and 1 <= good < LATER.epochs
+    run = store.read(LATER.id)
+    assert len(run.history) == good + 1 and run.history[-1]["loss"] is None
+    assert all(math.isfinite(epoch["loss"]) for epoch in run.history[:-1])
+    stopped = Store(tmp_path / "stopped")
+    with pytest.raises(Interrupted):
+        train_stack([LATER], stopped, stopping=stop_after(3 * good))
+    after = read_folder(checkpoints(stopped)[-1]).tensors()
+    kept = run.contents.tensors()
+    assert torch.equal(kept["linears.0.weight"], after["stack.weights.0"][0])
+    assert torch.equal(kept["linears.1.bias"], after["stack.biases.1"][0])
+    assert run.result["eps"] == pytest.approx(run.history[good - 1]["eps"])
+
+
+def test_a_diverged_member_survives_a_stop(store: Store, tmp_path: Path) -> None:
+    configs = [BAD, *GOOD]
+    whole = Store(tmp_path / "whole")
+    train_stack(configs, whole)
+    with pytest.raises(Interrupted):
+        train_stack(configs, store, stopping=stop_after(7))
+    train_stack(configs, store)
+    for config in configs:
+        ours, theirs = (place.read(config.id) for place in (store, whole))
+        assert ours.history == theirs.history and ours.result["status"] == theirs.result["status"]
+        expected = theirs.contents.tensors()
+        assert all(torch.equal(value, expected[name]) for name, value in ours.contents.tensors().items())
+
+
+def test_when_all_diverge_training_ends(store: Store) -> None:
+    steps = []
+    train_stack([BAD], store, stopping=lambda: steps.append(1) or 0)
+    assert len(steps) == 3

@@ -1,0 +1,124 @@
+"""Many runs: which ones, in which stacks, once each."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from training.small import small, stop_after
+from ultralif.errors import InputError, JobError
+from ultralif.training import (
+    Interrupted,
+    Progress,
+    RunConfig,
+    Store,
+    estimate,
+    executors,
+    grid,
+    plan,
+    run_local,
+    train_stack,
+)
+from ultralif.training.sweep import GROUPS
+
+
+def test_a_grid_has_every_combination_once() -> None:
+    configs = grid(small(), ["all", "LIF", "lif"], [1, 10, 30], [0.0, 0.01], range(5))
+    assert len(configs) == len({config.id for config in configs}) == 10 * 3 * 2 * 5
+    assert {config.neuron for config in configs} == set(GROUPS["all"])
+
+
+def test_a_plan_puts_together_what_can_be_trained_together(store: Store) -> None:
+    configs = grid(small(), ["ultra", "LIF"], [1, 2], [0.0, 0.1], [1, 2])
+    stacks = plan(configs, store)
+    assert len(stacks) == 4 and Counter(map(len, stacks)) == {10: 4}
+    for stack in stacks:
+        assert len({(config.timesteps, config.seed) for config in stack}) == 1
+    assert sorted(map(len, plan(configs, store, largest=4))) == [2, 2, 2, 2, 4, 4, 4, 4, 4, 4, 4, 4]
+    with pytest.raises(InputError, match="largest"):
+        plan(configs, store, largest=0)
+
+
+def test_a_stack_may_have_several_seeds(store: Store) -> None:
+    configs = [small(neuron=name, seed=seed) for seed in range(5) for name in ("LIF", "UltraLIF")]
+    stacks = plan([*configs, small(neuron="PLIF", seed=4)], store, seeds=3)
+    assert [len(stack) for stack in stacks] == [6, 2, 3]
+    assert [{config.seed for config in stack} for stack in stacks] == [{0, 1, 2}, {3}, {4}]
+
+
+def test_what_is_finished_is_not_planned(store: Store) -> None:
+    configs = grid(small(epochs=1), ["UltraLIF", "LIF", "PLIF"], [1], [0.0], [1])
+    train_stack(configs[:1], store)
+    assert plan(configs, store) == [configs[1:]]
+    train_stack(configs[1:], store)
+    assert plan(configs, store) == []
+
+
+def test_a_sweep_that_is_stopped_and_continued_trains_each_stack_once(store: Store, tmp_path: Path) -> None:
+    configs = grid(small(), ["UltraLIF", "LIF"], [1, 2, 3], [0.0], [1])
+    whole = Store(tmp_path / "whole")
+    list(run_local(plan(configs, whole), whole))
+    trained: Counter[int] = Counter()
+
+    def report(stack: int, progress: Progress) -> None:
+        if not progress.note:
+            trained[stacks[stack][0].timesteps, progress.epoch] += 1
+
+    stops = 0
+    while stacks := plan(configs, store):
+        try:
+            for _ in run_local(stacks, store, report=report, stopping=stop_after(5)):
+                pass
+        except Interrupted:
+            stops += 1
+    assert stops == 3, "eighteen steps in all"
+    assert trained == {(time, epoch): 1 for time in (1, 2, 3) for epoch in (1, 2)}
+    assert len(store.rows()) == len(configs)
+    for config in configs:
+        ours, theirs = (s.read(config.id).contents.tensors() for s in (store, whole))
+        assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+def test_a_stack_that_does_not_fit_is_halved(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device with room for two networks: what torch raises there, until the stack is small enough."""
+    sizes = []
+
+    def short_of_memory(stack, *rest, **options):
+        sizes.append(len(stack))
+        if len(stack) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return train_stack(stack, *rest, **options)
+
+    monkeypatch.setattr(executors, "train_stack", short_of_memory)
+    configs = grid(small(epochs=1), ["baselines"], [1], [0.0], [1])[:5]
+    said: list[str] = []
+    results = list(run_local([configs], store, report=lambda _, p: said.append(p.note) if p.note else None))
+    assert sizes == [5, 2, 3, 1, 2]
+    assert [note.split(";")[0] for note in said] == [
+        "5 networks do not fit the device together",
+        "3 networks do not fit the device together",
+    ]
+    assert {result.id for result in results} == {config.id for config in configs}
+    assert len(store.rows()) == 5
+
+
+def test_one_network_that_does_not_fit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*rest, **options):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(executors, "train_stack", never)
+    with pytest.raises(JobError, match="smaller batch_size"):
+        list(run_local([[small()]], store))
+
+
+def test_what_cannot_fit_this_machine_is_said_before_data_are_loaded(store: Store) -> None:
+    with pytest.raises(InputError, match=r"need about .* GB, and this machine has"):
+        train_stack([small(hidden=(10**6, 10**6))], store)
+    assert not store.root.exists()
+
+
+def test_the_estimate_grows_with_the_work() -> None:
+    short, long = RunConfig(epochs=1), RunConfig(epochs=50)
+    first, second = estimate([[short], [long]])
+    assert second == pytest.approx(50 * first, rel=1.0) and first > 0
