@@ -14,15 +14,21 @@ __all__ = ["SCRIPTS", "make_page"]
 
 SCRIPTS = (
     "dom",
+    "scale",
     "chart",
+    "hover",
     "table",
     "runs",
+    "filters",
+    "plots",
     "details",
     "paper",
     "picture",
+    "raster",
     "viewer",
     "boundary",
     "formulas",
+    "player",
     "playground",
     "main",
 )

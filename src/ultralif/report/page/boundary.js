@@ -3,8 +3,14 @@
 function boundaries(host, networks, runs) {
   perNetwork(host, networks, runs, (box, { slices }) => {
     const planes = Object.entries(slices.cells).map(([mode, cells]) => plane(slices, mode, bytes(cells)));
-    box.append(h("div", { class: "planes" }, planes),
-      h("p", { class: "quiet" }, `The plane goes through the mean input of three test samples (circles), held for ${slices.steps} ${slices.steps === 1 ? "step" : "steps"}. A colour is a class, pale where the best two scores are near each other.`));
+    box.append(
+      h("div", { class: "planes" }, planes),
+      h(
+        "p",
+        { class: "quiet" },
+        `The plane goes through the mean input of three test samples (circles), held for ${slices.steps} ${slices.steps === 1 ? "step" : "steps"}. A colour is a class, pale where the best two scores are near each other.`,
+      ),
+    );
   });
 }
 
@@ -18,12 +24,37 @@ function plane(slices, mode, cells) {
     return [hue(cell >> 3), 0.25 + (0.75 * (cell & 7)) / 7];
   });
   const names = found.map(([which, of]) => {
-    const middle = of.reduce(([x, y], i) => [x + (i % size), y + Math.floor(i / size)], [0, 0]).map((sum) => sum / of.length);
+    const middle = of
+      .reduce(([x, y], i) => [x + (i % size), y + Math.floor(i / size)], [0, 0])
+      .map((sum) => sum / of.length);
     const near = of.reduce((a, b) => (away(b, middle, size) < away(a, middle, size) ? b : a)); // a cell of the class itself
-    return s("text", { x: (near % size) + 0.5, y: size - Math.floor(near / size) + 1, "text-anchor": "middle" }, slices.classes[which]);
+    return s(
+      "text",
+      { x: (near % size) + 0.5, y: size - Math.floor(near / size) + 1, "text-anchor": "middle" },
+      slices.classes[which],
+    );
   });
-  const spots = slices.places.map(([x, y]) => s("circle", { cx: ((x / slices.extent + 1) / 2) * size, cy: ((1 - y / slices.extent) / 2) * size, r: 1.3, fill: "#fff", stroke: "#14171b", "stroke-width": 0.6 }));
-  return h("figure", {}, h("div", { class: "slice" }, canvas, s("svg", { viewBox: `0 0 ${size} ${size}`, "aria-hidden": "true" }, names, spots)), h("figcaption", {}, label));
+  const spots = slices.places.map(([x, y]) =>
+    s("circle", {
+      cx: ((x / slices.extent + 1) / 2) * size,
+      cy: ((1 - y / slices.extent) / 2) * size,
+      r: 1.3,
+      fill: "#fff",
+      stroke: "#14171b",
+      "stroke-width": 0.6,
+    }),
+  );
+  return h(
+    "figure",
+    {},
+    h(
+      "div",
+      { class: "slice" },
+      canvas,
+      s("svg", { viewBox: `0 0 ${size} ${size}`, "aria-hidden": "true" }, names, spots),
+    ),
+    h("figcaption", {}, label),
+  );
 }
 
 const away = (i, [x, y], size) => ((i % size) - x) ** 2 + (Math.floor(i / size) - y) ** 2;

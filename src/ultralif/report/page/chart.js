@@ -3,58 +3,27 @@
 const MARGIN = { top: 12, right: 12, bottom: 38, left: 46 };
 const DASHES = { solid: null, dashed: "6 4", dotted: "2 3", dashdot: "7 3 2 3" };
 
-function ticks(low, high, count) {
-  const raw = (high - low) / count || 1;
-  const power = 10 ** Math.floor(Math.log10(raw));
-  const step = [1, 2, 5, 10].find((m) => m * power >= raw) * power;
-  const out = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++) out.push(i * step);
-  return out;
-}
-
-function logTicks(low, high) {
-  const out = [];
-  for (let p = Math.floor(Math.log10(low)); p <= Math.ceil(Math.log10(high)); p++)
-    for (const m of [1, 2, 5]) if (m * 10 ** p >= low * 0.999 && m * 10 ** p <= high * 1.001) out.push(m * 10 ** p);
-  return out.length > 7 ? out.filter((t) => /^1|^0\.0*1$/.test(String(t))) : out;
-}
-
-const shortNumber = (x) => (Math.abs(x) >= 1e5 ? x.toExponential(0) : String(+x.toPrecision(4))).replace("-", "−");
-
-function scaleOf(axis, from, to) {
-  if (axis.categories) {
-    const step = (to - from) / axis.categories.length;
-    const place = (x) => from + step * (axis.categories.indexOf(x) + 0.5);
-    return { place, ticks: axis.categories, text: String, step };
-  }
-  let [low, high] = axis.range;
-  if (axis.log) {
-    [low, high] = [low / 1.15, high * 1.15];
-    const ratio = Math.log(high / low);
-    const place = (x) => from + ((to - from) * Math.log(x / low)) / ratio;
-    return { place, ticks: logTicks(low, high), text: shortNumber, step: 0 };
-  }
-  const room = axis.tight ? 0 : (high - low || Math.abs(high) || 1) * 0.06;
-  [low, high] = [low - room, high + room];
-  if (axis.floor !== undefined && low < axis.floor) low = axis.floor;
-  const place = (x) => from + ((to - from) * (x - low)) / (high - low || 1);
-  return { place, ticks: ticks(low, high, Math.max(2, Math.abs(to - from) / (from > to ? 42 : 80))), text: shortNumber, step: 0 };
-}
-
 function marker(shape, x, y, size, attributes) {
   const r = size;
   if (shape === "s") return s("rect", { x: x - r, y: y - r, width: 2 * r, height: 2 * r, ...attributes });
   if (shape === "^")
     return s("path", { d: `M${x} ${y - 1.2 * r}L${x + 1.15 * r} ${y + r}L${x - 1.15 * r} ${y + r}Z`, ...attributes });
   if (shape === "D")
-    return s("path", { d: `M${x} ${y - 1.35 * r}L${x + 1.35 * r} ${y}L${x} ${y + 1.35 * r}L${x - 1.35 * r} ${y}Z`, ...attributes });
+    return s("path", {
+      d: `M${x} ${y - 1.35 * r}L${x + 1.35 * r} ${y}L${x} ${y + 1.35 * r}L${x - 1.35 * r} ${y}Z`,
+      ...attributes,
+    });
   return s("circle", { cx: x, cy: y, r, ...attributes });
 }
 
 // A line and its marker, for legends.
 function sampleLine({ color, line, marker: shape }) {
-  return s("svg", { width: 28, height: 12, viewBox: "0 0 28 12", "aria-hidden": "true" },
-    s("line", { x1: 1, x2: 27, y1: 6, y2: 6, stroke: color, "stroke-width": 1.8, "stroke-dasharray": DASHES[line] }), marker(shape, 14, 6, 3.6, { fill: color }));
+  return s(
+    "svg",
+    { width: 28, height: 12, viewBox: "0 0 28 12", "aria-hidden": "true" },
+    s("line", { x1: 1, x2: 27, y1: 6, y2: 6, stroke: color, "stroke-width": 1.8, "stroke-dasharray": DASHES[line] }),
+    marker(shape, 14, 6, 3.6, { fill: color }),
+  );
 }
 
 function drawAxes(svg, box, x, y, spec) {
@@ -63,9 +32,16 @@ function drawAxes(svg, box, x, y, spec) {
     svg.append(s("line", { x1: box.left, x2: box.right, y1: at, y2: at, class: "grid" }));
     svg.append(s("text", { x: box.left - 6, y: at + 4, "text-anchor": "end" }, y.text(t)));
   }
-  for (const t of x.ticks) svg.append(s("text", { x: x.place(t), y: box.bottom + 16, "text-anchor": "middle" }, x.text(t)));
+  for (const t of x.ticks)
+    svg.append(s("text", { x: x.place(t), y: box.bottom + 16, "text-anchor": "middle" }, x.text(t)));
   svg.append(s("line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, class: "axis" }));
-  svg.append(s("text", { x: (box.left + box.right) / 2, y: box.bottom + 33, "text-anchor": "middle", class: "name" }, spec.x.label));
+  svg.append(
+    s(
+      "text",
+      { x: (box.left + box.right) / 2, y: box.bottom + 33, "text-anchor": "middle", class: "name" },
+      spec.x.label,
+    ),
+  );
   if (spec.title) svg.append(s("text", { x: box.left, y: 14, class: "title" }, spec.title));
 }
 
@@ -91,8 +67,10 @@ function chart(host, spec) {
 function drawChart(shown, spec, width) {
   const height = spec.height ?? Math.min(340, Math.max(230, width * 0.55));
   const box = {
-    left: MARGIN.left, right: width - MARGIN.right,
-    top: MARGIN.top + (spec.title ? 14 : 0), bottom: height - MARGIN.bottom,
+    left: MARGIN.left,
+    right: width - MARGIN.right,
+    top: MARGIN.top + (spec.title ? 14 : 0),
+    bottom: height - MARGIN.bottom,
   };
   const all = shown.flatMap((one) => one.points);
   const range = (values) => [Math.min(...values), Math.max(...values)];
@@ -101,11 +79,28 @@ function drawChart(shown, spec, width) {
   const ys = all.flatMap((p) => [p.y - (p.half ?? 0), p.y + (p.half ?? 0)]);
   const y = scaleOf({ range: range(ys), ...spec.y }, box.bottom, box.top);
   const label = `${spec.title ? spec.title + ": " : ""}${spec.y.label} over ${spec.x.label}, ${shown.length} series`;
-  const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", tabindex: "0",
-    "aria-label": `${label}. Arrow keys go from point to point.` });
+  const svg = s("svg", {
+    width,
+    height,
+    viewBox: `0 0 ${width} ${height}`,
+    role: "img",
+    tabindex: "0",
+    "aria-label": `${label}. Arrow keys go from point to point.`,
+  });
   drawAxes(svg, box, x, y, spec);
-  svg.append(s("text", { x: 12, y: (box.top + box.bottom) / 2, class: "name", "text-anchor": "middle",
-    transform: `rotate(-90 12 ${(box.top + box.bottom) / 2})` }, spec.y.label));
+  svg.append(
+    s(
+      "text",
+      {
+        x: 12,
+        y: (box.top + box.bottom) / 2,
+        class: "name",
+        "text-anchor": "middle",
+        transform: `rotate(-90 12 ${(box.top + box.bottom) / 2})`,
+      },
+      spec.y.label,
+    ),
+  );
   const places = [];
   shown.forEach((one, index) => {
     const shift = spec.x.categories ? ((index + 0.5) / shown.length - 0.5) * Math.min(x.step * 0.7, 90) : 0;
@@ -118,73 +113,39 @@ function drawSeries(svg, one, x, y, shift) {
   const { color, line, marker: shape } = one.style;
   const spots = one.points.map((p) => ({ cx: x.place(p.x) + shift, cy: y.place(p.y), point: p, series: one }));
   if (one.joined && spots.length > 1)
-    svg.append(s("path", { d: "M" + spots.map((p) => `${p.cx.toFixed(1)} ${p.cy.toFixed(1)}`).join("L"), fill: "none",
-      stroke: color, "stroke-width": one.thin ? 1.1 : 1.8, "stroke-dasharray": DASHES[line], "stroke-opacity": one.thin ? 0.7 : 0.9 }));
+    svg.append(
+      s("path", {
+        d: "M" + spots.map((p) => `${p.cx.toFixed(1)} ${p.cy.toFixed(1)}`).join("L"),
+        fill: "none",
+        stroke: color,
+        "stroke-width": one.thin ? 1.1 : 1.8,
+        "stroke-dasharray": DASHES[line],
+        "stroke-opacity": one.thin ? 0.7 : 0.9,
+      }),
+    );
   for (const spot of spots) {
     const half = spot.point.half;
-    if (half) svg.append(s("line", { x1: spot.cx, x2: spot.cx, y1: y.place(spot.point.y - half), y2: y.place(spot.point.y + half), stroke: color, "stroke-width": 1.2 }));
-    if (!one.thin) svg.append(marker(shape, spot.cx, spot.cy, one.hollow ? 4.5 : 3.6,
-      one.hollow ? { fill: "none", stroke: color, "stroke-width": 1.4, "stroke-opacity": 0.8 } : { fill: color }));
+    if (half)
+      svg.append(
+        s("line", {
+          x1: spot.cx,
+          x2: spot.cx,
+          y1: y.place(spot.point.y - half),
+          y2: y.place(spot.point.y + half),
+          stroke: color,
+          "stroke-width": 1.2,
+        }),
+      );
+    if (!one.thin)
+      svg.append(
+        marker(
+          shape,
+          spot.cx,
+          spot.cy,
+          one.hollow ? 4.5 : 3.6,
+          one.hollow ? { fill: "none", stroke: color, "stroke-width": 1.4, "stroke-opacity": 0.8 } : { fill: color },
+        ),
+      );
   }
   return spots;
-}
-
-// Show the nearest point under the pointer, or the next one by the arrow keys.
-function hover(svg, places, tip, frame) {
-  const ring = s("circle", { r: 7, class: "ring", visibility: "hidden" });
-  svg.append(ring);
-  let at = -1;
-  const show = (index) => {
-    at = index;
-    const spot = places[index];
-    ring.setAttribute("cx", spot.cx);
-    ring.setAttribute("cy", spot.cy);
-    ring.setAttribute("visibility", "visible");
-    tip.replaceChildren(h("b", { class: "key", color: spot.series.style.color }, spot.series.name),
-      ...spot.point.lines.map((text) => h("span", {}, text)));
-    tip.hidden = false;
-    const left = Math.min(Math.max(spot.cx - tip.offsetWidth / 2, 0), frame.clientWidth - tip.offsetWidth);
-    const above = spot.cy - tip.offsetHeight - 12;
-    tip.style.left = `${left}px`;
-    tip.style.top = `${above >= 0 ? above : spot.cy + 14}px`;
-  };
-  const hide = () => {
-    at = -1;
-    tip.hidden = true;
-    ring.setAttribute("visibility", "hidden");
-  };
-  const point = (event) => {
-    const area = svg.getBoundingClientRect();
-    const [px, py] = [event.clientX - area.left, event.clientY - area.top];
-    let best = -1, least = 60 ** 2;
-    places.forEach((spot, i) => {
-      const distance = (spot.cx - px) ** 2 + (spot.cy - py) ** 2;
-      if (distance < least) [best, least] = [i, distance];
-    });
-    if (best < 0) hide();
-    else if (best !== at) show(best);
-  };
-  svg.addEventListener("pointermove", point);
-  svg.addEventListener("pointerdown", point);
-  svg.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && hide()); // a finger leaves at once
-  svg.addEventListener("blur", hide);
-  svg.addEventListener("keydown", (event) => {
-    const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (event.key === "Escape") hide();
-    if (!move) return;
-    event.preventDefault();
-    show((at + move + places.length) % places.length);
-  });
-}
-
-// The same numbers as a table, made when it is opened.
-function numbers(shown, spec) {
-  const details = h("details", { class: "numbers", ontoggle: () => {
-    if (!details.open || details.children.length > 1) return;
-    const head = h("tr", {}, ["series", spec.x.label, spec.y.label].map((name) => h("th", { scope: "col" }, name)));
-    const rows = shown.flatMap((one) => one.points.slice(0, 200).map((p) => h("tr", {}, h("td", {}, one.name),
-      h("td", { class: "num" }, shortNumber(p.x)), h("td", { class: "num" }, spell(p.y) + (p.half ? ` ± ${spell(p.half)}` : "")))));
-    details.append(h("div", { class: "scroll" }, h("table", {}, h("caption", {}, spec.title ?? "Numbers"), h("thead", {}, head), h("tbody", {}, rows.slice(0, 2000)))));
-  } }, h("summary", {}, "Numbers"));
-  return details;
 }

@@ -8,9 +8,19 @@ function paperTables(host, data) {
     const make = () => {
       if (made || !box.open) return;
       made = true;
-      const numeric = table.columns.map((_, i) => table.rows.every((row) => leading(row[i]) !== null || /^-?$|not|data/.test(row[i])));
-      dataTable(box, { caption: table.title, rows: table.rows, columns: table.columns.map((name, i) => ({
-        name: name || "source", numeric: numeric[i], value: (row) => (numeric[i] ? leading(row[i]) : row[i]), text: (row) => (row[i] === "-" ? "–" : row[i]) })) });
+      const numeric = table.columns.map((_, i) =>
+        table.rows.every((row) => leading(row[i]) !== null || /^-?$|not|data/.test(row[i])),
+      );
+      dataTable(box, {
+        caption: table.title,
+        rows: table.rows,
+        columns: table.columns.map((name, i) => ({
+          name: name || "source",
+          numeric: numeric[i],
+          value: (row) => (numeric[i] ? leading(row[i]) : row[i]),
+          text: (row) => (row[i] === "-" ? "–" : row[i]),
+        })),
+      });
       box.append(...table.notes.map((note) => h("p", { class: "quiet" }, note)));
     };
     box.addEventListener("toggle", make);
@@ -24,7 +34,15 @@ function leading(text) {
   return found ? Number(found[0]) : null;
 }
 
-const VERDICTS = { holds: "good", "holds weaker": "fair", "holds as corrected": "fair", "does not hold": "bad", fails: "bad", "not tested": "none", unsettled: "none" };
+const VERDICTS = {
+  holds: "good",
+  "holds weaker": "fair",
+  "holds as corrected": "fair",
+  "does not hold": "bad",
+  fails: "bad",
+  "not tested": "none",
+  unsettled: "none",
+};
 
 function verdictTable(host, caption, verdicts) {
   const counts = [...groupBy(verdicts, (verdict) => verdict.verdict)].map(([name, of]) => `${name}: ${of.length}`);
@@ -32,11 +50,31 @@ function verdictTable(host, caption, verdicts) {
   const box = h("div");
   let update;
   const names = unique(verdicts.map((verdict) => verdict.verdict));
-  host.append(h("div", { class: "bar" }, choose("Show", [["", "all verdicts"], ...names.map((name) => [name, name])], (value) => update(verdicts.filter((one) => !value || one.verdict === value)), "")), box);
-  update = dataTable(box, { caption, rows: verdicts, columns: [
-    { name: "Claim", value: (one) => one.claim },
-    { name: "Section", value: (one) => one.section },
-    { name: "Verdict", value: (one) => one.verdict, node: (one) => h("span", { class: `verdict ${VERDICTS[one.verdict] ?? "none"}` }, one.verdict) },
-    { name: "Found", value: (one) => one.measured },
-  ] });
+  host.append(
+    h(
+      "div",
+      { class: "bar" },
+      choose(
+        "Show",
+        [["", "all verdicts"], ...names.map((name) => [name, name])],
+        (value) => update(verdicts.filter((one) => !value || one.verdict === value)),
+        "",
+      ),
+    ),
+    box,
+  );
+  update = dataTable(box, {
+    caption,
+    rows: verdicts,
+    columns: [
+      { name: "Claim", value: (one) => one.claim },
+      { name: "Section", value: (one) => one.section },
+      {
+        name: "Verdict",
+        value: (one) => one.verdict,
+        node: (one) => h("span", { class: `verdict ${VERDICTS[one.verdict] ?? "none"}` }, one.verdict),
+      },
+      { name: "Found", value: (one) => one.measured },
+    ],
+  });
 }

@@ -1,6 +1,7 @@
 // Pictures from bytes, on canvases, and the colours of classes.
 
-const hue = (index) => `hsl(${(205 + index * 137.508) % 360} ${index % 3 === 1 ? 45 : 70}% ${[58, 70, 46][index % 3]}%)`;
+const hue = (index) =>
+  `hsl(${(205 + index * 137.508) % 360} ${index % 3 === 1 ? 45 : 70}% ${[58, 70, 46][index % 3]}%)`;
 
 function canvasOf(width, height, label, colorAt) {
   const canvas = h("canvas", { width, height, role: "img", "aria-label": label });

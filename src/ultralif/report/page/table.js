@@ -7,20 +7,35 @@ function dataTable(host, { caption, columns, rows, details, sort }) {
   let order = sort ?? null; // [column, descending]
   let limit = PAGE;
   const head = columns.map((column, i) => {
-    const button = h("button", { type: "button", title: column.title, onclick: () => {
-      order = order && order[0] === i ? [i, !order[1]] : [i, Boolean(column.numeric)];
-      render();
-    } }, column.name);
+    const button = h(
+      "button",
+      {
+        type: "button",
+        title: column.title,
+        onclick: () => {
+          order = order && order[0] === i ? [i, !order[1]] : [i, Boolean(column.numeric)];
+          render();
+        },
+      },
+      column.name,
+    );
     return h("th", { scope: "col", class: column.numeric && "num" }, button);
   });
   const body = h("tbody");
-  const more = h("button", { type: "button", class: "more", onclick: () => {
-    limit = limit === PAGE ? Infinity : PAGE;
-    render();
-  } });
+  const more = h("button", {
+    type: "button",
+    class: "more",
+    onclick: () => {
+      limit = limit === PAGE ? Infinity : PAGE;
+      render();
+    },
+  });
   host.append(
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-      h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), body)),
+    h(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+      h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), body),
+    ),
     more,
   );
 
@@ -32,7 +47,10 @@ function dataTable(host, { caption, columns, rows, details, sort }) {
     keyed.sort(([a, i], [b, j]) => {
       const [noA, noB] = [a === null || a === undefined, b === null || b === undefined];
       if (noA || noB) return noA - noB || i - j; // what is missing stays below, either way
-      const compared = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+      const compared =
+        typeof a === "number" && typeof b === "number"
+          ? a - b
+          : String(a).localeCompare(String(b), "en", { numeric: true });
       return (descending ? -compared : compared) || i - j;
     });
     return keyed.map((entry) => entry[2]);
@@ -45,14 +63,19 @@ function dataTable(host, { caption, columns, rows, details, sort }) {
     });
     const shown = sorted().slice(0, limit);
     body.replaceChildren(...shown.map(rowOf));
-    if (!shown.length) body.append(h("tr", {}, h("td", { colspan: columns.length, class: "empty" }, "No rows for this choice.")));
+    if (!shown.length)
+      body.append(h("tr", {}, h("td", { colspan: columns.length, class: "empty" }, "No rows for this choice.")));
     more.hidden = rows.length <= PAGE;
     more.textContent = limit === PAGE ? `Show all ${rows.length} rows` : `Show the first ${PAGE} rows`;
   }
 
   function rowOf(row) {
     const cells = columns.map((column, i) => {
-      const content = column.node ? column.node(row) : column.text ? column.text(row) : String(column.value(row) ?? "–");
+      const content = column.node
+        ? column.node(row)
+        : column.text
+          ? column.text(row)
+          : String(column.value(row) ?? "–");
       return h(i === 0 ? "th" : "td", { class: column.numeric && "num", scope: i === 0 && "row" }, content);
     });
     const line = h("tr", {}, cells);
