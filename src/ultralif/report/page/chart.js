@@ -102,10 +102,13 @@ function drawChart(shown, spec, width) {
     ),
   );
   const places = [];
-  shown.forEach((one, index) => {
-    const shift = spec.x.categories ? ((index + 0.5) / shown.length - 0.5) * Math.min(x.step * 0.7, 90) : 0;
+  const slots = shown.filter((one) => !one.hollow).length || 1;
+  let slot = -1;
+  for (const one of shown) {
+    slot += one.hollow ? 0 : 1; // a hollow series stands with the one before it
+    const shift = spec.x.categories ? ((slot + 0.5) / slots - 0.5) * Math.min(x.step * 0.7, 90) : 0;
     places.push(...drawSeries(svg, one, x, y, shift));
-  });
+  }
   return { svg, places };
 }
 

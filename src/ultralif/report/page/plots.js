@@ -9,13 +9,17 @@ const QUANTITIES = {
 };
 const MOST_LINES = 80;
 
+// At most so many of a list, from all parts of it.
+const evenly = (list, most) =>
+  list.length <= most ? list : Array.from({ length: most }, (_, i) => list[Math.floor((i * list.length) / most)]);
+
 const seedsOf = (of) => `${of.length} ${of.length === 1 ? "seed" : "seeds"}`;
 
 // One panel for each dataset, in a grid.
 function panels(host, runs, draw) {
   const grid = h("div", { class: "panels" });
   host.replaceChildren(grid);
-  const datasets = [...groupBy(runs, (run) => run.dataset)].slice(0, 12);
+  const datasets = byDataset(runs).slice(0, 12);
   grid.classList.toggle("single", datasets.length < 2);
   for (const [dataset, of] of datasets) {
     const panel = h("div");
@@ -120,11 +124,14 @@ function epochsPlot(host, data, runs, quantity) {
         })),
       }))
       .filter((one) => one.points.length);
-    if (series.length > MOST_LINES)
-      panel.append(h("p", { class: "quiet" }, `The first ${MOST_LINES} of ${series.length} runs; choose fewer above.`));
+    const shown = evenly(series, MOST_LINES);
+    if (shown.length < series.length)
+      panel.append(
+        h("p", { class: "quiet" }, `${shown.length} of ${series.length} runs, from all neurons; choose fewer above.`),
+      );
     chart(panel, {
       title: dataset,
-      series: series.slice(0, MOST_LINES),
+      series: shown,
       x: { label: "epoch", tight: true },
       y: { label: QUANTITIES[quantity] },
       numbers: series.length <= 12,

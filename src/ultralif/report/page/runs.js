@@ -19,6 +19,7 @@ function readRuns(data) {
 const rankOf = (data, run) => (Object.keys(data.styles).indexOf(run.neuron) + 100) % 100;
 
 const at = (run, quantity, mode) => run[`${quantity}_${mode === "own" ? run.mode : mode}`] ?? null;
+const byDataset = (runs) => [...groupBy(runs, (run) => run.dataset)].sort(([a], [b]) => a.localeCompare(b, "en"));
 const styleOf = (data, run) => data.styles[run.neuron] ?? ["#009E73", "dashdot", "o"];
 const asStyle = ([color, line, marker]) => ({ color, line, marker });
 
@@ -39,26 +40,28 @@ const withInterval = (values) =>
 
 function overview(host, data, runs) {
   const count = (values, one, many) => `${values.length} ${values.length === 1 ? one : many}`;
-  const cards = [...groupBy(runs, (run) => run.dataset)].slice(0, 8).map(([dataset, of]) => {
-    const [best, hard] = [bestOf(of, "own"), bestOf(of, "hard")];
-    return h(
-      "div",
-      { class: "card" },
-      h("h3", {}, dataset),
-      best && h("p", {}, h("b", { class: "big" }, withInterval(best.values)), h("span", {}, best.name)),
-      hard &&
-        hard.name !== best?.name &&
-        h("p", {}, h("b", {}, withInterval(hard.values)), h("span", {}, `with binary spikes: ${hard.name}`)),
-      h(
-        "p",
-        { class: "quiet" },
-        [
-          count(of, "run", "runs"),
-          count(unique(of.map((r) => r.neuron)), "neuron", "neurons"),
-          count(unique(of.map((r) => r.seed)), "seed", "seeds"),
-        ].join(", "),
-      ),
-    );
-  });
+  const cards = byDataset(runs)
+    .slice(0, 8)
+    .map(([dataset, of]) => {
+      const [best, hard] = [bestOf(of, "own"), bestOf(of, "hard")];
+      return h(
+        "div",
+        { class: "card" },
+        h("h3", {}, dataset),
+        best && h("p", {}, h("b", { class: "big" }, withInterval(best.values)), h("span", {}, best.name)),
+        hard &&
+          hard.name !== best?.name &&
+          h("p", {}, h("b", {}, withInterval(hard.values)), h("span", {}, `with binary spikes: ${hard.name}`)),
+        h(
+          "p",
+          { class: "quiet" },
+          [
+            count(of, "run", "runs"),
+            count(unique(of.map((r) => r.neuron)), "neuron", "neurons"),
+            count(unique(of.map((r) => r.seed)), "seed", "seeds"),
+          ].join(", "),
+        ),
+      );
+    });
   host.append(h("div", { class: "cards" }, cards));
 }
