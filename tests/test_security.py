@@ -30,7 +30,7 @@ assert main(["train", "--epochs", "1", "--timesteps", "2", "--runs-dir", "runs",
 for words in (
     ["eval", run, "--runs-dir", "runs"],
     ["runs", "list", "--runs-dir", "runs"],
-    ["report", "--runs-dir", "runs", "--out", "report"],
+    ["report", "--runs-dir", "runs", "--out", "report.html"],
     ["export", f"runs/{run}", "--to", "c", "--mode", "tropical", "--out", "c"],
     ["train", "--dataset", "randman", "--epochs", "1", "--runs-dir", "runs", "--quiet"],
 ):
