@@ -89,6 +89,7 @@ def simulate(growth: dict[str, Any], seed: int = 0) -> dict[str, float]:
         factor = steps["timesteps", timesteps] / steps["timesteps", base["timesteps"]]
         seconds = count * steps["networks", members] * factor
         stacks += [seconds] * -(-RUNS // (members * len(TIMES)))
+    stacks.sort(reverse=True)
     rng = random.Random(seed)  # noqa: S311 (it draws losses, not secrets)
     rate = 1 / (ASSUMED["days between two losses of a GPU"] * 86400)
     free = [growth["costs"]["start_seconds"]] * GPUS

@@ -128,7 +128,9 @@ def _steps(job: Job, group: _Group) -> Callable[[Job], Iterator[int]]:
     """Return a function that trains to the end of the running epoch on this process's part of each batch."""
     loader = make_loader(job.shared, job.data, job.data.train, training=True)
     on_gpu = [group.device] if group.device.type == "cuda" else None
-    loss = DistributedDataParallel(_Loss(job), device_ids=on_gpu)
+    # Else it would lay gradients out anew after its first step, and a run that is taken up again would add
+    # them in another order.
+    loss = DistributedDataParallel(_Loss(job), device_ids=on_gpu, find_unused_parameters=True)
 
     def run(job: Job) -> Iterator[int]:
         for x, labels in loader.epoch(job.epoch, job.step):

@@ -71,6 +71,7 @@ def run_ray(
         board = _remote(ray, Board, num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         train = _remote(ray, train_task, num_cpus=0 if on_gpu else cpus, num_gpus=int(on_gpu), max_retries=0)
         tasks = [Task(number, list(stack)) for number, stack in enumerate(stacks)]
+        tasks.sort(key=_work, reverse=True)  # so that no long one is left for the end
         yield from _drive(
             ray, lambda task: train.remote(task, order, board), board, tasks, store, needed, report, stopping
         )
@@ -119,6 +120,12 @@ def _drive(
         raise (InputError if failures[0].kind == "bad input" else JobError)(failures[0].message)
     if code:
         raise Interrupted("stopped; everything is saved. The same command goes on from there", code)
+
+
+def _work(task: Task) -> int:
+    """Return about how much there is to compute in a stack."""
+    shared = task.stack[0]
+    return shared.epochs * shared.timesteps * sum(shared.hidden) * len(task.stack)
 
 
 def _outcome(ray: Any, ref: Any, task: Task, report: Callable[[int, Progress], None]) -> Outcome:
