@@ -32,10 +32,12 @@ def test_rows_say_what_was_measured():
     for row in rows.values():
         assert 0 < row.low <= row.ms <= row.high
         assert row.ns_per_step == pytest.approx(1e6 * row.ms / (3 * 2 * 8))
-    assert rows["copy"].kept == rows["UltraDLIF"].kept == rows["LIF rate"].kept == 0
+    assert rows["copy"].kept == rows["LIF rate"].kept == 0
+    assert rows["UltraDLIF"].kept < 1  # its temperature, once for the layer
     assert rows["UltraDLIF loop"].kept >= 32
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # norse's
 @pytest.mark.parametrize("name", EVERY)
 def test_every_subject_integrates_the_whole_layer(name):
     layer = Layer(4, 3, 5)
