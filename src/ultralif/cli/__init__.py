@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "eval": "evaluate a run once more, with soft, binary and max-plus spikes",
     "sweep": "train a grid of networks, many at a time",
     "reproduce": "the paper's tables, trained, beside the published numbers",
+    "report": "runs as one page for the browser, and as figures",
     "models": "trained networks that come with the library",
     "runs": "list, show, compare, remove and export runs",
     "export": "take a trained network to C, NIR, ONNX or torch.export",
@@ -23,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "analyze": "regions, volumes, pruning and decision boundaries of a network",
     "bench": "time a layer of neurons beside other libraries and a copy",
     "theory": "check every claim of the paper by running it",
+    "completion": "let a shell complete commands and flags",
 }
 """Every command with its description; ``ultralif.cli.<command>`` has its ``main(argv)``."""
 

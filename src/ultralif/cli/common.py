@@ -1,6 +1,7 @@
 """What the commands that train have in common: their flags, and a file of a run's fields."""
 
 import json
+import os
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -14,6 +15,10 @@ from ultralif.training.config import RunConfig
 __all__ = ["Common", "read_arguments", "read_config"]
 
 C = TypeVar("C", bound="Common")
+
+# Threads that wait by spinning stand in each other's way on a busy machine, and steps take ten times as long.
+# It must be said before torch is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @dataclass(frozen=True, kw_only=True)
