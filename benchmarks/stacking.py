@@ -3,9 +3,9 @@
     python benchmarks/stacking.py [--device cuda] [--out stacking.json]
 
 Both sides take the steps that `ultralif train` and `ultralif sweep` take: on a GPU recorded and replayed, on
-a CPU one call at a time and in one thread, since separate runs could share the cores too. They take turns, so
-that other work on the machine slows both; the result is the median over the rounds. Loading, recording and
-evaluation are not counted.
+a CPU one call at a time, with as many threads as these commands would use or with ``--threads``. They take
+turns, so that other work on the machine slows both; the result is the median over the rounds. Loading,
+recording and evaluation are not counted.
 """
 
 import argparse
@@ -118,13 +118,14 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--precision", default="float32", help="float32, tf32 or bfloat16")
     parser.add_argument("--steps", type=int, help="in a round; default 1000 on a GPU, 100 on a CPU")
+    parser.add_argument("--threads", type=int, help="at most; 1 on a machine with other work to do")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     device = pick_device(args.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
-    if device.type == "cpu":
-        torch.set_num_threads(1)
+    if args.threads:
+        torch.set_num_threads(args.threads)
     machine = {"device": name, "torch": torch.__version__, "threads": torch.get_num_threads()}
     count = args.steps or (1000 if device.type == "cuda" else 100)
     found = machine | measure(device, args.data_dir, args.precision, count, args.rounds)

@@ -9,29 +9,26 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from safetensors.torch import save_file
 
 import ultralif as ul
 from ultralif.cli import main
+from ultralif.cli.source import save_network
 from ultralif.export import from_nir, to_nir
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Return a function that writes a run and gives its folder."""
+    """Return a function that writes a network and gives its file."""
 
-    def write(neuron: str = "LIF", weight: float | None = None, **config):
+    def write(neuron: str = "LIF", weight: float | None = None):
         torch.manual_seed(0)
         net = ul.Network((12, 10, 4), neuron=neuron)
         if weight is not None:
             with torch.no_grad():
                 net.linears[0].weight[0, 0] = weight
-        folder = tmp_path / f"run-{neuron}"
-        folder.mkdir()
-        said = {"sizes": [12, 10, 4], "neuron": neuron, "neuron_options": {}, "readout": "linear"} | config
-        (folder / "config.json").write_text(json.dumps(said))
-        save_file(net.state_dict(), folder / "model.safetensors")
-        return folder
+        path = tmp_path / f"{neuron}.safetensors"
+        save_network(net, {"neuron": neuron}, path)
+        return path
 
     return write
 
@@ -66,14 +63,17 @@ def test_to_c(run, inputs, tmp_path, capsys):
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
-def test_to_c_with_drawn_spikes_and_the_steps_of_the_run(run, tmp_path, capsys):
-    out = tmp_path / "out"
-    assert export(run(timesteps=7), "--to", "c", "--out", out, "--max-events", 2, "--json") == 0
-    report = json.loads(capsys.readouterr().out)
-    assert report["timesteps"] == 7
-    assert report["max_events"] == 2
-    assert report["constant_bytes"] > 12 * 10 + 10 * 4
-    subprocess.run(["make", "-s", "-C", out, "test"], check=True)
+def test_a_run_to_c_with_drawn_spikes_and_its_own_time_steps(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trained = ul.train(ul.RunConfig(neuron="LIF", epochs=1, timesteps=7, hidden=(10,)))
+    for number, name in enumerate((trained.id[:8], trained.path)):
+        out = tmp_path / f"out-{number}"
+        assert export(name, "--to", "c", "--out", out, "--max-events", 2, "--json") == 0
+        report = json.loads(capsys.readouterr().out)
+        assert report["timesteps"] == 7
+        assert report["max_events"] == 2
+        assert report["constant_bytes"] > 64 * 10 + 10 * 10
+        subprocess.run(["make", "-s", "-C", out, "test"], check=True)
 
 
 def test_to_nir_and_on_to_c(run, tmp_path, capsys):
@@ -109,12 +109,14 @@ def test_to_onnx_and_torch(run, tmp_path, capsys):
 def test_bad_input_is_one_line_and_writes_nothing(run, tmp_path, capsys):
     folder, out = run(), tmp_path / "out"
     (tmp_path / "text.npy").write_text("no numbers")
+    (tmp_path / "text.nir").write_text("no network")
     np.save(tmp_path / "floats.npy", np.zeros((2, 3, 12)))
     np.save(tmp_path / "narrow.npy", np.zeros((2, 3, 11), np.uint8))
     complaints = {
-        (tmp_path / "nowhere", "--to", "c"): "is not there",
-        (tmp_path, "--to", "c"): "is not there",
-        (folder / "config.json", "--to", "c"): "not a NIR file",
+        (tmp_path / "nowhere", "--to", "c"): "nor a run",
+        (tmp_path, "--to", "c"): "is not the folder of a run",
+        (tmp_path / "text.npy", "--to", "c"): "is neither a .nir file nor",
+        (tmp_path / "text.nir", "--to", "c"): "not a NIR file",
         (folder, "--to", "c", "--memory-budget", 100): "memory_budget is 100",
         (folder, "--to", "c", "--bits", 16, "--input-max", 255): "int16 cannot hold",
         (folder, "--to", "c", "--mode", "soft"): "mode must be hard or tropical",
@@ -144,27 +146,15 @@ def test_weights_out_of_range(run, tmp_path, capsys):
 
 
 def test_a_folder_in_use_is_left_alone(run, tmp_path, capsys):
-    folder = run()
-    assert export(folder, "--to", "nir", "--out", folder) == 2
+    assert export(run(), "--to", "nir", "--out", tmp_path) == 2
     assert "exists already" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "spoil", ["{", "[]", '{"sizes": [12, 10, 4]}', '{"sizes": [12, 9, 4], "neuron": "LIF"}']
-)
-def test_a_damaged_run(run, tmp_path, capsys, spoil):
-    folder = run()
-    (folder / "config.json").write_text(spoil)
-    assert export(folder, "--to", "c", "--out", tmp_path / "out") == 2
-    assert "damaged or of another kind" in capsys.readouterr().err
-
-
 def test_damaged_weights(run, tmp_path, capsys):
-    folder = run()
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-10])
-    assert export(folder, "--to", "c", "--out", tmp_path / "out") == 2
-    assert "damaged or of another kind" in capsys.readouterr().err
+    path = run()
+    path.write_bytes(path.read_bytes()[:-10])
+    assert export(path, "--to", "c", "--out", tmp_path / "out") == 2
+    assert "is neither a .nir file nor" in capsys.readouterr().err
 
 
 def test_a_title_cannot_end_the_comment_it_stands_in(tmp_path):

@@ -14,8 +14,8 @@ from ultralif.training.checkpoint import read_folder
 LONG = {"timesteps": 8, "epochs": 6}
 BAD = small(neuron="AdaLIF", adapt_strength=1e308, **LONG)
 """The threshold rises beyond all numbers, and its gradient with it, in the first epoch."""
-LATER = small(v_reset=1e308, eps=0.6, eps_speed=10.0, **LONG)
-"""The membrane over the temperature leaves the numbers when the temperature is below about 0.55."""
+LATER = small(anneal=(1.0, 1e-320), **LONG)
+"""The gradient over the temperature leaves the numbers in the last epoch."""
 GOOD = [small(neuron=name, **LONG) for name in ("UltraDLIF", "AdaLIF", "LIF")]
 
 

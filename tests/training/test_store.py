@@ -93,7 +93,10 @@ def test_filters(filled: Store) -> None:
 
 def test_names(filled: Store) -> None:
     run = small(epochs=1).id
-    assert filled.find(run[:6]) == run and filled.find(f"runs/{run}/") == run
+    assert filled.find(run[:6]) == run and filled.find(run) == run
+    store, name = Store.holding(str(filled.path(run)), "elsewhere")
+    assert (store.root, name) == (filled.root, run)
+    assert Store.holding(run[:6], filled.root)[1] == run
     for unknown in ("zzz", "", "*", "?" * 12, "[0-9a-f]*", "'; DROP TABLE runs; --"):
         with pytest.raises(InputError, match=r"there is no run|could be"):
             filled.find(unknown)

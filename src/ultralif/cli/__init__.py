@@ -16,12 +16,14 @@ COMMANDS: dict[str, str] = {
     "eval": "evaluate a run once more, with soft, binary and max-plus spikes",
     "sweep": "train a grid of networks, many at a time",
     "reproduce": "the paper's tables, trained, beside the published numbers",
+    "report": "runs as one page for the browser, and as figures",
     "models": "trained networks that come with the library",
     "runs": "list, show, compare, remove and export runs",
     "export": "take a trained network to C, NIR, ONNX or torch.export",
     "data": "list, fetch, check and show datasets",
     "analyze": "regions, volumes, pruning and decision boundaries of a network",
     "theory": "check every claim of the paper by running it",
+    "completion": "let a shell complete commands and flags",
 }
 """Every command with its description; ``ultralif.cli.<command>`` has its ``main(argv)``."""
 

@@ -56,7 +56,7 @@ def regions(
     """Count the regions of a layer's spike patterns at T = 1, exactly.
 
     Args:
-        source: sizes of a random network, such as 2-5-3, or a file of weights.
+        source: sizes of a random network, such as 2-5-3, a run, or a file of weights.
         neuron: the neuron of a random network.
         seed: the seed of a random network.
         layer: which layer.
@@ -101,7 +101,7 @@ def slice_(
     """Count the regions that random segments and random planes meet at T = 1: exact, at any size.
 
     Args:
-        source: sizes of a random network, such as 784-64-10, or a file of weights.
+        source: sizes of a random network, such as 784-64-10, a run, or a file of weights.
         neuron: the neuron of a random network.
         seed: the seed of a random network, and of the segments and planes.
         layer: which layer.
@@ -154,7 +154,7 @@ def growth(
     """Count a layer's spike rasters over time in a random plane of inputs, with the bound that holds.
 
     Args:
-        source: sizes of a random network, such as 2-4-2, or a file of weights.
+        source: sizes of a random network, such as 2-4-2, a run, or a file of weights.
         neuron: the neuron of a random network.
         seed: the seed of a random network and of the plane.
         layer: which layer.
@@ -191,7 +191,7 @@ def volume(
     """Measure the weights of a layer: rank, log-volume, and the zonotope's exact volume where it is feasible.
 
     Args:
-        source: sizes of a random network, such as 3-6-2, or a file of weights.
+        source: sizes of a random network, such as 3-6-2, a run, or a file of weights.
         neuron: the neuron of a random network.
         seed: the seed of a random network.
         layer: which layer.
@@ -234,7 +234,7 @@ def prune(
     """Merge equal neurons of a layer, then remove those that cost the least log-volume.
 
     Args:
-        source: sizes of a random network, or a file of weights.
+        source: sizes of a random network, such as 784-64-10, a run, or a file of weights.
         keep: how many neurons stay; without it equal ones are merged and no more.
         by: how to choose the neurons to remove.
         merge_tol: neurons are equal if weights and bias differ by less, relative to their length.
@@ -248,7 +248,7 @@ def prune(
 
     from ultralif import analysis
 
-    network, arguments = load_network(source, neuron, seed)
+    network, arguments, _ = load_network(source, neuron, seed)
     before = pick_layer(network, layer)[0].weight.detach()
     smaller, groups = analysis.merge_redundant(network, layer, merge_tol)
     if keep is not None:

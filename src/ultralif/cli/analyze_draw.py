@@ -29,7 +29,7 @@ def boundary(
     """Draw a network's classes in the plane through three samples: soft, hard and tropical side by side.
 
     Args:
-        source: sizes of a random network, such as 2-16-4, or a file of weights.
+        source: sizes of a random network, such as 2-16-4, a run, or a file of weights.
         out: the picture, png or svg.
         samples: a .npy file of three inputs; random ones between 0 and 1 if not given.
         neuron: the neuron of a random network.
@@ -45,7 +45,7 @@ def boundary(
 
     if timesteps < 1:
         raise InputError(f"timesteps must be positive, got {timesteps}")
-    network, _ = load_network(source, neuron, seed)
+    network = load_network(source, neuron, seed).network
     generator = torch.Generator().manual_seed(seed)
     points = torch.rand(3, network.sizes[0], generator=generator) if samples is None else _samples(samples)
     places, extent, slices = analysis.boundary_slices(

@@ -25,6 +25,9 @@ _FORMS = (
 )
 
 
+_KINDS = {"INT": ("a", "whole number"), "FLOAT": ("a", "number"), "PATH": ("a", "path"), "STR": ("a", "name")}
+
+
 def explain(complaint: str, command: str) -> str:
     """Return the sentence.
 
@@ -42,10 +45,27 @@ def _known_form(body: str) -> str | None:
     for pattern, sentence in _FORMS:
         found = re.search(pattern, body)
         if found:
-            parts = {name: text for name, text in found.groupdict().items() if text}
+            parts = {name: text or "" for name, text in found.groupdict().items()}
             parts["choices"] = parts.get("choices", "").replace("'", "").strip(", ")
+            parts["kind"] = _spell_kind(parts.get("kind", ""))
             return sentence.format(**parts)
     return None
+
+
+def _spell_kind(kind: str) -> str:
+    """Say what a flag takes, which the parser writes as ``{None}|{FLOAT FLOAT}``.
+
+    Example:
+        >>> _spell_kind("{None}|FLOAT"), _spell_kind("{None}|{FLOAT FLOAT}"), _spell_kind("[INT [INT ...]]")
+        ('a number', '2 numbers', 'whole numbers')
+    """
+    words = re.findall(r"[A-Z]+", kind.replace("None", ""))
+    if not words or words[0] not in _KINDS:
+        return kind
+    article, name = _KINDS[words[0]]
+    if "..." in kind:
+        return f"{name}s"
+    return f"{article} {name}" if len(words) == 1 else f"{len(words)} {name}s"
 
 
 def _unknown(body: str) -> str | None:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ultralif.cli.progress import spell_time
+from ultralif.cli.progress import spell_count, spell_time
 from ultralif.cli.tables import print_json, print_table
 from ultralif.training.config import RunConfig
 
@@ -39,10 +39,8 @@ def _print(stacks: Stacks, seconds: Sequence[float], file: Any) -> None:
         rows = _rows(stacks, seconds)
         print_table(tuple(rows[0]), [tuple(row.values()) for row in rows], file=file)
     runs = sum(map(len, stacks))
-    text = (
-        f"{runs} runs in {len(stacks)} stacks, about {spell_time(sum(seconds))}, loading and evaluation apart"
-    )
-    print(text, file=file, flush=True)
+    what = f"{spell_count(runs, 'run')} in {spell_count(len(stacks), 'stack')}"
+    print(f"{what}, about {spell_time(sum(seconds))}, loading and evaluation apart", file=file, flush=True)
 
 
 def _rows(stacks: Stacks, seconds: Sequence[float]) -> list[dict[str, Any]]:

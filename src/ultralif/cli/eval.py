@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ultralif.cli.parse import parse
-from ultralif.cli.tables import print_result
+from ultralif.cli.tables import number, print_result, print_table
 from ultralif.training.store import Store
 
 __all__ = ["main"]
@@ -31,35 +31,32 @@ def evaluate_run(
       ultralif eval 6c0c --modes
 
     Args:
-        run: the name of a run, or the beginning of it.
-        modes: compare the modes decision by decision, and say where spikes part.
+        run: the name of a run, the beginning of it, or its folder.
+        modes: compare the modes decision by decision and layer by layer.
         runs_dir: where runs are kept.
         data_dir: a folder to search first for the data.
         device: cpu, cuda, or auto: the GPU if there is one.
         json: print one JSON document.
     """
-    store = Store(runs_dir)
-    name = store.find(run)
+    store, name = Store.holding(run, runs_dir)
     from ultralif.training.reevaluate import reevaluate
 
     found = reevaluate(store, name, device, data_dir, compare=modes)
-    if not json:
-        for line in _partings(found.get("gap", {})):
-            print(line)
-    print_result(found, json, then=f"ultralif export {name} --to c --out model")
+    if len(found.get("gap", {})) > 1 and not json:
+        _print_gaps(found["gap"])
+    print_result(found, json, then=f"ultralif export {found['path']} --to c --out model")
 
 
-def _partings(gaps: dict[str, Any]) -> list[str]:
-    lines = []
-    for mode, gap in list(gaps.items())[1:]:
-        first = gap["first"]
-        where = (
-            f"; spikes first differ in layer {first['layer']} at step {first['step']}, "
-            f"{100 * first['share']:.1f} % of them"
-            if first
-            else "; all spikes are the same"
+def _print_gaps(gaps: dict[str, Any]) -> None:
+    """Print how far each mode is from the first, decision by decision and layer by layer."""
+    first, *others = gaps
+    rows = []
+    for mode in others:
+        gap = gaps[mode]
+        parting = gap["first"]
+        where = f"layer {parting['layer']}, step {parting['step']}" if parting else None
+        rows.append(
+            (mode, number(gap["agreement"], 2), *(number(part, 2) for part in gap["differing"]), where)
         )
-        lines.append(
-            f"{mode}: {gap['agreement']:.1f} % of the decisions are those of {next(iter(gaps))} spikes{where}"
-        )
-    return lines
+    layers = (f"layer {i} differs %" for i in range(1, len(gaps[first]["differing"]) + 1))
+    print_table(("spikes", f"decides as {first} %", *layers, "first"), rows)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from json import dumps, loads
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.parse import parse
+from ultralif.cli.source import load_network
 from ultralif.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def main(argv: list[str]) -> None:
 
 
 def export(
-    run: Path,
+    run: str,
     /,
     *,
     to: Literal["c", "nir", "onnx", "torch"],
@@ -46,7 +47,7 @@ def export(
     """Take a trained network elsewhere, and say what was lost on the way.
 
     Args:
-        run: a run's folder, or a NIR file of a LIF network.
+        run: a run's name or folder, a NIR file of a LIF network, or a file of weights.
         to: c: plain C99 in integers. nir: for other simulators and neuromorphic chips. onnx. torch: a
             program of torch.export.
         out: a new folder for what is written.
@@ -71,9 +72,9 @@ def export(
         raise InputError(f"--out {out} exists already; name a new folder, or remove it first")
     if timesteps is not None and timesteps < 1:
         raise InputError(f"--timesteps must be 1 or more, got {timesteps}")
-    net, trained_steps = _network(run)
+    net, _, trained_steps = load_network(run)
     recorded = None if inputs is None else _recorded(inputs, net)
-    report: dict[str, Any] = {"run": str(run), "to": to, "mode": mode, "out": str(out)}
+    report: dict[str, Any] = {"run": run, "to": to, "mode": mode, "out": str(out)}
     if to == "c":
         from ultralif.export import quantize
 
@@ -104,31 +105,6 @@ def _refuse(to: str, only: str, **given: bool) -> None:
     for name, is_given in given.items():
         if is_given and to != only:
             raise InputError(f"--{name.replace('_', '-')} is for --to {only}, not for {to}; leave it out")
-
-
-def _network(source: Path) -> tuple[Network, int | None]:
-    """Return a trained network, and the number of time steps it was trained with, where that is known."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    from ultralif.export import from_nir
-    from ultralif.nn import Network
-
-    if source.is_file():
-        return from_nir(source), None
-    config, weights = source / "config.json", source / "model.safetensors"
-    if not (config.is_file() and weights.is_file()):
-        raise InputError(f"run {source} is not there: no folder with config.json and model.safetensors")
-    try:
-        said = loads(config.read_text())
-        options = {"neuron_options": said.get("neuron_options"), "readout": said.get("readout", "linear")}
-        net = Network(said["sizes"], said["neuron"], **options)
-        net.load_state_dict(load_file(weights))
-    except (SafetensorError, RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(
-            f"run {source} cannot be read, its files are damaged or of another kind: {error}"
-        ) from error
-    return net, said.get("timesteps")
 
 
 def _recorded(path: Path, net: Network) -> Tensor:

@@ -13,7 +13,7 @@ import tyro
 from ultralif.cli.complaint import explain
 from ultralif.errors import InputError
 
-__all__ = ["Hidden", "Inline", "Named", "dispatch", "parse"]
+__all__ = ["Hidden", "Inline", "Named", "dispatch", "parse", "wide_terminal"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -73,13 +73,14 @@ def _parsed(parser: Callable[[], R], command: str) -> R:
         if exit_.code in (0, None):
             raise
     complaint = io.StringIO()
-    with _wide_terminal(), contextlib.redirect_stderr(complaint), contextlib.suppress(SystemExit):
+    with wide_terminal(), contextlib.redirect_stderr(complaint), contextlib.suppress(SystemExit):
         parser()  # once more, so that no line of the complaint is broken
     raise InputError(explain(complaint.getvalue(), f"ultralif {command}"))
 
 
 @contextlib.contextmanager
-def _wide_terminal() -> Iterator[None]:
+def wide_terminal() -> Iterator[None]:
+    """Let the parser print lines of any length."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "10000"
     try:

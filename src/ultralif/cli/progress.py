@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ultralif.training import Progress
 
-__all__ = ["say", "spell_time", "stop_on_signals", "training_progress"]
+__all__ = ["say", "spell_count", "spell_time", "stop_on_signals", "training_progress"]
 
 PAUSE = 10.0
 """Seconds between lines."""
@@ -30,8 +30,18 @@ def spell_time(seconds: float) -> str:
         ('4 s', '10 min', '2.5 h')
     """
     if seconds < 120:
-        return f"{seconds:.0f} s"
+        return f"{max(1, seconds):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def spell_count(count: int, noun: str) -> str:
+    """Write how many there are.
+
+    Example:
+        >>> spell_count(1, "run"), spell_count(1200, "run")
+        ('1 run', '1,200 runs')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 Report = Callable[[int, "Progress"], None]
@@ -115,7 +125,7 @@ class _Lines:
 
 def _state(progress: "Progress") -> str:
     if progress.loss is None or progress.accuracy is None:
-        return f"{progress.members} networks"
+        return spell_count(progress.members, "network")
     mean = "mean " if progress.members > 1 else ""
     return f"{mean}loss {progress.loss:.4f}, {mean}training accuracy {progress.accuracy:.1f} %"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ultralif.cli.parse import Inline, dispatch
-from ultralif.cli.progress import say
+from ultralif.cli.progress import say, spell_count
 from ultralif.cli.tables import number, print_json, print_result, print_table
 from ultralif.errors import InputError
 from ultralif.training.checkpoint import write_file
@@ -89,12 +89,13 @@ def show(run: str, /, history: bool = False, runs_dir: Path | None = None, json:
     """Show a run: its numbers, its config and what made it.
 
     Args:
-        run: its name, or the beginning of it.
+        run: its name, the beginning of it, or its folder.
         history: also print every epoch.
         runs_dir: where runs are kept.
         json: print one JSON document.
     """
-    config, _, result, epochs = Store(runs_dir).read(run)
+    store, name = Store.holding(run, runs_dir)
+    config, _, result, epochs = store.read(name)
     if json:
         print_json({**result, "config": config.to_dict(), "history": epochs})
         return
@@ -171,7 +172,7 @@ def export(
         print(text, end="")
         return
     write_file(out, text.encode())
-    print(f"{len(rows)} runs in {out}")
+    print(f"{spell_count(len(rows), 'run')} in {out}")
 
 
 def rebuild(runs_dir: Path | None = None) -> None:
@@ -184,7 +185,7 @@ def rebuild(runs_dir: Path | None = None) -> None:
     count, complaints = store.rebuild()
     for complaint in complaints:
         say(complaint)
-    print(f"{count} runs in {store.root}; next: ultralif runs list")
+    print(f"{spell_count(count, 'run')} in {store.root}; next: ultralif runs list")
 
 
 _NUMBERS = ("soft %", "hard %", "tropical %", "rate", "eps", "leak")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ultralif.errors import InputError
+from ultralif.training.store import NoSuchRun
 
 if TYPE_CHECKING:
     from torch import nn
@@ -16,16 +17,21 @@ __all__ = ["Source", "load_network", "pick_layer", "save_network"]
 
 
 class Source(NamedTuple):
-    """A network, and the arguments that would build it again."""
+    """A network, the arguments that would build it again, and its time steps in training, where known."""
 
     network: "Network"
-    arguments: dict[str, Any]
+    arguments: dict[str, Any] | None
+    timesteps: int | None = None
 
 
 def load_network(source: str, neuron: str = "UltraLIF", seed: int = 0) -> Source:
-    """Return the network that an argument names: sizes for a random one, or a file of weights.
+    """Return the network that an argument names.
 
-    A file is safetensors whose metadata has, under ``network``, the arguments of `ultralif.Network` as JSON.
+    Args:
+        source: sizes for a random network, such as 784-64-10; a file that `save_network` or NIR wrote; a
+            run's folder or name; or the name of a network that comes with the library.
+        neuron: of a random network.
+        seed: of a random network.
     """
     import torch
 
@@ -38,11 +44,28 @@ def load_network(source: str, neuron: str = "UltraLIF", seed: int = 0) -> Source
             return Source(Network(sizes, neuron), {"sizes": sizes, "neuron": neuron})
         except ValueError as error:
             raise InputError(str(error)) from error
-    path = Path(source)
-    if not path.is_file():
-        raise InputError(f"source {source!r} is neither sizes, such as 784-64-10, nor a file of weights")
+    if Path(source).is_file() and Path(source).suffix != ".nir":
+        return _read_file(Path(source))
+    from ultralif.training.api import find_trained
+    from ultralif.training.build import network_arguments
+
+    try:
+        network, config = find_trained(source)
+    except NoSuchRun as error:
+        raise InputError(
+            f"{source!r} is neither sizes, such as 784-64-10, nor a file, nor a run; see: ultralif runs list"
+        ) from error
+    if config is None:
+        return Source(network, None)
+    return Source(network, network_arguments(config), config.timesteps)
+
+
+def _read_file(path: Path) -> Source:
+    """Read safetensors whose metadata has, under ``network``, the arguments of `ultralif.Network` as JSON."""
     from safetensors import SafetensorError, safe_open
     from safetensors.torch import load_file
+
+    from ultralif.nn import Network
 
     try:
         with safe_open(path, "pt") as file:
@@ -51,7 +74,7 @@ def load_network(source: str, neuron: str = "UltraLIF", seed: int = 0) -> Source
         network.load_state_dict(load_file(path))
     except (KeyError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
         raise InputError(
-            f"source {source!r} is not a network that 'ultralif analyze prune --out' writes: {error!r}"
+            f"{path} is neither a .nir file nor what 'ultralif analyze prune --out' writes: {error!r}"
         ) from error
     return Source(network, arguments)
 
@@ -64,9 +87,12 @@ def pick_layer(network: "Network", layer: int) -> "tuple[nn.Linear, Neuron[Any]]
     return layers[layer]
 
 
-def save_network(network: "Network", arguments: dict[str, Any], path: Path) -> None:
+def save_network(network: "Network", arguments: dict[str, Any] | None, path: Path) -> None:
     """Write a network so that `load_network` can read it."""
     from safetensors.torch import save_file
+
+    if arguments is None:
+        raise InputError(f"a network from NIR cannot be written to {path}; leave the file out")
 
     path.parent.mkdir(parents=True, exist_ok=True)
     described = dumps(arguments | {"sizes": list(network.sizes)})

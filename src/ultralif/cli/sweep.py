@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from ultralif.cli.common import Common, read_arguments
 from ultralif.cli.parse import Hidden, Named
-from ultralif.cli.progress import say, stop_on_signals, training_progress
+from ultralif.cli.progress import say, spell_count, stop_on_signals, training_progress
 from ultralif.cli.tables import print_json, print_table
 from ultralif.errors import InputError
 from ultralif.training.config import RunConfig
@@ -70,7 +70,8 @@ def main(argv: list[str]) -> None:
         print_json(rows)
         return
     _print_summary(rows)
-    print(f"{len(rows)} runs in {store.root}; next: ultralif runs list")
+    there = "" if args.runs_dir is None else f" --runs-dir {args.runs_dir}"
+    print(f"{spell_count(len(rows), 'run')} in {store.root}; next: ultralif runs list{there}")
 
 
 def split_list(name: str, text: str, kind: Callable[[str], V]) -> list[V]:

@@ -73,7 +73,7 @@ def print_result(result: dict[str, Any], as_json: bool, then: str | None = None)
     if result["status"] == "diverged":
         print(f"the loss diverged; these are the numbers after epoch {result['epochs']}")
     best = f"{number(result['accuracy'][result['mode']], 2)} % ({result['mode']} spikes)"
-    print(f"{best} in {result['path']}; next: {then or 'ultralif eval ' + result['id']}")
+    print(f"{best} in {result['path']}; next: {then or 'ultralif eval ' + result['path'] + ' --modes'}")
 
 
 def number(value: float | None, digits: int, unit: float = 1.0) -> str | None:

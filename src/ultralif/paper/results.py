@@ -10,14 +10,16 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from ultralif.errors import InputError
-from ultralif.paper.grids import ABLATION, SEED, STATIC, main_variants
-from ultralif.paper.published import DATASETS, TIMESTEPS
+from ultralif.paper.grids import ABLATION, RECIPES, SEED, STATIC, main_variants
+from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS
 from ultralif.training.config import RunConfig
 from ultralif.training.store import Store
 
 __all__ = ["Interval", "Key", "Results", "from_store", "interval", "paired", "read", "write"]
 
 MOST_SEEDS = 20
+BINARY = {*BASELINES, "LIF learned width", *(variant.label for variant in RECIPES)}
+"""Whose spikes are 0 and 1 in training."""
 FIELDS = ("id", "seconds", "stacked", "eps", "leak", "accuracy", "spike_rate", "acs", "macs", "history_eps")
 
 
@@ -93,7 +95,7 @@ def _meanings() -> dict[str, tuple[Key, int]]:
                 encodings = ("rate", "rate-normalized") if timesteps == 1 and dataset in STATIC else ("rate",)
                 ablated = ABLATION if dataset == "mnist" and timesteps == 1 else ()
                 for encoding in encodings:
-                    for variant in (*main_variants(), *ablated):
+                    for variant in (*main_variants(), *RECIPES, *ablated):
                         config = variant.config(dataset, timesteps, seed, encoding)
                         found[config.id] = Key(variant.label, dataset, timesteps, encoding), seed
     return found
@@ -146,7 +148,7 @@ class Results:
         values = {}
         for seed, row in self.runs.get(key, {}).items():
             by_mode = row[quantity]
-            own = "soft" if key.label.startswith(("Ultra", "SoftLIF")) else "hard"
+            own = "hard" if key.label in BINARY else "soft"
             if (mode or own) in by_mode:
                 values[seed] = by_mode[mode or own]
         return dict(sorted(values.items()))

@@ -66,7 +66,9 @@ def _best_is(dataset: str, timesteps: int, wanted: Sequence[str], text: str, sec
         difference = paired(
             results.accuracy(ours, dataset, timesteps), results.accuracy(other, dataset, timesteps)
         )
-        return _sign(difference), f"{ours} against the best other, {other}: {_signed(difference)}"
+        tied = difference is not None and abs(difference.mean) <= (difference.half or 0.0)
+        text = f"{ours} against the best other, {other}: {_signed(difference)}"
+        return ("holds weaker", f"{text}, a tie") if tied else (_sign(difference), text)
 
     return Claim(text, section, decide)
 

@@ -2,8 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
 
 from ultralif.errors import InputError
+from ultralif.export import from_nir
 from ultralif.nn import Network
 from ultralif.training.build import build_network
 from ultralif.training.checkpoint import Contents, read_folder
@@ -13,8 +17,9 @@ from ultralif.training.job import Progress
 from ultralif.training.result import Result
 from ultralif.training.step import temperature
 from ultralif.training.store import Store
+from ultralif.training.zoo import cards, read_model
 
-__all__ = ["load", "train"]
+__all__ = ["Trained", "find_trained", "load", "restore", "train"]
 
 
 def train(
@@ -59,30 +64,51 @@ def train(
     return result
 
 
+class Trained(NamedTuple):
+    """A network, and what made it if that is known."""
+
+    network: Network
+    config: RunConfig | None
+
+
 def load(source: str | Path, runs_dir: str | Path | None = None) -> Network:
-    """Return the trained network of a run.
+    """Return a trained network.
 
     Args:
-        source: a run's folder, or its name (or the beginning of it) among the runs.
+        source: a run's folder; its name, or the beginning of it, among the runs; a ``.nir`` file; or the name
+            of a network that comes with the library, such as ``ultralif models list`` shows.
         runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
     """
+    return find_trained(source, runs_dir).network
+
+
+def find_trained(source: str | Path, runs_dir: str | Path | None = None) -> Trained:
+    """Return the network that `load` returns, and the config of its run."""
     path = Path(source)
+    if path.is_file():
+        return Trained(from_nir(path), None)
+    if str(source) in cards():
+        config, tensors = read_model(str(source))
+        return Trained(_network(config, tensors, config.epochs), config)
     if not path.is_dir():
         store = Store(runs_dir)
         path = store.path(store.find(str(source)))
-    contents = read_folder(path)
-    if "config" not in contents.documents:
+    elif not (path / "result.json").exists():
         raise InputError(f"{path} is not the folder of a run; see: ultralif runs list")
-    return restore(contents)
+    contents = read_folder(path)
+    return Trained(restore(contents), RunConfig.from_dict(contents.documents["config"]))
 
 
 def restore(contents: Contents) -> Network:
     """Build the network of a run's folder, with its trained parameters."""
     config = RunConfig.from_dict(contents.documents["config"])
-    tensors = contents.tensors()
+    return _network(config, contents.tensors(), contents.documents["result"]["epochs"])
+
+
+def _network(config: RunConfig, tensors: dict[str, Tensor], epochs: int) -> Network:
     network = build_network(config).to(tensors["linears.0.weight"].dtype)
     network.load_state_dict(tensors)
-    eps = temperature(config, max(0, contents.documents["result"]["epochs"] - 1))
+    eps = temperature(config, max(0, epochs - 1))
     if eps is not None:
         for _, neuron in network.layers():
             neuron.assign("eps", eps)

@@ -27,6 +27,7 @@ __all__ = [
     "layer_sizes",
     "load_data",
     "make_loader",
+    "network_arguments",
     "pick_device",
 ]
 
@@ -134,7 +135,7 @@ def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[N
 
 def build_network(config: RunConfig) -> Network:
     """Return the network of a config at its first step; it depends on nothing but the config."""
-    options = _neuron_options(config)
+    arguments = network_arguments(config)
     spec = DATASETS[config.dataset]
     if config.encoding == "rate-normalized" and not spec.is_events and spec.normalization is None:
         raise InputError(
@@ -143,12 +144,22 @@ def build_network(config: RunConfig) -> Network:
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        network = Network(layer_sizes(config), config.neuron, options, config.readout)
+        network = Network(**arguments)
         if config.orthogonal:
             orthogonal_(next(network.layers())[0])
     if config.mode is not None:
         set_mode(network, config.mode)
     return network
+
+
+def network_arguments(config: RunConfig) -> dict[str, Any]:
+    """Return the arguments of `ultralif.Network` for a config."""
+    return {
+        "sizes": layer_sizes(config),
+        "neuron": config.neuron,
+        "neuron_options": _neuron_options(config),
+        "readout": config.readout,
+    }
 
 
 def _neuron_options(config: RunConfig) -> dict[str, Any]:

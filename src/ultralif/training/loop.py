@@ -92,18 +92,26 @@ def _train(job: Job, folder: Path, report: Report, stopping: Stopping, checkpoin
                 saved = now = time.monotonic()
             if code:
                 raise Interrupted(_stopped(job), code)
-        for note in job.close_epoch():
+        notes = job.close_epoch()
+        job.seconds += time.monotonic() - began  # a GPU has done by now what it was given above
+        for note in notes:
             report(job.progress(note))
         report(job.progress())
 
 
 def steps(job: Job) -> Callable[[Job], Iterator[int]]:
     """Return how an epoch is run: recorded and replayed on a GPU, one call at a time elsewhere."""
-    if job.device.type == "cuda" and job.shared.encoding != "constant" and job.shared.precision != "float64":
+    if job.device.type == "cuda" and _can_be_recorded(job):
         from ultralif.training.graph import graph_steps
 
         return graph_steps(job)
     return eager_steps(job)
+
+
+def _can_be_recorded(job: Job) -> bool:
+    """Tell whether a step is kernels alone; the volume penalty's factors are checked by the CPU."""
+    shared = job.shared
+    return shared.encoding != "constant" and shared.precision != "float64" and not job.penalties.uses_volume
 
 
 def _stopped(job: Job) -> str:

@@ -25,7 +25,8 @@ def reevaluate(
         run: its name, or the beginning of it.
         device: ``auto``, ``cpu``, ``cuda`` ...
         data_dir: searched first for the data.
-        compare: add, under ``gap``, how often each mode decides as the first, and where spikes part.
+        compare: add, under ``gap``, how often each mode decides as the first, how many spikes of each layer
+            differ, both in percent, and where they part.
     """
     config, contents, result, _ = store.read(run)
     place = pick_device(device)
@@ -42,6 +43,10 @@ def _gaps(network: Network, config: RunConfig, data: Data) -> dict[str, Any]:
     batches = make_loader(config, data, data.dataset.test, training=False).epoch(EVALUATION)
     found = gap(network, ((inputs(x, config), labels) for x, labels in batches))
     return {
-        name: {"agreement": one.agreement, "first": one.first._asdict() if one.first else None}
+        name: {
+            "agreement": one.agreement,
+            "differing": (100 * one.differing.mean(1)).tolist(),
+            "first": one.first._asdict() if one.first else None,
+        }
         for name, one in found.items()
     }

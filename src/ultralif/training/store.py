@@ -20,7 +20,7 @@ from ultralif.training.config import RunConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Finished", "Run", "Store", "default_runs_dir"]
+__all__ = ["Finished", "NoSuchRun", "Run", "Store", "default_runs_dir"]
 
 VERSION = 1
 """Of the table below."""
@@ -40,6 +40,10 @@ FILTERS = ("dataset", "neuron", "timesteps", "seed", "sparsity", "status")
 def default_runs_dir() -> Path:
     """Return where runs go unless told otherwise: ``$ULTRALIF_RUNS`` or ``./runs``."""
     return Path(os.environ.get("ULTRALIF_RUNS") or "runs")
+
+
+class NoSuchRun(InputError):
+    """No run has this name."""
 
 
 class Finished(NamedTuple):
@@ -69,6 +73,18 @@ class Store:
 
     def __init__(self, root: str | Path | None = None) -> None:
         self.root = Path(root) if root is not None else default_runs_dir()
+
+    @classmethod
+    def holding(cls, run: str, root: str | Path | None = None) -> "tuple[Store, str]":
+        """Return the store that has a run, and the run's full name; a folder's store is the folder above it.
+
+        Args:
+            run: a run's folder, its name, or the beginning of it.
+            root: where names are searched.
+        """
+        path = Path(run)
+        store = cls(path.parent if (path / "result.json").exists() else root)
+        return store, store.find(path.name)
 
     @property
     def index(self) -> Path:
@@ -107,15 +123,17 @@ class Store:
         return Run(config, contents, result, contents.documents["history"])
 
     def find(self, run: str) -> str:
-        """Return the full name of a run from its first characters, or from the path of its folder."""
+        """Return the full name of a run from its first characters."""
         name = Path(run).name
+        if name and (self.path(name) / "result.json").exists():
+            return name
         query = "SELECT id FROM runs WHERE id GLOB ? ORDER BY id LIMIT 6"
         rows = [row[0] for row in self._select(query, (f"{_literal(name)}*",))] if name else []
         if len(rows) == 1 or name in rows:
             return str(rows[0])
         if rows:
             raise InputError(f"run {run!r} could be {', '.join(rows[:5])}; say more of it")
-        raise InputError(f"there is no run {run!r} in {self.root}; see: ultralif runs list")
+        raise NoSuchRun(f"there is no run {run!r} in {self.root}; see: ultralif runs list")
 
     def finished(self, runs: Iterable[str]) -> set[str]:
         """Return those of the runs that are here; those that diverged would do so again."""
