@@ -183,6 +183,22 @@ def test_a_network_shows_the_spikes_that_it_has(page: Page) -> None:
         expect(section.locator("figcaption")).to_contain_text(f"says {answer}")
 
 
+def test_every_network_can_be_looked_into(page: Page) -> None:
+    networks = document_of(page)["networks"]
+    assert len(networks) == 3
+    for place, network in enumerate(networks):
+        for section in ("#network", "#boundaries"):
+            page.locator(section).get_by_label("Network").select_option(str(place))
+        modes = network["observed"]["modes"]
+        assert page.locator("#boundaries canvas").count() == len(modes)
+        layers = next(iter(modes.values()))["layers"]
+        raster = page.locator("#network").get_by_role("slider", name="Neuron of the raster")
+        for layer, shown in enumerate(layers):
+            if len(layers) > 1:
+                page.locator("#network").get_by_label("Layer").select_option(str(layer))
+            assert raster.get_attribute("aria-valuemax") == str(shown["neurons"] - 1)
+
+
 def test_boundaries_are_drawn_for_every_mode(page: Page) -> None:
     cut = document_of(page)["networks"][0]["slices"]
     planes = page.locator("#boundaries canvas")
