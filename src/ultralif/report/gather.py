@@ -110,7 +110,13 @@ def _from_file(path: Path, notes: list[str]) -> Iterable[Entry]:
             f"Left out: {len(rows) - len(known)} rows of {path.name} that no table of the paper has."
         )
     for row, config in known:
-        yield Entry(config, _completed(row, config), [{"eps": eps} for eps in row.get("history_eps", ())])
+        try:
+            result = _completed(row, config)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{path} has a row for run {config.id} that is not a result ({error!r}); write the file again"
+            ) from error
+        yield Entry(config, result, [{"eps": eps} for eps in row.get("history_eps", ())])
 
 
 def _paper_configs(ids: set[str]) -> dict[str, RunConfig]:
@@ -135,6 +141,8 @@ def _completed(row: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
         "status": "done",
         "mode": config.mode or NEURONS[config.neuron].modes[0],
         "epochs": config.epochs,
+        "accuracy": row["accuracy"],
+        "eps": row["eps"],
         "energy": {"relative_sops": sops, "operations": operations},
         **row,
     }
