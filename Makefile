@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lint types imports unit format clean
+.PHONY: run test lint types imports unit test-browser docs format clean
 
 run: .venv/installed
 	$(BIN)/python examples/digits.py
@@ -21,6 +21,13 @@ imports: .venv/installed
 
 unit: .venv/installed
 	$(BIN)/pytest -n auto
+
+test-browser: .venv/installed
+	$(BIN)/pytest -m browser tests/browser
+
+# The site, in site/.
+docs: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 format: .venv/installed
 	$(BIN)/ruff check --fix .

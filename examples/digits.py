@@ -36,18 +36,21 @@ def train(neuron: str, images: torch.Tensor, labels: torch.Tensor) -> ul.Network
     return net
 
 
-def main() -> None:
+def main() -> dict[str, float]:
     pixels, classes = load_digits(return_X_y=True)
     split = train_test_split(pixels / 16, classes, test_size=0.25, random_state=0)
     train_x, test_x = (torch.tensor(x, dtype=torch.float32) for x in split[:2])
     train_y, test_y = (torch.tensor(y) for y in split[2:])
+    found = {}
     for neuron in ("LIF", "UltraDLIF"):
         net = train(neuron, train_x, train_y)
-        line = f"{neuron:10} {accuracy(net, test_x, test_y):5.1f} % correct"
+        found[neuron] = accuracy(net, test_x, test_y)
+        line = f"{neuron:10} {found[neuron]:5.1f} % correct"
         if neuron == "UltraDLIF":
             with ul.mode(net, "hard"):
                 line += f", {accuracy(net, test_x, test_y):5.1f} % with binary spikes"
         print(line)
+    return found
 
 
 if __name__ == "__main__":

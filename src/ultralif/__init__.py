@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from ultralif import maxplus as maxplus
     from ultralif import nn as nn
     from ultralif import ops as ops
+    from ultralif import plot as plot
     from ultralif import training as training
     from ultralif.nn import *
     from ultralif.training import *
 
-_SUBMODULES = ("analysis", "data", "export", "functional", "maxplus", "nn", "ops", "training")
+_SUBMODULES = ("analysis", "data", "export", "functional", "maxplus", "nn", "ops", "plot", "training")
 _HOMES = ("ultralif.nn", "ultralif.training")
 """Modules whose public names are also names of the package."""
 

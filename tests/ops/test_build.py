@@ -32,7 +32,7 @@ print(cpu.available(), *[w.message for w in caught], sep="\\n")
 
 @pytest.fixture
 def use(tmp_path):
-    """Start a Python that integrates a layer, with a cache of its own; it prints what was built, and complaints."""
+    """Start a Python with a cache of its own; it prints whether C integrates, and warnings."""
 
     def start(result: str = "result.pt", **environment: str) -> subprocess.Popen:
         return subprocess.Popen(

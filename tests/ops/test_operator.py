@@ -7,7 +7,8 @@ from torch._subclasses import FakeTensorMode
 import ultralif as ul
 from ops.op_cases import CASES, SETTINGS, draw
 from ultralif import functional, ops
-from ultralif.ops.contract import Rule, decode, encode
+from ultralif.ops import library
+from ultralif.ops.contract import Constants, Rule, decode, encode
 from ultralif.ops.library import integrate, integrate_backward
 
 RULES = {
@@ -78,6 +79,38 @@ def test_one_graph_serves_every_length_and_batch():
             current = torch.randn(time, batch, 4)
             expected = functional.ultralif(current, eps=eps, leak=0.9, threshold=0.5)[0]
             torch.testing.assert_close(compiled(current, eps), expected)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_network_is_compiled_without_a_break():
+    """Forward and backward, with neurons that learn."""
+    net = ul.Network((6, 8, 3), "UltraDPLIF")
+    x = torch.rand(5, 4, 6)
+    found = []
+    for run in (net, torch.compile(net, fullgraph=True, backend="aot_eager")):
+        out = run(x)
+        found.append((out, *torch.autograd.grad(out.square().sum(), list(net.parameters()))))
+    torch.testing.assert_close(found[0], found[1])
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_the_registered_operator_is_the_function_that_a_plain_call_runs(rule):
+    current = torch.randn(3, 2, 6, dtype=torch.float64, requires_grad=True)
+    *tensors, numbers = constants()
+    given = Constants(*(n if t is None else t for t, n in zip(tensors, numbers, strict=True)))
+    found = []
+    for spikes, last in (
+        library.run(current, None, given, rule),
+        integrate(current, None, *tensors, numbers, *encode(rule)),
+    ):
+        grads = torch.autograd.grad(
+            spikes.square().sum() + last.square().sum(), [current, *tensors[:3]], retain_graph=True
+        )
+        found.append((spikes, last, *grads))
+        with pytest.raises(RuntimeError, match="backend='reference'"):
+            (grad,) = torch.autograd.grad(last.sum(), current, create_graph=True)
+            grad.sum().backward()
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", ul.NEURONS)

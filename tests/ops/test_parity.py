@@ -7,6 +7,7 @@ from hypothesis.strategies import booleans, integers, sampled_from
 
 from ops.op_cases import CASES, PAIRS, SETTINGS, Setting, check, draw
 from ultralif import functional, ops
+from ultralif.ops import cpu
 
 pytestmark = pytest.mark.usefixtures("implementation", "poisoned")
 
@@ -26,6 +27,15 @@ def test_float32(case, setting):
 def test_half_precision_is_integrated_in_float32(case, dtype):
     check(case, SETTINGS["one per neuron"], dtype)
     check(case, SETTINGS["T=100 B=1"], dtype)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name == "ultradlif"], ids=str)
+def test_long_rings(case, implementation):
+    """Rings that are cut into parts with a halo, and spans of time: both ends meet."""
+    if implementation is cpu:
+        check(case, Setting(35, 2, (2 * 2048 + 3,), start=True), torch.float64)
+        check(case, Setting(70, 1, (2, 2100), (2, 1), rate=True), torch.float64)
+        check(case, Setting(10, 1, (2100,), (2100,)), torch.float32)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "eval": "evaluate a run once more, with soft, binary and max-plus spikes",
     "sweep": "train a grid of networks, many at a time",
     "reproduce": "the paper's tables, trained, beside the published numbers",
+    "report": "runs as one page for the browser, and as figures",
     "models": "trained networks that come with the library",
     "runs": "list, show, compare, remove and export runs",
     "export": "take a trained network to C, NIR, ONNX or torch.export",

@@ -16,9 +16,9 @@ __all__ = ["backward", "forward"]
 
 NATIVE = os.environ.get("TRITON_INTERPRET") != "1"
 LANES = 1 << 18  # about as many as a large GPU runs at once; what is more is taken in rounds
-CHUNK = 16  # steps whose trace a lane keeps in registers
+CHUNK = 10  # steps whose trace a lane keeps in registers: longer ones take a compiler long
 WIDEST = 1024  # neurons of a ring that one program takes whole
-SPAN = 32  # steps a launch where a ring is cut into parts
+SPAN = 30  # steps a launch where a ring is cut into parts
 
 
 def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
@@ -85,7 +85,7 @@ def _runs(constants: Sequence[Tensor], features: int) -> list[int]:
 
 def _chunk(time: int, longest: int) -> dict[str, Any]:
     """Choose a chunk that divides the time steps, if one of a fair size does."""
-    fair = [n for n in range(min(time, longest), longest // 3, -1) if time % n == 0]
+    fair = [n for n in range(min(time, longest), longest // 2 - 1, -1) if time % n == 0]
     chunk = fair[0] if fair else min(time, longest)
     return {"CHUNK": chunk, "EVEN": time % chunk == 0}
 
@@ -212,9 +212,9 @@ class _Tiling(NamedTuple):
 def _tiling(rows: int, rings: int, ring: int, halo: int) -> _Tiling:
     width = next_power_of_2(ring) if halo == 0 else WIDEST
     tiles = 1 if halo == 0 else cdiv(ring, width - 2 * halo)
-    lanes = max(width, 128)
+    lanes = max(width, 64)
     rounds, size = _rounds(rows, rings, lanes // width, max(1, LANES // (width * tiles)))
-    choices = {"LANES": lanes, "WIDTH": width, "WHOLE": halo == 0, "num_warps": min(lanes // 32, 32)}
+    choices = {"LANES": lanes, "WIDTH": width, "WHOLE": halo == 0, "num_warps": lanes // 64}
     return _Tiling((cdiv(size, lanes // width), tiles), rounds, size, choices)
 
 
@@ -249,6 +249,8 @@ def _spatial_forward(
     time, batch, features = current.shape
     rings = features // rule.ring
     spans = _spans(time, rule.ring)
+    if len(spans) > 1 and state is None:  # so that all spans run by one kernel
+        state = torch.zeros_like(last)
     spare = torch.empty_like(last) if len(spans) > 1 and bounds is None else last
     for i, (first, steps) in enumerate(spans):
         halo = 0 if rule.ring <= WIDEST else steps
@@ -263,7 +265,6 @@ def _spatial_forward(
             *constants[:3],
             out if out is None or rule.rate else out[first],
             target,
-            last.new_empty(4 * tiling.lanes),
             steps,
             rule.ring,
             rings,
@@ -279,7 +280,7 @@ def _spatial_forward(
             rule.v_reset,
             HAS_STATE=state is not None,
             HAS_OUT=out is not None,
-            ADD_TO_MEAN=i > 0,
+            ADD_TO_MEAN=rule.rate and i > 0,
             **_spatial_choices(rule, steps),
             **tiling.choices,
         )
@@ -301,6 +302,8 @@ def _spatial_backward(
     wide = current.new_empty(0, dtype=torch.float32)
     starts = wide.new_empty((len(spans) - 1, 1, batch, features))
     if len(spans) > 1:  # integrate once more for the state at the start of every span
+        state = wide.new_zeros((1, batch, features)) if state is None else state
+        grad_state = torch.zeros_like(state) if grad_state is None else grad_state
         before = current[: spans[-1][0]]
         _spatial_forward(before, state, constants, rule, None, starts[-1], starts[:-1])
     g_current = torch.empty(current.shape, dtype=current.dtype, device=current.device)
@@ -323,7 +326,6 @@ def _spatial_backward(
             g_states[i % 2],
             sums,
             notes,
-            wide.new_empty(4 * tiling.lanes),
             steps,
             rule.ring,
             rings,
@@ -344,7 +346,7 @@ def _spatial_backward(
             HAS_GRAD_STATE=grad_state is not None,
             THROUGH_RESET=rule.through_reset,
             LEARN=learn,
-            ADD_TO_SUMS=i < len(spans) - 1,
+            ADD_TO_SUMS=len(spans) > 1,
             **choices,
             **tiling.choices,
         )

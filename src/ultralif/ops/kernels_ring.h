@@ -20,7 +20,7 @@ typedef struct {
 } NAME(Rows);
 
 enum { NAME(ROWS) = sizeof(NAME(Rows)) / sizeof(REAL *) };
-enum { NAME(WHOLE) = 2048, NAME(PART) = 1024, NAME(SPAN) = 16 }; /* longest ring in one tile; what others are cut into */
+enum { NAME(WHOLE) = 2048, NAME(PART) = 1024, NAME(SPAN) = 32 }; /* longest ring in one tile; what others are cut into */
 
 /* How rings are cut, and the room for one. */
 typedef struct {
@@ -79,8 +79,11 @@ static const REAL *NAME(view)(const NAME(Call) *c, const NAME(Tile) *tile, const
     const int64_t ring = c->rule->ring;
     if (tile->first >= 0 && tile->first + tile->n <= ring)
         return row + tile->first;
-    for (int64_t j = 0; j < tile->n; j++)
-        room[j] = row[(tile->first + j + ring) % ring];
+    for (int64_t j = 0, n; j < tile->n; j += n) {
+        const int64_t at = (tile->first + j + ring) % ring;
+        n = tile->n - j < ring - at ? tile->n - j : ring - at;
+        memcpy(room + j, row + at, n * sizeof(REAL));
+    }
     return room;
 }
 

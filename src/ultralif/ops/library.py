@@ -1,9 +1,11 @@
 """The operators as PyTorch knows them: registered, traceable, differentiable once.
 
-PyTorch's dispatcher picks the implementation: Triton on CUDA, C on the CPU, `analytic` elsewhere.
+The device picks the implementation: Triton on CUDA, C on the CPU, `analytic` elsewhere. A registered
+operator costs a small layer more time than its integration does, so it serves only those who need to see one:
+compilers, fake tensors and other modes. A plain call goes through `torch.autograd.Function`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,9 +13,69 @@ from torch import Tensor
 
 from ultralif.functional import compute_dtype
 from ultralif.ops import analytic, cpu
-from ultralif.ops.contract import Constants, Implementation, decode
+from ultralif.ops.contract import Constants, Implementation, Rule, decode, encode
 
-__all__ = ["integrate"]
+__all__ = ["run"]
+
+Grads = tuple[Tensor | None, ...]
+
+
+def run(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
+    """Return the spikes (or their mean over time) and the last state, as `Implementation` says."""
+    if _is_plain(current):
+        return _apply(current, state, *constants, rule)
+    tensors = [c if isinstance(c, Tensor) else None for c in constants]
+    numbers = [1.0 if isinstance(c, Tensor) else c for c in constants]
+    spikes, last = integrate(current, state, *tensors, numbers, *encode(rule))
+    return spikes, last
+
+
+def _is_plain(current: Tensor) -> bool:
+    """Tell whether nobody looks on: no compiler, no mode, no tensor that is more than its numbers."""
+    return not (
+        torch.compiler.is_compiling()
+        or type(current) is not Tensor
+        or current.is_meta
+        or torch._C._len_torch_dispatch_stack()
+    )
+
+
+class _Integrate(torch.autograd.Function):
+    """The recurrence and its derivative by an implementation, without a detour."""
+
+    @staticmethod
+    def forward(ctx: Any, current: Tensor, state: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
+        constants = Constants(*rest[:4])
+        ctx.save_for_backward(current, state, *(c if isinstance(c, Tensor) else None for c in constants))
+        ctx.numbers, ctx.rule = rest[:4], rest[4]
+        ctx.set_materialize_grads(False)
+        return _implementation(current).forward(current, state, constants, rest[4])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Grads:
+        current, state, *tensors = ctx.saved_tensors
+        needed = ctx.needs_input_grad
+        constants = Constants(*(n if t is None else t for t, n in zip(tensors, ctx.numbers, strict=True)))
+        args = (*grads, current, state, constants, ctx.rule, any(needed[2:6]))
+        derive = _derivative if torch.is_grad_enabled() else _implementation(current).backward
+        g_current, g_state, g_constants = derive(*args)
+        return g_current, g_state if needed[1] else None, *_share(g_constants, tensors, needed[2:6]), None
+
+
+class _Derivative(torch.autograd.Function):
+    """The derivative where a second one is asked for, which is refused."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
+        return _implementation(args[2]).backward(*args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Grads:
+        return _derive_twice(ctx, *grads)
+
+
+_apply: Callable[..., tuple[Tensor, Tensor]] = _Integrate.apply
+_derivative: Callable[..., tuple[Tensor, Tensor, Tensor]] = _Derivative.apply
 
 
 @torch.library.custom_op("ultralif::integrate", mutates_args=())
@@ -101,24 +163,27 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
     ctx.set_materialize_grads(False)
 
 
-def _derive(ctx: Any, grad_out: Tensor | None, grad_state: Tensor | None) -> tuple[Tensor | None, ...]:
+def _derive(ctx: Any, grad_out: Tensor | None, grad_state: Tensor | None) -> Grads:
     saved, needed = ctx.saved_tensors, ctx.needs_input_grad
     learned = needed[2:6]
     g_current, g_state, g_constants = integrate_backward(
         grad_out, grad_state, *saved, *ctx.rest, any(learned)
     )
-    shared = (
-        [
-            (g if g.shape == c.shape else g.view(c.numel(), -1).sum(1)) if learns else None
-            for g, c, learns in zip(g_constants, saved[2:], learned, strict=True)
-        ]
-        if any(learned)
-        else [None] * 4
-    )
+    shared = _share(g_constants, saved[2:], learned)
     return g_current, g_state if needed[1] else None, *shared, None, None, None, None
 
 
-def _derive_twice(ctx: Any, *grads: Tensor | None) -> None:
+def _share(grads: Tensor, constants: Sequence[Tensor | None], learned: Sequence[bool]) -> Grads:
+    """Return the gradient of each constant, from those of the longest ``[4, L]``."""
+    if not any(learned):
+        return (None,) * 4
+    return tuple(
+        (g if g.shape == c.shape else g.view(c.numel(), -1).sum(1)) if learns and c is not None else None
+        for g, c, learns in zip(grads, constants, learned, strict=True)
+    )
+
+
+def _derive_twice(ctx: Any, *grads: Tensor | None) -> Grads:
     raise RuntimeError(
         "ultralif's fused operators can be differentiated once; for higher derivatives build the neuron "
         "with backend='reference', which runs the definition in ultralif.functional"

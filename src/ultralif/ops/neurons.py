@@ -10,8 +10,8 @@ from torch import Tensor
 from ultralif import functional
 from ultralif.functional import AdaptiveState, Constant, LeakForm, Mode, Neighborhood, compute_dtype
 from ultralif.functional.scan import OverTime
-from ultralif.ops.contract import Rule, encode
-from ultralif.ops.library import integrate
+from ultralif.ops import library
+from ultralif.ops.contract import Constants, Rule
 
 __all__ = ["Backend", "Operator", "adalif", "dspike", "lif", "softlif", "ultradlif", "ultralif"]
 
@@ -88,14 +88,11 @@ def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tup
     if v0 is not None:
         stacked = v0.unsqueeze(0) if isinstance(v0, Tensor) else torch.stack(v0)
         state = stacked.to(dtype).reshape(len(stacked), *flat[1:])
-    constants = recipe[:4]
-    out, last = integrate(
-        current.reshape(flat),
-        state,
-        *(_per_feature(c, features, dtype) if isinstance(c, Tensor) else None for c in constants),
-        [1.0 if isinstance(c, Tensor) else c for c in constants],
-        *encode(recipe.rule._replace(rate=rate)),
+    constants = Constants(
+        *(_per_feature(c, features, dtype) if isinstance(c, Tensor) else c for c in recipe[:4])
     )
+    rule = recipe.rule._replace(rate=True) if rate else recipe.rule
+    out, last = library.run(current.reshape(flat), state, constants, rule)
     after = last.view(len(last), *current.shape[1:])
     return (
         out.view(current.shape[1:] if rate else current.shape),

@@ -11,7 +11,7 @@ Time is cut into chunks as in `triton_temporal`.
 import triton
 import triton.language as tl
 
-from ultralif.ops.triton_temporal import LN2, MAX, constant, fire, log2, within
+from ultralif.ops.triton_temporal import LN2, MAX, constant, exp2, fire, inverse, log2, within
 
 __all__ = ["spatial_backward_kernel", "spatial_forward_kernel"]
 
@@ -19,6 +19,19 @@ NONE = tl.constexpr(0)
 FACTOR = tl.constexpr(1)
 SHIFT = tl.constexpr(2)
 LOG2_3 = tl.constexpr(1.584962500721156)
+UNSPECIAL = [
+    "eps_pointer",
+    "leak_pointer",
+    "threshold_pointer",
+    "time",
+    "halo",
+    "rounds",
+    "mean_of",
+    "eps_run",
+    "leak_run",
+    "threshold_run",
+]
+"""Arguments of which no value gets a kernel of its own, not even 1 and multiples of 16."""
 
 
 @triton.jit
@@ -38,22 +51,6 @@ def place(ring, halo, LANES: tl.constexpr, WIDTH: tl.constexpr, WHOLE: tl.conste
 
 
 @triton.jit
-def exchange(to_right, to_left, room, turn, left, right, ONE: tl.constexpr, LANES: tl.constexpr):
-    """Return what the left neighbour sends to its right and what the right one sends to its left.
-
-    Lanes meet in memory that stays in the cache. Two places take turns: one barrier an exchange is enough,
-    since nobody writes to a place again before all have read from it and met at the other.
-    """
-    here = room + turn * 2 * LANES
-    lane = tl.arange(0, LANES)
-    tl.store(here + lane, to_right)
-    if not ONE:
-        tl.store(here + LANES + lane, to_left)
-    tl.debug_barrier()
-    return tl.load(here + left), tl.load(here + (right if ONE else LANES + right))
-
-
-@triton.jit
 def decayed(v, leak, log_leak, LEAK: tl.constexpr):
     """Return the membrane after its leak."""
     if LEAK == FACTOR:
@@ -64,38 +61,60 @@ def decayed(v, leak, log_leak, LEAK: tl.constexpr):
 
 
 @triton.jit
-def coupled(x, w, w_left, w_right, eps, k, MEMBRANE: tl.constexpr, CENTERED: tl.constexpr):
+def neighbours(w, both):
+    """Return what stands to the left and to the right of each lane, by one exchange."""
+    left, right = tl.split(tl.reshape(tl.gather(w, both, 0), [w.shape[0], 2]))
+    return left, right
+
+
+@triton.jit
+def terms(w, w_left, w_right, k, NATIVE: tl.constexpr):
+    """Return the largest of three terms, the exponentials of the others, and how far these lie below.
+
+    The third term is the smaller of the neighbours; the second what is left.
+    """
+    side, third = tl.maximum(w_left, w_right), tl.minimum(w_left, w_right)
+    top, second = tl.maximum(side, w), tl.minimum(side, w)
+    gap_2, gap_3 = (top - second) * k, (top - third) * k
+    return top, exp2(-gap_2, NATIVE), exp2(-gap_3, NATIVE), gap_2, gap_3
+
+
+@triton.jit
+def coupled(
+    x, w, w_left, w_right, eps, k, MEMBRANE: tl.constexpr, CENTERED: tl.constexpr, NATIVE: tl.constexpr
+):
     """Return P in two parts, P = base + eps * log(weight), see `fire`."""
-    top = tl.maximum(tl.maximum(w_left, w_right), w)
     if MEMBRANE == MAX:
-        return top + x, tl.full(x.shape, 1.0, tl.float32)
-    weight = tl.exp2((w_left - top) * k) + tl.exp2((w - top) * k) + tl.exp2((w_right - top) * k)
+        return tl.maximum(tl.maximum(w_left, w_right), w) + x, tl.full(x.shape, 1.0, tl.float32)
+    top, u_2, u_3, gap_2, gap_3 = terms(w, w_left, w_right, k, NATIVE)
+    base = top + x
     if CENTERED:
-        return top + x - eps * LOG2_3, weight
-    return top + x, weight
+        base -= eps * LOG2_3
+    return base, 1.0 + u_2 + u_3
 
 
 @triton.jit
 def shares(w, w_left, w_right, k, MEMBRANE: tl.constexpr, CENTERED: tl.constexpr, NATIVE: tl.constexpr):
-    """Return the shares of left neighbour, neuron and right neighbour, and dP/deps."""
-    top = tl.maximum(tl.maximum(w_left, w_right), w)
+    """Return the shares of left and right neighbour, and dP/deps."""
     if MEMBRANE == MAX:
+        top = tl.maximum(tl.maximum(w_left, w_right), w)
         a = tl.where(w_left == top, 1.0, 0.0)
-        b = tl.where(w == top, 1.0, 0.0)
-        c = tl.where(w_right == top, 1.0, 0.0)
-        whole = 1.0 / (a + b + c)
-        return a * whole, b * whole, c * whole, 0.0 * whole
-    gap_a, gap_b, gap_c = (top - w_left) * k, (top - w) * k, (top - w_right) * k
-    a, b, c = tl.exp2(-gap_a), tl.exp2(-gap_b), tl.exp2(-gap_c)
-    total = a + b + c
-    whole = 1.0 / total
-    entropy = log2(total, NATIVE) + (a * gap_a + b * gap_b + c * gap_c) * whole
+        b = tl.where(w_right == top, 1.0, 0.0)
+        whole = 1.0 / (a + b + tl.where(w == top, 1.0, 0.0))
+        return a * whole, b * whole, 0.0 * whole
+    top, u_2, u_3, gap_2, gap_3 = terms(w, w_left, w_right, k, NATIVE)
+    weight = 1.0 + u_2 + u_3
+    whole = inverse(weight, NATIVE)
+    entropy = log2(weight, NATIVE) + (u_2 * gap_2 + u_3 * gap_3) * whole
     if CENTERED:
         entropy -= LOG2_3
-    return a * whole, b * whole, c * whole, LN2 * entropy
+    larger = tl.where(tl.maximum(w_left, w_right) > w, whole, u_2 * whole)  # of the neighbours
+    smaller = u_3 * whole
+    from_left = w_left > w_right
+    return tl.where(from_left, larger, smaller), tl.where(from_left, smaller, larger), LN2 * entropy
 
 
-@triton.jit
+@triton.jit(do_not_specialize=UNSPECIAL)
 def spatial_forward_kernel(
     current,
     state,
@@ -104,7 +123,6 @@ def spatial_forward_kernel(
     threshold_pointer,
     out,
     last_state,
-    room,
     time,
     ring,
     rings,
@@ -137,13 +155,11 @@ def spatial_forward_kernel(
 ):
     """Integrate rows of rings from a state: write the spikes, or add to their mean, and the state."""
     row, spot, own, left, right = place(ring, halo, LANES, WIDTH, WHOLE)
-    row += tl.program_id(0).to(tl.int64) * (LANES // WIDTH)
+    both = tl.reshape(tl.join(left, right), [2 * LANES])
+    row += tl.program_id(0) * (LANES // WIDTH)
     feature = row % rings * ring + spot
     known = (row < rows) & (spot < ring)
     own = own & (row < rows)
-    program = tl.program_id(1).to(tl.int64) * tl.num_programs(0) + tl.program_id(0)
-    room += program * 4 * LANES
-    turn = 0
     eps = constant(eps_pointer, feature, eps_run, known)
     leak = constant(leak_pointer, feature, leak_run, known)
     threshold = constant(threshold_pointer, feature, threshold_run, known)
@@ -154,23 +170,24 @@ def spatial_forward_kernel(
         at_row = row + tl.cast(i, tl.int64) * stride_round
         known = (at_row < rows) & (spot < ring)
         own_now = own & (at_row < rows)
-        source = current + at_row // rings * stride_batch + feature
+        sample = row // rings + tl.cast(i, tl.int64) * (stride_round // rings)
+        source = current + sample * stride_batch + feature
         element = at_row * ring + spot
         v = tl.zeros((LANES,), tl.float32)
         if HAS_STATE:
             v = tl.load(state + element, mask=known, other=0.0)
         mean = tl.zeros((LANES,), tl.float32)
+        target = out + element if HAS_OUT else element
         for first in range(0, time, CHUNK):
             xs = ()
             for j in tl.static_range(CHUNK):
                 inside = within(known, first + j, time, EVEN)
-                x = tl.load(source + tl.cast(first + j, tl.int64) * stride_time, mask=inside, other=0.0)
-                xs = xs + (x.to(tl.float32),)
+                xs = xs + (tl.load(source, mask=inside, other=0.0).to(tl.float32),)
+                source += stride_time
             for j in tl.static_range(CHUNK):
                 w = decayed(v, leak, log_leak, LEAK)
-                w_left, w_right = exchange(w, w, room, turn, left, right, True, LANES)
-                turn = 1 - turn
-                base, weight = coupled(xs[j], w, w_left, w_right, eps, k, MEMBRANE, CENTERED)
+                w_left, w_right = neighbours(w, both)
+                base, weight = coupled(xs[j], w, w_left, w_right, eps, k, MEMBRANE, CENTERED, NATIVE)
                 potential, gate, spike = fire(
                     base, weight, threshold, eps, k, 1.0, MEMBRANE, SOFT, True, NATIVE
                 )
@@ -183,19 +200,17 @@ def spatial_forward_kernel(
                     v = tl.where(now, after, v)
                     mean += tl.where(now, spike, 0.0)
                 if HAS_OUT and not RATE:
-                    inside = within(own_now, first + j, time, EVEN)
-                    tl.store(
-                        out + tl.cast(first + j, tl.int64) * out_stride_time + element, spike, mask=inside
-                    )
+                    tl.store(target, spike, mask=within(own_now, first + j, time, EVEN))
+                    target += out_stride_time
         if HAS_OUT and RATE:
             mean = mean / mean_of
             if ADD_TO_MEAN:
-                mean += tl.load(out + element, mask=own_now, other=0.0)
-            tl.store(out + element, mean, mask=own_now)
+                mean += tl.load(target, mask=own_now, other=0.0)
+            tl.store(target, mean, mask=own_now)
         tl.store(last_state + element, v, mask=own_now)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=UNSPECIAL)
 def spatial_backward_kernel(
     grad_out,
     grad_state,
@@ -208,7 +223,6 @@ def spatial_backward_kernel(
     grad_start,
     sums,
     notes,
-    room,
     time,
     ring,
     rings,
@@ -246,13 +260,12 @@ def spatial_backward_kernel(
 ):
     """Differentiate: write the gradients for current and state, and the sums for the constants."""
     row, spot, own, left, right = place(ring, halo, LANES, WIDTH, WHOLE)
-    row += tl.program_id(0).to(tl.int64) * (LANES // WIDTH)
+    both = tl.reshape(tl.join(left, right), [2 * LANES])
+    row += tl.program_id(0) * (LANES // WIDTH)
     feature = row % rings * ring + spot
     known = (row < rows) & (spot < ring)
     own = own & (row < rows)
     program = tl.program_id(1).to(tl.int64) * tl.num_programs(0) + tl.program_id(0)
-    room += program * 4 * LANES
-    turn = 0
     eps = constant(eps_pointer, feature, eps_run, known)
     leak = constant(leak_pointer, feature, leak_run, known)
     threshold = constant(threshold_pointer, feature, threshold_run, known)
@@ -268,23 +281,24 @@ def spatial_backward_kernel(
         at_row = row + tl.cast(i, tl.int64) * stride_round
         known = (at_row < rows) & (spot < ring)
         own_now = own & (at_row < rows)
-        source = current + at_row // rings * stride_batch + feature
+        sample = row // rings + tl.cast(i, tl.int64) * (stride_round // rings)
+        source = current + sample * stride_batch + feature
         element = at_row * ring + spot
         start = zero
         if HAS_STATE:
             start = tl.load(state + element, mask=known, other=0.0)
 
         v = start
+        reading = source
         for c in range(chunks - 1):
             xs = ()
-            for j in tl.static_range(CHUNK):
-                x = tl.load(source + tl.cast(c * CHUNK + j, tl.int64) * stride_time, mask=known, other=0.0)
-                xs = xs + (x.to(tl.float32),)
+            for _ in tl.static_range(CHUNK):
+                xs = xs + (tl.load(reading, mask=known, other=0.0).to(tl.float32),)
+                reading += stride_time
             for j in tl.static_range(CHUNK):
                 w = decayed(v, leak, log_leak, LEAK)
-                w_left, w_right = exchange(w, w, room, turn, left, right, True, LANES)
-                turn = 1 - turn
-                base, weight = coupled(xs[j], w, w_left, w_right, eps, k, MEMBRANE, CENTERED)
+                w_left, w_right = neighbours(w, both)
+                base, weight = coupled(xs[j], w, w_left, w_right, eps, k, MEMBRANE, CENTERED, NATIVE)
                 potential, gate, spike = fire(
                     base, weight, threshold, eps, k, 1.0, MEMBRANE, SOFT, True, NATIVE
                 )
@@ -303,55 +317,55 @@ def spatial_backward_kernel(
             if c > 0:
                 v = tl.load(note + (c - 1) * note_stride)
             first = c * CHUNK
-            xs, gs, vs, potentials, gates, lefts, rights = (), (), (), (), (), (), ()
+            reading = source + tl.cast(first, tl.int64) * stride_time
+            incoming = grad_out + tl.cast(first, tl.int64) * out_stride_time + element if HAS_OUT else element
+            xs, gs, vs, potentials, gates, lefts, rights, to_epss = (), (), (), (), (), (), (), ()
             for j in tl.static_range(CHUNK):
                 inside = within(known, first + j, time, EVEN)
-                at = tl.cast(first + j, tl.int64)
-                xs = xs + (tl.load(source + at * stride_time, mask=inside, other=0.0).to(tl.float32),)
+                xs = xs + (tl.load(reading, mask=inside, other=0.0).to(tl.float32),)
+                reading += stride_time
                 if HAS_OUT and not RATE:
-                    g = tl.load(grad_out + at * out_stride_time + element, mask=inside, other=0.0)
-                    gs = gs + (g.to(tl.float32),)
+                    gs = gs + (tl.load(incoming, mask=inside, other=0.0).to(tl.float32),)
+                    incoming += out_stride_time
                 else:
                     gs = gs + (g_mean,)
             for j in tl.static_range(CHUNK):
                 w = decayed(v, leak, log_leak, LEAK)
-                w_left, w_right = exchange(w, w, room, turn, left, right, True, LANES)
-                turn = 1 - turn
-                base, weight = coupled(xs[j], w, w_left, w_right, eps, k, MEMBRANE, CENTERED)
+                w_left, w_right = neighbours(w, both)
+                base, weight = coupled(xs[j], w, w_left, w_right, eps, k, MEMBRANE, CENTERED, NATIVE)
                 potential, gate, spike = fire(
                     base, weight, threshold, eps, k, 1.0, MEMBRANE, SOFT, True, NATIVE
                 )
+                to_left, to_right, to_eps = shares(w, w_left, w_right, k, MEMBRANE, CENTERED, NATIVE)
                 vs, potentials, gates = vs + (v,), potentials + (potential,), gates + (gate,)
-                lefts, rights = lefts + (w_left,), rights + (w_right,)
+                lefts, rights, to_epss = lefts + (to_left,), rights + (to_right,), to_epss + (to_eps,)
                 v = potential * (1.0 - spike) + v_reset * spike
+            outgoing = grad_current + tl.cast(first + CHUNK - 1, tl.int64) * grad_stride_time + element
             for j in tl.static_range(CHUNK - 1, -1, -1):
-                v, potential, gate = vs[j], potentials[j], gates[j]
+                potential, gate = potentials[j], gates[j]
                 spike = gate if SOFT else tl.where(potential > threshold, 1.0, 0.0)
                 fed = gs[j]
                 if THROUGH_RESET:
                     fed += gv * (v_reset - potential)
-                back = fed * gate * (1.0 - gate) * (k * LN2)
+                back = fed * (gate * (1.0 - gate) * (k * LN2))
                 g = back + gv * (1.0 - spike)
                 if not EVEN:  # steps past the end have no part in anything
                     now = within(known, first + j, time, EVEN)
                     back = tl.where(now, back, 0.0)
                     g = tl.where(now, g, 0.0)
-                w = decayed(v, leak, log_leak, LEAK)
-                a, b, e, to_eps = shares(w, lefts[j], rights[j], k, MEMBRANE, CENTERED, NATIVE)
-                from_left, from_right = exchange(g * e, g * a, room, turn, left, right, False, LANES)
-                turn = 1 - turn
-                to_w = g * b + from_left + from_right
+                to_left, to_right = g * lefts[j], g * rights[j]
+                to_w = g - to_left - to_right + tl.gather(to_right, left, 0) + tl.gather(to_left, right, 0)
                 if LEARN:
                     sum_threshold -= tl.where(own_now, back, 0.0)
-                    sum_eps += tl.where(own_now, g * to_eps - back * (potential - threshold) * (k * LN2), 0.0)
+                    sum_eps += tl.where(
+                        own_now, g * to_epss[j] - back * (potential - threshold) * (k * LN2), 0.0
+                    )
                     if LEAK == FACTOR:
-                        sum_leak += tl.where(own_now, to_w * v, 0.0)
+                        sum_leak += tl.where(own_now, to_w * vs[j], 0.0)
                     elif LEAK == SHIFT:
                         sum_leak += tl.where(own_now, to_w / leak, 0.0)
-                inside = within(own_now, first + j, time, EVEN)
-                tl.store(
-                    grad_current + tl.cast(first + j, tl.int64) * grad_stride_time + element, g, mask=inside
-                )
+                tl.store(outgoing, g, mask=within(own_now, first + j, time, EVEN))
+                outgoing -= grad_stride_time
                 before = to_w * leak if LEAK == FACTOR else to_w
                 gv = before if EVEN else tl.where(now, before, gv)
         tl.store(grad_start + element, gv, mask=own_now)

@@ -17,16 +17,49 @@ LSE = tl.constexpr(0)
 MAX = tl.constexpr(1)
 ADD = tl.constexpr(2)
 LN2 = tl.constexpr(0.6931471805599453)
+UNSPECIAL = [
+    "eps_pointer",
+    "leak_pointer",
+    "threshold_pointer",
+    "amplitude_pointer",
+    "time",
+    "rounds",
+    "eps_run",
+    "leak_run",
+    "threshold_run",
+    "amplitude_run",
+]
+"""Arguments of which no value gets a kernel of its own, not even 1 and multiples of 16."""
+
+
+@triton.jit
+def exp2(x, NATIVE: tl.constexpr):
+    """Return 2**x by one instruction: `tl.exp2` takes care of results below 1e-38, which are nothing here."""
+    if NATIVE:
+        return tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return tl.exp2(x)
 
 
 @triton.jit
 def log2(x, NATIVE: tl.constexpr):
-    """Return log2 by the processor's own instruction: `tl.log2` is a polynomial."""
+    """Return log2 by one instruction: `tl.log2` is a polynomial."""
     if NATIVE:
         return tl.inline_asm_elementwise(
-            "lg2.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+            "lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
         )
     return tl.log2(x)
+
+
+@triton.jit
+def inverse(x, NATIVE: tl.constexpr):
+    """Return 1 / x by one instruction."""
+    if NATIVE:
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return 1.0 / x
 
 
 @triton.jit
@@ -44,7 +77,7 @@ def constant(pointer, feature, run, mask):
 
 
 @triton.jit
-def membrane(x, v, k, leak, log_leak, MEMBRANE: tl.constexpr):
+def membrane(x, v, k, leak, log_leak, MEMBRANE: tl.constexpr, NATIVE: tl.constexpr):
     """Return P in two parts, P = base + eps * log(weight): the weight is 1 but for a log-sum-exp."""
     one = tl.full(x.shape, 1.0, tl.float32)
     if MEMBRANE == ADD:
@@ -52,7 +85,7 @@ def membrane(x, v, k, leak, log_leak, MEMBRANE: tl.constexpr):
     past = v + log_leak
     if MEMBRANE == MAX:
         return tl.maximum(past, x), one
-    return tl.maximum(past, x), one + tl.exp2(-tl.abs(past - x) * k)
+    return tl.maximum(past, x), one + exp2(-(tl.abs(past - x) * k), NATIVE)
 
 
 @triton.jit
@@ -75,7 +108,7 @@ def fire(
     potential = base
     if MEMBRANE == LSE:
         potential = base + eps * log2(weight, NATIVE)
-    gate = weight / (weight + tl.exp2((limit - base) * k))
+    gate = weight * inverse(weight + exp2((limit - base) * k, NATIVE), NATIVE)
     spike = gate
     if not SOFT:
         spike = tl.where(potential > limit, 1.0, 0.0)
@@ -93,7 +126,7 @@ def adapt(b, last, threshold, strength, decay, ADAPT: tl.constexpr, LATE: tl.con
     return threshold, b
 
 
-@triton.jit
+@triton.jit(do_not_specialize=UNSPECIAL)
 def temporal_forward_kernel(
     current,
     state,
@@ -130,7 +163,7 @@ def temporal_forward_kernel(
     NATIVE: tl.constexpr,
 ):
     """Integrate ``[T, B, F]``: write the spikes, or their mean, and the last state."""
-    lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     feature = lane % features
     eps = constant(eps_pointer, feature, eps_run, lane < total)
     leak = constant(leak_pointer, feature, leak_run, lane < total)
@@ -142,7 +175,8 @@ def temporal_forward_kernel(
     for i in range(rounds):
         element = lane + tl.cast(i, tl.int64) * stride_round
         mask = element < total
-        source = current + element // features * stride_batch + feature
+        sample = lane // features + tl.cast(i, tl.int64) * (stride_round // features)
+        source = current + sample * stride_batch + feature
         v = tl.zeros((BLOCK,), tl.float32)
         b = v
         last = v
@@ -152,15 +186,16 @@ def temporal_forward_kernel(
                 b = tl.load(state + total + element, mask=mask, other=0.0)
                 last = tl.load(state + 2 * total + element, mask=mask, other=0.0)
         mean = tl.zeros((BLOCK,), tl.float32)
+        target = out + element
         for first in range(0, time, CHUNK):
             xs = ()
             for j in tl.static_range(CHUNK):
                 inside = within(mask, first + j, time, EVEN)
-                x = tl.load(source + tl.cast(first + j, tl.int64) * stride_time, mask=inside, other=0.0)
-                xs = xs + (x.to(tl.float32),)
+                xs = xs + (tl.load(source, mask=inside, other=0.0).to(tl.float32),)
+                source += stride_time
             for j in tl.static_range(CHUNK):
                 limit, adapted = adapt(b, last, threshold, strength, decay, ADAPT, LATE)
-                base, weight = membrane(xs[j], v, k, leak, log_leak, MEMBRANE)
+                base, weight = membrane(xs[j], v, k, leak, log_leak, MEMBRANE, NATIVE)
                 potential, gate, spike = fire(
                     base, weight, limit, eps, k, amplitude, MEMBRANE, SOFT, UNIT, NATIVE
                 )
@@ -175,10 +210,10 @@ def temporal_forward_kernel(
                     last = tl.where(now, spike, last)
                     mean += tl.where(now, spike, 0.0)
                 if not RATE:
-                    inside = within(mask, first + j, time, EVEN)
-                    tl.store(out + tl.cast(first + j, tl.int64) * total + element, spike, mask=inside)
+                    tl.store(target, spike, mask=within(mask, first + j, time, EVEN))
+                    target += total
         if RATE:
-            tl.store(out + element, mean / time, mask=mask)
+            tl.store(target, mean / time, mask=mask)
         tl.store(last_state + element, v, mask=mask)
         if ADAPT:
             tl.store(last_state + total + element, b, mask=mask)
@@ -186,21 +221,20 @@ def temporal_forward_kernel(
 
 
 @triton.jit
-def share_of(x, v, potential, eps, k, log_leak, MEMBRANE: tl.constexpr):
-    """Return dP/dV, dP/dI and dP/deps of a log-sum-exp or a maximum."""
+def share_of(x, v, weight, k, log_leak, MEMBRANE: tl.constexpr, NATIVE: tl.constexpr):
+    """Return dP/dV of a log-sum-exp or a maximum, and dP/deps; for a sum, V, which is dP/dleak."""
+    if MEMBRANE == ADD:
+        return v, 0.0 * v
     past = v + log_leak
     if MEMBRANE == MAX:
-        share = tl.where(past > x, 1.0, tl.where(past == x, 0.5, 0.0))
-        return share, 1.0 - share, 0.0 * share
+        return tl.where(past > x, 1.0, tl.where(past == x, 0.5, 0.0)), 0.0 * v
     gap = tl.abs(past - x) * k
-    u = tl.exp2(-gap)
-    large = 1.0 / (1.0 + u)
-    small = u * large
-    entropy = LN2 * ((potential - tl.maximum(past, x)) / eps + gap * small)
-    return tl.where(past > x, large, small), tl.where(past > x, small, large), entropy
+    large = inverse(weight, NATIVE)
+    small = exp2(-gap, NATIVE) * large
+    return tl.where(past > x, large, small), LN2 * (log2(weight, NATIVE) + gap * small)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=UNSPECIAL)
 def temporal_backward_kernel(
     grad_out,
     grad_state,
@@ -246,7 +280,7 @@ def temporal_backward_kernel(
     NATIVE: tl.constexpr,
 ):
     """Differentiate: write the gradients for current and state, and the sums for the constants."""
-    lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     feature = lane % features
     eps = constant(eps_pointer, feature, eps_run, lane < total)
     leak = constant(leak_pointer, feature, leak_run, lane < total)
@@ -256,12 +290,14 @@ def temporal_backward_kernel(
     log_leak = tl.log(leak)
     eps = eps * LN2
     zero = tl.zeros((BLOCK,), tl.float32)
-    sum_eps, sum_leak, sum_threshold, sum_amplitude = zero, zero, zero, zero
+    sum_eps, sum_entropy, sum_leak, sum_threshold, sum_amplitude = zero, zero, zero, zero, zero
+    steep = k * LN2 if UNIT else k * LN2 * amplitude
     chunks = tl.cdiv(time, CHUNK)
     for i in range(rounds):
         element = lane + tl.cast(i, tl.int64) * stride_round
         mask = element < total
-        source = current + element // features * stride_batch + feature
+        sample = lane // features + tl.cast(i, tl.int64) * (stride_round // features)
+        source = current + sample * stride_batch + feature
         start, start_b, start_last = zero, zero, zero
         if HAS_STATE:
             start = tl.load(state + element, mask=mask, other=0.0)
@@ -271,14 +307,15 @@ def temporal_backward_kernel(
 
         # Note the state after each chunk but the last; these are full.
         v, b, last = start, start_b, start_last
+        reading = source
         for c in range(chunks - 1):
             xs = ()
-            for j in tl.static_range(CHUNK):
-                x = tl.load(source + tl.cast(c * CHUNK + j, tl.int64) * stride_time, mask=mask, other=0.0)
-                xs = xs + (x.to(tl.float32),)
+            for _ in tl.static_range(CHUNK):
+                xs = xs + (tl.load(reading, mask=mask, other=0.0).to(tl.float32),)
+                reading += stride_time
             for j in tl.static_range(CHUNK):
                 limit, b = adapt(b, last, threshold, strength, decay, ADAPT, LATE)
-                base, weight = membrane(xs[j], v, k, leak, log_leak, MEMBRANE)
+                base, weight = membrane(xs[j], v, k, leak, log_leak, MEMBRANE, NATIVE)
                 potential, gate, last = fire(
                     base, weight, limit, eps, k, amplitude, MEMBRANE, SOFT, UNIT, NATIVE
                 )
@@ -308,31 +345,31 @@ def temporal_backward_kernel(
                     b = tl.load(note + total, mask=mask, other=0.0)
                     last = tl.load(note + 2 * total, mask=mask, other=0.0)
             first = c * CHUNK
-            xs, gs, vs, potentials, limits, gates = (), (), (), (), (), ()
+            reading = source + tl.cast(first, tl.int64) * stride_time
+            incoming = grad_out + tl.cast(first, tl.int64) * out_stride_time + element if HAS_OUT else element
+            xs, gs, potentials, limits, gates, pasts, to_epss = (), (), (), (), (), (), ()
             for j in tl.static_range(CHUNK):
                 inside = within(mask, first + j, time, EVEN)
-                at = tl.cast(first + j, tl.int64)
-                xs = xs + (tl.load(source + at * stride_time, mask=inside, other=0.0).to(tl.float32),)
+                xs = xs + (tl.load(reading, mask=inside, other=0.0).to(tl.float32),)
+                reading += stride_time
                 if HAS_OUT and not RATE:
-                    g = tl.load(grad_out + at * out_stride_time + element, mask=inside, other=0.0)
-                    gs = gs + (g.to(tl.float32),)
+                    gs = gs + (tl.load(incoming, mask=inside, other=0.0).to(tl.float32),)
+                    incoming += out_stride_time
                 else:
                     gs = gs + (g_mean,)
             for j in tl.static_range(CHUNK):
                 limit, b = adapt(b, last, threshold, strength, decay, ADAPT, LATE)
-                base, weight = membrane(xs[j], v, k, leak, log_leak, MEMBRANE)
+                base, weight = membrane(xs[j], v, k, leak, log_leak, MEMBRANE, NATIVE)
                 potential, gate, last = fire(
                     base, weight, limit, eps, k, amplitude, MEMBRANE, SOFT, UNIT, NATIVE
                 )
-                vs, potentials, limits, gates = (
-                    vs + (v,),
-                    potentials + (potential,),
-                    limits + (limit,),
-                    gates + (gate,),
-                )
+                share, to_eps = share_of(xs[j], v, weight, k, log_leak, MEMBRANE, NATIVE)
+                potentials, limits, gates = potentials + (potential,), limits + (limit,), gates + (gate,)
+                pasts, to_epss = pasts + (share,), to_epss + (to_eps,)
                 v = potential * (1.0 - last) + v_reset * last
+            outgoing = grad_current + tl.cast(first + CHUNK - 1, tl.int64) * total + element
             for j in tl.static_range(CHUNK - 1, -1, -1):
-                x, v, potential, limit, gate = xs[j], vs[j], potentials[j], limits[j], gates[j]
+                potential, limit, gate = potentials[j], limits[j], gates[j]
                 if SOFT:
                     spike = gate if UNIT else amplitude * gate + (1.0 - amplitude) * 0.5
                 else:
@@ -340,31 +377,25 @@ def temporal_backward_kernel(
                 fed = gs[j] + gl
                 if THROUGH_RESET:
                     fed += gv * (v_reset - potential)
-                back = fed * gate * (1.0 - gate) * (k * LN2)
-                if not UNIT:
-                    back = back * amplitude
+                back = fed * (gate * (1.0 - gate) * steep)
                 g = back + gv * (1.0 - spike)
                 if not EVEN:  # steps past the end have no part in anything
                     now = within(mask, first + j, time, EVEN)
                     fed = tl.where(now, fed, 0.0)
                     back = tl.where(now, back, 0.0)
                     g = tl.where(now, g, 0.0)
-                if MEMBRANE == ADD:
-                    to_past, to_current, to_leak, to_eps = leak, 1.0, v, 0.0
-                else:
-                    to_past, to_current, to_eps = share_of(x, v, potential, eps, k, log_leak, MEMBRANE)
-                    to_leak = to_past / leak
+                past = g * (leak if MEMBRANE == ADD else pasts[j])
                 if LEARN:
                     sum_threshold -= back
-                    sum_eps += g * to_eps - back * (potential - limit) * (k * LN2)
-                    sum_leak += g * to_leak
+                    sum_eps -= back * (potential - limit)
+                    if MEMBRANE == LSE:
+                        sum_entropy += g * to_epss[j]
+                    sum_leak += g * pasts[j]
                     if not UNIT:
                         sum_amplitude += fed * (gate - 0.5)
-                inside = within(mask, first + j, time, EVEN)
-                tl.store(
-                    grad_current + tl.cast(first + j, tl.int64) * total + element, g * to_current, mask=inside
-                )
-                past = g * to_past
+                to_current = g if MEMBRANE == ADD else g - past
+                tl.store(outgoing, to_current, mask=within(mask, first + j, time, EVEN))
+                outgoing -= total
                 gv = past if EVEN else tl.where(now, past, gv)
                 if ADAPT:
                     pull = -strength * back
@@ -379,7 +410,9 @@ def temporal_backward_kernel(
                 tl.store(grad_start + 2 * total + element, gl, mask=mask)
     if LEARN:
         mask = lane < total
-        tl.store(sums + lane, sum_eps, mask=mask)
+        if MEMBRANE != ADD:
+            sum_leak = sum_leak / leak
+        tl.store(sums + lane, sum_eps * (k * LN2) + sum_entropy, mask=mask)
         tl.store(sums + stride_round + lane, sum_leak, mask=mask)
         tl.store(sums + 2 * stride_round + lane, sum_threshold, mask=mask)
         tl.store(sums + 3 * stride_round + lane, sum_amplitude, mask=mask)

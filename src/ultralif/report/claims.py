@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ultralif.analysis.claims import Verdict
 
-__all__ = ["claims_page", "summary"]
+__all__ = ["claims_page", "found", "summary"]
 
 PREFACE = """# The paper's claims, tested
 
@@ -41,12 +41,12 @@ def claims_page(verdicts: Sequence[Verdict]) -> str:
     lines += ["| # | section | claim | verdict | found |", "|---|---|---|---|---|"]
     for v in verdicts:
         claim = f"**{v.label}**: {v.statement}"
-        lines.append(f"| {v.claim} | {v.section} | {_cell(claim)} | {v.verdict} | {_cell(_found(v))} |")
+        lines.append(f"| {v.claim} | {v.section} | {_cell(claim)} | {v.verdict} | {_cell(found(v))} |")
     return "\n".join(lines) + "\n"
 
 
-def _found(v: Verdict) -> str:
-    """Spell what the tests found, in the order in which one asks."""
+def found(v: Verdict) -> str:
+    """Spell what the tests of a claim found, in the order in which one asks."""
     parts = []
     if v.counterexample:
         parts.append(f"Counterexample ({v.violations} of {v.cases} tests): {v.counterexample}.")

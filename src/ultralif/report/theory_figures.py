@@ -18,9 +18,9 @@ from ultralif.analysis import (
     undriven_ring,
 )
 from ultralif.analysis.activations import dilation, soft_step, softplus
-from ultralif.errors import need
 from ultralif.functional import Mode
 from ultralif.nn import LIF, Neuron, UltraDLIF, UltraLIF
+from ultralif.report.canvas import new_figure, save_figure, shades
 
 __all__ = [
     "FIGURES",
@@ -34,44 +34,20 @@ __all__ = [
 WARM_TO_COLD = (1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
 
 
-def _figure(columns: int, rows: int = 1) -> tuple[Any, Any]:
-    """Return a figure and its axes, without touching the state of pyplot."""
-    figure = need("matplotlib.figure", "plot").Figure(
-        figsize=(4.2 * columns, 3.1 * rows), layout="constrained"
-    )
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def _save(figure: Any, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    metadata = {"Software": None} if path.suffix == ".png" else {"Date": None}  # the same file every time
-    figure.savefig(path, dpi=90, metadata=metadata)
-    return path
-
-
-def _shades(count: int) -> list[Any]:
-    """Return colours from warm to cold, for falling temperatures."""
-    scale = need("matplotlib", "plot").colormaps["plasma"]
-    return [scale(0.85 - 0.8 * i / max(count - 1, 1)) for i in range(count)]
-
-
 def convergence_figure(path: Path) -> Path:
     """Draw UltraLIF from eps 1 to 0.001 against its max-plus limit, and the errors with their bounds."""
     generator = torch.Generator().manual_seed(3)
     current = 0.8 * torch.randn(20, generator=generator, dtype=torch.float64)
     current = torch.where((current - 0.5).abs() < 0.12, current - 0.25, current)  # keep off the threshold
-    figure, axes = _figure(2)
+    figure, axes = new_figure(2)
     _draw_trajectories(axes[0, 0], compare_with_limit(current, WARM_TO_COLD))
     _draw_errors(axes[0, 1], current, torch.logspace(0, -3, 60, dtype=torch.float64).tolist())
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def _draw_trajectories(axis: Any, shown: Convergence) -> None:
     t = torch.arange(1, len(shown.limit.p) + 1)
-    for color, eps, soft in zip(_shades(len(shown.eps)), shown.eps, shown.soft, strict=True):
+    for color, eps, soft in zip(shades(len(shown.eps)), shown.eps, shown.soft, strict=True):
         axis.plot(t, soft.p, color=color, lw=1.2, label=f"eps {eps:g}")
     first = shown.proved.index(True)
     low, high = shown.limit.p - shown.bounds[first].p, shown.limit.p + shown.bounds[first].p
@@ -101,7 +77,7 @@ def _worst_errors(shown: Convergence) -> list[float]:
 
 def activation_figure(path: Path) -> Path:
     """Draw the activation family: softplus to ReLU, sigmoid to step, soft dilation to dilation."""
-    figure, axes = _figure(3)
+    figure, axes = new_figure(3)
     x = torch.linspace(-2, 2, 401, dtype=torch.float64)
     bumps = torch.zeros(64, dtype=torch.float64)
     bumps[[8, 9, 30, 47]] = torch.tensor([1.0, 0.4, 0.7, -0.6], dtype=torch.float64)
@@ -112,13 +88,13 @@ def activation_figure(path: Path) -> Path:
     )
     levels = (1.0, 0.3, 0.1, 0.0)
     for axis, values, member, title in members:
-        for color, eps in zip(_shades(len(levels)), levels, strict=True):
+        for color, eps in zip(shades(len(levels)), levels, strict=True):
             axis.plot(x if values is x else range(64), member(values, eps), color=color, label=f"eps {eps:g}")
         axis.set_title(title, fontsize=9)
     axes[0, 2].plot(range(64), bumps, "k:", lw=1, label="input")
     axes[0, 0].legend(fontsize=7, frameon=False)
     axes[0, 2].legend(fontsize=7, frameon=False)
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def undriven_figure(path: Path) -> Path:
@@ -131,14 +107,14 @@ def undriven_figure(path: Path) -> Path:
         ("eps 0.1: drifts up by eps log 3", {"eps": 0.1}),
         ("eps 0.1, centred: no drift", {"eps": 0.1, "centered": True}),
     )
-    figure, axes = _figure(2, 2)
+    figure, axes = new_figure(2, 2)
     for axis, (title, options) in zip(axes.flat, cases, strict=True):
         rows = undriven_ring(v0, 16, **options)
         shown = axis.imshow(rows.numpy(), aspect="auto", origin="lower", vmin=-3.0, vmax=1.0, cmap="viridis")
         axis.set_title(title, fontsize=9)
         axis.set(xlabel="neuron", ylabel="step")
     figure.colorbar(shown, ax=axes, label="membrane", shrink=0.8)
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def growth_figure(path: Path) -> Path:
@@ -160,7 +136,7 @@ def growth_figure(path: Path) -> Path:
         ("UltraDLIF, soft (eps 0.3)", UltraDLIF(eps=0.3), "soft"),
         ("additive LIF", LIF(), "hard"),
     )
-    figure, axes = _figure(1)
+    figure, axes = new_figure(1)
     axis = axes[0, 0]
     for name, neuron, spike_mode in cases:
         rows = growth(linear, neuron, points, steps, spike_mode=spike_mode)
@@ -169,7 +145,7 @@ def growth_figure(path: Path) -> Path:
     axis.set(xlabel="steps T", ylabel="rasters found", yscale="log", ylim=(8, 2e4))
     axis.legend(fontsize=7, frameon=False)
     axis.set_title("spike rasters of constant inputs (dotted: bound)", fontsize=9)
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def _draw_bound(axis: Any, rows: Sequence[Growth], color: Any) -> None:
@@ -183,7 +159,7 @@ def boundary_figure(path: Path, places: Tensor, extent: float, slices: dict[Mode
 
     Colours are classes, paler where the margin is small; lines are where two scores cross; grey cells tie.
     """
-    figure, axes = _figure(len(slices))
+    figure, axes = new_figure(len(slices))
     box = (-extent, extent, -extent, extent)
     for axis, (name, cut) in zip(axes[0], slices.items(), strict=True):
         alpha = 0.25 + 0.75 * (cut.margin / cut.margin.max().clamp_min(1e-30)).sqrt().numpy()
@@ -195,7 +171,7 @@ def boundary_figure(path: Path, places: Tensor, extent: float, slices: dict[Mode
         axis.plot(*places.T, "wo", ms=6, mec="k")
         axis.set_title(f"{name} (classes: {len(torch.unique(cut.labels))})", fontsize=9)
         axis.set(xticks=[], yticks=[])
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 FIGURES = {

@@ -1,0 +1,91 @@
+"""The time and the memory of a layer of neurons: ours, the plain loop, other libraries, a plain copy.
+
+    python benchmarks/neurons.py --device cpu --out docs/results/performance-cpu.json    # one thread
+    python benchmarks/neurons.py --device cuda --out docs/results/performance-h200.json
+
+`ultralif.bench` says how it is measured. The file is written after every measurement, so that a run that is
+stopped leaves what it has.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+
+from ultralif.bench import describe, measure, refuse_unless_right
+from ultralif.bench.plan import PLANS, Part
+from ultralif.bench.subjects import Run
+from ultralif.nn import NEURONS
+
+
+def compile_kernels(subject: str, part: Part) -> None:
+    """Run a subject once, which leaves its kernels in Triton's cache."""
+    Run(subject, part.layer._replace(batch=16), torch.device("cuda"))()
+    torch.cuda.synchronize()
+
+
+def _ring(name: str, part: Part) -> tuple[int, bool]:
+    """Return what the kernels of a ring depend on: its size as far as one program holds it, and spans."""
+    return (min(part.layer.features, 2048), part.layer.time > 30) if name.startswith("UltraD") else (0, False)
+
+
+def compile_at_once(parts: list[Part]) -> None:
+    """Compile all kernels in several processes: one by one it would take as long as all measurements."""
+    jobs = {
+        (name, part.layer.dtype, _ring(name, part)): part
+        for part in parts
+        for name in part.subjects
+        if name.partition(" ")[0] in NEURONS and not name.endswith(("loop", "compiled"))
+    }
+    with ProcessPoolExecutor(min(12, os.cpu_count() or 1), get_context("spawn")) as pool:
+        for done in [pool.submit(compile_kernels, key[0], part) for key, part in jobs.items()]:
+            done.result()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=PLANS, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--quick", action="store_true", help="a few small layers, three repetitions each")
+    parser.add_argument("--only", help="only the parts with this name")
+    args = parser.parse_args()
+    began = time.perf_counter()
+    device = torch.device(args.device)
+    torch.set_num_threads(1)
+    refuse_unless_right(device)
+    parts = [part for part in PLANS[args.device](args.quick) if args.only in (None, part.name)]
+    if args.device == "cuda":
+        compile_at_once(parts)
+        print(f"kernels compiled after {time.perf_counter() - began:.0f} s", flush=True)
+    document: dict = {"machine": describe(device), "command": " ".join(sys.argv), "notes": [], "rows": []}
+    document["date"] = datetime.now(UTC).isoformat(timespec="minutes")
+    with suppress(OSError, subprocess.CalledProcessError):
+        document["commit"] = subprocess.check_output(
+            ["git", "rev-parse", "--short", "HEAD"], text=True, stderr=subprocess.DEVNULL
+        ).strip()
+
+    def note(text: str) -> None:
+        document["notes"].append(text)
+        print("note:", text, flush=True)
+
+    for row in measure(parts, device, quick=args.quick, note=note):
+        document["rows"].append(row._asdict())
+        document["seconds"] = round(time.perf_counter() - began)
+        args.out.write_text(json.dumps(document, indent=1))
+        kept = "" if row.kept is None else f"{row.kept:6.1f} B"
+        size = f"T{row.time} B{row.batch} N{row.features} {row.dtype}"
+        times = f"{row.clock:6} {row.ms:9.3f} ms {row.ns_per_step:8.4f} ns"
+        print(f"{row.part:12} {row.subject:20} {size:26} {times} {kept}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""One training step of the paper's 18 variants at MNIST's size: its kernels, its floor, and one by one.
+
+    python benchmarks/step.py --device cuda --out docs/results/step-h200.json
+
+On a GPU the step is what training replays: batch, loss, gradient and Adam in one CUDA graph. The floor counts
+what any implementation must do: products at half the peak rate of TF32, and every tensor moved once for each
+use at the speed of a copy. Pixels are random numbers, which cost what others cost.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from ultralif.bench import describe
+from ultralif.data.dataset import Dataset
+from ultralif.data.split import Images, Split
+from ultralif.paper.grids import CONTROLS, main_variants
+from ultralif.training.build import Data, build_networks
+from ultralif.training.config import RunConfig
+from ultralif.training.job import Job
+from ultralif.training.loop import steps
+from ultralif.training.machine import arithmetic
+
+SAMPLES, BATCH, INPUTS, HIDDEN, CLASSES = 12800, 128, 784, 64, 10
+FLOPS, BYTES = 248e12, 4.3e12  # a second, on an H200
+TIMES = (1, 30)
+
+
+def configs(timesteps: int) -> list[RunConfig]:
+    """Return the paper's variants: 6 baselines, 4 neurons, each of these with two penalties."""
+    variants = [variant for variant in main_variants() if variant not in CONTROLS]
+    return [variant.config("mnist", timesteps, 42) for variant in variants]
+
+
+def images(device: torch.device) -> Data:
+    """Return random images of MNIST's size."""
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (SAMPLES, 1, 28, 28), dtype=torch.uint8, generator=generator)
+    labels = torch.randint(0, CLASSES, (SAMPLES,), generator=generator)
+    split = Split(Images(pixels.to(device)), labels.to(device), torch.arange(SAMPLES, device=device))
+    names = tuple(map(str, range(CLASSES)))
+    return Data(Dataset("mnist", (1, 28, 28), CLASSES, names, split, split, "", None, None), split, None)
+
+
+def stepper(members: Sequence[RunConfig], device: torch.device) -> Callable[[], object]:
+    """Return a function that takes one step of a stack."""
+    data = images(device)
+    job = Job.begin(members, build_networks(members, device), data, device)
+    job.prepare_epoch()
+    run = steps(job)
+
+    def forever() -> Iterator[int]:
+        while True:
+            yield from run(job)
+            job.step = 0
+
+    iterator = forever()
+    return lambda: next(iterator)
+
+
+def synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def seconds(step: Callable[[], object], device: torch.device, count: int) -> float:
+    """Return the median over five blocks of the time of a step."""
+    for _ in range(3):
+        step()
+    blocks = []
+    for _ in range(5):
+        synchronize(device)
+        began = time.perf_counter()
+        for _ in range(count):
+            step()
+        synchronize(device)
+        blocks.append((time.perf_counter() - began) / count)
+    return statistics.median(blocks)
+
+
+def floor(members: int, timesteps: int) -> dict[str, float]:
+    """Return the least time of a step on an H200, in seconds, and what it is made of."""
+    currents = timesteps * BATCH * members * HIDDEN
+    inputs = timesteps * BATCH * INPUTS
+    weights = members * (INPUTS * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES)
+    flop = 2 * 2 * currents * INPUTS + 3 * 2 * BATCH * members * HIDDEN * CLASSES
+    # Inputs: written, read by both products. Currents: written, read by the neurons forward and backward;
+    # their gradient: written and read. Weights: read; gradient written; Adam reads four and writes three.
+    moved = 4 * (3 * inputs + 5 * currents + 9 * weights)
+    return {"products": flop / FLOPS, "memory": moved / BYTES, "total": flop / FLOPS + moved / BYTES}
+
+
+def kernels(step: Callable[[], object], count: int = 20) -> list[dict]:
+    """List the kernels of a step with calls and microseconds a step, slowest first."""
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as trace:
+        for _ in range(count):
+            step()
+        torch.cuda.synchronize()
+    found: dict[str, list[float]] = {}
+    for event in trace.events():
+        if event.device_type == torch.autograd.DeviceType.CUDA:
+            found.setdefault(event.name, []).append(event.time_range.elapsed_us())
+    table = [{"kernel": k, "calls": len(v) / count, "us": sum(v) / count} for k, v in found.items()]
+    return sorted(table, key=lambda row: -row["us"])
+
+
+def compile_kernels(member: RunConfig) -> None:
+    step = stepper([member], torch.device("cuda"))
+    step()
+    torch.cuda.synchronize()
+
+
+def compile_at_once() -> None:
+    """Fill Triton's cache in several processes, one for each kind of neuron."""
+    jobs = {(config.neuron, t): config for t in TIMES for config in configs(t)}
+    with ProcessPoolExecutor(min(10, os.cpu_count() or 1), get_context("spawn")) as pool:
+        for done in [pool.submit(compile_kernels, config) for config in jobs.values()]:
+            done.result()
+
+
+def measure(timesteps: int, device: torch.device, count: int) -> dict:
+    members = configs(timesteps)
+    with arithmetic(members, device):
+        step = stepper(members, device)
+        stacked = seconds(step, device, count)
+        found: dict = {"timesteps": timesteps, "members": len(members), "stacked_ms": 1e3 * stacked}
+        least = floor(len(members), timesteps)
+        found |= {"floor_ms": {name: 1e3 * value for name, value in least.items()}}
+        if device.type == "cuda":
+            found["kernels"] = kernels(step)
+            found["kernels_ms"] = sum(row["us"] for row in found["kernels"]) / 1e3
+            found["over_floor"] = stacked / least["total"]
+        alone = [seconds(stepper([member], device), device, count) for member in members]
+        found |= {"one_by_one_ms": 1e3 * sum(alone), "one_by_one_over_stacked": sum(alone) / stacked}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=50, help="steps in a block; five blocks are timed")
+    args = parser.parse_args()
+    device = torch.device(args.device)
+    if device.type == "cuda":
+        compile_at_once()
+    document = {"machine": describe(device), "command": " ".join(sys.argv), "steps": []}
+    for timesteps in TIMES:
+        found = measure(timesteps, device, args.steps)
+        document["steps"].append(found)
+        args.out.write_text(json.dumps(document, indent=1))
+        for row in found.get("kernels", []):
+            print(f"{row['us']:9.2f} us {row['calls']:5.1f}x {row['kernel'][:90]}")
+        shown = {k: v for k, v in found.items() if k != "kernels"}
+        print(json.dumps(shown), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,6 @@
+"""How fast neurons are: time and memory of a layer, beside the plain loop, other libraries and a copy."""
+
+from ultralif.bench.plan import Row, describe, measure, refuse_unless_right
+from ultralif.bench.subjects import OURS, Layer
+
+__all__ = ["OURS", "Layer", "Row", "describe", "measure", "refuse_unless_right"]

@@ -1,0 +1,205 @@
+"""Which subjects are measured on which layers, and what a measurement says."""
+
+import platform
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ultralif.bench.subjects import OURS, PEERS, Layer, Run, kept_bytes, peer_versions
+from ultralif.bench.timing import Clock, in_turns, recorded
+from ultralif.errors import JobError
+from ultralif.nn import NEURONS
+
+__all__ = ["PLANS", "Part", "Row", "describe", "measure", "refuse_unless_right"]
+
+
+class Row(NamedTuple):
+    """One measurement: forward and backward of one layer."""
+
+    part: str
+    subject: str
+    time: int
+    batch: int
+    features: int
+    dtype: str
+    clock: Clock
+    ms: float
+    """Median; ``low`` and ``high`` are the quarters below and above."""
+    low: float
+    high: float
+    ns_per_step: float
+    """For one neuron of one sample at one time step."""
+    kept: float | None
+    """Bytes kept for the backward pass beyond input and output, for the same."""
+
+
+class Part(NamedTuple):
+    """Subjects that are measured in turns on one layer."""
+
+    name: str
+    subjects: tuple[str, ...]
+    layer: Layer
+    clock: Clock = "call"
+    repetitions: int = 1
+    """How often a recorded call is in its graph."""
+
+
+LOOPS = tuple(f"{name} loop" for name in OURS)
+RATES = tuple(f"{name} rate" for name in OURS[:3])
+EVERY = ("copy", *OURS, *LOOPS, *PEERS)
+FUSED = ("copy", *OURS, "SpikingJelly LIF", "SpikingJelly PLIF")
+HALF = ("copy", *OURS, "SpikingJelly LIF")
+SMALL, LARGE, LONG = (30, 128, 64), (30, 128, 4096), (500, 16, 4096)
+
+
+def _cuda(quick: bool) -> list[Part]:
+    half = "bfloat16"
+    sizes = (SMALL,) if quick else (SMALL, LARGE, LONG)
+    parts = [Part("in a graph", (*FUSED, *RATES), Layer(*SMALL), "device", 20)]
+    parts += [Part("host", FUSED, Layer(*SMALL), "host")]
+    parts += [Part("layer", EVERY, Layer(*size)) for size in sizes]
+    parts += [Part("device", (*FUSED, *RATES), Layer(*size), "device") for size in sizes[1:]]
+    parts += [Part("device", HALF, Layer(*size, half), "device") for size in sizes[1:]]
+    parts += [Part("layer", ("copy", *OURS), Layer(*size, half)) for size in sizes]
+    if quick:
+        return parts
+    parts += [Part("growth in T", ("copy", *OURS[:3]), Layer(t, 128, 4096), "device") for t in _TIMES]
+    parts += [
+        Part("growth in N", ("copy", *OURS[:3]), Layer(30, 2**21 // n, n), "device")
+        for n in (1024, 2048, 4096, 16384, 65536)
+    ]
+    parts += [Part("layer", ("SpikingJelly LIF", "snnTorch Leaky"), Layer(*LONG, half))]
+    return [*parts, Part("compiled", ("copy", "UltraLIF", "UltraLIF compiled"), Layer(*SMALL))]
+
+
+def _cpu(quick: bool) -> list[Part]:
+    one = Layer(4, 8, 64) if quick else Layer(30, 128, 1024)
+    parts = [Part("layer", (*EVERY, *RATES), one)]
+    parts += [Part("layer", ("copy", *OURS, "SpikingJelly LIF"), one._replace(dtype="bfloat16"))]
+    if quick:
+        return parts
+    parts += [Part("layer", EVERY, Layer(*SMALL))]
+    parts += [Part("growth in T", ("copy", *OURS[:3]), Layer(t, 32, 1024)) for t in _TIMES]
+    parts += [
+        Part("growth in N", ("copy", *OURS[:3]), Layer(30, 2**17 // n, n)) for n in (1024, 4096, 16384, 65536)
+    ]
+    return [*parts, Part("compiled", ("copy", "UltraLIF", "UltraLIF compiled"), Layer(10, 32, 64))]
+
+
+_TIMES = (10, 30, 100, 300, 1000)
+PLANS: dict[str, Callable[[bool], list[Part]]] = {"cuda": _cuda, "cpu": _cpu}
+"""All parts of the benchmark by kind of device; the argument asks for a short one."""
+
+
+def measure(
+    parts: Sequence[Part],
+    device: torch.device,
+    *,
+    quick: bool = False,
+    note: Callable[[str], None] = warnings.warn,
+) -> Iterator[Row]:
+    """Yield a row for each subject of each part.
+
+    Args:
+        parts: what to measure.
+        device: where.
+        quick: repeat three times only.
+        note: takes a line for each subject that cannot run here.
+    """
+    for part in parts:
+        runs = dict(_runs(part, device, note))
+        kept = {name: kept_bytes(run) / part.layer.steps for name, run in runs.items()}
+        calls: dict[str, Callable[[], object]] = dict(runs)
+        if part.clock == "device":
+            calls = dict(_recorded(runs, part, note))
+        for name, (median, low, high) in in_turns(calls, device, part.clock, quick=quick).items():
+            ms = [1e3 * seconds / part.repetitions for seconds in (median, low, high)]
+            yield Row(
+                part.name,
+                name,
+                *part.layer,
+                part.clock,
+                ms[0],
+                ms[1],
+                ms[2],
+                1e6 * ms[0] / part.layer.steps,
+                round(kept[name], 3),
+            )
+        del runs, calls
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def _runs(part: Part, device: torch.device, note: Callable[[str], None]) -> Iterator[tuple[str, Run]]:
+    for name in part.subjects:
+        try:
+            run = Run(name, part.layer, device)
+            run()
+        except Exception as error:  # whatever troubles another library, it is left out
+            if name.partition(" ")[0] in NEURONS:
+                raise
+            note(f"{name} on {part.layer} was left out: {error}".splitlines()[0])
+            continue
+        yield name, run
+
+
+def _recorded(
+    runs: dict[str, Run], part: Part, note: Callable[[str], None]
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    for name, run in runs.items():
+        try:
+            yield name, recorded(run, part.repetitions)
+        except RuntimeError as error:
+            if name.partition(" ")[0] in NEURONS:
+                raise
+            note(f"{name} cannot be recorded in a CUDA graph: {error}".splitlines()[0])
+
+
+def refuse_unless_right(device: torch.device) -> None:
+    """Compare every neuron that is measured with its definition, or raise a JobError."""
+    for name in OURS:
+        torch.manual_seed(0)
+        current = torch.randn(31, 3, 70, device=device)
+        weight = torch.randn_like(current)
+        results = []
+        for backend in ("auto", "reference"):
+            neuron = NEURONS[name](backend=backend).to(device)
+            x = current.clone().requires_grad_()
+            out = neuron(x)
+            grads = torch.autograd.grad((out * weight).sum(), [x, *neuron.parameters()])
+            results.append((out.detach(), *grads))
+        for found, expected in zip(*results, strict=True):
+            error = (found - expected).abs().max().item()
+            if not error <= 1e-4 * max(1.0, expected.abs().max().item()):
+                raise JobError(
+                    f"{name} differs from its definition by {error:g} on {device}, so that its speed means "
+                    "nothing; run the tests in tests/ops"
+                )
+
+
+def describe(device: torch.device) -> dict[str, Any]:
+    """Return the machine and the versions that a result depends on."""
+    found: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "threads": torch.get_num_threads(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        **peer_versions(),
+    }
+    if device.type == "cuda":
+        import triton
+
+        found["triton"] = triton.__version__
+    return found
+
+
+def _processor() -> str:
+    """Name the processor, as Linux has it."""
+    try:
+        with open("/proc/cpuinfo") as lines:  # noqa: PTH123
+            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

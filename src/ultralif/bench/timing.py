@@ -1,0 +1,104 @@
+"""How a call is timed: after a warm-up, with a cold cache, many times, and in turns with the others.
+
+On a GPU device events measure a call, and the second-level cache is emptied before each; ``device`` records
+the call in a CUDA graph first, so that no launch from the host is in the time, and ``host`` measures only the
+launches. On a CPU it is the time of the processor, which other programs on the machine disturb least.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+__all__ = ["Clock", "Spread", "in_turns", "recorded"]
+
+Clock = Literal["call", "device", "host"]
+Call = Callable[[], object]
+FLUSH = 256 * 2**20  # bytes; more than any cache holds
+PATIENCE = 0.4  # seconds for all repetitions of one call
+FEWEST, MOST = 5, 50  # repetitions
+
+
+class Spread(NamedTuple):
+    """Seconds of a call: the median, and the quarters below and above it."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> "Spread":
+        """Summarize repetitions."""
+        low, median, high = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else [seconds[0]] * 3
+        return cls(median, low, high)
+
+
+def in_turns(calls: dict[str, Call], device: torch.device, clock: Clock, *, quick: bool) -> dict[str, Spread]:
+    """Time calls that take turns, so that whatever else the machine does hits all alike."""
+    stopwatch = _Host() if clock == "host" else _Device(device) if device.type == "cuda" else _Processor()
+    counts = {}
+    for name, call in calls.items():
+        for _ in range(2):
+            stopwatch(call)
+        once = max(stopwatch(call), 1e-6)
+        counts[name] = 3 if quick else int(min(max(PATIENCE / once, FEWEST), MOST))
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(max(counts.values(), default=0)):
+        for name, call in calls.items():
+            if turn < counts[name]:
+                seconds[name].append(stopwatch(call))
+    return {name: Spread.of(found) for name, found in seconds.items()}
+
+
+class _Processor:
+    """The time of this process on the processor."""
+
+    def __call__(self, call: Call) -> float:
+        began = time.process_time()
+        call()
+        return time.process_time() - began
+
+
+class _Host:
+    """The time until a call returns, while the device is still at work; the device catches up in between."""
+
+    def __call__(self, call: Call) -> float:
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        call()
+        return time.perf_counter() - began
+
+
+class _Device:
+    """The time between two events on the device, with a cold cache."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.buffer = torch.empty(FLUSH, dtype=torch.int8, device=device)
+        make: Any = torch.cuda.Event
+        self.events = [make(enable_timing=True) for _ in range(2)]
+
+    def __call__(self, call: Call) -> float:
+        self.buffer.zero_()
+        self.events[0].record()
+        call()
+        self.events[1].record()
+        torch.cuda.synchronize()
+        return float(self.events[0].elapsed_time(self.events[1])) / 1e3
+
+
+def recorded(call: Call, repetitions: int) -> Call:
+    """Record repetitions of a call in a CUDA graph and return its replay."""
+    make: Any = torch.cuda.Stream
+    stream = make()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(repetitions):
+            call()
+    return graph.replay

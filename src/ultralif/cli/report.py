@@ -1,0 +1,113 @@
+"""``ultralif report``: runs as one page for the browser, and as figures."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ultralif.cli.parse import parse
+from ultralif.cli.progress import say
+from ultralif.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ultralif.analysis.claims import Verdict
+    from ultralif.report.gather import Entry
+
+__all__ = ["main"]
+
+
+def main(argv: list[str]) -> None:
+    """Write a report."""
+    parse(report, argv, "report")
+
+
+def report(
+    runs: tuple[str, ...] = (),
+    /,
+    out: Path | None = None,
+    figures: Path | None = None,
+    format: Literal["png", "svg", "pdf"] = "png",
+    title: str | None = None,
+    inside: int = 3,
+    samples: int = 4,
+    theory: bool = False,
+    runs_dir: Path | None = None,
+    data_dir: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Write runs as one HTML file that needs no network, or as figures.
+
+    The page has sortable tables, plots, learned constants, spikes and membranes of trained networks, decision
+    boundaries, verdicts on the paper's claims, a playground, and how each number was made.
+
+    Examples:
+      ultralif report
+      ultralif report 3f2a 91bc --out two.html
+      ultralif report results/paper.jsonl.gz --out paper.html --theory
+      ultralif report --figures figures --format svg
+
+    Args:
+        runs: names of runs, their folders, folders that hold runs, or a file of results; none, all runs.
+        out: the page; report.html, unless only figures are wanted.
+        figures: a folder for the figures.
+        format: of the figures.
+        title: of the page.
+        inside: how many trained networks are looked into.
+        samples: how many samples of the test set are shown.
+        theory: test the paper's mathematical claims, too (about 20 seconds).
+        runs_dir: where runs are kept.
+        data_dir: a folder to search first for the data.
+        json: print what was written as one JSON document.
+    """
+    from ultralif.report.gather import gather
+
+    if out is not None and out.suffix not in (".html", ".htm"):
+        raise InputError(f"out must end in .html, got {str(out)!r}; figures go to --figures")
+    entries, notes = gather(runs, runs_dir)
+    written: list[Path] = []
+    if figures is not None:
+        from ultralif.report.draw import draw_figures
+
+        drawn, left_out = draw_figures(entries, figures, f".{format}", data_dir)
+        written += drawn
+        notes += left_out
+    if figures is None or out is not None:
+        from ultralif.report.document import make_document
+        from ultralif.report.html import make_page
+        from ultralif.training.checkpoint import write_file
+
+        document = make_document(
+            entries,
+            notes,
+            inside=inside,
+            samples=samples,
+            data_dir=data_dir,
+            theory=_verdicts() if theory else (),
+        )
+        written.append(out or Path("report.html"))
+        write_file(written[-1], make_page(document, title or _title(entries)).encode())
+    _tell(written, len(entries), notes, json)
+
+
+def _verdicts() -> "Iterator[Verdict]":
+    from ultralif.analysis.claims import CLAIMS, check_all
+
+    return check_all(tuple(CLAIMS))
+
+
+def _title(entries: "list[Entry]") -> str:
+    datasets = dict.fromkeys(entry.config.dataset for entry in entries)
+    return f"UltraLIF on {', '.join(datasets)}"
+
+
+def _tell(written: list[Path], runs: int, notes: list[str], json: bool) -> None:
+    if json:
+        from ultralif.cli.tables import print_json
+
+        print_json({"runs": runs, "written": [str(path) for path in written], "notes": notes})
+        return
+    for note in dict.fromkeys(notes):
+        say(note)
+    for path in written:
+        print(f"{path} ({path.stat().st_size / 1000:,.0f} kB)")
+    print(f"{runs} runs; open {written[-1]} in a browser or viewer")

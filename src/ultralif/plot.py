@@ -1,0 +1,336 @@
+"""Plots in one line: spikes, membranes, pictures over time, weights, temperatures.
+
+A function draws on the ``axes`` that it is given, or on new ones, and returns them. Lines that are not data
+take the colours of matplotlib's style, so that ``plt.style.use("dark_background")`` does what it says; data
+take colours that every eye can tell apart (Okabe and Ito).
+
+Example:
+    >>> import matplotlib
+    >>> matplotlib.use("agg")
+    >>> import torch, ultralif as ul
+    >>> net = ul.Network((64, 16, 10), neuron="UltraLIF")
+    >>> hidden, = ul.plot.record(net, torch.rand(20, 1, 64))
+    >>> ul.plot.raster(hidden).get_ylabel(), ul.plot.traces(hidden).get_xlabel()
+    ('neuron', 'time step')
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ultralif.errors import InputError, need
+from ultralif.functional import Constant
+from ultralif.nn import Network, Neuron
+from ultralif.training.checkpoint import read_folder
+from ultralif.training.result import Result
+from ultralif.training.store import Store
+
+__all__ = ["Recording", "animate", "raster", "record", "spike_count", "temperature", "traces", "weights"]
+
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MOST_BARS = 20
+
+
+class Recording(NamedTuple):
+    """What one spiking layer did at every step."""
+
+    spikes: Tensor
+    """``[T, B, *features]``"""
+    membrane: Tensor
+    """The same shape: after reset."""
+    threshold: Constant
+
+
+@torch.no_grad()
+def record(net: nn.Module, x: Tensor) -> list[Recording]:
+    """Return what each spiking layer did, in the order of the signal.
+
+    Args:
+        net: a network, or any module that calls neurons, or a neuron.
+        x: its input, ``[T, B, *input]``.
+    """
+    if isinstance(net, Network):
+        net, x = nn.Sequential(*chain(*net.layers())), x.flatten(2)
+    currents: list[tuple[Neuron[Any], Tensor]] = []
+
+    def keep(neuron: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
+        assert isinstance(neuron, Neuron)  # noqa: S101 - it is hooked to neurons alone
+        currents.append((neuron, args[0].transpose(0, 1) if neuron.batch_first else args[0]))
+
+    hooks = [m.register_forward_hook(keep) for m in net.modules() if isinstance(m, Neuron)]
+    try:
+        net(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not currents:
+        raise InputError(f"net is a {type(net).__name__} that calls no ultralif neurons; there is no spike")
+    return [_step_through(neuron, current) for neuron, current in currents]
+
+
+def _step_through(neuron: Neuron[Any], current: Tensor) -> Recording:
+    state, spikes, membranes = None, [], []
+    for x in current:
+        spike, state = neuron.step(x, state)
+        spikes.append(spike)
+        membranes.append(state[0])
+    return Recording(torch.stack(spikes), torch.stack(membranes), neuron.threshold)
+
+
+def raster(spikes: Tensor | Recording, *, sample: int = 0, axes: Any = None) -> Any:
+    """Draw when each neuron of a layer fired; a soft spike is drawn as large as it is.
+
+    Args:
+        spikes: ``[T, N]``, ``[T, B, *features]`` or a recording.
+        sample: which one of a batch.
+        axes: where to draw.
+    """
+    shown = _of_sample(spikes.spikes if isinstance(spikes, Recording) else spikes, sample)
+    axes = _axes(axes)
+    step, neuron = torch.nonzero(shown > 0.02, as_tuple=True)
+    size = min(max(1200 / shown.shape[1], 2), 60) * shown[step, neuron]
+    axes.scatter(step, neuron, s=size, color=COLORS[0], marker="o", linewidths=0)
+    axes.set(xlabel="time step", ylabel="neuron", xlim=(-0.5, len(shown) - 0.5))
+    axes.set_ylim(-0.5, shown.shape[1] - 0.5)
+    return axes
+
+
+def traces(
+    membrane: Tensor | Recording,
+    spikes: Tensor | None = None,
+    *,
+    threshold: float | None = None,
+    neurons: Sequence[int] | None = None,
+    sample: int = 0,
+    axes: Any = None,
+) -> Any:
+    """Draw membranes over time, with a tick above for every spike.
+
+    Args:
+        membrane: ``[T, N]``, ``[T, B, *features]`` or a recording, which has spikes and threshold too.
+        spikes: the same shape.
+        threshold: drawn as a line.
+        neurons: which ones; None, the first three.
+        sample: which one of a batch.
+        axes: where to draw.
+    """
+    if isinstance(membrane, Recording):
+        spikes = membrane.spikes
+        if threshold is None:
+            threshold = float(torch.as_tensor(membrane.threshold).mean())
+        membrane = membrane.membrane
+    lines = _of_sample(membrane, sample)
+    chosen = range(min(3, lines.shape[1])) if neurons is None else neurons
+    if not all(0 <= neuron < lines.shape[1] for neuron in chosen):
+        raise InputError(f"neurons {list(chosen)} are not all among the {lines.shape[1]}; count from 0")
+    fired = None if spikes is None else _of_sample(spikes, sample)
+    axes = _axes(axes)
+    top = max(float(lines.max()), threshold or 0.0)
+    gap = 0.06 * max(top - float(lines.min()), 1e-6)
+    for i, neuron in enumerate(chosen):
+        color = COLORS[i % len(COLORS)]
+        axes.plot(lines[:, neuron], color=color, label=f"neuron {neuron}")
+        if fired is not None:
+            steps = torch.nonzero(fired[:, neuron] > 0.5).flatten()
+            axes.plot(steps, [top + (i + 1) * gap] * len(steps), "|", color=color, ms=7, mew=2)
+    if threshold is not None:
+        axes.axhline(threshold, color=_ink(), lw=1, ls="--", alpha=0.6, label="threshold")
+    axes.set(xlabel="time step", ylabel="membrane, after reset")
+    axes.set_ylim(top=top + (len(chosen) + 4) * gap)  # the legend stands above the ticks
+    axes.legend(
+        frameon=False, fontsize="x-small", loc="upper left", ncols=4, columnspacing=1.0, handlelength=1.2
+    )
+    return axes
+
+
+def animate(
+    frames: Tensor, path: str | Path | None = None, *, milliseconds: int = 100, axes: Any = None
+) -> Any:
+    """Show pictures over time, and write them to a file if it is named; return matplotlib's animation.
+
+    Args:
+        frames: ``[T, H, W]``, or ``[T, C, H, W]`` with one channel, two (events: OFF and ON) or three (RGB).
+        path: a .gif file.
+        milliseconds: how long a picture stays.
+        axes: where to draw.
+    """
+    if path is not None and Path(path).suffix != ".gif":
+        raise InputError(f"path must end in .gif, got {str(path)!r}")
+    animation = need("matplotlib.animation", "plot")
+    pictures = [_picture(frame) for frame in _frames(frames)]
+    axes = _axes(axes)
+    axes.set_axis_off()
+    far = max(float(abs(picture).max()) for picture in pictures) or 1.0
+    polar = frames.dim() == 4 and frames.shape[1] == 2
+    shown = axes.imshow(
+        pictures[0], cmap="RdBu_r" if polar else "gray", vmin=-far if polar else 0.0, vmax=far
+    )
+
+    def draw(step: int) -> tuple[Any, ...]:
+        shown.set_data(pictures[step])
+        return (axes.set_title(f"t = {step}", fontsize="small"), shown)
+
+    film = animation.FuncAnimation(axes.figure, draw, frames=len(pictures), interval=milliseconds, blit=False)
+    if path is not None:
+        film.save(path, writer=animation.PillowWriter(fps=1000 / milliseconds))
+    return film
+
+
+def spike_count(
+    spikes: Tensor | Recording, *, sample: int | None = None, labels: Sequence[str] = (), axes: Any = None
+) -> Any:
+    """Draw how often each neuron fired: a bar for each of a few, a histogram of the rates of many.
+
+    Args:
+        spikes: ``[T, N]``, ``[T, B, *features]`` or a recording.
+        sample: which one of a batch; None, the mean over all.
+        labels: names of the neurons, such as classes.
+        axes: where to draw.
+    """
+    train = spikes.spikes if isinstance(spikes, Recording) else spikes
+    if train.dim() > 2:
+        train = train.flatten(2).mean(1) if sample is None else _of_sample(train, sample)
+    rates = train.detach().float().mean(0).cpu().numpy()
+    axes = _axes(axes)
+    if len(rates) <= MOST_BARS:
+        axes.bar(range(len(rates)), rates * len(train), color=COLORS[0])
+        names = list(labels) or [str(i) for i in range(len(rates))]
+        axes.set_xticks(range(len(rates)), names, rotation=45 if max(map(len, names)) > 3 else 0)
+        axes.set(xlabel="" if labels else "neuron", ylabel=f"spikes in {len(train)} steps")
+        return axes
+    axes.hist(rates, bins=30, color=COLORS[0])
+    axes.axvline(float(rates.mean()), color=_ink(), lw=1, ls="--", label=f"mean {float(rates.mean()):.3f}")
+    axes.set(xlabel="spikes per step", ylabel="neurons")
+    axes.legend(frameon=False, fontsize="small")
+    return axes
+
+
+def weights(
+    net: nn.Module | Tensor, shape: Sequence[int] | None = None, *, most: int = 64, axes: Any = None
+) -> Any:
+    """Draw what each neuron of the first layer looks for: its weights as a picture, red for and blue against.
+
+    Args:
+        net: a network, a linear layer, or weights ``[N, inputs]``.
+        shape: ``(H, W)``; ``(C, H, W)``, whose channels are added up; ``(N,)``, a line for each neuron;
+            None, a square.
+        most: how many neurons at most.
+        axes: where to draw.
+    """
+    rows = _first_weights(net)[:most].detach().float().cpu()
+    side = math.isqrt(rows.shape[1])
+    size = tuple(shape) if shape is not None else (side, side)
+    if math.prod(size) != rows.shape[1]:
+        raise InputError(f"shape {size} does not hold the {rows.shape[1]} inputs; pass shape=(H, W)")
+    sheet = rows if len(size) == 1 else _tiled(rows.reshape(len(rows), -1, *size[-2:]).sum(1))
+    far = float(sheet.nan_to_num().abs().max()) or 1.0
+    axes = _axes(axes)
+    colors = {"cmap": "RdBu_r", "vmin": -far, "vmax": far, "interpolation": "nearest"}
+    axes.imshow(sheet.numpy(), aspect="auto" if len(size) == 1 else "equal", **colors)
+    if len(size) == 1:
+        axes.set(xlabel="input", ylabel="neuron")
+    else:
+        axes.set_axis_off()
+    return axes
+
+
+def _tiled(tiles: Tensor) -> Tensor:
+    """Lay pictures ``[N, H, W]`` out in a square, with gaps of NaN."""
+    columns = math.ceil(math.sqrt(len(tiles)))
+    rows = math.ceil(len(tiles) / columns)
+    height, width = tiles.shape[1] + 1, tiles.shape[2] + 1
+    blank = torch.full((rows * columns, height, width), torch.nan)
+    blank[: len(tiles), :-1, :-1] = tiles
+    return blank.view(rows, columns, height, width).transpose(1, 2).flatten(2).flatten(0, 1)
+
+
+def temperature(*runs: Result | str | Path, runs_dir: str | Path | None = None, axes: Any = None) -> Any:
+    """Draw the temperature of runs over their epochs.
+
+    Args:
+        runs: results, folders, or the names of runs.
+        runs_dir: where runs are kept, for names; None, ``$ULTRALIF_RUNS`` or ``./runs``.
+        axes: where to draw.
+    """
+    if not runs:
+        raise InputError("temperature needs at least one run; pass what ultralif.train returned")
+    paths = [(run, _history(run, runs_dir)) for run in runs]
+    axes = _axes(axes)
+    for i, (run, epochs) in enumerate(paths):
+        values = [epoch["eps"] for epoch in epochs]
+        if not values or values[0] is None:
+            raise InputError(f"run {_name(run)} has no temperature to draw; its neurons have none")
+        axes.plot(
+            range(1, len(values) + 1), values, color=COLORS[i % len(COLORS)], marker=".", label=_name(run)
+        )
+    axes.set(xlabel="epoch", ylabel="temperature eps")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize="small")
+    return axes
+
+
+def _history(run: Result | str | Path, runs_dir: str | Path | None) -> list[dict[str, Any]]:
+    path = Path(run.path if isinstance(run, Result) else run)
+    if not path.is_dir():
+        store = Store(runs_dir)
+        path = store.path(store.find(path.name if isinstance(run, Result) else str(run)))
+    history: list[dict[str, Any]] = read_folder(path).documents["history"]
+    return history
+
+
+def _name(run: Result | str | Path) -> str:
+    if isinstance(run, Result):
+        return f"{run.neuron}, {run.dataset}, T={run.timesteps}, seed {run.seed}"
+    return Path(run).name
+
+
+def _of_sample(values: Tensor, sample: int) -> Tensor:
+    """Return one sample of ``[T, B, *features]`` as ``[T, N]``."""
+    if values.dim() < 2:
+        raise InputError(f"expected [T, N] or [T, B, *features], got shape {tuple(values.shape)}")
+    if values.dim() > 2:
+        if not -values.shape[1] <= sample < values.shape[1]:
+            raise InputError(f"sample {sample} is not one of the batch's {values.shape[1]}; count from 0")
+        values = values[:, sample].flatten(1)
+    return values.detach().float().cpu()
+
+
+def _frames(frames: Tensor) -> Tensor:
+    if frames.dim() not in (3, 4) or (frames.dim() == 4 and frames.shape[1] not in (1, 2, 3)):
+        raise InputError(
+            f"frames must be [T, H, W] or [T, C, H, W] with 1 to 3 channels, got {tuple(frames.shape)}; take "
+            "one sample out of a batch first"
+        )
+    return frames.detach().float().cpu()
+
+
+def _picture(frame: Tensor) -> Any:
+    """Return a frame as matplotlib draws it: events as ON minus OFF."""
+    if frame.dim() == 2:
+        return frame.numpy()
+    if len(frame) == 2:
+        return (frame[1] - frame[0]).numpy()
+    return frame.permute(1, 2, 0).squeeze(-1).numpy()
+
+
+def _first_weights(net: nn.Module | Tensor) -> Tensor:
+    if isinstance(net, Tensor):
+        return net.flatten(1)
+    for module in net.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            return module.weight.flatten(1)
+    raise InputError(f"net is a {type(net).__name__} without weights; pass a network or a linear layer")
+
+
+def _axes(axes: Any) -> Any:
+    return need("matplotlib.pyplot", "plot").subplots(layout="constrained")[1] if axes is None else axes
+
+
+def _ink() -> Any:
+    """Return the colour of text in the style that is set."""
+    return need("matplotlib", "plot").rcParams["text.color"]

@@ -1,0 +1,58 @@
+"""What all figures share: size, colours that every eye can tell apart, files that are the same every time."""
+
+from pathlib import Path
+from typing import Any
+
+from ultralif.errors import InputError, need
+
+__all__ = ["STYLES", "new_figure", "save_figure", "shades", "style_of"]
+
+STYLES: dict[str, tuple[str, str, str]] = {
+    "UltraLIF": ("#0072B2", "solid", "o"),
+    "UltraPLIF": ("#56B4E9", "solid", "s"),
+    "UltraDLIF": ("#D55E00", "solid", "^"),
+    "UltraDPLIF": ("#E69F00", "solid", "D"),
+    "SoftLIF": ("#009E73", "solid", "o"),
+    "LIF": ("#80868F", "solid", "o"),
+    "PLIF": ("#80868F", "dashed", "s"),
+    "FullPLIF": ("#80868F", "dotted", "^"),
+    "AdaLIF": ("#9A6B1F", "dashed", "D"),
+    "DSpike": ("#CC79A7", "solid", "s"),
+    "DSpikePlus": ("#CC79A7", "dashed", "^"),
+}
+"""Colour (after Okabe and Ito), line and marker of every neuron, here and in the report for the browser."""
+
+
+def style_of(label: str) -> dict[str, str]:
+    """Return how to draw a neuron, or a variant whose label begins with its name."""
+    color, line, marker = STYLES.get(label.split()[0], ("#009E73", "dashdot", "x"))
+    if label == "LIF learned width":
+        color, line = "#009E73", "dashed"
+    return {"color": color, "linestyle": line, "marker": marker}
+
+
+def new_figure(columns: int, rows: int = 1, width: float = 4.2, height: float = 3.1) -> tuple[Any, Any]:
+    """Return a figure and its axes ``[rows, columns]``, without touching the state of pyplot."""
+    figure = need("matplotlib.figure", "plot").Figure(
+        figsize=(width * columns, height * rows), layout="constrained"
+    )
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def save_figure(figure: Any, path: Path) -> Path:
+    """Write a figure as the file's ending says, without a date."""
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise InputError(f"a figure is written as .png, .svg or .pdf, not as {str(path)!r}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dates = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    figure.savefig(path, dpi=90, metadata=dates[path.suffix])
+    return path
+
+
+def shades(count: int) -> list[Any]:
+    """Return colours from warm to cold, for falling temperatures."""
+    scale = need("matplotlib", "plot").colormaps["plasma"]
+    return [scale(0.85 - 0.8 * i / max(count - 1, 1)) for i in range(count)]

@@ -1,0 +1,206 @@
+"""What the report for the browser shows, as one JSON document."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from ultralif.analysis.claims import Verdict
+from ultralif.errors import InputError
+from ultralif.paper import published
+from ultralif.paper.grids import TABLES, runs_of
+from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS, ULTRA
+from ultralif.paper.results import Results
+from ultralif.paper.tables import make_table
+from ultralif.paper.verdicts import judge
+from ultralif.report.canvas import STYLES
+from ultralif.report.claims import found
+from ultralif.report.gather import NAMED, Entry, as_results, differences
+from ultralif.report.inside import choose, look_if_possible, observe, slices
+from ultralif.training.config import RunConfig
+
+__all__ = ["make_document"]
+
+MODES = ("soft", "hard", "tropical")
+MOST_EPOCHS = 25
+"""Of a longer history so many epochs are shown, evenly spaced, with the first and the last."""
+QUANTITIES = ("loss", "accuracy", "spike_rate", "eps", "leak")
+DEFAULT = RunConfig()
+NOTES = [
+    "Accuracy is that of the last epoch on the whole test set, never of the best epoch.",
+    "Intervals are 95 % by Student's t over seeds.",
+    "Counted energy is 4.6 pJ for a multiplication with addition and 0.9 pJ for an addition (float32 at "
+    "45 nm); the neurons' own arithmetic is left out.",
+]
+
+
+def make_document(
+    entries: Sequence[Entry],
+    notes: list[str],
+    *,
+    inside: int = 3,
+    samples: int = 4,
+    data_dir: Path | None = None,
+    theory: Iterable[Verdict] = (),
+) -> dict[str, Any]:
+    """Return the document.
+
+    Args:
+        entries: the runs.
+        notes: what a reader must know about them; what cannot be looked into is added.
+        inside: how many trained networks are looked into.
+        samples: of how many samples of the test set.
+        data_dir: searched first for the data.
+        theory: verdicts on the paper's mathematical claims.
+    """
+    if inside < 0 or samples < 1:
+        raise InputError(f"inside must be 0 or more and samples at least 1, got {inside} and {samples}")
+    results = as_results(entries)
+    datasets = {entry.config.dataset for entry in entries} & set(DATASETS)
+    return {
+        "runs": _columns(entries),
+        "history": _histories(entries),
+        "styles": STYLES,
+        "published": {name: _published(name) for name in sorted(datasets)},
+        "networks": _networks(entries, inside, samples, data_dir, notes),
+        "tables": _tables(results),
+        "verdicts": [asdict(verdict) for verdict in judge(results)] if results.by_id else [],
+        "theory": [
+            {
+                "claim": f"{v.claim}. {v.label}: {v.statement}",
+                "section": v.section,
+                "verdict": v.verdict,
+                "measured": found(v),
+            }
+            for v in theory
+        ],
+        "notes": [*NOTES, *dict.fromkeys(notes)],  # after the networks, which may add some
+    }
+
+
+def _columns(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return the runs by columns; what many runs share stands in a pool, and empty columns are left out."""
+    pools: dict[str, Pool] = {"rest": Pool(), "environment": Pool()}
+    rows = []
+    for entry, apart in zip(entries, differences(entries), strict=True):
+        result = entry.result
+        row = {name: getattr(entry.config, name) for name in NAMED}
+        row |= {name: result.get(name) for name in ("status", "mode", "eps", "leak", "epochs", "stacked")}
+        row |= {"id": entry.config.id, "seconds": result.get("seconds"), "finished": result.get("finished")}
+        row |= {f"{name}_{mode}": value for mode in MODES for name, value in _by_mode(result, mode).items()}
+        row["varies"] = _spelled(apart)
+        row |= {"weights": entry.weights, "learned": entry.learned or None}
+        row["rest"] = pools["rest"].index(_rest(entry.config))
+        if result.get("environment"):
+            row["environment"] = pools["environment"].index(result["environment"])
+        rows.append(row)
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if value not in (None, ""))
+    columns = {name: [_short(row.get(name)) for row in rows] for name in names}
+    return {"columns": columns, "pools": {name: pool.values for name, pool in pools.items()}}
+
+
+class Pool:
+    """Values that are kept once."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def index(self, value: Any) -> int:
+        """Return the place of a value, new or old."""
+        if value not in self.values:
+            self.values.append(value)
+        return self.values.index(value)
+
+
+def _by_mode(result: Mapping[str, Any], mode: str) -> dict[str, Any]:
+    energy = result["energy"]
+    operations = energy["operations"].get(mode)
+    found = {
+        "accuracy": result["accuracy"].get(mode),
+        "rate": result["spike_rate"].get(mode),
+        "sops": energy["relative_sops"].get(mode),
+    }
+    if operations:
+        found |= {"nanojoules": operations["picojoules"] / 1e3}
+        found |= {name: round(operations[name]) for name in ("macs", "acs")}
+    return found
+
+
+def _spelled(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {_text(value)}" for name, value in options.items())
+
+
+def _text(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _rest(config: RunConfig) -> dict[str, Any]:
+    """Return the fields that are neither default nor a column: as text, and as flags of the command."""
+    options = {
+        field.name: getattr(config, field.name)
+        for field in fields(RunConfig)
+        if field.name not in NAMED and getattr(config, field.name) != getattr(DEFAULT, field.name)
+    }
+    flags = []
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        if isinstance(getattr(DEFAULT, name), bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            flags.append(f"--{flag} {_text(value)}")
+    return {"text": _spelled(options), "flags": flags}
+
+
+def _histories(entries: Sequence[Entry]) -> dict[str, Any]:
+    """Return a few epochs of every run; a single value stands for one that never changed."""
+    grids = Pool()
+    out: dict[str, list[Any]] = {name: [] for name in ("grid", *QUANTITIES)}
+    for entry in entries:
+        count = len(entry.history)
+        shown = min(count, MOST_EPOCHS)
+        steps = [round(i * (count - 1) / max(shown - 1, 1)) for i in range(shown)]
+        out["grid"].append(grids.index([step + 1 for step in steps]))
+        for name in QUANTITIES:
+            values = [_short(entry.history[step].get(name)) for step in steps]
+            out[name].append(None if None in values or not values else _collapsed(values))
+    return {"grids": grids.values, **out}
+
+
+def _collapsed(values: list[Any]) -> list[Any]:
+    return values[:1] if len(set(values)) == 1 else values
+
+
+def _short(value: Any) -> Any:
+    """Round a measurement to what can be seen: five digits, and a moment to the second."""
+    if not isinstance(value, float):
+        return value
+    return round(value) if abs(value) >= 1e6 else float(f"{value:.5g}")
+
+
+def _published(dataset: str) -> dict[str, dict[int, float]]:
+    return {
+        neuron: {time: published.accuracy(dataset, neuron, time) for time in TIMESTEPS}
+        for neuron in (*BASELINES, *ULTRA)
+    }
+
+
+def _networks(
+    entries: Sequence[Entry], most: int, samples: int, data_dir: Path | None, notes: list[str]
+) -> list[dict[str, Any]]:
+    networks = []
+    for entry in choose(entries, most):
+        subject = look_if_possible(entry, data_dir, notes)
+        if subject is not None:
+            seen = {"observed": observe(subject, samples), "slices": slices(subject)}
+            networks.append({"run": entry.config.id, **seen})
+    return networks
+
+
+def _tables(results: Results) -> list[dict[str, Any]]:
+    """Return the paper's tables for which there is at least one run."""
+    if not results.by_id:
+        return []
+    seeds = max(map(len, results.runs.values()))
+    wanted = {name: runs_of(name, 1) for name in TABLES}  # of the first seed, which every table begins with
+    there = [name for name, runs in wanted.items() if len(results.missing(runs)) < len(runs)]
+    return [asdict(make_table(name, results, seeds)) for name in there]

@@ -1,0 +1,48 @@
+"""All figures into a folder: of neurons, of the runs beside the paper, of trained networks, of events."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ultralif.data import DATASETS, load
+from ultralif.nn import mode
+from ultralif.paper.reproduce import at_hand
+from ultralif.report.figures import events_figure, mechanism_figure, network_figure, spike_figure
+from ultralif.report.gather import Entry, as_results
+from ultralif.report.inside import choose, look_if_possible
+from ultralif.report.paper_figures import paper_figures
+
+__all__ = ["draw_figures"]
+
+EVENT_STEPS = 30
+
+
+def draw_figures(
+    entries: Sequence[Entry], folder: Path, suffix: str = ".png", data_dir: Path | None = None
+) -> tuple[list[Path], list[str]]:
+    """Draw every figure for which there are runs and data; return where they are, and what is left out.
+
+    Args:
+        entries: the runs.
+        folder: is created.
+        suffix: .png, .svg or .pdf.
+        data_dir: searched first for the data.
+    """
+    notes: list[str] = []
+    drawn = [
+        spike_figure(folder / f"spikes{suffix}"),
+        mechanism_figure(folder / f"mechanisms{suffix}"),
+        *paper_figures(as_results(entries), folder, suffix),
+    ]
+    datasets = list(dict.fromkeys(entry.config.dataset for entry in entries))
+    for entry in choose(entries, len(datasets)):  # the best of each
+        subject = look_if_possible(entry, data_dir, notes)
+        if subject is not None:
+            path = folder / f"network-{entry.config.dataset}{suffix}"
+            with mode(subject.network, "hard"):
+                drawn.append(network_figure(path, subject.network, subject.x, subject.dataset.shape))
+    for name in datasets:
+        spec = DATASETS[name]
+        if spec.is_events and len(spec.shape) == 3 and at_hand(name, data_dir):
+            sample = load(name, EVENT_STEPS, data_dir).test.batch([0])[:, 0]
+            drawn.append(events_figure(folder / f"events-{name}{suffix}", sample))
+    return drawn, notes

@@ -1,0 +1,188 @@
+"""The runs that a report is about: from a store, from folders of runs, from files of results."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ultralif.analysis.energy import E_AC, E_MAC
+from ultralif.errors import InputError
+from ultralif.nn import NEURONS
+from ultralif.nn.parameters import LOG, LOGIT
+from ultralif.paper.grids import BASE, runs_of
+from ultralif.paper.results import MOST_SEEDS, Key, Results, read
+from ultralif.training.checkpoint import Damaged
+from ultralif.training.config import RunConfig
+from ultralif.training.store import Run, Store
+
+__all__ = ["Entry", "as_results", "differences", "gather"]
+
+NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity")
+"""The fields that have columns of their own."""
+DEFAULT = RunConfig()
+FORMS = {form.prefix: form for form in (LOG, LOGIT)}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run in a report."""
+
+    config: RunConfig
+    result: Mapping[str, Any]
+    history: Sequence[Mapping[str, Any]] = ()
+    learned: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """The constants that its neurons learned: the mean of each layer."""
+    weights: str | None = None
+    """SHA-256 of its file of weights."""
+    folder: Path | None = None
+    """None for a run of which only the results are here."""
+
+
+def gather(sources: Sequence[str], runs_dir: Path | None = None) -> tuple[list[Entry], list[str]]:
+    """Return the runs, each once, and what a reader must know about those that are left out.
+
+    Args:
+        sources: names of runs, their folders, folders that hold runs, or files of results (.jsonl.gz); none,
+            every run of the store.
+        runs_dir: the store.
+    """
+    store = Store(runs_dir)
+    found: dict[str, Entry] = {}
+    notes: list[str] = []
+    for source in sources or [str(store.root)]:
+        for entry in _read(source, store, notes):
+            found.setdefault(entry.config.id, entry)
+    if not found:
+        where = ", ".join(sources) or store.root
+        raise InputError(f"there are no runs in {where}; train one with: ultralif train")
+    return list(found.values()), notes
+
+
+def _read(source: str, store: Store, notes: list[str]) -> Iterable[Entry]:
+    path = Path(source)
+    if path.is_file():
+        return _from_file(path, notes)
+    if (path / "manifest.json").is_file():
+        return [_entry(Store(path.parent), path.name)]
+    if path.is_dir() or path == store.root:
+        return _from_store(Store(path), notes)
+    return [_entry(store, source)]
+
+
+def _from_store(store: Store, notes: list[str]) -> Iterable[Entry]:
+    for row in store.rows():
+        try:
+            yield _entry(store, row["id"])
+        except Damaged as error:
+            notes.append(f"Left out: {error}.")
+
+
+def _entry(store: Store, name: str) -> Entry:
+    run: Run = store.read(name)
+    weights = hashlib.sha256(run.contents.file).hexdigest()
+    learned = _learned(run.contents.tensors(), run.config)
+    return Entry(run.config, run.result, run.history, learned, weights, store.path(run.config.id))
+
+
+def _learned(tensors: Mapping[str, Tensor], config: RunConfig) -> dict[str, list[float]]:
+    """Read the constants from their parameters, ``neurons.<layer>.<form>_<name>``."""
+    found: dict[str, list[float]] = {}
+    for key, raw in sorted(tensors.items()):
+        owner, _, parameter = key.rpartition(".")
+        prefix, _, name = parameter.partition("_")
+        if owner.startswith("neurons.") and prefix in FORMS:
+            value = FORMS[prefix].to_value(raw)
+            if name == "eps":
+                value = value.clamp(config.eps_min, config.eps_max)
+            found.setdefault(name, []).append(float(f"{float(value.mean()):.5g}"))
+    return found
+
+
+def _from_file(path: Path, notes: list[str]) -> Iterable[Entry]:
+    rows = read(path)
+    configs = _paper_configs({str(row.get("id")) for row in rows})
+    known = [(row, configs[row["id"]]) for row in rows if row.get("id") in configs]
+    if len(known) < len(rows):
+        notes.append(
+            f"Left out: {len(rows) - len(known)} rows of {path.name} that no table of the paper has."
+        )
+    for row, config in known:
+        yield Entry(config, _completed(row, config), [{"eps": eps} for eps in row.get("history_eps", ())])
+
+
+def _paper_configs(ids: set[str]) -> dict[str, RunConfig]:
+    """Return the paper's configs of those names; five seeds are made in a moment, all of them are not."""
+    for seeds in (5, MOST_SEEDS):
+        configs = {config.id: config for config in runs_of("all", seeds)}
+        if ids <= configs.keys():
+            break
+    return configs
+
+
+def _completed(row: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
+    """Return a row of a file of results as a store would have it, as far as the file goes."""
+    operations = {
+        mode: {"macs": macs, "acs": acs, "picojoules": macs * E_MAC + acs * E_AC}
+        for mode, macs in row.get("macs", {}).items()
+        if (acs := row.get("acs", {}).get(mode)) is not None
+    }
+    sops = {mode: config.timesteps * rate for mode, rate in row["spike_rate"].items()}
+    return {
+        **{name: getattr(config, name) for name in NAMED},
+        "status": "done",
+        "mode": config.mode or NEURONS[config.neuron].modes[0],
+        "epochs": config.epochs,
+        "energy": {"relative_sops": sops, "operations": operations},
+        **row,
+    }
+
+
+def differences(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Return, for each run, its fields that have no column and that set it apart from runs like it."""
+    groups: dict[tuple[str, str], list[RunConfig]] = {}
+    for entry in entries:
+        groups.setdefault((entry.config.dataset, entry.config.neuron), []).append(entry.config)
+    varying = {
+        group: [name for name in _unnamed() if len({getattr(config, name) for config in configs}) > 1]
+        for group, configs in groups.items()
+    }
+    return [
+        {
+            name: getattr(entry.config, name)
+            for name in varying[entry.config.dataset, entry.config.neuron]
+            if getattr(entry.config, name) != getattr(DEFAULT, name)
+        }
+        for entry in entries
+    ]
+
+
+def _unnamed() -> list[str]:
+    return [each.name for each in fields(RunConfig) if each.name not in NAMED]
+
+
+def as_results(entries: Sequence[Entry]) -> Results:
+    """Return all runs as the paper's figures want them; those that are not the paper's by a label of ours."""
+    results = Results()
+    for entry, apart in zip(entries, differences(entries), strict=True):
+        row = {**entry.result}
+        if row["eps"] is not None:
+            row["history_eps"] = [epoch["eps"] for epoch in entry.history]
+        if _may_be_the_papers(entry.config):
+            results.add(row)
+        if entry.config.id not in results.by_id and row["status"] == "done":
+            key = Key(_label(entry.config, apart), entry.config.dataset, entry.config.timesteps, "rate")
+            results.runs.setdefault(key, {})[entry.config.seed] = row
+    return results
+
+
+def _may_be_the_papers(config: RunConfig) -> bool:
+    """Tell quickly what is none of the paper's runs; `Results` makes thousands of configs to know."""
+    return (config.precision, config.epochs) == (BASE.precision, BASE.epochs)
+
+
+def _label(config: RunConfig, apart: Mapping[str, Any]) -> str:
+    penalty = {"lambda": f"{config.sparsity:g}"} if config.sparsity else {}
+    return " ".join([config.neuron, *(f"{name}={value}" for name, value in {**penalty, **apart}.items())])

@@ -1,0 +1,69 @@
+"""The report for the browser: one file that asks for nothing, and whose policy runs its own script alone."""
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from ultralif import __version__
+
+__all__ = ["SCRIPTS", "make_page"]
+
+SCRIPTS = (
+    "dom",
+    "scale",
+    "chart",
+    "hover",
+    "table",
+    "runs",
+    "filters",
+    "plots",
+    "details",
+    "paper",
+    "picture",
+    "raster",
+    "viewer",
+    "boundary",
+    "formulas",
+    "player",
+    "playground",
+    "main",
+)
+"""The parts of the script, in order."""
+
+
+def make_page(document: Mapping[str, Any], title: str) -> str:
+    """Return the page of a document.
+
+    Nothing of the document is markup: it is JSON in a block that browsers do not run, and the script writes
+    all of it as text.
+    """
+    script = "\n".join(_read(f"{name}.js") for name in SCRIPTS)
+    style = _read("style.css")
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    data = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    parts = {
+        "POLICY": policy,
+        "TITLE": html.escape(title),
+        "VERSION": __version__,
+        "STYLE": style,
+        "DATA": data.replace("<", "\\u003c"),
+        "SCRIPT": script,
+    }
+    head, *pieces = _read("page.html").split("{{")
+    filled = [parts[name] + rest for name, rest in (piece.split("}}", 1) for piece in pieces)]
+    return head + "".join(filled)
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _read(name: str) -> str:
+    return files("ultralif.report").joinpath("page", name).read_text(encoding="utf-8")

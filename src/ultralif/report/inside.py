@@ -1,0 +1,177 @@
+"""What a trained network does with samples of its test set: spikes, membranes, decisions, boundaries."""
+
+import base64
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ultralif import plot
+from ultralif.analysis import boundary_slices
+from ultralif.data import Dataset
+from ultralif.errors import InputError, JobError
+from ultralif.nn import NEURONS, Network, mode
+from ultralif.report.gather import Entry
+from ultralif.training.api import load
+from ultralif.training.build import EVALUATION, load_data, make_loader
+from ultralif.training.evaluate import inputs
+
+__all__ = ["Subject", "choose", "look", "observe", "slices"]
+
+MOST_STEPS, MOST_NEURONS, HELD_STEPS = 60, 64, 10
+RESOLUTION = 64
+MARGINS = 7
+"""Margins are told apart in so many steps; with the class they fill a byte."""
+
+
+class Subject(NamedTuple):
+    """A trained network and the first batch of its test set, as it was evaluated."""
+
+    network: Network
+    x: Tensor
+    """``[T, B, *shape]``"""
+    labels: Tensor
+    dataset: Dataset
+
+
+def choose(entries: Sequence[Entry], most: int) -> list[Entry]:
+    """Return runs worth a look: of every dataset the best network that has soft spikes, then the best other.
+
+    The second best of both kinds follow, and so on.
+    """
+    best: dict[tuple[str, str], Entry] = {}
+    for entry in sorted(entries, key=_own_accuracy, reverse=True):
+        if entry.folder is not None:
+            best.setdefault((entry.config.dataset, entry.config.neuron), entry)
+    order = []
+    seen: Counter[tuple[str, bool]] = Counter()
+    for (dataset, neuron), entry in best.items():
+        binary = NEURONS[neuron].modes[0] != "soft"
+        order.append((seen[dataset, binary], binary, dataset, entry))
+        seen[dataset, binary] += 1
+    return [entry for *_, entry in sorted(order, key=lambda each: each[:3])[:most]]
+
+
+def _own_accuracy(entry: Entry) -> float:
+    return float(entry.result["accuracy"].get(entry.result["mode"]) or 0.0)
+
+
+def look(entry: Entry, data_dir: Path | None = None) -> Subject:
+    """Load a run's network and data.
+
+    Args:
+        entry: a run whose folder is here.
+        data_dir: searched first for the data.
+    """
+    if entry.folder is None:
+        raise InputError(f"run {entry.config.id} has no folder here, so that its network is not known")
+    network = load(entry.folder)
+    data = load_data(entry.config, torch.device("cpu"), data_dir)
+    batches = make_loader(entry.config, data, data.dataset.test, training=False).epoch(EVALUATION)
+    x, labels = next(iter(batches))
+    return Subject(network, inputs(x, entry.config), labels, data.dataset)
+
+
+def observe(subject: Subject, samples: int) -> dict[str, Any]:
+    """Return what each mode of a network does with samples of different classes, ready for JSON.
+
+    Spikes and membranes are bytes in base64, ``[samples, steps, neurons]``: a spike is ``byte / 255``, a
+    membrane ``low + byte / 255 * (high - low)``.
+    """
+    chosen = _of_different_classes(subject.labels, samples)
+    x = subject.x[:, chosen]
+    modes = {}
+    for name in next(subject.network.layers())[1].modes:
+        with mode(subject.network, name):
+            layers = [_layer(shown) for shown in plot.record(subject.network, x)]
+            modes[name] = {"layers": layers, "decided": subject.network(x).argmax(1).tolist()}
+    names = subject.dataset.class_names
+    return {
+        "steps": min(len(x), MOST_STEPS),
+        "classes": list(names),
+        "labels": subject.labels[chosen].tolist(),
+        "samples": [int(index) for index in chosen],
+        "pictures": [_picture(x[:, i]) for i in range(len(chosen))],
+        "modes": modes,
+    }
+
+
+def _of_different_classes(labels: Tensor, count: int) -> list[int]:
+    """Return the first sample of each class, in the order of the test set, and then whatever follows."""
+    first = {int(label): i for i, label in reversed(list(enumerate(labels.tolist())))}
+    order = sorted(first.values())
+    return (order + [i for i in range(len(labels)) if i not in first.values()])[:count]
+
+
+def _layer(shown: plot.Recording) -> dict[str, Any]:
+    spikes, membrane = (
+        values.flatten(2)[:MOST_STEPS, :, :MOST_NEURONS].transpose(0, 1).float()
+        for values in (shown.spikes, shown.membrane)
+    )
+    low, high = float(membrane.min()), float(membrane.max())
+    return {
+        "neurons": spikes.shape[2],
+        "all": shown.spikes.flatten(2).shape[2],
+        "threshold": float(torch.as_tensor(shown.threshold).mean()),
+        "low": low,
+        "high": high,
+        "spikes": _bytes(spikes),
+        "membrane": _bytes((membrane - low) / max(high - low, 1e-12)),
+    }
+
+
+def _bytes(values: Tensor) -> str:
+    """Return values in [0, 1] as bytes in base64."""
+    return _encoded((values.clamp(0, 1) * 255).round())
+
+
+def _encoded(values: Tensor) -> str:
+    return base64.b64encode(values.to(torch.uint8).contiguous().numpy().tobytes()).decode()
+
+
+def _picture(x: Tensor) -> dict[str, Any]:
+    """Return an input ``[T, *shape]`` as a grey picture: its mean over time, or channels over time."""
+    grey = x.float().mean((0, 1)) if x.dim() == 4 else x.flatten(1).float().T
+    return {"height": grey.shape[0], "width": grey.shape[1], "grey": _bytes(grey / (grey.max() or 1.0))}
+
+
+def slices(subject: Subject) -> dict[str, Any]:
+    """Return the classes in the plane through three samples, each held as its mean over time.
+
+    A cell is the byte ``8 * class + margin``, the margin from 0 (classes tie) to 7; rows go up.
+    """
+    chosen = _of_different_classes(subject.labels, 3)
+    held = min(len(subject.x), HELD_STEPS)
+    modes = next(subject.network.layers())[1].modes
+    places, extent, cuts = boundary_slices(
+        subject.network,
+        subject.x[:, chosen].mean(0).flatten(1),
+        timesteps=held,
+        resolution=RESOLUTION,
+        modes=modes,
+    )
+    cells = {}
+    for name, cut in cuts.items():
+        margin = (cut.margin / cut.margin.max().clamp_min(1e-30)).sqrt() * MARGINS
+        cells[name] = _encoded(8 * cut.labels + margin.round())
+    return {
+        "resolution": RESOLUTION,
+        "steps": held,
+        "extent": extent,
+        "places": places.tolist(),
+        "labels": subject.labels[chosen].tolist(),
+        "classes": list(subject.dataset.class_names),
+        "cells": cells,
+    }
+
+
+def look_if_possible(entry: Entry, data_dir: Path | None, notes: list[str]) -> Subject | None:
+    """Return what `look` does, or note why it cannot."""
+    try:
+        return look(entry, data_dir)
+    except (InputError, JobError) as error:
+        notes.append(f"Not looked into {entry.config.id}: {error}.")
+        return None

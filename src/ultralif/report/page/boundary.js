@@ -1,0 +1,60 @@
+// The classes of a network in the plane through three samples, once for each kind of spikes.
+
+function boundaries(host, networks, runs) {
+  perNetwork(host, networks, runs, (box, { slices }) => {
+    const planes = Object.entries(slices.cells).map(([mode, cells]) => plane(slices, mode, bytes(cells)));
+    box.append(
+      h("div", { class: "planes" }, planes),
+      h(
+        "p",
+        { class: "quiet" },
+        `The plane goes through the mean input of three test samples (circles), held for ${slices.steps} ${slices.steps === 1 ? "step" : "steps"}. A colour is a class, pale where the best two scores are near each other.`,
+      ),
+    );
+  });
+}
+
+function plane(slices, mode, cells) {
+  const size = slices.resolution;
+  const seen = groupBy([...cells.keys()], (i) => cells[i] >> 3);
+  const found = [...seen].filter(([, of]) => of.length > size * size * 0.015);
+  const label = `${MODES[mode]}: ${seen.size} ${seen.size === 1 ? "class" : "classes"}`;
+  const canvas = canvasOf(size, size, label, (x, y) => {
+    const cell = cells[(size - 1 - y) * size + x]; // rows go up
+    return [hue(cell >> 3), 0.25 + (0.75 * (cell & 7)) / 7];
+  });
+  const names = found.map(([which, of]) => {
+    const middle = of
+      .reduce(([x, y], i) => [x + (i % size), y + Math.floor(i / size)], [0, 0])
+      .map((sum) => sum / of.length);
+    const near = of.reduce((a, b) => (away(b, middle, size) < away(a, middle, size) ? b : a)); // a cell of the class itself
+    return s(
+      "text",
+      { x: (near % size) + 0.5, y: size - Math.floor(near / size) + 1, "text-anchor": "middle" },
+      slices.classes[which],
+    );
+  });
+  const spots = slices.places.map(([x, y]) =>
+    s("circle", {
+      cx: ((x / slices.extent + 1) / 2) * size,
+      cy: ((1 - y / slices.extent) / 2) * size,
+      r: 1.3,
+      fill: "#fff",
+      stroke: "#14171b",
+      "stroke-width": 0.6,
+    }),
+  );
+  return h(
+    "figure",
+    {},
+    h(
+      "div",
+      { class: "slice" },
+      canvas,
+      s("svg", { viewBox: `0 0 ${size} ${size}`, "aria-hidden": "true" }, names, spots),
+    ),
+    h("figcaption", {}, label),
+  );
+}
+
+const away = (i, [x, y], size) => ((i % size) - x) ** 2 + (Math.floor(i / size) - y) ** 2;

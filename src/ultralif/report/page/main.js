@@ -1,0 +1,90 @@
+// Fills the sections of the page; one without anything to show is taken out.
+
+const data = JSON.parse(find("data").textContent);
+
+function fillSection(id, draw, there = true) {
+  if (there) return draw(find(id).lastElementChild);
+  find(id).remove();
+  document.querySelector(`nav a[href="#${id}"]`).parentElement.remove();
+}
+
+// A plot with choices of its own, [key, label, options]: returns what draws it for the runs that are shown.
+function plotWith(host, choices, draw) {
+  const box = h("div");
+  let runs = [];
+  const state = Object.fromEntries(choices.map(([key, , options]) => [key, options[0][0]]));
+  const again = () => draw(box, runs, state);
+  const change = (key) => (value) => {
+    state[key] = value;
+    again();
+  };
+  const selects = choices.map(([key, label, options]) => choose(label, options, change(key), state[key]));
+  host.append(h("div", { class: "bar" }, selects), box);
+  return (shown) => {
+    runs = shown;
+    again();
+  };
+}
+
+function legend(runs) {
+  const names = unique(runs.map((run) => run.neuron)).map((neuron) =>
+    h("li", {}, sampleLine(asStyle(styleOf(data, { neuron }))), neuron),
+  );
+  return h("ul", { class: "legend", "aria-label": "Neurons" }, names);
+}
+
+function summary(runs) {
+  const many = (count, name) => `${count} ${name}${count === 1 ? "" : "s"}`;
+  const kinds = ["dataset", "neuron"].map((key) => many(unique(runs.map((run) => run[key])).length, key));
+  return [many(runs.length, "run"), ...kinds].join(", ") + ".";
+}
+
+// Table and plots that follow the choice of runs.
+function fillRuns(runs) {
+  const followers = [];
+  const follow = (host, choices, draw) => followers.push(plotWith(host, choices, draw));
+  const spikes = ["mode", "Spikes", Object.entries(MODES)];
+  const bar = h("div");
+  fillSection("runs", (body) => {
+    body.append(bar);
+    const details = (run) => runDetails(data, run);
+    followers.push(dataTable(body, { caption: "Runs", columns: runColumns(data), rows: runs, details }));
+  });
+  fillSection("accuracy", (body) => {
+    const shownOrNot = Object.entries({ yes: "shown, hollow", no: "hidden" });
+    const published = Object.keys(data.published).length ? [["published", "Published points", shownOrNot]] : [];
+    const names = h("div");
+    body.append(names);
+    follow(body, [spikes, ...published], (box, shown, state) => {
+      names.replaceChildren(legend(shown));
+      accuracyPlot(box, data, shown, state.mode, state.published === "yes");
+    });
+  });
+  fillSection("energy", (body) => {
+    const measures = Object.entries({ sops: "T × spike rate", nanojoules: "counted synaptic energy" });
+    follow(body, [spikes, ["measure", "Energy", measures]], (box, shown, state) =>
+      energyPlot(box, data, shown, state.mode, state.measure),
+    );
+  });
+  const known = Object.entries(QUANTITIES).filter(([key]) => runs.some((run) => historyOf(data, run, key).length));
+  const draw = (box, shown, state) => epochsPlot(box, data, shown, state.quantity);
+  fillSection("learning", (body) => follow(body, [["quantity", "Show", known]], draw), known.length > 0);
+  filters(bar, data, runs, (shown) => followers.forEach((update) => update(shown)));
+}
+
+function main() {
+  const runs = readRuns(data);
+  const { networks, tables, verdicts, theory } = data;
+  find("summary").textContent = summary(runs);
+  fillSection("overview", (body) => overview(body, data, runs));
+  fillRuns(runs);
+  fillSection("network", (body) => viewer(body, networks, runs), networks.length > 0);
+  fillSection("boundaries", (body) => boundaries(body, networks, runs), networks.length > 0);
+  fillSection("tables", (body) => paperTables(body, data), tables.length > 0);
+  const judged = Object.entries({ Experiments: verdicts, Theory: theory }).filter(([, of]) => of.length);
+  fillSection("verdicts", (body) => judged.forEach(([name, of]) => verdictTable(body, name, of)), judged.length > 0);
+  fillSection("playground", (body) => playground(body, data));
+  fillSection("made", (body) => provenance(body, data, runs));
+}
+
+main();

@@ -1,0 +1,177 @@
+"""The paper's figures from the runs that there are, beside the published points."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ultralif.errors import InputError
+from ultralif.paper import published
+from ultralif.paper.grids import ABLATED, ABLATION, CONTROLS, plain
+from ultralif.paper.published import BASELINES, DATASETS, LAMBDAS, TIMESTEPS, ULTRA
+from ultralif.paper.results import Interval, Results, interval
+from ultralif.report.canvas import new_figure, save_figure, style_of
+
+__all__ = ["ablation_figure", "accuracy_figure", "energy_figure", "paper_figures"]
+
+ORDER = (*BASELINES, *ULTRA, *(control.label for control in CONTROLS))
+PUBLISHED = "hollow: published"
+
+
+def paper_figures(results: Results, folder: Path, suffix: str = ".png") -> list[Path]:
+    """Draw every figure for which there are runs, and return where they are."""
+    datasets = list(dict.fromkeys(key.dataset for key in results.runs))
+    datasets.sort(key=lambda name: DATASETS.index(name) if name in DATASETS else len(DATASETS))
+    drawn = [accuracy_figure(folder / f"accuracy{suffix}", results, datasets)] if datasets else []
+    drawn += [energy_figure(folder / f"energy-{name}{suffix}", results, name) for name in datasets]
+    if any(results.trajectories(neuron) for neuron in ULTRA):
+        drawn.append(ablation_figure(folder / f"eps-ablation{suffix}", results))
+    return drawn
+
+
+def accuracy_figure(path: Path, results: Results, datasets: Sequence[str] = DATASETS) -> Path:
+    """Draw accuracy over T, a panel for each dataset: means with 95 % intervals, published points hollow."""
+    if not datasets:
+        raise InputError(f"datasets must name at least one, such as {DATASETS[0]}")
+    columns = 2 if len(datasets) in (2, 4) else min(len(datasets), 3)
+    figure, axes = new_figure(columns, -(-len(datasets) // columns), height=3.6)
+    for axis in axes.flat[len(datasets) :]:
+        axis.set_axis_off()
+    labels = _labels(results)
+    for axis, dataset in zip(axes.flat, datasets, strict=False):
+        times = _times(results, dataset)
+        for i, label in enumerate(labels):
+            _draw_line(axis, results, label, dataset, times, shift=0.04 * (i - (len(labels) - 1) / 2))
+        axis.set_xticks(range(len(times)), [str(time) for time in times])
+        axis.set(title=dataset, xlabel="time steps T", ylabel="test accuracy %")
+        axis.set_xlim(-0.6, len(times) - 0.4)
+    _legend(figure, axes, PUBLISHED if any(name in DATASETS for name in datasets) else None)
+    return save_figure(figure, path)
+
+
+def _labels(results: Results) -> list[str]:
+    """Return the networks without a penalty and with learned temperature, the paper's first."""
+    found = dict.fromkeys(key.label for key in results.runs if "lambda=" not in key.label)
+    known = {*ORDER, *(variant.label for variant in ABLATION)}
+    return [label for label in ORDER if label in found] + [label for label in found if label not in known]
+
+
+def _times(results: Results, dataset: str) -> list[int]:
+    return sorted({key.timesteps for key in results.runs if key.dataset == dataset})
+
+
+def _legend(figure: Any, axes: Any, title: str | None) -> None:
+    """Put one legend below all panels."""
+    found = {
+        label: handle
+        for axis in axes.flat
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    order = sorted(found, key=lambda label: ORDER.index(label) if label in ORDER else len(ORDER))
+    options = {"title": title, "title_fontsize": 7, "fontsize": 7, "frameon": False}
+    figure.legend([found[label] for label in order], order, loc="outside lower center", ncols=6, **options)
+
+
+def _draw_line(
+    axis: Any, results: Results, label: str, dataset: str, times: Sequence[int], shift: float
+) -> None:
+    style = style_of(label)
+    found = [interval(list(results.accuracy(label, dataset, time).values())) for time in times]
+    known = [(x + shift, value) for x, value in enumerate(found) if value is not None]
+    if known:
+        axis.plot(*zip(*((x, value.mean) for x, value in known), strict=True), **style, ms=0, lw=1, alpha=0.5)
+        axis.errorbar(
+            [x for x, _ in known],
+            [value.mean for _, value in known],
+            [value.half or 0.0 for _, value in known],
+            **(style | {"linestyle": "none"}),
+            ms=4,
+            lw=1.1,
+            label=label,
+        )
+    if dataset in DATASETS and label in (*BASELINES, *ULTRA):
+        theirs = [
+            (x + shift, published.accuracy(dataset, label, time))
+            for x, time in enumerate(times)
+            if time in TIMESTEPS
+        ]
+        for place in theirs:
+            axis.plot(*place, style["marker"], color=style["color"], mfc="none", ms=6.5, alpha=0.7)
+
+
+def energy_figure(path: Path, results: Results, dataset: str) -> Path:
+    """Draw accuracy against the paper's energy, T times spike rate; lines lead from no penalty to the most.
+
+    Full markers are spikes as trained, hollow ones the same networks with binary spikes.
+    """
+    times = _times(results, dataset)
+    if not times:
+        raise InputError(f"dataset {dataset!r} has no runs; train some with: ultralif sweep")
+    figure, axes = new_figure(len(times), height=3.4)
+    labels = [label for label in _labels(results) if " " not in label]
+    for axis, time in zip(axes[0], times, strict=True):
+        for label in labels:
+            path_of = [plain(label, penalty).label for penalty in LAMBDAS]
+            _draw_path(axis, results, path_of, dataset, time, None)
+            if label not in BASELINES:
+                _draw_path(axis, results, path_of, dataset, time, "hard")
+        axis.set(title=f"{dataset}, T={time}", xlabel="T x spike rate", ylabel="test accuracy %")
+    _legend(figure, axes, "hollow: the same networks with binary spikes; lines join the penalties lambda")
+    return save_figure(figure, path)
+
+
+def _draw_path(
+    axis: Any, results: Results, labels: Sequence[str], dataset: str, time: int, mode: str | None
+) -> None:
+    points = []
+    for label in labels:
+        accuracy = interval(list(results.accuracy(label, dataset, time, mode).values()))
+        rate = interval(list(results.spike_rate(label, dataset, time, mode).values()))
+        if accuracy is not None and rate is not None:
+            points.append((time * rate.mean, accuracy.mean))
+    if points:
+        style = style_of(labels[0]) | ({"markerfacecolor": "none", "linestyle": "dotted"} if mode else {})
+        axis.plot(*zip(*points, strict=True), **style, ms=5, lw=1, label=None if mode else labels[0])
+
+
+def ablation_figure(path: Path, results: Results, encoding: str = "rate") -> Path:
+    """Draw fixed and learned temperatures on MNIST at T=1, and how learned ones move from epoch to epoch."""
+    figure, axes = new_figure(2, height=3.6)
+    left, right = axes[0]
+    for i, neuron in enumerate(ULTRA):
+        _draw_fixed(left, results, neuron, encoding, shift=1.03 ** (i - 1.5))
+        color = style_of(neuron)["color"]
+        for seed, values in enumerate(results.trajectories(neuron, encoding).values()):
+            label = neuron if seed == 0 else None
+            right.plot(range(1, len(values) + 1), values, color=color, lw=1, alpha=0.8, label=label)
+        right.axhline(published.final_eps(neuron), color=color, lw=0.8, ls=":")
+    left.set(xlabel="temperature eps (star: learned)", ylabel="test accuracy %", xscale="log")
+    left.set_title("MNIST, T=1 (hollow: published)", fontsize=9)
+    low, high = left.get_xlim()
+    ticks = [tick for tick in (0.1, 0.2, 0.5, 1, 2, 5) if low <= tick <= high]
+    left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    left.minorticks_off()
+    right.set(xlabel="epoch", ylabel="learned eps", ylim=(0, None))
+    right.set_title("learned temperatures (dotted: published end)", fontsize=9)
+    if right.get_legend_handles_labels()[0]:
+        right.legend(fontsize=7, frameon=False)
+    return save_figure(figure, path)
+
+
+def _draw_fixed(axis: Any, results: Results, neuron: str, encoding: str, shift: float) -> None:
+    """Draw accuracy over fixed temperatures, set off a little from other neurons, and at the learned one."""
+    style = style_of(neuron)
+    found: dict[float, Interval] = {}
+    for eps in ABLATED:
+        label = f"{neuron} eps={eps:g}"
+        value = interval(list(results.accuracy(label, "mnist", 1, encoding=encoding).values()))
+        if value is not None:
+            found[eps * shift] = value
+    halves = [value.half or 0.0 for value in found.values()]
+    axis.errorbar(list(found), [v.mean for v in found.values()], halves, **style, ms=4, lw=1.1)
+    theirs = [published.ablation("accuracy", neuron, eps) for eps in ABLATED]
+    places = [eps * shift for eps in ABLATED]
+    axis.plot(places, theirs, style["marker"], color=style["color"], mfc="none", ms=6.5, alpha=0.7)
+    learned = interval(list(results.accuracy(neuron, "mnist", 1, encoding=encoding).values()))
+    end = interval(list(results.eps(neuron, "mnist", 1, encoding).values()))
+    if learned is not None and end is not None:
+        axis.errorbar([end.mean], [learned.mean], [learned.half or 0.0], color=style["color"], fmt="*", ms=9)

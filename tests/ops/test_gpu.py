@@ -1,0 +1,117 @@
+"""The Triton kernels on a GPU: parity with the definition, long rings, CUDA graphs, registration.
+
+Settings share the length of a chunk, and so their kernels: most of the time here is their compilation.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import ultralif as ul
+from ops.op_cases import CASES, SETTINGS, Setting, check
+from ultralif import functional, ops
+from ultralif.ops.contract import Rule, encode
+from ultralif.ops.library import integrate, integrate_backward
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+RINGS = [case for case in CASES if case.name == "ultradlif"]
+SIZES = [
+    replace(SETTINGS["T=1"], features=(129,)),
+    SETTINGS["T=31 rate"],
+    SETTINGS["T=100 B=1"],
+    replace(SETTINGS["stack"], time=20),
+    Setting(30, 5, (3, 64), (3, 64), start=True),
+    SETTINGS["long"],
+]
+TEMPERATURES = [SETTINGS["cold"], replace(SETTINGS["hot"], start=False)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_float32(case):
+    for setting in [*SIZES, *(s for s in TEMPERATURES if s.applies(case))]:
+        check(case, setting, torch.float32, "cuda")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_half_precision_is_integrated_in_float32(case, dtype):
+    check(case, SETTINGS["T=100 B=1"], dtype, "cuda")
+    check(case, Setting(30, 5, (3, 64), (3, 64), start=True), dtype, "cuda")
+
+
+@pytest.mark.parametrize("case", CASES[:1] + RINGS[:1], ids=str)
+def test_float64_runs_without_kernels(case):
+    check(case, SETTINGS["stack"], torch.float64, "cuda")
+
+
+@pytest.mark.parametrize("case", [CASES[0], *RINGS, CASES[-1]], ids=str)
+def test_more_than_the_device_takes_at_once(case):
+    """Lanes go on to further samples, and keep their feature."""
+    check(case, Setting(10, 300, (3, 333), (3, 333)), torch.float32, "cuda")
+
+
+@pytest.mark.parametrize("case", RINGS, ids=str)
+def test_rings_that_no_program_holds(case):
+    """Parts with a halo; long sequences in several launches."""
+    long = Setting(70, 2, (3001,), start=True)
+    members = Setting(65, 2, (2, 1500), (2, 1))
+    for setting in (Setting(10, 2, (1025,)), long, replace(long, rate=True), members):
+        check(case, setting, torch.float32, "cuda")
+
+
+def test_the_longest_ring():
+    check(RINGS[0], Setting(10, 1, (65536,)), torch.float32, "cuda")
+
+
+@pytest.mark.parametrize("name", ["UltraLIF", "UltraDLIF", "PLIF", "AdaLIF"])
+def test_a_recorded_step_gives_the_same_numbers(name):
+    neuron = ul.NEURONS[name]().cuda()
+    current = torch.randn(10, 4, 48, device="cuda", requires_grad=True)
+    weight = torch.randn_like(current)
+
+    def step() -> tuple[torch.Tensor, ...]:
+        out = neuron(current)
+        return out, *torch.autograd.grad(out, [current, *neuron.parameters()], weight)
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        recorded = step()
+    with torch.no_grad():
+        current.copy_(torch.randn_like(current))
+        weight.copy_(torch.randn_like(weight))
+    graph.replay()
+    for found, expected in zip(recorded, step(), strict=True):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "rule", [Rule("lse", True), Rule("lse", True, ring=3, leak_form="factor")], ids=["alone", "ring"]
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_opcheck(rule):
+    current = torch.randn(10, 2, 6, device="cuda", requires_grad=True)
+    constants = [torch.tensor([value], device="cuda", requires_grad=True) for value in (0.5, 0.9, 0.5)]
+    arguments = (current, None, *constants, None, [1.0] * 4, *encode(rule))
+    torch.library.opcheck(integrate, arguments)
+    detached = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
+    grads = torch.randn_like(current).detach(), torch.randn(1, 2, 6, device="cuda")
+    torch.library.opcheck(integrate_backward, (*grads, *detached, True))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compiled_without_a_break():
+    compiled = torch.compile(
+        lambda x: ops.ultradlif(x, eps=0.5, threshold=0.5)[0], fullgraph=True, backend="aot_eager"
+    )
+    current = torch.randn(10, 3, 40, device="cuda")
+    torch.testing.assert_close(compiled(current), functional.ultradlif(current, eps=0.5, threshold=0.5)[0])

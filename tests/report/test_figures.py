@@ -1,0 +1,139 @@
+"""The figures show the numbers of the runs, beside those of the paper."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ultralif as ul
+from report.paper_rows import paper_rows
+from ultralif.errors import InputError
+from ultralif.paper import published
+from ultralif.paper.results import Results, interval
+from ultralif.report import canvas, figures, paper_figures
+from ultralif.report.draw import draw_figures
+from ultralif.report.gather import gather
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are saved, with their artists."""
+    kept: list[Any] = []
+
+    def save(figure: Any, path: Path) -> Path:
+        kept.append(figure)
+        return canvas.save_figure(figure, path)
+
+    for module in (figures, paper_figures):
+        monkeypatch.setattr(module, "save_figure", save)
+    return kept
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return Results([*paper_rows("mnist-sparsity", 2), *paper_rows("eps-ablation", 2)])
+
+
+def lines_of(axis: Any) -> dict[str, np.ndarray]:
+    return {line.get_label(): np.array(line.get_xydata()) for line in axis.lines}
+
+
+def test_spikes_and_their_slopes_belong_together(drawn: list[Any], tmp_path: Path) -> None:
+    figures.spike_figure(tmp_path / "spikes.png")
+    left, right = drawn[0].axes
+    for eps in figures.TEMPERATURES:
+        spike, slope = lines_of(left)[f"soft, eps {eps:g}"], lines_of(right)[f"exact, eps {eps:g}"]
+        measured = np.gradient(spike[:, 1], spike[:, 0])
+        np.testing.assert_allclose(slope[1:-1, 1], measured[1:-1], atol=2e-3)
+    step = lines_of(left)["Heaviside"]
+    assert set(step[:, 1]) == {0.0, 1.0}
+    assert lines_of(right)["LIF's surrogate, slope 10"][:, 1].max() == pytest.approx(0.25)  # sigmoid' at 0
+
+
+def test_mechanisms_write_their_number_of_spikes(drawn: list[Any], tmp_path: Path) -> None:
+    figures.mechanism_figure(tmp_path / "mechanisms.svg")
+    assert len(drawn[0].axes) == 6
+    for axis in drawn[0].axes:
+        heights = [segment[1, 1] - segment[0, 1] for segment in axis.collections[-1].get_segments()]
+        assert axis.texts[0].get_text() == f"{sum(heights) / 0.3:.1f} spikes"
+    lif = drawn[0].axes[0]
+    assert lif.texts[0].get_text() == "3.0 spikes"  # 3 x 0.22, 2 x 0.45 and 0.9 pass 0.5; 0.3 does not
+
+
+def test_accuracy_has_means_with_intervals_and_published_points(
+    drawn: list[Any], results: Results, tmp_path: Path
+) -> None:
+    paper_figures.accuracy_figure(tmp_path / "accuracy.png", results, ["mnist"])
+    axis = drawn[0].axes[0]
+    bars = {str(one.get_label()): one for one in axis.containers}
+    line, _, (span,) = bars["UltraDLIF"]
+    for place, time in enumerate(published.TIMESTEPS):
+        mean, half, _ = interval(list(results.accuracy("UltraDLIF", "mnist", time).values()))
+        assert line.get_ydata()[place] == pytest.approx(mean)
+        low, high = span.get_segments()[place][:, 1]
+        assert (low, high) == pytest.approx((mean - half, mean + half))
+    hollow = [one for one in axis.lines if one.get_markerfacecolor() == "none"]
+    theirs = {published.accuracy("mnist", name, t) for name in paper_figures.ORDER[:10] for t in (1, 10, 30)}
+    assert {float(one.get_ydata()[0]) for one in hollow} == theirs
+
+
+def test_energy_is_time_times_rate_and_falls_with_the_penalty(
+    drawn: list[Any], results: Results, tmp_path: Path
+) -> None:
+    paper_figures.energy_figure(tmp_path / "energy.png", results, "mnist")
+    for axis, time in zip(drawn[0].axes, published.TIMESTEPS, strict=True):
+        path = lines_of(axis)["UltraLIF"]
+        labels = ["UltraLIF", "UltraLIF lambda=0.01", "UltraLIF lambda=0.1"]
+        rates = [np.mean(list(results.spike_rate(label, "mnist", time).values())) for label in labels]
+        np.testing.assert_allclose(path[:, 0], time * np.array(rates))
+        assert path[-1, 0] < path[0, 0]
+    with pytest.raises(InputError, match="has no runs"):
+        paper_figures.energy_figure(tmp_path / "energy.png", results, "shd")
+
+
+def test_ablation_draws_every_epoch_of_every_seed(drawn: list[Any], results: Results, tmp_path: Path) -> None:
+    paper_figures.ablation_figure(tmp_path / "ablation.png", results)
+    _, right = drawn[0].axes
+    paths = [line for line in right.lines if len(line.get_xdata()) == 100]
+    assert len(paths) == 2 * len(published.ULTRA)
+    ends = {round(float(line.get_ydata()[-1]), 6) for line in paths}
+    wanted = {round(eps, 6) for neuron in published.ULTRA for eps in results.eps(neuron, "mnist", 1).values()}
+    assert ends == wanted
+
+
+def test_events_are_pictures_in_order(drawn: list[Any], tmp_path: Path) -> None:
+    frames = torch.zeros(8, 2, 5, 5)
+    frames[3, 1, 2, 4], frames[3, 0, 0, 0] = 2.0, 1.0
+    figures.events_figure(tmp_path / "events.png", frames)
+    shown = np.array(drawn[0].axes[3].images[0].get_array())
+    assert (shown[2, 4], shown[0, 0]) == (2.0, -1.0)
+    with pytest.raises(InputError, match="take one sample first"):
+        figures.events_figure(tmp_path / "events.png", frames.unsqueeze(0))
+
+
+def test_other_endings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"\.png, \.svg or \.pdf"):
+        figures.spike_figure(tmp_path / "spikes.docx")
+
+
+def test_all_figures_of_some_runs(tmp_path: Path, drawn: list[Any]) -> None:
+    for neuron in ("UltraLIF", "LIF"):
+        ul.train(ul.RunConfig(neuron=neuron, epochs=2, timesteps=4), runs_dir=tmp_path / "runs")
+    entries, _ = gather([str(tmp_path / "runs")])
+    paths, notes = draw_figures(entries, tmp_path / "figures")
+    assert [path.name for path in paths] == [
+        "spikes.png",
+        "mechanisms.png",
+        "accuracy.png",
+        "energy-digits.png",
+        "network-digits.png",
+    ]
+    assert notes == []
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+    raster, traces, rates, weights = drawn[-1].axes
+    assert sum(bar.get_height() for bar in rates.patches) == 64  # every hidden neuron has its rate
+    assert len(traces.lines) == 3 * 2 + 1
+    assert weights.images[0].get_array().shape == (8 * 9, 8 * 9)
+    assert raster.get_xlim() == (-0.5, 3.5)
