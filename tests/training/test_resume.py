@@ -18,8 +18,10 @@ FORKS = Path(__file__).with_name("forks.py")
 
 def test_killed_at_twenty_moments(tmp_path: Path, python) -> None:
     """SIGKILL while training, saving, evaluating and writing: the bytes of all files are the same."""
-    done = python.run(str(FORKS), "kill", str(tmp_path))
-    found = json.loads(done.stdout)
+    process = python.start(str(FORKS), "kill", str(tmp_path))
+    out, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err
+    found = json.loads(out)
     assert found["kills"] >= 20 and found["ended"] >= 1
     whole = Store(tmp_path / "whole")
     for number in range(found["ended"]):
