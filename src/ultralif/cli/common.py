@@ -69,9 +69,9 @@ def _with_values(argv: Sequence[str]) -> list[str]:
         ['--learn-eps', 'True', '--learn-leak', 'False', '--augment', 'False']
     """
     words: list[str] = []
-    for word, following in zip(argv, [*argv[1:], "--"], strict=True):
+    for i, word in enumerate(argv):
         plain = word.replace("--no-", "--", 1)
-        if word in _SWITCHES and following.startswith("-"):
+        if word in _SWITCHES and (i + 1 == len(argv) or argv[i + 1].startswith("-")):
             words += [word, "True"]
         elif plain != word and plain in _SWITCHES:
             words += [plain, "False"]
