@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ultralif.cli.parse import parse
 from ultralif.errors import InputError
-from ultralif.training.config import RunConfig
+from ultralif.training.config import PRESETS, RunConfig
 
 __all__ = ["Common", "read_arguments", "read_config"]
 
@@ -26,7 +26,8 @@ class Common(RunConfig):
     """The fields of a run, and how it is trained."""
 
     config: Path | None = None
-    """A TOML or JSON file with fields of a run, such as a run's own config.json; flags override it."""
+    """A TOML or JSON file with fields of a run, such as a run's config.json, or the recipe paper or binary;
+    flags override it."""
     runs_dir: Path | None = None
     """Where runs are kept. None: $ULTRALIF_RUNS or ./runs."""
     data_dir: Path | None = None
@@ -83,14 +84,17 @@ def _with_values(argv: Sequence[str]) -> list[str]:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return the fields of a run from a TOML or JSON file, checked."""
+    """Return the fields of a run from a TOML or JSON file, or of a named recipe, checked."""
+    if str(path) in PRESETS and not path.exists():
+        return PRESETS[str(path)]
     try:
         text = path.read_text()
         data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise InputError(
-            f"config {path} cannot be read ({reason}); give the path of a TOML or JSON file"
+            f"config {path} cannot be read ({reason}); give a TOML or JSON file, or "
+            f"one of {', '.join(PRESETS)}"
         ) from error
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"config {path} is not valid: {error}") from error
