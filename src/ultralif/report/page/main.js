@@ -70,8 +70,8 @@ function fillRuns(runs) {
     );
   });
   const known = Object.entries(QUANTITIES).filter(([key]) => runs.some((run) => historyOf(data, run, key).length));
-  const draw = (box, shown, state) => epochsPlot(box, data, shown, state.quantity);
-  fillSection("learning", (body) => follow(body, [["quantity", "Show", known]], draw), known.length > 0);
+  const draw = (box, shown, state) => epochsPlot(box, data, wanted(shown, state), state.quantity);
+  fillSection("learning", (body) => follow(body, [["quantity", "Show", known], ...variants], draw), known.length > 0);
   filters(bar, data, runs, (shown) => followers.forEach((update) => update(shown)));
 }
 
