@@ -15,12 +15,26 @@ from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS
 from ultralif.training.config import RunConfig
 from ultralif.training.store import Store
 
-__all__ = ["Interval", "Key", "Results", "from_store", "interval", "paired", "read", "write"]
+__all__ = ["TIMING", "Interval", "Key", "Results", "from_store", "interval", "paired", "read", "write"]
 
 MOST_SEEDS = 20
 BINARY = {*BASELINES, "LIF learned width", *(variant.label for variant in RECIPES)}
 """Whose spikes are 0 and 1 in training."""
-FIELDS = ("id", "seconds", "stacked", "eps", "leak", "accuracy", "spike_rate", "acs", "macs", "history_eps")
+FIELDS = (
+    "id",
+    "seconds",
+    "stacked",
+    "eps",
+    "leak",
+    "accuracy",
+    "spike_rate",
+    "acs",
+    "macs",
+    "history_eps",
+    "step_ms",
+)
+TIMING = "timing"
+"""The name of the row that holds how long training steps take: see benchmarks/overhead.py."""
 
 
 class Key(NamedTuple):
@@ -111,11 +125,15 @@ class Results:
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         self.runs: dict[Key, dict[int, Mapping[str, Any]]] = {}
         self.by_id: dict[str, Mapping[str, Any]] = {}
+        self.step_ms: dict[str, dict[str, float]] = {}
+        """Milliseconds of a training step by setting and neuron."""
         for row in rows:
             self.add(row)
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Take in a run if it belongs to the paper and is finished."""
+        if row["id"] == TIMING:
+            self.step_ms = dict(row["step_ms"])
         meaning = _meanings().get(row["id"])
         if meaning is not None and row.get("status", "done") == "done":
             key, seed = meaning
