@@ -13,7 +13,7 @@ from ultralif.errors import InputError
 from ultralif.nn import NEURONS
 from ultralif.nn.parameters import LOG, LOGIT
 from ultralif.paper.grids import BASE, runs_of
-from ultralif.paper.results import MOST_SEEDS, Key, Results, read
+from ultralif.paper.results import MOST_SEEDS, TIMING, Key, Results, read
 from ultralif.training.checkpoint import Damaged
 from ultralif.training.config import RunConfig
 from ultralif.training.store import Run, Store
@@ -102,7 +102,7 @@ def _learned(tensors: Mapping[str, Tensor], config: RunConfig) -> dict[str, list
 
 
 def _from_file(path: Path, notes: list[str]) -> Iterable[Entry]:
-    rows = read(path)
+    rows = [row for row in read(path) if row.get("id") != TIMING]
     configs = _paper_configs({str(row.get("id")) for row in rows})
     known = [(row, configs[row["id"]]) for row in rows if row.get("id") in configs]
     if len(known) < len(rows):
