@@ -32,7 +32,8 @@ class Display(Preprocessor):
                 if not after.startswith(found[1] + " "):
                     break
                 formula.append(after.strip())
-            yield from ("", self.md.htmlStash.store(convert(" ".join(formula), display="block")), "", after)
+            drawn = f'<div class="formula">{convert(" ".join(formula), display="block")}</div>'
+            yield from ("", self.md.htmlStash.store(drawn), "", after)
 
 
 class Inline(InlineProcessor):

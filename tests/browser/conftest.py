@@ -80,6 +80,9 @@ def report_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     for neuron in ("UltraLIF", "FullPLIF"):
         ul.train(ul.RunConfig(neuron=neuron, epochs=3, timesteps=6), runs_dir=folder / "runs")
+    unusual = {"hidden": (10, 10), "readout": "spiking", "per_neuron": True, "orthogonal": True}
+    config = ul.RunConfig(neuron="SoftLIF", epochs=1, timesteps=1, **unusual)
+    ul.train(config, runs_dir=folder / "runs")
     write(folder / "paper.jsonl.gz", paper_rows("mnist", 2))
     entries, notes = gather([str(folder / "runs"), str(folder / "paper.jsonl.gz")])
     document = make_document([*entries, *made_runs(60)], notes, theory=check_all((1, 3)))

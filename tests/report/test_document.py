@@ -1,7 +1,10 @@
 """The report's document says what the runs say."""
 
 import base64
+import gzip
+import hashlib
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -178,13 +181,36 @@ def test_a_network_whose_data_are_gone_is_noted(
     assert notes[0] in document["notes"]
 
 
+def test_a_file_that_holds_no_results_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "paper.jsonl.gz"
+    path.write_bytes(b"not compressed")
+    with pytest.raises(InputError, match="is not a file of results"):
+        gather([str(path)])
+    (row, *_) = paper_rows("mnist", 1)
+    with gzip.open(path, "wt") as file:
+        file.write(json.dumps({"id": row["id"]}) + "\n")
+    with pytest.raises(InputError, match=f"has a row for run {row['id']} that is not a result"):
+        gather([str(path)])
+
+
+def test_what_is_not_finite_is_not_known() -> None:
+    """A run that diverged has numbers that JSON does not."""
+    (entry,) = made_runs(1, epochs=2)
+    result = {**entry.result, "status": "diverged", "accuracy": {"hard": math.nan, "soft": math.inf}}
+    document = make_document([Entry(entry.config, result, [])], [], inside=0)
+    assert "accuracy_hard" in document["runs"]["columns"]
+    assert column(document, "accuracy_hard") == [None]
+    json.dumps(document, allow_nan=False)
+
+
 def test_results_of_the_paper_bring_tables_and_verdicts(tmp_path: Path) -> None:
     path = tmp_path / "paper.jsonl.gz"
     rows = paper_rows("mnist", 2)
     write(path, [*rows, {**rows[0], "id": "0" * 12}])
     entries, notes = gather([str(path)])
     assert len(entries) == len(rows)
-    assert notes == ["Left out: 1 rows of paper.jsonl.gz that no table of the paper has."]
+    assert hashlib.sha256(path.read_bytes()).hexdigest() in notes[0]
+    assert notes[1] == "Left out: 1 rows of paper.jsonl.gz that no table of the paper has."
     document = make_document(entries, notes)
     names = [table["name"] for table in document["tables"]]
     assert {"mnist", "t1-summary"} <= set(names)

@@ -18,10 +18,13 @@ FORKS = Path(__file__).with_name("forks.py")
 
 def test_killed_at_twenty_moments(tmp_path: Path, python) -> None:
     """SIGKILL while training, saving, evaluating and writing: the bytes of all files are the same."""
-    done = python.run(str(FORKS), "kill", str(tmp_path))
-    found = json.loads(done.stdout)
+    process = python.start(str(FORKS), "kill", str(tmp_path))
+    out, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err
+    found = json.loads(out)
     assert found["kills"] >= 20 and found["ended"] >= 1
     whole = Store(tmp_path / "whole")
+    assert sorted(row["status"] for row in whole.rows()) == ["diverged", "done", "done", "done"]
     for number in range(found["ended"]):
         killed = Store(tmp_path / f"killed-{number}")
         assert len(killed.rows()) == len(MEMBERS)

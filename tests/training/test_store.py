@@ -103,6 +103,14 @@ def test_names(filled: Store) -> None:
     assert len(filled.rows()) == 3
 
 
+def test_a_name_does_not_lead_out_of_the_store(filled: Store, tmp_path: Path) -> None:
+    (tmp_path / "result.json").touch()
+    for name in ("..", ".", "/", str(tmp_path)):
+        with pytest.raises(InputError):
+            filled.remove(name)
+    assert len(filled.rows()) == 3
+
+
 def test_a_name_that_could_be_several(store: Store) -> None:
     fill(store, 100)
     first = next(c for c in "0123456789abcdef" if sum(row["id"].startswith(c) for row in store.rows()) > 1)

@@ -22,6 +22,7 @@ COMMANDS: dict[str, str] = {
     "export": "take a trained network to C, NIR, ONNX or torch.export",
     "data": "list, fetch, check and show datasets",
     "analyze": "regions, volumes, pruning and decision boundaries of a network",
+    "bench": "time a layer of neurons beside other libraries and a copy",
     "theory": "check every claim of the paper by running it",
     "completion": "let a shell complete commands and flags",
 }

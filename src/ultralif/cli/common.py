@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ultralif.cli.parse import parse
 from ultralif.errors import InputError
-from ultralif.training.config import RunConfig
+from ultralif.training.config import PRESETS, RunConfig
 
 __all__ = ["Common", "read_arguments", "read_config"]
 
@@ -26,7 +26,8 @@ class Common(RunConfig):
     """The fields of a run, and how it is trained."""
 
     config: Path | None = None
-    """A TOML or JSON file with fields of a run, such as a run's own config.json; flags override it."""
+    """A TOML or JSON file with fields of a run, such as a run's config.json, or the recipe paper or binary;
+    flags override it."""
     runs_dir: Path | None = None
     """Where runs are kept. None: $ULTRALIF_RUNS or ./runs."""
     data_dir: Path | None = None
@@ -49,6 +50,7 @@ class Common(RunConfig):
 
 def read_arguments(kind: type[C], argv: Sequence[str], command: str) -> C:
     """Parse a command's arguments; the file that ``--config`` names goes before the defaults."""
+    argv = _with_values(argv)
     for i, word in enumerate(argv):
         name, _, value = word.partition("=")
         if name == "--config" and (value or i + 1 < len(argv)):
@@ -56,15 +58,43 @@ def read_arguments(kind: type[C], argv: Sequence[str], command: str) -> C:
     return parse(kind, argv, command)
 
 
+_SWITCHES = {f"--{field.name.replace('_', '-')}" for field in fields(RunConfig) if field.type == bool | None}
+"""Flags of fields that are true, false or None."""
+
+
+def _with_values(argv: Sequence[str]) -> list[str]:
+    """Write the values of switches out.
+
+    Example:
+        >>> _with_values(["--learn-eps", "--no-learn-leak", "--augment", "false"])
+        ['--learn-eps', 'True', '--learn-leak', 'False', '--augment', 'False']
+    """
+    words: list[str] = []
+    for i, word in enumerate(argv):
+        plain = word.replace("--no-", "--", 1)
+        if word in _SWITCHES and (i + 1 == len(argv) or argv[i + 1].startswith("-")):
+            words += [word, "True"]
+        elif plain != word and plain in _SWITCHES:
+            words += [plain, "False"]
+        elif words and words[-1] in _SWITCHES and word.capitalize() in ("True", "False", "None"):
+            words.append(word.capitalize())
+        else:
+            words.append(word)
+    return words
+
+
 def read_config(path: Path) -> dict[str, Any]:
-    """Return the fields of a run from a TOML or JSON file, checked."""
+    """Return the fields of a run from a TOML or JSON file, or of a named recipe, checked."""
+    if str(path) in PRESETS and not path.exists():
+        return PRESETS[str(path)]
     try:
         text = path.read_text()
         data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise InputError(
-            f"config {path} cannot be read ({reason}); give the path of a TOML or JSON file"
+            f"config {path} cannot be read ({reason}); give a TOML or JSON file, or "
+            f"one of {', '.join(PRESETS)}"
         ) from error
     except (ValueError, RecursionError) as error:  # of either format, or a number without end
         raise InputError(f"config {path} is not valid: {error}") from error

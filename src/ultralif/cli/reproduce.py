@@ -1,5 +1,6 @@
 """``ultralif reproduce``: the paper's tables, trained, beside the published numbers."""
 
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from ultralif.errors import InputError
 
 if TYPE_CHECKING:
     from ultralif.paper.results import Results
+    from ultralif.paper.tables import Table
 
 __all__ = ["main"]
 
@@ -67,34 +69,41 @@ def reproduce(
     if seeds < 1:
         raise InputError(f"seeds must be at least 1, got {seeds}")
     if what != "verdicts" and results is None:
-        from argparse import Namespace
-
         args = Namespace(device=device, data_dir=data_dir, checkpoint_seconds=checkpoint_seconds)
         if not _train(what, seeds, runs_dir, args, dry_run=dry_run, quiet=quiet or json, as_json=json):
             return
     found = _results(results, runs_dir)
     if what == "verdicts":
-        _print_verdicts(found, json)
+        _print_verdicts(found, out, json)
     else:
         _print_tables(list(TABLES) if what == "all" else [what], found, seeds, out, json)
 
 
 def _train(
-    what: str, seeds: int, runs_dir: Path | None, args: object, *, dry_run: bool, quiet: bool, as_json: bool
+    what: str,
+    seeds: int,
+    runs_dir: Path | None,
+    args: Namespace,
+    *,
+    dry_run: bool,
+    quiet: bool,
+    as_json: bool,
 ) -> bool:
     """Train what is missing; return whether there is something to print."""
     from ultralif.cli.sweep import run_plan
     from ultralif.paper.reproduce import plan_table
     from ultralif.training import Store
+    from ultralif.training.build import pick_device
 
     store = Store(runs_dir)
-    stacks, absent = plan_table(what, store, seeds, getattr(args, "data_dir", None))
+    together = seeds if pick_device(args.device).type == "cuda" else 1
+    stacks, absent = plan_table(what, store, seeds, args.data_dir, together)
     if absent:
         say(f"not at hand: {', '.join(absent)}; get them with: ultralif data get {absent[0]}")
     if dry_run:
         from ultralif.cli.dry import show_plan
 
-        show_plan(stacks, getattr(args, "device", "auto"), as_json)
+        show_plan(stacks, args.device, as_json)
         return False
     run_plan(stacks, store, args, quiet=quiet)
     return True
@@ -109,8 +118,6 @@ def _results(path: Path | None, runs_dir: Path | None) -> "Results":
 
 def _print_tables(names: list[str], found: "Results", seeds: int, out: Path | None, as_json: bool) -> None:
     from ultralif.paper.tables import make_table
-    from ultralif.report.tables import to_csv, to_latex, to_markdown
-    from ultralif.training.checkpoint import write_file
 
     tables = [make_table(name, found, seeds) for name in names]
     if as_json:
@@ -124,18 +131,30 @@ def _print_tables(names: list[str], found: "Results", seeds: int, out: Path | No
                 print(note)
             print()
         if out is not None:
-            for suffix, text in (("md", to_markdown), ("csv", to_csv), ("tex", to_latex)):
-                write_file(out / f"{table.name}.{suffix}", text(table).encode())
+            _write(table, out)
     if out is not None and not as_json:
         print(f"{len(tables)} tables in {out}, each as .md, .csv and .tex")
 
 
-def _print_verdicts(found: "Results", as_json: bool) -> None:
+def _write(table: "Table", out: Path) -> None:
+    from ultralif.report.tables import to_csv, to_latex, to_markdown
+    from ultralif.training.checkpoint import write_file
+
+    for suffix, text in (("md", to_markdown), ("csv", to_csv), ("tex", to_latex)):
+        write_file(out / f"{table.name}.{suffix}", text(table).encode())
+
+
+def _print_verdicts(found: "Results", out: Path | None, as_json: bool) -> None:
     from dataclasses import asdict
 
+    from ultralif.paper.tables import Table
     from ultralif.paper.verdicts import judge
 
     verdicts = judge(found)
+    if out is not None:
+        rows = [(v.claim, v.section, v.verdict, v.measured) for v in verdicts]
+        columns = ("claim", "section", "verdict", "measured")
+        _write(Table("verdicts", "What holds of the paper's claims", columns, rows), out)
     if as_json:
         print_json([asdict(verdict) for verdict in verdicts])
         return

@@ -126,7 +126,7 @@ class Stack(nn.Module):
 
     def is_finite(self) -> Tensor:
         """Tell for each place whether all parameters there are finite, ``[M]``."""
-        parts = [torch.isfinite(p).flatten(1).all(1) for p in (*self.weights, *self.biases)]
+        parts = [torch.isfinite(p).flatten(1).all(1).cpu() for p in (*self.weights, *self.biases)]
         parts += [cast(_StackedNeurons, neurons).is_finite() for neurons in self.neurons]
         return torch.stack(parts).all(0)
 
@@ -223,16 +223,17 @@ class _StackedNeurons(nn.Module):
             yield from torch.split(current, inside, dim=2)
 
     def by_member(self, name: str) -> list[Tensor | None]:
-        """Return one constant of each member."""
-        found = {id(entry.neuron): value for entry, value in self._split(self.values()) if entry.name == name}
+        """Return one constant of each member, as it is now: parts of one copy in main memory."""
+        values = self._split(self.values().detach().cpu())
+        found = {id(entry.neuron): value for entry, value in values if entry.name == name}
         return [found.get(id(neuron)) for neuron in self.members]
 
     def is_finite(self) -> Tensor:
         """Tell for each member whether its constants are finite."""
-        found: dict[int, list[Tensor]] = {}
-        for entry, part in self._split(torch.isfinite(self.raw)):
-            found.setdefault(id(entry.neuron), []).append(part.all())
-        return torch.stack([torch.stack(found[id(neuron)]).all() for neuron in self.members])
+        whole = dict.fromkeys(map(id, self.members), True)
+        for entry, part in self._split(torch.isfinite(self.raw).cpu()):
+            whole[id(entry.neuron)] &= bool(part.all())
+        return torch.tensor([whole[id(neuron)] for neuron in self.members])
 
     def copy_member(self, place: int, source: Tensor, target: Tensor) -> None:
         """Copy the constants of a member from one vector of all into another."""

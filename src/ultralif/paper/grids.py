@@ -6,9 +6,19 @@ from typing import Any
 
 from ultralif.errors import InputError
 from ultralif.paper.published import BASELINES, DATASETS, LAMBDAS, TIMESTEPS, ULTRA
-from ultralif.training.config import RunConfig
+from ultralif.training.config import PRESETS, RunConfig
 
-__all__ = ["ABLATION", "CONTROLS", "SEED", "STATIC", "TABLES", "Variant", "main_variants", "runs_of"]
+__all__ = [
+    "ABLATION",
+    "CONTROLS",
+    "RECIPES",
+    "SEED",
+    "STATIC",
+    "TABLES",
+    "Variant",
+    "main_variants",
+    "runs_of",
+]
 
 SEED = 42
 """The paper's; further seeds follow it."""
@@ -34,7 +44,7 @@ class Variant:
             timesteps=timesteps,
             seed=seed,
             encoding=encoding,
-            **dict(self.options),
+            **{name: value for name, value in self.options if name != "neuron"},
         )
 
 
@@ -49,6 +59,13 @@ CONTROLS = (
     Variant("LIF learned width", "LIF", (("surrogate_slope", 1.0), ("learn_slope", True))),
 )
 """An exact gradient without log-sum-exp; and a surrogate whose width is learned as a temperature is."""
+
+_FULL = (("precision", "float32"),)
+RECIPES = (
+    Variant("binary", "UltraDLIF", (*PRESETS["binary"].items(), *_FULL)),
+    Variant("UltraPLIF binary", "UltraPLIF", (("mode", "hard"), *_FULL)),
+)
+"""Trained with binary spikes: the preset, and the runner-up of the search on validation data."""
 
 ABLATION = tuple(
     Variant(f"{neuron} eps={eps:g}", neuron, (("eps", eps), ("learn_eps", False)))
@@ -70,6 +87,7 @@ TABLES: dict[str, str] = {
     **{f"{name}-sparsity": f"the sparsity penalty on {name}" for name in DATASETS},
     "eps-ablation": "fixed and learned temperature on MNIST at T=1",
     "encodings": "both readings of the rate code at T=1",
+    "binary": "binary spikes: a recipe for them against the baselines and the controls at T=1",
 }
 """Every table by its name."""
 
@@ -99,6 +117,9 @@ def _parts(table: str) -> Iterator[tuple[str, int, str, Sequence[Variant]]]:
     elif table == "eps-ablation":
         for encoding in ("rate", "rate-normalized"):
             yield "mnist", 1, encoding, [*ABLATION, *(plain(neuron) for neuron in ULTRA)]
+    elif table == "binary":
+        for dataset in DATASETS:
+            yield dataset, 1, "rate", [*unpenalized, *RECIPES]
     elif table == "encodings":
         for dataset in STATIC:
             for encoding in ("rate", "rate-normalized"):

@@ -17,14 +17,15 @@ def at_hand(dataset: str, data_dir: Path | None = None) -> bool:
 
 
 def plan_table(
-    table: str, store: Store, seeds: int = 5, data_dir: Path | None = None
+    table: str, store: Store, seeds: int = 5, data_dir: Path | None = None, together: int = 1
 ) -> tuple[list[list[RunConfig]], list[str]]:
     """Return the stacks that a table still needs, and the datasets that are not at hand.
 
-    Seeds go one after another, so that what is there at any time is a whole table with fewer seeds.
+    Seeds go one after another, so that what is there at any time is a whole table with fewer seeds, unless
+    some are trained together.
     """
     configs = runs_of(table, seeds)
     datasets = list(dict.fromkeys(config.dataset for config in configs))
     absent = [name for name in datasets if not at_hand(name, data_dir)]
-    stacks = plan([config for config in configs if config.dataset not in absent], store)
+    stacks = plan([config for config in configs if config.dataset not in absent], store, seeds=together)
     return sorted(stacks, key=lambda stack: stack[0].seed), absent

@@ -10,15 +10,31 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from ultralif.errors import InputError
-from ultralif.paper.grids import ABLATION, SEED, STATIC, main_variants
-from ultralif.paper.published import DATASETS, TIMESTEPS
+from ultralif.paper.grids import ABLATION, RECIPES, SEED, STATIC, main_variants
+from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS
 from ultralif.training.config import RunConfig
 from ultralif.training.store import Store
 
-__all__ = ["Interval", "Key", "Results", "from_store", "interval", "paired", "read", "write"]
+__all__ = ["TIMING", "Interval", "Key", "Results", "from_store", "interval", "paired", "read", "write"]
 
 MOST_SEEDS = 20
-FIELDS = ("id", "seconds", "stacked", "eps", "leak", "accuracy", "spike_rate", "acs", "macs", "history_eps")
+BINARY = {*BASELINES, "LIF learned width", *(variant.label for variant in RECIPES)}
+"""Whose spikes are 0 and 1 in training."""
+FIELDS = (
+    "id",
+    "seconds",
+    "stacked",
+    "eps",
+    "leak",
+    "accuracy",
+    "spike_rate",
+    "acs",
+    "macs",
+    "history_eps",
+    "step_ms",
+)
+TIMING = "timing"
+"""The name of the row that holds how long training steps take: see benchmarks/overhead.py."""
 
 
 class Key(NamedTuple):
@@ -93,7 +109,7 @@ def _meanings() -> dict[str, tuple[Key, int]]:
                 encodings = ("rate", "rate-normalized") if timesteps == 1 and dataset in STATIC else ("rate",)
                 ablated = ABLATION if dataset == "mnist" and timesteps == 1 else ()
                 for encoding in encodings:
-                    for variant in (*main_variants(), *ablated):
+                    for variant in (*main_variants(), *RECIPES, *ablated):
                         config = variant.config(dataset, timesteps, seed, encoding)
                         found[config.id] = Key(variant.label, dataset, timesteps, encoding), seed
     return found
@@ -109,11 +125,15 @@ class Results:
     def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
         self.runs: dict[Key, dict[int, Mapping[str, Any]]] = {}
         self.by_id: dict[str, Mapping[str, Any]] = {}
+        self.step_ms: dict[str, dict[str, float]] = {}
+        """Milliseconds of a training step by setting and neuron."""
         for row in rows:
             self.add(row)
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Take in a run if it belongs to the paper and is finished."""
+        if row["id"] == TIMING:
+            self.step_ms = dict(row["step_ms"])
         meaning = _meanings().get(row["id"])
         if meaning is not None and row.get("status", "done") == "done":
             key, seed = meaning
@@ -146,7 +166,7 @@ class Results:
         values = {}
         for seed, row in self.runs.get(key, {}).items():
             by_mode = row[quantity]
-            own = "soft" if key.label.startswith(("Ultra", "SoftLIF")) else "hard"
+            own = "hard" if key.label in BINARY else "soft"
             if (mode or own) in by_mode:
                 values[seed] = by_mode[mode or own]
         return dict(sorted(values.items()))

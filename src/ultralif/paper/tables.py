@@ -7,7 +7,7 @@ from functools import cache
 from ultralif.data.find import find
 from ultralif.data.table import find_spec
 from ultralif.paper import published
-from ultralif.paper.grids import ABLATED, CONTROLS, STATIC, TABLES, runs_of
+from ultralif.paper.grids import ABLATED, CONTROLS, RECIPES, STATIC, TABLES, runs_of
 from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS, ULTRA
 from ultralif.paper.results import Interval, Results, interval, paired
 
@@ -39,6 +39,8 @@ def make_table(name: str, results: Results, seeds: int = 5) -> Table:
         table = _ablation(results)
     elif name == "encodings":
         table = _encodings(results)
+    elif name == "binary":
+        table = _binary(results)
     else:
         dataset, _, kind = name.rpartition("-")
         rows = (
@@ -222,6 +224,26 @@ def _encodings(results: Results) -> Table:
             )
             rows.append((dataset, label, _number(theirs), *(str(m or NOT_RUN) for m in measured)))
     return Table("encodings", "T=1 under both readings of the rate code", columns, rows)
+
+
+def _binary(results: Results) -> Table:
+    labels = [recipe.label for recipe in RECIPES]
+    columns = ("dataset", "best baseline", *CONTROL_LABELS, "best Ultra of the paper", *labels)
+    rows = []
+    for dataset in DATASETS:
+        base = _best(results, dataset, BASELINES, None)
+        ultra = _best(results, dataset, ULTRA, "hard")
+        if base is None or ultra is None:
+            rows.append((dataset, *[_nothing(dataset)] * (len(columns) - 1)))
+            continue
+        controls, recipes = (
+            [interval(list(results.accuracy(label, dataset, 1, "hard").values())) for label in group]
+            for group in (CONTROL_LABELS, labels)
+        )
+        cells = [_named(*base), *(str(c or NOT_RUN) for c in controls), _named(*ultra)]
+        rows.append((dataset, *cells, *(str(r or NOT_RUN) for r in recipes)))
+    notes = ["All with binary spikes, T=1. The recipe was chosen on a part of CIFAR-10's training set."]
+    return Table("binary", "Binary spikes at T=1", columns, rows, notes)
 
 
 def _number(value: float | None) -> str:

@@ -66,7 +66,9 @@ def _best_is(dataset: str, timesteps: int, wanted: Sequence[str], text: str, sec
         difference = paired(
             results.accuracy(ours, dataset, timesteps), results.accuracy(other, dataset, timesteps)
         )
-        return _sign(difference), f"{ours} against the best other, {other}: {_signed(difference)}"
+        tied = difference is not None and abs(difference.mean) <= (difference.half or 0.0)
+        text = f"{ours} against the best other, {other}: {_signed(difference)}"
+        return ("holds weaker", f"{text}, a tie") if tied else (_sign(difference), text)
 
     return Claim(text, section, decide)
 
@@ -266,7 +268,18 @@ def _more_spikes(results: Results) -> tuple[Judgement, str]:
 
 def _overhead(results: Results) -> tuple[Judgement, str]:
     """About 5 % of wall time over LIF."""
-    return "not tested", "stacks share their time; docs/performance.md measures single layers"
+    if not results.step_ms:
+        return "not tested", NOT_TESTED
+    parts, fused = [], []
+    for setting, milliseconds in results.step_ms.items():
+        over = [100 * (milliseconds[neuron] / milliseconds["LIF"] - 1) for neuron in ULTRA]
+        fused += over if setting.endswith("auto") else []
+        kind = "fused" if setting.endswith("auto") else "plain loop"
+        parts.append(f"{setting.split()[0]} {kind}: {min(over):+.0f} to {max(over):+.0f} %")
+    verdict: Judgement = (
+        "holds" if max(fused) <= 10 else "holds weaker" if max(fused) <= 25 else "does not hold"
+    )
+    return verdict, "a step of one network on one CPU thread, over LIF, " + "; ".join(parts)
 
 
 def _best(results: Results, dataset: str, labels: Sequence[str], timesteps: int) -> str | None:

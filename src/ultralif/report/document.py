@@ -1,5 +1,6 @@
 """What the report for the browser shows, as one JSON document."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -174,6 +175,8 @@ def _short(value: Any) -> Any:
     """Round a measurement to what can be seen: five digits, and a moment to the second."""
     if not isinstance(value, float):
         return value
+    if not math.isfinite(value):
+        return None
     return round(value) if abs(value) >= 1e6 else float(f"{value:.5g}")
 
 

@@ -13,7 +13,7 @@ from ultralif.errors import InputError
 from ultralif.nn import NEURONS
 from ultralif.nn.parameters import LOG, LOGIT
 from ultralif.paper.grids import BASE, runs_of
-from ultralif.paper.results import MOST_SEEDS, Key, Results, read
+from ultralif.paper.results import MOST_SEEDS, TIMING, Key, Results, read
 from ultralif.training.checkpoint import Damaged
 from ultralif.training.config import RunConfig
 from ultralif.training.store import Run, Store
@@ -102,7 +102,9 @@ def _learned(tensors: Mapping[str, Tensor], config: RunConfig) -> dict[str, list
 
 
 def _from_file(path: Path, notes: list[str]) -> Iterable[Entry]:
-    rows = read(path)
+    rows = [row for row in read(path) if row.get("id") != TIMING]
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    notes.append(f"{path.name} (SHA-256 {digest}) keeps neither devices nor checksums of its runs.")
     configs = _paper_configs({str(row.get("id")) for row in rows})
     known = [(row, configs[row["id"]]) for row in rows if row.get("id") in configs]
     if len(known) < len(rows):
@@ -110,7 +112,13 @@ def _from_file(path: Path, notes: list[str]) -> Iterable[Entry]:
             f"Left out: {len(rows) - len(known)} rows of {path.name} that no table of the paper has."
         )
     for row, config in known:
-        yield Entry(config, _completed(row, config), [{"eps": eps} for eps in row.get("history_eps", ())])
+        try:
+            result = _completed(row, config)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{path} has a row for run {config.id} that is not a result ({error!r}); write the file again"
+            ) from error
+        yield Entry(config, result, [{"eps": eps} for eps in row.get("history_eps", ())])
 
 
 def _paper_configs(ids: set[str]) -> dict[str, RunConfig]:
@@ -135,6 +143,8 @@ def _completed(row: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
         "status": "done",
         "mode": config.mode or NEURONS[config.neuron].modes[0],
         "epochs": config.epochs,
+        "accuracy": row["accuracy"],
+        "eps": row["eps"],
         "energy": {"relative_sops": sops, "operations": operations},
         **row,
     }

@@ -22,6 +22,8 @@ from ultralif.training.evaluate import inputs
 __all__ = ["Subject", "choose", "look", "observe", "slices"]
 
 MOST_STEPS, MOST_NEURONS, HELD_STEPS = 60, 64, 10
+MOST_VALUES = 2560
+"""Steps times neurons of all layers: what a sample may show, so that a page stays small."""
 RESOLUTION = 64
 MARGINS = 7
 """Margins are told apart in so many steps; with the class they fill a byte."""
@@ -83,14 +85,17 @@ def observe(subject: Subject, samples: int) -> dict[str, Any]:
     """
     chosen = _of_different_classes(subject.labels, samples)
     x = subject.x[:, chosen]
+    steps = min(len(x), MOST_STEPS)
     modes = {}
     for name in next(subject.network.layers())[1].modes:
         with mode(subject.network, name):
-            layers = [_layer(shown) for shown in plot.record(subject.network, x)]
+            recorded = plot.record(subject.network, x)
+            neurons = min(MOST_NEURONS, max(1, MOST_VALUES // (steps * len(recorded))))
+            layers = [_layer(shown, steps, neurons) for shown in recorded]
             modes[name] = {"layers": layers, "decided": subject.network(x).argmax(1).tolist()}
     names = subject.dataset.class_names
     return {
-        "steps": min(len(x), MOST_STEPS),
+        "steps": steps,
         "classes": list(names),
         "labels": subject.labels[chosen].tolist(),
         "samples": [int(index) for index in chosen],
@@ -106,9 +111,9 @@ def _of_different_classes(labels: Tensor, count: int) -> list[int]:
     return (order + [i for i in range(len(labels)) if i not in first.values()])[:count]
 
 
-def _layer(shown: plot.Recording) -> dict[str, Any]:
+def _layer(shown: plot.Recording, steps: int, neurons: int) -> dict[str, Any]:
     spikes, membrane = (
-        values.flatten(2)[:MOST_STEPS, :, :MOST_NEURONS].transpose(0, 1).float()
+        values.flatten(2)[:steps, :, :neurons].transpose(0, 1).float()
         for values in (shown.spikes, shown.membrane)
     )
     low, high = float(membrane.min()), float(membrane.max())

@@ -11,7 +11,7 @@ from ultralif.data import DATASETS
 from ultralif.errors import InputError
 from ultralif.training.typed import typed
 
-__all__ = ["NEURON_NAMES", "SCHEMA", "RunConfig", "spelled"]
+__all__ = ["NEURON_NAMES", "PRESETS", "SCHEMA", "RunConfig", "spelled"]
 
 SCHEMA = 1
 """Version of the fields below; it stands in every config that is written."""
@@ -30,6 +30,12 @@ NEURON_NAMES = (
     "UltraDPLIF",
 )
 """All neurons, spelled as in `ultralif.nn`, which this module does not import."""
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "binary": {"neuron": "UltraDLIF", "centered": True, "mode": "hard"},
+}
+"""Fields by the name of a recipe: the paper's, and one whose spikes are 0 and 1 already in training."""
 
 Partition = Literal["tonic", "spikingjelly"]
 

@@ -107,7 +107,9 @@ def run_epochs(
                 saved = now = time.monotonic()
             if code:
                 raise Interrupted(_stopped(job), code)
-        for note in job.close_epoch():
+        notes = job.close_epoch()
+        job.seconds += time.monotonic() - began  # a GPU has done by now what it was given above
+        for note in notes:
             report(job.progress(note))
         report(job.progress())
 

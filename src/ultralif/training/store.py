@@ -6,6 +6,7 @@ Only this module writes runs. The folder is the truth; the index can be made aga
 import json
 import math
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -140,7 +141,7 @@ class Store:
     def find(self, run: str) -> str:
         """Return the full name of a run from its first characters."""
         name = Path(run).name
-        if name and (self.path(name) / "result.json").exists():
+        if re.fullmatch("[0-9a-f]{12}", name) and (self.path(name) / "result.json").exists():
             return name
         query = "SELECT id FROM runs WHERE id GLOB ? ORDER BY id LIMIT 6"
         rows = [row[0] for row in self._select(query, (f"{_literal(name)}*",))] if name else []

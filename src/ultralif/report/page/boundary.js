@@ -51,7 +51,7 @@ function plane(slices, mode, cells) {
       "div",
       { class: "slice" },
       canvas,
-      s("svg", { viewBox: `0 0 ${size} ${size}`, "aria-hidden": "true" }, names, spots),
+      s("svg", { viewBox: `0 0 ${size} ${size}`, "aria-hidden": "true" }, spots, names),
     ),
     h("figcaption", {}, label),
   );

@@ -46,7 +46,7 @@ function playground(host, data) {
     ),
     h(
       "div",
-      { class: "panels" },
+      { class: "panels three" },
       players.map((one) => one.node),
     ),
     h("p", { class: "quiet" }, ABOUT),

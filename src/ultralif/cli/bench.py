@@ -1,0 +1,76 @@
+"""``ultralif bench``: the time and the memory of a layer of neurons, beside a copy and other libraries."""
+
+import sys
+from typing import Literal
+
+from ultralif.cli.parse import parse
+from ultralif.cli.tables import number, print_json, print_table
+from ultralif.errors import InputError
+
+__all__ = ["main"]
+
+
+def main(argv: list[str]) -> None:
+    """Run the command."""
+    parse(bench, argv, "bench")
+
+
+def bench(
+    *,
+    timesteps: int = 30,
+    batch: int = 128,
+    features: int = 1024,
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32",
+    device: str = "auto",
+    threads: int = 1,
+    json: bool = False,
+) -> None:
+    """Time a layer forward and backward: our neurons, their plain loop, other libraries, a plain copy.
+
+    Compare only what one call printed: other programs and other machines change every number. Nothing is
+    timed if a neuron differs from its definition.
+
+    Args:
+        timesteps: time steps T.
+        batch: samples B.
+        features: neurons N.
+        dtype: of the currents; membranes are float32 at least.
+        device: cpu, cuda, or auto: the GPU if there is one.
+        threads: of the CPU.
+        json: print one JSON document.
+    """
+    sizes = {"timesteps": timesteps, "batch": batch, "features": features, "threads": threads}
+    for name, value in sizes.items():
+        if value < 1:
+            raise InputError(f"{name} must be at least 1, got {value}; pass a positive number")
+    import torch
+
+    from ultralif.bench import Layer, describe, measure, refuse_unless_right
+    from ultralif.bench.plan import EVERY, RATES, Part
+    from ultralif.training.build import pick_device
+
+    place = pick_device(device)
+    torch.set_num_threads(threads)
+    refuse_unless_right(place)
+    part = Part("layer", (*EVERY, *RATES), Layer(timesteps, batch, features, dtype))
+    rows = list(measure([part], place, note=lambda text: print(text, file=sys.stderr)))
+    machine = describe(place)
+    if json:
+        print_json({"machine": machine, "rows": [row._asdict() for row in rows]})
+        return
+    copy = next(row.ms for row in rows if row.subject == "copy")
+    columns = ("layer", "ms", "quartiles", "ns a step", "x copy", "kept B")
+    cells = [
+        (
+            row.subject,
+            number(row.ms, 3),
+            f"{row.low:.3f} to {row.high:.3f}",
+            number(row.ns_per_step, 3),
+            number(row.ms / copy, 1),
+            number(row.kept, 1),
+        )
+        for row in rows
+    ]
+    title = f"T={timesteps} B={batch} N={features} {dtype}, forward and backward, on {machine['device']}"
+    print_table(columns, cells, title)
+    print("a step: one neuron of one sample at one time; kept: for backward, beyond input and output")

@@ -1,0 +1,64 @@
+"""The networks that come with the library are whole, known, and as good as their cards say."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import ultralif as ul
+from ultralif.errors import InputError, JobError
+from ultralif.training import zoo
+from ultralif.training.config import RunConfig
+
+NAMES = sorted(zoo.cards())
+MNIST = Path(__file__).parents[2] / ".." / "shared" / "data"
+
+
+def test_there_is_an_ultra_network_and_a_baseline_for_each_dataset_and_time() -> None:
+    places = {(name.split("/")[0], name.rsplit("-t", 1)[1], "ultra" in name) for name in NAMES}
+    datasets = ("mnist", "fashion-mnist", "cifar10", "n-mnist")
+    assert places == {(d, t, ultra) for d in datasets for t in ("1", "10", "30") for ultra in (True, False)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_network_is_whole_and_its_card_names_its_run(name: str) -> None:
+    card = zoo.cards()[name]
+    config = RunConfig.from_dict(card["config"])
+    network = ul.load(name)
+    assert config.id == card["run"]
+    assert name == f"{config.dataset}/{config.neuron.lower()}-t{config.timesteps}"
+    assert f"--neuron {config.neuron}" in card["command"]
+    with torch.no_grad():
+        scores = network(torch.zeros(config.timesteps, 2, network.sizes[0]))
+    assert scores.shape == (2, 10) and torch.isfinite(scores).all()
+
+
+@pytest.mark.skipif(not (MNIST / "mnist").is_dir(), reason="needs MNIST")
+@pytest.mark.parametrize("name", ["mnist/ultraplif-t1", "mnist/lif-t1", "mnist/ultradplif-t10"])
+def test_a_network_is_as_good_as_its_card_says(name: str) -> None:
+    card = zoo.cards()[name]
+    config = RunConfig.from_dict(card["config"])
+    network = ul.load(name)
+    images = ul.data.load("mnist", config.timesteps, MNIST).test
+    loader = ul.data.Loader(images, batch_size=1000, timesteps=config.timesteps, gain=config.gain, seed=7)
+    correct = 0
+    with torch.no_grad():
+        for batch, (x, labels) in enumerate(loader.epoch(0)):
+            correct += int((network(x.flatten(2)).argmax(1) == labels).sum())
+            if batch == 2:
+                break
+    own = "soft" if "ultra" in name else "hard"
+    assert 100 * correct / 3000 == pytest.approx(card["accuracy"][own], abs=2.0)  # other spikes, fewer images
+
+
+def test_a_network_that_is_not_there_or_not_whole_is_refused(tmp_path: Path, monkeypatch) -> None:
+    with pytest.raises(InputError, match="models list"):
+        zoo.read_model("mnist/nothing-t1")
+    name = "mnist/lif-t1"
+    card = zoo.cards()[name]
+    (tmp_path / card["file"]).write_bytes(b"something else")
+    (tmp_path / "index.json").write_text(json.dumps({name: card}))
+    monkeypatch.setattr(zoo, "_FOLDER", tmp_path)
+    with pytest.raises(JobError, match="SHA-256"):
+        zoo.read_model(name)
