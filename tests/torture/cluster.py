@@ -140,9 +140,9 @@ def _row(*values: Any) -> dict[str, Any]:
 
 def main(base: Path, seed: int, few: int) -> None:
     rng = random.Random(seed)  # noqa: S311 (it draws victims, not secrets)
-    losses = {kind: -(-count // few) for kind, count in (("workers", 8), ("nodes", 4), ("drivers", 4))}
-    print(json.dumps(determinism(base, -(-5 // few))), flush=True)
-    print(json.dumps(rank_losses(base, rng, -(-5 // few))), flush=True)
+    losses = {kind: -(-count // few) for kind, count in (("workers", 5), ("nodes", 2), ("drivers", 2))}
+    print(json.dumps(determinism(base, -(-4 // few))), flush=True)
+    print(json.dumps(rank_losses(base, rng, -(-3 // few))), flush=True)
     print(json.dumps(ray_losses(base, rng, losses)), flush=True)
 
 
