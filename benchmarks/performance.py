@@ -168,6 +168,10 @@ def machine(r: Results) -> str:
     return f"{known['device']}, {versions}. `python {r.document['command']}` {when}".strip()
 
 
+def color(subject: str) -> str:
+    return "black" if subject == "copy" else "#b0b0b0" if " " in subject else "#3f51b5"
+
+
 def draw(results: dict[str, Results]) -> None:
     """Draw the time of a step for every subject, one panel a machine."""
     panels = [(name, r, CPU if name == "CPU" else LARGE) for name, r in results.items() if r.rows]
@@ -184,13 +188,12 @@ def draw(results: dict[str, Results]) -> None:
             and not row["subject"].endswith("rate")
         ]
         rows.sort(key=lambda row: -row["ns_per_step"])
-        colors = ["#3f51b5" if " " not in row["subject"] else "#b0b0b0" for row in rows]
+        colors = [color(row["subject"]) for row in rows]
         axis.barh([row["subject"] for row in rows], [row["ns_per_step"] for row in rows], color=colors)
         for i, row in enumerate(rows):
-            axis.text(row["ns_per_step"] * 1.05, i, f"{row['ns_per_step']:.2g}", va="center", fontsize=8)
-        axis.set_xscale("log")
-        axis.set_xlim(right=2.2 * max(row["ns_per_step"] for row in rows))
-        axis.set_xlabel("ns for one neuron of one sample at one step, forward + backward")
+            axis.text(row["ns_per_step"], i, f" {row['ns_per_step']:.3g}", va="center", fontsize=8)
+        axis.set_xlim(right=1.15 * max(row["ns_per_step"] for row in rows))
+        axis.set_xlabel("ns a step, forward and backward")
         axis.set_title(f"{name}, {spell(size)}, float32", fontsize=10)
         axis.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()

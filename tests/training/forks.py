@@ -20,11 +20,12 @@ from ultralif.training import Store, train_stack
 from ultralif.training.store import Finished
 
 MEMBERS = [
-    RunConfig(epochs=3, hidden=(8,), timesteps=2, batch_size=256, **changes)
+    RunConfig(epochs=3, hidden=(8,), timesteps=4, batch_size=256, **changes)
     for changes in (
         {"neuron": "UltraLIF", "sparsity": 0.01},
         {"neuron": "UltraDPLIF", "anneal": (1.0, 0.2)},
         {"neuron": "AdaLIF"},
+        {"neuron": "AdaLIF", "adapt_strength": 3e38},  # its loss turns NaN
     )
 ]
 WRITERS, ROWS = 8, 12

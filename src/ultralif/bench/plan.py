@@ -81,7 +81,7 @@ def _cpu(quick: bool) -> list[Part]:
     if quick:
         return parts
     parts += [Part("layer", EVERY, Layer(*SMALL))]
-    parts += [Part("growth in T", ("copy", *OURS[:3]), Layer(t, 32, 1024)) for t in _TIMES]
+    parts += [Part("growth in T", ("copy", *OURS[:3]), Layer(t, 128, 1024)) for t in _TIMES]
     parts += [
         Part("growth in N", ("copy", *OURS[:3]), Layer(30, 2**17 // n, n)) for n in (1024, 4096, 16384, 65536)
     ]

@@ -103,6 +103,8 @@ def _learned(tensors: Mapping[str, Tensor], config: RunConfig) -> dict[str, list
 
 def _from_file(path: Path, notes: list[str]) -> Iterable[Entry]:
     rows = [row for row in read(path) if row.get("id") != TIMING]
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    notes.append(f"{path.name} (SHA-256 {digest}) keeps neither devices nor checksums of its runs.")
     configs = _paper_configs({str(row.get("id")) for row in rows})
     known = [(row, configs[row["id"]]) for row in rows if row.get("id") in configs]
     if len(known) < len(rows):
