@@ -96,7 +96,7 @@ def read_config(path: Path) -> dict[str, Any]:
             f"config {path} cannot be read ({reason}); give a TOML or JSON file, or "
             f"one of {', '.join(PRESETS)}"
         ) from error
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of either format, or a number without end
         raise InputError(f"config {path} is not valid: {error}") from error
     if not isinstance(data, dict):
         raise InputError(f"config {path} must hold fields of a run, got {type(data).__name__}")

@@ -1,8 +1,11 @@
 """``ultralif sweep``: many runs, planned as stacks."""
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from ultralif.cli.common import Common, read_arguments
 from ultralif.cli.parse import Hidden, Named
@@ -12,6 +15,9 @@ from ultralif.errors import InputError
 from ultralif.training.config import RunConfig
 from ultralif.training.store import Store
 from ultralif.training.sweep import grid, plan
+
+if TYPE_CHECKING:
+    from ultralif.training import Result
 
 __all__ = ["main", "run_plan", "split_list"]
 
@@ -28,6 +34,7 @@ class Sweep(Common):
     Examples:
       ultralif sweep --neurons all --timesteps 1,10,30 --lambdas 0,0.01,0.1 --seeds 5
       ultralif sweep --dataset mnist --neurons UltraLIF,LIF --seeds 3 --dry-run
+      ultralif sweep --neurons all --seeds 10 --runs-dir /shared/runs --ray 10.0.0.1:6379
     """
 
     neuron: Hidden[str] = RunConfig.neuron
@@ -43,11 +50,15 @@ class Sweep(Common):
     """How many seeds, from --seed on."""
     largest: int = 64
     """How many networks are trained together at most."""
+    ray: str | None = None
+    """Train on a Ray cluster: its address, or none to start Ray here. All nodes must see --runs-dir."""
+    cpus: int = 1
+    """With --ray: cores of a stack that is not on a GPU; one on a GPU has that GPU to itself."""
 
 
 def main(argv: list[str]) -> None:
     """Train a grid of runs."""
-    args = read_arguments(Sweep, argv, "sweep")
+    args = read_arguments(Sweep, _with_address(argv), "sweep")
     if args.seeds < 1:
         raise InputError(f"seeds must be at least 1, got {args.seeds}")
     configs = grid(
@@ -64,7 +75,7 @@ def main(argv: list[str]) -> None:
 
         show_plan(stacks, args.device, args.json)
         return
-    run_plan(stacks, store, args, quiet=args.quiet or args.json)
+    run_plan(stacks, store, args, quiet=args.quiet or args.json, elsewhere=_cluster(args))
     rows = store.rows(runs=[config.id for config in configs])
     if args.json:
         print_json(rows)
@@ -72,6 +83,21 @@ def main(argv: list[str]) -> None:
     _print_summary(rows)
     there = "" if args.runs_dir is None else f" --runs-dir {args.runs_dir}"
     print(f"{spell_count(len(rows), 'run')} in {store.root}; next: ultralif runs list{there}")
+
+
+def _with_address(argv: list[str]) -> list[str]:
+    """Let ``--ray`` stand without an address."""
+    words = zip(argv, [*argv[1:], "--"], strict=True)
+    return ["--ray=local" if word == "--ray" and after.startswith("-") else word for word, after in words]
+
+
+def _cluster(args: Sweep) -> "Callable[..., Iterator[Result]] | None":
+    """Return what trains stacks on a Ray cluster, if that is wanted."""
+    if args.ray is None:
+        return None
+    from ultralif.training.ray_executor import run_ray
+
+    return partial(run_ray, address=args.ray, cpus=args.cpus)
 
 
 def split_list(name: str, text: str, kind: Callable[[str], V]) -> list[V]:
@@ -87,8 +113,23 @@ def split_list(name: str, text: str, kind: Callable[[str], V]) -> list[V]:
     return values
 
 
-def run_plan(stacks: Sequence[Sequence[RunConfig]], store: Store, args: Any, *, quiet: bool) -> None:
-    """Show a plan and how long it will take, and train it, with progress and the chance to stop."""
+def run_plan(
+    stacks: Sequence[Sequence[RunConfig]],
+    store: Store,
+    args: Any,
+    *,
+    quiet: bool,
+    elsewhere: "Callable[..., Iterator[Result]] | None" = None,
+) -> None:
+    """Show a plan and how long it will take, and train it, with progress and the chance to stop.
+
+    Args:
+        stacks: the plan.
+        store: where the runs go.
+        args: the command's flags.
+        quiet: show no progress.
+        elsewhere: what trains the stacks if not this machine.
+    """
     if not stacks:
         if not quiet:
             say("all runs are finished already")
@@ -96,14 +137,20 @@ def run_plan(stacks: Sequence[Sequence[RunConfig]], store: Store, args: Any, *, 
     from ultralif.training import run_local
 
     seconds = [1.0] * len(stacks)
-    if not quiet:
+    if not quiet and elsewhere is not None:
+        say(f"{sum(map(len, stacks))} runs in {len(stacks)} stacks")
+    elif not quiet:
         from ultralif.cli.dry import print_plan
         from ultralif.training import estimate
 
         seconds = estimate(stacks, args.device)
         print_plan(stacks, seconds)
-    with stop_on_signals() as stopping, training_progress(seconds, quiet=quiet) as report:
-        for _ in run_local(
+    with (
+        redirect_stdout(sys.stderr),  # Ray speaks up there
+        stop_on_signals() as stopping,
+        training_progress(seconds, quiet=quiet) as report,
+    ):
+        for _ in (elsewhere or run_local)(
             stacks,
             store,
             device=args.device,

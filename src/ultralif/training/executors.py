@@ -12,7 +12,12 @@ from ultralif.training.loop import Progress, train_stack
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 
-__all__ = ["run_local"]
+__all__ = ["is_out_of_memory", "run_local"]
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Tell whether memory ran out; torch has an error of its own for GPUs, and only a text for CPUs."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def run_local(
@@ -49,7 +54,9 @@ def run_local(
                 stopping=stopping,
                 checkpoint_seconds=checkpoint_seconds,
             )
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             if len(stack) == 1:
                 raise JobError(
                     f"{stack[0].neuron} ({stack[0].id}) does not fit the device; choose a smaller "
