@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lint types imports unit test-browser docs format clean
+.PHONY: run test lint types imports unit test-browser torture docs format clean
 
 run: .venv/installed
 	$(BIN)/python examples/digits.py
@@ -24,6 +24,10 @@ unit: .venv/installed
 
 test-browser: .venv/installed
 	$(BIN)/pytest -m browser tests/browser
+
+# Hard times, in some minutes; writes docs/results/torture.md.
+torture: .venv/installed
+	$(BIN)/python tests/torture
 
 # The site, in site/.
 docs: .venv/installed

@@ -62,7 +62,7 @@ def _figures() -> list[str]:
     images = []
     for number in pyplot.get_fignums() if pyplot else ():
         image = io.BytesIO()
-        pyplot.figure(number).savefig(image, dpi=80, bbox_inches="tight", metadata={"Software": None})
+        pyplot.figure(number).savefig(image, dpi=72, bbox_inches="tight", metadata={"Software": None})
         pyplot.close(number)
         images.append(base64.b64encode(image.getvalue()).decode())
     return images

@@ -90,6 +90,20 @@ def test_filters_choose_runs_for_the_table_and_the_plots(page: Page) -> None:
     expect(page.locator("#accuracy")).to_contain_text("No runs for this choice")
 
 
+def test_variants_are_shown_when_asked_for(page: Page) -> None:
+    """On digits the networks that were trained here differ from the made-up ones in their epochs."""
+    page.locator("#runs").get_by_label("Dataset").select_option("digits")
+    numbers = page.locator("#accuracy details").first
+
+    def names() -> set[str]:
+        numbers.locator("summary").click()
+        return set(numbers.locator("tbody td:first-child").all_inner_texts())
+
+    assert not [name for name in names() if "epochs 3" in name]
+    page.locator("#accuracy").get_by_label("Variants").select_option("yes")
+    assert "UltraLIF · epochs 3" in names()
+
+
 def test_more_rows_come_when_asked_for(page: Page) -> None:
     total = len(document_of(page)["runs"]["columns"]["id"])
     assert runs_table(page).locator("tbody tr").count() == 100
@@ -148,6 +162,7 @@ def test_arrow_keys_read_a_plot(page: Page) -> None:
 
 def test_plots_have_their_numbers_as_tables(page: Page) -> None:
     page.locator("#runs").get_by_label("Dataset").select_option("digits")
+    page.locator("#accuracy").get_by_label("Variants").select_option("yes")
     numbers = page.locator("#accuracy details").first
     numbers.locator("summary").click()
     rows = numbers.locator("tbody tr").all_inner_texts()

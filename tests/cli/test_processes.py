@@ -42,6 +42,25 @@ def test_the_package_is_imported_in_a_moment(python) -> None:
     assert python.run("-c", code).stdout == "False\n"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no count of processor time")
+def test_the_first_command_of_all(python, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without arguments, in half a minute: of the processor, which other work does not lengthen."""
+    import resource
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(python.environment, "ULTRALIF_RUNS", raising=False)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = python.start("-m", "ultralif", "train")
+    out, err = process.communicate(timeout=280)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert process.returncode == 0, err
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 30
+    lines = out.splitlines()
+    assert lines[0] == "UltraLIF on digits, T=10, seed 42"
+    assert float(lines[2].split()[1]) > 70, "percent of the test set"
+    assert "epoch 100/100" in err
+
+
 def wait_for(condition) -> None:
     began = time.monotonic()
     while not condition():

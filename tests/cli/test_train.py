@@ -115,6 +115,21 @@ def test_a_folder_that_cannot_be_written(ultralif: Commands) -> None:
     assert "file" in line and "--runs-dir" in line
 
 
+def test_switches_that_may_be_left_open(ultralif: Commands) -> None:
+    words = (
+        "--learn-eps",
+        "--no-learn-leak",
+        "--learn-threshold",
+        "false",
+        "--augment",
+        "None",
+        "--centered",
+    )
+    found = ultralif.json("train", "--neuron", "UltraDPLIF", *words, "--dry-run")["runs"][0]
+    assert [found[f"learn_{name}"] for name in ("eps", "leak", "threshold")] == [True, False, False]
+    assert found["augment"] is None and found["centered"] is True and found["delayed_reset"] is None
+
+
 class TestConfigFile:
     """``--config``."""
 

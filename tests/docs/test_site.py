@@ -13,7 +13,7 @@ from ultralif.cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-PACKAGES = ("nn", "functional", "maxplus", "training", "export", "analysis")
+PACKAGES = ("nn", "functional", "maxplus", "training", "export", "analysis", "plot")
 
 
 @pytest.fixture(scope="module")

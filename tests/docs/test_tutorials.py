@@ -63,7 +63,8 @@ def test_train(run: Callable[[str], dict[str, Any]]) -> None:
     assert names["result"].accuracy["soft"] > 70
     assert len(names["history"]) == names["config"].epochs
     assert names["history"][-1]["loss"] < names["history"][0]["loss"]
-    assert set(names["spikes"].unique().tolist()) == {0.0, 1.0}
+    assert set(names["hidden"].spikes.unique().tolist()) == {0.0, 1.0}
+    assert Path("report.html").stat().st_size > 10_000
 
 
 def test_reproduce(run: Callable[[str], dict[str, Any]]) -> None:

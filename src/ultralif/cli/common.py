@@ -50,11 +50,37 @@ class Common(RunConfig):
 
 def read_arguments(kind: type[C], argv: Sequence[str], command: str) -> C:
     """Parse a command's arguments; the file that ``--config`` names goes before the defaults."""
+    argv = _with_values(argv)
     for i, word in enumerate(argv):
         name, _, value = word.partition("=")
         if name == "--config" and (value or i + 1 < len(argv)):
             return parse(kind, argv, command, kind(**read_config(Path(value or argv[i + 1]))))
     return parse(kind, argv, command)
+
+
+_SWITCHES = {f"--{field.name.replace('_', '-')}" for field in fields(RunConfig) if field.type == bool | None}
+"""Flags of fields that are true, false or None."""
+
+
+def _with_values(argv: Sequence[str]) -> list[str]:
+    """Write the values of switches out.
+
+    Example:
+        >>> _with_values(["--learn-eps", "--no-learn-leak", "--augment", "false"])
+        ['--learn-eps', 'True', '--learn-leak', 'False', '--augment', 'False']
+    """
+    words: list[str] = []
+    for i, word in enumerate(argv):
+        plain = word.replace("--no-", "--", 1)
+        if word in _SWITCHES and (i + 1 == len(argv) or argv[i + 1].startswith("-")):
+            words += [word, "True"]
+        elif plain != word and plain in _SWITCHES:
+            words += [plain, "False"]
+        elif words and words[-1] in _SWITCHES and word.capitalize() in ("True", "False", "None"):
+            words.append(word.capitalize())
+        else:
+            words.append(word)
+    return words
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -70,7 +96,7 @@ def read_config(path: Path) -> dict[str, Any]:
             f"config {path} cannot be read ({reason}); give a TOML or JSON file, or "
             f"one of {', '.join(PRESETS)}"
         ) from error
-    except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of either format, or a number without end
         raise InputError(f"config {path} is not valid: {error}") from error
     if not isinstance(data, dict):
         raise InputError(f"config {path} must hold fields of a run, got {type(data).__name__}")

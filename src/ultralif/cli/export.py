@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from json import dumps
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.parse import parse
 from ultralif.cli.source import load_network
-from ultralif.errors import InputError
+from ultralif.errors import InputError, JobError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from ultralif.export import IntegerNetwork
@@ -75,29 +79,51 @@ def export(
     net, _, trained_steps = load_network(run)
     recorded = None if inputs is None else _recorded(inputs, net)
     report: dict[str, Any] = {"run": run, "to": to, "mode": mode, "out": str(out)}
-    if to == "c":
-        from ultralif.export import quantize
+    with _whole(out) as folder:
+        if to == "c":
+            from ultralif.export import quantize
 
-        integer = quantize(
-            net,
-            mode=mode,
-            timesteps=timesteps or trained_steps or 100,
-            input_max=input_max,
-            max_events=max_events,
-            bits=bits,
-            saturate=saturate,
-            leak=leak,
-        )
-        report |= _to_c(integer, out, recorded, memory_budget, f"{type(net.neurons[0]).__name__}, {mode}")
-    elif to == "nir":
-        report |= _to_nir(net, out, recorded, mode, approximate)
-    else:
-        report |= _to_graph(net, out, to, mode, timesteps)
+            integer = quantize(
+                net,
+                mode=mode,
+                timesteps=timesteps or trained_steps or 100,
+                input_max=input_max,
+                max_events=max_events,
+                bits=bits,
+                saturate=saturate,
+                leak=leak,
+            )
+            report |= _to_c(
+                integer, folder, recorded, memory_budget, f"{type(net.neurons[0]).__name__}, {mode}"
+            )
+        elif to == "nir":
+            report |= _to_nir(net, folder, recorded, mode, approximate)
+        else:
+            report |= _to_graph(net, folder, to, mode, timesteps)
+    report = {k: v.replace(str(folder), str(out)) if isinstance(v, str) else v for k, v in report.items()}
     if json:
         print(dumps(report))
     else:
         for name, value in report.items():
             print(f"{name.replace('_', ' '):16} {value}")
+
+
+@contextmanager
+def _whole(out: Path) -> Iterator[Path]:
+    """Give a folder that becomes ``out`` when all is written: one that was killed leaves none."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as aside:
+            folder = Path(aside) / out.name
+            folder.mkdir()
+            yield folder
+            if out.exists():
+                out.rmdir()
+            folder.rename(out)
+    except OSError as error:
+        raise JobError(
+            f"--out {out} cannot be written ({error.strerror}); make room, or name another folder"
+        ) from error
 
 
 def _refuse(to: str, only: str, **given: bool) -> None:
@@ -114,7 +140,7 @@ def _recorded(path: Path, net: Network) -> Tensor:
 
     try:
         counts = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, MemoryError) as error:
         raise InputError(f"--inputs {path} is not a .npy file of numbers") from error
     whole = isinstance(counts, np.ndarray) and counts.dtype.kind in "uib" and counts.ndim >= 3 and counts.size
     if not whole or counts[0, 0].size != net.sizes[0]:

@@ -87,14 +87,16 @@ class _Work:
     def __init__(self, seconds: Sequence[float]) -> None:
         total = sum(seconds)
         self.weights = [time / total for time in seconds]
+        self.done = [0.0] * len(seconds)
 
     def name(self, stack: int) -> str:
         """Say which stack it is, if there are several."""
         return f"stack {stack + 1}/{len(self.weights)}, " if len(self.weights) > 1 else ""
 
     def part(self, stack: int, progress: "Progress") -> float:
-        """Return which part of the whole is done."""
-        return sum(self.weights[:stack]) + self.weights[stack] * progress.epoch / progress.epochs
+        """Note how far a stack is, and return which part of the whole is done."""
+        self.done[stack] = progress.epoch / progress.epochs
+        return sum(weight * done for weight, done in zip(self.weights, self.done, strict=True))
 
 
 class _Lines:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+PAGES = (".html", ".htm")
+
 
 def main(argv: list[str]) -> None:
     """Write a report."""
@@ -61,9 +63,9 @@ def report(
     """
     from ultralif.report.gather import gather
 
-    if out is not None and out.suffix not in (".html", ".htm"):
+    if out is not None and out.suffix not in PAGES:
         raise InputError(f"out must end in .html, got {str(out)!r}; figures go to --figures")
-    entries, notes = gather(runs, runs_dir)
+    entries, notes, timings = gather(runs, runs_dir)
     written: list[Path] = []
     if figures is not None:
         from ultralif.report.draw import draw_figures
@@ -79,6 +81,7 @@ def report(
         document = make_document(
             entries,
             notes,
+            timings,
             inside=inside,
             samples=samples,
             data_dir=data_dir,
@@ -110,4 +113,6 @@ def _tell(written: list[Path], runs: int, notes: list[str], json: bool) -> None:
         say(note)
     for path in written:
         print(f"{path} ({path.stat().st_size / 1000:,.0f} kB)")
-    print(f"{runs} runs; open {written[-1]} in a browser or viewer")
+    last = written[-1]
+    page = last.suffix in PAGES
+    print(f"{runs} runs; open {last} in a browser" if page else f"{runs} runs drawn in {last.parent}")

@@ -1,8 +1,11 @@
 """``ultralif sweep``: many runs, planned as stacks."""
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from ultralif.cli.common import Common, read_arguments
 from ultralif.cli.parse import Hidden, Named
@@ -13,7 +16,10 @@ from ultralif.training.config import RunConfig
 from ultralif.training.store import Store
 from ultralif.training.sweep import grid, plan
 
-__all__ = ["main", "run_plan", "split_list"]
+if TYPE_CHECKING:
+    from ultralif.training import Result
+
+__all__ = ["main", "run_plan", "seeds_together", "split_list"]
 
 V = TypeVar("V")
 
@@ -22,12 +28,13 @@ V = TypeVar("V")
 class Sweep(Common):
     """Train every combination of neurons, time steps, penalties and seeds that is not finished yet.
 
-    Runs that share dataset, time steps and seed are trained together, as one stack. A sweep that was stopped
-    goes on when the same command is given again.
+    Runs that share dataset, time steps and seed are trained together, as one stack, on a GPU with all seeds.
+    A sweep that was stopped goes on when the same command is given again.
 
     Examples:
       ultralif sweep --neurons all --timesteps 1,10,30 --lambdas 0,0.01,0.1 --seeds 5
       ultralif sweep --dataset mnist --neurons UltraLIF,LIF --seeds 3 --dry-run
+      ultralif sweep --neurons all --seeds 10 --runs-dir /shared/runs --ray 10.0.0.1:6379
     """
 
     neuron: Hidden[str] = RunConfig.neuron
@@ -42,12 +49,16 @@ class Sweep(Common):
     seeds: int = 1
     """How many seeds, from --seed on."""
     largest: int = 64
-    """How many networks are trained together at most."""
+    """How many networks of a seed are trained together at most."""
+    ray: str | None = None
+    """Train on a Ray cluster: its address, or none to start Ray here. All nodes must see --runs-dir."""
+    cpus: int = 1
+    """With --ray: cores of a stack that is not on a GPU; one on a GPU has that GPU to itself."""
 
 
 def main(argv: list[str]) -> None:
     """Train a grid of runs."""
-    args = read_arguments(Sweep, argv, "sweep")
+    args = read_arguments(Sweep, _with_address(argv), "sweep")
     if args.seeds < 1:
         raise InputError(f"seeds must be at least 1, got {args.seeds}")
     configs = grid(
@@ -58,13 +69,13 @@ def main(argv: list[str]) -> None:
         range(args.seed, args.seed + args.seeds),
     )
     store = Store(args.runs_dir)
-    stacks = plan(configs, store, args.largest)
+    stacks = plan(configs, store, args.largest, seeds_together(args.device, args.seeds))
     if args.dry_run:
         from ultralif.cli.dry import show_plan
 
         show_plan(stacks, args.device, args.json)
         return
-    run_plan(stacks, store, args, quiet=args.quiet or args.json)
+    run_plan(stacks, store, args, quiet=args.quiet or args.json, elsewhere=_cluster(args))
     rows = store.rows(runs=[config.id for config in configs])
     if args.json:
         print_json(rows)
@@ -72,6 +83,28 @@ def main(argv: list[str]) -> None:
     _print_summary(rows)
     there = "" if args.runs_dir is None else f" --runs-dir {args.runs_dir}"
     print(f"{spell_count(len(rows), 'run')} in {store.root}; next: ultralif runs list{there}")
+
+
+def seeds_together(device: str, seeds: int) -> int:
+    """Return how many seeds to train in one stack: a GPU takes several in little more time than one."""
+    from ultralif.training.build import pick_device
+
+    return seeds if pick_device(device).type == "cuda" else 1
+
+
+def _with_address(argv: list[str]) -> list[str]:
+    """Let ``--ray`` stand without an address."""
+    words = zip(argv, [*argv[1:], "--"], strict=True)
+    return ["--ray=local" if word == "--ray" and after.startswith("-") else word for word, after in words]
+
+
+def _cluster(args: Sweep) -> "Callable[..., Iterator[Result]] | None":
+    """Return what trains stacks on a Ray cluster, if that is wanted."""
+    if args.ray is None:
+        return None
+    from ultralif.training.ray_executor import run_ray
+
+    return partial(run_ray, address=args.ray, cpus=args.cpus)
 
 
 def split_list(name: str, text: str, kind: Callable[[str], V]) -> list[V]:
@@ -87,8 +120,23 @@ def split_list(name: str, text: str, kind: Callable[[str], V]) -> list[V]:
     return values
 
 
-def run_plan(stacks: Sequence[Sequence[RunConfig]], store: Store, args: Any, *, quiet: bool) -> None:
-    """Show a plan and how long it will take, and train it, with progress and the chance to stop."""
+def run_plan(
+    stacks: Sequence[Sequence[RunConfig]],
+    store: Store,
+    args: Any,
+    *,
+    quiet: bool,
+    elsewhere: "Callable[..., Iterator[Result]] | None" = None,
+) -> None:
+    """Show a plan and how long it will take, and train it, with progress and the chance to stop.
+
+    Args:
+        stacks: the plan.
+        store: where the runs go.
+        args: the command's flags.
+        quiet: show no progress.
+        elsewhere: what trains the stacks if not this machine.
+    """
     if not stacks:
         if not quiet:
             say("all runs are finished already")
@@ -96,14 +144,20 @@ def run_plan(stacks: Sequence[Sequence[RunConfig]], store: Store, args: Any, *, 
     from ultralif.training import run_local
 
     seconds = [1.0] * len(stacks)
-    if not quiet:
+    if not quiet and elsewhere is not None:
+        say(f"{sum(map(len, stacks))} runs in {len(stacks)} stacks")
+    elif not quiet:
         from ultralif.cli.dry import print_plan
         from ultralif.training import estimate
 
         seconds = estimate(stacks, args.device)
         print_plan(stacks, seconds)
-    with stop_on_signals() as stopping, training_progress(seconds, quiet=quiet) as report:
-        for _ in run_local(
+    with (
+        redirect_stdout(sys.stderr),  # Ray speaks up there
+        stop_on_signals() as stopping,
+        training_progress(seconds, quiet=quiet) as report,
+    ):
+        for _ in (elsewhere or run_local)(
             stacks,
             store,
             device=args.device,

@@ -1,8 +1,11 @@
 """``ultralif train``: one run, from flags or a file to a table."""
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ultralif.cli.common import Common, read_arguments
 from ultralif.cli.progress import say, stop_on_signals, training_progress
@@ -10,6 +13,9 @@ from ultralif.cli.tables import print_result
 from ultralif.errors import JobError, need
 from ultralif.training.config import RunConfig
 from ultralif.training.store import Store
+
+if TYPE_CHECKING:
+    from ultralif.training import Result
 
 __all__ = ["main"]
 
@@ -25,6 +31,7 @@ class Train(Common):
       ultralif train --dataset mnist --neuron UltraDLIF --timesteps 1
       ultralif train --hidden 128 64 --eps 0.5 --epochs 20 --dry-run
       ultralif train --config runs/6c0c31e38c43/config.json --seed 43
+      torchrun --nproc-per-node 8 -m ultralif train --hidden 4096 --batch-size 1024
     """
 
     tensorboard: Path | None = None
@@ -44,9 +51,11 @@ def main(argv: list[str]) -> None:
         need("tensorboard", "tensorboard")  # better now than when all is trained
     store = Store(args.runs_dir)
     found = store.rows(runs=[run.id])
-    if found and not args.json:
+    if found and not args.json and _is_first():
         say(f"{run.id} is finished already; this is what it found")
     result = found[0] if found else _train(run, args)
+    if not _is_first():
+        return
     if args.tensorboard is not None:
         from ultralif.training.tensorboard import write_history
 
@@ -58,18 +67,27 @@ def main(argv: list[str]) -> None:
         )
 
 
+def _is_first() -> bool:
+    """Tell whether this is the only process of the job, or the first that torchrun started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def _train(run: RunConfig, args: Train) -> dict[str, Any]:
     from ultralif.training import train
 
+    how: Callable[..., Result | None] = partial(train, runs_dir=args.runs_dir)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        from ultralif.training.distributed import train_distributed
+
+        how = partial(train_distributed, store=Store(args.runs_dir))
     quiet = args.quiet or args.json
     with stop_on_signals() as stopping, training_progress([1.0], quiet=quiet) as report:
-        result = train(
+        result = how(
             run,
-            runs_dir=args.runs_dir,
             device=args.device,
             data_dir=args.data_dir,
             report=lambda progress: report(0, progress),
             stopping=stopping,
             checkpoint_seconds=args.checkpoint_seconds,
         )
-    return result.to_dict()
+    return {} if result is None else result.to_dict()

@@ -81,7 +81,9 @@ def _arrays(content: bytes, path: Path) -> list[NDArray[Any]]:
             for name in ("gap", "big", "count", "length", "label"):
                 with archive.open(f"{name}.npy") as file:
                     arrays.append(parse_npy(file.read(len(content)), path))
-    except (KeyError, OSError, EOFError, RuntimeError, UnicodeError, OverflowError) as error:
+    except InputError:
+        raise
+    except (KeyError, OSError, EOFError, RuntimeError, ValueError, OverflowError) as error:
         raise damaged(path, f"is not an archive of arrays ({error})") from error
     except (zipfile.BadZipFile, struct.error, zlib.error) as error:
         raise damaged(path, f"is not an archive of arrays ({error})") from error

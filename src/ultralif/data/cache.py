@@ -87,7 +87,7 @@ def cached(folder: Path, build: Callable[[], Pieces]) -> Arrays:
     """
     found = _read(folder)
     if found is None:
-        with staging(folder) as temporary:
+        with staging(folder, mode=0o700) as temporary:  # for its owner alone
             _write(temporary, build())
         found = _read(folder)
     if found is None:
@@ -98,15 +98,20 @@ def cached(folder: Path, build: Callable[[], Pieces]) -> Arrays:
 
 
 @contextlib.contextmanager
-def staging(folder: Path) -> Iterator[Path]:
-    """Give a temporary folder that becomes ``folder`` when all went well, and vanishes when not."""
+def staging(folder: Path, mode: int = 0o755) -> Iterator[Path]:
+    """Give a temporary folder that becomes ``folder`` when all went well, and vanishes when not.
+
+    Args:
+        folder: its place.
+        mode: who may read it then.
+    """
     temporary = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _sweep(folder.parent)
         temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder.parent))
         yield temporary
-        temporary.chmod(0o755)
+        temporary.chmod(mode)
         try:
             temporary.rename(folder)
             _sync_folder(folder.parent)

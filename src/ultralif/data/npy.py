@@ -44,4 +44,7 @@ def parse_npy(data: bytes, path: Path) -> NDArray[Any]:
             path, f"should hold {tuple(shape)} values of type {kind} but has {len(data) - start:,} bytes"
         )
     values = np.frombuffer(data, kind, offset=start)
-    return values.reshape(shape[::-1]).T if header[2] == b"True" else values.reshape(shape)
+    try:
+        return values.reshape(shape[::-1]).T if header[2] == b"True" else values.reshape(shape)
+    except (ValueError, OverflowError) as error:  # an axis is too long, and another empty
+        raise damaged(path, f"should hold {tuple(shape)} values ({error})") from error

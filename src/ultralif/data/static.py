@@ -45,7 +45,10 @@ def parse_idx(data: bytes, path: Path) -> Bytes:
     shape = struct.unpack(f">{axes}I", data[4:start])
     if math.prod(shape) != len(data) - start:
         raise damaged(path, f"should hold {shape} values but has {len(data) - start:,}")
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+    try:
+        return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+    except ValueError as error:  # none of its axes may be too long, even if another is empty
+        raise damaged(path, f"should hold {shape} values ({error})") from error
 
 
 def parse_cifar_bin(data: bytes, path: Path) -> Samples:

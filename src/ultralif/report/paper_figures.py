@@ -152,8 +152,7 @@ def ablation_figure(path: Path, results: Results, encoding: str = "rate") -> Pat
     left.minorticks_off()
     right.set(xlabel="epoch", ylabel="learned eps", ylim=(0, None))
     right.set_title("learned temperatures (dotted: published end)", fontsize=9)
-    if right.get_legend_handles_labels()[0]:
-        right.legend(fontsize=7, frameon=False)
+    _legend(figure, axes, None)
     return save_figure(figure, path)
 
 

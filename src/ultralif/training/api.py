@@ -10,7 +10,7 @@ from ultralif.errors import InputError
 from ultralif.export import from_nir
 from ultralif.nn import Network
 from ultralif.training.build import build_network
-from ultralif.training.checkpoint import Contents, read_folder
+from ultralif.training.checkpoint import Contents, Damaged, read_folder
 from ultralif.training.config import RunConfig
 from ultralif.training.executors import run_local
 from ultralif.training.job import Progress
@@ -106,9 +106,13 @@ def restore(contents: Contents) -> Network:
 
 
 def _network(config: RunConfig, tensors: dict[str, Tensor], epochs: int) -> Network:
-    network = build_network(config).to(tensors["linears.0.weight"].dtype)
-    network.load_state_dict(tensors)
-    eps = temperature(config, max(0, epochs - 1))
+    network = build_network(config)
+    try:
+        network.to(tensors["linears.0.weight"].dtype).load_state_dict(tensors)
+        eps = temperature(config, max(0, epochs - 1))
+    except (KeyError, RuntimeError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Damaged(f"the parameters of run {config.id} do not fit its config ({reason})") from error
     if eps is not None:
         for _, neuron in network.layers():
             neuron.assign("eps", eps)

@@ -11,8 +11,14 @@ from ultralif.training.config import RunConfig
 from ultralif.training.loop import Progress, train_stack
 from ultralif.training.result import Result
 from ultralif.training.store import Store
+from ultralif.training.sweep import halves
 
-__all__ = ["run_local"]
+__all__ = ["is_out_of_memory", "run_local"]
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Tell whether memory ran out; torch has an error of its own for GPUs, and only a text for CPUs."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def run_local(
@@ -49,13 +55,14 @@ def run_local(
                 stopping=stopping,
                 checkpoint_seconds=checkpoint_seconds,
             )
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             if len(stack) == 1:
                 raise JobError(
                     f"{stack[0].neuron} ({stack[0].id}) does not fit the device; choose a smaller "
                     "batch_size, hidden or timesteps, or device cpu"
                 ) from error
-            half = len(stack) // 2
             note = f"{len(stack)} networks do not fit the device together; they are trained in two halves"
             report(number, Progress(len(stack), 0, stack[0].epochs, None, None, note))
-            waiting[:0] = [(number, stack[:half]), (number, stack[half:])]
+            waiting[:0] = [(number, half) for half in halves(stack)]

@@ -251,7 +251,10 @@ def _probe(configs: Sequence[RunConfig], stack: Stack, data: Data) -> Tensor:
 
 
 def _values(constants: Sequence[Tensor | None]) -> list[float | None]:
-    return [None if value is None else float(value.detach().mean()) for value in constants]
+    """Return the mean of each constant, all in one transfer from the device."""
+    means = [value.detach().mean() for value in constants if value is not None]
+    numbers = iter(torch.stack(means).tolist() if means else [])
+    return [None if value is None else next(numbers) for value in constants]
 
 
 def _mean(values: Sequence[float] | None) -> float | None:

@@ -12,7 +12,11 @@ from ultralif.errors import JobError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["locked"]
+__all__ = ["Busy", "locked"]
+
+
+class Busy(JobError):
+    """Another process has the lock."""
 
 
 @contextmanager
@@ -21,10 +25,7 @@ def locked(path: Path) -> Iterator[None]:
 
     Windows has no such locks: there nothing keeps two processes apart.
     """
-    with _taken(path) as file:
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+    with _taken(path):
         try:
             yield
         finally:
@@ -39,12 +40,14 @@ def _taken(path: Path) -> IO[str]:
             if sys.platform != "win32":
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(file, path):
+                os.truncate(file.fileno(), 0)
+                os.write(file.fileno(), str(os.getpid()).encode())
                 return file
         except BlockingIOError:
             file.seek(0)
             owner = file.read() or "?"
             file.close()
-            raise JobError(f"process {owner} is training this already; wait for its end") from None
+            raise Busy(f"process {owner} is training this already; wait for its end") from None
         except OSError as error:
             file.close()
             raise _unusable(path, error) from error

@@ -16,7 +16,7 @@ from ultralif.training.machine import arithmetic
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 
-__all__ = ["Interrupted", "Progress", "stack_id", "steps", "train_stack"]
+__all__ = ["Interrupted", "Progress", "run_epochs", "stack_id", "steps", "train_stack"]
 
 
 class Interrupted(JobError):
@@ -69,15 +69,30 @@ def train_stack(
         job = Job.begin(configs, networks, data, place)
         for note in job.resume(folder):
             report(job.progress(note))
-        _train(job, folder, report, stopping, checkpoint_seconds)
+        run_epochs(job, lambda: job.save(folder), report, stopping, checkpoint_seconds, steps(job))
         results = finish(job, store, folder)
         shutil.rmtree(folder, ignore_errors=True)
     return results
 
 
-def _train(job: Job, folder: Path, report: Report, stopping: Stopping, checkpoint_seconds: float) -> None:
-    """Run all epochs that are left; save now and then, and when asked to stop."""
-    run = steps(job)
+def run_epochs(
+    job: Job,
+    save: Callable[[], None],
+    report: Report,
+    stopping: Stopping,
+    checkpoint_seconds: float,
+    run: Callable[[Job], Iterator[int]],
+) -> None:
+    """Run all epochs that are left; save now and then, and when asked to stop.
+
+    Args:
+        job: where to begin.
+        save: writes a checkpoint.
+        report: is told about every epoch.
+        stopping: asked after every step.
+        checkpoint_seconds: how much work may be lost at most.
+        run: trains to the end of the running epoch, see `steps`.
+    """
     saved = time.monotonic()
     while not job.is_over:
         job.prepare_epoch()
@@ -88,7 +103,7 @@ def _train(job: Job, folder: Path, report: Report, stopping: Stopping, checkpoin
             began = now
             code = stopping()
             if code or now - saved > checkpoint_seconds:
-                job.save(folder)
+                save()
                 saved = now = time.monotonic()
             if code:
                 raise Interrupted(_stopped(job), code)

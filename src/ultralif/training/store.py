@@ -9,13 +9,14 @@ import os
 import re
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ultralif.errors import InputError, JobError
-from ultralif.training.checkpoint import Contents, read_folder, write_folder
+from ultralif.training.checkpoint import Contents, Damaged, read_folder, write_folder
 from ultralif.training.config import RunConfig
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ CREATE INDEX IF NOT EXISTS by_kind ON runs (dataset, neuron, timesteps, sparsity
 CREATE INDEX IF NOT EXISTS by_time ON runs (finished);
 PRAGMA user_version = {VERSION};
 """
+PATIENCE = 60.0
+"""Seconds to wait for other processes."""
 FILTERS = ("dataset", "neuron", "timesteps", "seed", "sparsity", "status")
 
 
@@ -107,13 +110,28 @@ class Store:
             runs: what a stack came to.
             aside: where folders are prepared, on the same disk.
         """
+        rows = self.write_folders(runs, aside)
+        with self._open() as index:
+            _insert(index, rows)
+
+    def write_folders(self, runs: Iterable[Finished], aside: Path | None = None) -> list[tuple[Any, ...]]:
+        """Write the folders of finished runs, and return the rows that the index lacks."""
         rows = []
         for config, tensors, result, history in runs:
             documents = {"config": config.to_dict(), "result": _plain(result), "history": _plain(history)}
             write_folder(self.path(config.id), "model", tensors, documents, aside)
             rows.append(_row(documents["result"]))
+        return rows
+
+    def adopt(self, runs: Iterable[str]) -> bool:
+        """Add the rows of runs whose folders another process wrote; False, and none, unless all are whole."""
+        try:
+            rows = [_row(read_folder(self.path(run)).documents["result"]) for run in runs]
+        except Damaged:
+            return False
         with self._open() as index:
             _insert(index, rows)
+        return True
 
     def read(self, run: str) -> Run:
         """Return a run, every byte of it checked."""
@@ -162,7 +180,10 @@ class Store:
         where = " AND ".join(wanted) or "1"
         query = f"SELECT id, result FROM runs WHERE {where} ORDER BY finished DESC, id LIMIT ?"  # noqa: S608
         found = self._select(query, (*wanted.values(), -1 if limit is None else limit))
-        return [{**json.loads(result), "path": str(self.path(run))} for run, result in found]
+        try:
+            return [{**json.loads(result), "path": str(self.path(run))} for run, result in found]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._damaged(error) from error
 
     def remove(self, run: str) -> str:
         """Delete a run, its row first, and return its full name."""
@@ -222,15 +243,18 @@ class Store:
             raise JobError(
                 f"{self.index} cannot be used ({error}); make room, or choose another folder with --runs-dir"
             ) from error
-        except sqlite3.DatabaseError as error:
-            raise JobError(
-                f"{self.index} is damaged ({error}); delete it, and make it again from the runs with: "
-                "ultralif runs rebuild"
-            ) from error
+        except (sqlite3.DatabaseError, UnicodeError, OverflowError) as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> JobError:
+        return JobError(
+            f"{self.index} is damaged ({error}); delete it, and make it again from the runs with: ultralif "
+            "runs rebuild"
+        )
 
     def _connect(self) -> sqlite3.Connection:
         if os.access(self.root, os.W_OK):
-            return sqlite3.connect(self.index, timeout=60.0)
+            return sqlite3.connect(self.index, timeout=PATIENCE)
         return sqlite3.connect(
             f"{self.index.resolve().as_uri()}?immutable=1", uri=True
         )  # to read what is there
@@ -240,13 +264,26 @@ def _prepare(index: sqlite3.Connection, path: Path) -> None:
     """Make the table if the file is new; refuse one of another version."""
     (version,) = index.execute("PRAGMA user_version").fetchone()
     if version == 0:
-        index.execute("PRAGMA journal_mode = WAL")
-        index.executescript(_TABLE)
+        _create(index)
     elif version != VERSION:
         raise JobError(
             f"{path} has the version {version} and this ultralif reads {VERSION}; move it away, and make it "
             "again from the runs with: ultralif runs rebuild"
         )
+
+
+def _create(index: sqlite3.Connection) -> None:
+    """Make the table; SQLite does not wait by itself for another process that does the same."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            index.execute("PRAGMA journal_mode = WAL")
+            index.executescript(_TABLE)
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
 
 
 def _row(result: Mapping[str, Any]) -> tuple[Any, ...]:

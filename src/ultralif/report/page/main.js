@@ -44,6 +44,9 @@ function fillRuns(runs) {
   const followers = [];
   const follow = (host, choices, draw) => followers.push(plotWith(host, choices, draw));
   const spikes = ["mode", "Spikes", Object.entries(MODES)];
+  const some = withoutVariants(runs).length < runs.length;
+  const variants = some ? [["variants", "Variants", Object.entries({ no: "left out", yes: "shown" })]] : [];
+  const wanted = (shown, state) => (state.variants === "no" ? withoutVariants(shown) : shown);
   const bar = h("div");
   fillSection("runs", (body) => {
     body.append(bar);
@@ -55,20 +58,20 @@ function fillRuns(runs) {
     const published = Object.keys(data.published).length ? [["published", "Published points", shownOrNot]] : [];
     const names = h("div");
     body.append(names);
-    follow(body, [spikes, ...published], (box, shown, state) => {
+    follow(body, [spikes, ...variants, ...published], (box, shown, state) => {
       names.replaceChildren(legend(shown));
-      accuracyPlot(box, data, shown, state.mode, state.published === "yes");
+      accuracyPlot(box, data, wanted(shown, state), state.mode, state.published === "yes");
     });
   });
   fillSection("energy", (body) => {
     const measures = Object.entries({ sops: "T × spike rate", nanojoules: "counted synaptic energy" });
-    follow(body, [spikes, ["measure", "Energy", measures]], (box, shown, state) =>
-      energyPlot(box, data, shown, state.mode, state.measure),
+    follow(body, [spikes, ["measure", "Energy", measures], ...variants], (box, shown, state) =>
+      energyPlot(box, data, wanted(shown, state), state.mode, state.measure),
     );
   });
   const known = Object.entries(QUANTITIES).filter(([key]) => runs.some((run) => historyOf(data, run, key).length));
-  const draw = (box, shown, state) => epochsPlot(box, data, shown, state.quantity);
-  fillSection("learning", (body) => follow(body, [["quantity", "Show", known]], draw), known.length > 0);
+  const draw = (box, shown, state) => epochsPlot(box, data, wanted(shown, state), state.quantity);
+  fillSection("learning", (body) => follow(body, [["quantity", "Show", known], ...variants], draw), known.length > 0);
   filters(bar, data, runs, (shown) => followers.forEach((update) => update(shown)));
 }
 

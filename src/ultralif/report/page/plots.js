@@ -109,32 +109,25 @@ function historyOf(data, run, quantity) {
   return values ? epochs.map((epoch, i) => [epoch, values.length === 1 ? values[0] : values[i]]) : [];
 }
 
+// A line for every run, or for some of them where there are too many.
 function epochsPlot(host, data, runs, quantity) {
-  panels(host, runs, (panel, dataset, of) => {
-    const series = of
-      .map((run) => ({
-        name: `${run.label}, T = ${run.timesteps}`,
-        style: asStyle(styleOf(data, run)),
-        joined: true,
-        thin: true,
-        points: historyOf(data, run, quantity).map(([x, y]) => ({
-          x,
-          y,
-          lines: [`epoch ${x}: ${spell(y)}`, `seed ${run.seed}, λ = ${run.sparsity}, run ${run.id}`],
-        })),
-      }))
-      .filter((one) => one.points.length);
-    const shown = evenly(series, MOST_LINES);
-    if (shown.length < series.length)
-      panel.append(
-        h("p", { class: "quiet" }, `${shown.length} of ${series.length} runs, from all neurons; choose fewer above.`),
-      );
-    chart(panel, {
-      title: dataset,
-      series: shown,
-      x: { label: "epoch", tight: true },
-      y: { label: QUANTITIES[quantity] },
-      numbers: series.length <= 12,
-    });
+  const known = runs.filter((run) => historyOf(data, run, quantity).length);
+  const line = (run) => ({
+    name: `${run.label}, T = ${run.timesteps}`,
+    style: asStyle(styleOf(data, run)),
+    joined: true,
+    thin: true,
+    points: historyOf(data, run, quantity).map(([x, y]) => ({
+      x,
+      y,
+      lines: [`epoch ${x}: ${spell(y)}`, `seed ${run.seed}, λ = ${run.sparsity}, run ${run.id}`],
+    })),
+  });
+  panels(host, known, (panel, dataset, of) => {
+    const shown = evenly(of, MOST_LINES);
+    if (shown.length < of.length)
+      panel.append(h("p", { class: "quiet" }, `${shown.length} of ${of.length} runs, from all neurons.`));
+    const axes = { x: { label: "epoch", tight: true }, y: { label: QUANTITIES[quantity] } };
+    chart(panel, { title: dataset, series: shown.map(line), ...axes, numbers: of.length <= 12 });
   });
 }

@@ -19,6 +19,13 @@ function readRuns(data) {
 const rankOf = (data, run) => (Object.keys(data.styles).indexOf(run.neuron) + 100) % 100;
 
 const at = (run, quantity, mode) => run[`${quantity}_${mode === "own" ? run.mode : mode}`] ?? null;
+// The runs without those that are variants of others: the same neuron on the same data with other options.
+function withoutVariants(runs) {
+  const kind = (run) => JSON.stringify([run.dataset, run.neuron]);
+  const plain = new Set(runs.filter((run) => !run.varies).map(kind));
+  return runs.filter((run) => !run.varies || !plain.has(kind(run)));
+}
+
 const byDataset = (runs) => [...groupBy(runs, (run) => run.dataset)].sort(([a], [b]) => a.localeCompare(b, "en"));
 const styleOf = (data, run) => data.styles[run.neuron] ?? ["#009E73", "dashdot", "o"];
 const asStyle = ([color, line, marker]) => ({ color, line, marker });

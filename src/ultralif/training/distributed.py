@@ -1,0 +1,188 @@
+"""One run on several processes, as ``torchrun`` starts them: each takes its part of every batch.
+
+All processes draw the same batches and take the same steps, so a checkpoint does not know how many they are.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ultralif.errors import InputError, JobError
+from ultralif.functional import Mode
+from ultralif.training.build import build_networks, load_data, make_loader, pick_device
+from ultralif.training.config import RunConfig
+from ultralif.training.evaluate import inputs
+from ultralif.training.finish import finish
+from ultralif.training.job import Job, Progress
+from ultralif.training.lock import locked
+from ultralif.training.loop import run_epochs, stack_id
+from ultralif.training.machine import arithmetic
+from ultralif.training.result import Result
+from ultralif.training.step import Losses, stack_loss
+from ultralif.training.store import Store
+
+__all__ = ["train_distributed"]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The processes that train together, seen from one of them."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    def part(self, count: int) -> slice:
+        """Return which of a batch's samples are this process's; as even as can be, and maybe none."""
+        return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+
+    def most(self, value: int) -> int:
+        """Return the greatest value that a process has."""
+        found = torch.tensor(value, device=self.device)
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        return int(found)
+
+
+class _Loss(nn.Module):
+    """The loss as a module, so that DistributedDataParallel sees all that is differentiated."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        self.stack, self.penalties = job.stack, job.penalties
+
+    def forward(self, x: Tensor, labels: Tensor, mode: Mode | None) -> Losses:
+        """Return the losses of all members on a part of a batch."""
+        return stack_loss(self.stack, x, labels, self.penalties, mode)
+
+
+def train_distributed(
+    config: RunConfig,
+    store: Store,
+    *,
+    device: str = "auto",
+    data_dir: Path | None = None,
+    report: Callable[[Progress], None] = lambda progress: None,
+    stopping: Callable[[], int] = lambda: 0,
+    checkpoint_seconds: float = 60.0,
+) -> Result | None:
+    """Train one network as one of the processes that ``torchrun`` started; only the first of them writes.
+
+    The result is that of one process with the same ``batch_size``, but for rounding. A run may be taken up
+    again by another number of processes; all must see the folder of the runs.
+
+    Args:
+        config: what to train; ``batch_size`` is that of all processes together.
+        store: where the run goes.
+        device: ``cpu``, or ``auto`` and ``cuda``: a GPU for each process.
+        data_dir: searched first for the data.
+        report: is told about every epoch, in the first process.
+        stopping: asked after every step whether to stop; all stop if one does.
+        checkpoint_seconds: how much work may be lost at most.
+
+    Returns:
+        The result in the first process, and None in the others.
+    """
+    with _joined(device) as group:
+        first = group.rank == 0
+        networks = build_networks([config], group.device)
+        folder = store.checkpoints(stack_id([config]))
+        with (
+            locked(folder.with_suffix(".lock")) if first else nullcontext(),
+            arithmetic([config], group.device),
+        ):
+            data = load_data(config, group.device, data_dir)
+            job = Job.begin([config], networks, data, group.device)
+            for note in job.resume(folder):
+                _tell(first, report, job.progress(note))
+            _check_same(group, job)
+            run_epochs(
+                job,
+                lambda: job.save(folder) if first else None,
+                lambda progress: _tell(first, report, progress),
+                lambda: group.most(stopping()),
+                checkpoint_seconds,
+                _steps(job, group),
+            )
+            if not first:
+                return None
+            (result,) = finish(job, store, folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            return result
+
+
+def _tell(first: bool, report: Callable[[Progress], None], progress: Progress) -> None:
+    if first:
+        report(progress)
+
+
+def _steps(job: Job, group: _Group) -> Callable[[Job], Iterator[int]]:
+    """Return a function that trains to the end of the running epoch on this process's part of each batch."""
+    loader = make_loader(job.shared, job.data, job.data.train, training=True)
+    on_gpu = [group.device] if group.device.type == "cuda" else None
+    # Else it would lay gradients out anew after its first step, and a run that is taken up again would add
+    # them in another order.
+    loss = DistributedDataParallel(_Loss(job), device_ids=on_gpu, find_unused_parameters=True)
+
+    def run(job: Job) -> Iterator[int]:
+        for x, labels in loader.epoch(job.epoch, job.step):
+            _step(job, cast(_Loss, loss), inputs(x, job.shared), labels, group)
+            job.step += 1
+            yield job.step
+
+    return run
+
+
+def _step(job: Job, loss: _Loss, x: Tensor, labels: Tensor, group: _Group) -> None:
+    """Take one step; a process weighs as much as its part of the batch.
+
+    A process without samples computes one that weighs nothing, since all must take part in the sum.
+    """
+    mine = group.part(len(labels))
+    share = (mine.stop - mine.start) / len(labels)
+    mine = slice(mine.start, max(mine.stop, mine.start + 1)) if share else slice(0, 1)
+    job.optimizer.zero_grad()
+    with torch.autocast(group.device.type, torch.bfloat16, enabled=job.shared.precision == "bfloat16"):
+        losses = loss(x[:, mine], labels[mine], job.mode)
+    torch.autograd.backward([losses.loss.sum() * (share * group.size)])  # the gradients will be averaged
+    job.optimizer.step()
+    correct = losses.correct * bool(share)
+    said = torch.stack((losses.loss.detach() * share, correct, losses.rate * share)).to(job.sums)
+    dist.all_reduce(said)
+    job.sums += said
+
+
+def _check_same(group: _Group, job: Job) -> None:
+    """Make sure that all processes begin at the same step."""
+    place = job.epoch * 10**6 + job.step
+    if group.most(place) != place or -group.most(-place) != place:
+        raise InputError(
+            "the processes found different checkpoints; choose with --runs-dir a folder that all see"
+        )
+
+
+@contextmanager
+def _joined(name: str) -> Iterator[_Group]:
+    """Join the other processes: by gloo on CPUs, by NCCL on GPUs."""
+    on_gpu = name != "cpu" and pick_device(name).type == "cuda"
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    try:
+        yield _Group(dist.get_rank(), dist.get_world_size(), device)
+    except dist.DistError as error:
+        raise JobError(
+            f"another process was lost ({str(error).splitlines()[0]}); the same command goes on from the "
+            "last checkpoint"
+        ) from error
+    finally:
+        dist.destroy_process_group()

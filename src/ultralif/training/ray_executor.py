@@ -1,0 +1,253 @@
+"""Run the stacks of a plan on a Ray cluster, one stack a task.
+
+All nodes see the folder of the runs: a worker writes checkpoints and finished runs there, and the driver,
+which alone writes the index, adds a stack's rows when all its runs are whole. So a worker, a node or the
+driver may be lost at any moment: what is not in the index goes on from its last checkpoint.
+"""
+
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from ultralif.errors import InputError, JobError, need
+from ultralif.training.config import RunConfig
+from ultralif.training.job import Progress
+from ultralif.training.loop import Interrupted
+from ultralif.training.ray_worker import PATIENCE, PAUSE, Board, Order, Outcome, Task, train_task
+from ultralif.training.result import Result
+from ultralif.training.store import Store
+from ultralif.training.sweep import halves
+
+__all__ = ["run_ray"]
+
+CRASHES = 10
+"""How often a stack may lose its worker without an epoch in between: it is then the stack that kills it."""
+STALE = 90 * 24 * 3600
+"""Seconds after which a driver's token is what a killed one left behind."""
+OBJECTS = 100 << 20
+"""Bytes for Ray's shared memory where it is embedded: only progress passes through it."""
+
+
+def run_ray(
+    stacks: Sequence[Sequence[RunConfig]],
+    store: Store,
+    *,
+    address: str = "local",
+    cpus: int = 1,
+    device: str = "auto",
+    data_dir: Path | None = None,
+    report: Callable[[int, Progress], None] = lambda stack, progress: None,
+    stopping: Callable[[], int] = lambda: 0,
+    checkpoint_seconds: float = 60.0,
+) -> Iterator[Result]:
+    """Train stacks as Ray tasks and yield the results as they come; the same as `run_local` would give.
+
+    Args:
+        stacks: see `ultralif.training.plan`.
+        store: where the runs go; all nodes must see its folder under the same path.
+        address: of the cluster; ``local``, a Ray of this machine's own.
+        cpus: cores of a stack that is not on a GPU; one on a GPU has that GPU to itself.
+        device: ``auto`` (the GPUs of the cluster if it has any), ``cpu`` or ``cuda``.
+        data_dir: searched first for the data, on each node.
+        report: is told a stack's number and its progress.
+        stopping: asked now and then whether to stop.
+        checkpoint_seconds: how much work of a stack may be lost at most.
+    """
+    if cpus < 1:
+        raise InputError(f"cpus must be at least 1, got {cpus}")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    ray = need("ray", "ray")
+    store = Store(store.root.resolve())
+    with _connected(ray, address), _token(store) as token:
+        needed = _resources(ray, cpus, device)
+        on_gpu = bool(needed.get("GPU"))
+        order = Order(store.root, token, "cuda" if on_gpu else "cpu", data_dir, checkpoint_seconds)
+        board = _remote(ray, Board, num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
+        train = _remote(ray, train_task, num_cpus=0 if on_gpu else cpus, num_gpus=int(on_gpu), max_retries=0)
+        tasks = [Task(number, list(stack)) for number, stack in enumerate(stacks)]
+        tasks.sort(key=_work, reverse=True)  # so that no long one is left for the end
+        yield from _drive(
+            ray, lambda task: train.remote(task, order, board), board, tasks, store, needed, report, stopping
+        )
+
+
+def _drive(
+    ray: Any,
+    submit: Callable[[Task], Any],
+    board: Any,
+    tasks: list[Task],
+    store: Store,
+    needed: dict[str, float],
+    report: Callable[[int, Progress], None],
+    stopping: Callable[[], int],
+) -> Iterator[Result]:
+    """Hand out tasks until all are done; a lost one is handed out again, one that is too large in halves."""
+    running: dict[Any, Task] = {}
+    failures: list[Outcome] = []
+    code, with_room = 0, time.monotonic()
+    while tasks or running:
+        for task in tasks:
+            if store.adopt([config.id for config in task.stack]):  # the last driver did not live to do it
+                yield from _results(store, task, report)
+            else:
+                running[submit(task)] = task
+        tasks = []
+        code = code or stopping()
+        if code:
+            board.stop.remote(code)
+        _pass_on(ray, board, running, report)
+        for ref in ray.wait(list(running), timeout=PAUSE)[0] if running else ():
+            task = running.pop(ref)
+            outcome = _outcome(ray, ref, task, report)
+            if outcome.kind == "done":
+                yield from _gathered(store, task, report)
+            elif outcome.kind in ("bad input", "failed"):
+                failures.append(outcome)
+            elif not code:
+                tasks += _again(task, outcome, report)
+        with_room = time.monotonic() if _has_room(ray, needed) else with_room
+        if time.monotonic() - with_room > PATIENCE:
+            raise JobError(
+                f"no node of the cluster has {needed} any more; add one. The same command goes on from here"
+            )
+    if failures:
+        raise (InputError if failures[0].kind == "bad input" else JobError)(failures[0].message)
+    if code:
+        raise Interrupted("stopped; everything is saved. The same command goes on from there", code)
+
+
+def _work(task: Task) -> int:
+    """Return about how much there is to compute in a stack."""
+    shared = task.stack[0]
+    return shared.epochs * shared.timesteps * sum(shared.hidden) * len(task.stack)
+
+
+def _outcome(ray: Any, ref: Any, task: Task, report: Callable[[int, Progress], None]) -> Outcome:
+    """Return how a task ended; whatever is no answer of its own is a loss."""
+    try:
+        outcome: Outcome = ray.get(ref)
+        return outcome
+    except ray.exceptions.RayTaskError as error:
+        return Outcome("failed", f"stack {task.number + 1} failed on its worker: {error.cause!r}")
+    except ray.exceptions.RayError as error:
+        task.crashes += 1
+        if task.crashes >= CRASHES:
+            return Outcome(
+                "failed", f"stack {task.number + 1} lost its worker {CRASHES} times in a row ({error})"
+            )
+        return Outcome("lost")
+
+
+def _again(task: Task, outcome: Outcome, report: Callable[[int, Progress], None]) -> list[Task]:
+    """Return what is to be handed out in place of a task that was not done, and say so."""
+    members = len(task.stack)
+    if outcome.kind == "too large":
+        note = f"{members} networks do not fit the device together; they are trained in two halves"
+        again = [Task(task.number, half) for half in halves(task.stack)]
+    else:
+        note = f"stack {task.number + 1} lost its worker; it goes on from its last checkpoint"
+        again = [task]
+    report(task.number, Progress(members, 0, task.stack[0].epochs, None, None, note))
+    return again
+
+
+def _gathered(store: Store, task: Task, report: Callable[[int, Progress], None]) -> Iterator[Result]:
+    """Take the runs of a stack that a worker finished into the index."""
+    if not store.adopt([config.id for config in task.stack]):
+        raise JobError(
+            f"a worker finished stack {task.number + 1}, but its runs are not whole in {store.root}; check "
+            "the disk that the nodes share"
+        )
+    yield from _results(store, task, report)
+
+
+def _results(store: Store, task: Task, report: Callable[[int, Progress], None]) -> Iterator[Result]:
+    epochs = task.stack[0].epochs
+    report(task.number, Progress(len(task.stack), epochs, epochs, None, None))
+    for row in store.rows(runs=[config.id for config in task.stack]):
+        yield Result.from_dict(row)
+
+
+def _pass_on(ray: Any, board: Any, running: dict[Any, Task], report: Callable[[int, Progress], None]) -> None:
+    """Report what the workers told."""
+    by_number = {task.number: task for task in running.values()}
+    with suppress(ray.exceptions.RayError):
+        for number, progress in ray.get(board.take.remote(), timeout=10):
+            if number in by_number:
+                if progress.note is None:
+                    by_number[number].crashes = 0
+                report(number, progress)
+
+
+def _resources(ray: Any, cpus: int, device: str) -> dict[str, float]:
+    """Return what a stack needs of a node, which the cluster must have."""
+    there = ray.cluster_resources()
+    if device.startswith("cuda") or (device == "auto" and there.get("GPU")):
+        needed = {"GPU": 1.0}
+    else:
+        needed = {"CPU": float(cpus)}
+    if not _has_room(ray, needed):
+        found = {name: there.get(name, 0.0) for name in ("CPU", "GPU")}
+        raise InputError(f"no node of the cluster has {needed}, all together have {found}; ask for less")
+    return needed
+
+
+def _has_room(ray: Any, needed: dict[str, float]) -> bool:
+    return any(
+        all(node["Resources"].get(name, 0.0) >= count for name, count in needed.items())
+        for node in ray.nodes()
+        if node["Alive"]
+    )
+
+
+def _remote(ray: Any, target: Any, **options: Any) -> Any:
+    if isinstance(target, type):  # beside the driver, which would be lost with the node as well
+        strategies = need("ray.util.scheduling_strategies", "ray")
+        here = ray.get_runtime_context().get_node_id()
+        options["scheduling_strategy"] = strategies.NodeAffinitySchedulingStrategy(here, soft=True)
+    return ray.remote(**options)(target)
+
+
+@contextmanager
+def _token(store: Store) -> Iterator[str]:
+    """Put a file into the folder of the runs by which a worker knows that it sees the same folder."""
+    token = f".training/ray-{uuid.uuid4().hex}"
+    folder = store.checkpoints("ray").parent
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for left in folder.glob("ray-*"):  # by a driver that was killed
+        if time.time() - left.stat().st_mtime > STALE:
+            left.unlink(missing_ok=True)
+    (store.root / token).touch()
+    try:
+        yield token
+    finally:
+        (store.root / token).unlink(missing_ok=True)
+
+
+@contextmanager
+def _connected(ray: Any, address: str) -> Iterator[None]:
+    """Join a cluster, or start one of this machine's own; Ray must not take over the signals."""
+    on_main = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGTERM) if on_main else None
+    own = {"include_dashboard": False, "object_store_memory": OBJECTS} if address == "local" else {}
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"ray {address!r} cannot be reached ({str(error).splitlines()[0]}); give the address of a "
+            "running cluster, such as 10.0.0.1:6379, or none"
+        ) from error
+    finally:
+        if on_main:
+            signal.signal(signal.SIGTERM, before)
+    try:
+        yield
+    finally:
+        ray.shutdown()

@@ -1,0 +1,150 @@
+"""Clusters whose workers, nodes, drivers and ranks are killed; a program of its own, started by __main__.py.
+
+python cluster.py FOLDER SEED FEW prints rows of the table as JSON.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "src")]
+os.environ |= {"PYTHONPATH": str(ROOT / "src"), "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
+ULTRALIF = [sys.executable, "-m", "ultralif"]
+SWEEP = "sweep --neurons UltraLIF,LIF --timesteps 1,2,3,4,5 --epochs 60 --checkpoint-seconds 0.2 --json"
+TRAIN = "train --timesteps 2 --epochs 40 --checkpoint-seconds 0 --json"
+MADE_ANEW = ("path", "seconds", "finished")
+OBJECTS = 80 << 20
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def trainers(runs: Path) -> list[int]:
+    """The processes that train a stack which has a checkpoint by now."""
+    locks = [lock for lock in runs.glob(".training/*.lock") if any(lock.with_suffix("").glob("[0-9]*"))]
+    return [int(text) for text in (lock.read_text() for lock in locks) if text]
+
+
+def without_times(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {row["id"]: {k: v for k, v in row.items() if k not in MADE_ANEW} for row in rows}
+
+
+def ray_losses(base: Path, rng: random.Random, losses: dict[str, int]) -> dict[str, Any]:
+    """Sweep on a cluster of three nodes and kill what can be killed."""
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": OBJECTS}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    runs, done, longest = base / "ray", Counter(), 0.0
+    words = [*ULTRALIF, *SWEEP.split(), "--runs-dir", str(runs), "--ray", cluster.address]
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1, object_store_memory=OBJECTS)
+        driver = start(*words)
+        order = [kind for kind, count in losses.items() for _ in range(count)]
+        rng.shuffle(order)
+        for kind in order:
+            began = time.monotonic()
+            while not (found := trainers(runs)) and driver.poll() is None:
+                time.sleep(0.05)
+            longest = max(longest, time.monotonic() - began)
+            if driver.poll() is not None:
+                break
+            time.sleep(rng.uniform(0, 1))
+            if kind == "workers":
+                _kill(rng.choice(found))
+            elif kind == "nodes":
+                cluster.remove_node(rng.choice(sorted(cluster.worker_nodes, key=id)), allow_graceful=False)
+                cluster.add_node(num_cpus=1, object_store_memory=OBJECTS)
+            else:
+                driver.kill()
+                driver.communicate()
+                driver = start(*words)
+            done[kind] += 1
+        out, _ = driver.communicate(timeout=400)
+    finally:
+        cluster.shutdown()
+    alone = start(*ULTRALIF, *SWEEP.split(), "--runs-dir", str(base / "local")).communicate()[0]
+    same = driver.returncode == 0 and without_times(json.loads(out)) == without_times(json.loads(alone))
+    lost = ", ".join(f"{count} {kind}" for kind, count in done.items())
+    found = f"{'the same' if same else 'not the same'} 10 runs, once each; "
+    found += f"at most {longest:.0f} s without a trainer"
+    bar = "all runs once in the store, equal to the local ones; no hang beyond 60 s"
+    return _row("Ray: SIGKILL and lost nodes", lost, bar, found, same and longest < 60)
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:  # it has just ended
+        return
+
+
+def rank_losses(base: Path, rng: random.Random, kills: int) -> dict[str, Any]:
+    """Train on three processes and kill one of them again and again."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"]
+    words = [*torchrun, "-m", "ultralif", *TRAIN.split(), "--runs-dir"]
+    slowest, killed = 0.0, 0
+    for _ in range(kills):
+        before = _newest(base / "ranks")
+        job = start(*words, str(base / "ranks"))
+        while _newest(base / "ranks") <= before and job.poll() is None:
+            time.sleep(0.02)
+        children = subprocess.run(
+            ["pgrep", "-P", str(job.pid)], capture_output=True, text=True
+        ).stdout.split()
+        if job.poll() is None and children:
+            _kill(int(rng.choice(children)))
+            killed += 1
+        began = time.monotonic()
+        job.communicate()
+        slowest = max(slowest, time.monotonic() - began)
+    again = json.loads(start(*words, str(base / "ranks")).communicate()[0])
+    whole = json.loads(start(*words, str(base / "whole")).communicate()[0])
+    files = [(base / name / whole["id"] / "model.safetensors").read_bytes() for name in ("ranks", "whole")]
+    same = files[0] == files[1] and without_times([again]) == without_times([whole])
+    bar = "all ranks end within 60 s; started again, bit-identical"
+    found = f"{'identical' if same else 'not identical'}, slowest end {slowest:.0f} s"
+    return _row(
+        "torchrun: SIGKILL of a rank", f"{killed} kills of 3 ranks", bar, found, same and slowest < 60
+    )
+
+
+def _newest(runs: Path) -> str:
+    return max((path.parent.name for path in runs.glob(".training/*/[0-9]*/manifest.json")), default="")
+
+
+def determinism(base: Path, count: int) -> dict[str, Any]:
+    """Train the same run in new processes."""
+    digests = set()
+    for i in range(count):
+        words = [*ULTRALIF, *TRAIN.replace("40", "3").split(), "--runs-dir", str(base / f"fresh-{i}")]
+        run = json.loads(start(*words).communicate()[0])["id"]
+        digests.add((base / f"fresh-{i}" / run / "model.safetensors").read_bytes())
+    bar = "the same bytes of parameters"
+    return _row("the same seed in a new process", str(count), bar, f"{len(digests)} kinds", len(digests) == 1)
+
+
+def _row(*values: Any) -> dict[str, Any]:
+    return dict(zip(("test", "size", "bar", "found", "reached"), values, strict=True))
+
+
+def main(base: Path, seed: int, few: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 (it draws victims, not secrets)
+    losses = {kind: -(-count // few) for kind, count in (("workers", 5), ("nodes", 2), ("drivers", 2))}
+    print(json.dumps(determinism(base, -(-4 // few))), flush=True)
+    print(json.dumps(rank_losses(base, rng, -(-3 // few))), flush=True)
+    print(json.dumps(ray_losses(base, rng, losses)), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,111 @@
+"""Victims: children forked from a process that has torch and the data loaded, so that they start at once.
+
+The parent itself never trains: autograd must not have run before a fork.
+"""
+
+import ctypes
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ultralif.errors import InputError, JobError
+
+CRASHED = 70
+"""Exit code of a child that ended by an error which no user should see."""
+
+
+class Ended(NamedTuple):
+    """How a child ended: its exit code, or the negative number of the signal that killed it."""
+
+    code: int
+    message: str
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it did its work, or said in one sentence why not."""
+        return self.code in (0, 1, 2, 130, 143)
+
+
+class Row(NamedTuple):
+    """A line of the table."""
+
+    test: str
+    size: str
+    bar: str
+    found: str
+    reached: bool
+
+
+class Child:
+    """A process that does some work and ends."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self.reading, writing = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.reading)
+            code, message = _done(work)
+            os.write(writing, message.encode()[:60_000])
+            os._exit(code)
+        os.close(writing)
+
+    def wait(self) -> Ended:
+        parts = []
+        while part := os.read(self.reading, 65536):
+            parts.append(part)
+        os.close(self.reading)
+        _, status = os.waitpid(self.pid, 0)
+        return Ended(os.waitstatus_to_exitcode(status), b"".join(parts).decode("utf-8", "replace"))
+
+    def killed_after(self, seconds: float) -> Ended:
+        """Let it live so long; if it is not done by then, kill it."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and not os.waitid(os.P_PID, self.pid, _LOOK):
+            time.sleep(0.001)
+        os.kill(self.pid, signal.SIGKILL)  # one that has ended but was not waited for does not mind
+        return self.wait()
+
+
+_LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT
+
+
+def _done(work: Callable[[], object]) -> tuple[int, str]:
+    try:
+        return 0, str(work())
+    except InputError as error:
+        return 2, str(error)
+    except JobError as error:
+        return getattr(error, "code", 1), str(error)
+    except BaseException:
+        return CRASHED, traceback.format_exc()
+
+
+def run(work: Callable[[], object]) -> Ended:
+    """Do some work in a child."""
+    return Child(work).wait()
+
+
+class Faults:
+    """The library of faults.c, which must have been loaded before libc."""
+
+    def __init__(self) -> None:
+        self.library = ctypes.CDLL(os.environ["LD_PRELOAD"])
+
+    def fail(self, change: int, error: int, *, for_good: bool) -> None:
+        """Let a change of the disk fail, counted from 0, or all from it on."""
+        self.library.fault_arm(ctypes.c_long(change), error, for_good)
+
+    def changes(self) -> int:
+        return int(self.library.fault_changes())
+
+    def jump(self, seconds: int) -> None:
+        self.library.fault_jump(ctypes.c_long(seconds))
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Return the content of all files below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

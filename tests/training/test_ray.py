@@ -1,0 +1,114 @@
+"""A sweep on a real cluster of several Ray nodes, whose workers, nodes and driver are killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ultralif.cli import main
+from ultralif.training import RunConfig, Store, grid, plan, train
+
+SWEEP = "sweep --neurons UltraLIF,LIF --timesteps 1,2,3 --epochs 30 --checkpoint-seconds 0.2 --json"
+MADE_ANEW = ("path", "seconds", "finished")
+"""What differs between two trainings of the same run."""
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head without cores and two nodes of one core each, all on this machine."""
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))  # the workers inherit it
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 80 << 20}
+    running = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(2):
+            running.add_node(num_cpus=1, object_store_memory=80 << 20)
+        yield running
+    finally:
+        running.shutdown()
+
+
+def start(address: str, runs: Path) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "ultralif", *SWEEP.split(), "--runs-dir", str(runs), "--ray", address]
+    return subprocess.Popen(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_for(what: Callable[[], Any], driver: subprocess.Popen[str]) -> Any:
+    """Return what is awaited as soon as it is there."""
+    for _ in range(1200):
+        found = what()
+        if found:
+            return found
+        assert driver.poll() is None, driver.communicate()
+        time.sleep(0.05)
+    pytest.fail(f"{what} did not happen")
+
+
+def trainers(runs: Path) -> list[int]:
+    """The processes that train a stack which has a checkpoint by now."""
+    locks = (runs / ".training").glob("*.lock")
+    found = [lock.read_text() for lock in locks if any(lock.with_suffix("").glob("[0-9]*/manifest.json"))]
+    return [int(text) for text in found if text]
+
+
+def without_times(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {row["id"]: {k: v for k, v in row.items() if k not in MADE_ANEW} for row in rows}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Ray, in this process
+def test_every_stack_is_finished_once_whoever_is_killed(cluster: Any, tmp_path: Path, capsys: Any) -> None:
+    runs, store = tmp_path / "ray", Store(tmp_path / "ray")
+    driver = start(cluster.address, runs)
+    try:
+        os.kill(wait_for(lambda: trainers(runs), driver)[0], signal.SIGKILL)
+        wait_for(lambda: len(trainers(runs)) == 2, driver)
+        cluster.remove_node(sorted(cluster.worker_nodes, key=id)[0], allow_graceful=False)
+        cluster.add_node(num_cpus=1, object_store_memory=80 << 20)
+        wait_for(store.rows, driver)
+        assert len(store.rows()) < 6, "the driver is killed too late to show anything"
+        driver.kill()
+        driver.communicate()
+        driver = start(cluster.address, runs)
+        said, errors = driver.communicate(timeout=120)
+    finally:
+        driver.kill()
+    assert driver.returncode == 0, errors
+    assert main([*SWEEP.split(), "--runs-dir", str(tmp_path / "local")]) == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert len(alone) == 6
+    assert without_times(json.loads(said)) == without_times(store.rows()) == without_times(alone)
+    assert not list((runs / ".training").glob("*/*")), "checkpoints are left"
+
+
+def test_a_run_whose_folder_is_whole_is_adopted(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    configs = grid(RunConfig(epochs=1), ["LIF"], [1], [0.0], [1, 2])
+    for config in configs:
+        train(config, runs_dir=tmp_path)
+    before = store.rows()
+    for path in tmp_path.glob("index.sqlite*"):
+        path.unlink()
+    assert plan(configs, store) != []
+    assert store.adopt([config.id for config in configs])
+    assert store.rows() == before
+    assert plan(configs, store) == []
+    (store.path(configs[0].id) / "model.safetensors").write_bytes(b"")
+    assert not store.adopt([config.id for config in configs])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_that_is_not_there_is_bad_input(tmp_path: Path, capsys: Any) -> None:
+    pytest.importorskip("ray")
+    assert main([*SWEEP.split(), "--runs-dir", str(tmp_path), "--ray", "nowhere"]) == 2
+    assert "nowhere" in capsys.readouterr().err
