@@ -103,7 +103,7 @@ def test_show_draws_a_picture(capsys, tmp_path, monkeypatch, argv):
 def small_nmnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import dataclasses
 
-    from dataset_files import nmnist
+    from data.dataset_files import nmnist
 
     from ultralif.data.table import DATASETS
 
@@ -125,7 +125,7 @@ def small_nmnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["show", "shd"], 1, "shd is not on this machine"),
         (["info", "mnst"], 2, "there is no dataset 'mnst'"),
         (["verify", "digits"], 2, "digits has no files to verify"),
-        (["verify", "dvs-gesture", "--split", "mine"], 2, "invalid choice"),
+        (["verify", "dvs-gesture", "--split", "mine"], 2, "--split must be one of"),
         (["get"], 2, "ultralif data get"),
         (["fetch"], 2, "fetch"),
     ],
