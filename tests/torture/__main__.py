@@ -151,8 +151,7 @@ def main() -> int:
     from torture.victims import train
     from torture.warm import run
 
-    rows = {row[0]: row for row in known()} if given.only else {}
-    good = True
+    rows, good = {}, True
     memory = Path("/dev/shm")  # noqa: S108 (a disk would only be slow: kills do not lose what was written)
     where = memory if memory.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="ultralif-torture-", dir=where) as folder:
@@ -172,6 +171,8 @@ def main() -> int:
                     flush=True,
                 )
                 last = now
+    if given.only:
+        rows = {row[0]: row for row in known()} | rows
     if not given.quick:
         PAGE.write_text(page(list(rows.values()), given.seed))
     return 0 if good else 1
