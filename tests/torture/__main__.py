@@ -91,18 +91,18 @@ def battery(base: Path, seed: int, quick: bool) -> Iterator[tuple[str, Callable[
     yield "nan", lambda: limits.not_finite(base)
     yield "memory", lambda: limits.out_of_memory(base)
     yield "configs", lambda: limits.fuzzed_configs(rng, 10_000 // few, 100 // few)
-    yield "cluster", lambda: clusters(base, seed, few)
+    for name in ("fresh", "ranks", "ray"):
+        yield name, lambda name=name: clusters(name, base, seed, few)
 
 
-def clusters(base: Path, seed: int, few: int) -> Iterator[Row]:
+def clusters(part: str, base: Path, seed: int, few: int) -> Row:
     """Kill parts of clusters, from a process that has neither faults nor torch."""
-    script, folder = Path(__file__).with_name("cluster.py"), base / "cluster"
+    script, folder = Path(__file__).with_name("cluster.py"), base / part
     folder.mkdir()
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-    words = [sys.executable, str(script), str(folder), str(seed), str(few)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as running:
-        for line in running.stdout:
-            yield Row(**json.loads(line))
+    words = [sys.executable, str(script), part, str(folder), str(seed), str(few)]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, env=environment, check=True)
+    return Row(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def page(rows: list[list[str]], seed: int) -> str:
