@@ -64,8 +64,8 @@ def judge(
 
 
 BYTES = "bytes: currents are read three times"
-INSTRUCTIONS = "instructions: exponentials, logarithm and divisions, see below"
-LAUNCHES = "launches: the learned temperature takes about a dozen kernels of one number each"
+INSTRUCTIONS = "instructions: exponentials, logarithm, divisions"
+LAUNCHES = "launches: twelve of one number each, for the learned temperature"
 
 
 def gpu_goals(r: Results) -> Iterator[Verdict]:
@@ -74,26 +74,34 @@ def gpu_goals(r: Results) -> Iterator[Verdict]:
             ours, half = r.ms("device", name, size), r.ms("device", name, size, dtype="bfloat16")
             where = f"{name}, {spell(size)}"
             value = ratio(ours, r.ms("device", "copy", size))
-            yield judge("1. large: <= 1.5x copy in float32", where, value, lambda v: v <= 1.5, "x", BYTES)
-            yield judge("1. bfloat16 no slower than float32", where, ratio(half, ours), lambda v: v <= 1, "x")
+            yield judge(
+                "1. GPU, large: <= 1.5x copy in float32", where, value, lambda v: v <= 1.5, "x", BYTES
+            )
+            yield judge(
+                "1. GPU, large: bfloat16 no slower than float32",
+                where,
+                ratio(half, ours),
+                lambda v: v <= 1,
+                "x",
+            )
         for size in (SMALL, LARGE, LONG):
             ours, where = r.ms("layer", name, size), f"{name}, {spell(size)}, called from Python"
             value = ratio(r.ms("layer", "SpikingJelly LIF", size), ours)
-            yield judge("2. >= 1.2x SpikingJelly's LIF", where, value, lambda v: v >= 1.2, "x", LAUNCHES)
+            yield judge("2. GPU: >= 1.2x SpikingJelly's LIF", where, value, lambda v: v >= 1.2, "x", LAUNCHES)
             value = ratio(r.ms("layer", f"{name} loop", size), ours)
-            yield judge("2. >= 10x the plain loop", where, value, lambda v: v >= 10, "x", LAUNCHES)
+            yield judge("2. GPU: >= 10x the plain loop", where, value, lambda v: v >= 10, "x", LAUNCHES)
         value = ratio(r.ms("in a graph", "SpikingJelly LIF", SMALL), r.ms("in a graph", name, SMALL))
         where = f"{name}, {spell(SMALL)}, in a CUDA graph"
-        yield judge("2. >= 1.2x SpikingJelly's LIF", where, value, lambda v: v >= 1.2, "x", LAUNCHES)
+        yield judge("2. GPU: >= 1.2x SpikingJelly's LIF", where, value, lambda v: v >= 1.2, "x", LAUNCHES)
         yield kept(r, name, SMALL, f"{name}, {spell(SMALL)}")
     for name in (*ULTRA, "PLIF", "LIF"):
         value = r.ms("in a graph", name, SMALL)
         micro = None if value is None else 1e3 * value
         where = f"{name}, {spell(SMALL)}"
-        yield judge("4. in a CUDA graph: <= 15 us", where, micro, lambda v: v <= 15, " us", LAUNCHES)
+        yield judge("4. GPU, in a CUDA graph: <= 15 us", where, micro, lambda v: v <= 15, " us", LAUNCHES)
     for name in (*ULTRA, "LIF"):
         value = ratio(r.ms("host", name, SMALL), r.ms("host", "SpikingJelly LIF", SMALL))
-        goal, where = "host overhead: <= 1.5x SpikingJelly's LIF", f"{name}, {spell(SMALL)}"
+        goal, where = "7. GPU, host overhead: <= 1.5x SpikingJelly's LIF", f"{name}, {spell(SMALL)}"
         yield judge(goal, where, value, lambda v: v <= 1.5, "x", LAUNCHES)
 
 
@@ -129,10 +137,10 @@ def growth_goals(r: Results, device: str) -> Iterator[Verdict]:
 
 
 GROWTH = {
-    ("CPU", "growth in T"): "from some 30 steps on a ring is integrated once more for the backward pass",
-    ("CPU", "growth in N"): "the halos of rings above 2048 neurons, and their rows in the cache",
-    ("H200", "growth in T"): "launches of spans",
-    ("H200", "growth in N"): "halos, see below",
+    ("CPU", "growth in T"): "one more integration where a trace outgrows the cache; at T=10, the call itself",
+    ("CPU", "growth in N"): "rings above 2048 neurons are cut into parts that overlap",
+    ("H200", "growth in T"): "rings above 1024 neurons take a launch for every 30 steps",
+    ("H200", "growth in N"): "rings above 1024 neurons are cut into parts that overlap",
 }
 
 
@@ -204,6 +212,7 @@ def main() -> None:
     folder = DOCS / "results"
     cpu, h200 = Results(folder / "performance-cpu.json"), Results(folder / "performance-h200.json")
     verdicts = [*gpu_goals(h200), *cpu_goals(cpu), *growth_goals(cpu, "CPU"), *growth_goals(h200, "H200")]
+    verdicts.sort(key=lambda verdict: verdict.goal)
     by = "Made by `python benchmarks/performance.py`."
     text = ["# How fast neurons are: measured", ""]
     text += [

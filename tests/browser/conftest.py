@@ -84,7 +84,7 @@ def report_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = ul.RunConfig(neuron="SoftLIF", epochs=1, timesteps=1, **unusual)
     ul.train(config, runs_dir=folder / "runs")
     write(folder / "paper.jsonl.gz", paper_rows("mnist", 2))
-    entries, notes = gather([str(folder / "runs"), str(folder / "paper.jsonl.gz")])
+    entries, notes, _ = gather([str(folder / "runs"), str(folder / "paper.jsonl.gz")])
     document = make_document([*entries, *made_runs(60)], notes, theory=check_all((1, 3)))
     path = folder / "report.html"
     path.write_text(make_page(document, "All kinds of runs"), encoding="utf-8")

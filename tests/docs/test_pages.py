@@ -1,16 +1,33 @@
 """The code on the pages runs, from the top of each page to its end, and what it claims it asserts."""
 
+import contextlib
 import importlib
+import io
+import json
 import re
+import shlex
 import warnings
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from ultralif.cli import COMMANDS
+from ultralif.cli import main as ultralif
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {str(path.relative_to(DOCS)): path.read_text() for path in sorted(DOCS.rglob("*.md"))}
+
+
+def text_of(path: Path) -> str:
+    """Return a page's text, or that of a notebook, whose code is run in test_tutorials.py."""
+    if path.suffix == ".md":
+        return path.read_text()
+    cells = json.loads(path.read_text())["cells"]
+    return "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
+FILES = sorted(path for suffix in ("md", "ipynb") for path in DOCS.rglob(f"*.{suffix}"))
+PAGES = {str(path.relative_to(DOCS)): text_of(path) for path in FILES}
 PEERS = ("norse", "snntorch", "spikingjelly")
 ELSEWHERE = {"deployment.md"}
 """Tested in tests/export/test_docs.py."""
@@ -41,8 +58,30 @@ def test_a_page_runs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         exec(compile(code, name, "exec"), {})  # noqa: S102
 
 
-@pytest.mark.parametrize("name", [name for name, text in PAGES.items() if blocks(text, "sh")])
-def test_the_commands_of_a_page_are_there(name: str) -> None:
-    for block in blocks(PAGES[name], "sh"):
-        for command in re.findall(r"^ultralif ([a-z]+)", block, re.MULTILINE):
-            assert command in COMMANDS
+def commands(text: str) -> list[list[str]]:
+    """Return the calls of our command line in the shell's blocks, as words."""
+    lines = "\n".join(blocks(text, "sh")).splitlines()
+    return [shlex.split(line, comments=True) for line in lines if line.startswith("ultralif")]
+
+
+@cache
+def explained(*words: str) -> str:
+    """Return the help of a command or of one of its actions."""
+    with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
+        ultralif([*words, "--help"])
+    return shown.getvalue()
+
+
+@pytest.mark.parametrize("name", [name for name, text in PAGES.items() if commands(text)])
+def test_the_commands_of_a_page_are_there_with_their_flags(name: str) -> None:
+    for words in commands(PAGES[name]):
+        if len(words) == 1 or words[1].startswith("-"):
+            continue
+        assert words[1] in COMMANDS, words
+        shown = explained(words[1])
+        if "subcommands" in shown:
+            assert f" {words[2]} " in shown, words
+            shown = explained(*words[1:3])
+        for flag in words:
+            if flag.startswith("--"):
+                assert re.search(rf"{flag}\b", shown), words

@@ -35,6 +35,7 @@ def test_long_rings(case, implementation):
     if implementation is cpu:
         check(case, Setting(35, 2, (2 * 2048 + 3,), start=True), torch.float64)
         check(case, Setting(70, 1, (2, 2100), (2, 1), rate=True), torch.float64)
+        check(case, Setting(70, 1, (2000,), start=True), torch.float64)
         check(case, Setting(10, 1, (2100,), (2100,)), torch.float32)
 
 

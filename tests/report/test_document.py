@@ -17,12 +17,13 @@ from report.paper_rows import paper_rows
 from ultralif.cli.common import read_arguments
 from ultralif.cli.train import Train
 from ultralif.errors import InputError
-from ultralif.paper.results import write
+from ultralif.paper.results import TIMING, write
 from ultralif.paper.verdicts import CLAIMS
 from ultralif.report.document import MOST_EPOCHS, make_document
 from ultralif.report.gather import Entry, gather
 from ultralif.report.inside import choose, look, observe, slices
 from ultralif.training import Store
+from ultralif.training.config import NEURON_NAMES
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def test_runs_are_found_by_store_folder_and_name(runs: Path) -> None:
     assert len(everything) == 4
     one = sorted(everything)[0]
     for sources in ([one[:8]], [str(runs / one)], [str(runs / one), one]):
-        found, notes = gather(sources, runs)
+        found, notes, _ = gather(sources, runs)
         assert [entry.config.id for entry in found] == [one]
         assert notes == []
     with pytest.raises(InputError, match="there are no runs in"):
@@ -58,7 +59,7 @@ def test_a_damaged_run_is_left_out_and_named(runs: Path, tmp_path: Path) -> None
     ul.train(ul.RunConfig(epochs=1, timesteps=1), runs_dir=tmp_path)
     other = ul.train(ul.RunConfig(epochs=1, timesteps=2), runs_dir=tmp_path)
     (Path(other.path) / "model.safetensors").write_bytes(b"changed")
-    found, notes = gather([], tmp_path)
+    found, notes, _ = gather([], tmp_path)
     assert len(found) == 1
     assert other.id in notes[0]
 
@@ -181,6 +182,18 @@ def test_a_network_whose_data_are_gone_is_noted(
     assert notes[0] in document["notes"]
 
 
+def test_timings_of_a_file_are_judged(tmp_path: Path) -> None:
+    path = tmp_path / "paper.jsonl.gz"
+    steps = dict.fromkeys(NEURON_NAMES, 1.0) | {"UltraLIF": 1.04}
+    rows = [*paper_rows("mnist", 1), {"id": TIMING, "step_ms": {"T=10 auto": steps}}]
+    with gzip.open(path, "wt") as file:
+        file.write("\n".join(map(json.dumps, rows)))
+    document = make_document(*gather([str(path)]))
+    (verdict,) = [one for one in document["verdicts"] if "wall time" in one["claim"]]
+    assert verdict["verdict"] == "holds"
+    assert "+0 to +4 %" in verdict["measured"]
+
+
 def test_a_file_that_holds_no_results_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "paper.jsonl.gz"
     path.write_bytes(b"not compressed")
@@ -207,7 +220,7 @@ def test_results_of_the_paper_bring_tables_and_verdicts(tmp_path: Path) -> None:
     path = tmp_path / "paper.jsonl.gz"
     rows = paper_rows("mnist", 2)
     write(path, [*rows, {**rows[0], "id": "0" * 12}])
-    entries, notes = gather([str(path)])
+    entries, notes, _ = gather([str(path)])
     assert len(entries) == len(rows)
     assert hashlib.sha256(path.read_bytes()).hexdigest() in notes[0]
     assert notes[1] == "Left out: 1 rows of paper.jsonl.gz that no table of the paper has."

@@ -121,7 +121,7 @@ def test_other_endings_are_refused(tmp_path: Path) -> None:
 def test_all_figures_of_some_runs(tmp_path: Path, drawn: list[Any]) -> None:
     for neuron in ("UltraLIF", "LIF"):
         ul.train(ul.RunConfig(neuron=neuron, epochs=2, timesteps=4), runs_dir=tmp_path / "runs")
-    entries, _ = gather([str(tmp_path / "runs")])
+    entries, *_ = gather([str(tmp_path / "runs")])
     paths, notes = draw_figures(entries, tmp_path / "figures")
     assert [path.name for path in paths] == [
         "spikes.png",

@@ -1,4 +1,4 @@
-"""Processes that die, or that write at the same time: run as ``python forks.py kill|write FOLDER``.
+"""Processes that die, or that write at the same time: run as ``python forks.py kill|write|begin FOLDER``.
 
 Children are forked from a process that has imported and loaded everything, so that a kill lands in the work
 and not before it.
@@ -17,7 +17,7 @@ import torch
 
 from ultralif import RunConfig
 from ultralif.training import Store, train_stack
-from ultralif.training.store import Finished
+from ultralif.training.store import Finished, _insert
 
 MEMBERS = [
     RunConfig(epochs=3, hidden=(8,), timesteps=4, batch_size=256, **changes)
@@ -28,7 +28,7 @@ MEMBERS = [
         {"neuron": "AdaLIF", "adapt_strength": 3e38},  # its loss turns NaN
     )
 ]
-WRITERS, ROWS = 8, 12
+WRITERS, ROWS, ROUNDS = 8, 12, 30
 
 
 def train(store: Store, checkpoint_seconds: float) -> None:
@@ -55,21 +55,23 @@ def kill(root: Path, wanted: int = 20, seed: int = 0) -> None:
     began = time.monotonic()
     train(Store(root / "timed"), 0.0)
     length = time.monotonic() - began
-    kills, ended = [], 0
-    while len(kills) < wanted:
+    kills = ended = 0
+    while kills < wanted:
         store = Store(root / f"killed-{ended}")
         while True:
             child = fork(lambda store=store: train(store, 0.0))
-            wait = chance.uniform(0.02, 0.6) * length
-            time.sleep(wait)
+            time.sleep(chance.uniform(0.02, 0.6) * length)
             os.kill(child, signal.SIGKILL)
             status = os.waitpid(child, 0)[1]
             if os.WIFEXITED(status):
                 assert os.WEXITSTATUS(status) == 0
-                ended += 1
+                ended, length = (
+                    ended + 1,
+                    0.7 * length,
+                )  # the machine may be quicker now than when it was timed
                 break
-            kills.append(wait)
-    print(json.dumps({"kills": len(kills), "ended": ended}))
+            kills, length = kills + 1, 1.05 * length
+    print(json.dumps({"kills": kills, "ended": ended}))
 
 
 def write(root: Path) -> None:
@@ -88,6 +90,21 @@ def write(root: Path) -> None:
         assert os.waitpid(child, 0)[1] == 0
 
 
+def begin(root: Path) -> None:
+    """Let eight processes open an index that is not there yet, at the same moment, again and again."""
+
+    def work(store: Store, writer: int, moment: float) -> None:
+        while time.monotonic() < moment:
+            pass
+        with store._open() as index:
+            _insert(index, [(str(writer), 0.0, "done", "digits", "LIF", 1, 1, 0.0, "{}")])
+
+    for number in range(ROUNDS):
+        store, moment = Store(root / str(number)), time.monotonic() + 0.02
+        children = [fork(lambda w=w, s=store, m=moment: work(s, w, m)) for w in range(WRITERS)]
+        assert [os.waitpid(child, 0)[1] for child in children] == [0] * WRITERS
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)  # a process that has threads is not to be forked
-    {"kill": kill, "write": write}[sys.argv[1]](Path(sys.argv[2]))
+    {"kill": kill, "write": write, "begin": begin}[sys.argv[1]](Path(sys.argv[2]))

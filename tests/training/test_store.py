@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from training.forks import ROWS, WRITERS
+from training.forks import ROUNDS, ROWS, WRITERS
 from training.small import small
 from ultralif.errors import InputError, JobError
 from ultralif.training import RunConfig, Store, train_stack
@@ -70,6 +70,14 @@ def test_eight_processes_write_at_once(tmp_path: Path, python) -> None:
         run = store.read(RunConfig(seed=seed).id)
         assert run.contents.tensors()["w"].tolist() == [float(seed)] * 4
     assert store.rebuild() == (WRITERS * ROWS, [])
+
+
+def test_eight_processes_begin_at_once(tmp_path: Path, python) -> None:
+    """Each would make the index; for one another SQLite does not always wait by itself."""
+    python.run(str(FORKS), "begin", str(tmp_path))
+    for number in range(ROUNDS):
+        store = Store(tmp_path / str(number))
+        assert len(store.finished(map(str, range(WRITERS)))) == WRITERS
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from ultralif.training import (
     run_local,
     train_stack,
 )
-from ultralif.training.sweep import GROUPS
+from ultralif.training.sweep import GROUPS, halves
 
 
 def test_a_grid_has_every_combination_once() -> None:
@@ -78,6 +78,12 @@ def test_a_sweep_that_is_stopped_and_continued_trains_each_stack_once(store: Sto
     for config in configs:
         ours, theirs = (s.read(config.id).contents.tensors() for s in (store, whole))
         assert all(torch.equal(value, theirs[name]) for name, value in ours.items())
+
+
+def test_halves_keep_as_many_of_each_seed() -> None:
+    configs = [small(neuron=name, seed=seed) for seed in (1, 2, 3) for name in ("LIF", "PLIF", "UltraLIF")]
+    assert halves(configs) == (configs[:3], configs[3:])
+    assert halves(configs[:3]) == (configs[:1], configs[1:3])
 
 
 def test_a_stack_that_does_not_fit_is_halved(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

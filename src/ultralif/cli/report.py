@@ -65,7 +65,7 @@ def report(
 
     if out is not None and out.suffix not in PAGES:
         raise InputError(f"out must end in .html, got {str(out)!r}; figures go to --figures")
-    entries, notes = gather(runs, runs_dir)
+    entries, notes, timings = gather(runs, runs_dir)
     written: list[Path] = []
     if figures is not None:
         from ultralif.report.draw import draw_figures
@@ -81,6 +81,7 @@ def report(
         document = make_document(
             entries,
             notes,
+            timings,
             inside=inside,
             samples=samples,
             data_dir=data_dir,

@@ -90,14 +90,12 @@ def _train(
     as_json: bool,
 ) -> bool:
     """Train what is missing; return whether there is something to print."""
-    from ultralif.cli.sweep import run_plan
+    from ultralif.cli.sweep import run_plan, seeds_together
     from ultralif.paper.reproduce import plan_table
     from ultralif.training import Store
-    from ultralif.training.build import pick_device
 
     store = Store(runs_dir)
-    together = seeds if pick_device(args.device).type == "cuda" else 1
-    stacks, absent = plan_table(what, store, seeds, args.data_dir, together)
+    stacks, absent = plan_table(what, store, seeds, args.data_dir, seeds_together(args.device, seeds))
     if absent:
         say(f"not at hand: {', '.join(absent)}; get them with: ultralif data get {absent[0]}")
     if dry_run:

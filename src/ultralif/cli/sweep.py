@@ -19,7 +19,7 @@ from ultralif.training.sweep import grid, plan
 if TYPE_CHECKING:
     from ultralif.training import Result
 
-__all__ = ["main", "run_plan", "split_list"]
+__all__ = ["main", "run_plan", "seeds_together", "split_list"]
 
 V = TypeVar("V")
 
@@ -28,8 +28,8 @@ V = TypeVar("V")
 class Sweep(Common):
     """Train every combination of neurons, time steps, penalties and seeds that is not finished yet.
 
-    Runs that share dataset, time steps and seed are trained together, as one stack. A sweep that was stopped
-    goes on when the same command is given again.
+    Runs that share dataset, time steps and seed are trained together, as one stack, on a GPU with all seeds.
+    A sweep that was stopped goes on when the same command is given again.
 
     Examples:
       ultralif sweep --neurons all --timesteps 1,10,30 --lambdas 0,0.01,0.1 --seeds 5
@@ -49,7 +49,7 @@ class Sweep(Common):
     seeds: int = 1
     """How many seeds, from --seed on."""
     largest: int = 64
-    """How many networks are trained together at most."""
+    """How many networks of a seed are trained together at most."""
     ray: str | None = None
     """Train on a Ray cluster: its address, or none to start Ray here. All nodes must see --runs-dir."""
     cpus: int = 1
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> None:
         range(args.seed, args.seed + args.seeds),
     )
     store = Store(args.runs_dir)
-    stacks = plan(configs, store, args.largest)
+    stacks = plan(configs, store, args.largest, seeds_together(args.device, args.seeds))
     if args.dry_run:
         from ultralif.cli.dry import show_plan
 
@@ -83,6 +83,13 @@ def main(argv: list[str]) -> None:
     _print_summary(rows)
     there = "" if args.runs_dir is None else f" --runs-dir {args.runs_dir}"
     print(f"{spell_count(len(rows), 'run')} in {store.root}; next: ultralif runs list{there}")
+
+
+def seeds_together(device: str, seeds: int) -> int:
+    """Return how many seeds to train in one stack: a GPU takes several in little more time than one."""
+    from ultralif.training.build import pick_device
+
+    return seeds if pick_device(device).type == "cuda" else 1
 
 
 def _with_address(argv: list[str]) -> list[str]:

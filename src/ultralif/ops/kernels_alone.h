@@ -229,7 +229,7 @@ static void NAME(collect_block)(const NAME(Call) *c, NAME(Block) *s)
         }
 }
 
-enum { NAME(CHUNK) = (1 << 19) / sizeof(NAME(Trace)) }; /* a trace that the second-level cache can hold */
+enum { NAME(CHUNK) = (1 << 20) / sizeof(NAME(Trace)) }; /* a trace that a large cache can hold */
 
 static int64_t NAME(alone_room)(const NAME(Call) *c)
 {

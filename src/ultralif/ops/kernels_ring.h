@@ -39,7 +39,7 @@ static NAME(Ring) NAME(cut)(const NAME(Call) *c, REAL **room)
     const int64_t ring = c->rule->ring, time = c->rule->time, backward = c->t->g_current != 0;
     NAME(Ring) r = { .tiles = ring > NAME(WHOLE) ? (ring + NAME(PART) - 1) / NAME(PART) : 1 };
     r.own = (ring + r.tiles - 1) / r.tiles;
-    r.span = r.tiles > 1 ? NAME(SPAN) : (3 << 18) / (NAME(ROWS) * ring * (int64_t)sizeof(REAL));
+    r.span = r.tiles > 1 ? NAME(SPAN) : (3 << 20) / (NAME(ROWS) * ring * (int64_t)sizeof(REAL));
     r.span = r.span < 4 ? 4 : r.span > time ? time : r.span;
     r.spans = (time + r.span - 1) / r.span;
     r.halo = r.tiles > 1 ? r.span << backward : 0;

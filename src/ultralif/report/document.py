@@ -38,6 +38,7 @@ NOTES = [
 def make_document(
     entries: Sequence[Entry],
     notes: list[str],
+    timings: Sequence[Mapping[str, Any]] = (),
     *,
     inside: int = 3,
     samples: int = 4,
@@ -49,6 +50,7 @@ def make_document(
     Args:
         entries: the runs.
         notes: what a reader must know about them; what cannot be looked into is added.
+        timings: rows that say how long training steps take.
         inside: how many trained networks are looked into.
         samples: of how many samples of the test set.
         data_dir: searched first for the data.
@@ -56,7 +58,7 @@ def make_document(
     """
     if inside < 0 or samples < 1:
         raise InputError(f"inside must be 0 or more and samples at least 1, got {inside} and {samples}")
-    results = as_results(entries)
+    results = as_results(entries, timings)
     datasets = {entry.config.dataset for entry in entries} & set(DATASETS)
     return {
         "runs": _columns(entries),

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -18,7 +18,7 @@ from ultralif.training.checkpoint import Damaged
 from ultralif.training.config import RunConfig
 from ultralif.training.store import Run, Store
 
-__all__ = ["Entry", "as_results", "differences", "gather"]
+__all__ = ["Entry", "Gathered", "as_results", "differences", "gather"]
 
 NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity")
 """The fields that have columns of their own."""
@@ -41,8 +41,18 @@ class Entry:
     """None for a run of which only the results are here."""
 
 
-def gather(sources: Sequence[str], runs_dir: Path | None = None) -> tuple[list[Entry], list[str]]:
-    """Return the runs, each once, and what a reader must know about those that are left out.
+class Gathered(NamedTuple):
+    """The runs of a report, each once, and what came with them."""
+
+    entries: list[Entry]
+    notes: list[str]
+    """What a reader must know, such as which are left out."""
+    timings: list[Mapping[str, Any]]
+    """Rows of files of results that say how long training steps take."""
+
+
+def gather(sources: Sequence[str], runs_dir: Path | None = None) -> Gathered:
+    """Find the runs that are named.
 
     Args:
         sources: names of runs, their folders, folders that hold runs, or files of results (.jsonl.gz); none,
@@ -51,24 +61,24 @@ def gather(sources: Sequence[str], runs_dir: Path | None = None) -> tuple[list[E
     """
     store = Store(runs_dir)
     found: dict[str, Entry] = {}
-    notes: list[str] = []
+    rest = Gathered([], [], [])
     for source in sources or [str(store.root)]:
-        for entry in _read(source, store, notes):
+        for entry in _read(source, store, rest):
             found.setdefault(entry.config.id, entry)
     if not found:
         where = ", ".join(sources) or store.root
         raise InputError(f"there are no runs in {where}; train one with: ultralif train")
-    return list(found.values()), notes
+    return rest._replace(entries=list(found.values()))
 
 
-def _read(source: str, store: Store, notes: list[str]) -> Iterable[Entry]:
+def _read(source: str, store: Store, rest: Gathered) -> Iterable[Entry]:
     path = Path(source)
     if path.is_file():
-        return _from_file(path, notes)
+        return _from_file(path, rest)
     if (path / "manifest.json").is_file():
         return [_entry(Store(path.parent), path.name)]
     if path.is_dir() or path == store.root:
-        return _from_store(Store(path), notes)
+        return _from_store(Store(path), rest.notes)
     return [_entry(store, source)]
 
 
@@ -101,14 +111,16 @@ def _learned(tensors: Mapping[str, Tensor], config: RunConfig) -> dict[str, list
     return found
 
 
-def _from_file(path: Path, notes: list[str]) -> Iterable[Entry]:
-    rows = [row for row in read(path) if row.get("id") != TIMING]
+def _from_file(path: Path, rest: Gathered) -> Iterable[Entry]:
+    rows: list[dict[str, Any]] = []
+    for row in read(path):
+        (rest.timings if row.get("id") == TIMING else rows).append(row)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    notes.append(f"{path.name} (SHA-256 {digest}) keeps neither devices nor checksums of its runs.")
+    rest.notes.append(f"{path.name} (SHA-256 {digest}) keeps neither devices nor checksums of its runs.")
     configs = _paper_configs({str(row.get("id")) for row in rows})
     known = [(row, configs[row["id"]]) for row in rows if row.get("id") in configs]
     if len(known) < len(rows):
-        notes.append(
+        rest.notes.append(
             f"Left out: {len(rows) - len(known)} rows of {path.name} that no table of the paper has."
         )
     for row, config in known:
@@ -173,9 +185,9 @@ def _unnamed() -> list[str]:
     return [each.name for each in fields(RunConfig) if each.name not in NAMED]
 
 
-def as_results(entries: Sequence[Entry]) -> Results:
+def as_results(entries: Sequence[Entry], timings: Sequence[Mapping[str, Any]] = ()) -> Results:
     """Return all runs as the paper's figures want them; those that are not the paper's by a label of ours."""
-    results = Results()
+    results = Results(timings)
     for entry, apart in zip(entries, differences(entries), strict=True):
         row = {**entry.result}
         if row["eps"] is not None:

@@ -11,6 +11,7 @@ from ultralif.training.config import RunConfig
 from ultralif.training.loop import Progress, train_stack
 from ultralif.training.result import Result
 from ultralif.training.store import Store
+from ultralif.training.sweep import halves
 
 __all__ = ["is_out_of_memory", "run_local"]
 
@@ -62,7 +63,6 @@ def run_local(
                     f"{stack[0].neuron} ({stack[0].id}) does not fit the device; choose a smaller "
                     "batch_size, hidden or timesteps, or device cpu"
                 ) from error
-            half = len(stack) // 2
             note = f"{len(stack)} networks do not fit the device together; they are trained in two halves"
             report(number, Progress(len(stack), 0, stack[0].epochs, None, None, note))
-            waiting[:0] = [(number, stack[:half]), (number, stack[half:])]
+            waiting[:0] = [(number, half) for half in halves(stack)]

@@ -22,6 +22,7 @@ from ultralif.training.loop import Interrupted
 from ultralif.training.ray_worker import PATIENCE, PAUSE, Board, Order, Outcome, Task, train_task
 from ultralif.training.result import Result
 from ultralif.training.store import Store
+from ultralif.training.sweep import halves
 
 __all__ = ["run_ray"]
 
@@ -149,8 +150,7 @@ def _again(task: Task, outcome: Outcome, report: Callable[[int, Progress], None]
     members = len(task.stack)
     if outcome.kind == "too large":
         note = f"{members} networks do not fit the device together; they are trained in two halves"
-        halves = task.stack[: members // 2], task.stack[members // 2 :]
-        again = [Task(task.number, half) for half in halves]
+        again = [Task(task.number, half) for half in halves(task.stack)]
     else:
         note = f"stack {task.number + 1} lost its worker; it goes on from its last checkpoint"
         again = [task]

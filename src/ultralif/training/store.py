@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,8 @@ CREATE INDEX IF NOT EXISTS by_kind ON runs (dataset, neuron, timesteps, sparsity
 CREATE INDEX IF NOT EXISTS by_time ON runs (finished);
 PRAGMA user_version = {VERSION};
 """
+PATIENCE = 60.0
+"""Seconds to wait for other processes."""
 FILTERS = ("dataset", "neuron", "timesteps", "seed", "sparsity", "status")
 
 
@@ -251,7 +254,7 @@ class Store:
 
     def _connect(self) -> sqlite3.Connection:
         if os.access(self.root, os.W_OK):
-            return sqlite3.connect(self.index, timeout=60.0)
+            return sqlite3.connect(self.index, timeout=PATIENCE)
         return sqlite3.connect(
             f"{self.index.resolve().as_uri()}?immutable=1", uri=True
         )  # to read what is there
@@ -261,13 +264,26 @@ def _prepare(index: sqlite3.Connection, path: Path) -> None:
     """Make the table if the file is new; refuse one of another version."""
     (version,) = index.execute("PRAGMA user_version").fetchone()
     if version == 0:
-        index.execute("PRAGMA journal_mode = WAL")
-        index.executescript(_TABLE)
+        _create(index)
     elif version != VERSION:
         raise JobError(
             f"{path} has the version {version} and this ultralif reads {VERSION}; move it away, and make it "
             "again from the runs with: ultralif runs rebuild"
         )
+
+
+def _create(index: sqlite3.Connection) -> None:
+    """Make the table; SQLite does not wait by itself for another process that does the same."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            index.execute("PRAGMA journal_mode = WAL")
+            index.executescript(_TABLE)
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
 
 
 def _row(result: Mapping[str, Any]) -> tuple[Any, ...]:

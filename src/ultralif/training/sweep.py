@@ -6,7 +6,7 @@ from ultralif.errors import InputError
 from ultralif.training.config import NEURON_NAMES, RunConfig
 from ultralif.training.store import Store
 
-__all__ = ["GROUPS", "grid", "plan"]
+__all__ = ["GROUPS", "grid", "halves", "plan"]
 
 ULTRA = ("UltraLIF", "UltraPLIF", "UltraDLIF", "UltraDPLIF")
 BASELINES = ("LIF", "PLIF", "AdaLIF", "FullPLIF", "DSpike", "DSpikePlus")
@@ -73,3 +73,12 @@ def plan(
         for alike in together.values()
         for start in range(0, len(alike), seeds)
     ]
+
+
+def halves(stack: Sequence[RunConfig]) -> tuple[list[RunConfig], list[RunConfig]]:
+    """Cut a stack of two or more in two: its seeds if it has several, or else its members."""
+    seeds = sorted({config.seed for config in stack})
+    first = set(seeds[: len(seeds) // 2])
+    if first:
+        return [c for c in stack if c.seed in first], [c for c in stack if c.seed not in first]
+    return list(stack[: len(stack) // 2]), list(stack[len(stack) // 2 :])
