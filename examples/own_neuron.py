@@ -1,7 +1,7 @@
 """Write a neuron of your own: UltraLIF behind a synapse that lets currents linger.
 
-The step function is the whole definition. The class below gives it constants; networks, modes,
-`torch.compile` and the tools of `ul.export` that need no integers take it like any other neuron.
+The step function is the whole definition. The class below gives it constants; networks, stacks, modes,
+`ul.train`, `torch.compile` and the tools of `ul.export` that need no integers take it like any other neuron.
 """
 
 from typing import NamedTuple
@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import ultralif as ul
-from ultralif.functional import over_time, rest, ultralif_step
-from ultralif.nn.parameters import LOG, LOGIT
+from ultralif.functional import rest, ultralif_step
 
 EPOCHS = 8
 
@@ -33,25 +32,22 @@ def synaptic_step(
     return spike, SynapticState(v, lingering)
 
 
-synaptic = over_time(lambda current: SynapticState(rest(current), rest(current)))(synaptic_step)
-
-
-class SynapticUltraLIF(ul.Neuron[SynapticState]):
+@ul.register
+class SynapticUltraLIF(ul.Stepped[SynapticState]):
     """UltraLIF with a synapse; eps, leak and decay are learned."""
 
+    formula = staticmethod(synaptic_step)
+    at_rest = staticmethod(lambda current: SynapticState(rest(current), rest(current)))
+    choices = ("v_reset", "mode")
     modes = ("soft", "hard", "tropical")
     learns = frozenset({"eps", "leak", "decay"})
     state_type = SynapticState
 
     def __init__(self, *, eps: float = 1.0, leak: float = 0.9, decay: float = 0.8, **options) -> None:
         super().__init__(**options)
-        self._declare("eps", eps, LOG, None, bounds=(0.1, 20.0))
-        self._declare("leak", leak, LOGIT, None, upper=1.0)
-        self._declare("decay", decay, LOGIT, None, upper=1.0)
-
-    def _scan(self, current: Tensor, state: SynapticState | None) -> tuple[Tensor, SynapticState]:
-        constants = {name: self.constant(name) for name in self.declared()}
-        return synaptic(current, state, v_reset=self.v_reset, mode=self.mode, **constants)
+        self.learnable("eps", eps, ul.LOG, bounds=(0.1, 20.0))
+        self.learnable("leak", leak, ul.LOGIT, upper=1.0)
+        self.learnable("decay", decay, ul.LOGIT, upper=1.0)
 
 
 def train(neuron: str | type[ul.Neuron], split: ul.data.Split, epochs: int = EPOCHS) -> ul.Network:

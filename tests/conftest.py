@@ -57,7 +57,7 @@ class Python:
     def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run to the end; with ``check`` a failure is the test's."""
         done = subprocess.run(
-            [sys.executable, *arguments], env=self.environment, text=True, capture_output=True, timeout=120
+            [sys.executable, *arguments], env=self.environment, text=True, capture_output=True, timeout=280
         )
         assert not check or done.returncode == 0, done.stderr
         return done

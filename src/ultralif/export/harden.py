@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from ultralif.errors import InputError
 from ultralif.functional import Mode
-from ultralif.nn import Network, SoftLIF, UltraDLIF, UltraLIF, mode, set_mode
+from ultralif.nn import Network, mode, set_mode
 from ultralif.nn.network import AnyNeuron
 
 __all__ = ["Gap", "Parting", "calibrate", "finetune", "gap", "modes", "spike_trains"]
@@ -166,7 +166,7 @@ def finetune(
     """
     net = copy.deepcopy(net)
     set_mode(net, mode)
-    tempered = [neuron for _, neuron in net.layers() if isinstance(neuron, UltraLIF | UltraDLIF | SoftLIF)]
+    tempered = [neuron for _, neuron in net.layers() if "eps" in neuron.declared()]
     if eps is not None and not tempered:
         raise InputError(f"eps={eps} was given, but the network's neurons have no temperature; leave it out")
     optimizer = torch.optim.Adam(net.parameters(), lr=lr)

@@ -2,7 +2,7 @@
 
 from ultralif.nn.layers import TimeDistributed
 from ultralif.nn.modes import mode, set_mode
-from ultralif.nn.network import NEURONS, Network, Output, find_neuron
+from ultralif.nn.network import NEURONS, Network, Output, find_neuron, register
 from ultralif.nn.neuron import Neuron
 from ultralif.nn.neurons import (
     LIF,
@@ -13,15 +13,19 @@ from ultralif.nn.neurons import (
     FullPLIF,
     SoftLIF,
     State,
+    Stepped,
     UltraDLIF,
     UltraDPLIF,
     UltraLIF,
     UltraPLIF,
 )
+from ultralif.nn.parameters import LOG, LOGIT
 from ultralif.nn.stack import Stack
 
 __all__ = [
     "LIF",
+    "LOG",
+    "LOGIT",
     "NEURONS",
     "PLIF",
     "AdaLIF",
@@ -34,6 +38,7 @@ __all__ = [
     "SoftLIF",
     "Stack",
     "State",
+    "Stepped",
     "TimeDistributed",
     "UltraDLIF",
     "UltraDPLIF",
@@ -41,5 +46,6 @@ __all__ = [
     "UltraPLIF",
     "find_neuron",
     "mode",
+    "register",
     "set_mode",
 ]

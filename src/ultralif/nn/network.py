@@ -11,15 +11,21 @@ from ultralif.errors import InputError, check_choice
 from ultralif.nn import neurons
 from ultralif.nn.neuron import Neuron
 
-__all__ = ["NEURONS", "Network", "Output", "Readout", "find_neuron"]
+__all__ = ["NEURONS", "Network", "Output", "Readout", "find_neuron", "register"]
 
 Readout = Literal["linear", "spiking"]
 AnyNeuron = Neuron[Any]
 
 NEURONS: dict[str, type[AnyNeuron]] = {
-    name: getattr(neurons, name) for name in neurons.__all__ if name != "State"
+    name: getattr(neurons, name) for name in neurons.__all__ if name not in ("State", "Stepped")
 }
 """Every neuron by its name."""
+
+
+def register(neuron: type[AnyNeuron]) -> type[AnyNeuron]:
+    """Make a neuron of your own known by its name to networks and to `ultralif.train`; a decorator."""
+    NEURONS[neuron.__name__] = neuron
+    return neuron
 
 
 def find_neuron(name: str) -> type[AnyNeuron]:

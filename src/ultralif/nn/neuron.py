@@ -70,7 +70,7 @@ class Neuron(Parametrized, Generic[S]):
         self.backend: Backend = backend
         self._shape = parameter_shape
         self._mode: Mode = self.modes[0]
-        self._declare("threshold", threshold, LOGIT, learn_threshold)
+        self.learnable("threshold", threshold, LOGIT, learn_threshold)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Give a class the signature that its ``**options`` amount to."""
@@ -84,7 +84,18 @@ class Neuron(Parametrized, Generic[S]):
 
     __signature__: ClassVar[inspect.Signature]
 
-    def _declare(self, name: str, value: Constant, form: Form, learn: bool | None, **limits: Any) -> None:
+    def learnable(
+        self, name: str, value: Constant, form: Form, learn: bool | None = None, **limits: Any
+    ) -> None:
+        """Give the neuron a constant, a number or a parameter that is learned.
+
+        Args:
+            name: `constant` returns it by this name, and the step takes it by it.
+            value: where it begins.
+            form: ``LOG`` keeps a learned one positive, ``LOGIT`` between 0 and 1.
+            learn: learn it. None: if the class lists it in ``learns``.
+            limits: ``upper``, ``bounds``: see `ultralif.nn.parameters`.
+        """
         learn = name in self.learns if learn is None else learn
         self.declare(name, value, form, learn=learn, shape=self._shape, **limits)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ultralif import ops
 from ultralif.errors import InputError, check_choice
-from ultralif.functional import AdaptiveState, Constant, LeakForm, Mode, Neighborhood
+from ultralif.functional import AdaptiveState, Constant, LeakForm, Mode, Neighborhood, over_time, rest
 from ultralif.nn.neuron import Neuron, NeuronOptions
 from ultralif.nn.parameters import LOG, LOGIT
 
@@ -20,6 +20,7 @@ __all__ = [
     "FullPLIF",
     "SoftLIF",
     "State",
+    "Stepped",
     "UltraDLIF",
     "UltraDPLIF",
     "UltraLIF",
@@ -58,6 +59,33 @@ class Fused(Neuron[S]):
         return spikes, cast(S, last if isinstance(last, tuple) else State(last))
 
 
+class Stepped(Fused[S]):
+    """A neuron of your own: a subclass names its step, and its operator is that step over time.
+
+    It declares constants in ``__init__`` and lists in ``choices`` the attributes that the step takes besides.
+    """
+
+    formula: ClassVar[Callable[..., tuple[Tensor, Any]]]
+    """``formula(current, state, **constants)`` returns the spike and the next state."""
+
+    at_rest: ClassVar[Callable[[Tensor], Any]] = staticmethod(rest)
+    """Gives the state before the first step from the currents ``[T, B, *features]``."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Make the operator."""
+        super().__init_subclass__(**kwargs)
+        if "formula" in vars(cls):
+            run = over_time(cls.at_rest)(cls.formula)
+
+            def operator(
+                current: Tensor, v0: Any, rate: bool, backend: ops.Backend, **constants: Any
+            ) -> tuple[Tensor, Any]:
+                spikes, last = run(current, v0, **constants)
+                return (spikes.mean(0) if rate else spikes), last
+
+            cls.operator = staticmethod(operator)
+
+
 class _Soft(Fused[State]):
     """A neuron with a temperature: ``eps``, ``learn_eps`` (None: yes) and ``eps_range``."""
 
@@ -74,7 +102,7 @@ class _Soft(Fused[State]):
         **options: Unpack[NeuronOptions],
     ) -> None:
         super().__init__(**options)
-        self._declare("eps", eps, LOG, learn_eps, bounds=eps_range)
+        self.learnable("eps", eps, LOG, learn_eps, bounds=eps_range)
 
 
 class UltraLIF(_Soft):
@@ -107,7 +135,7 @@ class UltraLIF(_Soft):
     ) -> None:
         super().__init__(**options)
         self.delayed_reset = delayed_reset
-        self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
+        self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
 
 
 class UltraPLIF(UltraLIF):
@@ -178,7 +206,7 @@ class UltraDPLIF(UltraDLIF):
         super().__init__(**options)
         check_choice("leak_form", leak_form, get_args(LeakForm))
         self.leak_form = leak_form
-        self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
+        self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
 
 
 class SoftLIF(_Soft):
@@ -198,7 +226,7 @@ class SoftLIF(_Soft):
 
     def __init__(self, *, leak: Constant = 0.9, learn_leak: bool | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
+        self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
 
 
 class DSpike(Fused[State]):
@@ -231,8 +259,8 @@ class DSpike(Fused[State]):
         **options: Unpack[NeuronOptions],
     ) -> None:
         super().__init__(**options)
-        self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
-        self._declare("sharpness", sharpness, LOG, learn_sharpness, bounds=sharpness_range)
+        self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
+        self.learnable("sharpness", sharpness, LOG, learn_sharpness, bounds=sharpness_range)
 
     @property
     def sharpness(self) -> Constant:
@@ -278,8 +306,8 @@ class _Surrogate(Fused[S]):
             raise InputError(
                 "scaled_surrogate=False has no gradient for the slope, but learn_slope=True; drop one"
             )
-        self._declare("leak", leak, LOGIT, learn_leak, upper=1.0)
-        self._declare("surrogate_slope", surrogate_slope, LOG, learn_slope, bounds=slope_range)
+        self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
+        self.learnable("surrogate_slope", surrogate_slope, LOG, learn_slope, bounds=slope_range)
 
     @property
     def surrogate_slope(self) -> Constant:
@@ -336,5 +364,5 @@ class AdaLIF(_Surrogate[AdaptiveState]):
     ) -> None:
         super().__init__(**options)
         self.adapt_late = adapt_late
-        self._declare("adapt_strength", adapt_strength, LOG, learn=False)
-        self._declare("adapt_decay", adapt_decay, LOGIT, learn=False, upper=1.0)
+        self.learnable("adapt_strength", adapt_strength, LOG, learn=False)
+        self.learnable("adapt_decay", adapt_decay, LOGIT, learn=False, upper=1.0)

@@ -58,4 +58,4 @@ def found(v: Verdict) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*").replace("\\*\\*", "**")
+    return text.replace("|", "\\|").replace("](", "] (").replace("*", "\\*").replace("\\*\\*", "**")

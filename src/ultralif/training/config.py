@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
@@ -250,13 +251,19 @@ _NEURON_OPTIONS = (
 
 def spelled(field: str, name: str) -> str:
     """Return a neuron or dataset as its name is spelled; ``ultralif``, ``DSpike+``, ``N_MNIST`` are known."""
-    names = {"neuron": NEURON_NAMES, "dataset": tuple(DATASETS)}[field]
+    names = {"neuron": (*NEURON_NAMES, *_registered()), "dataset": tuple(DATASETS)}[field]
     plain = {_plain(known): known for known in names}
     if _plain(name) in plain:
         return plain[_plain(name)]
     near = difflib.get_close_matches(_plain(name), plain, n=1)
     hint = f"did you mean {plain[near[0]]}?" if near else f"choose one of {', '.join(names)}"
     raise InputError(f"{field} {name!r} is not known; {hint}")
+
+
+def _registered() -> tuple[str, ...]:
+    """Return the neurons that the caller has registered; without `ultralif.nn` there are none."""
+    network = sys.modules.get("ultralif.nn.network")
+    return tuple(network.NEURONS) if network else ()
 
 
 def _plain(name: str) -> str:
