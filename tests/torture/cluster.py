@@ -1,6 +1,6 @@
 """Clusters whose workers, nodes, drivers and ranks are killed; a program of its own, started by __main__.py.
 
-python cluster.py FOLDER SEED FEW prints rows of the table as JSON.
+python cluster.py PART FOLDER SEED FEW prints a row of the table as JSON.
 """
 
 import json
@@ -138,13 +138,16 @@ def _row(*values: Any) -> dict[str, Any]:
     return dict(zip(("test", "size", "bar", "found", "reached"), values, strict=True))
 
 
-def main(base: Path, seed: int, few: int) -> None:
+def main(part: str, base: Path, seed: int, few: int) -> None:
     rng = random.Random(seed)  # noqa: S311 (it draws victims, not secrets)
     losses = {kind: -(-count // few) for kind, count in (("workers", 5), ("nodes", 2), ("drivers", 2))}
-    print(json.dumps(determinism(base, -(-4 // few))), flush=True)
-    print(json.dumps(rank_losses(base, rng, -(-3 // few))), flush=True)
-    print(json.dumps(ray_losses(base, rng, losses)), flush=True)
+    parts = {
+        "fresh": lambda: determinism(base, -(-4 // few)),
+        "ranks": lambda: rank_losses(base, rng, -(-3 // few)),
+        "ray": lambda: ray_losses(base, rng, losses),
+    }
+    print(json.dumps(parts[part]()))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

@@ -45,7 +45,7 @@ def start(address: str, runs: Path) -> subprocess.Popen[str]:
 
 def wait_for(what: Callable[[], Any], driver: subprocess.Popen[str]) -> Any:
     """Return what is awaited as soon as it is there."""
-    for _ in range(1200):
+    for _ in range(2400):
         found = what()
         if found:
             return found
@@ -66,6 +66,7 @@ def without_times(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 @pytest.mark.filterwarnings("ignore")  # of Ray, in this process
 def test_every_stack_is_finished_once_whoever_is_killed(cluster: Any, tmp_path: Path, capsys: Any) -> None:
     runs, store = tmp_path / "ray", Store(tmp_path / "ray")
@@ -80,7 +81,7 @@ def test_every_stack_is_finished_once_whoever_is_killed(cluster: Any, tmp_path: 
         driver.kill()
         driver.communicate()
         driver = start(cluster.address, runs)
-        said, errors = driver.communicate(timeout=120)
+        said, errors = driver.communicate(timeout=240)
     finally:
         driver.kill()
     assert driver.returncode == 0, errors

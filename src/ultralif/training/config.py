@@ -159,9 +159,10 @@ class RunConfig:
         _check("eps_speed", 0 < self.eps_speed <= 1e3, self.eps_speed, "above 0 and at most 1000")
         bounds = (self.eps_min, self.eps_max)
         _check("eps_min", 0 < bounds[0] < bounds[1], bounds[0], f"above 0 and below eps_max, {bounds[1]}")
+        _check("eps_max", bounds[1] <= 1e6, bounds[1], "at most 1e6")
         _check("hard_epochs", 0 <= self.hard_epochs <= self.epochs, self.hard_epochs, "0 or up to the epochs")
         if self.anneal is not None:
-            good = len(self.anneal) == 2 and min(self.anneal) > 0
+            good = len(self.anneal) == 2 and 0 < min(self.anneal) <= max(self.anneal) <= 1e6
             _check("anneal", good, self.anneal, "two positive temperatures, such as 2 0.1")
 
     def neuron_options(self) -> dict[str, Any]:

@@ -128,9 +128,11 @@ def _steps(job: Job, group: _Group) -> Callable[[Job], Iterator[int]]:
     """Return a function that trains to the end of the running epoch on this process's part of each batch."""
     loader = make_loader(job.shared, job.data, job.data.train, training=True)
     on_gpu = [group.device] if group.device.type == "cuda" else None
-    # Else it would lay gradients out anew after its first step, and a run that is taken up again would add
-    # them in another order.
-    loss = DistributedDataParallel(_Loss(job), device_ids=on_gpu, find_unused_parameters=True)
+    loss = DistributedDataParallel(_Loss(job), device_ids=on_gpu)
+    # It lays gradients out anew after its first step. Take that one for nothing, so that a run that is taken
+    # up again adds them in the same order.
+    nothing = loss(job.probe[:, :1], torch.zeros(1, dtype=torch.int64, device=group.device), job.mode)
+    torch.autograd.backward([nothing.loss.sum()])
 
     def run(job: Job) -> Iterator[int]:
         for x, labels in loader.epoch(job.epoch, job.step):
