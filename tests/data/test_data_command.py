@@ -104,7 +104,6 @@ def small_nmnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import dataclasses
 
     from data.dataset_files import nmnist
-
     from ultralif.data.table import DATASETS
 
     t = np.arange(300) * 1000
