@@ -118,8 +118,8 @@ def page(rows: list[list[str]], seed: int) -> str:
         "",
         f"`make torture` on {platform.machine()} with {os.cpu_count()} cores (shared), Python "
         f"{platform.python_version()}, seed {seed}: {reached} of these {len(rows)} bars reached in "
-        f"{minutes:.0f} minutes. A line may be of a later call than others: `--only NAME` renews those of one "
-        "part.",
+        f"{minutes:.0f} minutes. A line may be of a later call than others: `--only NAME` renews those of "
+        "one part.",
         "",
         "| test | size | bar | found | reached | s |",
         "|---|---|---|---|---|---|",
