@@ -13,12 +13,17 @@ import pytest
 import torch
 from hypothesis import settings
 
+import ultralif as ul
+
 ROOT = Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden"
 
 # A failure must come back on every machine: examples are drawn from the test's name, not from the clock.
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None, max_examples=60)
 settings.load_profile("fixed")
+
+
+collect_ignore = ["torture"]  # a program of its own: make torture
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,6 +40,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def seed() -> None:
     torch.manual_seed(0)
     np.random.seed(0)
+
+
+@pytest.fixture(autouse=True)
+def neurons() -> Iterator[None]:
+    """Forget the neurons that a test registers."""
+    before = dict(ul.NEURONS)
+    yield
+    ul.NEURONS.clear()
+    ul.NEURONS.update(before)
 
 
 @pytest.fixture

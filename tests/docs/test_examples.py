@@ -17,8 +17,8 @@ def example(name: str) -> Callable[..., Any]:
     return runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"]
 
 
-def test_there_are_six() -> None:
-    assert len(FILES) == 6
+def test_there_are_six_and_a_large_one() -> None:
+    assert len(FILES) == 7 and "large_conv" in {path.stem for path in FILES}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

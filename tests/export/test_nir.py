@@ -249,6 +249,7 @@ def test_a_file_from_snntorch(tmp_path):
     from snntorch import utils
     from snntorch.export_nir import export_to_nir
 
+    snntorch.SpikingNeuron.instances.clear()  # it keeps every neuron that ever was, and would reset them all
     torch.manual_seed(12)
     cell = snntorch.Leaky(
         beta=torch.full((10,), 0.8),

@@ -26,7 +26,9 @@ class Form:
 
 
 LOG = Form("log", torch.log, torch.exp, math.inf)
+"""Learned as its logarithm: it stays positive."""
 LOGIT = Form("logit", torch.logit, torch.sigmoid, 1.0)
+"""Learned as its logit: it stays between 0 and 1."""
 
 
 class _Clamp(torch.autograd.Function):
