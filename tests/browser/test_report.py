@@ -97,6 +97,7 @@ def test_variants_are_shown_when_asked_for(page: Page) -> None:
 
     def names() -> set[str]:
         numbers.locator("summary").click()
+        expect(numbers.locator("tbody tr").first).to_be_visible()  # rows come when it is open
         return set(numbers.locator("tbody td:first-child").all_inner_texts())
 
     assert not [name for name in names() if "epochs 3" in name]
