@@ -166,6 +166,7 @@ def test_plots_have_their_numbers_as_tables(page: Page) -> None:
     page.locator("#accuracy").get_by_label("Variants").select_option("yes")
     numbers = page.locator("#accuracy details").first
     numbers.locator("summary").click()
+    expect(numbers.locator("tbody tr").first).to_be_visible()
     rows = numbers.locator("tbody tr").all_inner_texts()
     columns = document_of(page)["runs"]["columns"]
     place = next(
@@ -233,7 +234,7 @@ def test_tables_and_verdicts_of_the_paper(page: Page) -> None:
     box = page.locator("#tables details").first
     if box.get_attribute("open") is None:
         box.locator("summary").click()
-    assert box.locator("tbody tr").count() == len(document["tables"][0]["rows"])
+    expect(box.locator("tbody tr")).to_have_count(len(document["tables"][0]["rows"]))
     box.get_by_role("columnheader", name="paper").get_by_role("button").click()
     theirs = [float(text) for text in cells(box.locator("table"), "paper") if text != NOTHING]
     assert theirs == sorted(theirs, reverse=True)
