@@ -69,9 +69,8 @@ def main(argv: list[str]) -> None:
         range(args.seed, args.seed + args.seeds),
     )
     store = Store(args.runs_dir)
-    seeds = (
-        seeds_together(args.device, args.seeds) if args.ray is None else 1
-    )  # each may have a GPU of its own
+    # On a cluster each seed may have a GPU of its own.
+    seeds = seeds_together(args.device, args.seeds) if args.ray is None else 1
     stacks = plan(configs, store, args.largest, seeds)
     if args.dry_run:
         from ultralif.cli.dry import show_plan

@@ -16,7 +16,7 @@ import torch
 from ultralif.analysis import orthogonal_
 from ultralif.data import DATASETS, Dataset, Loader, Split, load
 from ultralif.errors import InputError
-from ultralif.nn import Network, find_neuron, set_mode
+from ultralif.nn import Network, Stack, find_neuron, set_mode
 from ultralif.training.config import Partition, RunConfig
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "layer_sizes",
     "load_data",
     "make_loader",
+    "make_loaders",
     "network_arguments",
     "pick_device",
 ]
@@ -102,6 +103,14 @@ def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool) 
         shuffle=training,
         augment=augment and training and images,
     )
+
+
+def make_loaders(
+    stack: Stack, configs: Sequence[RunConfig], data: Data, split: Split, *, training: bool
+) -> list[Loader]:
+    """Return a loader for each batch that a stack reads, by the seed of its first reader."""
+    first_readers = configs[:: len(stack) // stack.batches]
+    return [make_loader(config, data, split, training=training) for config in first_readers]
 
 
 def layer_sizes(config: RunConfig) -> tuple[int, ...]:

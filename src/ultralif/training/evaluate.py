@@ -13,7 +13,7 @@ from ultralif.analysis.energy import ann_energy, count_operations, relative_sops
 from ultralif.data import Loader
 from ultralif.functional import Mode
 from ultralif.nn import Stack
-from ultralif.training.build import EVALUATION, Data, make_loader
+from ultralif.training.build import EVALUATION, Data, make_loaders
 from ultralif.training.config import RunConfig
 
 __all__ = ["Evaluation", "batches", "evaluate", "inputs"]
@@ -64,8 +64,7 @@ def evaluate(stack: Stack, configs: Sequence[RunConfig], data: Data, split: str 
     shared = configs[0]
     correct = {mode: torch.zeros(len(stack), device=samples.labels.device) for mode in MODES}
     spikes: dict[str, list[Tensor]] = {mode: [] for mode in MODES}
-    readers = configs[:: len(stack) // stack.batches]
-    loaders = [make_loader(config, data, samples, training=False) for config in readers]
+    loaders = make_loaders(stack, configs, data, samples, training=False)
     nonzero, binary = torch.zeros(stack.batches), True
     for x, labels in batches(loaders, EVALUATION):
         x = inputs(x, shared)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ultralif.data.device import DeviceBatches
 from ultralif.functional import Mode
-from ultralif.training.build import make_loader
+from ultralif.training.build import make_loaders
 from ultralif.training.job import Job, train_step
 
 __all__ = ["graph_steps"]
@@ -39,7 +39,7 @@ class _Recorder:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        loaders = [make_loader(config, job.data, job.data.train, training=True) for config in job.readers]
+        loaders = make_loaders(job.stack, job.configs, job.data, job.data.train, training=True)
         self.steps = loaders[0].steps
         self.batches = [DeviceBatches(loader, binary=job.shared.binary_events) for loader in loaders]
         self.graphs: dict[tuple[Mode | None, int], torch.cuda.CUDAGraph] = {}

@@ -12,7 +12,7 @@ from torch import Tensor
 from ultralif.errors import JobError
 from ultralif.functional import Mode
 from ultralif.nn import Network, Stack
-from ultralif.training.build import EVALUATION, Data, make_loader
+from ultralif.training.build import EVALUATION, Data, make_loaders
 from ultralif.training.checkpoint import newest, save_checkpoint
 from ultralif.training.config import RunConfig
 from ultralif.training.evaluate import batches, inputs
@@ -90,11 +90,6 @@ class Job:
         return self.configs[0]
 
     @property
-    def readers(self) -> list[RunConfig]:
-        """The first reader of each batch, whose seed makes it."""
-        return self.configs[:: len(self.stack) // self.stack.batches]
-
-    @property
     def mode(self) -> Mode | None:
         """The mode of the running epoch."""
         return "hard" if self.epoch >= self.shared.epochs - self.shared.hard_epochs else None
@@ -139,7 +134,7 @@ class Job:
         )
         self.epoch, self.step = self.epoch + 1, 0
         self.sums.zero_()
-        good = self.stack.is_finite().cpu() & torch.isfinite(loss)
+        good = self.stack.is_finite() & torch.isfinite(loss)
         newly = [place for place in (~good).nonzero().flatten().tolist() if place not in self.lost]
         self.lost |= dict.fromkeys(newly, self.epoch)
         self._keep_good()
@@ -230,7 +225,7 @@ def train_step(job: Job, x: Tensor, labels: Tensor, mode: Mode | None) -> None:
 
 def eager_steps(job: Job) -> Callable[[Job], Iterator[int]]:
     """Return a function that trains to the end of the running epoch, step by step."""
-    loaders = [make_loader(config, job.data, job.data.train, training=True) for config in job.readers]
+    loaders = make_loaders(job.stack, job.configs, job.data, job.data.train, training=True)
 
     def run(job: Job) -> Iterator[int]:
         for x, labels in batches(loaders, job.epoch, job.step):
@@ -244,17 +239,13 @@ def eager_steps(job: Job) -> Callable[[Job], Iterator[int]]:
 def _probe(configs: Sequence[RunConfig], stack: Stack, data: Data) -> Tensor:
     """Return some training samples, taken evenly from the whole set, as the networks read them."""
     index = torch.linspace(0, len(data.train) - 1, min(PROBE, len(data.train))).long()
-    some = data.train.subset(index)
-    readers = configs[:: len(stack) // stack.batches]
-    loaders = [make_loader(config, data, some, training=False) for config in readers]
+    loaders = make_loaders(stack, configs, data, data.train.subset(index), training=False)
     return inputs(next(batches(loaders, EVALUATION))[0], configs[0])
 
 
 def _values(constants: Sequence[Tensor | None]) -> list[float | None]:
-    """Return the mean of each constant, all in one transfer from the device."""
-    means = [value.detach().mean() for value in constants if value is not None]
-    numbers = iter(torch.stack(means).tolist() if means else [])
-    return [None if value is None else next(numbers) for value in constants]
+    """Return the mean of each constant of `Stack.constants`."""
+    return [None if value is None else float(value.mean()) for value in constants]
 
 
 def _mean(values: Sequence[float] | None) -> float | None:
