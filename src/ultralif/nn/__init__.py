@@ -1,5 +1,6 @@
 """Modules: neurons, networks, and how to switch their mode."""
 
+from ultralif.nn.fused import State, Stepped
 from ultralif.nn.layers import TimeDistributed
 from ultralif.nn.modes import mode, set_mode
 from ultralif.nn.network import NEURONS, Network, Output, find_neuron, register
@@ -12,8 +13,6 @@ from ultralif.nn.neurons import (
     DSpikePlus,
     FullPLIF,
     SoftLIF,
-    State,
-    Stepped,
     UltraDLIF,
     UltraDPLIF,
     UltraLIF,

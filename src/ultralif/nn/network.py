@@ -16,9 +16,7 @@ __all__ = ["NEURONS", "Network", "Output", "Readout", "find_neuron", "register"]
 Readout = Literal["linear", "spiking"]
 AnyNeuron = Neuron[Any]
 
-NEURONS: dict[str, type[AnyNeuron]] = {
-    name: getattr(neurons, name) for name in neurons.__all__ if name not in ("State", "Stepped")
-}
+NEURONS: dict[str, type[AnyNeuron]] = {name: getattr(neurons, name) for name in neurons.__all__}
 """Every neuron by its name."""
 
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from ultralif.errors import InputError
 from ultralif.functional import Mode
+from ultralif.nn.fused import Fused
 from ultralif.nn.network import Network, Output
-from ultralif.nn.neurons import Fused
 from ultralif.nn.parameters import LOG, bounded
 
 __all__ = ["Stack"]
