@@ -7,7 +7,8 @@ import pytest
 
 from ultralif.paper import published
 from ultralif.paper.grids import ABLATION, TABLES, main_variants, runs_of
-from ultralif.paper.results import Results, interval, paired, read, write
+from ultralif.paper.published import ULTRA
+from ultralif.paper.results import TIMING, Results, interval, paired, read, write
 from ultralif.paper.tables import make_table
 from ultralif.paper.verdicts import CLAIMS, judge
 from ultralif.report.tables import to_csv, to_latex, to_markdown
@@ -121,6 +122,16 @@ class TestTables:
 
 
 class TestVerdicts:
+    @pytest.mark.parametrize(
+        ("over", "expected"), [(5, "holds"), (20, "holds weaker"), (40, "does not hold")]
+    )
+    def test_the_cost_of_log_sum_exp(self, over, expected):
+        fused = {"LIF": 10.0, **dict.fromkeys(ULTRA, 10.0 + over / 10)}
+        plain = {"LIF": 10.0, **dict.fromkeys(ULTRA, 99.0)}  # the plain loop is shown, and judged by nobody
+        results = Results([{"id": TIMING, "step_ms": {"T=10 auto": fused, "T=10 reference": plain}}])
+        (found,) = (v for v in judge(results) if v.claim.startswith("log-sum-exp adds"))
+        assert found.verdict == expected and f"T=10 fused: +{over} to +{over} %" in found.measured
+
     def test_nothing_is_judged_without_runs(self):
         assert {v.verdict for v in judge(Results())} == {"not tested"}
         assert len(CLAIMS) > 25 and len({claim.text for claim in CLAIMS}) == len(CLAIMS)

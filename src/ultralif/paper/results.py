@@ -54,7 +54,16 @@ class Interval(NamedTuple):
     seeds: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f}" + ("" if self.half is None else f" ± {self.half:.2f}")
+        return f"{self.mean:.2f}{self._width}"
+
+    @property
+    def signed(self) -> str:
+        """The same as text, with the sign of a difference."""
+        return f"{self.mean:+.2f}{self._width}"
+
+    @property
+    def _width(self) -> str:
+        return "" if self.half is None else f" ± {self.half:.2f}"
 
 
 def interval(values: Sequence[float]) -> Interval | None:
@@ -145,6 +154,17 @@ class Results:
     ) -> dict[int, float]:
         """Return accuracies by seed; without a mode, with the spikes that the network was trained with."""
         return self._values("accuracy", Key(label, dataset, timesteps, encoding), mode)
+
+    def best(
+        self, dataset: str, labels: Sequence[str], timesteps: int, mode: str | None = None
+    ) -> tuple[str, Interval] | None:
+        """Return the label with the best mean accuracy over seeds, and that accuracy."""
+        found = [
+            (label, interval(list(self.accuracy(label, dataset, timesteps, mode).values())))
+            for label in labels
+        ]
+        known = [(label, value) for label, value in found if value is not None]
+        return max(known, key=lambda pair: pair[1].mean) if known else None
 
     def spike_rate(
         self, label: str, dataset: str, timesteps: int, mode: str | None = None, encoding: str = "rate"

@@ -109,13 +109,13 @@ def _summary(results: Results) -> Table:
                 "-",
             )
         )
-        best = _best(results, dataset, BASELINES, None)
+        best = results.best(dataset, BASELINES, 1)
         if best is None:
             rows.append((dataset, "measured", *[_nothing(dataset)] * 5))
             continue
         cells = [_named(*best)]
         for mode in (None, "hard"):
-            found = _best(results, dataset, ULTRA, mode)
+            found = results.best(dataset, ULTRA, 1, mode)
             if found is None:
                 cells += ["-", "-"]
                 continue
@@ -125,15 +125,6 @@ def _summary(results: Results) -> Table:
             cells += [_named(*found), _signed(difference)]
         rows.append((dataset, "measured", *cells))
     return Table("t1-summary", "T=1: best baseline and best Ultra neuron", columns, rows)
-
-
-def _best(
-    results: Results, dataset: str, labels: Sequence[str], mode: str | None
-) -> tuple[str, Interval] | None:
-    """Return the label with the best mean over seeds."""
-    found = [(label, interval(list(results.accuracy(label, dataset, 1, mode).values()))) for label in labels]
-    known = [(label, value) for label, value in found if value is not None]
-    return max(known, key=lambda pair: pair[1].mean) if known else None
 
 
 def _rates(name: str, dataset: str, rows: Sequence[published.Row], results: Results) -> Table:
@@ -231,8 +222,8 @@ def _binary(results: Results) -> Table:
     columns = ("dataset", "best baseline", *CONTROL_LABELS, "best Ultra of the paper", *labels)
     rows = []
     for dataset in DATASETS:
-        base = _best(results, dataset, BASELINES, None)
-        ultra = _best(results, dataset, ULTRA, "hard")
+        base = results.best(dataset, BASELINES, 1)
+        ultra = results.best(dataset, ULTRA, 1, "hard")
         if base is None or ultra is None:
             rows.append((dataset, *[_nothing(dataset)] * (len(columns) - 1)))
             continue
@@ -259,9 +250,7 @@ def _named(label: str, value: Interval) -> str:
 
 
 def _signed(value: Interval | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value.mean:+.2f}" + ("" if value.half is None else f" ± {value.half:.2f}")
+    return "-" if value is None else value.signed
 
 
 @cache
