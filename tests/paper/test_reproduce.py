@@ -54,6 +54,8 @@ def test_data_that_is_not_there_is_said_to_be(tmp_path, monkeypatch, capsys):
     assert main(["reproduce", "dvs-gesture", "--seeds", "1", "--quiet"]) == 0
     out = capsys.readouterr()
     assert "data not at hand" in out.out and "not at hand: dvs-gesture" in out.err
+    assert main(["reproduce", "dvs-gesture", "--seeds", "1"]) == 0
+    assert "finished" not in capsys.readouterr().err
 
 
 def test_verdicts_as_json(tmp_path, monkeypatch, capsys):

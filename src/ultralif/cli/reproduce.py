@@ -103,7 +103,8 @@ def _train(
 
         show_plan(stacks, args.device, as_json)
         return False
-    run_plan(stacks, store, args, quiet=quiet)
+    if stacks or not absent:  # without data nothing is finished
+        run_plan(stacks, store, args, quiet=quiet)
     return True
 
 
