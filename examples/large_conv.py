@@ -13,6 +13,7 @@ import os
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # imported after a group is made, it would keep that group's threads to the end
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -51,25 +52,14 @@ class ConvNet(nn.Module):
         return self.readout(x.mean((0, 3, 4)))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--dataset", default="digits", help="images, such as digits, mnist or cifar10")
-    parser.add_argument("--width", type=int, default=16, help="channels of the first block")
-    parser.add_argument("--depth", type=int, default=4, help="blocks; every second one halves the picture")
-    parser.add_argument("--timesteps", type=int, default=4)
-    parser.add_argument("--batch-size", type=int, default=128, help="of all processes together")
-    parser.add_argument("--steps", type=int, default=100)
-    given = parser.parse_args()
-
-    on_gpu = torch.cuda.is_available()
-    dist.init_process_group("nccl" if on_gpu else "gloo")
+def train(given: argparse.Namespace, device: torch.device) -> None:
+    """Take the steps as one of the processes; the first tells the loss of all."""
     rank, size = dist.get_rank(), dist.get_world_size()
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
     data = load(given.dataset, device=device)
     loader = Loader(data.train, given.batch_size, given.timesteps, seed=0)  # the same in all processes
     torch.manual_seed(0)
     net = ConvNet(data.shape[0], data.classes, given.width, given.depth).to(device)
-    model = DistributedDataParallel(net, device_ids=[device] if on_gpu else None)
+    model = DistributedDataParallel(net, device_ids=[device] if device.type == "cuda" else None)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     step = epoch = 0
     while step < given.steps:
@@ -89,7 +79,22 @@ def main() -> None:
             if rank == 0:
                 print(f"step {step}/{given.steps}: loss {told.item():.4f}", flush=True)
         epoch += 1
-    dist.destroy_process_group()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--dataset", default="digits", help="images, such as digits, mnist or cifar10")
+    parser.add_argument("--width", type=int, default=16, help="channels of the first block")
+    parser.add_argument("--depth", type=int, default=4, help="blocks; every second one halves the picture")
+    parser.add_argument("--timesteps", type=int, default=4)
+    parser.add_argument("--batch-size", type=int, default=128, help="of all processes together")
+    parser.add_argument("--steps", type=int, default=100)
+    given = parser.parse_args()
+
+    on_gpu = torch.cuda.is_available()
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    train(given, torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu"))
+    dist.destroy_process_group()  # with the model gone, this ends the threads of the group
 
 
 if __name__ == "__main__":

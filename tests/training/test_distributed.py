@@ -82,6 +82,24 @@ def test_processes_find_what_one_finds(tmp_path: Path, capsys: pytest.CaptureFix
         assert ours == pytest.approx(theirs, rel=1e-9)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the threads from /proc")
+def test_no_thread_of_the_group_outlives_it(tmp_path: Path) -> None:
+    """Such a thread may touch the interpreter while it ends, and that aborts a finished run now and then."""
+    script = tmp_path / "run.py"
+    script.write_text(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from ultralif.cli import main\n"
+        "main(sys.argv[1:])\n"
+        "print([path.read_text() for path in Path('/proc/self/task').glob('*/comm')])\n"
+    )
+    job = run(2, str(script), "train", "--epochs", "1", "--quiet", "--runs-dir", str(tmp_path / "runs"))
+    out, errors = job.communicate(timeout=240)
+    assert job.returncode == 0, errors
+    assert "python" in out
+    assert "gloo" not in out
+
+
 @pytest.mark.slow
 def test_the_example_of_a_large_network_learns_the_same_on_two_processes() -> None:
     """Mixed precision rounds each part of a batch by itself, so the losses agree to bfloat16 alone."""

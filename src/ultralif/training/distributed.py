@@ -13,6 +13,10 @@ from typing import cast
 
 import torch
 import torch.distributed as dist
+
+# Some of its functions take the group as a default. Imported by torch only after the group is made, it would
+# keep the group, and threads that outlive the interpreter can abort a process that has done its work.
+import torch.distributed.nn
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
