@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import ultralif as ul
 from ultralif.analysis import region_bound
 from ultralif.cli import main
+from ultralif.cli.source import load_network
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> Any:
@@ -65,6 +68,20 @@ def test_a_pruned_network_can_be_read_again(capsys: pytest.CaptureFixture[str], 
     assert again["neurons"] == 5
     assert again["log_volume"] == pytest.approx(found["log_volume_after"], abs=1e-4)
     assert "keep must lie" in refused(capsys, "prune", "20-12-3", "--keep", "13")
+
+
+@pytest.mark.parametrize("options", [{"anneal": (2.0, 0.1)}, {"mode": "hard"}, {"per_neuron": True}], ids=str)
+def test_a_pruned_run_is_the_run(
+    options: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What training changed beside the weights is kept: a temperature that was led, and the mode."""
+    done = ul.train(ul.RunConfig(epochs=1, timesteps=2, hidden=(12,), **options), runs_dir=tmp_path)
+    out = tmp_path / "small.safetensors"
+    run(capsys, "prune", str(done.path), "--keep", "12", "--out", str(out))
+    x = torch.rand(2, 3, 64)
+    assert torch.equal(load_network(str(out)).network(x), ul.load(done.path)(x))
+    run(capsys, "prune", str(done.path), "--keep", "5", "--out", str(out))
+    assert load_network(str(out)).network(x).shape == (3, 10)
 
 
 def test_boundary(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -118,6 +118,18 @@ def test_annealing_leads_eps_to_its_end(mnist, train):
     assert fixed.neurons[0].eps == 1.0
 
 
+def test_annealing_trains_at_both_ends():
+    net, seen = network(), []
+    net.neurons[0].assign("eps", 5.0)
+
+    def note(module, *_):
+        seen.append(float(module.neurons[0].eps.detach()))
+
+    net.register_forward_hook(note)
+    finetune(net, batches(count=3), steps=3, mode="soft", eps=(1.0, 0.25))
+    assert seen == pytest.approx([1.0, 0.5, 0.25])
+
+
 @pytest.mark.parametrize("ends", [(0.1, 0.1), (20.0, 0.1), (0.1, 20.0)])
 def test_annealing_between_the_ends_of_the_range(ends):
     made = finetune(network(eps_range=(0.1, 20.0)), batches(count=7), steps=7, mode="soft", eps=ends)

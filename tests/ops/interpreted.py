@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ops.op_cases import CASES, PAIRS, SETTINGS, Setting, check
+from ops.op_cases import CASES, PAIRS, SETTINGS, Setting, check, check_minus_infinity
 from ultralif import functional, ops
 from ultralif.ops import gpu, library
 
@@ -50,6 +50,10 @@ def test_float32(case, setting):
 def test_half_precision(case, dtype):
     """The interpreter, unlike a GPU, cuts bfloat16 off in place of rounding it."""
     check(case, replace(SETTINGS["one per neuron"], time=3), dtype, cut=dtype == torch.bfloat16)
+
+
+def test_a_current_of_minus_infinity_is_absorbed():
+    check_minus_infinity(torch.float32)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

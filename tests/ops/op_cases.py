@@ -179,3 +179,16 @@ def _spread(case: Case, setting: Setting, drawn: dict[str, Tensor]) -> dict[str,
     """Give every neuron of every sample constants of its own, in float64."""
     full = (setting.batch, *setting.features)
     return {k: (v.expand(full) if k in case.learned else v).double() for k, v in drawn.items()}
+
+
+def check_minus_infinity(dtype: torch.dtype) -> None:
+    """The zero of the algebra adds nothing to an UltraLIF neuron: no spike, no gradient, no NaN."""
+    current = torch.randn(6, 2, 40, dtype=dtype)
+    current[1:3, :, ::3] = -torch.inf
+    found = []
+    for module in (ops, functional):
+        leaves = [current.clone().requires_grad_(), torch.tensor(0.5, dtype=dtype, requires_grad=True)]
+        out, _ = module.ultralif(leaves[0], eps=leaves[1], leak=0.9, threshold=0.5)
+        found.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
+    assert found[1][2].isfinite()
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)

@@ -7,6 +7,7 @@ from torch._subclasses import FakeTensorMode
 import ultralif as ul
 from ops.op_cases import CASES, SETTINGS, draw
 from ultralif import functional, ops
+from ultralif.errors import InputError
 from ultralif.ops import library
 from ultralif.ops.contract import Constants, Rule, decode, encode
 from ultralif.ops.library import integrate, integrate_backward
@@ -157,6 +158,22 @@ def test_what_no_kernel_covers_runs_by_its_definition():
     torch.testing.assert_close(ops.ultralif(current, v_reset=reset, **numbers)[0], expected)
     late = {"delayed_reset": True, **numbers}
     torch.testing.assert_close(ops.ultralif(current, **late)[0], functional.ultralif(current, **late)[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x: ops.ultralif(x, eps=1.0, leak=0.9, threshold=1.0, mode="Soft"), "mode .*'Soft'"),
+        (lambda x: ops.ultradlif(x, eps=1.0, threshold=1.0, mode="firm"), "mode .*'firm'"),
+        (lambda x: ops.ultradlif(x, eps=1.0, leak=0.9, threshold=1.0, leak_form="add"), "leak_form .*'add'"),
+        (lambda x: ops.softlif(x, eps=1.0, leak=0.9, threshold=1.0, mode="tropical"), "mode .*'tropical'"),
+        (lambda x: ops.dspike(x, leak=0.9, threshold=1.0, mode="tropical"), "mode .*'tropical'"),
+        (lambda x: ops.lif(x, leak=0.9, threshold=1.0, backend="refrence"), "backend .*'refrence'"),
+    ],
+)
+def test_a_word_that_is_no_choice_is_refused(call, said):
+    with pytest.raises(InputError, match=said):
+        call(torch.zeros(2, 1, 3))
 
 
 def test_numbers_and_tensors_are_the_same_constants():

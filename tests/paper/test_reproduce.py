@@ -72,3 +72,10 @@ def test_bad_input(argv, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", *argv]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_table_that_is_none_is_refused(capsys):
+    assert main(["reproduce", "foo", "--results", "none.jsonl.gz"]) == 2
+    assert "the table must be one of all, list, verdicts, mnist" in capsys.readouterr().err
+    assert main(["reproduce", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == grids.TABLES

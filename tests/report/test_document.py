@@ -20,7 +20,7 @@ from ultralif.errors import InputError
 from ultralif.paper.results import TIMING, write
 from ultralif.paper.verdicts import CLAIMS
 from ultralif.report.document import MOST_EPOCHS, make_document
-from ultralif.report.gather import Entry, gather
+from ultralif.report.gather import Entry, as_results, gather
 from ultralif.report.inside import choose, look, observe, slices
 from ultralif.training import Store
 from ultralif.training.config import NEURON_NAMES
@@ -232,3 +232,30 @@ def test_results_of_the_paper_bring_tables_and_verdicts(tmp_path: Path) -> None:
     assert len(document["verdicts"]) == len(CLAIMS)
     assert {verdict["claim"].partition(",")[0] for verdict in tested if "," in verdict["claim"]} >= {"mnist"}
     assert document["published"]["mnist"]["UltraDLIF"][1] == 95.67
+
+
+def test_recipes_of_other_precision_are_in_the_paper(tmp_path: Path) -> None:
+    path = tmp_path / "paper.jsonl.gz"
+    rows = paper_rows("binary", 1)
+    write(path, rows)
+    found = as_results(gather([str(path)]).entries)
+    assert found.by_id.keys() == {row["id"] for row in rows}
+    assert [*found.accuracy("binary", "mnist", 10)] == [42]
+
+
+def test_a_run_outside_the_paper_is_shown_in_its_own_mode() -> None:
+    (made,) = made_runs(1, epochs=2)
+    kinds: list[tuple[dict[str, object], str]] = [
+        ({"neuron": "LIF"}, "hard"),
+        ({"neuron": "LIF", "hidden": (128,)}, "hard"),
+        ({}, "soft"),
+        ({"mode": "hard"}, "hard"),
+    ]
+    entries = []
+    for options, mode in kinds:
+        config = ul.RunConfig(dataset="mnist", epochs=2, **options)
+        result = {**made.result, "mode": mode, "accuracy": {"soft": 90.0, "hard": 80.0}}
+        entries.append(Entry(config, result, []))
+    found = as_results(entries)
+    shown = {key.label: found.accuracy(key.label, "mnist", 10)[42] for key in found.runs}
+    assert shown == {"LIF": 80.0, "LIF hidden=(128,)": 80.0, "UltraLIF": 90.0, "UltraLIF mode=hard": 80.0}

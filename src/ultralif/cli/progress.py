@@ -120,7 +120,8 @@ class _Lines:
         if self.quiet or (now - self.last < PAUSE and not ends):
             return
         self.last = now
-        left = (now - self.began[0]) / (part - self.began[1]) * (1 - part)
+        done = part - self.began[1]  # none, or less, for a job that fell back to an older checkpoint
+        left = (now - self.began[0]) / done * (1 - part) if done > 0 else 0.0
         name = f"{self.work.name(stack)}epoch {progress.epoch}/{progress.epochs}"
         say(f"{name}: {_state(progress)}" + (f", about {spell_time(left)} left" if left >= 0.5 else ""))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ultralif.cli.parse import parse
 from ultralif.cli.progress import say
 from ultralif.cli.tables import print_json, print_table
-from ultralif.errors import InputError
+from ultralif.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     from ultralif.paper.results import Results
@@ -63,8 +63,12 @@ def reproduce(
     """
     from ultralif.paper.grids import TABLES
 
+    check_choice("the table", what, ("all", "list", "verdicts", *TABLES))
     if what == "list":
-        print_table(("table", "what it shows"), list(TABLES.items()))
+        if json:
+            print_json(TABLES)
+        else:
+            print_table(("table", "what it shows"), list(TABLES.items()))
         return
     if seeds < 1:
         raise InputError(f"seeds must be at least 1, got {seeds}")

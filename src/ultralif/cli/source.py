@@ -3,7 +3,7 @@
 import re
 from json import dumps, loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ultralif.errors import InputError
 from ultralif.training.store import NoSuchRun
@@ -11,6 +11,7 @@ from ultralif.training.store import NoSuchRun
 if TYPE_CHECKING:
     from torch import nn
 
+    from ultralif.functional import Mode
     from ultralif.nn import Network, Neuron
 
 __all__ = ["Source", "load_network", "pick_layer", "save_network"]
@@ -61,17 +62,19 @@ def load_network(source: str, neuron: str = "UltraLIF", seed: int = 0) -> Source
 
 
 def _read_file(path: Path) -> Source:
-    """Read safetensors whose metadata has, under ``network``, the arguments of `ultralif.Network` as JSON."""
+    """Read safetensors whose metadata has a mode, and as JSON the arguments of `ultralif.Network`."""
     from safetensors import SafetensorError, safe_open
     from safetensors.torch import load_file
 
-    from ultralif.nn import Network
+    from ultralif.nn import Network, set_mode
 
     try:
         with safe_open(path, "pt") as file:
-            arguments = loads((file.metadata() or {})["network"])
+            described = file.metadata() or {}
+        arguments = loads(described["network"])
         network = Network(**arguments)
         network.load_state_dict(load_file(path))
+        set_mode(network, cast("Mode", described["mode"]))
     except (KeyError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
         raise InputError(
             f"{path} is neither a .nir file nor what 'ultralif analyze prune --out' writes: {error!r}"
@@ -94,6 +97,21 @@ def save_network(network: "Network", arguments: dict[str, Any] | None, path: Pat
     if arguments is None:
         raise InputError(f"a network from NIR cannot be written to {path}; leave the file out")
 
+    options = dict(arguments.get("neuron_options") or {})
+    neurons = [neuron for _, neuron in network.layers()]
+    for name in neurons[0].declared():
+        value = neurons[0].constant(name)
+        if isinstance(value, float):
+            options[name] = value  # a number that was led elsewhere in training, as annealing does
+    if "parameter_shape" in options:
+        shapes = {tuple(shape) for neuron in neurons for _, shape in neuron.shapes()}
+        if len(shapes) > 1:
+            raise InputError(
+                f"layers of different sizes with constants for each neuron, {sorted(shapes)}, cannot be "
+                f"written to {path}; leave the file out"
+            )
+        (options["parameter_shape"],) = shapes
+    described = arguments | {"sizes": list(network.sizes), "neuron_options": options}
     path.parent.mkdir(parents=True, exist_ok=True)
-    described = dumps(arguments | {"sizes": list(network.sizes)})
-    save_file(network.state_dict(), path, metadata={"network": described})
+    metadata = {"network": dumps(described), "mode": neurons[0].mode}
+    save_file(network.state_dict(), path, metadata=metadata)

@@ -171,16 +171,21 @@ def finetune(
         raise InputError(f"eps={eps} was given, but the network's neurons have no temperature; leave it out")
     optimizer = torch.optim.Adam(net.parameters(), lr=lr)
     for step, (x, labels) in enumerate(islice(batches, steps)):
-        done = step / steps
         for group in optimizer.param_groups:
-            group["lr"] = lr * (1 - done)
+            group["lr"] = lr * (1 - step / steps)
+        _lead(tempered, eps, step / max(steps - 1, 1))
         optimizer.zero_grad()
         torch.autograd.backward(cross_entropy(net(x), labels))
         optimizer.step()
-        if eps is not None:
-            for neuron in tempered:
-                neuron.assign("eps", _between(*eps, (step + 1) / steps))
+    _lead(tempered, eps, 1.0)  # the last step may have moved a learned one
     return net
+
+
+def _lead(neurons: Iterable[AnyNeuron], eps: tuple[float, float] | None, done: float) -> None:
+    """Set the temperature of a part of the way, if it is led at all."""
+    if eps is not None:
+        for neuron in neurons:
+            neuron.assign("eps", _between(*eps, done))
 
 
 def _between(start: float, end: float, done: float) -> float:

@@ -81,11 +81,17 @@ def to_onnx(net: Network, path: str | Path, *, mode: Mode = "hard", timesteps: i
     if made is None:
         raise JobError("torch.onnx made no program; report this with the version of torch")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    made.save(str(path), external_data=False)
-    difference = _compare(runtime.InferenceSession(str(path)), net, mode, timesteps)
-    if difference > TOLERANCE:
-        Path(path).unlink()
-        raise JobError(f"onnxruntime is {difference:.2g} from PyTorch on random spikes; nothing was written")
+    aside = Path(f"{path}.part")
+    try:
+        made.save(str(aside), external_data=False)
+        difference = _compare(runtime.InferenceSession(str(aside)), net, mode, timesteps)
+        if difference > TOLERANCE:
+            raise JobError(
+                f"onnxruntime is {difference:.2g} from PyTorch on random spikes; nothing was written"
+            )
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
     return difference
 
 

@@ -69,7 +69,7 @@ class Parametrized(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self._declared: list[str] = []
+        self._declared: dict[str, float] = {}  # each with its upper bound
         self._numbers: dict[str, float] = {}
         self._learned: dict[str, tuple[Form, tuple[float, float] | None]] = {}
 
@@ -99,7 +99,7 @@ class Parametrized(nn.Module):
             raise TypeError(
                 f"{name} must be a number or a tensor, got {value!r}; use torch.tensor for several"
             )
-        self._declared.append(name)
+        self._declared[name] = upper
         if not learn:
             _check_range(name, value, 0.0, upper, closed=False)
             if isinstance(value, Tensor):
@@ -164,12 +164,12 @@ class Parametrized(nn.Module):
         """
         if name in self._learned:
             form, bounds = self._learned[name]
-            low, high = bounds or (0.0, form.upper)
+            low, high = bounds or (0.0, min(self._declared[name], form.upper))
             _check_range(name, value, low, high, closed=bounds is not None)
             raw: Tensor = getattr(self, f"{form.prefix}_{name}")
             raw.copy_(form.to_raw(torch.as_tensor(value, dtype=raw.dtype)))
             return
-        _check_range(name, value, 0.0, math.inf, closed=False)
+        _check_range(name, value, 0.0, self._declared[name], closed=False)
         if name in self._numbers:
             self._numbers[name] = float(value)
         else:

@@ -322,5 +322,6 @@ def _check(networks: Sequence[Network]) -> None:
         for _, neuron in network.layers():
             if not isinstance(neuron, Fused):
                 raise InputError(
-                    f"{type(neuron).__name__} has no operator to be stacked with; train it alone"
+                    f"{type(neuron).__name__} has no operator to be stacked with; derive it from "
+                    "ultralif.Stepped"
                 )

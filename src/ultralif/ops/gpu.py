@@ -68,13 +68,15 @@ def _tensors(constants: Constants, device: torch.device) -> list[Tensor]:
 
 
 def _number(value: float, device: torch.device) -> Tensor:
-    """Return a number as a tensor, which is kept for later calls unless a CUDA graph would own it."""
+    """Return a number as a tensor, which is kept for later calls unless a CUDA graph would own it.
+
+    None is ever let go of: a graph that was recorded may still read it.
+    """
     kept = _numbers.get((value, device))
     if kept is None:
         kept = torch.full((1,), value, dtype=torch.float32, device=device)
-        if not (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
-            if len(_numbers) > 4096:
-                _numbers.clear()
+        recording = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        if not recording and len(_numbers) < 4096:
             _numbers[value, device] = kept
     return kept
 

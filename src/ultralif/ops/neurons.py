@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable
-from typing import Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
 
 from ultralif import functional
+from ultralif.errors import check_choice
 from ultralif.functional import AdaptiveState, Constant, LeakForm, Mode, Neighborhood, compute_dtype
 from ultralif.functional.scan import OverTime
 from ultralif.ops import library
@@ -16,6 +17,7 @@ from ultralif.ops.contract import Constants, Rule
 __all__ = ["Backend", "Operator", "adalif", "dspike", "lif", "softlif", "ultradlif", "ultralif"]
 
 Backend = Literal["auto", "reference"]
+BACKENDS, MODES, LEAK_FORMS = get_args(Backend), get_args(Mode), get_args(LeakForm)
 S = TypeVar("S", Tensor, AdaptiveState)
 P = ParamSpec("P")
 
@@ -48,7 +50,7 @@ class Operator(Protocol[S, P]):
 def _operator(
     reference: OverTime[S, P],
 ) -> Callable[[Callable[Concatenate[Tensor, P], Recipe | None]], Operator[S, P]]:
-    """Make an operator from a recipe; where the recipe is None the reference runs."""
+    """Make an operator from a recipe; where the recipe is None the reference runs, or says what is wrong."""
 
     def decorate(recipe: Callable[Concatenate[Tensor, P], Recipe | None]) -> Operator[S, P]:
         def run(
@@ -59,6 +61,7 @@ def _operator(
             *args: P.args,
             **kwargs: P.kwargs,
         ) -> tuple[Tensor, S]:
+            check_choice("backend", backend, BACKENDS)
             fused = backend == "auto" and not _needs_definition(current)
             found = recipe(current, *args, **kwargs) if fused else None
             if found is not None:
@@ -124,7 +127,7 @@ def ultralif(
     delayed_reset: bool = False,
 ) -> Recipe | None:
     """Give UltraLIF in the terms of the recurrence."""
-    if delayed_reset or isinstance(v_reset, Tensor):
+    if delayed_reset or isinstance(v_reset, Tensor) or mode not in MODES:
         return None
     soft = mode == "soft"
     rule = Rule("max" if mode == "tropical" else "lse", soft, through_reset=soft, v_reset=v_reset)
@@ -147,6 +150,8 @@ def ultradlif(
 ) -> Recipe | None:
     """Give UltraDLIF in the terms of the recurrence."""
     if delayed_reset or neighborhood != "ring" or isinstance(v_reset, Tensor):
+        return None
+    if mode not in MODES or leak_form not in LEAK_FORMS:
         return None
     rule = Rule(
         "max" if mode == "tropical" else "lse",
@@ -225,7 +230,7 @@ def dspike(
     mode: Mode = "hard",
 ) -> Recipe | None:
     """Give DSpike in the terms of the recurrence."""
-    if isinstance(v_reset, Tensor):
+    if isinstance(v_reset, Tensor) or mode not in ("soft", "hard"):
         return None
     # The curve is a sigmoid at temperature threshold / k, stretched by 1 / tanh(k / 2).
     half = sharpness / 2
@@ -245,7 +250,7 @@ def softlif(
     mode: Mode = "soft",
 ) -> Recipe | None:
     """Give SoftLIF in the terms of the recurrence."""
-    if isinstance(v_reset, Tensor):
+    if isinstance(v_reset, Tensor) or mode not in ("soft", "hard"):
         return None
     soft = mode == "soft"
     return Recipe(eps, leak, threshold, 1.0, Rule("add", soft, through_reset=soft, v_reset=v_reset))

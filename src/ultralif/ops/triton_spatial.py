@@ -15,7 +15,6 @@ from ultralif.ops.triton_temporal import LN2, MAX, constant, exp2, fire, inverse
 
 __all__ = ["spatial_backward_kernel", "spatial_forward_kernel"]
 
-NONE = tl.constexpr(0)
 FACTOR = tl.constexpr(1)
 SHIFT = tl.constexpr(2)
 LOG2_3 = tl.constexpr(1.584962500721156)

@@ -17,6 +17,8 @@ LSE = tl.constexpr(0)
 MAX = tl.constexpr(1)
 ADD = tl.constexpr(2)
 LN2 = tl.constexpr(0.6931471805599453)
+FAR = tl.constexpr(1000.0)
+"""A gap whose power of two is 0 in float32, and which times 0 is 0, as an infinite one's is not."""
 UNSPECIAL = [
     "eps_pointer",
     "leak_pointer",
@@ -228,7 +230,7 @@ def share_of(x, v, weight, k, log_leak, MEMBRANE: tl.constexpr, NATIVE: tl.const
     past = v + log_leak
     if MEMBRANE == MAX:
         return tl.where(past > x, 1.0, tl.where(past == x, 0.5, 0.0)), 0.0 * v
-    gap = tl.abs(past - x) * k
+    gap = tl.minimum(tl.abs(past - x) * k, FAR)
     large = inverse(weight, NATIVE)
     small = exp2(-gap, NATIVE) * large
     return tl.where(past > x, large, small), LN2 * (log2(weight, NATIVE) + gap * small)

@@ -87,7 +87,7 @@ TABLES: dict[str, str] = {
     **{f"{name}-sparsity": f"the sparsity penalty on {name}" for name in DATASETS},
     "eps-ablation": "fixed and learned temperature on MNIST at T=1",
     "encodings": "both readings of the rate code at T=1",
-    "binary": "binary spikes: a recipe for them against the baselines and the controls at T=1",
+    "binary": "binary spikes: a recipe for them against the baselines and the controls",
 }
 """Every table by its name."""
 
@@ -119,7 +119,8 @@ def _parts(table: str) -> Iterator[tuple[str, int, str, Sequence[Variant]]]:
             yield "mnist", 1, encoding, [*ABLATION, *(plain(neuron) for neuron in ULTRA)]
     elif table == "binary":
         for dataset in DATASETS:
-            yield dataset, 1, "rate", [*unpenalized, *RECIPES]
+            for timesteps in TIMESTEPS:
+                yield dataset, timesteps, "rate", [*unpenalized, *RECIPES]
     elif table == "encodings":
         for dataset in STATIC:
             for encoding in ("rate", "rate-normalized"):

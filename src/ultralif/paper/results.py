@@ -186,9 +186,9 @@ class Results:
         values = {}
         for seed, row in self.runs.get(key, {}).items():
             by_mode = row[quantity]
-            own = "hard" if key.label in BINARY else "soft"
-            if (mode or own) in by_mode:
-                values[seed] = by_mode[mode or own]
+            own = mode or row.get("mode") or ("hard" if key.label in BINARY else "soft")
+            if own in by_mode:
+                values[seed] = by_mode[own]
         return dict(sorted(values.items()))
 
     def missing(self, configs: Iterable[RunConfig]) -> list[RunConfig]:

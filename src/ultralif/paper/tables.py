@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 
 from ultralif.data.find import find
 from ultralif.data.table import find_spec
@@ -219,22 +220,22 @@ def _encodings(results: Results) -> Table:
 
 def _binary(results: Results) -> Table:
     labels = [recipe.label for recipe in RECIPES]
-    columns = ("dataset", "best baseline", *CONTROL_LABELS, "best Ultra of the paper", *labels)
+    columns = ("dataset", "T", "best baseline", *CONTROL_LABELS, "best Ultra of the paper", *labels)
     rows = []
-    for dataset in DATASETS:
-        base = results.best(dataset, BASELINES, 1)
-        ultra = results.best(dataset, ULTRA, 1, "hard")
+    for dataset, timesteps in product(DATASETS, TIMESTEPS):
+        base = results.best(dataset, BASELINES, timesteps)
+        ultra = results.best(dataset, ULTRA, timesteps, "hard")
         if base is None or ultra is None:
-            rows.append((dataset, *[_nothing(dataset)] * (len(columns) - 1)))
+            rows.append((dataset, str(timesteps), *[_nothing(dataset)] * (len(columns) - 2)))
             continue
         controls, recipes = (
-            [interval(list(results.accuracy(label, dataset, 1, "hard").values())) for label in group]
+            [interval(list(results.accuracy(label, dataset, timesteps, "hard").values())) for label in group]
             for group in (CONTROL_LABELS, labels)
         )
         cells = [_named(*base), *(str(c or NOT_RUN) for c in controls), _named(*ultra)]
-        rows.append((dataset, *cells, *(str(r or NOT_RUN) for r in recipes)))
-    notes = ["All with binary spikes, T=1. The recipe was chosen on a part of CIFAR-10's training set."]
-    return Table("binary", "Binary spikes at T=1", columns, rows, notes)
+        rows.append((dataset, str(timesteps), *cells, *(str(r or NOT_RUN) for r in recipes)))
+    notes = ["All with binary spikes. The recipe was chosen on a part of CIFAR-10's training set at T=1."]
+    return Table("binary", "Binary spikes", columns, rows, notes)
 
 
 def _number(value: float | None) -> str:

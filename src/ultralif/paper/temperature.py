@@ -1,5 +1,7 @@
 """How the paper's claims about the temperature are judged (section 6, appendix E)."""
 
+from statistics import fmean
+
 from ultralif.paper.claim import NOT_TESTED, Judgement, sign, signed
 from ultralif.paper.grids import ABLATED
 from ultralif.paper.published import ULTRA
@@ -20,7 +22,7 @@ def learned_is_best(results: Results) -> tuple[Judgement, str]:
             }
             if not learned or not all(fixed.values()):
                 continue
-            best = max(ABLATED, key=lambda eps: interval(list(fixed[eps].values())) or (0,))
+            best = max(ABLATED, key=lambda eps: fmean(fixed[eps].values()))
             difference = paired(learned, fixed[best])
             if difference is not None:
                 wins += sign(difference) == "holds"

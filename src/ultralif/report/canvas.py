@@ -48,7 +48,8 @@ def save_figure(figure: Any, path: Path) -> Path:
         raise InputError(f"a figure is written as .png, .svg or .pdf, not as {str(path)!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
     dates = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    figure.savefig(path, dpi=90, metadata=dates[path.suffix])
+    with need("matplotlib", "plot").rc_context({"svg.hashsalt": "ultralif"}):  # else its names are random
+        figure.savefig(path, dpi=90, metadata=dates[path.suffix])
     return path
 
 

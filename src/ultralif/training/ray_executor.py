@@ -222,8 +222,9 @@ def _token(store: Store) -> Iterator[str]:
     folder = store.checkpoints("ray").parent
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for left in folder.glob("ray-*"):  # by a driver that was killed
-        if time.time() - left.stat().st_mtime > STALE:
-            left.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another driver may be quicker
+            if time.time() - left.stat().st_mtime > STALE:
+                left.unlink()
     (store.root / token).touch()
     try:
         yield token

@@ -10,6 +10,7 @@ from ultralif.training.api import restore
 from ultralif.training.build import EVALUATION, Data, load_data, make_loader, pick_device
 from ultralif.training.config import RunConfig
 from ultralif.training.evaluate import evaluate, inputs
+from ultralif.training.machine import arithmetic
 from ultralif.training.store import Store
 
 __all__ = ["reevaluate"]
@@ -32,10 +33,11 @@ def reevaluate(
     place = pick_device(device)
     data = load_data(config, place, data_dir)
     network = restore(contents).to(place)
-    (found,) = evaluate(Stack([network]).to(place), [config], data)
-    again = {**result, **asdict(found)}
-    if compare:
-        again["gap"] = _gaps(network, config, data)
+    with arithmetic([config], place):
+        (found,) = evaluate(Stack([network]).to(place), [config], data)
+        again = {**result, **asdict(found)}
+        if compare:
+            again["gap"] = _gaps(network, config, data)
     return again
 
 
