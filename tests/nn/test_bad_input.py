@@ -23,6 +23,18 @@ def assert_refused(call: Callable[[], object], error: type[Exception], *words: s
     assert "\n" not in message
 
 
+def test_what_has_another_form_is_refused() -> None:
+    assert_refused(
+        lambda: ul.UltraLIF(eps_range=(0.1,)), InputError, "eps_range", "(0.1,)", "(lowest, highest)"
+    )
+    assert_refused(lambda: ul.UltraLIF(parameter_shape=5), InputError, "parameter_shape", "5", "(64,)")
+    assert_refused(lambda: ul.UltraLIF(eps=torch.tensor([])), InputError, "eps", "without values")
+    assert_refused(lambda: ul.LIF(v_reset=math.nan), InputError, "v_reset", "nan", "finite")
+    nothing = torch.zeros(0, 2, 3)
+    assert_refused(lambda: ul.functional.lif(nothing, leak=0.9, threshold=0.5), InputError, "no time steps")
+    assert_refused(lambda: ul.ops.lif(nothing, leak=0.9, threshold=0.5), InputError, "no time steps")
+
+
 CONSTANTS = {
     # (argument, value): what the message must hold
     ("eps", -1.0): ("eps", "-1.0", "[0.1, 20]"),

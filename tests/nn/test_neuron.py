@@ -238,6 +238,29 @@ def test_hooks_and_sequential() -> None:
     assert seen == [(7, 3, 5)]
 
 
+@pytest.mark.parametrize("readout", ["linear", "spiking"])
+def test_hooks_see_the_spikes_of_every_layer_of_a_network(readout: str) -> None:
+    net = ul.Network((6, 5, 4, 3), "UltraDLIF", readout=readout)
+    x = torch.rand(3, 2, 6)
+    expected, seen = net.observe(x), []
+    for neuron in net.neurons:
+        neuron.register_forward_hook(lambda module, args, out: seen.append(out))
+    found = net.observe(x)
+    assert [spikes.shape[:2] for spikes in seen] == [(3, 2)] * len(net.neurons)
+    for spikes, rate in zip(seen, expected.rates, strict=True):
+        torch.testing.assert_close(spikes.mean(0), rate)
+    torch.testing.assert_close(found.logits, expected.logits)
+
+
+@pytest.mark.parametrize("name", ul.NEURONS)
+def test_a_reset_for_each_neuron_goes_with_the_module(name: str) -> None:
+    neuron, number = (ul.NEURONS[name](v_reset=value) for value in (torch.full((4,), -0.25), -0.25))
+    current = torch.randn(6, 3, 4)
+    torch.testing.assert_close(neuron(current), number(current))
+    assert torch.equal(neuron.state_dict()["v_reset"], torch.full((4,), -0.25))
+    assert neuron.double()(current.double()).dtype == torch.float64
+
+
 def test_an_own_neuron_needs_one_method() -> None:
     """A user's neuron: declare nothing, write ``_scan``, and the calls, checks and modes are there."""
 

@@ -1,6 +1,7 @@
 """A member of a stack computes, learns and ends like the same network alone."""
 
 import copy
+import pickle
 
 import pytest
 import torch
@@ -58,6 +59,29 @@ def test_forward(sizes, readout, mode):
         torch.testing.assert_close(out.logits[place], alone.logits, rtol=1e-12, atol=1e-12)
         for mine, own in zip(out.rates, alone.rates, strict=True):
             torch.testing.assert_close(mine[:, place], own, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [copy.deepcopy, lambda members: pickle.loads(pickle.dumps(members))],  # noqa: S301 - our own
+    ids=["copied", "pickled"],
+)
+def test_copies_are_stacked_as_what_they_are(copied):
+    members = copied(networks())
+    x = 2 * torch.randn(4, 7, 6)
+    stack = ul.Stack(members)
+    logits = stack(x).logits
+    for place, i in enumerate(stack.order):
+        torch.testing.assert_close(logits[place], members[i](x), rtol=1e-12, atol=1e-12)
+
+
+def test_members_keep_the_mode_that_they_had_when_stacked():
+    members = [ul.Network((6, 8, 3), "UltraLIF") for _ in range(2)]
+    x = 2 * torch.randn(4, 7, 6)
+    stack = ul.Stack(members)
+    before = stack(x).logits
+    ul.set_mode(members[0], "hard")
+    assert torch.equal(stack(x).logits, before)
 
 
 @pytest.mark.parametrize("sizes", [(6, 8, 3), (6, 8, 5, 3)])

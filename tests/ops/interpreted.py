@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ops.op_cases import CASES, PAIRS, SETTINGS, Setting, check, check_minus_infinity
+from ops.op_cases import CASES, PAIRS, SETTINGS, Setting, check, check_minus_infinity, check_nan
 from ultralif import functional, ops
 from ultralif.ops import gpu, library
 
@@ -54,6 +54,11 @@ def test_half_precision(case, dtype):
 
 def test_a_current_of_minus_infinity_is_absorbed():
     check_minus_infinity(torch.float32)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_nan_is_not_hidden(case):
+    check_nan(case)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -192,3 +192,14 @@ def check_minus_infinity(dtype: torch.dtype) -> None:
         found.append((out, *torch.autograd.grad(out.square().sum(), leaves)))
     assert found[1][2].isfinite()
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
+
+
+def check_nan(case: Case) -> None:
+    """A NaN comes out where the definition has one, in every mode: a broken network must not look well."""
+    current = torch.randn(4, 2, 40)
+    current[1, 0, 3] = torch.nan
+    found, expected = (
+        getattr(module, case.name)(current, **case.learned, **case.fixed)[0] for module in (ops, functional)
+    )
+    assert found[1:, 0, 3].isnan().all()
+    assert torch.equal(found.isnan(), expected.isnan())

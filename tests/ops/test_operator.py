@@ -141,6 +141,16 @@ def test_a_second_derivative_is_refused_and_the_reference_named(case):
         grad.sum().backward()
 
 
+def test_a_second_derivative_by_a_constant_is_refused():
+    """Also where the current is data, and only constants are learned."""
+    neuron = ul.UltraLIF().double()
+    (first,) = torch.autograd.grad(
+        neuron(torch.randn(5, 3, 4).double()).mean(), neuron.log_eps, create_graph=True
+    )
+    with pytest.raises(RuntimeError, match="reference"):
+        torch.autograd.grad(first, neuron.log_eps)
+
+
 def test_the_reference_gives_second_derivatives():
     current = torch.randn(3, 2, 4, dtype=torch.float64, requires_grad=True)
     neuron = ul.UltraLIF(backend="reference").double()
@@ -181,6 +191,11 @@ def test_numbers_and_tensors_are_the_same_constants():
     numbers = {"eps": 0.5, "leak": 0.9, "threshold": 0.5}
     tensors = {k: torch.tensor(v, dtype=torch.float64) for k, v in numbers.items()}
     assert torch.equal(ops.ultralif(current, **numbers)[0], ops.ultralif(current, **tensors)[0])
+
+
+def test_a_state_of_another_shape_is_refused():
+    with pytest.raises(InputError, match=r"v0 must have .* \(3, 5\), got \(5, 3\)"):
+        ops.ultralif(torch.zeros(4, 3, 5), torch.zeros(5, 3), eps=1.0, leak=0.9, threshold=0.5)
 
 
 def test_a_state_carries_on():

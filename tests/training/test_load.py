@@ -29,6 +29,11 @@ def test_a_run_by_folder_and_by_name(store: Store) -> None:
     assert parameters(by_name).keys() == written.keys()
 
 
+def test_a_run_that_ended_with_binary_spikes_has_them(store: Store) -> None:
+    (result,) = train_stack([small(epochs=2, hard_epochs=1)], store)
+    assert {neuron.mode for _, neuron in ul.load(result.path).layers()} == {result.mode} == {"hard"}
+
+
 def test_a_nir_file(tmp_path: Path) -> None:
     network = ul.Network((4, 3, 2), neuron="LIF")
     to_nir(network, tmp_path / "net.nir", mode="hard")

@@ -46,7 +46,7 @@ class _Cell(NamedTuple):
 
     leak: Tensor
     threshold: Tensor
-    v_reset: float
+    v_reset: Tensor
     shift: Tensor
 
 
@@ -97,20 +97,20 @@ def _cell(linear: nn.Linear, neuron: AnyNeuron, mode: Mode, approximate: bool) -
 
     zero, threshold = each(0.0), each(neuron.threshold)
     if isinstance(neuron, LIF | DSpike | SoftLIF):
-        return _Cell(each(neuron.leak), threshold, neuron.v_reset, zero)
+        return _Cell(each(neuron.leak), threshold, each(neuron.v_reset), zero)
     if isinstance(neuron, UltraLIF | UltraDLIF) and neuron.delayed_reset:
         raise InputError(f"{name} has delayed_reset=True, and NIR resets at once; export to onnx")
     if isinstance(neuron, UltraLIF):
         decay = each(neuron.leak).log()
-        if bool((neuron.v_reset + decay > threshold).any()):
+        if bool((each(neuron.v_reset) + decay > threshold).any()):
             raise InputError(
                 f"{name} is reset above its threshold, which NIR's LIF cannot say; export to onnx"
             )
         if mode == "tropical":
-            return _Cell(zero, threshold, 0.0, zero)
+            return _Cell(zero, threshold, zero, zero)
         if approximate:  # a membrane at rest exceeds the threshold where the current exceeds this
             eps = each(neuron.eps)
-            return _Cell(zero, threshold, 0.0, -eps * torch.log1p(-torch.exp((decay - threshold) / eps)))
+            return _Cell(zero, threshold, zero, -eps * torch.log1p(-torch.exp((decay - threshold) / eps)))
         raise InputError(
             f"{name} in hard mode has a log-sum-exp membrane, which NIR cannot say; export mode='tropical', "
             "which is exact, or to c or onnx, or allow an approximation"
@@ -137,7 +137,7 @@ def _uncoupled(neuron: UltraDLIF, mode: Mode, each: Callable[[Constant], Tensor]
             leak = each(neuron.leak)
         else:
             shift = shift + each(neuron.leak).log()
-    return _Cell(leak, each(neuron.threshold), neuron.v_reset, shift)
+    return _Cell(leak, each(neuron.threshold), each(neuron.v_reset), shift)
 
 
 @torch.no_grad()
@@ -173,7 +173,7 @@ def _graph(
             r=_array(torch.ones_like(keep)),
             v_leak=_array(torch.zeros_like(keep)),
             v_threshold=_array(cell.threshold),
-            v_reset=_array(torch.full_like(keep, cell.v_reset)),
+            v_reset=_array(cell.v_reset),
         )
     if net.readout == "linear":
         readout = cast(nn.Linear, net.linears[-1])

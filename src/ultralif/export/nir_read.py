@@ -135,9 +135,7 @@ def _cell(name: str, node: Node, dt: float) -> tuple[Tensor, Tensor, AnyNeuron]:
         raise ValueError(
             f"its node {name!r} has a time constant below the time step dt={dt:g}; pass a smaller dt"
         )
-    if bool((v_reset != v_reset[0]).any()):
-        raise ValueError(f"its node {name!r} has a v_reset for each neuron, where LIF has one a layer")
-    neuron = LIF(leak=_constant(leak), threshold=_positive(name, threshold), v_reset=float(v_reset[0]))
+    neuron = LIF(leak=_constant(leak), threshold=_positive(name, threshold), v_reset=_constant(v_reset))
     return gain, v_leak * dt / tau, neuron
 
 

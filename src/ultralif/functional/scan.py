@@ -7,6 +7,8 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from ultralif.errors import InputError
+
 __all__ = ["Constant", "OverTime", "compute_dtype", "over_time", "rest"]
 
 Constant = float | Tensor
@@ -48,6 +50,11 @@ def over_time(
 
     def decorate(step: Callable[Concatenate[Tensor, S, P], tuple[Tensor, S]]) -> OverTime[S, P]:
         def run(current: Tensor, v0: S | None = None, *args: P.args, **kwargs: P.kwargs) -> tuple[Tensor, S]:
+            if not len(current):
+                raise InputError(
+                    f"current has no time steps, its [T, B, *features] are {tuple(current.shape)}; pass at "
+                    "least one"
+                )
             dtype = compute_dtype(current.dtype)
             for name, value in kwargs.items():
                 if isinstance(value, Tensor):

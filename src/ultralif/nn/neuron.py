@@ -1,6 +1,7 @@
 """What all spiking neurons share: constants, modes, three ways to call, clear errors."""
 
 import inspect
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypedDict, TypeVar, get_args
 
@@ -21,7 +22,7 @@ class NeuronOptions(TypedDict, total=False):
     """The keyword arguments of every neuron; `Neuron` describes them."""
 
     threshold: Constant
-    v_reset: float
+    v_reset: Constant
     learn_threshold: bool | None
     parameter_shape: Sequence[int] | None
     batch_first: bool
@@ -55,7 +56,7 @@ class Neuron(Parametrized, Generic[S]):
         self,
         *,
         threshold: Constant = 0.5,
-        v_reset: float = 0.0,
+        v_reset: Constant = 0.0,
         learn_threshold: bool | None = None,
         parameter_shape: Sequence[int] | None = None,
         batch_first: bool = False,
@@ -64,7 +65,15 @@ class Neuron(Parametrized, Generic[S]):
     ) -> None:
         super().__init__()
         check_choice("backend", backend, get_args(Backend))
-        self.v_reset = v_reset
+        if not math.isfinite(v_reset if not isinstance(v_reset, Tensor) else float(v_reset.sum())):
+            raise InputError(f"v_reset must be finite, got {v_reset}; choose a membrane below the threshold")
+        self.v_reset: Constant
+        if isinstance(v_reset, Tensor):
+            self.register_buffer("v_reset", v_reset.detach().clone())
+        else:
+            self.v_reset = v_reset
+        if parameter_shape is not None and not isinstance(parameter_shape, Sequence):
+            raise InputError(f"parameter_shape must be sizes, such as (64,), got {parameter_shape!r}")
         self.batch_first = batch_first
         self.check_finite = check_finite
         self.backend: Backend = backend
@@ -134,6 +143,9 @@ class Neuron(Parametrized, Generic[S]):
 
     def rate(self, current: Tensor) -> Tensor:
         """Return the mean spike over time, ``[B, *features]``, from rest."""
+        if self._forward_hooks or self._forward_pre_hooks:  # whoever watches the module sees its spikes
+            spikes: Tensor = self(current)
+            return spikes.mean(1 if self.batch_first else 0)
         return self._scan_rate(self._time_major(current, None))
 
     def run(self, current: Tensor, state: S | None = None) -> tuple[Tensor, S]:

@@ -107,7 +107,7 @@ class Parametrized(nn.Module):
             else:
                 self._numbers[name] = float(value)
             return
-        if bounds is not None and not 0.0 < bounds[0] < bounds[1] < math.inf:
+        if bounds is not None and not (len(bounds) == 2 and 0.0 < bounds[0] < bounds[1] < math.inf):
             raise InputError(
                 f"{name}_range must be two positive numbers that increase, got {bounds}; pass "
                 "(lowest, highest)"
@@ -191,6 +191,8 @@ def _check_range(name: str, value: Constant, low: float, high: float, *, closed:
     """Raise an InputError if any entry of a constant lies outside of its range."""
     if isinstance(value, Tensor) and value.is_meta:
         return  # under torch.device("meta") there are no values yet
+    if isinstance(value, Tensor) and not value.numel():
+        raise InputError(f"{name} is a tensor without values; pass a number, or one for each neuron")
     least, most = (x.item() for x in value.aminmax()) if isinstance(value, Tensor) else (value, value)
     inside = low <= least and most <= high if closed else low < least and most < high
     if not inside:

@@ -180,6 +180,7 @@ class _StackedNeurons(nn.Module):
                 self.groups.append([])
             self.groups[-1].append(neuron)
         self.numbers = [_numbers(group) for group in self.groups]
+        self.choices = [{name: getattr(group[0], name) for name in group[0].choices} for group in self.groups]
         speeds = dict(zip(map(id, neurons), eps_speeds, strict=True))
         self.entries = [
             _Entry(neuron, name, _size(neuron, name))
@@ -204,10 +205,11 @@ class _StackedNeurons(nn.Module):
         """Return the spikes ``[T, B, M, N]`` of all members, or their mean over time."""
         constants = iter(torch.split(self.values(), [n for group in self.groups for n in _sizes(group)]))
         spikes = []
-        for group, numbers, part in zip(self.groups, self.numbers, self._parts(currents), strict=True):
+        parts = self._parts(currents)
+        for group, numbers, chosen, part in zip(self.groups, self.numbers, self.choices, parts, strict=True):
             one = group[0]
             given = {name: next(constants).view(len(group), -1) for name in one.declared()} | numbers
-            choices = {name: getattr(one, name) for name in one.choices}
+            choices = dict(chosen)
             if mode is not None and "mode" in choices:
                 choices["mode"] = mode if mode in one.modes else "hard"
             spikes.append(type(one).operator(part, None, rate, one.backend, **given, **choices)[0])
@@ -276,7 +278,9 @@ def _describe(entry: _Entry, eps_speed: float) -> tuple[Tensor, ...]:
     else:
         form, bounds, raw = learned
         speed = eps_speed if entry.name == "eps" else 1.0
-        columns = (raw.detach().double() / speed, form is LOG, True, 1.0, *(bounds or (0.0, math.inf)), speed)
+        by_log = form.prefix == LOG.prefix  # a copied neuron has a form of its own
+        low, high = bounds or (0.0, math.inf)
+        columns = (raw.detach().double() / speed, by_log, True, 1.0, low, high, speed)
     kinds = (torch.bool if isinstance(column, bool) else torch.float64 for column in columns)
     parts = (torch.as_tensor(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True))
     return tuple(part.reshape(-1).expand(entry.size) for part in parts)

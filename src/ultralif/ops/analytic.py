@@ -99,11 +99,16 @@ def _integrate(
             limit = threshold + rule.adapt_strength * (now[1] if rule.adapt_late else adapted)
         potential = _potential(x.to(v.dtype), v, eps, leak, rule)
         gate = torch.sigmoid((potential - limit) / eps)
-        spike = amplitude * gate + (1 - amplitude) / 2 if rule.soft else (potential > limit).to(v.dtype)
+        spike = amplitude * gate + (1 - amplitude) / 2 if rule.soft else _step(potential - limit)
         steps.append(_Step(v, potential, limit, gate, spike))
         v = potential * (1 - spike) + rule.v_reset * spike
         now = [v, adapted, spike] if rule.adapt else [v]
     return steps, now
+
+
+def _step(x: Tensor) -> Tensor:
+    """Return 1 above 0 and 0 elsewhere, but NaN for NaN."""
+    return torch.where(x.isnan(), x, (x > 0).to(x.dtype))
 
 
 def _potential(x: Tensor, v: Tensor, eps: Tensor, leak: Tensor, rule: Rule) -> Tensor:

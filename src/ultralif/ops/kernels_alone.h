@@ -45,7 +45,7 @@ INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
                 trace->share[j] = v[j];
         } else {
             REAL past = v[j] + l.log_leak[j];
-            base = NAME(larger)(past, x[j]);
+            base = membrane == MAX ? NAME(largest)(past, x[j]) : NAME(larger)(past, x[j]);
             if (membrane == MAX) {
                 if (trace)
                     trace->share[j] = past > x[j] ? (REAL)1 : past == x[j] ? (REAL)0.5 : (REAL)0;

@@ -28,6 +28,8 @@ typedef struct {
 
 /* b if one of them is NaN: written so, it is one instruction. */
 INLINE REAL NAME(larger)(REAL a, REAL b) { return a > b ? a : b; }
+/* NaN if one of them is. */
+INLINE REAL NAME(largest)(REAL a, REAL b) { return a > b || a != a ? a : b; }
 INLINE REAL NAME(smaller)(REAL a, REAL b) { return a < b ? a : b; }
 INLINE REAL NAME(within)(REAL x, REAL edge) { return NAME(smaller)(edge, NAME(larger)(-edge, x)); }
 
@@ -46,7 +48,9 @@ INLINE NAME(Fired) NAME(fire)(const NAME(Call) *c, NAME(Lanes) l, int64_t j, REA
         f.spike = membrane == ADD ? f.gate + l.extra[j] * (f.gate - (REAL)0.5) : f.gate;
         f.v = f.p + f.spike * (c->reset - f.p);
     } else {
-        f.spike = f.p > limit ? (REAL)1 : (REAL)0;
+        if (membrane == LSE)
+            f.p += 0 * weight; /* log2 makes a number of NaN */
+        f.spike = f.p > limit ? (REAL)1 : f.p <= limit ? (REAL)0 : (REAL)NAN; /* a broken network shows */
         f.v = f.p * (1 - f.spike) + c->reset * f.spike; /* of these, one is exact and the other 0 */
     }
     return f;

@@ -122,7 +122,8 @@ INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lan
                 rows->c[j] = log_weight;
             }
         } else {
-            REAL top = NAME(larger)(NAME(larger)(left, own), right);
+            REAL top = membrane == MAX ? NAME(largest)(NAME(largest)(left, own), right)
+                                       : NAME(larger)(NAME(larger)(left, own), right);
             base += top;
             if (membrane == MAX) {
                 if (rows) {

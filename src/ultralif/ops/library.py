@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ultralif.functional import compute_dtype
+from ultralif.functional import Constant, compute_dtype
 from ultralif.ops import analytic, cpu
 from ultralif.ops.contract import Constants, Implementation, Rule, decode, encode
 
@@ -56,10 +56,24 @@ class _Integrate(torch.autograd.Function):
         current, state, *tensors = ctx.saved_tensors
         needed = ctx.needs_input_grad
         constants = Constants(*(n if t is None else t for t, n in zip(tensors, ctx.numbers, strict=True)))
-        args = (*grads, current, state, constants, ctx.rule, any(needed[2:6]))
-        derive = _derivative if torch.is_grad_enabled() else _implementation(current).backward
+        derive = _derivative if torch.is_grad_enabled() else _run_backward
+        # The constants one by one, so that autograd sees those that are tensors.
+        args = (*grads, current, state, ctx.rule, any(needed[2:6]), *constants)
         g_current, g_state, g_constants = derive(*args)
         return g_current, g_state if needed[1] else None, *_share(g_constants, tensors, needed[2:6]), None
+
+
+def _run_backward(
+    grad_out: Tensor | None,
+    grad_state: Tensor | None,
+    current: Tensor,
+    state: Tensor | None,
+    rule: Rule,
+    learn: bool,
+    *constants: Constant,
+) -> tuple[Tensor, Tensor, Tensor]:
+    implementation = _implementation(current)
+    return implementation.backward(grad_out, grad_state, current, state, Constants(*constants), rule, learn)
 
 
 class _Derivative(torch.autograd.Function):
@@ -67,7 +81,7 @@ class _Derivative(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
-        return _implementation(args[2]).backward(*args)
+        return _run_backward(*args)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Grads:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ultralif import functional
-from ultralif.errors import check_choice
+from ultralif.errors import InputError, check_choice
 from ultralif.functional import AdaptiveState, Constant, LeakForm, Mode, Neighborhood, compute_dtype
 from ultralif.functional.scan import OverTime
 from ultralif.ops import library
@@ -90,6 +90,11 @@ def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tup
     state = None
     if v0 is not None:
         stacked = v0.unsqueeze(0) if isinstance(v0, Tensor) else torch.stack(v0)
+        if stacked.shape[1:] != current.shape[1:]:
+            raise InputError(
+                f"v0 must have the shape of one step of the current, {tuple(current.shape[1:])}, got "
+                f"{tuple(stacked.shape[1:])}; expand it"
+            )
         state = stacked.to(dtype).reshape(len(stacked), *flat[1:])
     constants = Constants(
         *(_per_feature(c, features, dtype) if isinstance(c, Tensor) else c for c in recipe[:4])

@@ -11,7 +11,7 @@ Time is cut into chunks as in `triton_temporal`.
 import triton
 import triton.language as tl
 
-from ultralif.ops.triton_temporal import LN2, MAX, constant, exp2, fire, inverse, log2, within
+from ultralif.ops.triton_temporal import LN2, MAX, constant, exp2, fire, inverse, largest, log2, within
 
 __all__ = ["spatial_backward_kernel", "spatial_forward_kernel"]
 
@@ -72,8 +72,8 @@ def terms(w, w_left, w_right, k, NATIVE: tl.constexpr):
 
     The third term is the smaller of the neighbours; the second what is left.
     """
-    side, third = tl.maximum(w_left, w_right), tl.minimum(w_left, w_right)
-    top, second = tl.maximum(side, w), tl.minimum(side, w)
+    side, third = largest(w_left, w_right), tl.minimum(w_left, w_right)
+    top, second = largest(side, w), tl.minimum(side, w)
     gap_2, gap_3 = (top - second) * k, (top - third) * k
     return top, exp2(-gap_2, NATIVE), exp2(-gap_3, NATIVE), gap_2, gap_3
 
@@ -84,7 +84,7 @@ def coupled(
 ):
     """Return P in two parts, P = base + eps * log(weight), see `fire`."""
     if MEMBRANE == MAX:
-        return tl.maximum(tl.maximum(w_left, w_right), w) + x, tl.full(x.shape, 1.0, tl.float32)
+        return largest(largest(w_left, w_right), w) + x, tl.full(x.shape, 1.0, tl.float32)
     top, u_2, u_3, gap_2, gap_3 = terms(w, w_left, w_right, k, NATIVE)
     base = top + x
     if CENTERED:

@@ -65,6 +65,12 @@ def inverse(x, NATIVE: tl.constexpr):
 
 
 @triton.jit
+def largest(x, y):
+    """Return the larger of two, or NaN if one of them is."""
+    return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def within(mask, t, time, EVEN: tl.constexpr):
     """Return the mask of the lanes that have a step t: all, if the chunks divide the time."""
     if EVEN:
@@ -86,7 +92,7 @@ def membrane(x, v, k, leak, log_leak, MEMBRANE: tl.constexpr, NATIVE: tl.constex
         return leak * v + x, one
     past = v + log_leak
     if MEMBRANE == MAX:
-        return tl.maximum(past, x), one
+        return largest(past, x), one
     return tl.maximum(past, x), one + exp2(-(tl.abs(past - x) * k), NATIVE)
 
 
@@ -113,7 +119,7 @@ def fire(
     gate = weight * inverse(weight + exp2((limit - base) * k, NATIVE), NATIVE)
     spike = gate
     if not SOFT:
-        spike = tl.where(potential > limit, 1.0, 0.0)
+        spike = tl.where(potential > limit, 1.0, tl.where(potential <= limit, 0.0, float("nan")))
     elif not UNIT:
         spike = amplitude * gate + (1.0 - amplitude) * 0.5
     return potential, gate, spike

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ultralif.errors import InputError
 from ultralif.export import from_nir
-from ultralif.nn import Network
+from ultralif.nn import Network, set_mode
 from ultralif.training.build import build_network
 from ultralif.training.checkpoint import Contents, Damaged, read_folder
 from ultralif.training.config import RunConfig
@@ -116,4 +116,6 @@ def _network(config: RunConfig, tensors: dict[str, Tensor], epochs: int) -> Netw
     if eps is not None:
         for _, neuron in network.layers():
             neuron.assign("eps", eps)
+    if config.hard_epochs:
+        set_mode(network, "hard")
     return network.eval()

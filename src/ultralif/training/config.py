@@ -251,7 +251,7 @@ _NEURON_OPTIONS = (
 
 def spelled(field: str, name: str) -> str:
     """Return a neuron or dataset as its name is spelled; ``ultralif``, ``DSpike+``, ``N_MNIST`` are known."""
-    names = {"neuron": (*NEURON_NAMES, *_registered()), "dataset": tuple(DATASETS)}[field]
+    names = tuple(DATASETS) if field == "dataset" else tuple(dict.fromkeys((*NEURON_NAMES, *_registered())))
     plain = {_plain(known): known for known in names}
     if _plain(name) in plain:
         return plain[_plain(name)]
