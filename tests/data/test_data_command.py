@@ -29,7 +29,7 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
 def test_list_shows_every_dataset_and_where_it_lies(capsys):
     code, out, _ = run(capsys, "list")
     assert code == 0
-    lines = {line.split()[0]: line for line in out.splitlines()[1:]}
+    lines = {line.split()[0]: line.rstrip() for line in out.splitlines()[1:]}
     assert lines["digits"].endswith("built in")
     assert lines["shd"].endswith("ultralif data get shd")
     assert "60,000 / 10,000" in lines["mnist"]

@@ -32,11 +32,7 @@ def networks(sizes=(6, 8, 3), readout="linear"):
     return [ul.Network(sizes, kind, options, readout).double() for kind, options in OPTIONS]
 
 
-@pytest.fixture(autouse=True)
-def double():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("float64")
 
 
 @pytest.mark.parametrize("mode", [None, "soft", "hard", "tropical"])

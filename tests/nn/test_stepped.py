@@ -28,13 +28,6 @@ class Copy(ul.Stepped[ul.State]):
         self.learnable("leak", leak, ul.LOGIT, upper=1.0)
 
 
-@pytest.fixture
-def registered():
-    ul.register(Copy)
-    yield
-    del ul.NEURONS["Copy"]
-
-
 def test_it_computes_what_its_step_says() -> None:
     current = torch.randn(7, 3, 5)
     for mode in Copy.modes:
@@ -45,7 +38,8 @@ def test_it_computes_what_its_step_says() -> None:
         torch.testing.assert_close(ours.step(current[0])[1].v, theirs.step(current[0])[1].v)
 
 
-def test_it_is_trained_like_the_neuron_that_it_copies(registered: None, tmp_path) -> None:
+def test_it_is_trained_like_the_neuron_that_it_copies(tmp_path) -> None:
+    ul.register(Copy)
     config = ul.RunConfig(neuron="copy", epochs=2, timesteps=3, learning_rate=1e-2)
     ours = ul.train(config, runs_dir=tmp_path)
     theirs = ul.train(config.with_(neuron="UltraLIF"), runs_dir=tmp_path)

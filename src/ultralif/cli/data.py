@@ -1,13 +1,13 @@
 """``ultralif data``: what there is, where it lies, get it, check it, look at it."""
 
 import dataclasses
-import json as json_format
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.parse import dispatch
+from ultralif.cli.tables import print_json, print_table
 from ultralif.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def list_(data_dir: Path | None = None, json: bool = False) -> None:
 
     described = [_describe(spec, data_dir) for spec in DATASETS.values()]
     if json:
-        _print_json(described)
+        print_json(described)
         return
     rows = [
         (
@@ -46,7 +46,7 @@ def list_(data_dir: Path | None = None, json: bool = False) -> None:
         )
         for entry in described
     ]
-    _table(("name", "shape", "classes", "train / test", "where"), rows)
+    print_table(("name", "shape", "classes", "train / test", "where"), rows)
 
 
 def info(name: str, /, data_dir: Path | None = None, json: bool = False) -> None:
@@ -72,7 +72,7 @@ def info(name: str, /, data_dir: Path | None = None, json: bool = False) -> None
         "searched": [str(root) for root in roots(data_dir)] if spec.forms else [],
     }
     if json:
-        _print_json(described)
+        print_json(described)
         return
     for key, value in described.items():
         if key == "files":
@@ -126,7 +126,7 @@ def verify(
         raise InputError(f"{spec.name} has no files to verify; it is made when it is loaded")
     report = check(spec, data_dir, split)
     if json:
-        _print_json({"name": spec.name} | dataclasses.asdict(report) | {"folder": str(report.folder)})
+        print_json({"name": spec.name} | dataclasses.asdict(report) | {"folder": str(report.folder)})
         return
     how = (
         f"{report.digests:,} digests"
@@ -181,28 +181,6 @@ def _describe(spec: "Spec", data_dir: Path | None) -> dict[str, Any]:
         "folder": str(found.folder) if found else None,
         "form": found.form.kind if found else None,
     }
-
-
-def _print_json(document: object) -> None:
-    print(json_format.dumps(document, indent=2))
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table: framed on a terminal, plain aligned lines elsewhere."""
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    if console.is_terminal:
-        table = Table(*header[:-1])
-        table.add_column(header[-1], overflow="fold")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-        return
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for row in (header, *rows):
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 @contextmanager

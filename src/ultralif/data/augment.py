@@ -4,10 +4,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-__all__ = ["crop_and_flip"]
+__all__ = ["PADDING", "crop_and_flip"]
+
+PADDING = 4
+"""Pixels by which training images are shifted at most."""
 
 
-def crop_and_flip(images: Tensor, generator: torch.Generator, padding: int = 4) -> Tensor:
+def crop_and_flip(images: Tensor, generator: torch.Generator, padding: int = PADDING) -> Tensor:
     """Shift each image by up to ``padding`` pixels, black moving in, and mirror half of them (appendix D.1).
 
     Args:

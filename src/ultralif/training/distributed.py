@@ -154,7 +154,7 @@ def _step(job: Job, loss: _Loss, x: Tensor, labels: Tensor, group: _Group) -> No
     """
     mine = group.part(len(labels))
     share = (mine.stop - mine.start) / len(labels)
-    mine = slice(mine.start, max(mine.stop, mine.start + 1)) if share else slice(0, 1)
+    mine = mine if share else slice(0, 1)
     job.optimizer.zero_grad()
     with torch.autocast(group.device.type, torch.bfloat16, enabled=job.shared.precision == "bfloat16"):
         losses = loss(x[:, mine], labels[mine], job.mode)

@@ -105,7 +105,7 @@ def _drive(
         _pass_on(ray, board, running, report)
         for ref in ray.wait(list(running), timeout=PAUSE)[0] if running else ():
             task = running.pop(ref)
-            outcome = _outcome(ray, ref, task, report)
+            outcome = _outcome(ray, ref, task)
             if outcome.kind == "done":
                 yield from _gathered(store, task, report)
             elif outcome.kind in ("bad input", "failed"):
@@ -129,7 +129,7 @@ def _work(task: Task) -> int:
     return shared.epochs * shared.timesteps * sum(shared.hidden) * len(task.stack)
 
 
-def _outcome(ray: Any, ref: Any, task: Task, report: Callable[[int, Progress], None]) -> Outcome:
+def _outcome(ray: Any, ref: Any, task: Task) -> Outcome:
     """Return how a task ended; whatever is no answer of its own is a loss."""
     try:
         outcome: Outcome = ray.get(ref)

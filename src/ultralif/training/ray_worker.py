@@ -43,7 +43,7 @@ class Order(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a task ended: ``done``, ``stopped``, ``too large``, ``bad input`` or ``failed``."""
+    """How a task ended: ``done``, ``stopped``, ``too large``, ``bad input``, ``failed`` or ``lost``."""
 
     kind: str
     message: str = ""
