@@ -110,10 +110,10 @@ def simulate(growth: dict[str, Any], seed: int = 0) -> dict[str, float]:
         "networks in a stack": members,
         "stacks": len(stacks),
         "longest stack, hours": max(stacks) / 3600,
-        "GPUs lost on the way": losses,
+        "devices lost on the way": losses,
         "hours until all is done": end / 3600,
-        "GPU-hours": GPUS * end / 3600,
-        "part of the GPUs' time spent in training steps, %": 100 * busy / (GPUS * end),
+        "device-hours": GPUS * end / 3600,
+        "part of the devices' time spent in training steps, %": 100 * busy / (GPUS * end),
         "driver's time for the index, minutes": RUNS * growth["costs"]["index_seconds_a_run"] / 60,
     }
 

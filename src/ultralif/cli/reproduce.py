@@ -1,6 +1,5 @@
 """``ultralif reproduce``: the paper's tables, trained, beside the published numbers."""
 
-from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +60,11 @@ def reproduce(
         quiet: show no progress.
         json: print one JSON document.
     """
+    from ultralif.cli.dry import show_plan
+    from ultralif.cli.sweep import run_plan, seeds_together
     from ultralif.paper.grids import TABLES
+    from ultralif.paper.reproduce import plan_table
+    from ultralif.training import Store
 
     check_choice("the table", what, ("all", "list", "verdicts", *TABLES))
     if what == "list":
@@ -73,43 +76,27 @@ def reproduce(
     if seeds < 1:
         raise InputError(f"seeds must be at least 1, got {seeds}")
     if what != "verdicts" and results is None:
-        args = Namespace(device=device, data_dir=data_dir, checkpoint_seconds=checkpoint_seconds)
-        if not _train(what, seeds, runs_dir, args, dry_run=dry_run, quiet=quiet or json, as_json=json):
+        store = Store(runs_dir)
+        stacks, absent = plan_table(what, store, seeds, data_dir, seeds_together(device, seeds))
+        if absent:
+            say(f"not at hand: {', '.join(absent)}; get them with: ultralif data get {absent[0]}")
+        if dry_run:
+            show_plan(stacks, device, json)
             return
+        if stacks or not absent:  # without data nothing is finished
+            run_plan(
+                stacks,
+                store,
+                device=device,
+                data_dir=data_dir,
+                checkpoint_seconds=checkpoint_seconds,
+                quiet=quiet or json,
+            )
     found = _results(results, runs_dir)
     if what == "verdicts":
         _print_verdicts(found, out, json)
     else:
         _print_tables(list(TABLES) if what == "all" else [what], found, seeds, out, json)
-
-
-def _train(
-    what: str,
-    seeds: int,
-    runs_dir: Path | None,
-    args: Namespace,
-    *,
-    dry_run: bool,
-    quiet: bool,
-    as_json: bool,
-) -> bool:
-    """Train what is missing; return whether there is something to print."""
-    from ultralif.cli.sweep import run_plan, seeds_together
-    from ultralif.paper.reproduce import plan_table
-    from ultralif.training import Store
-
-    store = Store(runs_dir)
-    stacks, absent = plan_table(what, store, seeds, args.data_dir, seeds_together(args.device, seeds))
-    if absent:
-        say(f"not at hand: {', '.join(absent)}; get them with: ultralif data get {absent[0]}")
-    if dry_run:
-        from ultralif.cli.dry import show_plan
-
-        show_plan(stacks, args.device, as_json)
-        return False
-    if stacks or not absent:  # without data nothing is finished
-        run_plan(stacks, store, args, quiet=quiet)
-    return True
 
 
 def _results(path: Path | None, runs_dir: Path | None) -> "Results":

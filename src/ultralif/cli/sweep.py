@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from ultralif.cli.common import Common, read_arguments
@@ -77,7 +78,15 @@ def main(argv: list[str]) -> None:
 
         show_plan(stacks, args.device, args.json)
         return
-    run_plan(stacks, store, args, quiet=args.quiet or args.json, elsewhere=_cluster(args))
+    run_plan(
+        stacks,
+        store,
+        device=args.device,
+        data_dir=args.data_dir,
+        checkpoint_seconds=args.checkpoint_seconds,
+        quiet=args.quiet or args.json,
+        elsewhere=_cluster(args),
+    )
     rows = store.rows(runs=[config.id for config in configs])
     if args.json:
         print_json(rows)
@@ -125,8 +134,10 @@ def split_list(name: str, text: str, kind: Callable[[str], V]) -> list[V]:
 def run_plan(
     stacks: Sequence[Sequence[RunConfig]],
     store: Store,
-    args: Any,
     *,
+    device: str,
+    data_dir: Path | None,
+    checkpoint_seconds: float,
     quiet: bool,
     elsewhere: "Callable[..., Iterator[Result]] | None" = None,
 ) -> None:
@@ -135,7 +146,9 @@ def run_plan(
     Args:
         stacks: the plan.
         store: where the runs go.
-        args: the command's flags.
+        device: where.
+        data_dir: searched first for the data.
+        checkpoint_seconds: how much work may be lost.
         quiet: show no progress.
         elsewhere: what trains the stacks if not this machine.
     """
@@ -152,7 +165,7 @@ def run_plan(
         from ultralif.cli.dry import print_plan
         from ultralif.training import estimate
 
-        seconds = estimate(stacks, args.device)
+        seconds = estimate(stacks, device)
         print_plan(stacks, seconds)
     with (
         redirect_stdout(sys.stderr),  # Ray speaks up there
@@ -162,11 +175,11 @@ def run_plan(
         for _ in (elsewhere or run_local)(
             stacks,
             store,
-            device=args.device,
-            data_dir=args.data_dir,
+            device=device,
+            data_dir=data_dir,
             report=report,
             stopping=stopping,
-            checkpoint_seconds=args.checkpoint_seconds,
+            checkpoint_seconds=checkpoint_seconds,
         ):
             pass
 
