@@ -6,6 +6,7 @@ from typing import Any
 from ultralif.cli.parse import parse
 from ultralif.cli.tables import number, print_result, print_table
 from ultralif.training.store import Store
+from ultralif.training.zoo import cards
 
 __all__ = ["main"]
 
@@ -24,24 +25,30 @@ def evaluate_run(
     device: str = "auto",
     json: bool = False,
 ) -> None:
-    """Evaluate a run on its whole test set, with soft, binary and max-plus spikes.
+    """Evaluate a trained network on its whole test set, with soft, binary and max-plus spikes.
 
     Examples:
       ultralif eval 6c0c31e38c43
       ultralif eval 6c0c --modes
+      ultralif eval n-mnist/ultradlif-t1
 
     Args:
-        run: the name of a run, the beginning of it, or its folder.
+        run: a run's name, the beginning of it, its folder, or a name that ``ultralif models list`` prints.
         modes: compare the modes decision by decision and layer by layer.
         runs_dir: where runs are kept.
         data_dir: a folder to search first for the data.
         device: cpu, cuda, or auto: the GPU if there is one.
         json: print one JSON document.
     """
-    store, name = Store.holding(run, runs_dir)
-    from ultralif.training.reevaluate import reevaluate
+    if run in cards():
+        from ultralif.training.reevaluate import reevaluate_model
 
-    found = reevaluate(store, name, device, data_dir, compare=modes)
+        found = reevaluate_model(run, device, data_dir, compare=modes)
+    else:
+        store, name = Store.holding(run, runs_dir)
+        from ultralif.training.reevaluate import reevaluate
+
+        found = reevaluate(store, name, device, data_dir, compare=modes)
     if len(found.get("gap", {})) > 1 and not json:
         _print_gaps(found["gap"])
     print_result(found, json, then=f"ultralif export {found['path']} --to c --out model")

@@ -1,4 +1,4 @@
-"""A finished run on its test set once more."""
+"""A trained network on its test set once more."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,14 +6,17 @@ from typing import Any
 
 from ultralif.export.harden import gap
 from ultralif.nn import Network, Stack
-from ultralif.training.api import restore
+from ultralif.training.api import load, restore
 from ultralif.training.build import EVALUATION, Data, load_data, make_loader, pick_device
 from ultralif.training.config import RunConfig
 from ultralif.training.evaluate import evaluate, inputs
 from ultralif.training.machine import arithmetic
 from ultralif.training.store import Store
+from ultralif.training.zoo import cards, read_model
 
-__all__ = ["reevaluate"]
+__all__ = ["reevaluate", "reevaluate_model"]
+
+_NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity", "epochs")
 
 
 def reevaluate(
@@ -30,12 +33,36 @@ def reevaluate(
             differ, both in percent, and where they part.
     """
     config, contents, result, _ = store.read(run)
+    return {**result, **_again(restore(contents), config, device, data_dir, compare)}
+
+
+def reevaluate_model(
+    name: str, device: str = "auto", data_dir: Path | None = None, *, compare: bool = False
+) -> dict[str, Any]:
+    """Return for a network that comes with the library what `reevaluate` returns for a run."""
+    config, _ = read_model(name)
+    network, card = load(name), cards()[name]
+    return {
+        **{field: getattr(config, field) for field in _NAMED},
+        "id": card["run"],
+        "mode": network.neurons[0].mode,
+        "eps": card["eps"],
+        "leak": card["leak"],
+        "validation": None,
+        "status": "done",
+        "path": name,
+        **_again(network, config, device, data_dir, compare),
+    }
+
+
+def _again(
+    network: Network, config: RunConfig, device: str, data_dir: Path | None, compare: bool
+) -> dict[str, Any]:
     place = pick_device(device)
     data = load_data(config, place, data_dir)
-    network = restore(contents).to(place)
     with arithmetic([config], place):
-        (found,) = evaluate(Stack([network]).to(place), [config], data)
-        again = {**result, **asdict(found)}
+        (found,) = evaluate(Stack([network.to(place)]).to(place), [config], data)
+        again = asdict(found)
         if compare:
             again["gap"] = _gaps(network, config, data)
     return again
