@@ -90,9 +90,9 @@ class TestGrids:
 
 class TestStatistics:
     def test_students_interval(self):
-        found = interval([1.0, 2.0, 3.0, 4.0])
+        found = interval(dict(enumerate([1.0, 2.0, 3.0, 4.0])))
         assert found.mean == 2.5 and found.half == pytest.approx(3.182 * 1.2909944 / 2, rel=1e-6)
-        assert interval([]) is None and interval([5.0]) == (5.0, None, 1)
+        assert interval({}) is None and interval({42: 5.0}) == (5.0, None, 1)
 
     def test_pairing_uses_common_seeds_only(self):
         assert paired({1: 3.0, 2: 5.0, 9: 100.0}, {1: 1.0, 2: 3.0, 7: -50.0}) == (2.0, 0.0, 2)

@@ -70,7 +70,7 @@ def test_accuracy_has_means_with_intervals_and_published_points(
     bars = {str(one.get_label()): one for one in axis.containers}
     line, _, (span,) = bars["UltraDLIF"]
     for place, time in enumerate(published.TIMESTEPS):
-        mean, half, _ = interval(list(results.accuracy("UltraDLIF", "mnist", time).values()))
+        mean, half, _ = interval(results.accuracy("UltraDLIF", "mnist", time))
         assert line.get_ydata()[place] == pytest.approx(mean)
         low, high = span.get_segments()[place][:, 1]
         assert (low, high) == pytest.approx((mean - half, mean + half))

@@ -66,13 +66,14 @@ class Interval(NamedTuple):
         return "" if self.half is None else f" ± {self.half:.2f}"
 
 
-def interval(values: Sequence[float]) -> Interval | None:
+def interval(by_seed: Mapping[int, float]) -> Interval | None:
     """Return mean and 95 % interval by Student's t; None without values.
 
     Example:
-        >>> print(interval([1.0, 2.0, 3.0]))
+        >>> print(interval({42: 1.0, 43: 2.0, 44: 3.0}))
         2.00 ± 2.48
     """
+    values = list(by_seed.values())
     if not values:
         return None
     if len(values) == 1:
@@ -84,7 +85,7 @@ def interval(values: Sequence[float]) -> Interval | None:
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Interval | None:
     """Return the mean difference over the seeds that both have: they saw the same batches and spikes."""
-    return interval([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
+    return interval({seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())})
 
 
 def _student(freedom: int) -> float:
@@ -159,10 +160,7 @@ class Results:
         self, dataset: str, labels: Sequence[str], timesteps: int, mode: str | None = None
     ) -> tuple[str, Interval] | None:
         """Return the label with the best mean accuracy over seeds, and that accuracy."""
-        found = [
-            (label, interval(list(self.accuracy(label, dataset, timesteps, mode).values())))
-            for label in labels
-        ]
+        found = [(label, interval(self.accuracy(label, dataset, timesteps, mode))) for label in labels]
         known = [(label, value) for label, value in found if value is not None]
         return max(known, key=lambda pair: pair[1].mean) if known else None
 

@@ -61,10 +61,9 @@ def _accuracy(dataset: str, results: Results) -> Table:
     for label in (*BASELINES, *ULTRA, *CONTROL_LABELS):
         for time in TIMESTEPS:
             theirs = None if label in CONTROL_LABELS else published.accuracy(dataset, label, time)
-            own = interval(list(results.accuracy(label, dataset, time).values()))
+            own = interval(results.accuracy(label, dataset, time))
             hard, tropical = (
-                interval(list(results.accuracy(label, dataset, time, mode).values()))
-                for mode in ("hard", "tropical")
+                interval(results.accuracy(label, dataset, time, mode)) for mode in ("hard", "tropical")
             )
             rows.append(
                 (
@@ -145,10 +144,10 @@ def _rates(name: str, dataset: str, rows: Sequence[published.Row], results: Resu
     out = []
     for row in rows:
         label = row.neuron if not row.sparsity else f"{row.neuron} lambda={row.sparsity:g}"
-        own = interval(list(results.accuracy(label, dataset, row.timesteps).values()))
-        rate = interval(list(results.spike_rate(label, dataset, row.timesteps).values()))
-        hard = interval(list(results.accuracy(label, dataset, row.timesteps, "hard").values()))
-        hard_rate = interval(list(results.spike_rate(label, dataset, row.timesteps, "hard").values()))
+        own = interval(results.accuracy(label, dataset, row.timesteps))
+        rate = interval(results.spike_rate(label, dataset, row.timesteps))
+        hard = interval(results.accuracy(label, dataset, row.timesteps, "hard"))
+        hard_rate = interval(results.spike_rate(label, dataset, row.timesteps, "hard"))
         out.append(
             (
                 row.neuron,
@@ -184,11 +183,11 @@ def _ablation(results: Results) -> Table:
         for eps in (*ABLATED, None):
             label = neuron if eps is None else f"{neuron} eps={eps:g}"
             measured = [
-                interval(list(results.accuracy(label, "mnist", 1, encoding=code).values()))
+                interval(results.accuracy(label, "mnist", 1, encoding=code))
                 for code in ("rate", "rate-normalized")
             ]
-            rate = interval(list(results.spike_rate(label, "mnist", 1).values()))
-            final = interval(list(results.eps(label, "mnist", 1).values()))
+            rate = interval(results.spike_rate(label, "mnist", 1))
+            final = interval(results.eps(label, "mnist", 1))
             rows.append(
                 (
                     neuron,
@@ -211,7 +210,7 @@ def _encodings(results: Results) -> Table:
         for label in (*BASELINES, *ULTRA, *CONTROL_LABELS):
             theirs = None if label in CONTROL_LABELS else published.accuracy(dataset, label, 1)
             measured = (
-                interval(list(results.accuracy(label, dataset, 1, encoding=code).values()))
+                interval(results.accuracy(label, dataset, 1, encoding=code))
                 for code in ("rate", "rate-normalized")
             )
             rows.append((dataset, label, _number(theirs), *(str(m or NOT_RUN) for m in measured)))
@@ -229,7 +228,7 @@ def _binary(results: Results) -> Table:
             rows.append((dataset, str(timesteps), *[_nothing(dataset)] * (len(columns) - 2)))
             continue
         controls, recipes = (
-            [interval(list(results.accuracy(label, dataset, timesteps, "hard").values())) for label in group]
+            [interval(results.accuracy(label, dataset, timesteps, "hard")) for label in group]
             for group in (CONTROL_LABELS, labels)
         )
         cells = [_named(*base), *(str(c or NOT_RUN) for c in controls), _named(*ultra)]

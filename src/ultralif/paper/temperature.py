@@ -36,7 +36,7 @@ def learned_is_best(results: Results) -> tuple[Judgement, str]:
 
 def final_eps(results: Results) -> tuple[Judgement, str]:
     """0.66 to 1.08."""
-    ends = {neuron: interval(list(results.eps(neuron, "mnist", 1).values())) for neuron in ULTRA}
+    ends = {neuron: interval(results.eps(neuron, "mnist", 1)) for neuron in ULTRA}
     known = {neuron: end for neuron, end in ends.items() if end is not None}
     if not known:
         return "not tested", NOT_TESTED

@@ -83,8 +83,8 @@ def _penalty(dataset: str, timesteps: int, neuron: str, published: float) -> Cla
 
 def _reduction(results: Results, dataset: str, timesteps: int, neuron: str) -> tuple[float, Interval] | None:
     penalized = plain(neuron, 0.1).label
-    before = interval(list(results.spike_rate(neuron, dataset, timesteps).values()))
-    after = interval(list(results.spike_rate(penalized, dataset, timesteps).values()))
+    before = interval(results.spike_rate(neuron, dataset, timesteps))
+    after = interval(results.spike_rate(penalized, dataset, timesteps))
     cost = paired(
         results.accuracy(penalized, dataset, timesteps), results.accuracy(neuron, dataset, timesteps)
     )
@@ -179,9 +179,7 @@ def _robust_to_hard(results: Results) -> tuple[Judgement, str]:
 
 def _more_spikes(results: Results) -> tuple[Judgement, str]:
     """Without a penalty, CIFAR-10, T=1: UltraPLIF against LIF."""
-    ours, theirs = (
-        interval(list(results.spike_rate(label, "cifar10", 1).values())) for label in ("UltraPLIF", "LIF")
-    )
+    ours, theirs = (interval(results.spike_rate(label, "cifar10", 1)) for label in ("UltraPLIF", "LIF"))
     if ours is None or theirs is None:
         return "not tested", NOT_TESTED
     verdict: Judgement = "holds" if ours.mean > theirs.mean else "does not hold"

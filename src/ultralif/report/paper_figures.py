@@ -75,7 +75,7 @@ def _draw_line(
     axis: Any, results: Results, label: str, dataset: str, times: Sequence[int], shift: float
 ) -> None:
     style = style_of(label)
-    found = [interval(list(results.accuracy(label, dataset, time).values())) for time in times]
+    found = [interval(results.accuracy(label, dataset, time)) for time in times]
     known = [(x + shift, value) for x, value in enumerate(found) if value is not None]
     if known:
         axis.plot(*zip(*((x, value.mean) for x, value in known), strict=True), **style, ms=0, lw=1, alpha=0.5)
@@ -124,8 +124,8 @@ def _draw_path(
 ) -> None:
     points = []
     for label in labels:
-        accuracy = interval(list(results.accuracy(label, dataset, time, mode).values()))
-        rate = interval(list(results.spike_rate(label, dataset, time, mode).values()))
+        accuracy = interval(results.accuracy(label, dataset, time, mode))
+        rate = interval(results.spike_rate(label, dataset, time, mode))
         if accuracy is not None and rate is not None:
             points.append((time * rate.mean, accuracy.mean))
     if points:
@@ -162,7 +162,7 @@ def _draw_fixed(axis: Any, results: Results, neuron: str, encoding: str, shift: 
     found: dict[float, Interval] = {}
     for eps in ABLATED:
         label = f"{neuron} eps={eps:g}"
-        value = interval(list(results.accuracy(label, "mnist", 1, encoding=encoding).values()))
+        value = interval(results.accuracy(label, "mnist", 1, encoding=encoding))
         if value is not None:
             found[eps * shift] = value
     halves = [value.half or 0.0 for value in found.values()]
@@ -170,7 +170,7 @@ def _draw_fixed(axis: Any, results: Results, neuron: str, encoding: str, shift: 
     theirs = [published.ablation("accuracy", neuron, eps) for eps in ABLATED]
     places = [eps * shift for eps in ABLATED]
     axis.plot(places, theirs, style["marker"], color=style["color"], mfc="none", ms=6.5, alpha=0.7)
-    learned = interval(list(results.accuracy(neuron, "mnist", 1, encoding=encoding).values()))
-    end = interval(list(results.eps(neuron, "mnist", 1, encoding).values()))
+    learned = interval(results.accuracy(neuron, "mnist", 1, encoding=encoding))
+    end = interval(results.eps(neuron, "mnist", 1, encoding))
     if learned is not None and end is not None:
         axis.errorbar([end.mean], [learned.mean], [learned.half or 0.0], color=style["color"], fmt="*", ms=9)
