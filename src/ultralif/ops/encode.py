@@ -49,6 +49,7 @@ def draw_spikes(
         PAD=crop,
         BLOCK=256,
         num_warps=4,
+        enable_fp_fusion=True,
     )
 
 

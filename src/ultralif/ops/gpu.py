@@ -113,6 +113,7 @@ def _temporal_choices(rule: Rule, time: int) -> dict[str, Any]:
         "LATE": rule.adapt_late,
         "NATIVE": NATIVE,
         "num_warps": 4,
+        "enable_fp_fusion": True,
         **_chunk(time, CHUNK),
     }
 
@@ -228,6 +229,7 @@ def _spatial_choices(rule: Rule, time: int) -> dict[str, Any]:
         "CENTERED": rule.centered,
         "LEAK": ("none", "factor", "shift").index(rule.leak_form),
         "NATIVE": NATIVE,
+        "enable_fp_fusion": True,
         **_chunk(time, CHUNK // 2),
     }
 

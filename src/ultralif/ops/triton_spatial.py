@@ -162,7 +162,7 @@ def spatial_forward_kernel(
     eps = constant(eps_pointer, feature, eps_run, known)
     leak = constant(leak_pointer, feature, leak_run, known)
     threshold = constant(threshold_pointer, feature, threshold_run, known)
-    k = 1.0 / (LN2 * eps)
+    k = inverse(LN2 * eps, NATIVE)
     log_leak = tl.log(leak)
     eps = eps * LN2
     for i in range(rounds):
@@ -268,7 +268,7 @@ def spatial_backward_kernel(
     eps = constant(eps_pointer, feature, eps_run, known)
     leak = constant(leak_pointer, feature, leak_run, known)
     threshold = constant(threshold_pointer, feature, threshold_run, known)
-    k = 1.0 / (LN2 * eps)
+    k = inverse(LN2 * eps, NATIVE)
     log_leak = tl.log(leak)
     eps = eps * LN2
     zero = tl.zeros((LANES,), tl.float32)

@@ -119,7 +119,8 @@ def fire(
     gate = weight * inverse(weight + exp2((limit - base) * k, NATIVE), NATIVE)
     spike = gate
     if not SOFT:
-        spike = tl.where(potential > limit, 1.0, tl.where(potential <= limit, 0.0, float("nan")))
+        # What is neither above nor below has a NaN in it, and so has the sum: a broken network shows.
+        spike = tl.where(potential > limit, 1.0, tl.where(potential <= limit, 0.0, potential + limit))
     elif not UNIT:
         spike = amplitude * gate + (1.0 - amplitude) * 0.5
     return potential, gate, spike
@@ -177,7 +178,7 @@ def temporal_forward_kernel(
     leak = constant(leak_pointer, feature, leak_run, lane < total)
     threshold = constant(threshold_pointer, feature, threshold_run, lane < total)
     amplitude = constant(amplitude_pointer, feature, amplitude_run, lane < total)
-    k = 1.0 / (LN2 * eps)
+    k = inverse(LN2 * eps, NATIVE)
     log_leak = tl.log(leak)
     eps = eps * LN2
     for i in range(rounds):
@@ -294,7 +295,7 @@ def temporal_backward_kernel(
     leak = constant(leak_pointer, feature, leak_run, lane < total)
     threshold = constant(threshold_pointer, feature, threshold_run, lane < total)
     amplitude = constant(amplitude_pointer, feature, amplitude_run, lane < total)
-    k = 1.0 / (LN2 * eps)
+    k = inverse(LN2 * eps, NATIVE)
     log_leak = tl.log(leak)
     eps = eps * LN2
     zero = tl.zeros((BLOCK,), tl.float32)

@@ -1,0 +1,130 @@
+"""What a step of a neuron costs a GPU in instructions and bytes, counted in compiled code: no GPU needed.
+
+    python benchmarks/instructions.py --out docs/results/instructions.md
+
+The kernels repeat the code of a step as often as a chunk has steps. Compiled for two lengths of a chunk,
+their difference is what one step takes: one pass in the forward kernel, three in the backward kernel (note
+the states, integrate again, walk back). From that follow the least times of a layer too large for the
+second-level cache.
+"""
+
+import argparse
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from ultralif import ops
+from ultralif.bench.static import Kernel, compiled
+from ultralif.ops import gpu
+
+LENGTHS = (gpu.CHUNK, 4)
+TIME = 60
+CLOCK, UNITS = 1.755e9, 132
+PEAKS = {"issue": 128 * UNITS * CLOCK, "special": 16 * UNITS * CLOCK, "bytes": 4.8e12}
+"""An H200's a second: instructions of a lane, exponentials, logarithms and inverses, bytes of memory."""
+BYTES = (8, 16)
+"""Forward: read the current, write the spike. Backward: read the current twice, the gradient, write one."""
+
+HEAD = """# What a step costs a GPU
+
+Counted in code compiled for compute capability 9.0 (`python benchmarks/instructions.py`), with a learned
+temperature, float32, a chunk of the length that is shipped. *Special* are exponentials, logarithms and
+inverses; *exchanges* are between the lanes of a ring. The times are the least that an H200 can take for a
+step of one neuron of one sample if nothing else holds it up, in picoseconds: by the instructions that it can
+issue, by its special function units, by its memory. Nothing here was timed.
+
+"""
+
+Call = Callable[[Tensor], tuple[Tensor, object]]
+NEURONS: dict[str, Call] = {
+    "LIF": lambda x: ops.lif(x, leak=0.9, threshold=0.5),
+    "SoftLIF": lambda x: ops.softlif(x, eps=_eps(), leak=0.9, threshold=0.5),
+    "UltraLIF": lambda x: ops.ultralif(x, eps=_eps(), leak=0.9, threshold=0.5),
+    "UltraLIF, hard": lambda x: ops.ultralif(x, eps=_eps(), leak=0.9, threshold=0.5, mode="hard"),
+    "UltraDLIF": lambda x: ops.ultradlif(x, eps=_eps(), threshold=0.5),
+    "UltraDLIF, hard": lambda x: ops.ultradlif(x, eps=_eps(), threshold=0.5, mode="hard"),
+}
+
+
+class Step(NamedTuple):
+    """One step of one neuron in one kernel."""
+
+    instructions: float
+    special: float
+    exchanges: float
+    registers: int
+    spills: int
+
+
+def _eps() -> Tensor:
+    return torch.tensor(1.0, requires_grad=True)
+
+
+def kernels(call: Call, length: int) -> list[Kernel]:
+    """Compile a call's forward and backward kernel for chunks of so many steps."""
+    with patch.object(gpu, "CHUNK", length), compiled() as made:
+        out, _ = call(torch.zeros(TIME, 2, 64, requires_grad=True))
+        out.sum().backward()
+    return made
+
+
+def steps(call: Call) -> list[Step]:
+    """Return what a step takes, forward and backward."""
+    found = []
+    for versions in zip(*(kernels(call, length) for length in LENGTHS), strict=True):
+        ring = "spatial" in versions[0].name
+        # A chunk of a ring is half as long.
+        more = versions[0].lanes * (LENGTHS[0] - LENGTHS[1]) / (2 if ring else 1)
+
+        def of(*names: str, versions: tuple[Kernel, ...] = versions, more: float = more) -> float:
+            ((large, small),) = pairwise(
+                [sum(k.instructions[n] for n in names or k.instructions) for k in versions]
+            )
+            return (large - small) / more
+
+        long = versions[0]
+        found.append(Step(of(), of("MUFU"), of("SHFL"), long.registers, long.spills))
+    return found
+
+
+def main() -> None:
+    """Count, and write a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    heads = (
+        "instructions",
+        "special",
+        "exchanges",
+        "registers",
+        "issue ps",
+        "special ps",
+        "bytes ps",
+        "binds",
+    )
+    lines = [f"| neuron | pass | {' | '.join(heads)} |", "|---|---|" + "--:|" * 7 + "---|"]
+    for name, call in NEURONS.items():
+        for word, step, size in zip(("forward", "backward"), steps(call), BYTES, strict=True):
+            assert not step.spills, f"{name}, {word}: registers do not hold it ({step.spills} spills)"
+            least = {
+                "issue": step.instructions / PEAKS["issue"],
+                "special": step.special / PEAKS["special"],
+                "bytes": size / PEAKS["bytes"],
+            }
+            numbers = (f"{step.instructions:.0f}", f"{step.special:.0f}", f"{step.exchanges:.0f}")
+            times = (f"{1e12 * value:.1f}" for value in least.values())
+            cells = (*numbers, str(step.registers), *times, max(least, key=lambda kind: least[kind]))
+            lines.append(f"| {name} | {word} | {' | '.join(cells)} |")
+    text = HEAD + "\n".join(lines) + "\n"
+    if given.out:
+        given.out.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""What a GPU would run, without one: the Triton kernels of a call, compiled, disassembled and counted."""
+
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from ultralif.errors import need
+from ultralif.ops import library
+
+__all__ = ["Kernel", "compiled"]
+
+_TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16"}
+
+
+class Kernel(NamedTuple):
+    """A compiled kernel."""
+
+    name: str
+    lanes: int
+    """Neurons that a thread integrates side by side."""
+    registers: int
+    """Of a thread."""
+    instructions: Counter[str]
+    """How often each stands in the code."""
+
+    @property
+    def spills(self) -> int:
+        """How often something is put aside because registers do not hold it, or taken back."""
+        return self.instructions["STL"] + self.instructions["LDL"]
+
+
+@contextmanager
+def compiled(capability: int = 90) -> Iterator[list[Kernel]]:
+    """Compile what operators would launch, in place of launching it; their results are not computed.
+
+    Args:
+        capability: of the GPU, such as 80 (A100) or 90 (H100, H200).
+
+    Example:
+        >>> from ultralif import ops
+        >>> with compiled() as kernels:  # doctest: +SKIP
+        ...     ops.lif(torch.zeros(10, 1, 64), leak=0.9, threshold=0.5)
+        >>> kernels[0].spills  # doctest: +SKIP
+        0
+    """
+    need("triton", "cuda")
+    from ultralif.ops import gpu, triton_spatial, triton_temporal
+
+    made: list[Kernel] = []
+    with patch.object(library, "_implementation", lambda current: gpu):
+        patches = [
+            patch.object(module, name, _Compiler(getattr(module, name), capability, made))
+            for module in (triton_temporal, triton_spatial)
+            for name in module.__all__
+        ]
+        for each in patches:
+            each.start()
+        try:
+            yield made
+        finally:
+            for each in patches:
+                each.stop()
+
+
+class _Compiler:
+    """Stands where a kernel stood; ``kernel[grid](...)`` compiles it for these arguments."""
+
+    def __init__(self, kernel: Any, capability: int, made: list[Kernel]) -> None:
+        self.kernel, self.capability, self.made = kernel, capability, made
+
+    def __getitem__(self, grid: object) -> "_Compiler":
+        return self
+
+    def __call__(self, *args: Any, **options: Any) -> None:
+        from triton import compile as compile_kernel
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource
+
+        given = dict(zip(self.kernel.arg_names, args, strict=False)) | options
+        fixed = {p.name: given[p.name] for p in self.kernel.params if p.is_constexpr or given[p.name] is None}
+        signature = {
+            name: "constexpr" if name in fixed else _type(given[name]) for name in self.kernel.arg_names
+        }
+        source = ASTSource(fn=self.kernel, signature=signature, constexprs=fixed)
+        launch = {name: value for name, value in options.items() if name not in signature}
+        code = compile_kernel(source, target=GPUTarget("cuda", self.capability, 32), options=launch)
+        lanes = given.get("LANES", given.get("BLOCK")) // (32 * launch["num_warps"])
+        self.made.append(Kernel(self.kernel.__name__, lanes, *_disassembled(code.asm["cubin"])))
+
+
+def _type(value: Tensor | float) -> str:
+    if isinstance(value, Tensor):
+        return _TYPES[value.dtype]
+    return "fp32" if isinstance(value, float) else "i32"
+
+
+def _disassembled(code: bytes) -> tuple[int, Counter[str]]:
+    """Return registers and instructions."""
+    import triton
+
+    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(code)
+        file.flush()
+        usage, listing = (
+            subprocess.run([tools / tool, flag, file.name], capture_output=True, text=True, check=True).stdout
+            for tool, flag in (("cuobjdump", "-res-usage"), ("nvdisasm", "-c"))
+        )
+    (registers,) = re.findall(r"REG:(\d+)", usage)
+    words = re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ )?([A-Z0-9_]+)", listing, re.MULTILINE)
+    return int(registers), Counter(words)

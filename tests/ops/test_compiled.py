@@ -1,0 +1,53 @@
+"""The Triton kernels are compiled for GPUs that are not there, and fit into their registers."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ops.op_cases import CASES, SETTINGS, draw
+from ultralif import ops
+
+pytest.importorskip("triton")
+from ultralif.bench.static import compiled
+
+RINGS = [case for case in CASES if case.name == "ultradlif"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """Compile anew, whatever was compiled before."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+
+
+def compile_call(case, setting, dtype, capability=90):
+    """Return the kernels of a call and of its derivative."""
+    drawn = draw(case, setting, dtype)
+    current = drawn["current"].requires_grad_()
+    constants = {name: torch.tensor(value, requires_grad=True) for name, value in case.learned.items()}
+    with compiled(capability) as kernels:
+        out, _ = getattr(ops, case.name)(current, rate=setting.rate, **constants, **case.fixed)
+        out.float().sum().backward()
+    return kernels
+
+
+def assert_fits(kernel):
+    """Nothing is put aside but around the call of a division's slow path, which is outside of the steps."""
+    assert kernel.spills <= 2 * kernel.instructions["CALL"], kernel
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_neuron_compiles_and_fits_into_registers(case):
+    kernels = compile_call(case, replace(SETTINGS["one per neuron"], time=30), torch.float32)
+    family = "spatial" if case.name == "ultradlif" else "temporal"
+    assert [kernel.name for kernel in kernels] == [f"{family}_forward_kernel", f"{family}_backward_kernel"]
+    for kernel in kernels:
+        assert_fits(kernel)
+        assert kernel.instructions["LDG"] and kernel.instructions["STG"]
+
+
+@pytest.mark.parametrize("capability", [80, 100])
+@pytest.mark.parametrize("case", [CASES[0], RINGS[0]], ids=str)
+def test_older_and_newer_gpus(case, capability):
+    for kernel in compile_call(case, replace(SETTINGS["T=31 rate"], batch=2), torch.bfloat16, capability):
+        assert_fits(kernel)
