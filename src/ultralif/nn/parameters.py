@@ -43,13 +43,17 @@ class _Clamp(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Constant, Constant], output: Tensor) -> None:
         x, low, high = inputs
-        ctx.save_for_backward(x <= low, x >= high)
+        tensors = (bound if isinstance(bound, Tensor) else None for bound in (low, high))
+        ctx.save_for_backward(x, *tensors)
+        ctx.numbers = low, high
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        at_low, at_high = ctx.saved_tensors
-        outward = (at_low & (grads[0] > 0)) | (at_high & (grads[0] < 0))
-        return grads[0].masked_fill(outward, 0.0), None, None
+        # Few operators: on a GPU each is a launch, which takes longer than what it computes here.
+        x, *tensors = ctx.saved_tensors
+        low, high = (n if t is None else t for t, n in zip(tensors, ctx.numbers, strict=True))
+        inward = torch.where(grads[0] > 0, x > low, x < high)
+        return torch.where(inward, grads[0], 0.0), None, None
 
 
 _clamp: Callable[[Tensor, Constant, Constant], Tensor] = _Clamp.apply
