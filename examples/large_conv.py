@@ -82,7 +82,7 @@ def train(given: argparse.Namespace, device: torch.device) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dataset", default="digits", help="images, such as digits, mnist or cifar10")
     parser.add_argument("--width", type=int, default=16, help="channels of the first block")
     parser.add_argument("--depth", type=int, default=4, help="blocks; every second one halves the picture")
@@ -90,7 +90,6 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=128, help="of all processes together")
     parser.add_argument("--steps", type=int, default=100)
     given = parser.parse_args()
-
     on_gpu = torch.cuda.is_available()
     dist.init_process_group("nccl" if on_gpu else "gloo")
     train(given, torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu"))

@@ -32,5 +32,6 @@ def need(module: str, extra: str) -> ModuleType:
         return import_module(module)
     except ImportError as error:
         raise JobError(
-            f"this needs {module.partition('.')[0]}; install it with: pip install 'ultralif[{extra}]'"
+            f"this needs {module.partition('.')[0]}; install it with: pip install 'ultralif[{extra}]' (in a "
+            f"checkout: '.[{extra}]')"
         ) from error

@@ -11,7 +11,7 @@ import torch
 import ultralif as ul
 from ultralif.analysis import region_bound
 from ultralif.cli import main
-from ultralif.cli.source import load_network
+from ultralif.cli.source import load_network, save_network
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> Any:
@@ -77,11 +77,43 @@ def test_a_pruned_run_is_the_run(
     """What training changed beside the weights is kept: a temperature that was led, and the mode."""
     done = ul.train(ul.RunConfig(epochs=1, timesteps=2, hidden=(12,), **options), runs_dir=tmp_path)
     out = tmp_path / "small.safetensors"
-    run(capsys, "prune", str(done.path), "--keep", "12", "--out", str(out))
+    run(capsys, "prune", done.id, "--keep", "12", "--out", str(out), "--runs-dir", str(tmp_path))
     x = torch.rand(2, 3, 64)
     assert torch.equal(load_network(str(out)).network(x), ul.load(done.path)(x))
     run(capsys, "prune", str(done.path), "--keep", "5", "--out", str(out))
     assert load_network(str(out)).network(x).shape == (3, 10)
+
+
+@pytest.mark.parametrize("command", ["regions", "slice", "growth", "volume", "prune", "boundary"])
+def test_a_network_that_is_not_finite(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    network = ul.Network((4, 5, 3))
+    network.linears[0].weight.data[1, 2] = torch.nan
+    save_network(network, {"neuron": "UltraLIF"}, tmp_path / "nan.safetensors")
+    assert "NaN or infinite" in refused(capsys, command, str(tmp_path / "nan.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("slice", "4-5-3", "--segments", "100000000"), "would take hours"),
+        (("undriven", "--eps", "nan"), "eps=nan"),
+        (("undriven", "--steps", "1000000000"), "steps=1000000000"),
+        (("growth", "2-4-2", "--extent", "nan"), "extent=nan"),
+    ],
+)
+def test_numbers_that_lead_nowhere(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in refused(capsys, *words)
+
+
+def test_samples_that_are_not_finite(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    np.save(tmp_path / "samples.npy", np.full((3, 4), np.nan))
+    said = refused(capsys, "boundary", "4-10-3", "--samples", str(tmp_path / "samples.npy"))
+    assert "NaN or infinite" in said
+    assert "No such file" in refused(capsys, "boundary", "4-10-3", "--samples", "nothing.npy")
 
 
 def test_boundary(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -33,6 +34,41 @@ def raising(error: BaseException) -> Callable[[list[str]], None]:
         raise error
 
     return main
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(28, "No space left on device", "/a/picture.png"), "/a/picture.png cannot be used (No space"),
+        (MemoryError(), "not enough memory"),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried"), "choose smaller sizes"),
+    ],
+    ids=str,
+)
+def test_what_the_system_refuses_is_one_line(
+    error: Exception, said: str, command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command(raising(error))
+    assert cli.main(["probe"]) == 1
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+
+
+def test_other_errors_are_bugs(command) -> None:
+    command(raising(RuntimeError("a bug")))
+    with pytest.raises(RuntimeError, match="a bug"):
+        cli.main(["probe"])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("output", ["> /dev/full", ">&-"])
+def test_output_that_goes_nowhere(output: str) -> None:
+    script = "from ultralif.cli import main; raise SystemExit(main(['--help']))"
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -c "{script}" {output}'], capture_output=True, text=True
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (1 if "full" in output else 0)
 
 
 @pytest.mark.parametrize("argv", [[], ["-h"], ["--help"]])

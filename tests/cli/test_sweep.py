@@ -29,10 +29,20 @@ def test_a_sweep_from_plan_to_table(ultralif: Commands) -> None:
     assert [row.split()[:4] for row in plan[1:3]] == [["digits", "1", "4", "2"], ["digits", "2", "4", "2"]]
     assert plan[3].startswith("16 runs in 4 stacks, about ")
     table = said.out.splitlines()
-    assert len(table) == 1 + 8 + 1 and all(" ± " in row for row in table[1:-1])
+    assert len(table) == 1 + 8 + 2 and all(" ± " in row for row in table[1:-2])
+    assert table[-2] == "±: standard deviation over seeds"
     assert table[-1] == "16 runs in runs; next: ultralif runs list"
     again = ultralif("sweep", *GRID, "--lambdas", "0,0.1", "--seeds", "2")
     assert again.err == "all runs are finished already\n" and again.out == said.out
+
+
+def test_runs_that_diverged_are_no_results(ultralif: Commands) -> None:
+    words = ("--neurons", "AdaLIF", "--timesteps", "9", "--adapt-strength", "1e38", "--epochs", "1")
+    for _ in range(2):  # trained, and found
+        said = ultralif("sweep", *words, "--hidden", "6", "--batch-size", "512", "--quiet")
+        assert said.code == 1
+        assert len(said.out.splitlines()) == 2  # no row
+        assert "the loss of 1 diverged, and they are left out" in said.err.splitlines()[-1]
 
 
 def test_json(ultralif: Commands) -> None:

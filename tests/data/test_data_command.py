@@ -75,6 +75,17 @@ def test_verify_names_the_file_that_is_wrong(capsys, tmp_path):
     assert len(err.splitlines()) == 1
 
 
+def test_a_file_that_is_missing_is_named(capsys, tmp_path):
+    folder = tmp_path / "data" / "mnist"
+    folder.mkdir(parents=True)
+    (folder / "train-images-idx3-ubyte").write_bytes(idx(np.zeros((2, 28, 28))))
+    for part in ("train", "t10k"):
+        (folder / f"{part}-labels-idx1-ubyte").write_bytes(idx(np.zeros(2)))
+    code, _, err = run(capsys, "verify", "mnist")
+    assert code == 1
+    assert f"mnist lies in {folder}, but t10k-images-idx3-ubyte is not there" in err
+
+
 def test_verify_accepts_the_real_thing(capsys, shared):
     code, out, _ = run(capsys, "verify", "mnist", "--data-dir", str(shared), "--json")
     assert code == 0

@@ -122,7 +122,7 @@ def test_bad_input_is_one_line_and_writes_nothing(run, tmp_path, capsys):
         (folder, "--to", "c", "--mode", "soft"): "mode must be hard or tropical",
         (folder, "--to", "c", "--timesteps", 0): "--timesteps must be 1 or more",
         (folder, "--to", "c", "--inputs", tmp_path / "text.npy"): "not a .npy file",
-        (folder, "--to", "c", "--inputs", tmp_path / "none.npy"): "not a .npy file",
+        (folder, "--to", "c", "--inputs", tmp_path / "none.npy"): "does not exist",
         (folder, "--to", "c", "--inputs", tmp_path / "floats.npy"): "must hold whole numbers",
         (folder, "--to", "c", "--inputs", tmp_path / "narrow.npy"): "must hold whole numbers",
         (folder, "--to", "nir", "--bits", 16): "--bits is for --to c",
@@ -141,7 +141,7 @@ def test_bad_input_is_one_line_and_writes_nothing(run, tmp_path, capsys):
 
 def test_weights_out_of_range(run, tmp_path, capsys):
     assert export(run(weight=float("inf")), "--to", "c", "--out", tmp_path / "out") == 2
-    assert "not finite" in capsys.readouterr().err
+    assert "NaN or infinite" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -175,3 +175,24 @@ def test_what_is_written_is_as_readable_as_any_file(tmp_path):
     (tmp_path / "file").touch()
     for made, plain in (("nir/model.nir", "file"), ("c/model.c", "file"), ("c", "folder"), ("nir", "folder")):
         assert (tmp_path / made).stat().st_mode == (tmp_path / plain).stat().st_mode
+
+
+def test_c_says_how_often_integers_decide_as_floats(run, inputs, tmp_path, capsys):
+    assert export(run(), "--to", "c", "--out", tmp_path / "out", "--inputs", inputs, "--json") == 0
+    alike, _, of, _ = json.loads(capsys.readouterr().out)["decides_as_floats"].split()
+    assert 18 <= int(alike) <= int(of) == 20
+
+
+def test_a_run_on_real_numbers_has_no_c(tmp_path, capsys):
+    config = ul.RunConfig(epochs=1, timesteps=2, hidden=(6,), encoding="constant")
+    done = ul.train(config, runs_dir=tmp_path)
+    assert export(done.id, "--to", "c", "--out", tmp_path / "out", "--runs-dir", tmp_path) == 2
+    assert "trained on real numbers" in capsys.readouterr().err
+    assert export(done.id, "--to", "torch", "--out", tmp_path / "out", "--runs-dir", tmp_path) == 0
+
+
+@pytest.mark.parametrize("to", ["c", "nir", "onnx", "torch"])
+def test_weights_that_are_not_finite(run, tmp_path, capsys, to):
+    assert export(run(weight=float("nan")), "--to", to, "--out", tmp_path / "out") == 2
+    assert "NaN or infinite" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

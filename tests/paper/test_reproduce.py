@@ -79,3 +79,17 @@ def test_a_table_that_is_none_is_refused(capsys):
     assert "the table must be one of all, list, verdicts, mnist" in capsys.readouterr().err
     assert main(["reproduce", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == grids.TABLES
+
+
+def test_seeds_of_a_file_are_counted_from_the_first(tmp_path, capsys):
+    rows = [
+        {"id": config.id, "accuracy": {"hard": 90.0 + config.seed}, "spike_rate": {"hard": 0.1}, "eps": None}
+        for config in grids.runs_of("mnist", 3)
+        if config.neuron == "PLIF" and config.timesteps == 1
+    ]
+    results.write(tmp_path / "paper.jsonl.gz", rows)
+    words = ["reproduce", "mnist", "--results", str(tmp_path / "paper.jsonl.gz"), "--json", "--seeds"]
+    for seeds in (1, 2, 3):
+        assert main([*words, str(seeds)]) == 0
+        (row,) = [r for r in json.loads(capsys.readouterr().out)["mnist"]["rows"] if r[:2] == ["PLIF", "1"]]
+        assert row[-1] == str(seeds)

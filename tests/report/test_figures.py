@@ -137,3 +137,12 @@ def test_all_figures_of_some_runs(tmp_path: Path, drawn: list[Any]) -> None:
     assert len(traces.lines) == 3 * 2 + 1
     assert weights.images[0].get_array().shape == (8 * 9, 8 * 9)
     assert raster.get_xlim() == (-0.5, 3.5)
+
+
+def test_every_dataset_has_its_network(tmp_path: Path) -> None:
+    runs = [("digits", "UltraLIF"), ("digits", "LIF"), ("randman", "LIF")]
+    for dataset, neuron in runs:
+        ul.train(ul.RunConfig(dataset=dataset, neuron=neuron, epochs=1, timesteps=4), runs_dir=tmp_path)
+    paths, _ = draw_figures(gather([str(tmp_path)])[0], tmp_path / "figures")
+    names = [path.name for path in paths if path.name.startswith("network-")]
+    assert sorted(names) == ["network-digits.png", "network-randman.png"]

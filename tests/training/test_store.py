@@ -129,9 +129,11 @@ def test_a_name_that_could_be_several(store: Store) -> None:
 def test_the_index_can_be_made_again(filled: Store) -> None:
     before = filled.rows()
     filled.index.unlink()
-    assert filled.rows() == []
+    assert filled.rows() == before  # whoever looks first makes it
     assert filled.rebuild() == (3, [])
     assert filled.rows() == before
+    filled.index.unlink()
+    assert filled.finished([row["id"] for row in before]) == {row["id"] for row in before}
 
 
 def test_rebuilding_leaves_damaged_runs_out_and_says_so(filled: Store) -> None:

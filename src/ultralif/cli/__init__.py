@@ -43,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _run(args)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may have been closed
+            sys.stdout.flush()
         return code
     except InputError as error:
         return _fail(str(error), 2)
@@ -51,9 +52,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(error), getattr(error, "code", 1))
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
-    except BrokenPipeError:  # the reader went away, as `head` does: what is still buffered has nowhere to go
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader went away, as `head` does
+        _drop_output()
         return 0
+    except OSError as error:
+        if error.filename is None:
+            _drop_output()
+        place = error.filename or "the output"
+        return _fail(f"{place} cannot be used ({error.strerror}); make room, or choose another place", 1)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "not enough memory" not in str(error):
+            raise
+        return _fail("there is not enough memory for that; choose smaller sizes", 1)
+
+
+def _drop_output() -> None:
+    """Let go of what is still buffered, and has nowhere to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: list[str]) -> int:

@@ -1,7 +1,7 @@
 """``ultralif analyze``: regions, volumes, pruning, decision boundaries and quiet rings of a network."""
 
 from collections.abc import Callable
-from math import comb, log
+from math import comb, inf, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 SpikeMode = Literal["soft", "hard", "tropical"]
+MOST_SLICES = 100_000
 
 
 def main(argv: list[str]) -> None:
@@ -34,11 +35,13 @@ def main(argv: list[str]) -> None:
     dispatch(actions, argv, "analyze")
 
 
-def _hyperplanes(source: str, neuron: str, seed: int, layer: int, mode: SpikeMode) -> "tuple[Tensor, Tensor]":
+def _hyperplanes(
+    source: str, neuron: str, seed: int, layer: int, mode: SpikeMode, runs_dir: Path | None
+) -> "tuple[Tensor, Tensor]":
     from ultralif import analysis
     from ultralif.nn import mode as in_mode
 
-    linear, neurons = pick_layer(load_network(source, neuron, seed).network, layer)
+    linear, neurons = pick_layer(load_network(source, neuron, seed, runs_dir).network, layer)
     with in_mode(neurons, mode):
         return analysis.hyperplanes(linear, neurons)
 
@@ -51,6 +54,7 @@ def regions(
     seed: int = 0,
     layer: int = 0,
     mode: SpikeMode = "tropical",
+    runs_dir: Path | None = None,
     json: bool = False,
 ) -> None:
     """Count the regions of a layer's spike patterns at T = 1, exactly.
@@ -61,13 +65,14 @@ def regions(
         seed: the seed of a random network.
         layer: which layer.
         mode: how neurons spike; it moves the hyperplanes.
+        runs_dir: where runs are kept.
         json: print one JSON document.
     """
     from torch.linalg import matrix_rank
 
     from ultralif import analysis
 
-    weight, offset = _hyperplanes(source, neuron, seed, layer, mode)
+    weight, offset = _hyperplanes(source, neuron, seed, layer, mode, runs_dir)
     h, n = weight.shape
     rank = int(matrix_rank(weight))
     count = analysis.count_regions(weight, offset)
@@ -96,6 +101,7 @@ def slice_(
     segments: int = 100,
     planes: int = 10,
     box: tuple[float, float] = (0.0, 1.0),
+    runs_dir: Path | None = None,
     json: bool = False,
 ) -> None:
     """Count the regions that random segments and random planes meet at T = 1: exact, at any size.
@@ -109,15 +115,20 @@ def slice_(
         segments: how many segments, each between two points of the box.
         planes: how many planes, each through a point of the box; they are counted to infinity.
         box: least and greatest value of an input.
+        runs_dir: where runs are kept.
         json: print one JSON document.
     """
     import torch
 
     from ultralif import analysis
 
-    if min(segments, planes) < 1 or box[0] >= box[1]:
+    if min(segments, planes) < 1 or not box[0] < box[1]:
         raise InputError(f"segments={segments} and planes={planes} must be positive, box={box} ascending")
-    weight, offset = _hyperplanes(source, neuron, seed, layer, mode)
+    if max(segments, planes) > MOST_SLICES:
+        raise InputError(
+            f"segments={segments} and planes={planes} would take hours; choose at most {MOST_SLICES} of each"
+        )
+    weight, offset = _hyperplanes(source, neuron, seed, layer, mode, runs_dir)
     h, n = weight.shape
     generator = torch.Generator().manual_seed(seed)
     met = analysis.sample_regions(
@@ -149,6 +160,7 @@ def growth(
     varying: bool = False,
     extent: float = 4.0,
     resolution: int = 200,
+    runs_dir: Path | None = None,
     json: bool = False,
 ) -> None:
     """Count a layer's spike rasters over time in a random plane of inputs, with the bound that holds.
@@ -163,14 +175,15 @@ def growth(
         varying: draw a new input from the plane at every step, where one is held for all.
         extent: the plane is sampled this far from the origin.
         resolution: points along a side, and so the square root of the number of samples.
+        runs_dir: where runs are kept.
         json: print one JSON document.
     """
     import torch
 
     from ultralif import analysis
 
-    linear, neurons = pick_layer(load_network(source, neuron, seed).network, layer)
-    if not 2 <= resolution <= 2000 or extent <= 0:
+    linear, neurons = pick_layer(load_network(source, neuron, seed, runs_dir).network, layer)
+    if not (2 <= resolution <= 2000 and 0 < extent < inf):
         raise InputError(f"resolution={resolution} must lie in 2..2000 and extent={extent} above 0")
     generator = torch.Generator().manual_seed(seed)
     plane = analysis.random_plane(linear.in_features, generator)
@@ -186,7 +199,14 @@ def growth(
 
 
 def volume(
-    source: str, /, *, neuron: str = "UltraLIF", seed: int = 0, layer: int = 0, json: bool = False
+    source: str,
+    /,
+    *,
+    neuron: str = "UltraLIF",
+    seed: int = 0,
+    layer: int = 0,
+    runs_dir: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Measure the weights of a layer: rank, log-volume, and the zonotope's exact volume where it is feasible.
 
@@ -195,13 +215,14 @@ def volume(
         neuron: the neuron of a random network.
         seed: the seed of a random network.
         layer: which layer.
+        runs_dir: where runs are kept.
         json: print one JSON document.
     """
     import torch
 
     from ultralif import analysis
 
-    linear, _ = pick_layer(load_network(source, neuron, seed).network, layer)
+    linear, _ = pick_layer(load_network(source, neuron, seed, runs_dir).network, layer)
     weight = linear.weight.detach().double()
     h, n = weight.shape
     values = torch.linalg.svdvals(weight)
@@ -229,6 +250,7 @@ def prune(
     seed: int = 0,
     layer: int = 0,
     out: Path | None = None,
+    runs_dir: Path | None = None,
     json: bool = False,
 ) -> None:
     """Merge equal neurons of a layer, then remove those that cost the least log-volume.
@@ -242,13 +264,14 @@ def prune(
         seed: the seed of a random network, and of a random choice.
         layer: which hidden layer.
         out: write the smaller network to this file.
+        runs_dir: where runs are kept.
         json: print one JSON document.
     """
     import torch
 
     from ultralif import analysis
 
-    network, arguments, _ = load_network(source, neuron, seed)
+    network, arguments, _ = load_network(source, neuron, seed, runs_dir)
     before = pick_layer(network, layer)[0].weight.detach()
     smaller, groups = analysis.merge_redundant(network, layer, merge_tol)
     if keep is not None:

@@ -1,6 +1,6 @@
 """The parts of ``ultralif analyze`` that draw: boundaries, quiet rings, the pictures of the theory."""
 
-from math import log
+from math import inf, log
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["boundary", "figures", "undriven"]
 
+MOST_STEPS = 100_000
+
 
 def boundary(
     source: str,
@@ -24,6 +26,7 @@ def boundary(
     seed: int = 0,
     timesteps: int = 1,
     resolution: int = 200,
+    runs_dir: Path | None = None,
     json: bool = False,
 ) -> None:
     """Draw a network's classes in the plane through three samples: soft, hard and tropical side by side.
@@ -36,6 +39,7 @@ def boundary(
         seed: the seed of a random network and of random samples.
         timesteps: how long each input is held.
         resolution: points along a side.
+        runs_dir: where runs are kept.
         json: print one JSON document.
     """
     import torch
@@ -45,7 +49,7 @@ def boundary(
 
     if timesteps < 1:
         raise InputError(f"timesteps must be positive, got {timesteps}")
-    network = load_network(source, neuron, seed).network
+    network = load_network(source, neuron, seed, runs_dir).network
     generator = torch.Generator().manual_seed(seed)
     points = torch.rand(3, network.sizes[0], generator=generator) if samples is None else _samples(samples)
     places, extent, slices = analysis.boundary_slices(
@@ -68,9 +72,14 @@ def _samples(path: Path) -> "Tensor":
     import torch
 
     try:
-        return torch.from_numpy(np.load(path, allow_pickle=False)).float()
-    except (OSError, TypeError, ValueError) as error:
+        found = torch.from_numpy(np.load(path, allow_pickle=False)).float()
+    except OSError as error:
+        raise InputError(f"samples {str(path)!r} cannot be read ({error.strerror})") from error
+    except (TypeError, ValueError) as error:
         raise InputError(f"samples {str(path)!r} is no .npy file of numbers, as numpy.save writes") from error
+    if not bool(found.isfinite().all()):
+        raise InputError(f"samples {str(path)!r} holds numbers that are NaN or infinite; leave those out")
+    return found
 
 
 def undriven(
@@ -96,8 +105,10 @@ def undriven(
 
     from ultralif import analysis, maxplus
 
-    if steps < 1 or eps <= 0 or not 0 < leak <= 1:
-        raise InputError(f"steps={steps} and eps={eps} must be positive, leak={leak} in (0, 1]")
+    if not (1 <= steps <= MOST_STEPS and 0 < eps < inf and 0 < leak <= 1):
+        raise InputError(
+            f"steps={steps} must be from 1 to {MOST_STEPS}, eps={eps} positive and leak={leak} in (0, 1]"
+        )
     v0 = torch.full((neurons,), -1.0, dtype=torch.float64)
     v0[0] = 0.0
     limit = analysis.undriven_ring(v0, steps, leak=leak)

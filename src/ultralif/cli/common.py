@@ -37,7 +37,7 @@ class Common(RunConfig):
     checkpoint_seconds: float = 60.0
     """How much work may be lost if the process is killed."""
     dry_run: bool = False
-    """Print the whole config, the size and the time it would take, and train nothing."""
+    """Print what would be trained, its size and the time it would take, and train nothing."""
     quiet: bool = False
     """Show no progress."""
     json: bool = False

@@ -46,6 +46,7 @@ def export(
     saturate: bool = False,
     leak: Literal["multiply", "shift"] = "multiply",
     approximate: bool = False,
+    runs_dir: Path | None = None,
     json: bool = False,
 ) -> None:
     """Take a trained network elsewhere, and say what was lost on the way.
@@ -67,6 +68,7 @@ def export(
         saturate: c: let membranes stop at their lowest number, where refusing would be the alternative.
         leak: c: apply a leak factor by multiplication, or by shifts.
         approximate: nir: write what NIR cannot say as LIF, and measure the drift on --inputs.
+        runs_dir: where runs are kept.
         json: print one JSON document.
     """
     _refuse(to, "c", bits=bits != 32, memory_budget=memory_budget is not None, input_max=input_max != 1)
@@ -76,7 +78,12 @@ def export(
         raise InputError(f"--out {out} exists already; name a new folder, or remove it first")
     if timesteps is not None and timesteps < 1:
         raise InputError(f"--timesteps must be 1 or more, got {timesteps}")
-    net, _, trained_steps = load_network(run)
+    net, _, config = load_network(run, runs_dir=runs_dir)
+    if to == "c" and config is not None and config.encoding == "constant":
+        raise InputError(
+            f"run {run} was trained on real numbers (--encoding constant), and c takes event counts; export "
+            "to onnx, or train with --encoding rate"
+        )
     recorded = None if inputs is None else _recorded(inputs, net)
     report: dict[str, Any] = {"run": run, "to": to, "mode": mode, "out": str(out)}
     with _whole(out) as folder:
@@ -86,16 +93,14 @@ def export(
             integer = quantize(
                 net,
                 mode=mode,
-                timesteps=timesteps or trained_steps or 100,
+                timesteps=timesteps or (config.timesteps if config else 100),
                 input_max=input_max,
                 max_events=max_events,
                 bits=bits,
                 saturate=saturate,
                 leak=leak,
             )
-            report |= _to_c(
-                integer, folder, recorded, memory_budget, f"{type(net.neurons[0]).__name__}, {mode}"
-            )
+            report |= _to_c(net, mode, integer, folder, recorded, memory_budget)
         elif to == "nir":
             report |= _to_nir(net, folder, recorded, mode, approximate)
         else:
@@ -140,30 +145,38 @@ def _recorded(path: Path, net: Network) -> Tensor:
 
     try:
         counts = np.load(path, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise InputError(f"--inputs {path} does not exist") from error
     except (OSError, ValueError, EOFError, MemoryError) as error:
         raise InputError(f"--inputs {path} is not a .npy file of numbers") from error
     whole = isinstance(counts, np.ndarray) and counts.dtype.kind in "uib" and counts.ndim >= 3 and counts.size
     if not whole or counts[0, 0].size != net.sizes[0]:
-        shape = getattr(counts, "shape", ())
+        kind = f"{counts.dtype} {counts.shape}" if isinstance(counts, np.ndarray) else "several arrays"
         raise InputError(
-            f"--inputs {path} must hold whole numbers [samples, time steps, {net.sizes[0]}], not {shape}"
+            f"--inputs {path} must hold whole numbers [samples, time steps, {net.sizes[0]}], not {kind}"
         )
     return torch.from_numpy(counts.astype(np.int64)).flatten(2).transpose(0, 1)
 
 
 def _to_c(
-    integer: IntegerNetwork, out: Path, recorded: Tensor | None, budget: int | None, title: str
+    net: Network, mode: Any, integer: IntegerNetwork, out: Path, recorded: Tensor | None, budget: int | None
 ) -> dict[str, Any]:
     from ultralif.export import to_c
+    from ultralif.nn import mode as in_mode
 
-    replayed = _drawn(integer) if recorded is None else recorded[: integer.timesteps, :REPLAYED]
+    samples = _drawn(integer) if recorded is None else recorded[: integer.timesteps]
+    replayed = samples[:, :REPLAYED]
+    title = f"{type(net.neurons[0]).__name__}, {mode}"
     size = to_c(integer, out, replayed, memory_budget=budget, title=title)
+    with in_mode(net, mode):
+        alike = integer.run(samples).scores.argmax(1) == net(samples.to(next(net.parameters()))).argmax(1)
     return {
         "sizes": "-".join(map(str, integer.sizes)),
         "timesteps": integer.timesteps,
         "max_events": integer.max_events,
         "constant_bytes": size.rom,
         "state_bytes": size.ram,
+        "decides_as_floats": f"{int(alike.sum())} of {len(alike)} samples",
         "self_test": f"{replayed.shape[1]} {'drawn' if recorded is None else 'recorded'} samples",
         "next": f"make -C {out} test",
     }

@@ -79,7 +79,8 @@ def reproduce(
         store = Store(runs_dir)
         stacks, absent = plan_table(what, store, seeds, data_dir, seeds_together(device, seeds))
         if absent:
-            say(f"not at hand: {', '.join(absent)}; get them with: ultralif data get {absent[0]}")
+            getting = " && ".join(f"ultralif data get {name}" for name in absent)
+            say(f"not at hand: {', '.join(absent)}; get them with: {getting}")
         if dry_run:
             show_plan(stacks, device, json)
             return
@@ -92,7 +93,7 @@ def reproduce(
                 checkpoint_seconds=checkpoint_seconds,
                 quiet=quiet or json,
             )
-    found = _results(results, runs_dir)
+    found = _results(results, runs_dir).first(seeds)
     if what == "verdicts":
         _print_verdicts(found, out, json)
     else:

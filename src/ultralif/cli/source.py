@@ -5,6 +5,7 @@ from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from ultralif.cli.progress import say
 from ultralif.errors import InputError
 from ultralif.training.store import NoSuchRun
 
@@ -13,27 +14,38 @@ if TYPE_CHECKING:
 
     from ultralif.functional import Mode
     from ultralif.nn import Network, Neuron
+    from ultralif.training.config import RunConfig
 
 __all__ = ["Source", "load_network", "pick_layer", "save_network"]
 
 
 class Source(NamedTuple):
-    """A network, the arguments that would build it again, and its time steps in training, where known."""
+    """A network, the arguments that would build it again, and the config of its run, where known."""
 
     network: "Network"
     arguments: dict[str, Any] | None
-    timesteps: int | None = None
+    config: "RunConfig | None" = None
 
 
-def load_network(source: str, neuron: str = "UltraLIF", seed: int = 0) -> Source:
-    """Return the network that an argument names.
+def load_network(
+    source: str, neuron: str = "UltraLIF", seed: int = 0, runs_dir: Path | None = None
+) -> Source:
+    """Return the network that an argument names; its weights are finite.
 
     Args:
         source: sizes for a random network, such as 784-64-10; a file that `save_network` or NIR wrote; a
             run's folder or name; or the name of a network that comes with the library.
         neuron: of a random network.
         seed: of a random network.
+        runs_dir: where runs are kept.
     """
+    found = _find_network(source, neuron, seed, runs_dir)
+    if not all(bool(parameter.isfinite().all()) for parameter in found.network.parameters()):
+        raise InputError(f"{source} has weights that are NaN or infinite; train it again")
+    return found
+
+
+def _find_network(source: str, neuron: str, seed: int, runs_dir: Path | None) -> Source:
     import torch
 
     from ultralif.nn import Network
@@ -51,14 +63,16 @@ def load_network(source: str, neuron: str = "UltraLIF", seed: int = 0) -> Source
     from ultralif.training.build import network_arguments
 
     try:
-        network, config = find_trained(source)
+        network, config, diverged = find_trained(source, runs_dir)
     except NoSuchRun as error:
         raise InputError(
             f"{source!r} is neither sizes, such as 784-64-10, nor a file, nor a run; see: ultralif runs list"
         ) from error
+    if diverged:
+        say(f"the loss of run {source} diverged: these are the weights before it did")
     if config is None:
         return Source(network, None)
-    return Source(network, network_arguments(config), config.timesteps)
+    return Source(network, network_arguments(config), config)
 
 
 def _read_file(path: Path) -> Source:
@@ -92,7 +106,9 @@ def pick_layer(network: "Network", layer: int) -> "tuple[nn.Linear, Neuron[Any]]
 
 def save_network(network: "Network", arguments: dict[str, Any] | None, path: Path) -> None:
     """Write a network so that `load_network` can read it."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
+
+    from ultralif.training.checkpoint import write_file
 
     if arguments is None:
         raise InputError(f"a network from NIR cannot be written to {path}; leave the file out")
@@ -114,4 +130,4 @@ def save_network(network: "Network", arguments: dict[str, Any] | None, path: Pat
     described = arguments | {"sizes": list(network.sizes), "neuron_options": options}
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {"network": dumps(described), "mode": neurons[0].mode}
-    save_file(network.state_dict(), path, metadata=metadata)
+    write_file(path, save(network.state_dict(), metadata))

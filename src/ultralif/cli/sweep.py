@@ -12,7 +12,7 @@ from ultralif.cli.common import Common, read_arguments
 from ultralif.cli.parse import Hidden, Named
 from ultralif.cli.progress import say, spell_count, stop_on_signals, training_progress
 from ultralif.cli.tables import print_json, print_table
-from ultralif.errors import InputError
+from ultralif.errors import InputError, JobError
 from ultralif.training.config import RunConfig
 from ultralif.training.store import Store
 from ultralif.training.sweep import grid, plan
@@ -91,9 +91,13 @@ def main(argv: list[str]) -> None:
     if args.json:
         print_json(rows)
         return
-    _print_summary(rows)
+    finished = [row for row in rows if row["status"] == "done"]
+    _print_summary(finished)
     there = "" if args.runs_dir is None else f" --runs-dir {args.runs_dir}"
     print(f"{spell_count(len(rows), 'run')} in {store.root}; next: ultralif runs list{there}")
+    if len(finished) < len(rows):
+        lost = ", ".join(row["id"] for row in rows if row["status"] != "done")
+        raise JobError(f"the loss of {len(rows) - len(finished)} diverged, and they are left out: {lost}")
 
 
 def seeds_together(device: str, seeds: int) -> int:
@@ -202,3 +206,5 @@ def _print_summary(rows: list[dict[str, Any]]) -> None:
         cells.append(f"{mean(rates):.3f}" if rates else None)
         table.append(cells)
     print_table(("dataset", "neuron", "T", "lambda", "seeds", "soft %", "hard %", "rate"), table)
+    if any("±" in str(cell) for cells in table for cell in cells):
+        print("±: standard deviation over seeds")

@@ -51,6 +51,10 @@ def main(argv: list[str]) -> None:
         need("tensorboard", "tensorboard")  # better now than when all is trained
     store = Store(args.runs_dir)
     found = store.rows(runs=[run.id])
+    if found and args.device not in ("auto", "cpu"):  # also where nothing is left to do
+        from ultralif.training.build import pick_device
+
+        pick_device(args.device)
     if found and not args.json and _is_first():
         say(f"{run.id} is finished already; this is what it found")
     result = found[0] if found else _train(run, args)

@@ -1,6 +1,7 @@
 """Where datasets lie: the folders that are searched, and what to say when one is not there."""
 
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -53,13 +54,16 @@ def find(spec: Spec, data_dir: str | Path | None = None, split: str | None = Non
         split: only forms that hold this published split; None, any.
     """
     forms = [form for form in spec.forms if split is None or form.split in (None, split)]
+    return next((found for found in _places(forms, data_dir) if not _lacking(*found)), None)
+
+
+def _places(forms: Sequence[Form], data_dir: str | Path | None) -> Iterator[Found]:
+    """Yield every folder in which the files may lie."""
     for root in roots(data_dir):
         direct = [""] if data_dir and root == Path(data_dir).expanduser().absolute() else []
         for form in forms:
             for folder in (*form.folders, *direct):
-                if _complete(root / folder, form):
-                    return Found(root / folder, form)
-    return None
+                yield Found(root / folder, form)
 
 
 def installed(spec: Spec, folder: Path) -> Found | None:
@@ -67,19 +71,21 @@ def installed(spec: Spec, folder: Path) -> Found | None:
     for form in spec.forms:
         for place in map(PurePosixPath, form.folders):
             inside = folder.joinpath(*place.parts[1:])
-            if place.parts[:1] == (spec.name,) and _complete(inside, form):
+            if place.parts[:1] == (spec.name,) and not _lacking(inside, form):
                 return Found(inside, form)
     return None
 
 
-def _complete(folder: Path, form: Form) -> bool:
-    """Tell whether a folder has all that a form needs."""
+def _lacking(folder: Path, form: Form) -> list[str]:
+    """Return what a folder does not have of what a form needs."""
     try:
-        return folder.is_dir() and all(
-            any(folder.glob(pattern)) or any(folder.glob(f"{pattern}.gz")) for pattern in form.files
-        )
+        return [
+            pattern
+            for pattern in form.files
+            if not any(folder.glob(pattern)) and not any(folder.glob(f"{pattern}.gz"))
+        ]
     except OSError:  # a folder that may not be entered holds nothing
-        return False
+        return list(form.files)
 
 
 def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> InputError | JobError:
@@ -101,6 +107,13 @@ def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> Input
             f"{spec.name} ({split}) is not on this machine and no program may download it; get it from "
             f"{spec.source} and put {wanted} into one of {folders}"
         )
+    for folder, form in _places(forms, data_dir):
+        lacking = _lacking(folder, form)
+        if len(lacking) < len(form.files):
+            return JobError(
+                f"{spec.name} lies in {folder}, but {', '.join(lacking)} is not there; add it, or get all "
+                f"with: ultralif data get {spec.name}"
+            )
     published = ", ".join(f"{remote.file} ({remote.digest})" for remote in spec.remotes)
     return JobError(
         f"{spec.name} is not on this machine; get it with: ultralif data get {spec.name}; or, without a "

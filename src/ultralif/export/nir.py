@@ -113,14 +113,14 @@ def _cell(linear: nn.Linear, neuron: AnyNeuron, mode: Mode, approximate: bool) -
             return _Cell(zero, threshold, zero, -eps * torch.log1p(-torch.exp((decay - threshold) / eps)))
         raise InputError(
             f"{name} in hard mode has a log-sum-exp membrane, which NIR cannot say; export mode='tropical', "
-            "which is exact, or to c or onnx, or allow an approximation"
+            "which is exact, or to c or onnx, or allow an approximation (approximate, measured on inputs)"
         )
     if isinstance(neuron, UltraDLIF):
         if approximate:
             return _uncoupled(neuron, mode, each)
         raise InputError(
             f"{name} takes the maximum of its neighbours, which NIR cannot say; export to c or onnx, "
-            "or allow an approximation"
+            "or allow an approximation (approximate, measured on inputs)"
         )
     what = "a threshold that adapts" if isinstance(neuron, AdaLIF) else "a membrane"
     raise InputError(f"{name} has {what}, which NIR cannot say; export to onnx, or train LIF or FullPLIF")

@@ -189,6 +189,16 @@ class Results:
                 values[seed] = by_mode[own]
         return dict(sorted(values.items()))
 
+    def first(self, seeds: int) -> "Results":
+        """Return the runs of so many seeds, from the paper's on."""
+        kept = Results()
+        kept.step_ms = self.step_ms
+        for by_seed in self.runs.values():
+            for seed, row in by_seed.items():
+                if seed < SEED + seeds:
+                    kept.add(row)
+        return kept
+
     def missing(self, configs: Iterable[RunConfig]) -> list[RunConfig]:
         """Return those of the runs that are not there."""
         return [config for config in configs if config.id not in self.by_id]
@@ -226,7 +236,10 @@ def read(path: Path) -> list[dict[str, Any]]:
         with gzip.open(path, "rt") as file:
             return [json.loads(line) for line in file if line.strip()]
     except (OSError, EOFError, ValueError) as error:
-        raise InputError(f"{path} is not a file of results ({error})") from error
+        raise InputError(
+            f"{path} is not a file of results ({error}); that is gzipped JSON lines, as "
+            "ultralif.paper.results.write makes them: give a folder of runs instead"
+        ) from error
 
 
 def _rounded(value: Any) -> Any:

@@ -34,7 +34,11 @@ def draw_figures(
         *paper_figures(as_results(entries), folder, suffix),
     ]
     datasets = list(dict.fromkeys(entry.config.dataset for entry in entries))
-    for entry in choose(entries, len(datasets)):  # the best of each
+    ranked = choose(entries, len(entries))
+    for dataset in datasets:
+        entry = next((entry for entry in ranked if entry.config.dataset == dataset), None)  # the best
+        if entry is None:
+            continue
         subject = look_if_possible(entry, data_dir, notes)
         if subject is not None:
             path = folder / f"network-{entry.config.dataset}{suffix}"

@@ -68,7 +68,8 @@ def gather(sources: Sequence[str], runs_dir: Path | None = None) -> Gathered:
             found.setdefault(entry.config.id, entry)
     if not found:
         where = ", ".join(sources) or store.root
-        raise InputError(f"there are no runs in {where}; train one with: ultralif train")
+        why = "".join(f" {note}" for note in rest.notes)
+        raise InputError(f"there are no runs in {where}; train one with: ultralif train.{why}")
     return rest._replace(entries=list(found.values()))
 
 

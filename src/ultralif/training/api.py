@@ -69,6 +69,7 @@ class Trained(NamedTuple):
 
     network: Network
     config: RunConfig | None
+    diverged: bool = False
 
 
 def load(source: str | Path, runs_dir: str | Path | None = None) -> Network:
@@ -96,7 +97,8 @@ def find_trained(source: str | Path, runs_dir: str | Path | None = None) -> Trai
     elif not (path / "result.json").exists():
         raise InputError(f"{path} is not the folder of a run; see: ultralif runs list")
     contents = read_folder(path)
-    return Trained(restore(contents), RunConfig.from_dict(contents.documents["config"]))
+    config = RunConfig.from_dict(contents.documents["config"])
+    return Trained(restore(contents), config, contents.documents["result"]["status"] == "diverged")
 
 
 def restore(contents: Contents) -> Network:

@@ -121,7 +121,8 @@ def read_folder(folder: Path) -> Contents:
         for file, content in files.items():
             if hashlib.sha256(content).hexdigest() != digests[file]:
                 raise Damaged(
-                    f"{folder / file} is not what was written (its SHA-256 differs); it is not used"
+                    f"{folder / file} is not what was written (its SHA-256 differs); it is not used. A run "
+                    f"is deleted with: ultralif runs rm {folder.name}"
                 )
         named = [file for file in files if file.endswith(".safetensors")]
         tensors = files.pop(named[0]) if named else b""

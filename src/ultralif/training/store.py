@@ -202,6 +202,14 @@ class Store:
         """Make the index again from the folders; return how many runs it holds, and which are damaged."""
         if not self.root.is_dir():
             return 0, []
+        rows, complaints = self._from_folders()
+        with self._open() as index:
+            index.execute("DELETE FROM runs")
+            _insert(index, rows)
+        return len(rows), complaints
+
+    def _from_folders(self) -> tuple[list[tuple[Any, ...]], list[str]]:
+        """Return the rows that the folders make, and what is wrong with others."""
         rows, complaints = [], []
         for folder in sorted(self.root.glob("[0-9a-f]" * 12)):
             try:
@@ -210,14 +218,11 @@ class Store:
                 complaints.append(str(error))
             except (KeyError, TypeError):
                 complaints.append(f"{folder} is not the folder of a run; it is not used")
-        with self._open() as index:
-            index.execute("DELETE FROM runs")
-            _insert(index, rows)
-        return len(rows), complaints
+        return rows, complaints
 
     def _select(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Return rows; a store that nobody has written to has none."""
-        if not self.index.exists():
+        if not self.index.exists() and not self._is_lost():
             return []
         with self._open() as index:
             return index.execute(query, values).fetchall()
@@ -231,11 +236,14 @@ class Store:
             raise JobError(
                 f"{self.root} cannot be used for runs ({error.strerror}); choose another with --runs-dir"
             ) from error
+        lost = self._is_lost()
         try:
             index = self._connect()
             try:
                 _prepare(index, self.index)
                 with index:
+                    if lost:
+                        _insert(index, self._from_folders()[0])
                     yield index
             finally:
                 index.close()
@@ -245,6 +253,10 @@ class Store:
             ) from error
         except (sqlite3.DatabaseError, UnicodeError, OverflowError) as error:
             raise self._damaged(error) from error
+
+    def _is_lost(self) -> bool:
+        """Tell whether there are runs, but no index."""
+        return not self.index.exists() and any(self.root.glob("[0-9a-f]" * 12 + "/result.json"))
 
     def _damaged(self, error: Exception) -> JobError:
         return JobError(
