@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["main", "run_plan", "seeds_together", "split_list"]
 
 V = TypeVar("V")
+MOST_SEEDS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +61,8 @@ class Sweep(Common):
 def main(argv: list[str]) -> None:
     """Train a grid of runs."""
     args = read_arguments(Sweep, _with_address(argv), "sweep")
-    if args.seeds < 1:
-        raise InputError(f"seeds must be at least 1, got {args.seeds}")
+    if not 1 <= args.seeds <= MOST_SEEDS:
+        raise InputError(f"seeds must be from 1 to {MOST_SEEDS}, got {args.seeds}")
     configs = grid(
         args.run(),
         split_list("neurons", args.neurons, str),
