@@ -5,10 +5,10 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -56,19 +56,23 @@ def compiled(capability: int = 90) -> Iterator[list[Kernel]]:
     from ultralif.ops import gpu, triton_spatial, triton_temporal
 
     made: list[Kernel] = []
-    with patch.object(library, "_implementation", lambda current: gpu):
-        patches = [
-            patch.object(module, name, _Compiler(getattr(module, name), capability, made))
-            for module in (triton_temporal, triton_spatial)
-            for name in module.__all__
-        ]
-        for each in patches:
-            each.start()
-        try:
-            yield made
-        finally:
-            for each in patches:
-                each.stop()
+    with ExitStack() as replaced:
+        replaced.enter_context(_replaced(library, "_implementation", lambda current: gpu))
+        for module in (triton_temporal, triton_spatial):
+            for name in module.__all__:
+                compiler = _Compiler(getattr(module, name), capability, made)
+                replaced.enter_context(_replaced(module, name, compiler))
+        yield made
+
+
+@contextmanager
+def _replaced(module: ModuleType, name: str, value: Any) -> Iterator[None]:
+    before = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
 
 
 class _Compiler:

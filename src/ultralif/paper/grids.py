@@ -63,9 +63,10 @@ CONTROLS = (
 _FULL = (("precision", "float32"),)
 RECIPES = (
     Variant("binary", "UltraDLIF", (*PRESETS["binary"].items(), *_FULL)),
+    Variant("binary narrow", "UltraDLIF", (*PRESETS["binary-narrow"].items(), *_FULL)),
     Variant("UltraPLIF binary", "UltraPLIF", (("mode", "hard"), *_FULL)),
 )
-"""Trained with binary spikes: the preset, and the runner-up of the search on validation data."""
+"""Trained with binary spikes: the presets, and the runner-up of the search on validation data."""
 
 ABLATION = tuple(
     Variant(f"{neuron} eps={eps:g}", neuron, (("eps", eps), ("learn_eps", False)))

@@ -35,8 +35,15 @@ NEURON_NAMES = (
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "binary": {"neuron": "UltraDLIF", "centered": True, "mode": "hard"},
+    "binary-narrow": {
+        "neuron": "UltraDLIF",
+        "centered": True,
+        "mode": "hard",
+        "eps": 0.1,
+        "learn_eps": False,
+    },
 }
-"""Fields by the name of a recipe: the paper's, and one whose spikes are 0 and 1 already in training."""
+"""Fields by the name of a recipe: the paper's, and two whose spikes are 0 and 1 already in training."""
 
 Partition = Literal["tonic", "spikingjelly"]
 
