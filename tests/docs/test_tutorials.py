@@ -72,7 +72,7 @@ def test_reproduce(run: Callable[[str], dict[str, Any]]) -> None:
     assert len(names["stacks"]) == 5
     assert len(names["store"].finished([config.id for config in names["grid"].values()])) == 40
     assert all(run.dataset == "mnist" and run.timesteps == 1 for run in names["runs"])
-    assert 10 < names["interval"](list(names["accuracies"]("UltraLIF", 1.0).values())).mean < 100
+    assert 10 < names["interval"](names["accuracies"]("UltraLIF", 1.0)).mean < 100
 
 
 def test_deploy(run: Callable[[str], dict[str, Any]]) -> None:
