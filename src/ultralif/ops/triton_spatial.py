@@ -11,7 +11,7 @@ Time is cut into chunks as in `triton_temporal`.
 import triton
 import triton.language as tl
 
-from ultralif.ops.triton_temporal import LN2, MAX, constant, exp2, fire, inverse, largest, log2, within
+from ultralif.ops.triton_parts import LN2, MAX, constant, exp2, fire, inverse, largest, log2, within
 
 __all__ = ["spatial_backward_kernel", "spatial_forward_kernel"]
 
