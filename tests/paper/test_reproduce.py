@@ -1,7 +1,10 @@
 """The command, end to end, on recordings in SHD's published format."""
 
+import hashlib
 import json
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +12,8 @@ import pytest
 from data import dataset_files
 from ultralif.cli import main
 from ultralif.data import DATASETS
-from ultralif.paper import grids, results
+from ultralif.paper import grids, published, results
+from ultralif.training import Store
 
 
 @pytest.fixture
@@ -93,3 +97,16 @@ def test_seeds_of_a_file_are_counted_from_the_first(tmp_path, capsys):
         assert main([*words, str(seeds)]) == 0
         (row,) = [r for r in json.loads(capsys.readouterr().out)["mnist"]["rows"] if r[:2] == ["PLIF", "1"]]
         assert row[-1] == str(seeds)
+
+
+def test_the_zoo_is_chosen_from_the_runs(shd, capsys, monkeypatch):
+    words = ["reproduce", "shd", "--seeds", "1", "--data-dir", str(shd / "data"), "--quiet"]
+    assert main([*words, "--runs-dir", "runs"]) == 0
+    monkeypatch.setattr("sys.argv", ["zoo.py", "runs", "zoo"])
+    runpy.run_path(str(Path(__file__).parents[2] / "tools" / "zoo.py"), run_name="__main__")
+    cards = json.loads((shd / "zoo" / "index.json").read_text())
+    assert len(cards) == 2 * 3  # the best Ultra neuron and the best baseline for each T
+    best = results.from_store(Store(shd / "runs")).best("shd", published.ULTRA, 10)[0]
+    card = cards[f"shd/{best.lower()}-t10"]
+    assert f"--neuron {best} --timesteps 10" in card["command"]
+    assert hashlib.sha256((shd / "zoo" / card["file"]).read_bytes()).hexdigest() == card["sha256"]
