@@ -52,7 +52,7 @@ def compiled(capability: int = 90) -> Iterator[list[Kernel]]:
         >>> kernels[0].spills  # doctest: +SKIP
         0
     """
-    need("triton", "cuda")
+    need("triton", "dev")
     from ultralif.ops import gpu, triton_spatial, triton_temporal
 
     made: list[Kernel] = []

@@ -68,7 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _drop_output() -> None:
     """Let go of what is still buffered, and has nowhere to go."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: list[str]) -> int:

@@ -11,6 +11,7 @@ from ultralif.errors import InputError, check_choice
 if TYPE_CHECKING:
     from ultralif.paper.results import Results
     from ultralif.paper.tables import Table
+    from ultralif.training import RunConfig, Store
 
 __all__ = ["main"]
 
@@ -61,9 +62,8 @@ def reproduce(
         json: print one JSON document.
     """
     from ultralif.cli.dry import show_plan
-    from ultralif.cli.sweep import run_plan, seeds_together
+    from ultralif.cli.sweep import run_plan
     from ultralif.paper.grids import TABLES
-    from ultralif.paper.reproduce import plan_table
     from ultralif.training import Store
 
     check_choice("the table", what, ("all", "list", "verdicts", *TABLES))
@@ -77,14 +77,11 @@ def reproduce(
         raise InputError(f"seeds must be at least 1, got {seeds}")
     if what != "verdicts" and results is None:
         store = Store(runs_dir)
-        stacks, absent = plan_table(what, store, seeds, data_dir, seeds_together(device, seeds))
-        if absent:
-            getting = " && ".join(f"ultralif data get {name}" for name in absent)
-            say(f"not at hand: {', '.join(absent)}; get them with: {getting}")
+        stacks = _plan(what, store, seeds, data_dir, device)
         if dry_run:
-            show_plan(stacks, device, json)
+            show_plan(stacks or [], device, json)
             return
-        if stacks or not absent:  # without data nothing is finished
+        if stacks is not None:
             run_plan(
                 stacks,
                 store,
@@ -98,6 +95,20 @@ def reproduce(
         _print_verdicts(found, out, json)
     else:
         _print_tables(list(TABLES) if what == "all" else [what], found, seeds, out, json)
+
+
+def _plan(
+    what: str, store: "Store", seeds: int, data_dir: Path | None, device: str
+) -> "list[list[RunConfig]] | None":
+    """Return the stacks that a table still needs, and say what is not at hand; None, if that is all."""
+    from ultralif.cli.sweep import seeds_together
+    from ultralif.paper.reproduce import plan_table
+
+    stacks, absent = plan_table(what, store, seeds, data_dir, seeds_together(device, seeds))
+    if absent:
+        getting = " && ".join(f"ultralif data get {name}" for name in absent)
+        say(f"not at hand: {', '.join(absent)}; get them with: {getting}")
+    return stacks if stacks or not absent else None  # without data nothing is finished
 
 
 def _results(path: Path | None, runs_dir: Path | None) -> "Results":
