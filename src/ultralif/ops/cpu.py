@@ -159,7 +159,7 @@ def _built() -> Path:
     version = subprocess.run(
         [*compiler.split(), "--version"], capture_output=True, text=True, check=True
     ).stdout
-    sources = [path.read_text() for path in sorted(SOURCE.parent.glob("kernels*"))]
+    sources = [path.read_text() for path in (SOURCE, *sorted(SOURCE.parent.glob("*.h")))]
     key = "\0".join([*sources, *FLAGS, version, _processor()])
     folder = _private_folder()
     target = folder / f"kernels-{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"

@@ -4,7 +4,7 @@
  * on from the last steps to the first; the states from which it starts over are noted in a run before. Its memory does
  * not grow with the layer.
  *
- * kernels_real.h holds what depends on the type and is included once for each.
+ * lane.h holds what depends on the type and is included once for each.
  */
 #include <math.h>
 #include <stdint.h>
@@ -96,7 +96,7 @@ static volatile const float EDGE_float = 100.0f;
 static volatile const double EDGE_double = 900.0;
 
 #define REAL float
-#include "kernels_real.h"
+#include "lane.h"
 #undef REAL
 #define REAL double
-#include "kernels_real.h"
+#include "lane.h"

@@ -101,8 +101,8 @@ INLINE void NAME(collect)(const NAME(Call) *c, int constant, int64_t lane, const
         sums[j] += (double)sum[j];
 }
 
-#include "kernels_alone.h"
-#include "kernels_ring.h"
+#include "temporal.h"
+#include "spatial.h"
 
 /* Lay out the constants for every lane of the width. */
 static void NAME(derive)(NAME(Call) *c)

@@ -1,4 +1,4 @@
-/* Included by kernels_real.h: neurons without neighbours, a block of lanes at a time over all time steps. */
+/* Included by lane.h: neurons without neighbours, a block of lanes at a time over all time steps. */
 
 typedef struct {
     REAL v[LANES], b[LANES], last[LANES]; /* membrane; AdaLIF's adaptation and last spike */

@@ -1,4 +1,4 @@
-/* Included by kernels_real.h: neurons on a ring.
+/* Included by lane.h: neurons on a ring.
  *
  * A short ring is a tile of its own. A long one is cut into tiles with a halo at both ends, where the neighbours are
  * missing: what is wrong there moves inwards by one neuron a step, so the halo is as wide as the span of steps that a
