@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ultralif import export as export
     from ultralif import functional as functional
     from ultralif import maxplus as maxplus
+    from ultralif import models as models
     from ultralif import nn as nn
     from ultralif import ops as ops
     from ultralif import plot as plot
@@ -21,7 +22,18 @@ if TYPE_CHECKING:
     from ultralif.nn import *
     from ultralif.training import *
 
-_SUBMODULES = ("analysis", "data", "export", "functional", "maxplus", "nn", "ops", "plot", "training")
+_SUBMODULES = (
+    "analysis",
+    "data",
+    "export",
+    "functional",
+    "maxplus",
+    "models",
+    "nn",
+    "ops",
+    "plot",
+    "training",
+)
 _HOMES = ("ultralif.nn", "ultralif.training")
 """Modules whose public names are also names of the package."""
 

@@ -1,0 +1,150 @@
+"""A spiking residual network whose spikes stay binary. Copy this file to change it.
+
+Where the sum is placed decides what a convolution sees. Added after the neurons, the spikes of two branches
+sum to 0, 1 or 2. Here currents are added, before the neuron (as in MS-ResNet, Hu et al. 2021):
+
+    current <- current + norm(conv(spikes(norm(conv(spikes(current))))))
+
+Every convolution but the first therefore sees 0 or 1, and inside a stage a gradient comes back along the sum
+without crossing a neuron, however many blocks there are.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from ultralif.errors import InputError
+from ultralif.nn import TimeDistributed, find_neuron
+
+__all__ = ["ResNet", "resnet"]
+
+STAGES: dict[str, tuple[tuple[int, int], ...]] = {
+    "resnet10": ((64, 1), (128, 1), (256, 1), (512, 1)),
+    "resnet18": ((64, 2), (128, 2), (256, 2), (512, 2)),
+    "resnet19": ((128, 3), (256, 3), (512, 2)),
+    "resnet20": ((16, 3), (32, 3), (64, 3)),
+    "resnet34": ((64, 3), (128, 4), (256, 6), (512, 3)),
+}
+"""Channels and blocks of each stage."""
+
+
+def convolution(
+    inputs: int, outputs: int, size: int = 3, stride: int = 1, weight: float = 1.0
+) -> TimeDistributed:
+    """Return a convolution with batch norm over time and batch, whose weight starts as given."""
+    conv = nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
+    norm = nn.BatchNorm2d(outputs)
+    nn.init.constant_(norm.weight, weight)
+    return TimeDistributed(nn.Sequential(conv, norm))
+
+
+class Block(nn.Module):
+    """Add to a current what two spiking convolutions make of it.
+
+    Where the shape changes, the shortcut is a 1x1 convolution of the spikes instead of the current itself.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, stride: int, share: float, neuron: Callable[[], nn.Module]
+    ) -> None:
+        super().__init__()
+        self.enter, self.between = neuron(), neuron()
+        self.one = convolution(inputs, outputs, stride=stride)
+        self.two = convolution(outputs, outputs, weight=share)
+        self.shortcut = None
+        if stride > 1 or inputs != outputs:
+            self.shortcut = convolution(inputs, outputs, 1, stride)
+
+    def forward(self, current: Tensor) -> Tensor:
+        """Return a current ``[T, B, C, H, W]`` for one."""
+        spikes = self.enter(current)
+        kept = current if self.shortcut is None else self.shortcut(spikes)
+        added: Tensor = self.two(self.between(self.one(spikes)))
+        return added + kept
+
+
+class ResNet(nn.Module):
+    """Blocks that add to a current, and a last layer of neurons; see `resnet` for the arguments.
+
+    The second norm of every block starts at ``blocks ** -0.5``, so that the sum of all blocks of a stage has
+    about the variance of its first current, which is what the threshold and the temperature are made for.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[tuple[int, int]],
+        classes: int,
+        channels: int,
+        timesteps: int,
+        neuron: Callable[[], nn.Module],
+    ) -> None:
+        super().__init__()
+        self.timesteps = timesteps
+        width = stages[0][0]
+        self.first = convolution(channels, width)
+        blocks: list[nn.Module] = []
+        for stage, (outputs, count) in enumerate(stages):
+            for i in range(count):
+                stride = 2 if stage > 0 and i == 0 else 1
+                blocks.append(Block(width, outputs, stride, count**-0.5, neuron))
+                width = outputs
+        self.blocks = nn.Sequential(*blocks)
+        self.last = neuron()
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores ``[B, classes]`` for images ``[B, C, H, W]`` or events ``[T, B, C, H, W]``."""
+        if x.dim() not in (4, 5):
+            raise InputError(
+                f"x must be images [B, C, H, W] or events [T, B, C, H, W], got shape {tuple(x.shape)}; "
+                "reshape it"
+            )
+        current = self.first(x if x.dim() == 5 else x.unsqueeze(0))
+        if x.dim() == 4:  # an image is a constant current: computed once, repeated over time
+            current = current.expand(self.timesteps, *current.shape[1:])
+        spikes = self.last(self.blocks(current))
+        scores: Tensor = self.head(spikes.mean((0, 3, 4)))
+        return scores
+
+
+def resnet(
+    stages: str | Sequence[tuple[int, int]] = "resnet18",
+    *,
+    classes: int = 10,
+    channels: int = 3,
+    timesteps: int = 4,
+    neuron: str | Callable[..., nn.Module] = "UltraLIF",
+    neuron_options: Mapping[str, Any] | None = None,
+    width: float = 1.0,
+) -> ResNet:
+    """Return a spiking residual network with binary spikes at every convolution but the first.
+
+    Args:
+        stages: ``resnet10``, ``resnet18``, ``resnet19``, ``resnet20``, ``resnet34``, or channels and
+            blocks of each stage, such as ``((64, 2), (128, 2))``; all stages but the first halve the picture.
+        classes: scores that the linear head gives for the mean spikes.
+        channels: of the pictures: 3 for colours, 2 for events of both polarities.
+        timesteps: for how many steps an image is shown; events bring their own.
+        neuron: a neuron's name or class, or anything that returns a module when called.
+        neuron_options: its arguments; every layer has neurons of its own.
+        width: multiplies every number of channels.
+
+    Example:
+        >>> import torch
+        >>> resnet(((8, 1), (16, 1)), timesteps=2)(torch.rand(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+    if isinstance(stages, str) and stages not in STAGES:
+        raise InputError(f"stages {stages!r} is not known; choose one of {', '.join(STAGES)}, or give pairs")
+    plan = STAGES[stages] if isinstance(stages, str) else stages
+    if not plan or any(min(pair) < 1 for pair in plan) or timesteps < 1 or not 0 < width < math.inf:
+        raise InputError(
+            "stages must be pairs of channels and blocks such as ((64, 2), (128, 2)), timesteps at least 1 "
+            f"and width positive, got {stages!r}, {timesteps}, {width}; correct them"
+        )
+    scaled = [(max(1, round(channel * width)), count) for channel, count in plan]
+    make = find_neuron(neuron) if isinstance(neuron, str) else neuron
+    options = dict(neuron_options or {})
+    return ResNet(scaled, classes, channels, timesteps, lambda: make(**options))

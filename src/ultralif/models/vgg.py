@@ -1,0 +1,110 @@
+"""A spiking VGG: convolutions one after another, spikes between them. Copy this file to change it."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from ultralif.errors import InputError
+from ultralif.nn import TimeDistributed, find_neuron
+
+__all__ = ["VGG", "vgg"]
+
+STAGES: dict[str, tuple[tuple[int, ...], ...]] = {
+    "vgg5": ((32,), (64, 64), (128,)),
+    "vgg7": ((128, 128), (256, 256), (512, 512)),
+    "vgg9": ((64, 64), (128, 128), (256, 256), (512, 512)),
+    "vgg11": ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512)),
+}
+"""Channels of each convolution, stage by stage; a name counts the convolutions and the head."""
+
+
+class VGG(nn.Module):
+    """Convolution, batch norm and neuron, layer after layer; see `vgg` for the arguments.
+
+    A stage ends by halving the picture: the maximum is taken of currents, before the neuron, so that spikes
+    go into the next convolution. Batch norm takes its statistics over time and batch.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Sequence[int]],
+        classes: int,
+        channels: int,
+        timesteps: int,
+        neuron: Callable[[], nn.Module],
+    ) -> None:
+        super().__init__()
+        self.timesteps = timesteps
+        self.smallest = 2 ** len(stages)
+        layers: list[nn.Module] = []
+        for stage in stages:
+            for i, width in enumerate(stage, start=1):
+                conv = nn.Conv2d(channels, width, 3, padding=1, bias=False)
+                pool = [nn.MaxPool2d(2)] if i == len(stage) else []
+                layers += [TimeDistributed(nn.Sequential(conv, *pool, nn.BatchNorm2d(width))), neuron()]
+                channels = width
+        self.first = layers[0]
+        self.layers = nn.Sequential(*layers[1:])
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return scores ``[B, classes]`` for images ``[B, C, H, W]`` or events ``[T, B, C, H, W]``."""
+        if x.dim() not in (4, 5) or min(x.shape[-2:]) < self.smallest:
+            raise InputError(
+                f"x must be images [B, C, H, W] or events [T, B, C, H, W] with H and W at least "
+                f"{self.smallest}, which the stages halve, got shape {tuple(x.shape)}; reshape it, or build "
+                "the network with fewer stages"
+            )
+        if x.dim() == 4:  # an image is a constant current: computed once, repeated over time
+            current = self.first(x.unsqueeze(0))
+            current = current.expand(self.timesteps, *current.shape[1:])
+        else:
+            current = self.first(x)
+        spikes = self.layers(current)
+        scores: Tensor = self.head(spikes.mean((0, 3, 4)))
+        return scores
+
+
+def vgg(
+    stages: str | Sequence[Sequence[int]] = "vgg9",
+    *,
+    classes: int = 10,
+    channels: int = 3,
+    timesteps: int = 4,
+    neuron: str | Callable[..., nn.Module] = "UltraLIF",
+    neuron_options: Mapping[str, Any] | None = None,
+    width: float = 1.0,
+) -> VGG:
+    """Return a spiking VGG.
+
+    Args:
+        stages: ``vgg5``, ``vgg7``, ``vgg9``, ``vgg11``, or the channels of each convolution of each stage,
+            such as ``((64, 64), (128, 128))``.
+        classes: scores that the linear head gives for the mean spikes.
+        channels: of the pictures: 3 for colours, 2 for events of both polarities.
+        timesteps: for how many steps an image is shown; events bring their own.
+        neuron: a neuron's name or class, or anything that returns a module when called.
+        neuron_options: its arguments; every layer has neurons of its own.
+        width: multiplies every number of channels.
+
+    Example:
+        >>> import torch
+        >>> vgg("vgg5", channels=1, width=0.25)(torch.rand(2, 1, 28, 28)).shape
+        torch.Size([2, 10])
+    """
+    if isinstance(stages, str) and stages not in STAGES:
+        raise InputError(
+            f"stages {stages!r} is not known; choose one of {', '.join(STAGES)}, or give channels"
+        )
+    plan = STAGES[stages] if isinstance(stages, str) else stages
+    if not plan or not all(plan) or timesteps < 1 or not 0 < width < math.inf:
+        raise InputError(
+            "stages must name channels such as ((64, 64), (128,)), timesteps be at least 1 and width be "
+            f"positive, got {stages!r}, {timesteps}, {width}; correct them"
+        )
+    scaled = [[max(1, round(n * width)) for n in stage] for stage in plan]
+    make = find_neuron(neuron) if isinstance(neuron, str) else neuron
+    options = dict(neuron_options or {})
+    return VGG(scaled, classes, channels, timesteps, lambda: make(**options))
