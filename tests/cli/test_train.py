@@ -155,7 +155,7 @@ class TestConfigFile:
             ("a.toml", "nueron = 'LIF'", "did you mean 'neuron'?"),
             ("a.toml", "epochs = 'many'", "epochs must be a whole number"),
             ("a.json", '{"schema": 7}', "schema 7 of this config"),
-            ("a.toml", "\ud800", "is no text"),
+            ("a.toml", "\ud800", "is not text"),
         ],
     )
     def test_a_bad_file(self, name: str, text: str, part: str, ultralif: Commands) -> None:

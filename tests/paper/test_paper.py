@@ -1,10 +1,12 @@
 """The paper's numbers, the runs that make its tables, and the verdicts on its claims."""
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 
+from ultralif.errors import InputError
 from ultralif.paper import published
 from ultralif.paper.grids import ABLATION, TABLES, main_variants, runs_of
 from ultralif.paper.published import ULTRA
@@ -198,7 +200,17 @@ def test_results_survive_the_file(tmp_path):
     assert (tmp_path / "r.jsonl.gz").read_bytes() == first  # the same runs are the same file
 
 
-def test_a_damaged_file_is_refused(tmp_path):
-    (tmp_path / "x.gz").write_bytes(b"not gzip")
-    with pytest.raises(ValueError, match="not a file of results"):
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"not gzip", "x.gz is not gzip"),
+        (gzip.compress(b"1\n"), "row 1 of .*x.gz is not the result of a run, but int"),
+        (gzip.compress(b'{"id": '), "line 1 of .*x.gz is not valid JSON"),
+        (gzip.compress(bytes(1 << 29), 1), "x.gz unpacks to more than"),
+    ],
+    ids=["not gzip", "not an object", "not JSON", "a bomb"],
+)
+def test_a_damaged_file_is_refused(content: bytes, why: str, tmp_path: Path) -> None:
+    (tmp_path / "x.gz").write_bytes(content)
+    with pytest.raises(InputError, match=why):
         read(tmp_path / "x.gz")

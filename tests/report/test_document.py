@@ -197,7 +197,7 @@ def test_timings_of_a_file_are_judged(tmp_path: Path) -> None:
 def test_a_file_that_holds_no_results_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "paper.jsonl.gz"
     path.write_bytes(b"not compressed")
-    with pytest.raises(InputError, match="is not a file of results"):
+    with pytest.raises(InputError, match="is not gzip"):
         gather([str(path)])
     (row, *_) = paper_rows("mnist", 1)
     with gzip.open(path, "wt") as file:

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from ultralif.errors import JobError
+from ultralif.files import write_file
 from ultralif.training import checkpoint
-from ultralif.training.checkpoint import Damaged, newest, read_folder, save_checkpoint, write_file
+from ultralif.training.checkpoint import Damaged, newest, read_folder, save_checkpoint
 
 
 def save(root: Path, number: int) -> None:
@@ -26,7 +27,7 @@ class PowerFails(Exception):
 def without_power_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a file be written, flushed or renamed so many times more; what was not flushed is cut in half."""
     left = steps
-    write, rename = checkpoint._write, Path.rename
+    write, rename = checkpoint.write_synced, Path.rename
 
     def count() -> None:
         nonlocal left
@@ -44,7 +45,7 @@ def without_power_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
         count()
         return rename(path, target)
 
-    monkeypatch.setattr(checkpoint, "_write", written)
+    monkeypatch.setattr(checkpoint, "write_synced", written)
     monkeypatch.setattr(Path, "rename", renamed)
 
 

@@ -8,6 +8,7 @@ from importlib import import_module
 
 from ultralif import __version__
 from ultralif.errors import InputError, JobError
+from ultralif.files import visible
 
 __all__ = ["COMMANDS", "main"]
 
@@ -89,7 +90,7 @@ def _run(args: list[str]) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"ultralif: {' '.join(message.split())}", file=sys.stderr)
+    print(f"ultralif: {visible(' '.join(message.split()))}", file=sys.stderr)
     return code
 
 

@@ -1,6 +1,5 @@
 """What the commands that train have in common: their flags, and a file of a run's fields."""
 
-import json
 import os
 import tomllib
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 
 from ultralif.cli.parse import parse
 from ultralif.errors import InputError
+from ultralif.files import BadFile, parse_json, read_text
 from ultralif.training.config import PRESETS, RunConfig
 
 __all__ = ["Common", "read_arguments", "read_config"]
@@ -88,15 +88,14 @@ def read_config(path: Path) -> dict[str, Any]:
     if str(path) in PRESETS and not path.exists():
         return PRESETS[str(path)]
     try:
-        text = path.read_text()
-        data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        text = read_text(path, 1 << 20)
+    except BadFile as error:
         raise InputError(
-            f"config {path} cannot be read ({reason}); give a TOML or JSON file, or "
-            f"one of {', '.join(PRESETS)}"
+            f"config {error}; give a TOML or JSON file, or one of {', '.join(PRESETS)}"
         ) from error
-    except (ValueError, RecursionError) as error:  # of either format, or a number without end
+    try:
+        data = parse_json(text, f"config {path}") if path.suffix == ".json" else tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InputError(f"config {path} is not valid: {error}") from error
     if not isinstance(data, dict):
         raise InputError(f"config {path} must hold fields of a run, got {type(data).__name__}")

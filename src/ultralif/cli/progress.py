@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from ultralif.files import visible
+
 if TYPE_CHECKING:
     from ultralif.training import Progress
 
@@ -19,7 +21,7 @@ PAUSE = 10.0
 
 def say(text: str) -> None:
     """Tell a person something, aside from the command's output."""
-    print(text, file=sys.stderr, flush=True)
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 def spell_time(seconds: float) -> str:

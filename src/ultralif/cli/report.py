@@ -74,9 +74,9 @@ def report(
         written += drawn
         notes += left_out
     if figures is None or out is not None:
+        from ultralif.files import write_file
         from ultralif.report.document import make_document
         from ultralif.report.html import make_page
-        from ultralif.training.checkpoint import write_file
 
         document = make_document(
             entries,

@@ -139,8 +139,8 @@ def _print_tables(names: list[str], found: "Results", seeds: int, out: Path | No
 
 
 def _write(table: "Table", out: Path) -> None:
+    from ultralif.files import write_file
     from ultralif.report.tables import to_csv, to_latex, to_markdown
-    from ultralif.training.checkpoint import write_file
 
     for suffix, text in (("md", to_markdown), ("csv", to_csv), ("tex", to_latex)):
         write_file(out / f"{table.name}.{suffix}", text(table).encode())

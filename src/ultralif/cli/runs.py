@@ -11,7 +11,7 @@ from ultralif.cli.parse import Inline, dispatch
 from ultralif.cli.progress import say, spell_count
 from ultralif.cli.tables import number, print_json, print_result, print_table
 from ultralif.errors import InputError
-from ultralif.training.checkpoint import write_file
+from ultralif.files import visible, write_file
 from ultralif.training.config import spelled
 from ultralif.training.store import Store
 
@@ -101,8 +101,9 @@ def show(run: str, /, history: bool = False, runs_dir: Path | None = None, json:
         return
     default = type(config)().to_dict()
     changed = [f"{name}={value}" for name, value in config.to_dict().items() if value != default[name]]
-    print("config, where it is not the default:", ", ".join(changed) or "-")
-    print("made by:", ", ".join(f"{name} {value}" for name, value in result["environment"].items()))
+    print(visible(f"config, where it is not the default: {', '.join(changed) or '-'}"))
+    made_by = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
+    print(visible(f"made by: {made_by}"))
     if history and epochs:
         rows = [(i, *(number(v, 4) for v in epoch.values())) for i, epoch in enumerate(epochs, start=1)]
         print_table(("epoch", *epochs[0]), rows)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ultralif.cli.tables import print_json, print_table
+from ultralif.files import visible
 
 __all__ = ["show"]
 
@@ -33,4 +34,4 @@ def _spell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float) or (isinstance(value, int) and value >= 10**12):
         return f"{value:.6g}"
-    return str(value)
+    return visible(str(value))

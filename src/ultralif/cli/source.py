@@ -108,7 +108,7 @@ def save_network(network: "Network", arguments: dict[str, Any] | None, path: Pat
     """Write a network so that `load_network` can read it."""
     from safetensors.torch import save
 
-    from ultralif.training.checkpoint import write_file
+    from ultralif.files import write_file
 
     if arguments is None:
         raise InputError(f"a network from NIR cannot be written to {path}; leave the file out")
@@ -128,6 +128,5 @@ def save_network(network: "Network", arguments: dict[str, Any] | None, path: Pat
             )
         (options["parameter_shape"],) = shapes
     described = arguments | {"sizes": list(network.sizes), "neuron_options": options}
-    path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {"network": dumps(described), "mode": neurons[0].mode}
     write_file(path, save(network.state_dict(), metadata))

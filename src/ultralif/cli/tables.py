@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ultralif.files import visible
+
 __all__ = ["number", "print_json", "print_result", "print_table"]
 
 MODES = ("soft", "hard", "tropical")
@@ -91,4 +93,4 @@ def _is_number(value: object) -> bool:
 
 def _spell(value: object) -> str:
     """Write a cell as one line without the signs that steer a terminal."""
-    return "-" if value is None else "".join(c if c.isprintable() else "?" for c in str(value))
+    return "-" if value is None else visible(str(value))

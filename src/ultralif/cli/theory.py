@@ -32,14 +32,14 @@ def theory(*, only: tuple[int, ...] = (), json: bool = False, markdown: Path | N
 
     from ultralif.analysis.claims import CLAIMS, check_all
     from ultralif.errors import JobError
+    from ultralif.files import write_file
     from ultralif.report.claims import claims_page, summary
 
     torch.set_num_threads(1)  # the tensors are small: threads would only wait for one another
     numbers = only or tuple(CLAIMS)
     verdicts = list(_with_progress(check_all(numbers), len(set(numbers))))
     if markdown is not None:
-        markdown.parent.mkdir(parents=True, exist_ok=True)
-        markdown.write_text(claims_page(verdicts), encoding="utf-8")
+        write_file(markdown, claims_page(verdicts))
     if json:
         print(dumps([asdict(verdict) for verdict in verdicts], indent=2))
     else:

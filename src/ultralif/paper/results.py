@@ -10,6 +10,7 @@ from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 from ultralif.errors import InputError
+from ultralif.files import BadFile, gunzip, parse_json, read_bytes, write_file
 from ultralif.paper.grids import ABLATION, RECIPES, SEED, STATIC, main_variants
 from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS
 from ultralif.training.config import RunConfig
@@ -18,6 +19,8 @@ from ultralif.training.store import Store
 __all__ = ["TIMING", "Interval", "Key", "Results", "from_store", "interval", "paired", "read", "write"]
 
 MOST_SEEDS = 20
+MOST_PACKED, MOST_BYTES = 1 << 26, 1 << 28
+"""Bytes that a file of results may have, packed and unpacked: 64 and 256 MiB."""
 BINARY = {*BASELINES, "LIF learned width", *(variant.label for variant in RECIPES)}
 """Whose spikes are 0 and 1 in training."""
 FIELDS = (
@@ -224,22 +227,26 @@ def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
         kept |= {k: {m: round(o[k]) for m, o in operations.items()} for k in ("macs", "acs") if operations}
         lines.append(json.dumps(_rounded(kept), separators=(",", ":"), sort_keys=True))
     lines.sort()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with gzip.GzipFile(path, "wb", mtime=0) as file:
-        file.write(("\n".join(lines) + "\n").encode())
+    write_file(path, gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
     return len(lines)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
     """Read what `write` wrote."""
     try:
-        with gzip.open(path, "rt") as file:
-            return [json.loads(line) for line in file if line.strip()]
-    except (OSError, EOFError, ValueError) as error:
+        text = gunzip(read_bytes(path, MOST_PACKED), str(path), MOST_BYTES)
+        rows = [
+            parse_json(line, f"line {i} of {path}") for i, line in enumerate(text.splitlines(), 1) if line
+        ]
+    except BadFile as error:
         raise InputError(
-            f"{path} is not a file of results ({error}); that is gzipped JSON lines, as "
-            "ultralif.paper.results.write makes them: give a folder of runs instead"
+            f"{error}; a file of results is gzipped JSON lines, as ultralif.paper.results.write makes them: "
+            "give that, or a folder of runs"
         ) from error
+    for i, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise InputError(f"row {i} of {path} is not the result of a run, but {type(row).__name__}")
+    return rows
 
 
 def _rounded(value: Any) -> Any:

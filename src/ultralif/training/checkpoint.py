@@ -16,15 +16,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ultralif import __version__
 from ultralif.errors import JobError
+from ultralif.files import BadFile, parse_json, read_bytes, read_json, sync_folder, visible, write_synced
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Contents", "Damaged", "newest", "read_folder", "save_checkpoint", "write_file", "write_folder"]
+__all__ = ["Contents", "Damaged", "newest", "read_folder", "save_checkpoint", "write_folder"]
 
 MANIFEST = "manifest.json"
 FORMAT = 1
 """Version of a folder's layout; it stands in every manifest."""
+TENSORS = ".safetensors"
+MOST_TENSORS, MOST_TEXT = 1 << 33, 1 << 28
+"""Bytes that a file of tensors and a document may have: 8 GiB and 256 MiB."""
 KEEP = 2
 """How many checkpoints there are at least: one more than is needed, should the newest be damaged."""
 
@@ -48,23 +52,6 @@ class Contents(NamedTuple):
             return load(self.file)
         except SafetensorError as error:
             raise Damaged(f"a file of tensors cannot be read ({error}); it is not used") from error
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Put a file into its place at once: a reader, or a crash, sees the old one or the new one."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(draft, content)
-        draft.replace(path)
-        _flush_folder(path.parent)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
-        raise JobError(
-            f"{path} could not be written ({error.strerror}, {len(content)} bytes); make room or choose "
-            "another place. What was there before is unharmed"
-        ) from error
 
 
 def write_folder(
@@ -95,10 +82,10 @@ def write_folder(
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True, mode=0o700)
         for file, content in contents.items():
-            _write(draft / file, content)
-        _flush_folder(draft)
+            write_synced(draft / file, content)
+        sync_folder(draft)
         _replace(draft, folder)
-        _flush_folder(folder.parent)
+        sync_folder(folder.parent)
     except OSError as error:
         shutil.rmtree(draft, ignore_errors=True)
         raise JobError(
@@ -110,27 +97,42 @@ def write_folder(
 def read_folder(folder: Path) -> Contents:
     """Read what `write_folder` wrote, after checking every byte of it."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        digests = dict(manifest["sha256"])
-        if manifest["format"] != FORMAT:
-            raise Damaged(
-                f"{folder} is in the format {manifest['format']} of ultralif {manifest['ultralif']}, and "
-                f"this version reads {FORMAT}; it is not used"
-            )
-        files = {file: (folder / Path(file).name).read_bytes() for file in digests}
-        for file, content in files.items():
-            if hashlib.sha256(content).hexdigest() != digests[file]:
-                raise Damaged(
-                    f"{folder / file} is not what was written (its SHA-256 differs); it is not used. A run "
-                    f"is deleted with: ultralif runs rm {folder.name}"
-                )
-        named = [file for file in files if file.endswith(".safetensors")]
+        digests = _digests(folder)
+        files = {file: _checked(folder, file, digest) for file, digest in digests.items()}
+        named = [file for file in files if file.endswith(TENSORS)]
         tensors = files.pop(named[0]) if named else b""
-        return Contents(
-            {file.removesuffix(".json"): json.loads(text) for file, text in files.items()}, tensors
+        documents = {
+            file.removesuffix(".json"): parse_json(text, f"{folder / file}") for file, text in files.items()
+        }
+        return Contents(documents, tensors)
+    except BadFile as error:
+        raise Damaged(f"{folder} is incomplete: {error}; it is not used") from error
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file that the manifest of a folder names."""
+    manifest = read_json(folder / MANIFEST, 1 << 20, folder)
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("sha256"), dict):
+        raise Damaged(f"{folder / MANIFEST} is not a manifest; the folder is not used")
+    if manifest.get("format") != FORMAT:
+        raise Damaged(
+            f"{folder} is in the format {visible(str(manifest.get('format')))} of ultralif "
+            f"{visible(str(manifest.get('ultralif')))}, and this version reads {FORMAT}; it is not used"
         )
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Damaged(f"{folder} is incomplete ({error}); it is not used") from error
+    return dict(manifest["sha256"])
+
+
+def _checked(folder: Path, file: str, digest: str) -> bytes:
+    """Return the content of a file if it is what was written."""
+    if not file or file != Path(file).name:
+        raise Damaged(f"{folder / MANIFEST} names {visible(file)!r}, which is not a file of the folder")
+    content = read_bytes(folder / file, MOST_TENSORS if file.endswith(TENSORS) else MOST_TEXT, folder)
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise Damaged(
+            f"{folder / file} is not what was written (its SHA-256 differs); it is not used. A run "
+            f"is deleted with: ultralif runs rm {folder.name}"
+        )
+    return content
 
 
 def save_checkpoint(
@@ -159,13 +161,6 @@ def newest(root: Path) -> tuple[Contents | None, list[str]]:
     return None, complaints
 
 
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _replace(draft: Path, folder: Path) -> None:
     """Rename a folder to its place, and what is there out of the way; another process may do the same."""
     while True:
@@ -179,13 +174,3 @@ def _replace(draft: Path, folder: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             folder.rename(old)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make a rename durable, where the system lets a folder be flushed."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

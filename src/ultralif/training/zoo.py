@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ultralif.errors import InputError, JobError
-from ultralif.training.checkpoint import write_file
+from ultralif.files import BadFile, inside, read_bytes, read_json, write_file
 from ultralif.training.config import RunConfig
 
 if TYPE_CHECKING:
@@ -16,14 +16,24 @@ if TYPE_CHECKING:
 
 __all__ = ["add_model", "cards", "read_model"]
 
-_FOLDER = files("ultralif").joinpath("zoo")
+_FOLDER = Path(str(files("ultralif"))) / "zoo"
+_MOST = 1 << 28
+"""Bytes that a network may have."""
 
 
 @cache
 def cards() -> dict[str, dict[str, Any]]:
     """Return the card of every network by its name, such as ``n-mnist/ultradlif-t1``."""
-    index = _FOLDER.joinpath("index.json")
-    found: dict[str, dict[str, Any]] = json.loads(index.read_text()) if index.is_file() else {}
+    return _read_index(_FOLDER / "index.json")
+
+
+def _read_index(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the cards of an index; without one there are none."""
+    if not path.is_file():
+        return {}
+    found = read_json(path)
+    if not isinstance(found, dict) or not all(isinstance(card, dict) for card in found.values()):
+        raise BadFile(f"{path} is not an index of networks; install ultralif again")
     return found
 
 
@@ -34,7 +44,7 @@ def read_model(name: str) -> "tuple[RunConfig, dict[str, Tensor]]":
     card = cards().get(name)
     if card is None:
         raise InputError(f"there is no network {name!r} in the library; see: ultralif models list")
-    content = _FOLDER.joinpath(card["file"]).read_bytes()
+    content = read_bytes(inside(_FOLDER, card["file"]), _MOST)
     if hashlib.sha256(content).hexdigest() != card["sha256"]:
         raise JobError(
             f"{card['file']} is not what was shipped (its SHA-256 differs); install ultralif again"
@@ -51,6 +61,6 @@ def add_model(folder: Path, name: str, tensors: "dict[str, Tensor]", card: dict[
     file = f"{name.replace('/', '-')}.safetensors"
     write_file(folder / file, content)
     index = folder / "index.json"
-    known = json.loads(index.read_text()) if index.is_file() else {}
+    known = _read_index(index)
     known[name] = {"file": file, "sha256": hashlib.sha256(content).hexdigest(), **card}
     write_file(index, json.dumps(known, indent=1, sort_keys=True).encode())

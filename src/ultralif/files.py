@@ -1,0 +1,218 @@
+"""Files that may be damaged or hostile, read with limits; and files that are written whole or not at all.
+
+Every error names the file. Needs no torch.
+"""
+
+import contextlib
+import json
+import os
+import stat
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ultralif.errors import InputError, JobError
+
+__all__ = [
+    "BadFile",
+    "drafted",
+    "gunzip",
+    "inside",
+    "parse_json",
+    "read_bytes",
+    "read_json",
+    "read_text",
+    "sync_folder",
+    "visible",
+    "write_file",
+    "write_synced",
+]
+
+TEXT = 1 << 26
+"""Bytes that a text or JSON file may have: 64 MiB."""
+DEPTH = 32
+"""Levels of lists and objects that JSON may have."""
+
+
+class BadFile(InputError):
+    """A file cannot be used: it is missing, of the wrong kind, too large or damaged."""
+
+
+def inside(root: Path, name: str | Path) -> Path:
+    """Return the path of a name below a folder, after following links; one that leads out is refused.
+
+    Args:
+        root: the folder.
+        name: a relative path.
+    """
+    try:
+        top = root.resolve()
+        path = (top / name).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, a loop of links, a null character
+        raise BadFile(f"{visible(str(name))!r} is not a path in {root}") from error
+    if path == top or not path.is_relative_to(top):
+        raise BadFile(f"{visible(str(name))!r} leads out of {root}; it is not used")
+    return path
+
+
+def read_bytes(path: Path, limit: int, root: Path | None = None) -> bytes:
+    """Return the content of a regular file; pipes, devices and folders are refused without waiting.
+
+    Args:
+        path: the file.
+        limit: the number of bytes that it may have.
+        root: a folder out of which no link may lead.
+    """
+    try:
+        if root is not None:
+            inside(root, path.absolute().relative_to(root.absolute()))
+        _check_kind(path, path.stat(), limit)
+        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+            _check_kind(path, os.fstat(file.fileno()), limit)  # it may be another one by now
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise BadFile(f"{shown(path)} cannot be read ({error.strerror})") from error
+    except BadFile:
+        raise
+    except ValueError as error:  # a null character in a path, or a path that is not below the root
+        raise BadFile(f"{shown(path)} cannot be read ({visible(str(error))})") from error
+    if len(content) > limit:
+        raise BadFile(f"{shown(path)} is larger than {limit:,} bytes, the most that is read of such a file")
+    return content
+
+
+def read_text(path: Path, limit: int = TEXT, root: Path | None = None) -> str:
+    """Return the content of a text file in UTF-8."""
+    try:
+        return read_bytes(path, limit, root).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadFile(f"{shown(path)} is not text in UTF-8 (byte {error.start})") from error
+
+
+def read_json(path: Path, limit: int = TEXT, root: Path | None = None) -> Any:
+    """Return the value that a JSON file holds."""
+    return parse_json(read_bytes(path, limit, root), shown(path))
+
+
+def parse_json(content: bytes | str, source: str, depth: int = DEPTH) -> Any:
+    """Return the value of a JSON text.
+
+    Args:
+        content: the text, in UTF-8.
+        source: named in errors.
+        depth: the levels of lists and objects that it may have.
+    """
+    try:
+        value = json.loads(content)
+    except RecursionError as error:
+        raise BadFile(f"{source} is not valid JSON: it has more than {depth} levels") from error
+    except ValueError as error:  # its syntax, its encoding, or a number without end
+        raise BadFile(f"{source} is not valid JSON ({visible(str(error))})") from error
+    level = [value]
+    for _ in range(depth + 1):
+        level = [child for parent in level if isinstance(parent, dict | list) for child in _children(parent)]
+        if not level:
+            return value
+    raise BadFile(f"{source} is not valid JSON: it has more than {depth} levels")
+
+
+def gunzip(content: bytes, source: str, limit: int) -> bytes:
+    """Return what gzip packed, if it is at most so many bytes.
+
+    Args:
+        content: one or more gzip members.
+        source: named in errors.
+        limit: the number of bytes that it may unpack to.
+    """
+    unpacked = bytearray()
+    try:
+        while content:
+            unpacker = zlib.decompressobj(wbits=31)
+            unpacked += unpacker.decompress(content, limit + 1 - len(unpacked))
+            if len(unpacked) > limit:
+                raise BadFile(f"{source} unpacks to more than {limit:,} bytes")
+            if not unpacker.eof:
+                raise BadFile(f"{source} is cut off: its gzip data has no end")
+            content = unpacker.unused_data
+    except zlib.error as error:
+        raise BadFile(f"{source} is not gzip, or is damaged ({error})") from error
+    return bytes(unpacked)
+
+
+def write_file(path: Path, content: bytes | str) -> None:
+    """Put a file into its place at once: a reader, or a crash, sees the old one or the new one."""
+    data = content.encode() if isinstance(content, str) else content
+    with drafted(path) as draft:
+        write_synced(draft, data)
+
+
+@contextmanager
+def drafted(path: Path) -> Iterator[Path]:
+    """Yield a path beside a file's place to write to; what is there at the end replaces the file at once.
+
+    After an error, the old file is unharmed and nothing else remains.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            raise InputError(f"{shown(path)} is not a regular file; choose another place to write to")
+        yield draft
+        draft.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise JobError(
+            f"{shown(path)} could not be written ({error.strerror}); make room or choose another place. "
+            "What was there before is unharmed"
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Write a new file and wait until the disk has it."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename durable, where the system lets a folder be flushed."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def visible(text: str) -> str:
+    r"""Return a text with its control characters spelled out, safe to print on a terminal.
+
+    Example:
+        >>> print(visible("red \x1b[31m, bell \a"))
+        red \x1b[31m, bell \x07
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def shown(path: Path) -> str:
+    """Return a path as messages show it."""
+    return visible(str(path))
+
+
+def _children(parent: dict[str, Any] | list[Any]) -> Iterator[Any]:
+    yield from parent.values() if isinstance(parent, dict) else parent
+
+
+def _check_kind(path: Path, status: os.stat_result, limit: int) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise BadFile(f"{shown(path)} is not a regular file; it is not read")
+    if status.st_size > limit:
+        raise BadFile(
+            f"{shown(path)} has {status.st_size:,} bytes, and at most {limit:,} are read of such a file"
+        )
