@@ -301,3 +301,22 @@ def test_cortex_m(tmp_path, neuron, mode):
     selftest.write_text(re.sub(r"(hash\[SAMPLES\] = \{\s*)\d+", r"\g<1>1", text))
     with pytest.raises(subprocess.CalledProcessError):
         make(tmp_path / "c", "gcc", "-O1", "qemu")
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+def test_a_title_cannot_end_the_comment_it_is_in(tmp_path):
+    integer = quantize(random_network("LIF", 25), timesteps=8, input_max=3)
+    title = "a */ b **// int x; /*/ c\n\nd\x1b"
+    to_c(integer, tmp_path / "c", counts(26), title=title)
+    first = (tmp_path / "c" / "model.h").read_text().splitlines()[0]
+    assert first == "/* a * / b ** // int x; / * / c d"
+    make(tmp_path / "c", "gcc", "-O1", "test")
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+@pytest.mark.parametrize("leak", ["multiply", "shift"])
+def test_a_leak_close_to_one_compiles_without_a_warning(tmp_path, leak):
+    net = random_network("LIF", 27, leak=0.999999)
+    integer = quantize(net, timesteps=8, input_max=3, leak=leak)
+    to_c(integer, tmp_path / "c", counts(28))
+    make(tmp_path / "c", "gcc", "-O1 -Wconversion", "test")

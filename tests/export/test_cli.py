@@ -157,14 +157,6 @@ def test_damaged_weights(run, tmp_path, capsys):
     assert "is neither a .nir file nor" in capsys.readouterr().err
 
 
-def test_a_title_cannot_end_the_comment_it_stands_in(tmp_path):
-    from ultralif.export import quantize, to_c
-
-    integer = quantize(ul.Network((12, 10, 4), neuron="LIF"), timesteps=3)
-    to_c(integer, tmp_path / "c", torch.zeros(3, 1, 12), title="a */ b\n\nc")
-    assert (tmp_path / "c" / "model.h").read_text().startswith("/* a b c\n")
-
-
 def test_what_is_written_is_as_readable_as_any_file(tmp_path):
     from ultralif.export import quantize, to_c
 

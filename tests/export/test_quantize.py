@@ -203,6 +203,14 @@ def test_neurons_without_an_integer_form(neuron, options, message):
         quantize(network(neuron, 10, **options))
 
 
+@pytest.mark.parametrize("threshold", [0.5, 0.7312, 0.99])
+def test_a_threshold_is_floored(threshold):
+    """A whole number of units exceeds theta exactly if it exceeds the floor; rounding would miss spikes."""
+    for layer in quantize(network("LIF", 21, threshold=threshold), timesteps=12).layers[:-1]:
+        assert bool((layer.neuron.threshold * layer.unit <= threshold).all())
+        assert bool((threshold < (layer.neuron.threshold + 1) * layer.unit).all())
+
+
 def test_a_leak_for_each_neuron_is_multiplied():
     net = network("LIF", 11, leak=torch.linspace(0.5, 0.9, 16))
     quantize(net)

@@ -102,7 +102,7 @@ class _Reader:
             raise _Unreadable(f"{name!r} is stored in another file")
         text = h5py.check_string_dtype(found.dtype) is not None
         if not text and found.dtype.kind not in "fiub":
-            raise _Unreadable(f"{name!r} holds {found.dtype}, not numbers")
+            raise _Unreadable(f"{name!r} holds {str(found.dtype)!r}, not numbers")
         self.bytes += found.size * (256 if text else found.dtype.itemsize)
         if self.bytes > MAX_BYTES:
             raise _Unreadable(f"its arrays take more than {MAX_BYTES >> 20} MiB")

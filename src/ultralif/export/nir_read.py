@@ -17,6 +17,7 @@ __all__ = ["from_nir"]
 
 LINEAR = ("Affine", "Linear")
 SPIKING = ("LIF", "Threshold")
+MAX_UNREAD = 4096  # neurons whose readout is the identity: a matrix of their number squared
 
 
 def from_nir(path: str | Path, *, dt: float | None = None) -> Network:
@@ -73,7 +74,9 @@ def _network(chain: list[tuple[str, Node]], dt: float) -> Network:
     for place, (name, node) in enumerate(chain):
         expected = SPIKING if place % 2 else LINEAR
         if node.kind not in expected:
-            raise ValueError(f"its node {name!r} is {node.kind} where {' or '.join(expected)} is understood")
+            raise ValueError(
+                f"its node {name!r} is {node.kind!r} where {' or '.join(expected)} is understood"
+            )
     linears = [_linear(name, node) for name, node in chain[::2]]
     cells = [_cell(name, node, dt) for name, node in chain[1::2]]
     if not cells:
@@ -85,6 +88,11 @@ def _network(chain: list[tuple[str, Node]], dt: float) -> Network:
         linear.bias.data.mul_(gain).add_(shift)
     readout = "linear" if len(linears) > len(cells) else "spiking"
     if len(linears) == 1:  # a network has a hidden layer: read it out as it is
+        if linears[0].out_features > MAX_UNREAD:
+            raise ValueError(
+                f"its only layer has {linears[0].out_features} neurons; without a readout at most "
+                f"{MAX_UNREAD} are read"
+            )
         readout = "linear"
         linears.append(_identity(linears[0].out_features))
     sizes = [linears[0].in_features, *(linear.out_features for linear in linears)]

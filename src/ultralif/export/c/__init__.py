@@ -1,5 +1,6 @@
 """Write an integer network as one self-contained folder of plain C99; the templates stand beside."""
 
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,9 +79,15 @@ def footprint(net: IntegerNetwork) -> Footprint:
     return Footprint(rom, 4 * (words + membrane_words))
 
 
+def _one_line(title: str) -> str:
+    """Return a title that neither ends the comment that it stands in nor begins another."""
+    printable = "".join(c for c in " ".join(title.split()) if c.isprintable())
+    return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)", " ", printable)
+
+
 def _files(net: IntegerNetwork, recorded: Tensor, size: Footprint, budget: int, title: str) -> dict[str, str]:
     facts = {
-        "title": " ".join(title.replace("*/", "").split()),
+        "title": _one_line(title),
         "sizes": "-".join(map(str, net.sizes)),
         "inputs": net.sizes[0],
         "classes": net.sizes[-1],

@@ -87,7 +87,7 @@ def program(net: IntegerNetwork) -> dict[str, object]:
 
 
 def _helpers(neuron: IntegerNeuron) -> Iterator[str]:
-    if isinstance(neuron.decay, Multiply | Shifts):
+    if isinstance(neuron.decay, Multiply) or (isinstance(neuron.decay, Shifts) and neuron.decay.terms):
         yield "down.c"
     if isinstance(neuron.decay, Multiply):
         yield "scale.c"
