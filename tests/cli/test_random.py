@@ -84,13 +84,12 @@ def as_flags(values: dict[str, Any]) -> list[str]:
         if isinstance(value, bool) and isinstance(getattr(RunConfig, name), bool):
             words.append(flag if value else flag.replace("--", "--no-", 1))
         else:
-            words += [flag, *map(str, value if isinstance(value, list | tuple) else [value])]
+            words += [flag, ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)]
     return words
 
 
 def is_one_line(error: Exception) -> bool:
-    text = " ".join(str(error).split())
-    return bool(text) and text == str(error).strip()
+    return len(str(error).splitlines()) == 1  # values are written as Python does, with escapes
 
 
 @settings(max_examples=600)

@@ -66,9 +66,9 @@ def test_a_sweep_goes_on_with_what_is_missing(ultralif: Commands) -> None:
     [
         (("--neurons", "foo"), "neuron 'foo' is not known"),
         (("--neurons", ","), "neurons must have at least one value"),
-        (("--timesteps", "1;2"), "timesteps must be values with commas between them"),
+        (("--timesteps", "1;2"), "--timesteps takes whole numbers, got '1;2'"),
         (("--timesteps", "0"), "timesteps must be from 1"),
-        (("--lambdas", "a"), "lambdas must be values"),
+        (("--lambdas", "a"), "--lambdas takes numbers, got 'a'"),
         (("--lambdas", "-1"), "sparsity must be 0 or more"),
         (("--seeds", "0"), "seeds must be from 1 to 100000, got 0"),
         (("--seeds", "100000000"), "seeds must be from 1 to 100000, got 100000000"),
@@ -148,3 +148,24 @@ class TestRuns:
             path.unlink()
         assert ultralif.done("runs", "rebuild").startswith("4 runs in runs")
         assert ultralif.json("runs", "list") == rows
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (["--seeds", "3"], 3),
+        (["--seeds", "3,5"], 2),
+        (["--seeds", "3", "5"], 2),
+        (["--timesteps=1,2,4"], 3),
+        (["--timesteps", "1", "2"], 2),
+        (["--neurons", "LIF", "PLIF"], 2),
+        (["--lambdas", "0,0.1", "--hidden", "8,4"], 2),
+        (["--lambdas", "0", "0.1", "--hidden", "8", "4"], 2),
+    ],
+)
+def test_lists_have_commas_or_spaces(words: list[str], count: int, ultralif: Commands) -> None:
+    base = ("sweep", "--neurons", "LIF", "--timesteps", "1", "--dry-run")
+    runs = ultralif.json(*base, *words)["runs"]
+    assert len(runs) == count
+    if "5" in " ".join(words):
+        assert sorted(run["seed"] for run in runs) == [3, 5]

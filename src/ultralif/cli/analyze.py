@@ -1,12 +1,11 @@
 """``ultralif analyze``: regions, volumes, pruning, decision boundaries and quiet rings of a network."""
 
-from collections.abc import Callable
 from math import comb, inf, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.analyze_draw import boundary, figures, undriven
-from ultralif.cli.parse import dispatch
+from ultralif.cli.parse import Actions, dispatch
 from ultralif.cli.show import show
 from ultralif.cli.source import load_network, pick_layer, save_network
 from ultralif.errors import InputError
@@ -14,7 +13,7 @@ from ultralif.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["main"]
+__all__ = ["COMMAND", "main"]
 
 SpikeMode = Literal["soft", "hard", "tropical"]
 MOST_SLICES = 100_000
@@ -22,17 +21,7 @@ MOST_SLICES = 100_000
 
 def main(argv: list[str]) -> None:
     """Run the command."""
-    actions: dict[str, Callable[..., Any]] = {
-        "regions": regions,
-        "slice": slice_,
-        "growth": growth,
-        "volume": volume,
-        "prune": prune,
-        "boundary": boundary,
-        "undriven": undriven,
-        "figures": figures,
-    }
-    dispatch(actions, argv, "analyze")
+    dispatch(COMMAND, argv, "analyze")
 
 
 def _hyperplanes(
@@ -291,3 +280,15 @@ def prune(
         save_network(smaller, arguments, out)
         result["written"] = str(out)
     show(result, json)
+
+
+COMMAND: Actions = {
+    "regions": regions,
+    "slice": slice_,
+    "growth": growth,
+    "volume": volume,
+    "prune": prune,
+    "boundary": boundary,
+    "undriven": undriven,
+    "figures": figures,
+}

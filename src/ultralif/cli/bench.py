@@ -7,7 +7,7 @@ from ultralif.cli.parse import parse
 from ultralif.cli.tables import number, print_json, print_table
 from ultralif.errors import InputError
 
-__all__ = ["main"]
+__all__ = ["COMMAND", "main"]
 
 
 def main(argv: list[str]) -> None:
@@ -74,3 +74,6 @@ def bench(
     title = f"T={timesteps} B={batch} N={features} {dtype}, forward and backward, on {machine['device']}"
     print_table(columns, cells, title)
     print("a step: one neuron of one sample at one time; kept: for backward, beyond input and output")
+
+
+COMMAND = bench

@@ -6,21 +6,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ultralif.cli.parse import dispatch
+from ultralif.cli.parse import Actions, dispatch
 from ultralif.cli.tables import print_json, print_table
 from ultralif.errors import InputError
 
 if TYPE_CHECKING:
     from ultralif.data.spec import Spec
 
-__all__ = ["main"]
+__all__ = ["COMMAND", "main"]
 
 Partition = Literal["tonic", "spikingjelly"]
 
 
 def main(argv: list[str]) -> None:
     """List, get and check datasets."""
-    dispatch({"list": list_, "info": info, "get": get, "verify": verify, "show": show}, argv, "data")
+    dispatch(COMMAND, argv, "data")
 
 
 def list_(data_dir: Path | None = None, json: bool = False) -> None:
@@ -138,7 +138,7 @@ def verify(
     )
 
 
-def show(
+def draw_sample(
     name: str,
     /,
     index: int = 0,
@@ -165,6 +165,9 @@ def show(
     dataset = load(name, timesteps, data_dir, split=split)
     draw(dataset, dataset.test if test else dataset.train, index, out)
     print(f"wrote {out}")
+
+
+COMMAND: Actions = {"list": list_, "info": info, "get": get, "verify": verify, "show": draw_sample}
 
 
 def _describe(spec: "Spec", data_dir: Path | None) -> dict[str, Any]:

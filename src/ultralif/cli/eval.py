@@ -8,7 +8,7 @@ from ultralif.cli.tables import number, print_result, print_table
 from ultralif.training.store import Store
 from ultralif.training.zoo import cards
 
-__all__ = ["main"]
+__all__ = ["COMMAND", "main"]
 
 
 def main(argv: list[str]) -> None:
@@ -67,3 +67,6 @@ def _print_gaps(gaps: dict[str, Any]) -> None:
         )
     layers = (f"layer {i} differs %" for i in range(1, len(gaps[first]["differing"]) + 1))
     print_table(("spikes", f"decides as {first} %", *layers, "first"), rows)
+
+
+COMMAND = evaluate_run

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ultralif.export import IntegerNetwork
     from ultralif.nn import Network
 
-__all__ = ["main"]
+__all__ = ["COMMAND", "main"]
 
 REPLAYED = 8  # samples in the self-test
 
@@ -212,3 +212,6 @@ def _to_graph(net: Network, out: Path, to: str, mode: Any, timesteps: int | None
         return form | {"file": str(out / "model.pt2")}
     difference = to_onnx(net, out / "model.onnx", mode=mode, timesteps=timesteps)
     return form | {"file": str(out / "model.onnx"), "onnxruntime_differs_by": difference}
+
+
+COMMAND = export

@@ -1,14 +1,14 @@
 """``ultralif models``: trained networks that come with the library."""
 
-from ultralif.cli.parse import dispatch
+from ultralif.cli.parse import Actions, dispatch
 from ultralif.cli.tables import print_json, print_table
 
-__all__ = ["main"]
+__all__ = ["COMMAND", "main"]
 
 
 def main(argv: list[str]) -> None:
     """List the networks, or show one."""
-    dispatch({"list": list_, "show": show}, argv, "models")
+    dispatch(COMMAND, argv, "models")
 
 
 def list_(json: bool = False) -> None:
@@ -32,7 +32,7 @@ def list_(json: bool = False) -> None:
     print_table(("name", "neuron", "soft %", "hard %", "tropical %"), rows)
 
 
-def show(name: str, /, json: bool = False) -> None:
+def show_model(name: str, /, json: bool = False) -> None:
     """Show the card of a network: its numbers, its hash, and the command that made it.
 
     Args:
@@ -48,3 +48,6 @@ def show(name: str, /, json: bool = False) -> None:
         return
     for key, value in card.items():
         print(f"{key:10} {value}")
+
+
+COMMAND: Actions = {"list": list_, "show": show_model}

@@ -4,26 +4,64 @@ import contextlib
 import functools
 import inspect
 import io
-import os
-from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Any, TypeVar, cast
+import re
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
 import tyro
+from tyro import _errors as errors
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from ultralif.cli.complaint import explain
 from ultralif.errors import InputError
 
-__all__ = ["Hidden", "Inline", "Named", "dispatch", "parse", "wide_terminal"]
+__all__ = ["Actions", "Hidden", "Inline", "Named", "Names", "dispatch", "parse", "print_completion"]
 
 R = TypeVar("R")
 T = TypeVar("T")
 
+Actions = dict[str, Callable[..., Any]]
+"""The functions of a command such as ``ultralif runs list``, by their names."""
 Hidden = Annotated[T, tyro.conf.Suppress]
 """A field that is no flag."""
 Inline = Annotated[T, tyro.conf.arg(name="")]
 """A dataclass whose fields are flags of the command itself."""
 Named = tyro.conf.arg
 """``Annotated[str, Named(name="x")]`` is the flag ``--x``."""
+
+
+def _listed(kind: Callable[[str], Any], metavar: str, count: int | None = None) -> Any:
+    """Describe a list of values with commas or spaces between them."""
+
+    def read(words: list[str]) -> tuple[Any, ...]:
+        parts = [part for word in words if word.strip(",") for part in word.strip(",").split(",")]
+        values = tuple(kind(part.strip()) for part in parts)
+        if count not in (None, len(values)):
+            raise ValueError(f"{' '.join(words)!r} are not {count}")
+        return values
+
+    form = f"{metavar},..." if count is None else ",".join([metavar] * count)
+    return PrimitiveConstructorSpec(
+        nargs="*",
+        metavar=form,
+        instance_from_str=read,
+        is_instance=lambda value: isinstance(value, tuple),
+        str_from_instance=lambda value: [",".join(map(str, value))],
+    )
+
+
+Names = Annotated[tuple[str, ...], _listed(str, "NAME")]
+"""Names with commas or spaces between them."""
+_REGISTRY = ConstructorRegistry()
+
+
+@_REGISTRY.primitive_rule
+def _numbers(info: PrimitiveTypeInfo) -> Any:
+    """Let every tuple of numbers be written as ``1,2,3`` or ``1 2 3``."""
+    kinds = get_args(info.type)
+    if get_origin(info.type) is not tuple or kinds[0] not in (int, float):
+        return None
+    return _listed(kinds[0], kinds[0].__name__.upper(), None if Ellipsis in kinds else len(kinds))
 
 
 def parse(target: Callable[..., R], argv: Sequence[str], command: str, default: R | None = None) -> R:
@@ -35,18 +73,59 @@ def parse(target: Callable[..., R], argv: Sequence[str], command: str, default: 
         command: the command's name, as help shows it.
         default: a dataclass whose values are taken where no argument is given.
     """
-    given: dict[str, Any] = {"args": argv, "prog": f"ultralif {command}", "description": _description(target)}
-    if isinstance(target, type):  # nothing runs but the constructor, and defaults stay visible
-        return _parsed(lambda: cast(R, tyro.cli(target, default=default, **given)), command)
-    deferred = _deferred(target)
-    return _parsed(lambda: cast(Callable[[], R], tyro.cli(deferred, **given)), command)()
+    description = _description(target)
+    with errors.on_parse_error(_Complaint(command, lambda: _flags(target))):
+        if isinstance(target, type):  # nothing runs but the constructor, and defaults stay visible
+            return cast(R, _cli(target, argv, command, description=description, default=default))
+        call = cast(Callable[[], R], _cli(_deferred(target), argv, command, description=description))
+    return call()
 
 
-def dispatch(actions: dict[str, Callable[..., Any]], argv: Sequence[str], command: str) -> None:
+def dispatch(actions: Actions, argv: Sequence[str], command: str) -> None:
     """Call one of several functions by the first argument, as in ``ultralif data list``."""
-    deferred = {name: _deferred(action) for name, action in actions.items()}
-    prog = f"ultralif {command}"
-    _parsed(lambda: tyro.extras.subcommand_cli_from_dict(deferred, args=argv, prog=prog), command)()
+    action = actions.get(argv[0]) if argv else None
+    asked = f"{command} {argv[0]}" if action else command
+    with errors.on_parse_error(_Complaint(asked, lambda: _flags(action) if action else list(actions))):
+        call = _cli(_union(actions), argv, command)
+    call()
+
+
+def print_completion(commands: dict[str, Callable[..., Any] | Actions], shell: str) -> None:
+    """Print the script that completes all commands in a shell.
+
+    Args:
+        commands: the function, dataclass or actions of each command.
+        shell: bash, zsh or fish.
+    """
+    targets = {name: _group(to) if isinstance(to, dict) else to for name, to in commands.items()}
+    how = {"config": (tyro.conf.OmitSubcommandPrefixes,)}
+    with contextlib.suppress(SystemExit):  # when it is printed
+        _cli(_union(targets), ["--tyro-print-completion", shell], "", **how)
+
+
+def _cli(target: Any, argv: Sequence[str], command: str, **how: Any) -> Any:
+    return tyro.cli(target, args=argv, prog=f"ultralif {command}".strip(), registry=_REGISTRY, **how)
+
+
+def _union(actions: Actions) -> Any:
+    """Return the type of which the parser makes subcommands."""
+    names = {name: _deferred(to) if not isinstance(to, type) else to for name, to in actions.items()}
+    return Union[  # noqa: UP007 (of a tuple that is made here)
+        tuple(
+            Annotated[Any, tyro.conf.subcommand(name=name, constructor=to, description=_description(to))]
+            for name, to in names.items()
+        )
+    ]
+
+
+def _group(actions: Actions) -> Callable[..., Any]:
+    """Return a function with actions as its subcommands."""
+
+    def group(action: Any) -> Any:
+        return action
+
+    group.__annotations__ = {"action": _union(actions)}
+    return group
 
 
 def _description(target: Callable[..., Any]) -> str:
@@ -64,28 +143,97 @@ def _deferred(target: Callable[..., R]) -> Callable[..., Callable[[], R]]:
     return take
 
 
-def _parsed(parser: Callable[[], R], command: str) -> R:
-    """Turn the parser's framed complaint into an error of one line."""
-    try:
-        with contextlib.redirect_stderr(io.StringIO()):
-            return parser()
-    except SystemExit as exit_:
-        if exit_.code in (0, None):
-            raise
-    complaint = io.StringIO()
-    with wide_terminal(), contextlib.redirect_stderr(complaint), contextlib.suppress(SystemExit):
-        parser()  # once more, so that no line of the complaint is broken
-    raise InputError(explain(complaint.getvalue(), f"ultralif {command}"))
+def _flags(target: Callable[..., Any]) -> list[str]:
+    """Return the flags of a function or dataclass, as its help lists them."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+        _cli(target, ["--help"], "")
+    return re.findall(r"(?m)^\W*(--[a-z][\w-]*)", text.getvalue())
 
 
-@contextlib.contextmanager
-def wide_terminal() -> Iterator[None]:
-    """Let the parser print lines of any length."""
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "10000"
-    try:
-        yield
-    finally:
-        del os.environ["COLUMNS"]
-        if before is not None:
-            os.environ["COLUMNS"] = before
+class _Complaint:
+    """Turns what the parser refuses into an error of one line.
+
+    Args:
+        command: whose help is recommended.
+        known: returns the flags or actions that could have been meant.
+    """
+
+    def __init__(self, command: str, known: Callable[[], list[str]]) -> None:
+        self.command = command
+        self.known = known
+
+    def __call__(self, event: errors.ParseErrorEvent) -> NoReturn:
+        sentence = self.explain(event).rstrip(".")
+        end = "" if sentence.endswith("?") else ";"
+        raise InputError(f"{sentence}{end} see: ultralif {self.command} --help")
+
+    def explain(self, event: errors.ParseErrorEvent) -> str:
+        match event:
+            case errors.MissingArgs():
+                *most, last = [_wanted(missing.arg) for missing in event.missing_arguments]
+                return f"ultralif {self.command} needs {', '.join(most)}{' and ' if most else ''}{last}"
+            case errors.MissingSubcommand():
+                return f"say what to do: one of {', '.join(self.known())}"
+            case errors.UnrecognizedArgs():
+                words = event.tokens
+                return self.unknown(next((word for word in words if word.startswith("-")), words[0]))
+            case errors.InvalidChoice():
+                choices = [name for name in _choices(event.argument) if name != "None"]
+                flag = event.argument.display_name()
+                return f"{flag} must be one of {', '.join(choices)}, got {event.value!r}"
+            case errors.BadValue():
+                return f"{event.argument.display_name()} needs a value"
+            case errors.InstantiationFailure(argument=None):
+                return event.message
+            case errors.InstantiationFailure():
+                got = re.search(r"(['\"]).*\1", event.message.partition("\n")[0])  # as Python writes strings
+                kind = _spell_kind(event.argument.lowered.metavar)
+                return f"{event.argument.display_name()} takes {kind}" + (f", got {got[0]}" if got else "")
+        return "the arguments cannot be understood"
+
+    def unknown(self, word: str) -> str:
+        """Say that a word is not known, with the one that may have been meant."""
+        known = list(dict.fromkeys(self.known()))
+        flag, word = word.partition("=")[0], word if word.isprintable() else repr(word)
+        near = [name for name in known if flag == "--" + "".join(part[:1] for part in name[2:].split("-"))]
+        near += get_close_matches(flag, known, n=1)
+        if near:
+            return f"{word} is not known; did you mean {near[0]}?"
+        actions = [name for name in known if not name.startswith("-")]
+        return f"{word} is not known" + (f"; choose one of {', '.join(actions)}" if actions else "")
+
+
+def _choices(argument: Any) -> list[str]:
+    """Return the values that an argument can have, in the order in which they are written down."""
+    return re.findall(r"[^{},|]+", argument.lowered.metavar)
+
+
+def _wanted(argument: Any) -> str:
+    """Say what a required argument is."""
+    if argument.is_positional():
+        text = argument.field.helptext
+        text = " ".join((text() if callable(text) else text or "").split()).rstrip(".")
+        return f"{argument.display_name().upper()} ({text})"
+    if argument.lowered.choices:
+        return f"{argument.display_name()} ({', '.join(argument.lowered.choices)})"
+    return f"{argument.display_name()} {argument.lowered.metavar}"
+
+
+_KINDS = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path", "STR": "a name", "NAME": "a name"}
+
+
+def _spell_kind(metavar: str) -> str:
+    """Say what a flag takes, which the parser writes as ``{None}|FLOAT``.
+
+    Example:
+        >>> _spell_kind("{None}|FLOAT"), _spell_kind("{None}|FLOAT,FLOAT"), _spell_kind("INT,...")
+        ('a number', '2 numbers', 'whole numbers')
+    """
+    words = re.findall(r"[A-Z]+", metavar.replace("None", ""))
+    if not words or words[0] not in _KINDS:
+        return metavar
+    name = _KINDS[words[0]]
+    if "..." in metavar:
+        return f"{name[2:]}s"
+    return name if len(words) == 1 else f"{len(words)} {name[2:]}s"

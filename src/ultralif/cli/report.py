@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ultralif.analysis.claims import Verdict
     from ultralif.report.gather import Entry
 
-__all__ = ["main"]
+__all__ = ["COMMAND", "main"]
 
 PAGES = (".html", ".htm")
 
@@ -116,3 +116,6 @@ def _tell(written: list[Path], runs: int, notes: list[str], json: bool) -> None:
     last = written[-1]
     page = last.suffix in PAGES
     print(f"{runs} runs; open {last} in a browser" if page else f"{runs} runs drawn in {last.parent}")
+
+
+COMMAND = report

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ultralif.paper.tables import Table
     from ultralif.training import RunConfig, Store
 
-__all__ = ["main"]
+__all__ = ["COMMAND", "main"]
 
 
 def main(argv: list[str]) -> None:
@@ -167,3 +167,6 @@ def _print_verdicts(found: "Results", out: Path | None, as_json: bool) -> None:
         kind: sum(v.verdict == kind for v in verdicts) for kind in dict.fromkeys(v.verdict for v in verdicts)
     }
     print(", ".join(f"{count} {kind}" for kind, count in counts.items()))
+
+
+COMMAND = reproduce

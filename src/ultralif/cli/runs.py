@@ -2,12 +2,12 @@
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ultralif.cli.parse import Inline, dispatch
+from ultralif.cli.parse import Actions, Inline, dispatch
 from ultralif.cli.progress import say, spell_count
 from ultralif.cli.tables import number, print_json, print_result, print_table
 from ultralif.errors import InputError
@@ -15,20 +15,12 @@ from ultralif.files import visible, write_file
 from ultralif.training.config import spelled
 from ultralif.training.store import Store
 
-__all__ = ["main"]
+__all__ = ["COMMAND", "main"]
 
 
 def main(argv: list[str]) -> None:
     """Look after runs."""
-    actions: dict[str, Callable[..., None]] = {
-        "list": list_,
-        "show": show,
-        "compare": compare,
-        "rm": remove,
-        "export": export,
-        "rebuild": rebuild,
-    }
-    dispatch(actions, argv, "runs")
+    dispatch(COMMAND, argv, "runs")
 
 
 @dataclass(frozen=True)
@@ -85,7 +77,7 @@ def list_(
         print(f"no runs in {store.root}; make one with: ultralif train")
 
 
-def show(run: str, /, history: bool = False, runs_dir: Path | None = None, json: bool = False) -> None:
+def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, json: bool = False) -> None:
     """Show a run: its numbers, its config and what made it.
 
     Args:
@@ -188,6 +180,15 @@ def rebuild(runs_dir: Path | None = None) -> None:
         say(complaint)
     print(f"{spell_count(count, 'run')} in {store.root}; next: ultralif runs list")
 
+
+COMMAND: Actions = {
+    "list": list_,
+    "show": show_run,
+    "compare": compare,
+    "rm": remove,
+    "export": export,
+    "rebuild": rebuild,
+}
 
 _NUMBERS = ("soft %", "hard %", "tropical %", "rate", "eps", "leak")
 _COLUMNS = ("run", "dataset", "neuron", "T", "lambda", "seed", *_NUMBERS, "status")

@@ -6,10 +6,10 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ultralif.cli.common import Common, read_arguments
-from ultralif.cli.parse import Hidden, Named
+from ultralif.cli.parse import Hidden, Named, Names
 from ultralif.cli.progress import say, spell_count, stop_on_signals, training_progress
 from ultralif.cli.tables import print_json, print_table
 from ultralif.errors import InputError, JobError
@@ -20,9 +20,8 @@ from ultralif.training.sweep import grid, plan
 if TYPE_CHECKING:
     from ultralif.training import Result
 
-__all__ = ["main", "run_plan", "seeds_together", "split_list"]
+__all__ = ["COMMAND", "main", "run_plan", "seeds_together"]
 
-V = TypeVar("V")
 MOST_SEEDS = 100_000
 
 
@@ -35,21 +34,21 @@ class Sweep(Common):
 
     Examples:
       ultralif sweep --neurons all --timesteps 1,10,30 --lambdas 0,0.01,0.1 --seeds 5
-      ultralif sweep --dataset mnist --neurons UltraLIF,LIF --seeds 3 --dry-run
+      ultralif sweep --dataset mnist --neurons UltraLIF,LIF --seeds 1,2,3 --dry-run
       ultralif sweep --neurons all --seeds 10 --runs-dir /shared/runs --ray 10.0.0.1:6379
     """
 
     neuron: Hidden[str] = RunConfig.neuron
     timesteps: Hidden[int] = RunConfig.timesteps
     sparsity: Hidden[float] = RunConfig.sparsity
-    neurons: str = "all"
-    """Names with commas between them; all: the paper's ten, ultra: its four, baselines: its six."""
-    times: Annotated[str, Named(name="timesteps")] = "1,10,30"
+    neurons: Names = ("all",)
+    """Names of neurons; all: the paper's ten, ultra: its four, baselines: its six."""
+    times: Annotated[tuple[int, ...], Named(name="timesteps")] = (1, 10, 30)
     """The time steps T."""
-    lambdas: str = "0"
-    """Weights of the mean spike rate in the loss."""
-    seeds: int = 1
-    """How many seeds, from --seed on."""
+    lambdas: tuple[float, ...] = (0.0,)
+    """Weights of the sparsity penalty, the mean spike rate, in the loss."""
+    seeds: tuple[int, ...] = (1,)
+    """One number: how many seeds, from --seed on. Several: the seeds themselves."""
     largest: int = 64
     """How many networks of a seed are trained together at most."""
     ray: str | None = None
@@ -57,23 +56,33 @@ class Sweep(Common):
     cpus: int = 1
     """With --ray: cores of a stack that is not on a GPU; one on a GPU has that GPU to itself."""
 
+    def chosen_seeds(self) -> Sequence[int]:
+        """Return the seeds that are meant."""
+        lists = {
+            "neurons": self.neurons,
+            "timesteps": self.times,
+            "lambdas": self.lambdas,
+            "seeds": self.seeds,
+        }
+        for name, values in lists.items():
+            if not values:
+                raise InputError(f"{name} must have at least one value; leave --{name} out for the default")
+        if len(self.seeds) > 1:
+            return self.seeds
+        if not 1 <= self.seeds[0] <= MOST_SEEDS:
+            raise InputError(f"seeds must be from 1 to {MOST_SEEDS}, got {self.seeds[0]}")
+        return range(self.seed, self.seed + self.seeds[0])
+
 
 def main(argv: list[str]) -> None:
     """Train a grid of runs."""
     args = read_arguments(Sweep, _with_address(argv), "sweep")
-    if not 1 <= args.seeds <= MOST_SEEDS:
-        raise InputError(f"seeds must be from 1 to {MOST_SEEDS}, got {args.seeds}")
-    configs = grid(
-        args.run(),
-        split_list("neurons", args.neurons, str),
-        split_list("timesteps", args.times, int),
-        split_list("lambdas", args.lambdas, float),
-        range(args.seed, args.seed + args.seeds),
-    )
+    seeds = args.chosen_seeds()
+    configs = grid(args.run(), list(args.neurons), list(args.times), list(args.lambdas), seeds)
     store = Store(args.runs_dir)
     # On a cluster each seed may have a GPU of its own.
-    seeds = seeds_together(args.device, args.seeds) if args.ray is None else 1
-    stacks = plan(configs, store, args.largest, seeds)
+    together = seeds_together(args.device, len(seeds)) if args.ray is None else 1
+    stacks = plan(configs, store, args.largest, together)
     if args.dry_run:
         from ultralif.cli.dry import show_plan
 
@@ -121,19 +130,6 @@ def _cluster(args: Sweep) -> "Callable[..., Iterator[Result]] | None":
     from ultralif.training.ray_executor import run_ray
 
     return partial(run_ray, address=args.ray, cpus=args.cpus)
-
-
-def split_list(name: str, text: str, kind: Callable[[str], V]) -> list[V]:
-    """Return the values of a list that is written with commas."""
-    try:
-        values = [kind(part.strip()) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise InputError(
-            f"{name} must be values with commas between them, such as 1,10,30, got {text!r}"
-        ) from None
-    if not values:
-        raise InputError(f"{name} must have at least one value, got {text!r}")
-    return values
 
 
 def run_plan(
@@ -209,3 +205,6 @@ def _print_summary(rows: list[dict[str, Any]]) -> None:
     print_table(("dataset", "neuron", "T", "lambda", "seeds", "soft %", "hard %", "rate"), table)
     if any("±" in str(cell) for cells in table for cell in cells):
         print("±: standard deviation over seeds")
+
+
+COMMAND = Sweep

@@ -12,7 +12,7 @@ from ultralif.cli.parse import parse
 if TYPE_CHECKING:
     from ultralif.analysis.claims import Verdict
 
-__all__ = ["main"]
+__all__ = ["COMMAND", "main"]
 
 
 def main(argv: list[str]) -> None:
@@ -89,3 +89,6 @@ def _print_table(verdicts: "list[Verdict]") -> None:
         claim = Text.assemble((f"{v.label} ({v.section})\n", "dim"), v.statement)
         table.add_row(str(v.claim), claim, Text(v.verdict, colors.get(v.verdict, "magenta")), found)
     Console().print(table)
+
+
+COMMAND = theory

@@ -17,7 +17,7 @@ from ultralif.training.store import Store
 if TYPE_CHECKING:
     from ultralif.training import Result
 
-__all__ = ["main"]
+__all__ = ["COMMAND", "main"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Train(Common):
     Examples:
       ultralif train
       ultralif train --dataset mnist --neuron UltraDLIF --timesteps 1
-      ultralif train --hidden 128 64 --eps 0.5 --epochs 20 --dry-run
+      ultralif train --hidden 128,64 --eps 0.5 --epochs 20 --dry-run
       ultralif train --config runs/6c0c31e38c43/config.json --seed 43
       torchrun --nproc-per-node 8 -m ultralif train --hidden 4096 --batch-size 1024
     """
@@ -95,3 +95,6 @@ def _train(run: RunConfig, args: Train) -> dict[str, Any]:
             checkpoint_seconds=args.checkpoint_seconds,
         )
     return {} if result is None else result.to_dict()
+
+
+COMMAND = Train
