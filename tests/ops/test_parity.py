@@ -103,3 +103,24 @@ def test_a_current_of_minus_infinity_is_absorbed(dtype):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_nan_is_not_hidden(case):
     check_nan(case)
+
+
+def test_numbers_that_are_not_in_memory_are_resolved():
+    """Lazily negated currents and gradients, and zeros without storage."""
+    x = torch.randn(4, 2, 8, dtype=torch.float64)
+    constants = {"eps": 0.5, "leak": 0.9, "threshold": 0.5}
+    for lazy in (torch._neg_view(x), torch._efficientzerotensor((4, 2, 8), dtype=torch.float64)):
+        found = []
+        for module in (ops, functional):
+            current = lazy.detach().requires_grad_()
+            out, _ = module.ultralif(current, lazy[0], **constants)
+            found.append((out, *torch.autograd.grad(out, current, torch._neg_view(x))))
+        torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int64, torch.bool, torch.complex64], ids=str)
+def test_other_dtypes_are_refused(dtype, implementation):
+    """The kernels would write beyond a tensor whose numbers are shorter than theirs."""
+    if implementation is cpu:
+        with pytest.raises(TypeError, match=r"float32.*got torch"):
+            ops.lif(torch.zeros(64, 32, 64, dtype=dtype), leak=0.9, threshold=0.5)

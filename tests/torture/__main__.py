@@ -62,13 +62,13 @@ def warm_up() -> None:
     import torch
 
     from torture.victims import TINY
-    from ultralif.ops import cpu
+    from ultralif.ops import native
     from ultralif.training.build import build_networks, load_data
     from ultralif.training.job import Job
 
     torch.set_num_threads(1)
     device = torch.device("cpu")
-    cpu._library()
+    native.library()
     Job.begin([TINY], build_networks([TINY], device), load_data(TINY, device), device)
 
 

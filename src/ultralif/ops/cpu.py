@@ -1,32 +1,25 @@
-"""The recurrence in C: compiled on first use, kept in a folder that only its owner can write."""
+"""The recurrence in C, by the kernels that `native` builds and loads."""
 
 import ctypes
-import hashlib
-import os
-import platform
-import shutil
-import subprocess
-import tempfile
-import warnings
-from functools import lru_cache
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ultralif.functional import compute_dtype
+from ultralif.ops import native
 from ultralif.ops.contract import Constants, Rule
 
 __all__ = ["available", "backward", "forward"]
 
-SOURCE = Path(__file__).with_name("kernels.c")
-FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 class _Rule(ctypes.Structure):
     """`Rule` as kernels.c has it."""
 
     _fields_ = (
+        ("parallel", ctypes.c_void_p),
         *(
             (name, ctypes.c_int64)
             for name in ("time", "batch", "features", "ring", "current_step", "grad_step")
@@ -54,7 +47,7 @@ class _Rule(ctypes.Structure):
 
 def available() -> bool:
     """Tell whether the kernels could be built; the first call builds them."""
-    return _library() is not None
+    return native.library() is not None
 
 
 def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
@@ -80,15 +73,29 @@ def backward(
     g_current = torch.empty(x.shape, dtype=x.dtype)
     g_state = x.new_empty(0) if state is None else torch.empty(state.shape, dtype=x.dtype)
     g_constants = torch.empty((4, constants.longest()) if learn else 0, dtype=x.dtype)
-    g_out = None if grad_out is None else grad_out.to(x.dtype).contiguous() if rule.rate else _steps(grad_out)
+    g_out = None if grad_out is None else _steps(grad_out.unsqueeze(0) if rule.rate else grad_out)
     _call(rule, learn, x, state, constants, None, None, g_out, grad_state, g_current, g_state, g_constants)
     return g_current.to(current.dtype), g_state, g_constants
 
 
 def _steps(x: Tensor) -> Tensor:
     """Make every time step contiguous; from one to the next any distance will do."""
+    x = _stored(x)
     x = x.to(compute_dtype(x.dtype))
     return x if x[0].is_contiguous() else x.contiguous()
+
+
+def _stored(x: Tensor) -> Tensor:
+    """Return a tensor whose memory holds its numbers, or refuse one that the kernels can't read."""
+    if x.dtype not in _DTYPES or x.layout is not torch.strided:
+        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES)
+        raise TypeError(
+            f"neurons integrate dense tensors of {known}, got {x.dtype} ({x.layout}); "
+            "convert with .to_dense() or .float()"
+        )
+    if x._is_zerotensor():  # zeros that nobody has stored
+        return torch.zeros(x.shape, dtype=x.dtype)
+    return x.resolve_neg()
 
 
 def _call(
@@ -101,6 +108,7 @@ def _call(
 ) -> None:
     grad_out = rest[2]
     c_rule = _Rule(
+        native.parallel(),
         *current.shape,
         rule.ring,
         current.stride(0),
@@ -122,79 +130,14 @@ def _call(
         torch.get_num_threads(),
     )
     tensors = [
-        t.contiguous() if isinstance(t, Tensor) and t is not current and t is not grad_out else t
+        _stored(t).contiguous() if isinstance(t, Tensor) and t is not current and t is not grad_out else t
         for t in (current, state, *constants, *rest)
     ]
     pointers = (ctypes.c_void_p * 13)(
         *(t.data_ptr() if isinstance(t, Tensor) and t.numel() else None for t in tensors)
     )
-    library = _library()
+    library = native.library()
     assert library is not None  # noqa: S101 - the caller asked available()
     function = library.integrate_double if current.dtype == torch.float64 else library.integrate_float
     if function(ctypes.byref(c_rule), pointers):
         raise MemoryError(f"no memory to integrate a layer of {c_rule.features} neurons; use a smaller batch")
-
-
-@lru_cache(maxsize=1)
-def _library() -> ctypes.CDLL | None:
-    """Build and load the kernels, or say once why there are none."""
-    try:
-        return ctypes.CDLL(str(_built()))
-    except (OSError, subprocess.CalledProcessError) as error:
-        reason = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else error
-        warnings.warn(
-            f"the C kernels could not be built ({reason}); a slower PyTorch implementation serves. Install a "
-            "C compiler, or name one in the environment variable CC",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return None
-
-
-def _built() -> Path:
-    """Return the compiled library, from the cache if source, compiler and processor are the same."""
-    compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
-        raise FileNotFoundError("no C compiler was found")
-    version = subprocess.run(
-        [*compiler.split(), "--version"], capture_output=True, text=True, check=True
-    ).stdout
-    sources = [path.read_text() for path in (SOURCE, *sorted(SOURCE.parent.glob("*.h")))]
-    key = "\0".join([*sources, *FLAGS, version, _processor()])
-    folder = _private_folder()
-    target = folder / f"kernels-{hashlib.sha256(key.encode()).hexdigest()[:24]}.so"
-    if not target.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            built = Path(scratch) / target.name
-            _compile(compiler.split(), built)
-            built.replace(target)
-    return target
-
-
-def _compile(compiler: list[str], target: Path) -> None:
-    """Compile with OpenMP, or on one thread where the compiler has none."""
-    command = [*compiler, *FLAGS, str(SOURCE), "-o", str(target)]
-    threaded = subprocess.run([*command, "-fopenmp", "-lm"], capture_output=True, check=False)
-    if threaded.returncode:
-        subprocess.run([*command, "-lm"], capture_output=True, text=True, check=True)
-
-
-def _private_folder() -> Path:
-    """Return the cache folder, after making sure that nobody else can put a library there."""
-    from platformdirs import user_cache_path
-
-    folder = user_cache_path("ultralif") / "kernels"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    status = folder.stat()
-    if hasattr(os, "getuid") and (status.st_uid != os.getuid() or status.st_mode & 0o022):
-        raise PermissionError(f"{folder} can be written by others; make it yours alone with chmod 700")
-    return folder
-
-
-def _processor() -> str:
-    """Name the processor and what it can do, since the kernels are built for it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))

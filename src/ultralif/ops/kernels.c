@@ -10,12 +10,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#define THREAD omp_get_thread_num()
-#else
-#define THREAD 0
-#endif
 
 #define SIMD _Pragma("omp simd")
 #define INLINE static inline __attribute__((always_inline))
@@ -28,7 +22,11 @@ enum { NO_LEAK, FACTOR, SHIFT }; /* leak_form */
 enum { EPS, LEAK, THRESHOLD, AMPLITUDE, CONSTANTS };
 enum { LANES = 128 }; /* neurons without neighbours that are integrated together */
 
+/* GOMP_parallel of the OpenMP library that PyTorch has loaded, so that both share their threads; NULL: one thread. */
+typedef void (*Parallel)(void (*)(void *), void *, unsigned threads, unsigned flags);
+
 typedef struct {
+    Parallel parallel;
     int64_t time, batch, features, ring;
     int64_t current_step, grad_step; /* from one time step to the next, in the current and in the gradient of the spikes */
     int64_t lengths[CONSTANTS];

@@ -15,15 +15,17 @@ typedef struct {
 
 enum { NAME(FIELDS) = sizeof(NAME(Lanes)) / sizeof(REAL *) };
 
-/* A call: numbers, constants side by side for a width of lanes, sums for their gradients, a row of each a thread. */
+/* A call: numbers, constants side by side for a width of lanes, sums for their gradients, for each part of the work. */
 typedef struct {
     const Rule *rule;
     const NAME(Tensors) *t;
     int64_t width, row; /* row: elements of one time step */
     REAL *constants;    /* [FIELDS, width] */
-    double *sums;       /* [threads, CONSTANTS, width] */
+    double *sums;       /* [parts, CONSTANTS, width] */
     REAL reset, through, reset_through, strength, decay, edge, shift;
     int64_t longest;    /* of the constants */
+    int64_t items, size; /* of work; of the room that a thread needs */
+    int64_t parts, next, failed; /* parts of the work, a thread each; the next one; whether a thread had no memory */
 } NAME(Call);
 
 /* b if one of them is NaN: written so, it is one instruction. */
@@ -94,9 +96,9 @@ INLINE void NAME(load)(REAL *to, const REAL *from, int64_t n)
 }
 
 /* Add n sums to those of a constant, from a lane on. */
-INLINE void NAME(collect)(const NAME(Call) *c, int constant, int64_t lane, const REAL *sum, int64_t n)
+INLINE void NAME(collect)(const NAME(Call) *c, int64_t part, int constant, int64_t lane, const REAL *sum, int64_t n)
 {
-    double *sums = c->sums + (THREAD * CONSTANTS + constant) * c->width + lane;
+    double *sums = c->sums + (part * CONSTANTS + constant) * c->width + lane;
     SIMD for (int64_t j = 0; j < n; j++)
         sums[j] += (double)sum[j];
 }
@@ -129,17 +131,30 @@ static void NAME(derive)(NAME(Call) *c)
     }
 }
 
-/* Sum over threads, and over the lanes that share a constant. */
-static void NAME(reduce)(const NAME(Call) *c, int threads)
+/* Sum over the parts, and over the lanes that share a constant. */
+static void NAME(reduce)(const NAME(Call) *c)
 {
     const int64_t run = c->width / c->longest;
     for (int64_t i = 0; i < CONSTANTS * c->longest; i++) {
         double sum = 0;
-        for (int thread = 0; thread < threads; thread++)
+        for (int64_t part = 0; part < c->parts; part++)
             for (int64_t j = 0; j < run; j++)
-                sum += c->sums[thread * CONSTANTS * c->width + i * run + j];
+                sum += c->sums[part * CONSTANTS * c->width + i * run + j];
         c->t->g_constants[i] = (REAL)sum;
     }
+}
+
+/* A thread takes part after part, until there are none: which thread it is makes no difference to the sums. */
+static void NAME(work)(void *call)
+{
+    NAME(Call) *c = call;
+    REAL *room = aligned(c->size * sizeof(REAL));
+    if (!room)
+        __atomic_store_n(&c->failed, 1, __ATOMIC_RELAXED);
+    for (int64_t part; room && (part = __atomic_fetch_add(&c->next, 1, __ATOMIC_RELAXED)) < c->parts;)
+        for (int64_t item = part * c->items / c->parts; item < (part + 1) * c->items / c->parts; item++)
+            (c->rule->ring ? NAME(run_ring) : NAME(run_alone))(c, part, item, room);
+    free(room);
 }
 
 /* Integrate, or differentiate if g_current is given; return 0, or 1 without memory. */
@@ -159,29 +174,21 @@ int NAME(integrate)(const Rule *rule, const NAME(Tensors) *t)
         c.longest = rule->lengths[i] > c.longest ? rule->lengths[i] : c.longest;
     if (c.longest == 1)
         c.width = rule->ring ? rule->ring : LANES;
-    const int64_t items = rule->ring ? c.row / rule->ring : (c.row + LANES - 1) / LANES;
+    c.items = rule->ring ? c.row / rule->ring : (c.row + LANES - 1) / LANES;
     const int64_t useful = 1 + rule->time * c.row / 16384;
-    int threads = rule->threads < items ? rule->threads : (int)items;
-    threads = threads < useful ? threads : (int)useful;
+    c.parts = rule->threads < c.items ? rule->threads : c.items;
+    c.parts = !rule->parallel ? 1 : c.parts < useful ? c.parts : useful;
     c.constants = aligned(NAME(FIELDS) * c.width * sizeof(REAL));
-    c.sums = t->g_constants ? calloc(threads * CONSTANTS * c.width, sizeof(double)) : 0;
-    int failed = !c.constants || (t->g_constants && !c.sums);
-    if (!failed)
+    c.sums = t->g_constants ? calloc(c.parts * CONSTANTS * c.width, sizeof(double)) : 0;
+    c.failed = !c.constants || (t->g_constants && !c.sums);
+    if (!c.failed) {
         NAME(derive)(&c);
-    const int64_t size = rule->ring ? NAME(ring_room)(&c) : NAME(alone_room)(&c);
-#pragma omp parallel num_threads(threads) reduction(| : failed)
-    {
-        REAL *room = failed ? 0 : aligned(size * sizeof(REAL));
-        failed |= !room;
-#pragma omp for schedule(static)
-        for (int64_t item = 0; item < items; item++)
-            if (room)
-                (rule->ring ? NAME(run_ring) : NAME(run_alone))(&c, item, room);
-        free(room);
+        c.size = rule->ring ? NAME(ring_room)(&c) : NAME(alone_room)(&c);
+        c.parts > 1 ? rule->parallel(NAME(work), &c, (unsigned)c.parts, 0) : NAME(work)(&c);
     }
-    if (!failed && c.sums)
-        NAME(reduce)(&c, threads);
+    if (!c.failed && c.sums)
+        NAME(reduce)(&c);
     free(c.constants);
     free(c.sums);
-    return failed;
+    return c.failed != 0;
 }

@@ -25,7 +25,7 @@ enum { NAME(WHOLE) = 2048, NAME(PART) = 1024, NAME(SPAN) = 32 }; /* longest ring
 /* How rings are cut, and the room for one. */
 typedef struct {
     int64_t tiles, own, halo, span, spans, n;
-    int64_t at, lane; /* the ring's first element in a time step, and its first lane */
+    int64_t at, lane, share; /* the ring's first element in a time step, its first lane, and its part of the work */
     REAL *state, *after, *grad, *g_after, *mean;  /* of the whole ring; a state and the next, a gradient and the one before */
     REAL *notes;                                  /* states at the start of every span */
     REAL *v, *spikes, *x, *g, *gx, *sums, *part;  /* of a tile; part: its mean */
@@ -296,7 +296,7 @@ static void NAME(retreat_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Ti
             r->sums[LEAK * r->n + j] /= l.leak[j];
     }
     for (int i = 0; i < CONSTANTS; i++)
-        NAME(collect)(c, i, r->lane + own, r->sums + i * r->n + tile->halo, tile->own);
+        NAME(collect)(c, r->share, i, r->lane + own, r->sums + i * r->n + tile->halo, tile->own);
 }
 #undef KINDS
 
@@ -319,11 +319,12 @@ static void NAME(run_span)(const NAME(Call) *c, NAME(Ring) *r, int64_t span, con
     }
 }
 
-static void NAME(run_ring)(const NAME(Call) *c, int64_t item, REAL *room)
+static void NAME(run_ring)(const NAME(Call) *c, int64_t part, int64_t item, REAL *room)
 {
     const int64_t ring = c->rule->ring;
     const size_t size = ring * sizeof(REAL);
     NAME(Ring) r = NAME(cut)(c, &room);
+    r.share = part;
     r.at = item * ring;
     r.lane = r.at % c->rule->features % c->width;
     NAME(load)(r.state, c->t->state ? c->t->state + r.at : 0, ring);

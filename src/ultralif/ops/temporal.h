@@ -21,7 +21,7 @@ typedef struct {
     NAME(Sums) sums;
     REAL spikes[LANES], mean[LANES], padded[LANES], gathered[NAME(FIELDS)][LANES];
     NAME(Lanes) l;
-    int64_t at, n; /* its first element in a time step; how many */
+    int64_t at, n, share; /* its first element in a time step; how many; the part of the work */
 } __attribute__((aligned(64))) NAME(Block);
 
 /* One step: the spikes go to out. */
@@ -224,7 +224,7 @@ static void NAME(collect_block)(const NAME(Call) *c, NAME(Block) *s)
         for (int64_t done = 0; done < s->n;) {
             const int64_t lane = (s->at + done) % c->width, room = c->width - lane;
             const int64_t n = s->n - done < room ? s->n - done : room;
-            NAME(collect)(c, i, lane, sums[i] + done, n);
+            NAME(collect)(c, s->share, i, lane, sums[i] + done, n);
             done += n;
         }
 }
@@ -238,12 +238,13 @@ static int64_t NAME(alone_room)(const NAME(Call) *c)
     return (sizeof(NAME(Block)) + bytes) / sizeof(REAL);
 }
 
-static void NAME(run_alone)(const NAME(Call) *c, int64_t item, REAL *room)
+static void NAME(run_alone)(const NAME(Call) *c, int64_t part, int64_t item, REAL *room)
 {
     const int64_t time = c->rule->time, chunk = NAME(CHUNK), whole = (time - 1) / chunk;
     NAME(Block) *s = (NAME(Block) *)room;
     NAME(State) *notes = (NAME(State) *)(s + 1);
     NAME(Trace) *trace = (NAME(Trace) *)(notes + whole);
+    s->share = part;
     s->at = item * LANES;
     s->n = c->row - s->at < LANES ? c->row - s->at : LANES;
     s->l = NAME(lanes_of)(c, s);
