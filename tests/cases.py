@@ -60,6 +60,7 @@ _BASE = {"leak": 0.8, "threshold": 0.4, "v_reset": -0.1}
 _ULTRA = {"eps": 0.7, **_BASE}
 _SPATIAL = {"eps": 0.7, "threshold": 0.4, "v_reset": -0.1}
 _GRID = {**_SPATIAL, "neighborhood": "grid"}
+_DSPIKE = {**_BASE, "sharpness": 3.0, "clipped": False}
 _ADAPT = {**_BASE, "adapt_strength": 0.6, "adapt_decay": 0.7}
 
 CASES: dict[str, Case] = {
@@ -79,10 +80,10 @@ CASES: dict[str, Case] = {
     "UltraDPLIF-shift-hard": Case("UltraDPLIF", "ultradlif", {**_ULTRA, "leak_form": "shift"}, "hard"),
     "SoftLIF": Case("SoftLIF", "softlif", _ULTRA, "soft"),
     "SoftLIF-hard": Case("SoftLIF", "softlif", _ULTRA, "hard"),
-    "DSpike-hard": Case("DSpike", "dspike", {**_BASE, "sharpness": 3.0}, "hard"),
-    "DSpike-soft": Case("DSpike", "dspike", {**_BASE, "sharpness": 3.0}, "soft"),
-    "DSpikePlus-hard": Case("DSpikePlus", "dspike", {**_BASE, "sharpness": 3.0}, "hard"),
-    "DSpikePlus-soft": Case("DSpikePlus", "dspike", {**_BASE, "sharpness": 3.0}, "soft"),
+    "DSpike-hard": Case("DSpike", "dspike", _DSPIKE, "hard"),
+    "DSpike-soft": Case("DSpike", "dspike", _DSPIKE, "soft"),
+    "DSpikePlus-hard": Case("DSpikePlus", "dspike", _DSPIKE, "hard"),
+    "DSpikePlus-soft": Case("DSpikePlus", "dspike", _DSPIKE, "soft"),
     "LIF": Case("LIF", "lif", _BASE, surrogate={"surrogate_slope": 3.0}),
     "LIF-scaled": Case("LIF", "lif", _BASE, surrogate={"surrogate_slope": 3.0, "scaled_surrogate": True}),
     "PLIF": Case("PLIF", "lif", _BASE, surrogate={"surrogate_slope": 3.0}),

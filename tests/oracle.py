@@ -53,30 +53,43 @@ def unroll(
     fire: Callable[[Array], Array],
     current: Array,
     v0: Array,
-    v_reset: float,
-    delayed_reset: bool = False,
+    *,
+    threshold,
+    v_reset=0.0,
+    reset="zero",
+    delayed_reset=False,
+    ceiling: Callable[[Array], Array] | None = None,
 ) -> Trace:
     """Integrate, fire, reset: equations 16 to 18, or in the order of equations 23 and 24."""
     v, spikes = v0, []
     for x in current:
         potential = membrane(v, x)
         s = fire(v if delayed_reset else potential)
-        v = potential * (1 - s) + v_reset * s
+        v = {
+            "zero": lambda p, s: p * (1 - s) + v_reset * s,
+            "subtract": lambda p, s: p - threshold * s,
+            "none": lambda p, s: p,
+            "saturate": lambda p, s: ceiling(p),
+        }[reset](potential, s)
         spikes.append(fire(v) if delayed_reset else s)
     return np.array(spikes), v
 
 
-def ultralif(
-    current: Array, v0: Array, *, eps, leak, threshold, v_reset=0.0, mode="soft", delayed_reset=False
-) -> Trace:
+def minimum(v: Array, v_sat: Array | float, mode: str, eps: Array | float) -> Array:
+    """The soft minimum: -LSE(-v, -v_sat), or its limit."""
+    return -maximum([-v, np.broadcast_to(-np.asarray(v_sat), v.shape)], mode, eps)
+
+
+def ultralif(current: Array, v0: Array, *, eps, leak, threshold, mode="soft", v_sat=1.0, **reset) -> Trace:
     """Definition 4.1."""
     return unroll(
         lambda v, x: maximum([v + np.log(leak), x], mode, eps),
         lambda v: spike(v, threshold, eps, mode),
         current,
         v0,
-        v_reset,
-        delayed_reset,
+        threshold=threshold,
+        ceiling=lambda p: minimum(p, v_sat, mode, eps),
+        **reset,
     )
 
 
@@ -87,45 +100,100 @@ def ultradlif(
     eps,
     threshold,
     leak=None,
-    v_reset=0.0,
     mode="soft",
+    coupling="membrane",
+    coupled_axis=-1,
     neighborhood="ring",
     centered=False,
     leak_form="factor",
-    delayed_reset=False,
+    **reset,
 ) -> Trace:
-    """Definition 4.2; with a leak, appendix D.5."""
+    """Definition 4.2; with a leak, appendix D.5; coupled at the spike, as the paper's code computes."""
+
+    def couple(v: Array) -> Array:
+        last = np.moveaxis(v, coupled_axis, -1)
+        around = [np.moveaxis(near, -1, coupled_axis) for near in neighbors(last, neighborhood)]
+        offset = eps * np.log(len(around)) if centered and mode != "tropical" else 0.0
+        return maximum(around, mode, eps) - offset
 
     def membrane(v: Array, x: Array) -> Array:
         if leak is not None:
             v = leak * v if leak_form == "factor" else v + np.log(leak)
-        around = neighbors(v, neighborhood)
-        offset = eps * np.log(len(around)) if centered and mode != "tropical" else 0.0
-        return maximum(around, mode, eps) - offset + x
+        return (couple(v) if coupling == "membrane" else v) + x
 
-    return unroll(membrane, lambda v: spike(v, threshold, eps, mode), current, v0, v_reset, delayed_reset)
+    def fire(v: Array) -> Array:
+        return spike(couple(v) if coupling == "spike" else v, threshold, eps, mode)
+
+    return unroll(membrane, fire, current, v0, threshold=threshold, **reset)
 
 
-def softlif(current: Array, v0: Array, *, eps, leak, threshold, v_reset=0.0, mode="soft") -> Trace:
+def softlif(current: Array, v0: Array, *, eps, leak, threshold, mode="soft", v_sat=1.0, **reset) -> Trace:
     """LIF's membrane with the spike of equation 17."""
-    return unroll(lambda v, x: leak * v + x, lambda v: spike(v, threshold, eps, mode), current, v0, v_reset)
+    return unroll(
+        lambda v, x: leak * v + x,
+        lambda v: spike(v, threshold, eps, mode),
+        current,
+        v0,
+        threshold=threshold,
+        ceiling=lambda p: minimum(p, v_sat, mode, eps),
+        **reset,
+    )
 
 
-def lif(current: Array, v0: Array, *, leak, threshold, v_reset=0.0) -> Trace:
+def primitive(z: Array, surrogate: str) -> Array:
+    """The integral, from -infinity to z, of the surrogate's derivative."""
+    if surrogate == "sigmoid":
+        return sigmoid(z)
+    if surrogate == "atan":
+        return 0.5 + np.arctan(np.pi * z / 2) / np.pi
+    inside = np.where(z < 0, (1 + z) ** 2 / 2, 1 - (1 - z) ** 2 / 2)
+    return np.where(z <= -1, 0.0, np.where(z >= 1, 1.0, inside))
+
+
+def surrogate_spike(v: Array, threshold, mode: str, surrogate: str, surrogate_slope) -> Array:
+    """Heaviside, or in soft mode the surrogate's primitive."""
+    return (
+        primitive(surrogate_slope * (v - threshold), surrogate)
+        if mode == "soft"
+        else heaviside(v - threshold)
+    )
+
+
+def lif(
+    current: Array,
+    v0: Array,
+    *,
+    leak,
+    threshold,
+    mode="hard",
+    surrogate="sigmoid",
+    surrogate_slope=10.0,
+    **reset,
+) -> Trace:
     """Appendix D.4, LIF."""
-    return unroll(lambda v, x: leak * v + x, lambda v: heaviside(v - threshold), current, v0, v_reset)
+    return unroll(
+        lambda v, x: leak * v + x,
+        lambda v: surrogate_spike(v, threshold, mode, surrogate, surrogate_slope),
+        current,
+        v0,
+        threshold=threshold,
+        **reset,
+    )
 
 
-def dspike(current: Array, v0: Array, *, leak, threshold, sharpness=4.0, v_reset=0.0, mode="hard") -> Trace:
+def dspike(
+    current: Array, v0: Array, *, leak, threshold, sharpness=4.0, clipped=True, mode="hard", **reset
+) -> Trace:
     """Appendix D.4, DSpike."""
 
     def curve(v: Array) -> Array:
         normed = v / (2 * threshold)
         edge = np.tanh(sharpness / 2)
-        return (np.tanh(sharpness * (normed - 0.5)) + edge) / (2 * edge)
+        found = (np.tanh(sharpness * (normed - 0.5)) + edge) / (2 * edge)
+        return np.clip(found, 0.0, 1.0) if clipped else found
 
     fire = curve if mode == "soft" else lambda v: heaviside(v - threshold)
-    return unroll(lambda v, x: leak * v + x, fire, current, v0, v_reset)
+    return unroll(lambda v, x: leak * v + x, fire, current, v0, threshold=threshold, **reset)
 
 
 def adalif(
@@ -138,14 +206,25 @@ def adalif(
     adapt_decay=0.9,
     adapt_late=False,
     v_reset=0.0,
+    mode="hard",
+    surrogate="sigmoid",
+    surrogate_slope=10.0,
+    reset="zero",
+    delayed_reset=False,
 ) -> Trace:
     """Appendix D.4, AdaLIF; its indices literally, or with the adaptation one step earlier."""
     v, b, s, spikes = v0, np.zeros_like(v0), np.zeros_like(v0), []
     for x in current:
         b_next = adapt_decay * b + (1 - adapt_decay) * s
         theta = threshold + adapt_strength * (b if adapt_late else b_next)
-        potential = leak * v + x
-        s = heaviside(potential - theta)
-        v, b = potential * (1 - s) + v_reset * s, b_next
+
+        def fire(v: Array, theta: Array = theta) -> Array:
+            return surrogate_spike(v, theta, mode, surrogate, surrogate_slope)
+
+        v, b = leak * v + x, b_next
+        by = s if delayed_reset else fire(v)
+        after = {"zero": v * (1 - by) + v_reset * by, "subtract": v - theta * by, "none": v}[reset]
+        s = fire(after if delayed_reset else v)
+        v = after
         spikes.append(s)
     return np.array(spikes), v

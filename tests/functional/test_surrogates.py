@@ -6,7 +6,7 @@ time, with c = dL/ds given from outside and l = dL/dv from the next step:
 
     dL/ds = c + l (r - P),    dL/dP = l (1 - s) + dL/ds * ds/dP.
 
-Where an exact neuron runs with binary spikes, the reset is not differentiated: there dL/ds = c.
+Where the reset is not differentiated, as by default, dL/ds = c.
 """
 
 from dataclasses import dataclass, replace
@@ -91,10 +91,11 @@ WIDTH = {"lif": "surrogate_slope", "dspike": "sharpness", "softlif": "eps"}
 
 
 @pytest.mark.parametrize("timesteps", [1, 2, 7])
+@pytest.mark.parametrize("detach", [None, False])
 @pytest.mark.parametrize("name", ADDITIVE)
-def test_additive_membrane(name: str, timesteps: int) -> None:
+def test_additive_membrane(name: str, detach: bool | None, timesteps: int) -> None:
     """LIF and its relatives: P = leak * v + I."""
-    case = CASES[name]
+    case = replace(CASES[name], surrogate={**CASES[name].surrogate, "detach_reset": detach})
     c = {**case.constants, **case.surrogate}
     width = WIDTH[case.formula]
     scaled = c.get("scaled_surrogate", False)
@@ -121,7 +122,7 @@ def test_additive_membrane(name: str, timesteps: int) -> None:
     for t in reversed(range(timesteps)):
         before, potential, spike = steps[t]
         slope = slope_at(potential)
-        through_reset = 0 if case.formula == "softlif" else to_v * (c["v_reset"] - potential)
+        through_reset = to_v * (c["v_reset"] - potential) if detach is False else 0.0
         to_spike = on_spikes[t] + through_reset
         to_potential = to_v * (1 - spike) + to_spike * slope.by_potential
         expected["current"][t] = to_potential
@@ -139,7 +140,8 @@ def test_additive_membrane(name: str, timesteps: int) -> None:
 @pytest.mark.parametrize("name", ["AdaLIF", "AdaLIF-late"])
 def test_adaptive_threshold(name: str, scaled: bool, timesteps: int) -> None:
     """AdaLIF: the adaptation b carries spikes forward, and their gradient back."""
-    case = replace(CASES[name], surrogate={"surrogate_slope": 3.0, "scaled_surrogate": scaled})
+    backward = {"surrogate_slope": 3.0, "scaled_surrogate": scaled, "detach_reset": False}
+    case = replace(CASES[name], surrogate=backward)
     c = {**case.constants, **case.surrogate}
     late = c.get("adapt_late", False)
     learned = ["leak", "threshold", "v_reset", "adapt_strength", "adapt_decay"]

@@ -45,10 +45,13 @@ CASES = [
     Case("ultradlif", {**_ULTRA, "leak": 0.8}, {"leak_form": "shift"}),
     Case("ultradlif", {**_ULTRA, "leak": 0.8}, {"leak_form": "shift", "mode": "hard"}),
     Case("lif", _HARD),
+    Case("lif", _HARD, {"detach_reset": False}),
+    Case("lif", _HARD, {"mode": "soft"}),
     Case("lif", _HARD, {"scaled_surrogate": True, "v_reset": 0.1}),
     Case("adalif", _HARD),
+    Case("adalif", _HARD, {"mode": "soft", "detach_reset": True}),
     Case("adalif", _HARD, {"adapt_late": True, "scaled_surrogate": True}),
-    *(Case("dspike", _CURVE, {"mode": mode}) for mode in ("soft", "hard")),
+    *(Case("dspike", _CURVE, {"mode": mode, "clipped": False}) for mode in ("soft", "hard")),
     *(Case("softlif", _ULTRA, {"mode": mode}) for mode in ("soft", "hard")),
 ]
 

@@ -5,10 +5,9 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ultralif.errors import check_choice
+from ultralif.functional.reset import Reset, fire, saturate
 from ultralif.functional.scan import Constant, over_time, rest
-from ultralif.functional.surrogate import dspike_curve, sigmoid_surrogate, straight_through
-from ultralif.functional.ultra import Mode, fire
-from ultralif.maxplus import hard_spike
+from ultralif.functional.spike import Mode, Surrogate, dspike_spike, surrogate_spike, tempered_spike
 
 __all__ = [
     "AdaptiveState",
@@ -20,15 +19,31 @@ __all__ = [
     "lif_step",
     "softlif",
     "softlif_step",
+    "synaptic_current",
+    "synaptic_current_step",
 ]
+
+MODES: tuple[Mode, ...] = ("hard", "soft")
 
 
 class AdaptiveState(NamedTuple):
-    """What AdaLIF remembers: membrane, adaptation and its last spike."""
+    """The state of AdaLIF: membrane, adaptation and last spike."""
 
     v: Tensor
     b: Tensor
     spike: Tensor
+
+
+def synaptic_current_step(current: Tensor, i: Tensor, *, synapse: Constant) -> tuple[Tensor, Tensor]:
+    r"""Advance a synaptic current, :math:`i \leftarrow \alpha i + I`, which can drive any neuron.
+
+    Args:
+        current: ``[B, *features]``.
+        i: the synaptic current before the step, like ``current``.
+        synapse: its decay factor in (0, 1).
+    """
+    i = synapse * i + current
+    return i, i
 
 
 def lif_step(
@@ -39,7 +54,12 @@ def lif_step(
     threshold: Constant,
     v_reset: Constant = 0.0,
     surrogate_slope: Constant = 10.0,
+    surrogate: Surrogate = "sigmoid",
     scaled_surrogate: bool = False,
+    mode: Mode = "hard",
+    reset: Reset = "zero",
+    detach_reset: bool | None = None,
+    delayed_reset: bool = False,
 ) -> tuple[Tensor, Tensor]:
     r"""Advance LIF by one step and return the spike and the membrane.
 
@@ -50,13 +70,32 @@ def lif_step(
         v: membrane, like ``current``.
         leak: decay factor tau in (0, 1).
         threshold: spike threshold.
-        v_reset: potential after a spike.
+        v_reset: potential after a spike, for ``reset="zero"``.
         surrogate_slope: steepness beta of the surrogate gradient.
-        scaled_surrogate: see `ultralif.functional.sigmoid_surrogate`.
+        surrogate: ``sigmoid``, ``atan`` or ``triangle``: see `ultralif.functional.surrogate_spike`.
+        scaled_surrogate: multiply the gradient by the slope, see there.
+        mode: ``hard``, binary spikes with a surrogate gradient; ``soft``, the surrogate's primitive.
+        reset: ``zero``, ``subtract`` (the threshold) or ``none``: see `ultralif.functional.fire`.
+        detach_reset: do not differentiate the reset by the spike. None: where spikes are binary.
+        delayed_reset: reset by the previous step's spike, before firing.
     """
-    membrane = leak * v + current
-    spike = sigmoid_surrogate(membrane, threshold, surrogate_slope, scaled=scaled_surrogate)
-    return spike, membrane * (1 - spike) + v_reset * spike
+    check_choice("mode", mode, MODES)
+
+    def spike(v: Tensor) -> Tensor:
+        return surrogate_spike(
+            v, threshold, surrogate_slope, surrogate=surrogate, scaled=scaled_surrogate, mode=mode
+        )
+
+    return fire(
+        leak * v + current,
+        spike,
+        threshold=threshold,
+        v_reset=v_reset,
+        mode=mode,
+        reset=reset,
+        detach_reset=detach_reset,
+        earlier=spike(v) if delayed_reset else None,
+    )
 
 
 def adalif_step(
@@ -70,7 +109,12 @@ def adalif_step(
     adapt_late: bool = False,
     v_reset: Constant = 0.0,
     surrogate_slope: Constant = 10.0,
+    surrogate: Surrogate = "sigmoid",
     scaled_surrogate: bool = False,
+    mode: Mode = "hard",
+    reset: Reset = "zero",
+    detach_reset: bool | None = None,
+    delayed_reset: bool = False,
 ) -> tuple[Tensor, AdaptiveState]:
     r"""Advance AdaLIF by one step: LIF with a threshold that rises with each spike.
 
@@ -85,19 +129,29 @@ def adalif_step(
         adapt_decay: tau_a, the decay factor of the adaptation.
         adapt_late: the threshold sees only the spike before the previous one, as the paper's indices
             have it; by default it sees the previous one, as in Bellec et al. 2018.
-        v_reset: potential after a spike.
+        v_reset: as in `lif_step`, like all that follow.
         surrogate_slope: steepness of the surrogate gradient.
-        scaled_surrogate: see `ultralif.functional.sigmoid_surrogate`.
+        surrogate: its shape.
+        scaled_surrogate: multiply the gradient by the slope.
+        mode: ``hard`` or ``soft``.
+        reset: ``zero``, ``subtract`` (the adapted threshold) or ``none``.
+        detach_reset: do not differentiate the reset by the spike.
+        delayed_reset: reset by the previous step's spike.
     """
+    check_choice("mode", mode, MODES)
     adapted = adapt_decay * state.b + (1 - adapt_decay) * state.spike
-    spike, v = lif_step(
-        current,
-        state.v,
-        leak=leak,
-        threshold=threshold + adapt_strength * (state.b if adapt_late else adapted),
+    adapted_threshold = threshold + adapt_strength * (state.b if adapt_late else adapted)
+    spike, v = fire(
+        leak * state.v + current,
+        lambda v: surrogate_spike(
+            v, adapted_threshold, surrogate_slope, surrogate=surrogate, scaled=scaled_surrogate, mode=mode
+        ),
+        threshold=adapted_threshold,
         v_reset=v_reset,
-        surrogate_slope=surrogate_slope,
-        scaled_surrogate=scaled_surrogate,
+        mode=mode,
+        reset=reset,
+        detach_reset=detach_reset,
+        earlier=state.spike if delayed_reset else None,
     )
     return spike, AdaptiveState(v, adapted, spike)
 
@@ -109,8 +163,12 @@ def dspike_step(
     leak: Constant,
     threshold: Constant,
     sharpness: Constant = 4.0,
+    clipped: bool = True,
     v_reset: Constant = 0.0,
     mode: Mode = "hard",
+    reset: Reset = "zero",
+    detach_reset: bool | None = None,
+    delayed_reset: bool = False,
 ) -> tuple[Tensor, Tensor]:
     r"""Advance DSpike by one step: LIF with the gradient of `dspike_curve`.
 
@@ -118,17 +176,30 @@ def dspike_step(
         current: ``[B, *features]``.
         v: membrane, like ``current``.
         leak: decay factor in (0, 1).
-        threshold: spike threshold.
+        threshold: spike threshold > 0.
         sharpness: k > 0 of the curve.
+        clipped: clip the curve to [0, 1].
         v_reset: potential after a spike.
         mode: ``hard``, binary spikes forward; ``soft``, the curve itself.
+        reset: as in `lif_step`, like all that follow.
+        detach_reset: do not differentiate the reset by the spike.
+        delayed_reset: reset by the previous step's spike.
     """
-    check_choice("mode", mode, ("hard", "soft"))
-    membrane = leak * v + current
-    spike = dspike_curve(membrane, threshold, sharpness)
-    if mode != "soft":
-        spike = straight_through(hard_spike(membrane, threshold), spike)
-    return spike, membrane * (1 - spike) + v_reset * spike
+    check_choice("mode", mode, MODES)
+
+    def spike(v: Tensor) -> Tensor:
+        return dspike_spike(v, threshold, sharpness, clipped=clipped, mode=mode)
+
+    return fire(
+        leak * v + current,
+        spike,
+        threshold=threshold,
+        v_reset=v_reset,
+        mode=mode,
+        reset=reset,
+        detach_reset=detach_reset,
+        earlier=spike(v) if delayed_reset else None,
+    )
 
 
 def softlif_step(
@@ -140,15 +211,46 @@ def softlif_step(
     threshold: Constant,
     v_reset: Constant = 0.0,
     mode: Mode = "soft",
+    reset: Reset = "zero",
+    detach_reset: bool | None = None,
+    delayed_reset: bool = False,
+    v_sat: Constant = 1.0,
 ) -> tuple[Tensor, Tensor]:
     r"""Advance SoftLIF by one step: an additive membrane with the soft spike of UltraLIF.
 
     .. math:: \tilde v = \tau v + I, \quad s = \sigma((\tilde v - \theta)/\epsilon)
 
     The control that tells what an exact gradient gives from what the log-sum-exp adds.
+
+    Args:
+        current: ``[B, *features]``.
+        v: membrane, like ``current``.
+        eps: temperature > 0.
+        leak: decay factor in (0, 1).
+        threshold: spike threshold.
+        v_reset: potential after a spike.
+        mode: ``soft``, or ``hard`` for binary spikes.
+        reset: as in `ultralif_step`, like all that follow.
+        detach_reset: do not differentiate the reset by the spike.
+        delayed_reset: reset by the previous step's spike.
+        v_sat: the ceiling of ``reset="saturate"``.
     """
     check_choice("mode", mode, ("soft", "hard"))
-    return fire(leak * v + current, threshold, eps, v_reset, mode)
+
+    def spike(v: Tensor) -> Tensor:
+        return tempered_spike(v, threshold, eps, mode)
+
+    return fire(
+        leak * v + current,
+        spike,
+        threshold=threshold,
+        v_reset=v_reset,
+        mode=mode,
+        reset=reset,
+        detach_reset=detach_reset,
+        earlier=spike(v) if delayed_reset else None,
+        saturated=lambda potential: saturate(potential, v_sat, eps, mode),
+    )
 
 
 def _adaptive_rest(current: Tensor) -> AdaptiveState:
@@ -156,6 +258,7 @@ def _adaptive_rest(current: Tensor) -> AdaptiveState:
     return AdaptiveState(zero, zero, zero)
 
 
+synaptic_current = over_time(rest)(synaptic_current_step)
 lif = over_time(rest)(lif_step)
 adalif = over_time(_adaptive_rest)(adalif_step)
 dspike = over_time(rest)(dspike_step)

@@ -7,56 +7,25 @@ import torch
 from torch import Tensor
 
 from ultralif.errors import check_choice
+from ultralif.functional.reset import Reset, fire, saturate
 from ultralif.functional.scan import Constant, over_time, rest
-from ultralif.functional.surrogate import straight_through
-from ultralif.maxplus import hard_spike, lse, soft_spike
+from ultralif.functional.spike import Mode, tempered_spike
+from ultralif.maxplus import lse
 
 __all__ = [
+    "Coupling",
     "LeakForm",
-    "Mode",
     "Neighborhood",
-    "fire",
+    "log_decay",
     "ultradlif",
     "ultradlif_step",
     "ultralif",
     "ultralif_step",
 ]
 
-Mode = Literal["soft", "hard", "tropical"]
+Coupling = Literal["membrane", "spike"]
 Neighborhood = Literal["ring", "grid"]
 LeakForm = Literal["factor", "shift"]
-
-
-def fire(
-    membrane: Tensor, threshold: Constant, eps: Constant, v_reset: Constant, mode: Mode
-) -> tuple[Tensor, Tensor]:
-    r"""Return the spike and the membrane after reset (eqs. 17, 18).
-
-    .. math:: s = \sigma((\tilde V - \theta)/\epsilon), \quad V = \tilde V (1 - s) + V_{reset} s
-
-    Outside of soft mode the spike is binary. It is differentiated as if it were soft, but its reset is
-    not: the derivative of a step that the membrane does not take would grow with every time step.
-    """
-    spike = _spike(membrane, threshold, eps, mode)
-    return spike, _reset(membrane, spike, v_reset, mode)
-
-
-def _fire_late(
-    membrane: Tensor, v: Tensor, threshold: Constant, eps: Constant, v_reset: Constant, mode: Mode
-) -> tuple[Tensor, Tensor]:
-    """Reset by the spike of the previous step, then fire (eqs. 23, 24), where `fire` follows eq. 18."""
-    v = _reset(membrane, _spike(v, threshold, eps, mode), v_reset, mode)
-    return _spike(v, threshold, eps, mode), v
-
-
-def _spike(v: Tensor, threshold: Constant, eps: Constant, mode: Mode) -> Tensor:
-    soft = soft_spike(v, threshold, eps)
-    return soft if mode == "soft" else straight_through(hard_spike(v, threshold), soft)
-
-
-def _reset(membrane: Tensor, spike: Tensor, v_reset: Constant, mode: Mode) -> Tensor:
-    fired = spike if mode == "soft" else spike.detach()
-    return membrane * (1 - fired) + v_reset * fired
 
 
 def _soft_max(terms: Tensor, eps: Constant, mode: Mode) -> Tensor:
@@ -68,6 +37,15 @@ def _log(leak: Constant) -> Constant:
     return torch.log(leak) if isinstance(leak, Tensor) else math.log(leak)
 
 
+def log_decay(leak: Constant, eps: Constant) -> Constant:
+    r"""Return :math:`\log(\tau_0) / \epsilon`, the logarithm of UltraLIF's decay.
+
+    UltraLIF's membrane is linear in :math:`u = e^{V/\epsilon}`: without reset,
+    :math:`u \leftarrow \lambda u + e^{I/\epsilon}` with :math:`\log \lambda` as returned.
+    """
+    return _log(leak) / eps
+
+
 def ultralif_step(
     current: Tensor,
     v: Tensor,
@@ -77,7 +55,10 @@ def ultralif_step(
     threshold: Constant,
     v_reset: Constant = 0.0,
     mode: Mode = "soft",
+    reset: Reset = "zero",
+    detach_reset: bool | None = None,
     delayed_reset: bool = False,
+    v_sat: Constant = 1.0,
 ) -> tuple[Tensor, Tensor]:
     r"""Advance UltraLIF by one step (definition 4.1) and return the spike and the membrane.
 
@@ -89,18 +70,32 @@ def ultralif_step(
         eps: temperature > 0.
         leak: decay factor tau_0 in (0, 1).
         threshold: spike threshold.
-        v_reset: potential after a spike.
+        v_reset: potential after a spike, for ``reset="zero"``.
         mode: ``soft``; ``hard``, the same membrane with binary spikes; ``tropical``, the maximum in
             place of the log-sum-exp, with binary spikes.
+        reset: ``zero``, ``subtract`` (the threshold), ``none``, or ``saturate``, a soft minimum with
+            ``v_sat`` that needs no spike: see `ultralif.functional.fire`.
+        detach_reset: do not differentiate the reset by the spike. None: where spikes are binary.
         delayed_reset: reset by the previous step's spike, as the paper's architecture section has it
             (eqs. 23, 24) where its definition uses the new one.
+        v_sat: the ceiling of ``reset="saturate"``.
     """
     check_choice("mode", mode, get_args(Mode))
-    terms = torch.stack((v + _log(leak), current))
-    membrane = _soft_max(terms, eps, mode)
-    if delayed_reset:
-        return _fire_late(membrane, v, threshold, eps, v_reset, mode)
-    return fire(membrane, threshold, eps, v_reset, mode)
+
+    def spike(v: Tensor) -> Tensor:
+        return tempered_spike(v, threshold, eps, mode)
+
+    return fire(
+        _soft_max(torch.stack((v + _log(leak), current)), eps, mode),
+        spike,
+        threshold=threshold,
+        v_reset=v_reset,
+        mode=mode,
+        reset=reset,
+        detach_reset=detach_reset,
+        earlier=spike(v) if delayed_reset else None,
+        saturated=lambda potential: saturate(potential, v_sat, eps, mode),
+    )
 
 
 def ultradlif_step(
@@ -112,9 +107,13 @@ def ultradlif_step(
     leak: Constant | None = None,
     v_reset: Constant = 0.0,
     mode: Mode = "soft",
+    coupling: Coupling = "membrane",
+    coupled_axis: int = -1,
     neighborhood: Neighborhood = "ring",
     centered: bool = False,
     leak_form: LeakForm = "factor",
+    reset: Reset = "zero",
+    detach_reset: bool | None = None,
     delayed_reset: bool = False,
 ) -> tuple[Tensor, Tensor]:
     r"""Advance UltraDLIF by one step (definition 4.2) and return the spike and the membrane.
@@ -122,41 +121,60 @@ def ultradlif_step(
     .. math:: \tilde V_i = \mathrm{LSE}_\epsilon(V_{i-1}, V_i, V_{i+1}) + I_i
 
     Args:
-        current: ``[B, *features]``; neighbours stand on the last axis.
+        current: ``[B, *features]``.
         v: membrane, like ``current``.
         eps: temperature > 0.
         threshold: spike threshold.
-        leak: UltraDPLIF's decay factor in (0, 1); None, no decay.
-        v_reset: potential after a spike.
+        leak: decay factor in (0, 1); None, no decay.
+        v_reset: potential after a spike, for ``reset="zero"``.
         mode: as in `ultralif_step`.
-        neighborhood: ``ring``: three terms along the last axis. ``grid``: five terms over the last two,
-            from 2-D diffusion at its balanced coefficient 1/5. Both are periodic.
+        coupling: ``membrane``, as the paper writes it. ``spike``, as its released code computes: an
+            ordinary leaky membrane P = leak * V + I is kept and reset, and the log-sum-exp of its
+            neighbours decides about the spike alone.
+        coupled_axis: the axis of neighbours, counted from the last, -1; -3 is the channels of
+            ``[C, H, W]``.
+        neighborhood: ``ring``: three terms along that axis. ``grid``: five terms over it and the axis
+            before it, from 2-D diffusion at its balanced coefficient 1/5. Both are periodic.
         centered: subtract ``eps * log(n)``, the mean-preserving form: without it an undriven layer
             rises by that much at every step. Nothing is subtracted in tropical mode, its limit.
         leak_form: ``factor`` decays to ``V * leak``, ``shift`` to ``V + log(leak)``.
+        reset: ``zero``, ``subtract`` (the threshold) or ``none``.
+        detach_reset: as in `ultralif_step`.
         delayed_reset: as in `ultralif_step`.
     """
     check_choice("mode", mode, get_args(Mode))
+    check_choice("coupling", coupling, get_args(Coupling))
     check_choice("neighborhood", neighborhood, get_args(Neighborhood))
     check_choice("leak_form", leak_form, get_args(LeakForm))
+
+    def couple(v: Tensor) -> Tensor:
+        terms = _neighbors(v, neighborhood, coupled_axis)
+        coupled = _soft_max(terms, eps, mode)
+        return coupled - eps * math.log(len(terms)) if centered and mode != "tropical" else coupled
+
+    def spike(v: Tensor) -> Tensor:
+        return tempered_spike(couple(v) if coupling == "spike" else v, threshold, eps, mode)
+
     decayed = v
     if leak is not None:
         decayed = v * leak if leak_form == "factor" else v + _log(leak)
-    terms = _neighbors(decayed, neighborhood)
-    coupled = _soft_max(terms, eps, mode)
-    if centered and mode != "tropical":
-        coupled = coupled - eps * math.log(terms.shape[0])
-    membrane = coupled + current
-    if delayed_reset:
-        return _fire_late(membrane, v, threshold, eps, v_reset, mode)
-    return fire(membrane, threshold, eps, v_reset, mode)
+    return fire(
+        (couple(decayed) if coupling == "membrane" else decayed) + current,
+        spike,
+        threshold=threshold,
+        v_reset=v_reset,
+        mode=mode,
+        reset=reset,
+        detach_reset=detach_reset,
+        earlier=spike(v) if delayed_reset else None,
+    )
 
 
-def _neighbors(v: Tensor, neighborhood: Neighborhood) -> Tensor:
+def _neighbors(v: Tensor, neighborhood: Neighborhood, axis: int) -> Tensor:
     """Stack a membrane and its periodic neighbours on a new first axis."""
-    around = [v.roll(1, -1), v, v.roll(-1, -1)]
+    around = [v.roll(1, axis), v, v.roll(-1, axis)]
     if neighborhood == "grid":
-        around += [v.roll(1, -2), v.roll(-1, -2)]
+        around += [v.roll(1, axis - 1), v.roll(-1, axis - 1)]
     return torch.stack(around)
 
 

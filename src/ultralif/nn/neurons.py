@@ -180,6 +180,7 @@ class DSpike(Fused[State]):
         learn_leak: learn the leak, as a sigmoid. None: only in DSpikePlus.
         learn_sharpness: learn the sharpness, as an exponential. None: yes.
         sharpness_range: where a learned sharpness is kept; it would drift to 0 without.
+        clipped: clip the curve to [0, 1].
         options: the arguments of every `Neuron`.
     """
 
@@ -188,7 +189,7 @@ class DSpike(Fused[State]):
     state_type = State
 
     operator = staticmethod(ops.dspike)
-    choices = ("v_reset", "mode")
+    choices = ("v_reset", "mode", "clipped")
 
     def __init__(
         self,
@@ -198,9 +199,11 @@ class DSpike(Fused[State]):
         learn_leak: bool | None = None,
         learn_sharpness: bool | None = None,
         sharpness_range: tuple[float, float] = (0.1, 100.0),
+        clipped: bool = True,
         **options: Unpack[NeuronOptions],
     ) -> None:
         super().__init__(**options)
+        self.clipped = clipped
         self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
         self.learnable("sharpness", sharpness, LOG, learn_sharpness, bounds=sharpness_range)
 

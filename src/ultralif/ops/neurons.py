@@ -9,7 +9,17 @@ from torch import Tensor
 
 from ultralif import functional
 from ultralif.errors import InputError, check_choice
-from ultralif.functional import AdaptiveState, Constant, LeakForm, Mode, Neighborhood, compute_dtype
+from ultralif.functional import (
+    AdaptiveState,
+    Constant,
+    Coupling,
+    LeakForm,
+    Mode,
+    Neighborhood,
+    Reset,
+    Surrogate,
+    compute_dtype,
+)
 from ultralif.functional.scan import OverTime
 from ultralif.ops import library
 from ultralif.ops.contract import Constants, Rule
@@ -120,6 +130,11 @@ def _per_feature(constant: Tensor, features: torch.Size, dtype: torch.dtype) -> 
     return constant.reshape(-1)
 
 
+def _through_reset(mode: Mode, detach_reset: bool | None) -> bool:
+    """Tell whether the reset is differentiated by the spike, see `ultralif.functional.fire`."""
+    return mode == "soft" if detach_reset is None else not detach_reset
+
+
 @_operator(functional.ultralif)
 def ultralif(
     current: Tensor,
@@ -129,13 +144,20 @@ def ultralif(
     threshold: Constant,
     v_reset: Constant = 0.0,
     mode: Mode = "soft",
+    reset: Reset = "zero",
+    detach_reset: bool | None = None,
     delayed_reset: bool = False,
+    v_sat: Constant = 1.0,
 ) -> Recipe | None:
     """Give UltraLIF in the terms of the recurrence."""
-    if delayed_reset or isinstance(v_reset, Tensor) or mode not in MODES:
+    if reset != "zero" or delayed_reset or isinstance(v_reset, Tensor) or mode not in MODES:
         return None
-    soft = mode == "soft"
-    rule = Rule("max" if mode == "tropical" else "lse", soft, through_reset=soft, v_reset=v_reset)
+    rule = Rule(
+        "max" if mode == "tropical" else "lse",
+        mode == "soft",
+        through_reset=_through_reset(mode, detach_reset),
+        v_reset=v_reset,
+    )
     return Recipe(eps, leak, threshold, 1.0, rule)
 
 
@@ -148,20 +170,26 @@ def ultradlif(
     leak: Constant | None = None,
     v_reset: Constant = 0.0,
     mode: Mode = "soft",
+    coupling: Coupling = "membrane",
+    coupled_axis: int = -1,
     neighborhood: Neighborhood = "ring",
     centered: bool = False,
     leak_form: LeakForm = "factor",
+    reset: Reset = "zero",
+    detach_reset: bool | None = None,
     delayed_reset: bool = False,
 ) -> Recipe | None:
     """Give UltraDLIF in the terms of the recurrence."""
-    if delayed_reset or neighborhood != "ring" or isinstance(v_reset, Tensor):
+    if reset != "zero" or delayed_reset or isinstance(v_reset, Tensor):
+        return None
+    if coupling != "membrane" or coupled_axis != -1 or neighborhood != "ring":
         return None
     if mode not in MODES or leak_form not in LEAK_FORMS:
         return None
     rule = Rule(
         "max" if mode == "tropical" else "lse",
         mode == "soft",
-        through_reset=mode == "soft",
+        through_reset=_through_reset(mode, detach_reset),
         v_reset=v_reset,
         ring=current.shape[-1],
         centered=centered,
@@ -185,13 +213,23 @@ def lif(
     threshold: Constant,
     v_reset: Constant = 0.0,
     surrogate_slope: Constant = 10.0,
+    surrogate: Surrogate = "sigmoid",
     scaled_surrogate: bool = False,
+    mode: Mode = "hard",
+    reset: Reset = "zero",
+    detach_reset: bool | None = None,
+    delayed_reset: bool = False,
 ) -> Recipe | None:
     """Give LIF in the terms of the recurrence."""
-    if isinstance(v_reset, Tensor):
+    if reset != "zero" or delayed_reset or isinstance(v_reset, Tensor):
         return None
-    eps, amplitude = _surrogate(surrogate_slope, scaled_surrogate)
-    return Recipe(eps, leak, threshold, amplitude, Rule("add", False, unit=scaled_surrogate, v_reset=v_reset))
+    if surrogate != "sigmoid" or mode not in ("soft", "hard"):
+        return None
+    unit = scaled_surrogate or mode == "soft"
+    eps, amplitude = _surrogate(surrogate_slope, unit)
+    through = _through_reset(mode, detach_reset)
+    rule = Rule("add", mode == "soft", through_reset=through, unit=unit, v_reset=v_reset)
+    return Recipe(eps, leak, threshold, amplitude, rule)
 
 
 @_operator(functional.adalif)
@@ -205,16 +243,25 @@ def adalif(
     adapt_late: bool = False,
     v_reset: Constant = 0.0,
     surrogate_slope: Constant = 10.0,
+    surrogate: Surrogate = "sigmoid",
     scaled_surrogate: bool = False,
+    mode: Mode = "hard",
+    reset: Reset = "zero",
+    detach_reset: bool | None = None,
+    delayed_reset: bool = False,
 ) -> Recipe | None:
     """Give AdaLIF in the terms of the recurrence."""
     if isinstance(v_reset, Tensor) or isinstance(adapt_strength, Tensor) or isinstance(adapt_decay, Tensor):
         return None
-    eps, amplitude = _surrogate(surrogate_slope, scaled_surrogate)
+    if reset != "zero" or delayed_reset or surrogate != "sigmoid" or mode not in ("soft", "hard"):
+        return None
+    unit = scaled_surrogate or mode == "soft"
+    eps, amplitude = _surrogate(surrogate_slope, unit)
     rule = Rule(
         "add",
-        False,
-        unit=scaled_surrogate,
+        mode == "soft",
+        through_reset=_through_reset(mode, detach_reset),
+        unit=unit,
         v_reset=v_reset,
         adapt=True,
         adapt_strength=adapt_strength,
@@ -231,16 +278,23 @@ def dspike(
     leak: Constant,
     threshold: Constant,
     sharpness: Constant = 4.0,
+    clipped: bool = True,
     v_reset: Constant = 0.0,
     mode: Mode = "hard",
+    reset: Reset = "zero",
+    detach_reset: bool | None = None,
+    delayed_reset: bool = False,
 ) -> Recipe | None:
     """Give DSpike in the terms of the recurrence."""
     if isinstance(v_reset, Tensor) or mode not in ("soft", "hard"):
         return None
+    if clipped or reset != "zero" or delayed_reset:
+        return None
     # The curve is a sigmoid at temperature threshold / k, stretched by 1 / tanh(k / 2).
     half = sharpness / 2
     amplitude = 1 / (torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half))
-    rule = Rule("add", mode == "soft", unit=False, v_reset=v_reset)
+    through = _through_reset(mode, detach_reset)
+    rule = Rule("add", mode == "soft", through_reset=through, unit=False, v_reset=v_reset)
     return Recipe(threshold / sharpness, leak, threshold, amplitude, rule)
 
 
@@ -253,9 +307,15 @@ def softlif(
     threshold: Constant,
     v_reset: Constant = 0.0,
     mode: Mode = "soft",
+    reset: Reset = "zero",
+    detach_reset: bool | None = None,
+    delayed_reset: bool = False,
+    v_sat: Constant = 1.0,
 ) -> Recipe | None:
     """Give SoftLIF in the terms of the recurrence."""
-    if isinstance(v_reset, Tensor) or mode not in ("soft", "hard"):
+    if reset != "zero" or delayed_reset or isinstance(v_reset, Tensor) or mode not in ("soft", "hard"):
         return None
-    soft = mode == "soft"
-    return Recipe(eps, leak, threshold, 1.0, Rule("add", soft, through_reset=soft, v_reset=v_reset))
+    through = _through_reset(mode, detach_reset)
+    return Recipe(
+        eps, leak, threshold, 1.0, Rule("add", mode == "soft", through_reset=through, v_reset=v_reset)
+    )

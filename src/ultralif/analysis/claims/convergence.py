@@ -11,8 +11,8 @@ from ultralif.analysis.claims.evidence import Draw, Evidence
 from ultralif.analysis.claims.spikes import DEFAULTS
 from ultralif.analysis.claims.temporal import LEAK, THRESHOLD
 from ultralif.analysis.convergence import MarginBounds, Trajectory, margin_theorem, trajectory
-from ultralif.functional import lif, ultradlif_step, ultralif_step
-from ultralif.functional.ultra import fire
+from ultralif.functional import fire, lif, ultradlif_step, ultralif_step
+from ultralif.maxplus import soft_spike
 
 LOG_LEAK = math.log(LEAK)
 
@@ -182,7 +182,7 @@ def spike_bound(written: Evidence, truth: Evidence, draw: Draw) -> None:
 def reset_slope(z: Tensor, y: float) -> Tensor:
     """Return the slope of x(1 - s(x)) at x = theta + eps z, for theta/eps = y."""
     x = (z + y).requires_grad_()  # in units of eps
-    _, v = fire(x, y, 1.0, 0.0, "soft")
+    _, v = fire(x, lambda v: soft_spike(v, y, 1.0), threshold=y, v_reset=0.0, mode="soft")
     (slope,) = torch.autograd.grad(v.sum(), x)
     return slope
 

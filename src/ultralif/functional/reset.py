@@ -1,0 +1,80 @@
+"""Reset: the membrane after a spike, and the order in which neurons fire and reset."""
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ultralif.errors import check_choice
+from ultralif.functional.scan import Constant
+from ultralif.functional.spike import Mode
+from ultralif.maxplus import lse
+
+__all__ = ["Reset", "fire", "saturate"]
+
+Reset = Literal["zero", "subtract", "none", "saturate"]
+
+
+def fire(
+    potential: Tensor,
+    spike: Callable[[Tensor], Tensor],
+    *,
+    threshold: Constant,
+    v_reset: Constant,
+    mode: Mode,
+    reset: Reset = "zero",
+    detach_reset: bool | None = None,
+    earlier: Tensor | None = None,
+    saturated: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    r"""Return the spike and the membrane after reset: what all neurons do with their potential P.
+
+    .. math:: V = P (1 - s) + V_{reset} s \;\text{(zero)}, \quad P - \theta s \;\text{(subtract)}, \quad
+        P \;\text{(none)}, \quad \mathrm{softmin}_\epsilon(P, V_{sat}) \;\text{(saturate)}
+
+    Args:
+        potential: the membrane before reset, P.
+        spike: gives the spike of a membrane.
+        threshold: what ``subtract`` takes away.
+        v_reset: the membrane after a spike for ``zero``.
+        mode: whether spikes are soft.
+        reset: ``zero`` (eq. 18), ``subtract``, ``none`` or ``saturate``, for which no spike is needed.
+        detach_reset: do not differentiate the reset by the spike. None: where spikes are binary. The
+            derivative of a step that the membrane does not take would grow with every time step.
+        earlier: the spike of the previous step, to reset by it before firing (eqs. 23, 24).
+        saturated: gives the membrane for ``saturate``; None: the neuron has no such reset.
+    """
+    check_choice("reset", reset, get_args(Reset) if saturated else get_args(Reset)[:3])
+    detach = mode != "soft" if detach_reset is None else detach_reset
+
+    def after(fired: Tensor) -> Tensor:
+        if reset == "none":
+            return potential
+        if reset == "saturate" and saturated is not None:
+            return saturated(potential)
+        if detach:
+            fired = fired.detach()
+        if reset == "subtract":
+            return potential - threshold * fired
+        return potential * (1 - fired) + v_reset * fired
+
+    if earlier is not None:
+        v = after(earlier)
+        return spike(v), v
+    fired = spike(potential)
+    return fired, after(fired)
+
+
+def saturate(potential: Tensor, v_sat: Constant, eps: Constant, mode: Mode) -> Tensor:
+    r"""Return the soft minimum of the potential and a ceiling, and in tropical mode the minimum.
+
+    .. math:: V = -\mathrm{LSE}_\epsilon(-P, -V_{sat})
+
+    For :math:`u = e^{V/\epsilon}` it is the Moebius map :math:`u / (1 + u / u_{sat})`. UltraLIF's membrane
+    is affine in u, so that membrane and reset together are a Moebius map of u, which no spike enters.
+    """
+    top = torch.as_tensor(v_sat, dtype=potential.dtype, device=potential.device).expand_as(potential)
+    if mode == "tropical":
+        return torch.minimum(potential, top)
+    return -lse(torch.stack((-potential, -top)), eps, dim=0)

@@ -1,0 +1,124 @@
+"""Spikes as functions of the membrane: soft ones, and binary ones that are differentiated like soft ones."""
+
+import math
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ultralif.errors import check_choice
+from ultralif.maxplus import hard_spike, soft_spike
+
+__all__ = [
+    "Mode",
+    "Surrogate",
+    "dspike_curve",
+    "dspike_spike",
+    "sigmoid_surrogate",
+    "straight_through",
+    "surrogate_spike",
+    "tempered_spike",
+]
+
+Mode = Literal["soft", "hard", "tropical"]
+Surrogate = Literal["sigmoid", "atan", "triangle"]
+
+
+def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
+    """Return the value of ``hard``, exactly, with every derivative of ``soft``.
+
+    ``soft - soft.detach()`` is zero in floating point, so binary spikes stay binary; where ``soft`` is NaN
+    the result is NaN.
+    """
+    return hard + (soft - soft.detach())
+
+
+def tempered_spike(v: Tensor, threshold: float | Tensor, eps: float | Tensor, mode: Mode) -> Tensor:
+    """Return the spike of a neuron with a temperature: `soft_spike`, or in the other modes a binary one."""
+    soft = soft_spike(v, threshold, eps)
+    return soft if mode == "soft" else straight_through(hard_spike(v, threshold), soft)
+
+
+def _atan(z: Tensor) -> Tensor:
+    return 0.5 + torch.atan(math.pi / 2 * z) / math.pi
+
+
+def _triangle(z: Tensor) -> Tensor:
+    z = z.clamp(-1.0, 1.0)
+    return 0.5 + z - z * z.abs() / 2
+
+
+_PRIMITIVES: dict[Surrogate, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "atan": _atan,
+    "triangle": _triangle,
+}
+
+
+def surrogate_spike(
+    v: Tensor,
+    threshold: float | Tensor,
+    slope: float | Tensor,
+    *,
+    surrogate: Surrogate = "sigmoid",
+    scaled: bool = False,
+    mode: Mode = "hard",
+) -> Tensor:
+    r"""Return ``v > threshold`` with a surrogate gradient; in soft mode, the surrogate's own primitive.
+
+    With :math:`z = \beta (v - \theta)` each primitive F rises from 0 to 1, and its derivative has area 1:
+
+    - ``sigmoid``: :math:`\sigma(z)`, whose derivative is :math:`\sigma(z) (1 - \sigma(z))`;
+    - ``atan``: :math:`\frac12 + \frac1\pi \arctan \frac{\pi z}{2}`, :math:`\frac12 / (1 + (\pi z / 2)^2)`;
+    - ``triangle``: :math:`\frac12 + z - \frac12 z |z|` for :math:`|z| \le 1`, :math:`\max(0, 1 - |z|)`.
+
+    Args:
+        v: membrane potential.
+        threshold: spike threshold.
+        slope: steepness beta > 0; its inverse is the surrogate's width.
+        surrogate: ``sigmoid`` (the paper's baselines, appendix D.4), ``atan`` or ``triangle``.
+        scaled: the gradient of a binary spike is :math:`\beta F'(z)`, the derivative of F(z) for v and
+            for beta; without it the gradient is the paper's :math:`F'(z)`.
+        mode: ``hard``, binary spikes; ``soft``, F(z) with its exact gradient.
+    """
+    check_choice("surrogate", surrogate, get_args(Surrogate))
+    soft = _PRIMITIVES[surrogate](slope * (v - threshold))
+    if mode == "soft":
+        return soft
+    if not scaled:
+        soft = soft / (slope.detach() if isinstance(slope, Tensor) else slope)
+    return straight_through(hard_spike(v, threshold), soft)
+
+
+def sigmoid_surrogate(v: Tensor, threshold: float | Tensor, slope: float | Tensor, *, scaled: bool) -> Tensor:
+    """Return ``v > threshold`` with the gradient of a sigmoid: `surrogate_spike` as the paper has it."""
+    return surrogate_spike(v, threshold, slope, scaled=scaled)
+
+
+def dspike_curve(
+    v: Tensor, threshold: float | Tensor, sharpness: float | Tensor, *, clipped: bool = True
+) -> Tensor:
+    r"""Return the DSpike curve (appendix D.4, Li et al. 2021).
+
+    .. math:: \frac{\tanh(k (v/2\theta - 1/2)) + \tanh(k/2)}{2 \tanh(k/2)}
+
+    Args:
+        v: membrane potential.
+        threshold: spike threshold > 0, where the curve is 1/2.
+        sharpness: k > 0.
+        clipped: clip to [0, 1], which the curve leaves outside of ``0 <= v <= 2 * threshold``. As the paper
+            writes it there is no clip; then a learned k falls, as that lifts the gradient everywhere.
+    """
+    half = sharpness / 2
+    edge = torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half)
+    curve = (torch.tanh(sharpness * (v / (2 * threshold) - 0.5)) + edge) / (2 * edge)
+    return curve.clamp(0.0, 1.0) if clipped else curve
+
+
+def dspike_spike(
+    v: Tensor, threshold: float | Tensor, sharpness: float | Tensor, *, clipped: bool, mode: Mode
+) -> Tensor:
+    """Return the spike of DSpike: the curve in soft mode, in hard mode a binary spike with its gradient."""
+    curve = dspike_curve(v, threshold, sharpness, clipped=clipped)
+    return curve if mode == "soft" else straight_through(hard_spike(v, threshold), curve)
