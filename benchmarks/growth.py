@@ -26,10 +26,12 @@ import torch
 import ultralif as ul
 from ultralif.data import DATASETS, Dataset, Split
 from ultralif.data.split import Images
-from ultralif.training.build import Data, build_networks
+from ultralif.training.build import build_networks, step_work
+from ultralif.training.device import arithmetic
+from ultralif.training.feed import Data
 from ultralif.training.job import Job
-from ultralif.training.loop import steps
-from ultralif.training.machine import arithmetic
+from ultralif.training.loop import prepare_epoch, steps, train_stack
+from ultralif.training.options import RunOptions
 
 BATCH, BLOCK, BLOCKS = 128, 0.08, 6
 GRIDS = {
@@ -67,7 +69,7 @@ def endless(job: Job) -> Iterator[int]:
     run = steps(job)
     while True:
         job.step = 0
-        job.prepare_epoch()
+        prepare_epoch(job)
         yield from run(job)
         job.epoch += 1
 
@@ -80,7 +82,7 @@ def measure(
     configs = [base.with_(sparsity=i * 1e-4, epochs=1_000_000) for i in range(networks)]
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    with arithmetic(configs, device):
+    with arithmetic(device, configs[0].precision, step_work(configs)):
         job = Job.begin(configs, build_networks(configs, device), made_up(samples, device), device)
         running = endless(job)
         for _ in range(3):
@@ -146,7 +148,7 @@ def measure_costs() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         stack = [ul.RunConfig(epochs=1, timesteps=1, sparsity=i * 1e-3) for i in range(16)]
         store = ul.Store(folder)
-        ul.train_stack(stack, store, device="cpu")
+        train_stack(stack, store, RunOptions(device="cpu"))
         began = time.perf_counter()
         store.adopt([config.id for config in stack])
         adopt = (time.perf_counter() - began) / len(stack)

@@ -20,10 +20,11 @@ from typing import NamedTuple
 import torch
 
 from ultralif import RunConfig
-from ultralif.training.build import build_networks, load_data, pick_device
+from ultralif.training.build import build_networks, step_work
+from ultralif.training.device import arithmetic, pick_device
+from ultralif.training.feed import load_data
 from ultralif.training.job import Job
-from ultralif.training.loop import steps
-from ultralif.training.machine import arithmetic
+from ultralif.training.loop import prepare_epoch, steps
 from ultralif.training.sweep import BASELINES, ULTRA, grid
 
 EPOCHS = 10**6
@@ -58,7 +59,7 @@ class Trainer:
 
     def take(self, count: int) -> Times:
         """Train so many steps."""
-        with arithmetic(self.configs, self.device):
+        with arithmetic(self.device, self.configs[0].precision, step_work(self.configs)):
             self._wait()
             wall, cpu = time.perf_counter(), time.process_time()
             for _ in range(count):
@@ -70,7 +71,7 @@ class Trainer:
     def _next_epoch(self) -> None:
         if self.job.step:
             self.job.close_epoch()
-        self.job.prepare_epoch()
+        prepare_epoch(self.job)
         self.epoch = self.run(self.job)
         next(self.epoch)
 

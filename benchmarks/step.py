@@ -25,11 +25,12 @@ from ultralif.bench import describe
 from ultralif.data.dataset import Dataset
 from ultralif.data.split import Images, Split
 from ultralif.paper.grids import CONTROLS, main_variants
-from ultralif.training.build import Data, build_networks
+from ultralif.training.build import build_networks, step_work
 from ultralif.training.config import RunConfig
+from ultralif.training.device import arithmetic
+from ultralif.training.feed import Data
 from ultralif.training.job import Job
-from ultralif.training.loop import steps
-from ultralif.training.machine import arithmetic
+from ultralif.training.loop import prepare_epoch, steps
 
 SAMPLES, BATCH, INPUTS, HIDDEN, CLASSES = 12800, 128, 784, 64, 10
 FLOPS, BYTES = 248e12, 4.3e12  # a second, on an H200
@@ -56,7 +57,7 @@ def stepper(members: Sequence[RunConfig], device: torch.device) -> Callable[[], 
     """Return a function that takes one step of a stack."""
     data = images(device)
     job = Job.begin(members, build_networks(members, device), data, device)
-    job.prepare_epoch()
+    prepare_epoch(job)
     run = steps(job)
 
     def forever() -> Iterator[int]:
@@ -131,7 +132,7 @@ def compile_at_once() -> None:
 
 def measure(timesteps: int, device: torch.device, count: int) -> dict:
     members = configs(timesteps)
-    with arithmetic(members, device):
+    with arithmetic(device, members[0].precision, step_work(members)):
         step = stepper(members, device)
         stacked = seconds(step, device, count)
         found: dict = {"timesteps": timesteps, "members": len(members), "stacked_ms": 1e3 * stacked}

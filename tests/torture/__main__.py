@@ -63,7 +63,8 @@ def warm_up() -> None:
 
     from torture.victims import TINY
     from ultralif.ops import native
-    from ultralif.training.build import build_networks, load_data
+    from ultralif.training.build import build_networks
+    from ultralif.training.feed import load_data
     from ultralif.training.job import Job
 
     torch.set_num_threads(1)

@@ -16,7 +16,7 @@ import ultralif as ul
 from torture.victims import TINY, runs_of, train
 from torture.warm import Child, Row, run
 from ultralif.errors import InputError
-from ultralif.training import RunConfig, Store, run_local
+from ultralif.training import RunConfig, RunOptions, Store, run_local
 from ultralif.training import loop as training_loop
 
 
@@ -89,7 +89,7 @@ def out_of_memory(base: Path) -> Row:
     configs = [TINY.with_(hidden=(3000,), sparsity=i / 100, epochs=1, batch_size=1000) for i in range(16)]
     notes: list[str] = []
 
-    def told(_: int, progress: Any) -> None:
+    def told(progress: Any) -> None:
         notes.extend([progress.note] if progress.note else [])
 
     def work(folder: Path, limit: int | None) -> str:
@@ -97,7 +97,7 @@ def out_of_memory(base: Path) -> Row:
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + limit, used + limit))
         store = Store(folder)
-        results = list(run_local([configs], store, report=told))
+        results = list(run_local([configs], store, RunOptions(report=told)))
         return f"{len(results)} results, {sum('halves' in note for note in notes)} times halved"
 
     limited = run(lambda: work(base / "limited", 700 << 20))
@@ -126,7 +126,7 @@ def signals(base: Path, rng: random.Random, count: int) -> Row:
 
     def work(folder: Path) -> None:
         with stop_on_signals() as stopping:
-            training_loop.train_stack([TINY], Store(folder), stopping=stopping)
+            training_loop.train_stack([TINY], Store(folder), RunOptions(stopping=stopping))
 
     for i in range(count):
         number = rng.choice((signal.SIGTERM, signal.SIGINT))

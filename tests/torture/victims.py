@@ -12,7 +12,7 @@ from typing import Any
 from torture.warm import Child, Faults, Row, files_of, run
 from ultralif.cli import main
 from ultralif.errors import JobError
-from ultralif.training import RunConfig, Store, grid, plan, run_local, train_stack
+from ultralif.training import RunConfig, RunOptions, Store, grid, plan, run_local, train_stack
 from ultralif.training.checkpoint import Damaged, read_folder
 
 TINY = RunConfig(timesteps=1, hidden=(8,), epochs=3)
@@ -23,7 +23,7 @@ MADE_ANEW = ("path", "seconds", "finished", "environment")
 
 def train(folder: Path, config: RunConfig = TINY) -> None:
     """Train one network, with a checkpoint after every step."""
-    train_stack([config], Store(folder), checkpoint_seconds=0)
+    train_stack([config], Store(folder), RunOptions(checkpoint_seconds=0))
 
 
 def sweep(folder: Path) -> None:
@@ -31,7 +31,7 @@ def sweep(folder: Path) -> None:
     configs = grid(TINY, ["UltraLIF", "LIF"], [1], [0.0, 0.1], [1])
     configs += [DIVERGING.with_(seed=1), DIVERGING.with_(seed=1, neuron="LIF", volume_reg=0.0)]
     store = Store(folder)
-    for _ in run_local(plan(configs, store), store, checkpoint_seconds=0):
+    for _ in run_local(plan(configs, store), store, RunOptions(checkpoint_seconds=0)):
         pass
 
 
@@ -241,7 +241,9 @@ def _until_stopped(folder: Path) -> Any:
     calls = iter(range(10**6))
     return run(
         lambda: train_stack(
-            [TINY], Store(folder), checkpoint_seconds=0, stopping=lambda: 143 if next(calls) == 20 else 0
+            [TINY],
+            Store(folder),
+            RunOptions(checkpoint_seconds=0, stopping=lambda: 143 if next(calls) == 20 else 0),
         )
     )
 
@@ -250,6 +252,8 @@ def notes_of(folder: Path) -> str:
     """Go on, and return what was said."""
     said: list[str] = []
     train_stack(
-        [TINY], Store(folder), checkpoint_seconds=60, report=lambda p: said.append(p.note) if p.note else None
+        [TINY],
+        Store(folder),
+        RunOptions(checkpoint_seconds=60, report=lambda p: said.append(p.note) if p.note else None),
     )
     return json.dumps(said)

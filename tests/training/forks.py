@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ultralif import RunConfig
-from ultralif.training import Store, train_stack
+from ultralif.training import RunOptions, Store, train_stack
 from ultralif.training.store import Finished, _insert
 
 MEMBERS = [
@@ -32,7 +32,7 @@ WRITERS, ROWS, ROUNDS = 8, 12, 30
 
 
 def train(store: Store, checkpoint_seconds: float) -> None:
-    train_stack(MEMBERS, store, device="cpu", checkpoint_seconds=checkpoint_seconds)
+    train_stack(MEMBERS, store, RunOptions(device="cpu", checkpoint_seconds=checkpoint_seconds))
 
 
 def fork(work: Callable[[], None]) -> int:

@@ -9,10 +9,10 @@ import torch
 
 from training.small import checkpoints, notes, small, stop_after
 from ultralif.nn import Stack
-from ultralif.training import Interrupted, Store, job, train_stack
+from ultralif.training import Interrupted, RunOptions, Store, loop, train_stack
 from ultralif.training.build import build_network
 from ultralif.training.checkpoint import read_folder
-from ultralif.training.step import Losses
+from ultralif.training.loss import Losses
 
 LONG = {"timesteps": 8, "epochs": 4}
 BAD = small(neuron="AdaLIF", adapt_strength=1e308, **LONG)
@@ -25,7 +25,7 @@ GOOD = [small(neuron=name, **LONG) for name in ("UltraDLIF", "AdaLIF", "LIF")]
 @pytest.fixture
 def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the loss of UltraPLIF, the first time that it is asked for in the third epoch, be NaN."""
-    losses, steps = job.stack_loss, 0
+    losses, steps = loop.stack_loss, 0
 
     def stack_loss(stack: Stack, *rest: Any) -> Losses:
         nonlocal steps
@@ -38,12 +38,13 @@ def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
             found = found._replace(loss=found.loss * factor)
         return found
 
-    monkeypatch.setattr(job, "stack_loss", stack_loss)
+    monkeypatch.setattr(loop, "stack_loss", stack_loss)
 
 
 def test_the_rest_of_the_stack_goes_on(store: Store, tmp_path: Path, spoiled: None) -> None:
     said: list[str] = []
-    results = {result.id: result for result in train_stack([BAD, LATER, *GOOD], store, report=notes(said))}
+    trained = train_stack([BAD, LATER, *GOOD], store, RunOptions(report=notes(said)))
+    results = {result.id: result for result in trained}
     assert len(said) == 2 and all("diverged in epoch" in note for note in said)
     assert f"AdaLIF ({BAD.id}) diverged in epoch 1;" in said[0]
     assert f"UltraPLIF ({LATER.id}) diverged in epoch 3;" in said[1]
@@ -76,7 +77,7 @@ def test_what_is_kept_when_a_later_epoch_diverges(store: Store, tmp_path: Path, 
     assert all(math.isfinite(epoch["loss"]) for epoch in run.history[:-1])
     stopped = Store(tmp_path / "stopped")
     with pytest.raises(Interrupted):
-        train_stack([LATER], stopped, stopping=stop_after(6))
+        train_stack([LATER], stopped, RunOptions(stopping=stop_after(6)))
     after = read_folder(checkpoints(stopped)[-1]).tensors()
     kept = run.contents.tensors()
     assert torch.equal(kept["linears.0.weight"], after["stack.weights.0"][0])
@@ -90,7 +91,7 @@ def test_a_diverged_member_survives_a_stop(store: Store, tmp_path: Path) -> None
     whole = Store(tmp_path / "whole")
     train_stack(configs, whole)
     with pytest.raises(Interrupted):
-        train_stack(configs, store, stopping=stop_after(7))
+        train_stack(configs, store, RunOptions(stopping=stop_after(7)))
     train_stack(configs, store)
     for config in configs:
         ours, theirs = (place.read(config.id) for place in (store, whole))
@@ -101,5 +102,5 @@ def test_a_diverged_member_survives_a_stop(store: Store, tmp_path: Path) -> None
 
 def test_when_all_diverge_training_ends(store: Store) -> None:
     steps = []
-    train_stack([BAD], store, stopping=lambda: steps.append(1) or 0)
+    train_stack([BAD], store, RunOptions(stopping=lambda: steps.append(1) or 0))
     assert len(steps) == 3

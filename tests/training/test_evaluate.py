@@ -12,8 +12,9 @@ from ultralif.data import Loader, load
 from ultralif.functional import Mode
 from ultralif.nn import Stack
 from ultralif.training import RunConfig, Store, train, train_stack
-from ultralif.training.build import EVALUATION, build_network, load_data
+from ultralif.training.build import build_network
 from ultralif.training.evaluate import evaluate
+from ultralif.training.feed import EVALUATION, load_data
 from ultralif.training.reevaluate import reevaluate
 
 NEURONS = ("UltraLIF", "UltraDPLIF", "SoftLIF", "AdaLIF", "DSpike")

@@ -10,7 +10,7 @@ import pytest
 
 from training.small import checkpoints, files, notes, small, stop_after
 from ultralif.errors import JobError
-from ultralif.training import Interrupted, Store, train_stack
+from ultralif.training import Interrupted, RunOptions, Store, train_stack
 from ultralif.training import checkpoint as checkpoint_module
 from ultralif.training.lock import locked
 
@@ -29,7 +29,7 @@ def test_the_disk_is_full_at_any_write(
     whole = Store(tmp_path / "whole")
     train_stack([small()], whole)
     with pytest.raises(Interrupted):
-        train_stack([small()], store, stopping=stop_after(4), checkpoint_seconds=0.0)
+        train_stack([small()], store, RunOptions(stopping=stop_after(4), checkpoint_seconds=0.0))
     before = {path: path.read_bytes() for path in store.root.rglob("*.json")}
     write, count = checkpoint_module._write, 0
 
@@ -44,14 +44,14 @@ def test_the_disk_is_full_at_any_write(
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint_module, "_write", full)
         with pytest.raises(JobError) as error:
-            train_stack([small()], store, checkpoint_seconds=0.0)
+            train_stack([small()], store, RunOptions(checkpoint_seconds=0.0))
     message = one_line(error)
     assert str(store.root) in message and os.strerror(errno.ENOSPC) in message and "bytes" in message
     assert not store.rows()
     if number < 4:  # no newer checkpoint was finished: those that were there are untouched
         assert before.items() <= {path: path.read_bytes() for path in store.root.rglob("*.json")}.items()
     said: list[str] = []
-    train_stack([small()], store, report=notes(said))  # there is room again
+    train_stack([small()], store, RunOptions(report=notes(said)))  # there is room again
     assert len(said) == 1 and said[0].startswith("going on from epoch 2")
     assert files(store, small()) == files(whole, small())
 
@@ -79,7 +79,7 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
         pytest.skip("nothing can be mounted here")
     try:
         with pytest.raises(JobError, match="No space left on device") as error:
-            train_stack([small()], Store(disk / "runs"), checkpoint_seconds=0.0)
+            train_stack([small()], Store(disk / "runs"), RunOptions(checkpoint_seconds=0.0))
         assert "bytes" in one_line(error)
     finally:
         subprocess.run(["umount", str(disk)], check=True)
@@ -133,7 +133,7 @@ def test_two_trainings_of_one_run(store: Store) -> None:
             refused.append(error)
         return 0
 
-    (result,) = train_stack([small()], store, stopping=second)
+    (result,) = train_stack([small()], store, RunOptions(stopping=second))
     assert refused and result.status == "done" and len(store.rows()) == 1
     assert not checkpoints(store)
 

@@ -9,7 +9,7 @@ import ultralif as ul
 from training.small import small, stop_after
 from ultralif.errors import InputError, JobError
 from ultralif.export import to_nir
-from ultralif.training import Interrupted, Store, train_stack
+from ultralif.training import Interrupted, RunOptions, Store, train_stack
 from ultralif.training.zoo import cards
 
 
@@ -56,7 +56,7 @@ def test_what_is_no_network(store: Store, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a NIR file"):
         ul.load(tmp_path / "file.nir")
     with pytest.raises(Interrupted):
-        train_stack([small()], store, stopping=stop_after(1))
+        train_stack([small()], store, RunOptions(stopping=stop_after(1)))
     (checkpoint,) = (store.root / ".training").glob("*/[0-9]*")
     with pytest.raises(InputError, match="is not the folder of a run"):
         ul.load(checkpoint)

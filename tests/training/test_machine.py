@@ -7,10 +7,11 @@ from training.small import small
 from ultralif import RunConfig
 from ultralif.errors import InputError
 from ultralif.training import loop
-from ultralif.training.build import build_networks, load_data, pick_device
+from ultralif.training.build import build_networks, step_work
+from ultralif.training.device import arithmetic, pick_device
+from ultralif.training.feed import load_data
 from ultralif.training.job import Job
-from ultralif.training.machine import arithmetic
-from ultralif.training.step import learning_rate
+from ultralif.training.schedule import learning_rate
 
 CPU = torch.device("cpu")
 
@@ -41,9 +42,9 @@ def test_precision_and_threads_are_put_back() -> None:
     before = torch.get_num_threads(), torch.get_float32_matmul_precision()
     torch.set_num_threads(2)
     try:
-        with arithmetic([small(precision="tf32")], CPU):
+        with arithmetic(CPU, "tf32", step_work([small()])):
             assert torch.get_float32_matmul_precision() == "high" and torch.get_num_threads() == 1
-        with arithmetic([RunConfig(dataset="mnist", hidden=(512,))], CPU):
+        with arithmetic(CPU, "float32", step_work([RunConfig(dataset="mnist", hidden=(512,))])):
             assert torch.get_float32_matmul_precision() == "highest" and torch.get_num_threads() == 2
         assert torch.get_num_threads() == 2 and torch.get_float32_matmul_precision() == before[1]
     finally:

@@ -10,7 +10,7 @@ import torch
 from training.forks import MEMBERS
 from training.small import checkpoints, files, mixed, notes, small, stop_after
 from ultralif.errors import JobError
-from ultralif.training import Interrupted, Store, train_stack
+from ultralif.training import Interrupted, RunOptions, Store, train_stack
 from ultralif.training import checkpoint as checkpoint_module
 
 FORKS = Path(__file__).with_name("forks.py")
@@ -40,10 +40,10 @@ def test_stopped_at_any_step(steps: int, store: Store, tmp_path: Path) -> None:
     whole = Store(tmp_path / "whole")
     train_stack(configs, whole)
     with pytest.raises(Interrupted, match="goes on from there") as stopped:
-        train_stack(configs, store, stopping=stop_after(steps, code=143))
+        train_stack(configs, store, RunOptions(stopping=stop_after(steps, code=143)))
     assert stopped.value.code == 143 and not store.rows()
     said: list[str] = []
-    train_stack(configs, store, report=notes(said))
+    train_stack(configs, store, RunOptions(report=notes(said)))
     epoch, step = divmod(steps, 3) if steps % 3 else (steps // 3 - 1, 3)
     assert said == [f"going on from epoch {epoch + 1}, step {step}"]
     for config in configs:
@@ -52,7 +52,7 @@ def test_stopped_at_any_step(steps: int, store: Store, tmp_path: Path) -> None:
 
 def test_checkpoints_are_removed_in_the_end_and_two_are_kept_before(store: Store) -> None:
     with pytest.raises(Interrupted):
-        train_stack([small()], store, stopping=stop_after(5), checkpoint_seconds=0.0)
+        train_stack([small()], store, RunOptions(stopping=stop_after(5), checkpoint_seconds=0.0))
     assert len(checkpoints(store)) == 2
     train_stack([small()], store)
     assert not any((store.root / ".training").iterdir())
@@ -79,10 +79,10 @@ def flip(path: Path) -> None:
 def test_a_damaged_checkpoint_is_passed_over(file: str, damage, store: Store, tmp_path: Path) -> None:
     """The one before takes over, this is said, and the end is the same."""
     with pytest.raises(Interrupted):
-        train_stack([small()], store, stopping=stop_after(5), checkpoint_seconds=0.0)
+        train_stack([small()], store, RunOptions(stopping=stop_after(5), checkpoint_seconds=0.0))
     damage(checkpoints(store)[-1] / file)
     said: list[str] = []
-    train_stack([small()], store, report=notes(said))
+    train_stack([small()], store, RunOptions(report=notes(said)))
     assert len(said) == 2
     assert "is not used" in said[0] and "000001000002" in said[0]  # epoch 1, step 2, counted from 0
     assert said[1] == "going on from epoch 2, step 1 (an older checkpoint)"
@@ -93,11 +93,11 @@ def test_a_damaged_checkpoint_is_passed_over(file: str, damage, store: Store, tm
 
 def test_all_checkpoints_damaged(store: Store, tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        train_stack([small()], store, stopping=stop_after(5), checkpoint_seconds=0.0)
+        train_stack([small()], store, RunOptions(stopping=stop_after(5), checkpoint_seconds=0.0))
     for folder in checkpoints(store):
         flip(folder / "checkpoint.safetensors")
     said: list[str] = []
-    train_stack([small()], store, report=notes(said))
+    train_stack([small()], store, RunOptions(report=notes(said)))
     assert len(said) == 3 and said[2] == "no checkpoint is whole; training starts again"
     whole = Store(tmp_path / "whole")
     train_stack([small()], whole)
@@ -137,15 +137,15 @@ def test_a_checkpoint_of_another_version(store: Store, monkeypatch: pytest.Monke
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint_module, "FORMAT", 99)
         with pytest.raises(Interrupted):
-            train_stack([small()], store, stopping=stop_after(5))
+            train_stack([small()], store, RunOptions(stopping=stop_after(5)))
     said: list[str] = []
-    train_stack([small()], store, report=notes(said))
+    train_stack([small()], store, RunOptions(report=notes(said)))
     assert "format 99" in said[0] and said[-1].endswith("training starts again")
 
 
 def test_a_checkpoint_that_does_not_fit(store: Store) -> None:
     with pytest.raises(Interrupted):
-        train_stack([small()], store, stopping=stop_after(5))
+        train_stack([small()], store, RunOptions(stopping=stop_after(5)))
     (folder,) = checkpoints(store)
     contents = checkpoint_module.read_folder(folder)
     tensors = {name: value for name, value in contents.tensors().items() if name != "stack.weights.0"}
@@ -158,5 +158,5 @@ def test_a_checkpoint_that_does_not_fit(store: Store) -> None:
 def test_checkpoints_are_timed(store: Store) -> None:
     """None is written while the time has not come."""
     seen = []
-    train_stack([small()], store, stopping=lambda: seen.append(checkpoints(store)) or 0)
+    train_stack([small()], store, RunOptions(stopping=lambda: seen.append(checkpoints(store)) or 0))
     assert seen and not any(seen)

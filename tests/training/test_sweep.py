@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.small import small, stop_after
+from training.small import notes, small, stop_after
 from ultralif.errors import InputError, JobError
 from ultralif.training import (
     Interrupted,
     Progress,
     RunConfig,
+    RunOptions,
     Store,
     estimate,
     executors,
@@ -62,14 +63,14 @@ def test_a_sweep_that_is_stopped_and_continued_trains_each_stack_once(store: Sto
     list(run_local(plan(configs, whole), whole))
     trained: Counter[int] = Counter()
 
-    def report(stack: int, progress: Progress) -> None:
+    def report(progress: Progress) -> None:
         if not progress.note:
-            trained[stacks[stack][0].timesteps, progress.epoch] += 1
+            trained[stacks[progress.stack][0].timesteps, progress.epoch] += 1
 
     stops = 0
     while stacks := plan(configs, store):
         try:
-            for _ in run_local(stacks, store, report=report, stopping=stop_after(5)):
+            for _ in run_local(stacks, store, RunOptions(report=report, stopping=stop_after(5))):
                 pass
         except Interrupted:
             stops += 1
@@ -100,7 +101,7 @@ def test_a_stack_that_does_not_fit_is_halved(store: Store, monkeypatch: pytest.M
     monkeypatch.setattr(executors, "train_stack", short_of_memory)
     configs = grid(small(epochs=1), ["baselines"], [1], [0.0], [1])[:5]
     said: list[str] = []
-    results = list(run_local([configs], store, report=lambda _, p: said.append(p.note) if p.note else None))
+    results = list(run_local([configs], store, RunOptions(report=notes(said))))
     assert sizes == [5, 2, 3, 1, 2]
     assert [note.split(";")[0] for note in said] == [
         "5 networks do not fit the device together",

@@ -47,7 +47,7 @@ def bench(
 
     from ultralif.bench import Layer, describe, measure, refuse_unless_right
     from ultralif.bench.plan import EVERY, RATES, Part
-    from ultralif.training.build import pick_device
+    from ultralif.training.device import pick_device
 
     place = pick_device(device)
     torch.set_num_threads(threads)

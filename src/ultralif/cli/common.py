@@ -2,7 +2,7 @@
 
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from ultralif.cli.parse import parse
 from ultralif.errors import InputError
 from ultralif.files import BadFile, parse_json, read_text
 from ultralif.training.config import PRESETS, RunConfig
+from ultralif.training.options import Progress, RunOptions
 
 __all__ = ["Common", "read_arguments", "read_config"]
 
@@ -46,6 +47,16 @@ class Common(RunConfig):
     def run(self) -> RunConfig:
         """Return the fields of the run alone."""
         return RunConfig(**{field.name: getattr(self, field.name) for field in fields(RunConfig)})
+
+    def options(self, report: Callable[[Progress], None], stopping: Callable[[], int]) -> RunOptions:
+        """Return where and how it is trained."""
+        return RunOptions(
+            device=self.device,
+            data_dir=self.data_dir,
+            report=report,
+            stopping=stopping,
+            checkpoint_seconds=self.checkpoint_seconds,
+        )
 
 
 def read_arguments(kind: type[C], argv: Sequence[str], command: str) -> C:

@@ -46,12 +46,12 @@ def spell_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-Report = Callable[[int, "Progress"], None]
+Report = Callable[["Progress"], None]
 
 
 @contextmanager
 def training_progress(seconds: Sequence[float], *, quiet: bool) -> Iterator[Report]:
-    """Show how far stacks are; yield what to call with a stack's number and its progress.
+    """Show how far stacks are; yield the function to call with the progress of a stack.
 
     Args:
         seconds: how long each stack will take, in any unit.
@@ -74,11 +74,11 @@ def training_progress(seconds: Sequence[float], *, quiet: bool) -> Iterator[Repo
     with Bars(*columns, console=Console(stderr=True)) as bars:
         task = bars.add_task("loading", total=1.0, state="")
 
-        def report(stack: int, progress: "Progress") -> None:
+        def report(progress: "Progress") -> None:
             if progress.note:
                 bars.console.print(progress.note, markup=False, highlight=False)
-            name = f"{work.name(stack)}epoch {progress.epoch}/{progress.epochs}"
-            bars.update(task, completed=work.part(stack, progress), state=_state(progress), description=name)
+            name = f"{work.name(progress.stack)}epoch {progress.epoch}/{progress.epochs}"
+            bars.update(task, completed=work.part(progress), state=_state(progress), description=name)
 
         yield report
 
@@ -95,9 +95,9 @@ class _Work:
         """Say which stack it is, if there are several."""
         return f"stack {stack + 1}/{len(self.weights)}, " if len(self.weights) > 1 else ""
 
-    def part(self, stack: int, progress: "Progress") -> float:
+    def part(self, progress: "Progress") -> float:
         """Note how far a stack is, and return which part of the whole is done."""
-        self.done[stack] = progress.epoch / progress.epochs
+        self.done[progress.stack] = progress.epoch / progress.epochs
         return sum(weight * done for weight, done in zip(self.weights, self.done, strict=True))
 
 
@@ -111,20 +111,20 @@ class _Lines:
         """When the first report came, and what part was done by then: a job may go on from a checkpoint."""
         self.last = time.monotonic()
 
-    def report(self, stack: int, progress: "Progress") -> None:
+    def report(self, progress: "Progress") -> None:
         if progress.note:
             say(progress.note)
             return
-        now, part = time.monotonic(), self.work.part(stack, progress)
+        now, part = time.monotonic(), self.work.part(progress)
         if self.began is None:
-            self.began = (self.last, part - self.work.weights[stack] / progress.epochs)
+            self.began = (self.last, part - self.work.weights[progress.stack] / progress.epochs)
         ends = progress.epoch == progress.epochs
         if self.quiet or (now - self.last < PAUSE and not ends):
             return
         self.last = now
         done = part - self.began[1]  # none, or less, for a job that fell back to an older checkpoint
         left = (now - self.began[0]) / done * (1 - part) if done > 0 else 0.0
-        name = f"{self.work.name(stack)}epoch {progress.epoch}/{progress.epochs}"
+        name = f"{self.work.name(progress.stack)}epoch {progress.epoch}/{progress.epochs}"
         say(f"{name}: {_state(progress)}" + (f", about {spell_time(left)} left" if left >= 0.5 else ""))
 
 

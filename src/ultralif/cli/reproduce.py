@@ -7,6 +7,7 @@ from ultralif.cli.parse import parse
 from ultralif.cli.progress import say
 from ultralif.cli.tables import print_json, print_table
 from ultralif.errors import InputError, check_choice
+from ultralif.training.options import RunOptions
 
 if TYPE_CHECKING:
     from ultralif.paper.results import Results
@@ -85,9 +86,7 @@ def reproduce(
             run_plan(
                 stacks,
                 store,
-                device=device,
-                data_dir=data_dir,
-                checkpoint_seconds=checkpoint_seconds,
+                RunOptions(device=device, data_dir=data_dir, checkpoint_seconds=checkpoint_seconds),
                 quiet=quiet or json,
             )
     found = _results(results, runs_dir).first(seeds)

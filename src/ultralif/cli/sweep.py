@@ -3,9 +3,8 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ultralif.cli.common import Common, read_arguments
@@ -14,6 +13,7 @@ from ultralif.cli.progress import say, spell_count, stop_on_signals, training_pr
 from ultralif.cli.tables import print_json, print_table
 from ultralif.errors import InputError, JobError
 from ultralif.training.config import RunConfig
+from ultralif.training.options import RunOptions
 from ultralif.training.store import Store
 from ultralif.training.sweep import grid, plan
 
@@ -91,9 +91,7 @@ def main(argv: list[str]) -> None:
     run_plan(
         stacks,
         store,
-        device=args.device,
-        data_dir=args.data_dir,
-        checkpoint_seconds=args.checkpoint_seconds,
+        RunOptions(device=args.device, data_dir=args.data_dir, checkpoint_seconds=args.checkpoint_seconds),
         quiet=args.quiet or args.json,
         elsewhere=_cluster(args),
     )
@@ -112,7 +110,7 @@ def main(argv: list[str]) -> None:
 
 def seeds_together(device: str, seeds: int) -> int:
     """Return how many seeds to train in one stack: a GPU takes several in little more time than one."""
-    from ultralif.training.build import pick_device
+    from ultralif.training.device import pick_device
 
     return seeds if pick_device(device).type == "cuda" else 1
 
@@ -135,10 +133,8 @@ def _cluster(args: Sweep) -> "Callable[..., Iterator[Result]] | None":
 def run_plan(
     stacks: Sequence[Sequence[RunConfig]],
     store: Store,
+    options: RunOptions,
     *,
-    device: str,
-    data_dir: Path | None,
-    checkpoint_seconds: float,
     quiet: bool,
     elsewhere: "Callable[..., Iterator[Result]] | None" = None,
 ) -> None:
@@ -147,9 +143,7 @@ def run_plan(
     Args:
         stacks: the plan.
         store: where the runs go.
-        device: where.
-        data_dir: searched first for the data.
-        checkpoint_seconds: how much work may be lost.
+        options: device, folder of the data and checkpoints.
         quiet: show no progress.
         elsewhere: what trains the stacks if not this machine.
     """
@@ -166,22 +160,14 @@ def run_plan(
         from ultralif.cli.dry import print_plan
         from ultralif.training import estimate
 
-        seconds = estimate(stacks, device)
+        seconds = estimate(stacks, options.device)
         print_plan(stacks, seconds)
     with (
         redirect_stdout(sys.stderr),  # Ray speaks up there
         stop_on_signals() as stopping,
         training_progress(seconds, quiet=quiet) as report,
     ):
-        for _ in (elsewhere or run_local)(
-            stacks,
-            store,
-            device=device,
-            data_dir=data_dir,
-            report=report,
-            stopping=stopping,
-            checkpoint_seconds=checkpoint_seconds,
-        ):
+        for _ in (elsewhere or run_local)(stacks, store, replace(options, report=report, stopping=stopping)):
             pass
 
 

@@ -1,11 +1,9 @@
 """``ultralif train``: one run, from flags or a file to a table."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ultralif.cli.common import Common, read_arguments
 from ultralif.cli.progress import say, stop_on_signals, training_progress
@@ -13,9 +11,6 @@ from ultralif.cli.tables import print_result
 from ultralif.errors import JobError, need
 from ultralif.training.config import RunConfig
 from ultralif.training.store import Store
-
-if TYPE_CHECKING:
-    from ultralif.training import Result
 
 __all__ = ["COMMAND", "main"]
 
@@ -52,7 +47,7 @@ def main(argv: list[str]) -> None:
     store = Store(args.runs_dir)
     found = store.rows(runs=[run.id])
     if found and args.device not in ("auto", "cpu"):  # also where nothing is left to do
-        from ultralif.training.build import pick_device
+        from ultralif.training.device import pick_device
 
         pick_device(args.device)
     if found and not args.json and _is_first():
@@ -77,23 +72,20 @@ def _is_first() -> bool:
 
 
 def _train(run: RunConfig, args: Train) -> dict[str, Any]:
-    from ultralif.training import train
+    from ultralif.training import run_local
 
-    how: Callable[..., Result | None] = partial(train, runs_dir=args.runs_dir)
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        from ultralif.training.distributed import train_distributed
+    store, result = Store(args.runs_dir), None
+    with (
+        stop_on_signals() as stopping,
+        training_progress([1.0], quiet=args.quiet or args.json) as report,
+    ):
+        options = args.options(report, stopping)
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            from ultralif.training.distributed import train_distributed
 
-        how = partial(train_distributed, store=Store(args.runs_dir))
-    quiet = args.quiet or args.json
-    with stop_on_signals() as stopping, training_progress([1.0], quiet=quiet) as report:
-        result = how(
-            run,
-            device=args.device,
-            data_dir=args.data_dir,
-            report=lambda progress: report(0, progress),
-            stopping=stopping,
-            checkpoint_seconds=args.checkpoint_seconds,
-        )
+            result = train_distributed(run, store, options)
+        else:
+            (result,) = run_local([[run]], store, options)
     return {} if result is None else result.to_dict()
 
 

@@ -16,8 +16,7 @@ from ultralif.errors import InputError, JobError
 from ultralif.nn import NEURONS, Network, mode
 from ultralif.report.gather import Entry
 from ultralif.training.api import load
-from ultralif.training.build import EVALUATION, load_data, make_loader
-from ultralif.training.evaluate import inputs
+from ultralif.training.feed import EVALUATION, inputs, load_data, make_loader
 
 __all__ = ["Subject", "choose", "look", "observe", "slices"]
 

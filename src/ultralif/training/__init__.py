@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from ultralif.training.api import train as train
     from ultralif.training.config import RunConfig as RunConfig
     from ultralif.training.executors import run_local as run_local
-    from ultralif.training.loop import Interrupted as Interrupted
-    from ultralif.training.loop import Progress as Progress
     from ultralif.training.loop import train_stack as train_stack
+    from ultralif.training.options import Interrupted as Interrupted
+    from ultralif.training.options import Progress as Progress
+    from ultralif.training.options import RunOptions as RunOptions
     from ultralif.training.result import Result as Result
     from ultralif.training.store import Store as Store
     from ultralif.training.sweep import grid as grid
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
     from ultralif.training.timing import estimate as estimate
 
 _HOMES = {
-    "Interrupted": "loop",
-    "Progress": "loop",
+    "Interrupted": "options",
+    "Progress": "options",
     "Result": "result",
     "RunConfig": "config",
+    "RunOptions": "options",
     "Store": "store",
     "estimate": "timing",
     "grid": "sweep",

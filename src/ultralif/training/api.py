@@ -13,9 +13,9 @@ from ultralif.training.build import build_network
 from ultralif.training.checkpoint import Contents, Damaged, read_folder
 from ultralif.training.config import RunConfig
 from ultralif.training.executors import run_local
-from ultralif.training.job import Progress
+from ultralif.training.options import Progress, RunOptions
 from ultralif.training.result import Result
-from ultralif.training.step import temperature
+from ultralif.training.schedule import temperature
 from ultralif.training.store import Store
 from ultralif.training.zoo import cards, read_model
 
@@ -52,15 +52,14 @@ def train(
     store = Store(runs_dir)
     if store.finished([config.id]):
         return Result.from_dict(store.read(config.id).result)
-    (result,) = run_local(
-        [[config]],
-        store,
+    options = RunOptions(
         device=device,
         data_dir=None if data_dir is None else Path(data_dir),
-        report=lambda stack, progress: report(progress),
+        report=report,
         stopping=stopping,
         checkpoint_seconds=checkpoint_seconds,
     )
+    (result,) = run_local([[config]], store, options)
     return result
 
 

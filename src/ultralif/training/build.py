@@ -1,116 +1,29 @@
-"""From a config to what is trained: data, batches, networks."""
+"""Networks of a config at their first step."""
 
 import inspect
 import math
-import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from ultralif.analysis import orthogonal_
-from ultralif.data import DATASETS, Dataset, Loader, Split, load
+from ultralif.data import DATASETS
 from ultralif.errors import InputError
-from ultralif.nn import Network, Stack, find_neuron, set_mode
-from ultralif.training.config import Partition, RunConfig
+from ultralif.nn import Network, find_neuron, set_mode
+from ultralif.training.config import RunConfig
+from ultralif.training.device import memory
 
 __all__ = [
-    "Data",
     "build_network",
     "build_networks",
     "footprint",
     "layer_sizes",
-    "load_data",
-    "make_loader",
-    "make_loaders",
     "network_arguments",
-    "pick_device",
+    "step_work",
 ]
-
-EVALUATION = 2**31
-"""The epoch whose spikes are drawn for evaluation: no training run gets there."""
-
-
-@dataclass(frozen=True, eq=False)
-class Data:
-    """A dataset and the parts of it that a run uses."""
-
-    dataset: Dataset
-    train: Split
-    validation: Split | None
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Inputs and classes of a network for it."""
-        return math.prod(self.dataset.shape), self.dataset.classes
-
-
-def pick_device(name: str) -> torch.device:
-    """Return the device of that name; ``auto`` is the GPU if there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"device {name!r} cannot be used ({reason}); use cpu or auto") from error
-    return device
-
-
-@lru_cache(maxsize=1)
-def _load(
-    name: str, timesteps: int, data_dir: Path | None, device: torch.device, split: Partition
-) -> Dataset:
-    return load(name, timesteps, data_dir, device, split)
-
-
-def load_data(config: RunConfig, device: torch.device, data_dir: Path | None = None) -> Data:
-    """Load the dataset of a config, with a fixed part of each class held out if it wants a validation set."""
-    dataset = _load(config.dataset, config.timesteps, data_dir, device, config.split)
-    if not config.validation:
-        return Data(dataset, dataset.train, None)
-    labels = dataset.train.labels.cpu()
-    generator = torch.Generator().manual_seed(0)  # the same part for every run: it is never trained on
-    shuffled = torch.randperm(len(labels), generator=generator)
-    kept, held = [], []
-    for label in range(dataset.classes):
-        of_class = shuffled[labels[shuffled] == label]
-        count = min(max(1, round(config.validation * len(of_class))), len(of_class) - 1)
-        held.append(of_class[:count])
-        kept.append(of_class[count:])
-    parts = (dataset.train.subset(torch.cat(index).sort().values) for index in (kept, held))
-    return Data(dataset, *parts)
-
-
-def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool) -> Loader:
-    """Return the batches of a split, as the config wants them for training or for evaluation."""
-    images = not split.is_events
-    augment = config.augment if config.augment is not None else config.dataset == "cifar10"
-    return Loader(
-        split,
-        batch_size=config.batch_size if training else 256,
-        timesteps=config.timesteps,
-        encoding=config.encoding,
-        gain=config.gain,
-        normalization=data.dataset.normalization if images else None,
-        seed=config.seed,
-        shuffle=training,
-        augment=augment and training and images,
-    )
-
-
-def make_loaders(
-    stack: Stack, configs: Sequence[RunConfig], data: Data, split: Split, *, training: bool
-) -> list[Loader]:
-    """Return a loader for each batch that a stack reads, by the seed of its first reader."""
-    first_readers = configs[:: len(stack) // stack.batches]
-    return [make_loader(config, data, split, training=training) for config in first_readers]
 
 
 def layer_sizes(config: RunConfig) -> tuple[int, ...]:
@@ -132,10 +45,10 @@ def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[N
         raise InputError("configs must hold equally many runs of each seed to be trained in one stack")
     weights, work = footprint(configs)
     wanted = weights + work if device.type == "cpu" else weights
-    if wanted > _memory():
+    if wanted > memory():
         raise InputError(
             f"{len(configs)} networks of {layer_sizes(configs[0])} at T={configs[0].timesteps} need about "
-            f"{wanted / 1e9:,.0f} GB, and this machine has {_memory() / 1e9:.0f}; choose a smaller hidden, "
+            f"{wanted / 1e9:,.0f} GB, and this machine has {memory() / 1e9:.0f}; choose a smaller hidden, "
             "batch_size or timesteps"
         )
     dtype = torch.float64 if configs[0].precision == "float64" else torch.float32
@@ -208,9 +121,7 @@ def footprint(configs: Sequence[RunConfig]) -> tuple[int, int]:
     return 6 * width * parameters, width * shared.timesteps * shared.batch_size * values
 
 
-def _memory() -> int:
-    """Return the memory of this machine in bytes."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not every system tells
-        return 2**63
+def step_work(configs: Sequence[RunConfig]) -> int:
+    """Return the multiplications of one step in the first layer of a stack."""
+    shared, sizes = configs[0], layer_sizes(configs[0])
+    return len(configs) * shared.timesteps * shared.batch_size * sizes[0] * sizes[1]

@@ -7,8 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
@@ -22,16 +21,17 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ultralif.errors import InputError, JobError
 from ultralif.functional import Mode
-from ultralif.training.build import build_networks, load_data, make_loader, pick_device
+from ultralif.training.build import build_networks, step_work
 from ultralif.training.config import RunConfig
-from ultralif.training.evaluate import inputs
-from ultralif.training.finish import finish
-from ultralif.training.job import Job, Progress
+from ultralif.training.device import arithmetic, pick_device
+from ultralif.training.feed import inputs, load_data, make_loader
+from ultralif.training.job import Job
 from ultralif.training.lock import locked
-from ultralif.training.loop import run_epochs, stack_id
-from ultralif.training.machine import arithmetic
+from ultralif.training.loop import finish, progress_of, run_epochs, stack_id
+from ultralif.training.loss import Losses, stack_loss
+from ultralif.training.options import RunOptions
 from ultralif.training.result import Result
-from ultralif.training.step import Losses, stack_loss
+from ultralif.training.schedule import epoch_mode
 from ultralif.training.store import Store
 
 __all__ = ["train_distributed"]
@@ -71,12 +71,7 @@ class _Loss(nn.Module):
 def train_distributed(
     config: RunConfig,
     store: Store,
-    *,
-    device: str = "auto",
-    data_dir: Path | None = None,
-    report: Callable[[Progress], None] = lambda progress: None,
-    stopping: Callable[[], int] = lambda: 0,
-    checkpoint_seconds: float = 60.0,
+    options: RunOptions | None = None,
 ) -> Result | None:
     """Train one network as one of the processes that ``torchrun`` started; only the first of them writes.
 
@@ -86,46 +81,37 @@ def train_distributed(
     Args:
         config: what to train; ``batch_size`` is that of all processes together.
         store: where the run goes.
-        device: ``cpu``, or ``auto`` and ``cuda``: a GPU for each process.
-        data_dir: searched first for the data.
-        report: is told about every epoch, in the first process.
-        stopping: asked after every step whether to stop; all stop if one does.
-        checkpoint_seconds: how much work may be lost at most.
+        options: ``auto`` and ``cuda`` are a GPU for each process; only the first process reports; all stop
+            if one is asked to.
 
     Returns:
         The result in the first process, and None in the others.
     """
-    with _joined(device) as group:
+    options = options or RunOptions()
+    with _joined(options.device) as group:
         first = group.rank == 0
+        together = replace(
+            options,
+            report=options.report if first else lambda progress: None,
+            stopping=lambda: group.most(options.stopping()),
+        )
         networks = build_networks([config], group.device)
         folder = store.checkpoints(stack_id([config]))
         with (
             locked(folder.with_suffix(".lock")) if first else nullcontext(),
-            arithmetic([config], group.device),
+            arithmetic(group.device, config.precision, step_work([config])),
         ):
-            data = load_data(config, group.device, data_dir)
+            data = load_data(config, group.device, options.data_dir)
             job = Job.begin([config], networks, data, group.device)
             for note in job.resume(folder):
-                _tell(first, report, job.progress(note))
+                together.report(progress_of(job, note))
             _check_same(group, job)
-            run_epochs(
-                job,
-                lambda: job.save(folder) if first else None,
-                lambda progress: _tell(first, report, progress),
-                lambda: group.most(stopping()),
-                checkpoint_seconds,
-                _steps(job, group),
-            )
+            run_epochs(job, together, lambda: job.save(folder) if first else None, _steps(job, group))
             if not first:
                 return None
             (result,) = finish(job, store, folder)
             shutil.rmtree(folder, ignore_errors=True)
             return result
-
-
-def _tell(first: bool, report: Callable[[Progress], None], progress: Progress) -> None:
-    if first:
-        report(progress)
 
 
 def _steps(job: Job, group: _Group) -> Callable[[Job], Iterator[int]]:
@@ -135,7 +121,7 @@ def _steps(job: Job, group: _Group) -> Callable[[Job], Iterator[int]]:
     loss = DistributedDataParallel(_Loss(job), device_ids=on_gpu)
     # It lays gradients out anew after its first step. Take that one for nothing, so that a run that is taken
     # up again adds them in the same order.
-    nothing = loss(job.probe[:, :1], torch.zeros(1, dtype=torch.int64, device=group.device), job.mode)
+    nothing = loss(job.probe[:, :1], torch.zeros(1, dtype=torch.int64, device=group.device), None)
     torch.autograd.backward([nothing.loss.sum()])
 
     def run(job: Job) -> Iterator[int]:
@@ -157,7 +143,7 @@ def _step(job: Job, loss: _Loss, x: Tensor, labels: Tensor, group: _Group) -> No
     mine = mine if share else slice(0, 1)
     job.optimizer.zero_grad()
     with torch.autocast(group.device.type, torch.bfloat16, enabled=job.shared.precision == "bfloat16"):
-        losses = loss(x[:, mine], labels[mine], job.mode)
+        losses = loss(x[:, mine], labels[mine], epoch_mode(job.shared, job.epoch))
     torch.autograd.backward([losses.loss.sum() * (share * group.size)])  # the gradients will be averaged
     job.optimizer.step()
     correct = losses.correct * bool(share)

@@ -1,7 +1,7 @@
-"""How good a network is, and what it costs, in each of its modes."""
+"""Accuracy, spike rates and cost of networks in each of their modes."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from ultralif.analysis.energy import ann_energy, count_operations, relative_sops, snn_energy
-from ultralif.data import Loader
 from ultralif.functional import Mode
 from ultralif.nn import Stack
-from ultralif.training.build import EVALUATION, Data, make_loaders
 from ultralif.training.config import RunConfig
+from ultralif.training.feed import EVALUATION, Data, batches, inputs, make_loaders
 
-__all__ = ["Evaluation", "batches", "evaluate", "inputs"]
+__all__ = ["Evaluation", "evaluate"]
 
 MODES: tuple[Mode, ...] = ("soft", "hard", "tropical")
 
@@ -33,20 +32,6 @@ class Evaluation:
     """Mean of each spiking layer."""
     energy: dict[str, Any]
     """The paper's T * rate and picojoules, and counted operations, for each mode."""
-
-
-def batches(loaders: Sequence[Loader], epoch: int, step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield inputs and labels of an epoch: those of one loader, or those of several side by side."""
-    for parts in zip(*(loader.epoch(epoch, step) for loader in loaders), strict=True):
-        xs, labels = zip(*parts, strict=True)
-        yield (xs[0], labels[0]) if len(parts) == 1 else (torch.stack(xs), torch.stack(labels))
-
-
-def inputs(x: Tensor, config: RunConfig) -> Tensor:
-    """Return a batch as the network reads it."""
-    if config.binary_events:
-        x = x.clamp(max=1)
-    return x.double() if config.precision == "float64" else x
 
 
 @torch.no_grad()

@@ -11,8 +11,10 @@ from torch import Tensor
 
 from ultralif.data.device import DeviceBatches
 from ultralif.functional import Mode
-from ultralif.training.build import make_loaders
-from ultralif.training.job import Job, train_step
+from ultralif.training.feed import make_loaders
+from ultralif.training.job import Job
+from ultralif.training.loop import train_step
+from ultralif.training.schedule import epoch_mode
 
 __all__ = ["graph_steps"]
 
@@ -22,12 +24,12 @@ def graph_steps(job: Job) -> Callable[[Job], Iterator[int]]:
     recorder = _Recorder(job)
 
     def run(job: Job) -> Iterator[int]:
-        steps, batch = recorder.steps, job.shared.batch_size
+        steps, batch, mode = recorder.steps, job.shared.batch_size, epoch_mode(job.shared, job.epoch)
         for batches in recorder.batches:
             batches.begin(job.epoch, job.step)
         while job.step < steps:
             left = len(job.data.train) - job.step * batch
-            recorder.graph(job.mode, min(batch, left)).replay()
+            recorder.graph(mode, min(batch, left)).replay()
             job.step += 1
             yield job.step
 
@@ -69,7 +71,7 @@ class _Recorder:
         stream = make_stream(job.device)
         stream.wait_stream(torch.cuda.current_stream(job.device))
         with torch.cuda.stream(stream):
-            for _ in range(2):  # compile kernels and allocate the optimizer's state outside of the record
+            for _ in range(2):  # compile kernels outside of the record
                 for batches in self.batches:
                     batches.position.zero_()
                 step()
@@ -81,21 +83,14 @@ class _Recorder:
 
     def _tensors(self) -> list[Tensor]:
         """Return all that a step changes."""
-        state = self.job.optimizer.state
-        of_optimizer = [
-            state[p][name] for p in self.job.stack.parameters() if p in state for name in state[p]
-        ]
         parameters = [p.detach() for p in self.job.stack.parameters()]
         positions = [batches.position for batches in self.batches]
-        return [*parameters, self.job.sums, *positions, *of_optimizer]
+        return [*parameters, self.job.sums, *positions, *self.job.optimizer.tensors().values()]
 
     def _state(self) -> list[Tensor]:
         return [tensor.clone() for tensor in self._tensors()]
 
     def _restore(self, before: list[Tensor]) -> None:
-        """Undo what recording did; what the optimizer did not have before begins at zero."""
-        for i, tensor in enumerate(self._tensors()):
-            if i < len(before):
-                tensor.copy_(before[i])
-            else:
-                tensor.zero_()
+        """Undo what recording did."""
+        for tensor, value in zip(self._tensors(), before, strict=True):
+            tensor.copy_(value)

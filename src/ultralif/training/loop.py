@@ -1,35 +1,68 @@
-"""The training of a stack, from its first step or from where it was stopped, to results in the store."""
+"""Training from the first step, or from a checkpoint, to results in the store: read it from the top."""
 
 import hashlib
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from ultralif.errors import InputError, JobError
-from ultralif.training.build import build_networks, load_data, pick_device
+import torch
+from torch import Tensor
+
+from ultralif.functional import Mode
+from ultralif.training.build import build_networks, step_work
 from ultralif.training.config import RunConfig
-from ultralif.training.finish import finish
-from ultralif.training.job import Job, Progress, eager_steps
+from ultralif.training.device import arithmetic, pick_device
+from ultralif.training.evaluate import evaluate
+from ultralif.training.feed import batches, inputs, load_data, make_loaders
+from ultralif.training.job import Job
 from ultralif.training.lock import locked
-from ultralif.training.machine import arithmetic
-from ultralif.training.result import Result
-from ultralif.training.store import Store
+from ultralif.training.loss import hidden_rate, stack_loss
+from ultralif.training.options import Interrupted, Progress, RunOptions
+from ultralif.training.result import Result, environment, make_result
+from ultralif.training.schedule import epoch_mode, learning_rate, temperature
+from ultralif.training.store import Finished, Store
 
-__all__ = ["Interrupted", "Progress", "run_epochs", "stack_id", "steps", "train_stack"]
+__all__ = [
+    "Interrupted",
+    "Progress",
+    "finish",
+    "run_epochs",
+    "stack_id",
+    "steps",
+    "train_stack",
+    "train_step",
+]
+
+Steps = Callable[[Job], Iterator[int]]
+"""Trains a job to the end of its running epoch, and yields after every step."""
 
 
-class Interrupted(JobError):
-    """Training was asked to stop; everything is saved."""
+def train_stack(
+    configs: Sequence[RunConfig], store: Store, options: RunOptions | None = None
+) -> list[Result]:
+    """Train networks that share data, order and schedule as one stack, and store their results.
 
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-Report = Callable[[Progress], None]
-Stopping = Callable[[], int]
-"""Return 0 to go on, or the exit code to stop with."""
+    Args:
+        configs: the members; they differ only in their neurons and penalties.
+        store: where the runs are written.
+        options: device, folder of the data, progress, checkpoints; None, the defaults.
+    """
+    options = options or RunOptions()
+    device = pick_device(options.device)
+    configs = sorted(configs, key=lambda config: config.id)  # a checkpoint has them in this order
+    networks = build_networks(configs, device)
+    folder = store.checkpoints(stack_id(configs))
+    precision = configs[0].precision
+    with locked(folder.with_suffix(".lock")), arithmetic(device, precision, step_work(configs)):
+        job = Job.begin(configs, networks, load_data(configs[0], device, options.data_dir), device)
+        for note in job.resume(folder):
+            options.report(progress_of(job, note))
+        run_epochs(job, options, lambda: job.save(folder), steps(job))
+        results = finish(job, store, folder)
+        shutil.rmtree(folder, ignore_errors=True)
+    return results
 
 
 def stack_id(configs: Sequence[RunConfig]) -> str:
@@ -37,84 +70,43 @@ def stack_id(configs: Sequence[RunConfig]) -> str:
     return hashlib.sha256(" ".join(sorted(config.id for config in configs)).encode()).hexdigest()[:12]
 
 
-def train_stack(
-    configs: Sequence[RunConfig],
-    store: Store,
-    *,
-    device: str = "auto",
-    data_dir: Path | None = None,
-    report: Report = lambda progress: None,
-    stopping: Stopping = lambda: 0,
-    checkpoint_seconds: float = 60.0,
-) -> list[Result]:
-    """Train networks that share data, order and schedule as one stack, and store their results.
-
-    Args:
-        configs: the members; they differ only in what concerns their neurons and penalties.
-        store: where the runs go.
-        device: ``auto``, ``cpu``, ``cuda`` ...
-        data_dir: searched first for the data.
-        report: is told about every epoch and every surprise.
-        stopping: asked after every step whether to stop.
-        checkpoint_seconds: how much work may be lost at most.
-    """
-    if not checkpoint_seconds >= 0:
-        raise InputError(f"checkpoint_seconds must be 0 or more, got {checkpoint_seconds}")
-    place = pick_device(device)
-    configs = sorted(configs, key=lambda config: config.id)  # a checkpoint has them in this order
-    networks = build_networks(configs, place)
-    folder = store.checkpoints(stack_id(configs))
-    with locked(folder.with_suffix(".lock")), arithmetic(configs, place):
-        data = load_data(configs[0], place, data_dir)
-        job = Job.begin(configs, networks, data, place)
-        for note in job.resume(folder):
-            report(job.progress(note))
-        run_epochs(job, lambda: job.save(folder), report, stopping, checkpoint_seconds, steps(job))
-        results = finish(job, store, folder)
-        shutil.rmtree(folder, ignore_errors=True)
-    return results
-
-
-def run_epochs(
-    job: Job,
-    save: Callable[[], None],
-    report: Report,
-    stopping: Stopping,
-    checkpoint_seconds: float,
-    run: Callable[[Job], Iterator[int]],
-) -> None:
-    """Run all epochs that are left; save now and then, and when asked to stop.
-
-    Args:
-        job: where to begin.
-        save: writes a checkpoint.
-        report: is told about every epoch.
-        stopping: asked after every step.
-        checkpoint_seconds: how much work may be lost at most.
-        run: trains to the end of the running epoch, see `steps`.
-    """
+def run_epochs(job: Job, options: RunOptions, save: Callable[[], None], run: Steps) -> None:
+    """Run all epochs that are left; save now and then, and when asked to stop."""
     saved = time.monotonic()
     while not job.is_over:
-        job.prepare_epoch()
+        prepare_epoch(job)
         began = time.monotonic()
         for _ in run(job):
             now = time.monotonic()
             job.seconds += now - began
             began = now
-            code = stopping()
-            if code or now - saved > checkpoint_seconds:
+            code = options.stopping()
+            if code or now - saved > options.checkpoint_seconds:
                 save()
                 saved = now = time.monotonic()
             if code:
-                raise Interrupted(_stopped(job), code)
-        notes = job.close_epoch()
+                raise Interrupted(
+                    f"stopped in epoch {job.epoch + 1} of {job.shared.epochs}; everything is saved. The same "
+                    "command goes on from there",
+                    code,
+                )
+        notes = close_epoch(job)
         job.seconds += time.monotonic() - began  # a GPU has done by now what it was given above
         for note in notes:
-            report(job.progress(note))
-        report(job.progress())
+            options.report(progress_of(job, note))
+        options.report(progress_of(job))
 
 
-def steps(job: Job) -> Callable[[Job], Iterator[int]]:
+def prepare_epoch(job: Job) -> None:
+    """Set the learning rate and the temperatures of the running epoch."""
+    job.optimizer.set_rate(learning_rate(job.shared, job.epoch))
+    for place, config in enumerate(job.configs):
+        eps = temperature(config, job.epoch)
+        if eps is not None:
+            job.stack.assign("eps", place, eps)
+
+
+def steps(job: Job) -> Steps:
     """Return how an epoch is run: recorded and replayed on a GPU, one call at a time elsewhere."""
     if job.device.type == "cuda" and _can_be_recorded(job):
         from ultralif.training.graph import graph_steps
@@ -129,8 +121,117 @@ def _can_be_recorded(job: Job) -> bool:
     return shared.encoding != "constant" and shared.precision != "float64" and not job.penalties.uses_volume
 
 
-def _stopped(job: Job) -> str:
-    return (
-        f"stopped in epoch {job.epoch + 1} of {job.shared.epochs}; everything is saved. The same command "
-        "goes on from there"
+def eager_steps(job: Job) -> Steps:
+    """Return a function that trains to the end of the running epoch, step by step."""
+    loaders = make_loaders(job.stack, job.configs, job.data, job.data.train, training=True)
+
+    def run(job: Job) -> Iterator[int]:
+        mode = epoch_mode(job.shared, job.epoch)
+        for x, labels in batches(loaders, job.epoch, job.step):
+            train_step(job, inputs(x, job.shared), labels, mode)
+            job.step += 1
+            yield job.step
+
+    return run
+
+
+def train_step(job: Job, x: Tensor, labels: Tensor, mode: Mode | None) -> None:
+    """Take one step of every member on a batch, and add its loss, hits and spike rate to the sums."""
+    job.optimizer.zero_grad()
+    half = job.shared.precision == "bfloat16"
+    with torch.autocast(job.device.type, torch.bfloat16, enabled=half):
+        losses = stack_loss(job.stack, x, labels, job.penalties, mode)
+    torch.autograd.backward([losses.loss.sum()])
+    job.optimizer.step()
+    job.sums += torch.stack((losses.loss.detach(), losses.correct, losses.rate))
+
+
+def close_epoch(job: Job) -> list[str]:
+    """Write the epoch into the history, look for members that diverged, and return a note about each."""
+    loss, correct, rate = (job.sums / torch.tensor([[job.step], [1], [job.step]]).to(job.sums)).cpu()
+    job.history.append(
+        {
+            "loss": loss.tolist(),
+            "accuracy": (100 * correct / len(job.data.train)).tolist(),
+            "spike_rate": rate.tolist(),
+            "soft_rate": _probe_rates(job, "soft"),
+            "hard_rate": _probe_rates(job, "hard"),
+            "eps": _means(job.stack.constants("eps")),
+            "leak": _means(job.stack.constants("leak")),
+        }
     )
+    job.epoch, job.step = job.epoch + 1, 0
+    job.sums.zero_()
+    good = job.stack.is_finite() & torch.isfinite(loss)
+    newly = [place for place in (~good).nonzero().flatten().tolist() if place not in job.lost]
+    job.lost |= dict.fromkeys(newly, job.epoch)
+    before, job.good = job.good, job.parameters()
+    for place in job.lost:
+        job.stack.copy_member(place, before, job.good)
+    return [
+        f"{job.configs[place].neuron} ({job.configs[place].id}) diverged in epoch {job.epoch}; its "
+        "parameters are those of the epoch before. Try a smaller learning rate for it"
+        for place in newly
+    ]
+
+
+@torch.no_grad()
+def _probe_rates(job: Job, mode: Mode) -> list[float | None]:
+    """Return the spike rate of each member on the probe in a mode, if its neurons have it."""
+    rates = hidden_rate(job.stack, job.stack(job.probe, mode).rates).tolist()
+    neurons = (next(member.layers())[1] for member in job.stack.members)
+    return [rate if mode in neuron.modes else None for rate, neuron in zip(rates, neurons, strict=True)]
+
+
+def _means(constants: Sequence[Tensor | None]) -> list[float | None]:
+    return [None if value is None else float(value.mean()) for value in constants]
+
+
+def progress_of(job: Job, note: str | None = None) -> Progress:
+    """Return the progress of a job, with the last epoch's loss and accuracy."""
+    last = job.history[-1] if job.history else {}
+    means = []
+    for name in ("loss", "accuracy"):
+        finite = [value for value in last.get(name, ()) if math.isfinite(value)]
+        means.append(math.fsum(finite) / len(finite) if finite else None)
+    return Progress(len(job.stack), job.epoch, job.shared.epochs, means[0], means[1], note)
+
+
+def finish(job: Job, store: Store, aside: Path) -> list[Result]:
+    """Evaluate all members and write their runs; return the results in the order of the stack's places.
+
+    Args:
+        job: trained to its end.
+        store: where the runs are written.
+        aside: where their folders are prepared.
+    """
+    job.stack.load_state_dict(job.good)
+    for place, epoch in job.lost.items():
+        eps = temperature(job.configs[place], max(0, epoch - 2))
+        if eps is not None:
+            job.stack.assign("eps", place, eps)
+    networks = job.stack.unstack()
+    evaluations = evaluate(job.stack, job.configs, job.data)
+    held_out = evaluate(job.stack, job.configs, job.data, "validation") if job.data.validation else None
+    made_by = environment(job.device, job.shared.precision, job.data.dataset.checksum)
+    runs, results = [], []
+    for place, config in enumerate(job.configs):
+        network = networks[job.stack.order[place]]
+        lost = job.lost.get(place)
+        result = make_result(
+            config,
+            network,
+            store.path(config.id),
+            evaluations[place],
+            held_out[place] if held_out else None,
+            status="done" if lost is None else "diverged",
+            epochs=config.epochs if lost is None else lost - 1,
+            seconds=job.seconds,
+            stacked=len(job.stack),
+            environment=made_by,
+        )
+        history = [{name: values[place] for name, values in epoch.items()} for epoch in job.history[:lost]]
+        runs.append(Finished(config, network.state_dict(), result.to_dict(), history))
+        results.append(result)
+    store.write(runs, aside)
+    return results

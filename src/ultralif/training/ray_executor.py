@@ -12,13 +12,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from ultralif.errors import InputError, JobError, need
 from ultralif.training.config import RunConfig
-from ultralif.training.job import Progress
-from ultralif.training.loop import Interrupted
+from ultralif.training.options import Interrupted, Progress, RunOptions
 from ultralif.training.ray_worker import PATIENCE, PAUSE, Board, Order, Outcome, Task, train_task
 from ultralif.training.result import Result
 from ultralif.training.store import Store
@@ -37,28 +35,21 @@ OBJECTS = 100 << 20
 def run_ray(
     stacks: Sequence[Sequence[RunConfig]],
     store: Store,
+    options: RunOptions | None = None,
     *,
     address: str = "local",
     cpus: int = 1,
-    device: str = "auto",
-    data_dir: Path | None = None,
-    report: Callable[[int, Progress], None] = lambda stack, progress: None,
-    stopping: Callable[[], int] = lambda: 0,
-    checkpoint_seconds: float = 60.0,
 ) -> Iterator[Result]:
     """Train stacks as Ray tasks and yield the results as they come; the same as `run_local` would give.
 
     Args:
         stacks: see `ultralif.training.plan`.
         store: where the runs go; all nodes must see its folder under the same path.
+        options: as for `run_local`; device ``auto`` is the GPUs of the cluster if it has any.
         address: of the cluster; ``local``, a Ray of this machine's own.
         cpus: cores of a stack that is not on a GPU; one on a GPU has that GPU to itself.
-        device: ``auto`` (the GPUs of the cluster if it has any), ``cpu`` or ``cuda``.
-        data_dir: searched first for the data, on each node.
-        report: is told a stack's number and its progress.
-        stopping: asked now and then whether to stop.
-        checkpoint_seconds: how much work of a stack may be lost at most.
     """
+    options = options or RunOptions()
     if cpus < 1:
         raise InputError(f"cpus must be at least 1, got {cpus}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -66,15 +57,16 @@ def run_ray(
     ray = need("ray", "ray")
     store = Store(store.root.resolve())
     with _connected(ray, address), _token(store) as token:
-        needed = _resources(ray, cpus, device)
+        needed = _resources(ray, cpus, options.device)
         on_gpu = bool(needed.get("GPU"))
-        order = Order(store.root, token, "cuda" if on_gpu else "cpu", data_dir, checkpoint_seconds)
+        place = "cuda" if on_gpu else "cpu"
+        order = Order(store.root, token, place, options.data_dir, options.checkpoint_seconds)
         board = _remote(ray, Board, num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         train = _remote(ray, train_task, num_cpus=0 if on_gpu else cpus, num_gpus=int(on_gpu), max_retries=0)
         tasks = [Task(number, list(stack)) for number, stack in enumerate(stacks)]
         tasks.sort(key=_work, reverse=True)  # so that no long one is left for the end
         yield from _drive(
-            ray, lambda task: train.remote(task, order, board), board, tasks, store, needed, report, stopping
+            ray, lambda task: train.remote(task, order, board), board, tasks, store, needed, options
         )
 
 
@@ -85,11 +77,11 @@ def _drive(
     tasks: list[Task],
     store: Store,
     needed: dict[str, float],
-    report: Callable[[int, Progress], None],
-    stopping: Callable[[], int],
+    options: RunOptions,
 ) -> Iterator[Result]:
     """Hand out tasks until all are done; a lost one is handed out again, one that is too large in halves."""
     running: dict[Any, Task] = {}
+    report = options.report
     failures: list[Outcome] = []
     code, with_room = 0, time.monotonic()
     while tasks or running:
@@ -99,7 +91,7 @@ def _drive(
             else:
                 running[submit(task)] = task
         tasks = []
-        code = code or stopping()
+        code = code or options.stopping()
         if code:
             board.stop.remote(code)
         _pass_on(ray, board, running, report)
@@ -145,7 +137,7 @@ def _outcome(ray: Any, ref: Any, task: Task) -> Outcome:
         return Outcome("lost")
 
 
-def _again(task: Task, outcome: Outcome, report: Callable[[int, Progress], None]) -> list[Task]:
+def _again(task: Task, outcome: Outcome, report: Callable[[Progress], None]) -> list[Task]:
     """Return what is to be handed out in place of a task that was not done, and say so."""
     members = len(task.stack)
     if outcome.kind == "too large":
@@ -154,11 +146,11 @@ def _again(task: Task, outcome: Outcome, report: Callable[[int, Progress], None]
     else:
         note = f"stack {task.number + 1} lost its worker; it goes on from its last checkpoint"
         again = [task]
-    report(task.number, Progress(members, 0, task.stack[0].epochs, None, None, note))
+    report(Progress(members, 0, task.stack[0].epochs, None, None, note, task.number))
     return again
 
 
-def _gathered(store: Store, task: Task, report: Callable[[int, Progress], None]) -> Iterator[Result]:
+def _gathered(store: Store, task: Task, report: Callable[[Progress], None]) -> Iterator[Result]:
     """Take the runs of a stack that a worker finished into the index."""
     if not store.adopt([config.id for config in task.stack]):
         raise JobError(
@@ -168,22 +160,22 @@ def _gathered(store: Store, task: Task, report: Callable[[int, Progress], None])
     yield from _results(store, task, report)
 
 
-def _results(store: Store, task: Task, report: Callable[[int, Progress], None]) -> Iterator[Result]:
+def _results(store: Store, task: Task, report: Callable[[Progress], None]) -> Iterator[Result]:
     epochs = task.stack[0].epochs
-    report(task.number, Progress(len(task.stack), epochs, epochs, None, None))
+    report(Progress(len(task.stack), epochs, epochs, None, None, stack=task.number))
     for row in store.rows(runs=[config.id for config in task.stack]):
         yield Result.from_dict(row)
 
 
-def _pass_on(ray: Any, board: Any, running: dict[Any, Task], report: Callable[[int, Progress], None]) -> None:
+def _pass_on(ray: Any, board: Any, running: dict[Any, Task], report: Callable[[Progress], None]) -> None:
     """Report what the workers told."""
     by_number = {task.number: task for task in running.values()}
     with suppress(ray.exceptions.RayError):
-        for number, progress in ray.get(board.take.remote(), timeout=10):
-            if number in by_number:
+        for progress in ray.get(board.take.remote(), timeout=10):
+            if progress.stack in by_number:
                 if progress.note is None:
-                    by_number[number].crashes = 0
-                report(number, progress)
+                    by_number[progress.stack].crashes = 0
+                report(progress)
 
 
 def _resources(ray: Any, cpus: int, device: str) -> dict[str, float]:

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from ultralif.errors import InputError, JobError, need
 from ultralif.training.config import RunConfig
 from ultralif.training.executors import is_out_of_memory
-from ultralif.training.job import Progress
 from ultralif.training.lock import Busy
-from ultralif.training.loop import Interrupted, train_stack
+from ultralif.training.loop import train_stack
+from ultralif.training.options import Interrupted, Progress, RunOptions
 from ultralif.training.store import Finished, Store
 
 __all__ = ["PATIENCE", "PAUSE", "Board", "Order", "Outcome", "Task", "train_task"]
@@ -62,14 +62,14 @@ class Board:
     """Where workers pin their progress, and read whether to stop; an actor beside the driver."""
 
     def __init__(self) -> None:
-        self.news: list[tuple[int, Progress]] = []
+        self.news: list[Progress] = []
         self.code = 0
 
-    def tell(self, number: int, progress: Progress) -> None:
+    def tell(self, progress: Progress) -> None:
         """Take the progress of a stack."""
-        self.news.append((number, progress))
+        self.news.append(progress)
 
-    def take(self) -> list[tuple[int, Progress]]:
+    def take(self) -> list[Progress]:
         """Hand over the news since the last call."""
         news, self.news = self.news, []
         return news
@@ -95,17 +95,14 @@ def train_task(task: Task, order: Order, board: Any) -> Outcome:
             )
         if asked():
             return Outcome("stopped")
-        _patiently(
-            lambda: train_stack(
-                task.stack,
-                store,
-                device=order.device,
-                data_dir=order.data_dir,
-                report=lambda progress: board.tell.remote(task.number, progress),
-                stopping=asked,
-                checkpoint_seconds=order.checkpoint_seconds,
-            )
+        options = RunOptions(
+            device=order.device,
+            data_dir=order.data_dir,
+            report=board.tell.remote,
+            stopping=asked,
+            checkpoint_seconds=order.checkpoint_seconds,
         )
+        _patiently(lambda: train_stack(task.stack, store, options.numbered(task.number)))
     except Interrupted:
         return Outcome("stopped")
     except InputError as error:

@@ -7,10 +7,11 @@ from typing import Any
 from ultralif.export.harden import gap
 from ultralif.nn import Network, Stack
 from ultralif.training.api import load, restore
-from ultralif.training.build import EVALUATION, Data, load_data, make_loader, pick_device
+from ultralif.training.build import step_work
 from ultralif.training.config import RunConfig
-from ultralif.training.evaluate import evaluate, inputs
-from ultralif.training.machine import arithmetic
+from ultralif.training.device import arithmetic, pick_device
+from ultralif.training.evaluate import evaluate
+from ultralif.training.feed import EVALUATION, Data, inputs, load_data, make_loader
 from ultralif.training.store import Store
 from ultralif.training.zoo import cards, read_model
 
@@ -60,7 +61,7 @@ def _again(
 ) -> dict[str, Any]:
     place = pick_device(device)
     data = load_data(config, place, data_dir)
-    with arithmetic([config], place):
+    with arithmetic(place, config.precision, step_work([config])):
         (found,) = evaluate(Stack([network.to(place)]).to(place), [config], data)
         again = asdict(found)
         if compare:

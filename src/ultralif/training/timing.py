@@ -9,11 +9,12 @@ import torch
 from ultralif.data import DATASETS, Dataset, Split
 from ultralif.data.spec import Spec
 from ultralif.data.split import Events, Images
-from ultralif.training.build import Data, build_networks, pick_device
+from ultralif.training.build import build_networks, step_work
 from ultralif.training.config import RunConfig
+from ultralif.training.device import arithmetic, pick_device
+from ultralif.training.feed import Data
 from ultralif.training.job import Job
-from ultralif.training.loop import steps
-from ultralif.training.machine import arithmetic
+from ultralif.training.loop import prepare_epoch, steps
 
 __all__ = ["estimate"]
 
@@ -44,9 +45,9 @@ def _steps(config: RunConfig) -> int:
 
 def _step_seconds(stack: Sequence[RunConfig], device: torch.device) -> float:
     networks = build_networks(stack, device)
-    with arithmetic(stack, device):
+    with arithmetic(device, stack[0].precision, step_work(stack)):
         job = Job.begin(stack, networks, _made_up(stack[0], device), device)
-        job.prepare_epoch()
+        prepare_epoch(job)
         best, began = float("inf"), time.perf_counter()
         last = began
         for _ in steps(job)(job):

@@ -1,6 +1,5 @@
-"""One step of training: the loss of every member, and the optimizer that serves all."""
+"""The loss of every member of a stack: cross-entropy and penalties."""
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,15 +12,7 @@ from ultralif.functional import Mode
 from ultralif.nn import Stack
 from ultralif.training.config import RunConfig
 
-__all__ = [
-    "Losses",
-    "Penalties",
-    "hidden_rate",
-    "learning_rate",
-    "make_optimizer",
-    "stack_loss",
-    "temperature",
-]
+__all__ = ["Losses", "Penalties", "hidden_rate", "stack_loss"]
 
 
 class Penalties(NamedTuple):
@@ -73,27 +64,3 @@ def hidden_rate(stack: Stack, rates: Sequence[Tensor]) -> Tensor:
     """Return the mean spike of the hidden neurons, ``[M]``, from the rates of all spiking layers."""
     hidden = [rate.flatten(2) for rate in rates[: len(stack.sizes) - 2]]
     return (hidden[0] if len(hidden) == 1 else torch.cat(hidden, 2)).mean((0, 2))
-
-
-def make_optimizer(stack: Stack, config: RunConfig, *, capturable: bool = False) -> torch.optim.Adam:
-    """Return one fused Adam for the stack: it works element by element, so it is one Adam for each member."""
-    rate: float | Tensor = config.learning_rate
-    if capturable:
-        rate = torch.tensor(rate, device=stack.weights[0].device)
-    return torch.optim.Adam(stack.parameters(), lr=rate, fused=True, capturable=capturable)
-
-
-def learning_rate(config: RunConfig, epoch: int) -> float:
-    """Return the learning rate of an epoch: constant, or falling along half a cosine."""
-    if config.schedule == "constant":
-        return config.learning_rate
-    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / config.epochs))
-
-
-def temperature(config: RunConfig, epoch: int) -> float | None:
-    """Return the temperature that annealing prescribes for an epoch, counted from 0, if it does."""
-    if config.anneal is None:
-        return None
-    first, last = config.anneal
-    done = epoch / max(1, config.epochs - 1)
-    return float(first * (last / first) ** done)

@@ -1,0 +1,97 @@
+"""Data of a run: its dataset, the parts of it that are trained on and held out, and their batches."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ultralif.data import Dataset, Loader, Split, load
+from ultralif.nn import Stack
+from ultralif.training.config import Partition, RunConfig
+
+__all__ = ["EVALUATION", "Data", "batches", "inputs", "load_data", "make_loader", "make_loaders"]
+
+EVALUATION = 2**31
+"""The epoch whose spikes are drawn for evaluation: no training run gets there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A dataset and the parts of it that a run uses."""
+
+    dataset: Dataset
+    train: Split
+    validation: Split | None
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Inputs and classes of a network for it."""
+        return math.prod(self.dataset.shape), self.dataset.classes
+
+
+@lru_cache(maxsize=1)
+def _load(
+    name: str, timesteps: int, data_dir: Path | None, device: torch.device, split: Partition
+) -> Dataset:
+    return load(name, timesteps, data_dir, device, split)
+
+
+def load_data(config: RunConfig, device: torch.device, data_dir: Path | None = None) -> Data:
+    """Load the dataset of a config, with a fixed part of each class held out if it wants a validation set."""
+    dataset = _load(config.dataset, config.timesteps, data_dir, device, config.split)
+    if not config.validation:
+        return Data(dataset, dataset.train, None)
+    labels = dataset.train.labels.cpu()
+    generator = torch.Generator().manual_seed(0)  # the same part for every run: it is never trained on
+    shuffled = torch.randperm(len(labels), generator=generator)
+    kept, held = [], []
+    for label in range(dataset.classes):
+        of_class = shuffled[labels[shuffled] == label]
+        count = min(max(1, round(config.validation * len(of_class))), len(of_class) - 1)
+        held.append(of_class[:count])
+        kept.append(of_class[count:])
+    parts = (dataset.train.subset(torch.cat(index).sort().values) for index in (kept, held))
+    return Data(dataset, *parts)
+
+
+def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool) -> Loader:
+    """Return the batches of a split, as the config wants them for training or for evaluation."""
+    images = not split.is_events
+    augment = config.augment if config.augment is not None else config.dataset == "cifar10"
+    return Loader(
+        split,
+        batch_size=config.batch_size if training else 256,
+        timesteps=config.timesteps,
+        encoding=config.encoding,
+        gain=config.gain,
+        normalization=data.dataset.normalization if images else None,
+        seed=config.seed,
+        shuffle=training,
+        augment=augment and training and images,
+    )
+
+
+def make_loaders(
+    stack: Stack, configs: Sequence[RunConfig], data: Data, split: Split, *, training: bool
+) -> list[Loader]:
+    """Return a loader for each batch that a stack reads, by the seed of its first reader."""
+    first_readers = configs[:: len(stack) // stack.batches]
+    return [make_loader(config, data, split, training=training) for config in first_readers]
+
+
+def batches(loaders: Sequence[Loader], epoch: int, step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield inputs and labels of an epoch: those of one loader, or those of several side by side."""
+    for parts in zip(*(loader.epoch(epoch, step) for loader in loaders), strict=True):
+        xs, labels = zip(*parts, strict=True)
+        yield (xs[0], labels[0]) if len(parts) == 1 else (torch.stack(xs), torch.stack(labels))
+
+
+def inputs(x: Tensor, config: RunConfig) -> Tensor:
+    """Return a batch as the network reads it."""
+    if config.binary_events:
+        x = x.clamp(max=1)
+    return x.double() if config.precision == "float64" else x

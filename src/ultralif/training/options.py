@@ -1,0 +1,68 @@
+"""Options of training that do not change a run's result, and the progress that it reports. Needs no torch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from ultralif.errors import InputError, JobError
+
+__all__ = ["Interrupted", "Progress", "RunOptions"]
+
+
+class Progress(NamedTuple):
+    """The state of a stack in training."""
+
+    members: int
+    epoch: int
+    epochs: int
+    loss: float | None
+    """Mean over the members and the last epoch."""
+    accuracy: float | None
+    """The same for the training accuracy in percent."""
+    note: str | None = None
+    """Something that a person should know."""
+    stack: int = 0
+    """The stack's number in its plan."""
+
+
+class Interrupted(JobError):
+    """Training was asked to stop; everything is saved."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _silent(progress: Progress) -> None:
+    """Report nothing."""
+
+
+def _never() -> int:
+    """Go on to the end."""
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Where and how runs are trained; their results do not depend on it."""
+
+    device: str = "auto"
+    """``cpu``, ``cuda`` ... or ``auto``: the GPU if there is one."""
+    data_dir: Path | None = None
+    """The folder that is searched first for data."""
+    report: Callable[[Progress], None] = _silent
+    """Called after every epoch, and with a note whenever something unusual happens."""
+    stopping: Callable[[], int] = _never
+    """Called after every step; it returns 0 to go on, or the exit code to stop with."""
+    checkpoint_seconds: float = 60.0
+    """The most work, in seconds, that is lost if the process is killed."""
+
+    def __post_init__(self) -> None:
+        """Refuse a time that cannot be meant."""
+        if not self.checkpoint_seconds >= 0:
+            raise InputError(f"checkpoint_seconds must be 0 or more, got {self.checkpoint_seconds}")
+
+    def numbered(self, stack: int) -> "RunOptions":
+        """Return the same options for one stack of a plan: its progress carries its number."""
+        return replace(self, report=lambda progress: self.report(progress._replace(stack=stack)))
