@@ -11,7 +11,7 @@ from ultralif.bench.subjects import PEERS, Run, Skip, build
 from ultralif.bench.timing import Spread
 from ultralif.cli import main
 from ultralif.errors import JobError
-from ultralif.ops import analytic, library
+from ultralif.ops import autograd, cpu
 
 CPU = torch.device("cpu")
 
@@ -74,14 +74,14 @@ def test_wrong_neurons_are_not_timed(monkeypatch):
     refuse_unless_right(CPU)
 
     class Wrong:
-        backward = staticmethod(analytic.backward)
+        backward, takes = staticmethod(cpu.backward), staticmethod(cpu.takes)
 
         @staticmethod
         def forward(*args):
-            out, last = analytic.forward(*args)
+            out, last = cpu.forward(*args)
             return 1.01 * out, last
 
-    monkeypatch.setattr(library, "_implementation", lambda current: Wrong)
+    monkeypatch.setattr(autograd, "_implementation", lambda current: Wrong)
     with pytest.raises(JobError, match="UltraLIF differs from its definition"):
         refuse_unless_right(CPU)
 

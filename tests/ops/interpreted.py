@@ -12,7 +12,7 @@ import torch
 
 from ops.op_cases import CASES, PAIRS, SETTINGS, Setting, check, check_minus_infinity, check_nan
 from ultralif import functional, ops
-from ultralif.ops import gpu, library
+from ultralif.ops import autograd, gpu
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 
@@ -28,7 +28,7 @@ FEW = [
 
 @pytest.fixture
 def triton(monkeypatch):
-    monkeypatch.setattr(library, "_implementation", lambda current: gpu)
+    monkeypatch.setattr(autograd, "_implementation", lambda current: gpu)
 
 
 @pytest.mark.parametrize(

@@ -76,12 +76,12 @@ def folder(tmp_path, monkeypatch, compiled):
 
 def test_without_a_compiler_the_same_numbers_and_one_warning(use, folder, tmp_path):
     with_compiler = use("c.pt")
-    without = use("analytic.pt", CC="/nowhere/cc")
+    without = use("definition.pt", CC="/nowhere/cc")
     assert finished(with_compiler) == ["True"]
     served, *warnings = finished(without)
     assert served == "False" and len(warnings) == 1
     assert "/nowhere/cc" in warnings[0] and "Install a C compiler" in warnings[0]
-    found, expected = (torch.load(tmp_path / name) for name in ("analytic.pt", "c.pt"))
+    found, expected = (torch.load(tmp_path / name) for name in ("definition.pt", "c.pt"))
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
 
 

@@ -11,8 +11,8 @@ import torch
 import ultralif as ul
 from ops.op_cases import CASES, SETTINGS, Setting, check
 from ultralif import functional, ops
-from ultralif.ops.contract import Rule, encode
-from ultralif.ops.library import integrate, integrate_backward
+from ultralif.ops.autograd import integrate, integrate_backward
+from ultralif.ops.recurrence import LeakForm, Membrane, Rule, encode
 
 pytestmark = [
     pytest.mark.gpu,
@@ -95,7 +95,9 @@ def test_a_recorded_step_gives_the_same_numbers(name):
 
 
 @pytest.mark.parametrize(
-    "rule", [Rule("lse", True), Rule("lse", True, ring=3, leak_form="factor")], ids=["alone", "ring"]
+    "rule",
+    [Rule(Membrane.LSE, True), Rule(Membrane.LSE, True, ring=3, leak_form=LeakForm.FACTOR)],
+    ids=["alone", "ring"],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_opcheck(rule):

@@ -8,15 +8,15 @@ import ultralif as ul
 from ops.op_cases import CASES, SETTINGS, draw
 from ultralif import functional, ops
 from ultralif.errors import InputError
-from ultralif.ops import library
-from ultralif.ops.contract import Constants, Rule, decode, encode
-from ultralif.ops.library import integrate, integrate_backward
+from ultralif.ops import autograd
+from ultralif.ops.autograd import integrate, integrate_backward
+from ultralif.ops.recurrence import Constants, Curve, LeakForm, Membrane, Reset, Rule, decode, encode
 
 RULES = {
-    "ultralif": Rule("lse", True),
-    "tropical rate": Rule("max", False, through_reset=False, rate=True, v_reset=-0.5),
-    "ultradlif": Rule("lse", True, ring=3, centered=True, leak_form="factor"),
-    "adalif": Rule("add", False, unit=False, adapt=True, adapt_strength=0.1, adapt_decay=0.9),
+    "ultralif": Rule(Membrane.LSE, True),
+    "tropical rate": Rule(Membrane.MAX, False, detach=True, rate=True, v_reset=-0.5),
+    "ultradlif": Rule(Membrane.LSE, True, ring=3, centered=True, leak_form=LeakForm.FACTOR),
+    "adalif": Rule(Membrane.ADD, False, unit=False, adapt=True, adapt_strength=0.1, adapt_decay=0.9),
 }
 
 
@@ -29,7 +29,10 @@ def constants(learn: bool = True) -> list[torch.Tensor | list[float] | None]:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_a_rule_survives_its_schema(rule):
-    assert decode(*encode(rule)) == rule
+    other = rule._replace(reset=Reset.SUBTRACT, curve=Curve.TRIANGLE, clipped=True, at_spike=True)
+    for one in (rule, other):
+        assert decode(*encode(one)) == one
+        assert [type(x) for x in decode(*encode(one))] == [type(x) for x in one]
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
@@ -101,7 +104,7 @@ def test_the_registered_operator_is_the_function_that_a_plain_call_runs(rule):
     given = Constants(*(n if t is None else t for t, n in zip(tensors, numbers, strict=True)))
     found = []
     for spikes, last in (
-        library.run(current, None, given, rule),
+        autograd.run(current, None, given, rule),
         integrate(current, None, *tensors, numbers, *encode(rule)),
     ):
         grads = torch.autograd.grad(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ultralif.errors import need
-from ultralif.ops import library
+from ultralif.ops import autograd
 
 __all__ = ["Kernel", "compiled"]
 
@@ -57,7 +57,7 @@ def compiled(capability: int = 90) -> Iterator[list[Kernel]]:
 
     made: list[Kernel] = []
     with ExitStack() as replaced:
-        replaced.enter_context(_replaced(library, "_implementation", lambda current: gpu))
+        replaced.enter_context(_replaced(autograd, "_implementation", lambda current: gpu))
         for module in (triton_temporal, triton_spatial):
             for name in module.__all__:
                 compiler = _Compiler(getattr(module, name), capability, made)

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from ultralif.functional import compute_dtype
 from ultralif.ops import native
-from ultralif.ops.contract import Constants, Rule
+from ultralif.ops.recurrence import Constants, Rule
 
-__all__ = ["available", "backward", "forward"]
+__all__ = ["available", "backward", "forward", "takes"]
 
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -48,6 +48,11 @@ class _Rule(ctypes.Structure):
 def available() -> bool:
     """Tell whether the kernels could be built; the first call builds them."""
     return native.library() is not None
+
+
+def takes(rule: Rule) -> bool:
+    """Tell whether the kernels compute a rule."""
+    return rule.is_classic
 
 
 def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
@@ -118,10 +123,10 @@ def _call(
         rule.v_reset,
         rule.adapt_strength,
         rule.adapt_decay,
-        ("lse", "max", "add").index(rule.membrane),
-        ("none", "factor", "shift").index(rule.leak_form),
+        rule.membrane,
+        rule.leak_form,
         rule.soft,
-        rule.through_reset,
+        not rule.detach,
         rule.rate,
         rule.centered,
         rule.adapt,

@@ -10,15 +10,20 @@ from torch import Tensor
 from triton import cdiv, next_power_of_2
 
 from ultralif.ops import triton_spatial, triton_temporal
-from ultralif.ops.contract import Constants, Rule
+from ultralif.ops.recurrence import Constants, Rule
 
-__all__ = ["backward", "forward"]
+__all__ = ["backward", "forward", "takes"]
 
 NATIVE = os.environ.get("TRITON_INTERPRET") != "1"
 LANES = 1 << 18  # about as many as a large GPU runs at once; what is more is taken in rounds
 CHUNK = 10  # steps whose trace a lane keeps in registers: longer ones take a compiler long
 WIDEST = 1024  # neurons of a ring that one program takes whole
 SPAN = 30  # steps a launch where a ring is cut into parts
+
+
+def takes(rule: Rule) -> bool:
+    """Tell whether the kernels compute a rule."""
+    return rule.is_classic
 
 
 def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
@@ -105,7 +110,7 @@ def _rounds(items: int, period: int, block: int, lanes: int) -> tuple[int, int]:
 
 def _temporal_choices(rule: Rule, time: int) -> dict[str, Any]:
     return {
-        "MEMBRANE": ("lse", "max", "add").index(rule.membrane),
+        "MEMBRANE": int(rule.membrane),
         "SOFT": rule.soft,
         "UNIT": rule.unit,
         "RATE": rule.rate,
@@ -190,7 +195,7 @@ def _temporal_backward(
         HAS_STATE=state is not None,
         HAS_OUT=grad_out is not None,
         HAS_GRAD_STATE=grad_state is not None,
-        THROUGH_RESET=rule.through_reset,
+        THROUGH_RESET=not rule.detach,
         LEARN=learn,
         BLOCK=block,
         **choices,
@@ -223,11 +228,11 @@ def _tiling(rows: int, rings: int, ring: int, halo: int) -> _Tiling:
 
 def _spatial_choices(rule: Rule, time: int) -> dict[str, Any]:
     return {
-        "MEMBRANE": ("lse", "max").index(rule.membrane),
+        "MEMBRANE": int(rule.membrane),
         "SOFT": rule.soft,
         "RATE": rule.rate,
         "CENTERED": rule.centered,
-        "LEAK": ("none", "factor", "shift").index(rule.leak_form),
+        "LEAK": int(rule.leak_form),
         "NATIVE": NATIVE,
         "enable_fp_fusion": True,
         **_chunk(time, CHUNK // 2),
@@ -348,7 +353,7 @@ def _spatial_backward(
             HAS_STATE=i > 0 or state is not None,
             HAS_OUT=grad_out is not None,
             HAS_GRAD_STATE=grad_state is not None,
-            THROUGH_RESET=rule.through_reset,
+            THROUGH_RESET=not rule.detach,
             LEARN=learn,
             ADD_TO_SUMS=len(spans) > 1,
             **choices,

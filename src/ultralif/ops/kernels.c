@@ -1,4 +1,4 @@
-/* The recurrence of contract.py and its derivative, for the CPU, in float and double.
+/* The recurrence of recurrence.py and its derivative, for the CPU, in float and double.
  *
  * The backward pass integrates a few steps once more with a trace of what the derivative needs, walks them back, and so
  * on from the last steps to the first; the states from which it starts over are noted in a run before. Its memory does

@@ -1,4 +1,4 @@
-"""Triton kernels for neurons on a ring: UltraDLIF and UltraDPLIF, see `contract`.
+"""Triton kernels for neurons on a ring: UltraDLIF and UltraDPLIF, see `recurrence`.
 
 A program integrates a tile: a few whole rings, or a part of one long ring; its lanes exchange their membranes
 at every step. A part carries a halo: at its ends the neighbours are missing, and what is wrong there moves

@@ -1,4 +1,4 @@
-"""Triton kernels for neurons without neighbours: UltraLIF and the additive family, see `contract`.
+"""Triton kernels for neurons without neighbours: UltraLIF and the additive family; see `recurrence`.
 
 A lane integrates one neuron of one sample over all time steps. The backward kernel cuts time into chunks
 whose trace fits into registers: it notes the state at the start of each chunk, then takes the chunks from the

@@ -1,8 +1,8 @@
-"""Each neuron as an instance of the one recurrence in `contract`."""
+"""Each neuron as an instance of the one recurrence in `ultralif.ops.recurrence`."""
 
 import math
 from collections.abc import Callable
-from typing import Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_args
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
@@ -21,13 +21,15 @@ from ultralif.functional import (
     compute_dtype,
 )
 from ultralif.functional.scan import OverTime
-from ultralif.ops import library
-from ultralif.ops.contract import Constants, Rule
+from ultralif.ops import autograd, recurrence
+from ultralif.ops.recurrence import Constants, Curve, Membrane, Rule
 
 __all__ = ["Backend", "Operator", "adalif", "dspike", "lif", "softlif", "ultradlif", "ultralif"]
 
 Backend = Literal["auto", "reference"]
 BACKENDS, MODES, LEAK_FORMS = get_args(Backend), get_args(Mode), get_args(LeakForm)
+COUPLINGS, SURROGATES = get_args(Coupling), get_args(Surrogate)
+BINARY: tuple[Mode, ...] = ("hard", "soft")
 S = TypeVar("S", Tensor, AdaptiveState)
 P = ParamSpec("P")
 
@@ -60,7 +62,10 @@ class Operator(Protocol[S, P]):
 def _operator(
     reference: OverTime[S, P],
 ) -> Callable[[Callable[Concatenate[Tensor, P], Recipe | None]], Operator[S, P]]:
-    """Make an operator from a recipe; where the recipe is None the reference runs, or says what is wrong."""
+    """Make an operator from a recipe; the reference runs, or says what is wrong, where there is no kernel.
+
+    That is where the recipe is None, or where no implementation for the device takes its rule.
+    """
 
     def decorate(recipe: Callable[Concatenate[Tensor, P], Recipe | None]) -> Operator[S, P]:
         def run(
@@ -74,7 +79,7 @@ def _operator(
             check_choice("backend", backend, BACKENDS)
             fused = backend == "auto" and not _needs_definition(current)
             found = recipe(current, *args, **kwargs) if fused else None
-            if found is not None:
+            if found is not None and autograd.is_fused(current, found.rule):
                 return _integrate(current, v0, rate, found)
             spikes, state = reference(current, v0, *args, **kwargs)
             return (spikes.mean(0) if rate else spikes), state
@@ -110,7 +115,7 @@ def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tup
         *(_per_feature(c, features, dtype) if isinstance(c, Tensor) else c for c in recipe[:4])
     )
     rule = recipe.rule._replace(rate=True) if rate else recipe.rule
-    out, last = library.run(current.reshape(flat), state, constants, rule)
+    out, last = autograd.run(current.reshape(flat), state, constants, rule)
     after = last.view(len(last), *current.shape[1:])
     return (
         out.view(current.shape[1:] if rate else current.shape),
@@ -130,9 +135,38 @@ def _per_feature(constant: Tensor, features: torch.Size, dtype: torch.dtype) -> 
     return constant.reshape(-1)
 
 
-def _through_reset(mode: Mode, detach_reset: bool | None) -> bool:
-    """Tell whether the reset is differentiated by the spike, see `ultralif.functional.fire`."""
-    return mode == "soft" if detach_reset is None else not detach_reset
+def _membrane(mode: Mode) -> Membrane:
+    return Membrane.MAX if mode == "tropical" else Membrane.LSE
+
+
+def _rule(
+    membrane: Membrane,
+    modes: tuple[Mode, ...],
+    mode: Mode,
+    v_reset: Constant,
+    reset: Reset,
+    detach_reset: bool | None,
+    delayed_reset: bool,
+    **choices: Any,
+) -> Rule | None:
+    """Return the rule of a neuron, or None where its definition has to run or to refuse a word."""
+    known = mode in modes and reset in ("zero", "subtract", "none")
+    if delayed_reset or not known or isinstance(v_reset, Tensor):
+        return None
+    return Rule(
+        membrane,
+        mode == "soft",
+        reset=recurrence.Reset[reset.upper()],
+        detach=mode != "soft" if detach_reset is None else detach_reset,
+        v_reset=v_reset,
+        **choices,
+    )
+
+
+def _recipe(
+    eps: Constant, leak: Constant, threshold: Constant, amplitude: Constant, rule: Rule | None
+) -> Recipe | None:
+    return None if rule is None else Recipe(eps, leak, threshold, amplitude, rule)
 
 
 @_operator(functional.ultralif)
@@ -150,15 +184,8 @@ def ultralif(
     v_sat: Constant = 1.0,
 ) -> Recipe | None:
     """Give UltraLIF in the terms of the recurrence."""
-    if reset != "zero" or delayed_reset or isinstance(v_reset, Tensor) or mode not in MODES:
-        return None
-    rule = Rule(
-        "max" if mode == "tropical" else "lse",
-        mode == "soft",
-        through_reset=_through_reset(mode, detach_reset),
-        v_reset=v_reset,
-    )
-    return Recipe(eps, leak, threshold, 1.0, rule)
+    rule = _rule(_membrane(mode), MODES, mode, v_reset, reset, detach_reset, delayed_reset)
+    return _recipe(eps, leak, threshold, 1.0, rule)
 
 
 @_operator(functional.ultradlif)
@@ -180,29 +207,37 @@ def ultradlif(
     delayed_reset: bool = False,
 ) -> Recipe | None:
     """Give UltraDLIF in the terms of the recurrence."""
-    if reset != "zero" or delayed_reset or isinstance(v_reset, Tensor):
+    if (
+        coupled_axis != -1
+        or neighborhood != "ring"
+        or leak_form not in LEAK_FORMS
+        or coupling not in COUPLINGS
+    ):
         return None
-    if coupling != "membrane" or coupled_axis != -1 or neighborhood != "ring":
-        return None
-    if mode not in MODES or leak_form not in LEAK_FORMS:
-        return None
-    rule = Rule(
-        "max" if mode == "tropical" else "lse",
-        mode == "soft",
-        through_reset=_through_reset(mode, detach_reset),
-        v_reset=v_reset,
+    rule = _rule(
+        _membrane(mode),
+        MODES,
+        mode,
+        v_reset,
+        reset,
+        detach_reset,
+        delayed_reset,
         ring=current.shape[-1],
         centered=centered,
-        leak_form="none" if leak is None else leak_form,
+        leak_form=recurrence.LeakForm.NONE if leak is None else recurrence.LeakForm[leak_form.upper()],
+        at_spike=coupling == "spike",
     )
-    return Recipe(eps, 1.0 if leak is None else leak, threshold, 1.0, rule)
+    return _recipe(eps, 1.0 if leak is None else leak, threshold, 1.0, rule)
 
 
-def _surrogate(slope: Constant, scaled: bool) -> tuple[Constant, Constant]:
-    """Return temperature and height of the sigmoid whose derivative the surrogate is."""
+def _surrogate(
+    surrogate: Surrogate, slope: Constant, scaled: bool
+) -> tuple[Constant, Constant, dict[str, Any]]:
+    """Return temperature, height and shape of the curve whose derivative the surrogate is."""
+    shape = {"curve": Curve[surrogate.upper()], "unit": scaled}
     if scaled:
-        return 1 / slope, 1.0
-    return 1 / slope, 1 / (slope.detach() if isinstance(slope, Tensor) else slope)
+        return 1 / slope, 1.0, shape
+    return 1 / slope, 1 / (slope.detach() if isinstance(slope, Tensor) else slope), shape
 
 
 @_operator(functional.lif)
@@ -221,15 +256,11 @@ def lif(
     delayed_reset: bool = False,
 ) -> Recipe | None:
     """Give LIF in the terms of the recurrence."""
-    if reset != "zero" or delayed_reset or isinstance(v_reset, Tensor):
+    if surrogate not in SURROGATES:
         return None
-    if surrogate != "sigmoid" or mode not in ("soft", "hard"):
-        return None
-    unit = scaled_surrogate or mode == "soft"
-    eps, amplitude = _surrogate(surrogate_slope, unit)
-    through = _through_reset(mode, detach_reset)
-    rule = Rule("add", mode == "soft", through_reset=through, unit=unit, v_reset=v_reset)
-    return Recipe(eps, leak, threshold, amplitude, rule)
+    eps, amplitude, shape = _surrogate(surrogate, surrogate_slope, scaled_surrogate or mode == "soft")
+    rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset, **shape)
+    return _recipe(eps, leak, threshold, amplitude, rule)
 
 
 @_operator(functional.adalif)
@@ -251,24 +282,24 @@ def adalif(
     delayed_reset: bool = False,
 ) -> Recipe | None:
     """Give AdaLIF in the terms of the recurrence."""
-    if isinstance(v_reset, Tensor) or isinstance(adapt_strength, Tensor) or isinstance(adapt_decay, Tensor):
+    if surrogate not in SURROGATES or isinstance(adapt_strength, Tensor) or isinstance(adapt_decay, Tensor):
         return None
-    if reset != "zero" or delayed_reset or surrogate != "sigmoid" or mode not in ("soft", "hard"):
-        return None
-    unit = scaled_surrogate or mode == "soft"
-    eps, amplitude = _surrogate(surrogate_slope, unit)
-    rule = Rule(
-        "add",
-        mode == "soft",
-        through_reset=_through_reset(mode, detach_reset),
-        unit=unit,
-        v_reset=v_reset,
+    eps, amplitude, shape = _surrogate(surrogate, surrogate_slope, scaled_surrogate or mode == "soft")
+    rule = _rule(
+        Membrane.ADD,
+        BINARY,
+        mode,
+        v_reset,
+        reset,
+        detach_reset,
+        delayed_reset,
         adapt=True,
         adapt_strength=adapt_strength,
         adapt_decay=adapt_decay,
         adapt_late=adapt_late,
+        **shape,
     )
-    return Recipe(eps, leak, threshold, amplitude, rule)
+    return _recipe(eps, leak, threshold, amplitude, rule)
 
 
 @_operator(functional.dspike)
@@ -286,16 +317,12 @@ def dspike(
     delayed_reset: bool = False,
 ) -> Recipe | None:
     """Give DSpike in the terms of the recurrence."""
-    if isinstance(v_reset, Tensor) or mode not in ("soft", "hard"):
-        return None
-    if clipped or reset != "zero" or delayed_reset:
-        return None
     # The curve is a sigmoid at temperature threshold / k, stretched by 1 / tanh(k / 2).
     half = sharpness / 2
     amplitude = 1 / (torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half))
-    through = _through_reset(mode, detach_reset)
-    rule = Rule("add", mode == "soft", through_reset=through, unit=False, v_reset=v_reset)
-    return Recipe(threshold / sharpness, leak, threshold, amplitude, rule)
+    shape = {"unit": False, "clipped": clipped}
+    rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset, **shape)
+    return _recipe(threshold / sharpness, leak, threshold, amplitude, rule)
 
 
 @_operator(functional.softlif)
@@ -313,9 +340,5 @@ def softlif(
     v_sat: Constant = 1.0,
 ) -> Recipe | None:
     """Give SoftLIF in the terms of the recurrence."""
-    if reset != "zero" or delayed_reset or isinstance(v_reset, Tensor) or mode not in ("soft", "hard"):
-        return None
-    through = _through_reset(mode, detach_reset)
-    return Recipe(
-        eps, leak, threshold, 1.0, Rule("add", mode == "soft", through_reset=through, v_reset=v_reset)
-    )
+    rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset)
+    return _recipe(eps, leak, threshold, 1.0, rule)

@@ -1,6 +1,7 @@
 """The operators as PyTorch knows them: registered, traceable, differentiable once.
 
-The device picks the implementation: Triton on CUDA, C on the CPU, `analytic` elsewhere. A registered
+The device picks the implementation: Triton on CUDA, C on the CPU; elsewhere the definition runs, which keeps
+every intermediate result for its derivative, 32 bytes and more a step and neuron. A registered
 operator costs a small layer more time than its integration does, so it serves only those who need to see one:
 compilers, fake tensors and other modes. A plain call goes through `torch.autograd.Function`.
 """
@@ -12,10 +13,10 @@ import torch
 from torch import Tensor
 
 from ultralif.functional import Constant, compute_dtype
-from ultralif.ops import analytic, cpu
-from ultralif.ops.contract import Constants, Implementation, Rule, decode, encode
+from ultralif.ops import cpu
+from ultralif.ops.recurrence import Constants, Implementation, Rule, decode, encode
 
-__all__ = ["run"]
+__all__ = ["is_fused", "run"]
 
 Grads = tuple[Tensor | None, ...]
 
@@ -49,7 +50,7 @@ class _Integrate(torch.autograd.Function):
         ctx.save_for_backward(current, state, *(c if isinstance(c, Tensor) else None for c in constants))
         ctx.numbers, ctx.rule = rest[:4], rest[4]
         ctx.set_materialize_grads(False)
-        return _implementation(current).forward(current, state, constants, rest[4])
+        return _chosen(current).forward(current, state, constants, rest[4])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Grads:
@@ -72,8 +73,8 @@ def _run_backward(
     learn: bool,
     *constants: Constant,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    implementation = _implementation(current)
-    return implementation.backward(grad_out, grad_state, current, state, Constants(*constants), rule, learn)
+    given = Constants(*constants)
+    return _chosen(current).backward(grad_out, grad_state, current, state, given, rule, learn)
 
 
 class _Derivative(torch.autograd.Function):
@@ -105,13 +106,13 @@ def integrate(
     ring: int,
     numbers: Sequence[float],
 ) -> tuple[Tensor, Tensor]:
-    """Return the spikes (or their mean over time) and the last state: see `contract`.
+    """Return the spikes (or their mean over time) and the last state: see `recurrence`.
 
     A constant is a tensor or, where that is None, a number among ``constants``; the rest is what `encode`
     makes of a rule.
     """
     found = _constants((eps, leak, threshold, amplitude), constants)
-    return _implementation(current).forward(current, state, found, decode(choices, ring, numbers))
+    return _chosen(current).forward(current, state, found, decode(choices, ring, numbers))
 
 
 @torch.library.custom_op("ultralif::integrate_backward", mutates_args=())
@@ -135,17 +136,44 @@ def integrate_backward(
     L is the length of the longest constant.
     """
     found = _constants((eps, leak, threshold, amplitude), constants)
-    return _implementation(current).backward(
+    return _chosen(current).backward(
         grad_out, grad_state, current, state, found, decode(choices, ring, numbers), learn
     )
 
 
-def _implementation(current: Tensor) -> Implementation:
-    if current.is_cuda and current.dtype != torch.float64:
+def is_fused(current: Tensor, rule: Rule) -> bool:
+    """Tell whether a kernel computes a rule for a current on its device."""
+    if torch.compiler.is_compiling():  # as if it were a constant: what is built does not change
+        return _is_fused_while_compiling(current.device.type, current.dtype, encode(rule)[0], rule.ring > 0)
+    found = _implementation(current)
+    return found is not None and found.takes(rule)
+
+
+def _is_fused_by_choices(device: str, dtype: torch.dtype, choices: str, ring: bool) -> bool:
+    found = _available(device, dtype)
+    return found is not None and found.takes(decode(choices, int(ring), (0.0, 0.0, 0.0)))
+
+
+_constant_result: Callable[[Any], Any] = torch.compiler.assume_constant_result
+_is_fused_while_compiling: Callable[..., bool] = _constant_result(_is_fused_by_choices)
+
+
+def _implementation(current: Tensor) -> Implementation | None:
+    return _available(current.device.type, current.dtype)
+
+
+def _available(device: str, dtype: torch.dtype) -> Implementation | None:
+    if device == "cuda" and dtype != torch.float64:
         from ultralif.ops import gpu  # imports triton, which a machine without a GPU need not have
 
         return gpu
-    return cpu if current.device.type == "cpu" and cpu.available() else analytic
+    return cpu if device == "cpu" and cpu.available() else None
+
+
+def _chosen(current: Tensor) -> Implementation:
+    found = _implementation(current)
+    assert found is not None, "is_fused is asked before"  # noqa: S101
+    return found
 
 
 def _constants(tensors: Sequence[Tensor | None], numbers: Sequence[float]) -> Constants:

@@ -1,0 +1,199 @@
+"""The recurrence that every fast implementation computes: one rule, four constants, and their derivatives.
+
+All neurons of `ultralif.functional` are one recurrence with a few choices. With V the membrane after the last
+step, I the current, k = 1/eps:
+
+    P = lse(V + log leak, I)         UltraLIF                  (membrane LSE; its limit MAX)
+        leak * V + I                 LIF, DSpike, SoftLIF      (ADD)
+        lse(ring of V) + I           UltraDLIF                 (ring > 0, with LSE or MAX)
+    z = k (P - threshold)
+    s = 1/2 + A (f(z) - 1/2)         soft;  P > threshold      hard, with the derivative of the soft one
+    V = P (1 - s) + v_reset s        reset ZERO;  P - threshold s  SUBTRACT;  P  NONE
+
+f is a sigmoid, or the primitive of another surrogate: see `Curve`. UltraDLIF may be coupled at the spike
+instead (``at_spike``): P = leak * V + I, and z = k (lse(ring of P) - threshold).
+
+Going back, with gs and gV the gradients for s and V, and s' = A k f'(z):
+
+    h = gs + gV dV/ds                all that s feeds; only gs where the reset is not differentiated
+    G = h s' + gV dV/dP              all that P feeds
+    threshold: -h s' (and -gV s for SUBTRACT)     eps: -h s' z + G dP/deps     A: h (f(z) - 1/2)
+
+where dV/ds = v_reset - P and dV/dP = 1 - s for ZERO, -threshold and 1 for SUBTRACT, 0 and 1 for NONE, and
+dP/dV, dP/dI, dP/dleak, dP/deps are those of the membrane: for LSE, p, 1 - p, p / leak and the entropy of p,
+where p = exp(k (V + log leak - P)) is the share of the past.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+__all__ = [
+    "Constants",
+    "Curve",
+    "Implementation",
+    "LeakForm",
+    "Membrane",
+    "Reset",
+    "Rule",
+    "decode",
+    "encode",
+]
+
+
+class Membrane(IntEnum):
+    """The way past and current are combined: log-sum-exp, its limit, or a sum."""
+
+    LSE = 0
+    MAX = 1
+    ADD = 2
+
+
+class LeakForm(IntEnum):
+    """The way the leak acts on a ring: not at all, ``V * leak`` or ``V + log(leak)``."""
+
+    NONE = 0
+    FACTOR = 1
+    SHIFT = 2
+
+
+class Reset(IntEnum):
+    """The membrane after a spike: ``v_reset``, ``P - threshold``, or P."""
+
+    ZERO = 0
+    SUBTRACT = 1
+    NONE = 2
+
+
+class Curve(IntEnum):
+    """The soft spike f(z), a primitive of the surrogate derivative, each of area 1.
+
+    SIGMOID: sigmoid(z). ATAN: 1/2 + atan(pi z / 2) / pi. TRIANGLE: the primitive of max(0, 1 - abs(z)).
+    """
+
+    SIGMOID = 0
+    ATAN = 1
+    TRIANGLE = 2
+
+
+class Constants(NamedTuple):
+    """The constants of a layer, each a number or 1-D with a length L that divides the number F of features.
+
+    Entry ``l`` of a tensor serves the features from ``l * F / L`` on: L = F is one value for each neuron,
+    L = M one for each member of a stack. A shorter length divides a longer one.
+    """
+
+    eps: Tensor | float
+    leak: Tensor | float
+    threshold: Tensor | float
+    amplitude: Tensor | float
+    """The height A of the soft spike."""
+
+    def longest(self) -> int:
+        """Return the length of the longest."""
+        return max(c.numel() if isinstance(c, Tensor) else 1 for c in self)
+
+    def summed(self, grads: Tensor) -> Tensor:
+        """Sum gradients ``[4, ..., F]`` over the features that share a constant, to ``[4, L]``."""
+        longest = self.longest()
+        return grads.view(4, -1, longest, grads.shape[-1] // longest).sum((1, 3))
+
+
+class Rule(NamedTuple):
+    """The choices of a layer: how it integrates, fires and resets."""
+
+    membrane: Membrane
+    soft: bool
+    reset: Reset = Reset.ZERO
+    detach: bool = False
+    """Do not differentiate the spike in the reset."""
+    curve: Curve = Curve.SIGMOID
+    clipped: bool = False
+    """Clip the soft spike to [0, 1], for heights above 1; its derivative is 0 where it is clipped."""
+    unit: bool = True
+    """The height A is 1, as for every neuron but those with a surrogate of another height."""
+    rate: bool = False
+    """Return the mean over time in place of the spikes."""
+    centered: bool = False
+    leak_form: LeakForm = LeakForm.NONE
+    at_spike: bool = False
+    """Couple a ring at the spike: the membrane is ``leak * V + I``, its spike that of its neighbours' LSE."""
+    adapt: bool = False
+    """AdaLIF: the state is membrane, adaptation and last spike, and the threshold moves."""
+    adapt_late: bool = False
+    ring: int = 0
+    """Neurons on a ring, the last axis; 0: no neighbours."""
+    v_reset: float = 0.0
+    adapt_strength: float = 0.0
+    adapt_decay: float = 0.0
+
+    @property
+    def states(self) -> int:
+        """The number of tensors in the state."""
+        return 3 if self.adapt else 1
+
+    @property
+    def is_classic(self) -> bool:
+        """Whether it resets to ``v_reset``, with sigmoids that are not clipped, coupled in the membrane."""
+        return (
+            self.reset == Reset.ZERO and self.curve == Curve.SIGMOID and not (self.clipped or self.at_spike)
+        )
+
+
+_CHOICES = Rule._fields.index("ring")
+_KINDS = tuple(Rule.__annotations__.values())[:_CHOICES]
+
+
+def encode(rule: Rule) -> tuple[str, int, list[float]]:
+    """Write a rule as an operator's schema can hold it; numbers stay numbers, which a compiler may trace."""
+    choices = " ".join([str(int(value)) for value in rule[:_CHOICES]])
+    return choices, rule.ring, [rule.v_reset, rule.adapt_strength, rule.adapt_decay]
+
+
+def decode(choices: str, ring: int, numbers: Sequence[float]) -> Rule:
+    """Read what `encode` wrote."""
+    v_reset, strength, decay = numbers
+    return _read(choices)._replace(ring=ring, v_reset=v_reset, adapt_strength=strength, adapt_decay=decay)
+
+
+@lru_cache
+def _read(choices: str) -> Rule:
+    return Rule(*(kind(int(word)) for kind, word in zip(_KINDS, choices.split(), strict=True)))
+
+
+class Implementation(Protocol):
+    """A module with the recurrence and its derivative. None is rest, or no gradient."""
+
+    def takes(self, rule: Rule) -> bool:
+        """Tell whether it computes a rule, by its choices alone; where nothing does, the definition runs."""
+
+    def forward(
+        self, current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
+    ) -> tuple[Tensor, Tensor]:
+        """Return the spikes of ``[T, B, F]`` (or their mean, ``[B, F]``) and the last state.
+
+        Args:
+            current: ``[T, B, F]``, T and B and F at least 1.
+            state: membrane, and for AdaLIF adaptation and last spike, ``[1 or 3, B, F]``.
+            constants: tensors are in the dtype of the membrane.
+            rule: what to compute.
+        """
+
+    def backward(
+        self,
+        grad_out: Tensor | None,
+        grad_state: Tensor | None,
+        current: Tensor,
+        state: Tensor | None,
+        constants: Constants,
+        rule: Rule,
+        learn: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the gradients for the current, for the state, and for the constants.
+
+        The second is empty for a layer at rest. The last is ``[4, L]`` for the length L of the longest
+        constant; it is empty where ``learn`` is false.
+        """
