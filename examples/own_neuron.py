@@ -45,9 +45,9 @@ class SynapticUltraLIF(ul.Stepped[SynapticState]):
 
     def __init__(self, *, eps: float = 1.0, leak: float = 0.9, decay: float = 0.8, **options) -> None:
         super().__init__(**options)
-        self.learnable("eps", eps, ul.LOG, bounds=(0.1, 20.0))
-        self.learnable("leak", leak, ul.LOGIT, upper=1.0)
-        self.learnable("decay", decay, ul.LOGIT, upper=1.0)
+        self.learnable("eps", eps, ul.nn.LOG, bounds=(0.1, 20.0))
+        self.learnable("leak", leak, ul.nn.LOGIT, upper=1.0)
+        self.learnable("decay", decay, ul.nn.LOGIT, upper=1.0)
 
 
 def train(neuron: str | type[ul.Neuron], split: ul.data.Split, epochs: int = EPOCHS) -> ul.Network:

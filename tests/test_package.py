@@ -54,13 +54,32 @@ def test_types_are_published() -> None:
 
 def test_every_name_of_the_package_is_listed_and_there() -> None:
     listed = dir(ul)
-    assert set(ul.nn.__all__) <= set(listed)
-    assert {"functional", "maxplus", "nn"} <= set(listed)
+    assert set(ul.nn.__all__) - {"LOG", "LOGIT"} <= set(listed)
+    assert {"functional", "maxplus", "nn", "__version__"} <= set(listed)
     for name in listed:
         assert getattr(ul, name) is not None
     assert {"UltraLIF", "Network", "set_mode", "mode", "NEURONS"} <= set(listed)
     with pytest.raises(AttributeError, match="UltraLiF"):
         _ = ul.UltraLiF
+
+
+@pytest.mark.parametrize("name", ["plan", "grid", "estimate", "run_local", "train_stack", "LOG", "LOGIT"])
+def test_a_name_that_is_leaving_says_where_it_will_be(name: str) -> None:
+    assert name not in dir(ul)
+    home = "nn" if name.isupper() else "training"
+    with pytest.warns(DeprecationWarning, match=rf"ultralif\.{home}\.{name} only"):
+        assert getattr(ul, name) is getattr(getattr(ul, home), name)
+
+
+def test_training_imports_what_it_uses(python, tmp_path: Path) -> None:
+    """Neither export nor analysis, nor torch's compiler, which takes longer than an epoch on the digits."""
+    script = (
+        "import sys; from ultralif.cli import main; "
+        f"main(['train', '--epochs', '1', '--runs-dir', {str(tmp_path)!r}, '--json']); "
+        "print([name for name in sys.modules if name.startswith(('ultralif.export', 'ultralif.analysis', "
+        "'torch._dynamo', 'torch._inductor'))])"
+    )
+    assert python.run("-c", script).stdout.splitlines()[-1] == "[]"
 
 
 def test_the_version_is_the_same_everywhere() -> None:

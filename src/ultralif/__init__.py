@@ -3,8 +3,9 @@
 Names are imported when they are first used, so that the command line can answer without torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ultralif.lazy import lazy
 
 __version__ = "0.1.0"
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ultralif import ops as ops
     from ultralif import plot as plot
     from ultralif import training as training
+    from ultralif.loading import load as load
     from ultralif.nn import *
     from ultralif.training import *
 
@@ -34,20 +36,16 @@ _SUBMODULES = (
     "plot",
     "training",
 )
-_HOMES = ("ultralif.nn", "ultralif.training")
-"""Modules whose public names are also names of the package."""
+_LEAVING = {
+    "LOG": "nn",
+    "LOGIT": "nn",
+    "estimate": "training",
+    "grid": "training",
+    "plan": "training",
+    "run_local": "training",
+    "train_stack": "training",
+}
 
-
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return import_module(f"ultralif.{name}")
-    if not name.startswith("_"):
-        for home in map(import_module, _HOMES):
-            if name in home.__all__:
-                return getattr(home, name)
-    raise AttributeError(f"module 'ultralif' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    names = {name for home in map(import_module, _HOMES) for name in home.__all__}
-    return sorted(names.union(_SUBMODULES))
+__getattr__, __dir__ = lazy(
+    __name__, {"load": "loading"}, _SUBMODULES, stars=("training", "nn"), leaving=_LEAVING
+)

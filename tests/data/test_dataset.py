@@ -1,7 +1,7 @@
 """Datasets as a whole: built-in ones, real ones, and what `load` says when it cannot."""
 
 import dataclasses
-import importlib
+import sys
 import time
 from pathlib import Path
 
@@ -83,14 +83,8 @@ def test_the_checksum_is_of_what_was_loaded():
 
 
 def test_missing_scikit_learn_is_said(monkeypatch):
-    real = importlib.import_module
-
-    def absent(name, *rest):
-        if name.startswith("sklearn"):
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr("ultralif.errors.import_module", absent)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setattr("ultralif.data.builtin.find_spec", lambda name: None)
     with pytest.raises(JobError, match=r"pip install 'ultralif\[demo\]'"):
         load("digits")
 

@@ -24,8 +24,8 @@ class Copy(ul.Stepped[ul.State]):
 
     def __init__(self, *, eps: float = 1.0, leak: float = 0.9, **options: Any) -> None:
         super().__init__(**options)
-        self.learnable("eps", eps, ul.LOG, bounds=(0.1, 20.0))
-        self.learnable("leak", leak, ul.LOGIT, upper=1.0)
+        self.learnable("eps", eps, ul.nn.LOG, bounds=(0.1, 20.0))
+        self.learnable("leak", leak, ul.nn.LOGIT, upper=1.0)
 
 
 def test_it_computes_what_its_step_says() -> None:

@@ -34,13 +34,8 @@ from ultralif.analysis.regions import (
     sample_regions,
 )
 from ultralif.analysis.undriven import escape_current, ring_matrix, steady_state, undriven_ring
-from ultralif.analysis.zonotope import (
-    log_volume,
-    log_volume_gap,
-    orthogonal_,
-    volume_regularizer,
-    zonotope_volume,
-)
+from ultralif.analysis.zonotope import log_volume, log_volume_gap, zonotope_volume
+from ultralif.nn.volume import orthogonal_, volume_regularizer
 
 __all__ = [
     "BoundarySlice",

@@ -1,12 +1,19 @@
 """``ultralif eval``: a trained run on the test set once more, in every mode."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ultralif.cli.parse import parse
 from ultralif.cli.tables import number, print_result, print_table
 from ultralif.training.store import Store
 from ultralif.training.zoo import cards
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import Tensor
+
+    from ultralif.nn import Network
 
 __all__ = ["COMMAND", "main"]
 
@@ -43,15 +50,29 @@ def evaluate_run(
     if run in cards():
         from ultralif.training.reevaluate import reevaluate_model
 
-        found = reevaluate_model(run, device, data_dir, compare=modes)
+        found = reevaluate_model(run, device, data_dir, compare=_gaps if modes else None)
     else:
         store, name = Store.holding(run, runs_dir)
         from ultralif.training.reevaluate import reevaluate
 
-        found = reevaluate(store, name, device, data_dir, compare=modes)
+        found = reevaluate(store, name, device, data_dir, compare=_gaps if modes else None)
     if len(found.get("gap", {})) > 1 and not json:
         _print_gaps(found["gap"])
     print_result(found, json, then=f"ultralif export {found['path']} --to c --out model")
+
+
+def _gaps(network: "Network", batches: "Iterable[tuple[Tensor, Tensor]]") -> dict[str, Any]:
+    """Return how often each mode decides as the first, how many spikes differ, and where they part."""
+    from ultralif.export.harden import gap
+
+    return {
+        name: {
+            "agreement": one.agreement,
+            "differing": (100 * one.differing.mean(1)).tolist(),
+            "first": one.first._asdict() if one.first else None,
+        }
+        for name, one in gap(network, batches).items()
+    }
 
 
 def _print_gaps(gaps: dict[str, Any]) -> None:

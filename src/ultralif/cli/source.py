@@ -59,7 +59,7 @@ def _find_network(source: str, neuron: str, seed: int, runs_dir: Path | None) ->
             raise InputError(str(error)) from error
     if Path(source).is_file() and Path(source).suffix != ".nir":
         return _read_file(Path(source))
-    from ultralif.training.api import find_trained
+    from ultralif.loading import find_trained
     from ultralif.training.build import network_arguments
 
     try:

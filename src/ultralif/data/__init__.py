@@ -3,8 +3,9 @@
 Names are imported when they are first used, so that the command line can list datasets without torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ultralif.lazy import lazy
 
 if TYPE_CHECKING:
     from ultralif.data import encoders as encoders
@@ -17,17 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DATASETS", "Dataset", "Loader", "Split", "encoders", "load", "loader"]
 
-_SUBMODULES = ("encoders", "loader")
 _HOMES = {"DATASETS": "table", "Dataset": "dataset", "Loader": "loader", "Split": "split", "load": "dataset"}
 
-
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return import_module(f"ultralif.data.{name}")
-    if name in _HOMES:
-        return getattr(import_module(f"ultralif.data.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'ultralif.data' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = lazy(__name__, _HOMES, ("encoders", "loader"))

@@ -1,6 +1,9 @@
 """Datasets that need no download: scikit-learn's digits, and spike times on smooth random manifolds."""
 
+import gzip
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +25,9 @@ def digits(spec: Spec, timesteps: int) -> dict[str, NDArray[Any]]:
     The last 36 of each class, in the order of the file, are the test set: 1437 / 360. Writers follow one
     another in that file, so that most of the test set is by hands that training has not seen.
     """
-    bunch = need("sklearn.datasets", "demo").load_digits()
-    pixels = np.rint(bunch.images * (255 / 16)).astype(np.uint8).reshape(-1, *spec.shape)
-    labels = bunch.target.astype(np.int64)
+    table = _digits_table()
+    pixels = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, *spec.shape)
+    labels = table[:, -1].astype(np.int64)
     held_out = np.concatenate([np.flatnonzero(labels == c)[-_HELD_OUT:] for c in range(spec.classes)])
     is_test = np.isin(np.arange(len(labels)), held_out)
     return {
@@ -33,6 +36,18 @@ def digits(spec: Spec, timesteps: int) -> dict[str, NDArray[Any]]:
         "test.pixels": pixels[is_test],
         "test.labels": labels[is_test],
     }
+
+
+def _digits_table() -> NDArray[np.float64]:
+    """Return the pixels and, last, the class of each digit, read from scikit-learn's own file.
+
+    Importing scikit-learn would take longer than to train on them.
+    """
+    found = find_spec("sklearn")
+    package = found.origin if found is not None else need("sklearn", "demo").__file__
+    file = Path(str(package)).parent / "datasets" / "data" / "digits.csv.gz"
+    with gzip.open(file, "rt") as lines:
+        return np.loadtxt(lines, delimiter=",")
 
 
 def manifold_times(

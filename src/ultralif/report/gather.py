@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ultralif.analysis.energy import E_AC, E_MAC
 from ultralif.errors import InputError
 from ultralif.nn import NEURONS
 from ultralif.nn.parameters import LOG, LOGIT
@@ -17,6 +16,7 @@ from ultralif.paper.published import DATASETS
 from ultralif.paper.results import MOST_SEEDS, TIMING, Key, Results, read
 from ultralif.training.checkpoint import Damaged
 from ultralif.training.config import RunConfig
+from ultralif.training.energy import E_AC, E_MAC
 from ultralif.training.store import Run, Store
 
 __all__ = ["Entry", "Gathered", "as_results", "differences", "gather"]

@@ -3,8 +3,9 @@
 Names are imported when they are first used: reading configs and listing runs need no torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ultralif.lazy import lazy
 
 if TYPE_CHECKING:
     from ultralif.training.api import load as load
@@ -39,8 +40,4 @@ _HOMES = {
 
 __all__ = list(_HOMES)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"ultralif.training.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'ultralif.training' has no attribute {name!r}")
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ultralif.errors import InputError
-from ultralif.export import from_nir
 from ultralif.nn import Network, set_mode
 from ultralif.training.build import build_network
 from ultralif.training.checkpoint import Contents, Damaged, read_folder
@@ -19,7 +18,7 @@ from ultralif.training.schedule import temperature
 from ultralif.training.store import Store
 from ultralif.training.zoo import cards, read_model
 
-__all__ = ["Trained", "find_trained", "load", "restore", "train"]
+__all__ = ["Trained", "find_run", "load", "restore", "train"]
 
 
 def train(
@@ -72,21 +71,19 @@ class Trained(NamedTuple):
 
 
 def load(source: str | Path, runs_dir: str | Path | None = None) -> Network:
-    """Return a trained network.
+    """Return the network of a run, or one that comes with the library; `ultralif.load` reads files too.
 
     Args:
-        source: a run's folder; its name, or the beginning of it, among the runs; a ``.nir`` file; or the name
-            of a network that comes with the library, such as ``ultralif models list`` shows.
+        source: a run's folder; its name, or the beginning of it, among the runs; or the name of a network
+            that comes with the library.
         runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
     """
-    return find_trained(source, runs_dir).network
+    return find_run(source, runs_dir).network
 
 
-def find_trained(source: str | Path, runs_dir: str | Path | None = None) -> Trained:
+def find_run(source: str | Path, runs_dir: str | Path | None = None) -> Trained:
     """Return the network that `load` returns, and the config of its run."""
     path = Path(source)
-    if path.is_file():
-        return Trained(from_nir(path), None)
     if str(source) in cards():
         config, tensors = read_model(str(source))
         return Trained(_network(config, tensors, config.epochs), config)

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from ultralif.analysis import orthogonal_
 from ultralif.data import DATASETS
 from ultralif.errors import InputError
 from ultralif.nn import Network, find_neuron, set_mode
+from ultralif.nn.volume import orthogonal_
 from ultralif.training.config import RunConfig
 from ultralif.training.device import memory
 

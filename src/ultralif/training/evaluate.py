@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ultralif.analysis.energy import ann_energy, count_operations, relative_sops, snn_energy
 from ultralif.functional import Mode
 from ultralif.nn import Stack
 from ultralif.training.config import RunConfig
+from ultralif.training.energy import ann_energy, count_operations, relative_sops, snn_energy
 from ultralif.training.feed import EVALUATION, Data, batches, inputs, make_loaders
 
 __all__ = ["Evaluation", "evaluate"]

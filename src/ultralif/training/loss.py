@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from ultralif.analysis import volume_regularizer
 from ultralif.functional import Mode
 from ultralif.nn import Stack
+from ultralif.nn.volume import volume_regularizer
 from ultralif.training.config import RunConfig
 
 __all__ = ["Losses", "Penalties", "hidden_rate", "stack_loss"]

@@ -1,27 +1,36 @@
 """A trained network on its test set once more."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ultralif.export.harden import gap
+from torch import Tensor
+
 from ultralif.nn import Network, Stack
 from ultralif.training.api import load, restore
 from ultralif.training.build import step_work
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.evaluate import evaluate
-from ultralif.training.feed import EVALUATION, Data, inputs, load_data, make_loader
+from ultralif.training.feed import EVALUATION, inputs, load_data, make_loader
 from ultralif.training.store import Store
 from ultralif.training.zoo import cards, read_model
 
 __all__ = ["reevaluate", "reevaluate_model"]
 
+Compare = Callable[[Network, Iterable[tuple[Tensor, Tensor]]], dict[str, Any]]
+
 _NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity", "epochs")
 
 
 def reevaluate(
-    store: Store, run: str, device: str = "auto", data_dir: Path | None = None, *, compare: bool = False
+    store: Store,
+    run: str,
+    device: str = "auto",
+    data_dir: Path | None = None,
+    *,
+    compare: Compare | None = None,
 ) -> dict[str, Any]:
     """Return a run's result with what its network does on the test set now.
 
@@ -30,15 +39,14 @@ def reevaluate(
         run: its name, or the beginning of it.
         device: ``auto``, ``cpu``, ``cuda`` ...
         data_dir: searched first for the data.
-        compare: add, under ``gap``, how often each mode decides as the first, how many spikes of each layer
-            differ, both in percent, and where they part.
+        compare: called with the network and the batches of the test set; its answer goes under ``gap``.
     """
     config, contents, result, _ = store.read(run)
     return {**result, **_again(restore(contents), config, device, data_dir, compare)}
 
 
 def reevaluate_model(
-    name: str, device: str = "auto", data_dir: Path | None = None, *, compare: bool = False
+    name: str, device: str = "auto", data_dir: Path | None = None, *, compare: Compare | None = None
 ) -> dict[str, Any]:
     """Return for a network that comes with the library what `reevaluate` returns for a run."""
     config, _ = read_model(name)
@@ -57,26 +65,14 @@ def reevaluate_model(
 
 
 def _again(
-    network: Network, config: RunConfig, device: str, data_dir: Path | None, compare: bool
+    network: Network, config: RunConfig, device: str, data_dir: Path | None, compare: Compare | None
 ) -> dict[str, Any]:
     place = pick_device(device)
     data = load_data(config, place, data_dir)
     with arithmetic(place, config.precision, step_work([config])):
         (found,) = evaluate(Stack([network.to(place)]).to(place), [config], data)
         again = asdict(found)
-        if compare:
-            again["gap"] = _gaps(network, config, data)
+        if compare is not None:
+            batches = make_loader(config, data, data.dataset.test, training=False).epoch(EVALUATION)
+            again["gap"] = compare(network, ((inputs(x, config), labels) for x, labels in batches))
     return again
-
-
-def _gaps(network: Network, config: RunConfig, data: Data) -> dict[str, Any]:
-    batches = make_loader(config, data, data.dataset.test, training=False).epoch(EVALUATION)
-    found = gap(network, ((inputs(x, config), labels) for x, labels in batches))
-    return {
-        name: {
-            "agreement": one.agreement,
-            "differing": (100 * one.differing.mean(1)).tolist(),
-            "first": one.first._asdict() if one.first else None,
-        }
-        for name, one in found.items()
-    }

@@ -1,4 +1,4 @@
-"""What a network costs: the paper's measure, its picojoules, and operations that are really counted."""
+"""Cost of a network: the paper's measure, its picojoules, and counted operations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

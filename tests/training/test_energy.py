@@ -2,7 +2,7 @@
 
 import pytest
 
-from ultralif.analysis.energy import ann_energy, count_operations, relative_sops, snn_energy
+from ultralif.training.energy import ann_energy, count_operations, relative_sops, snn_energy
 
 
 def test_the_papers_measures() -> None:

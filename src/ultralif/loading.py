@@ -1,0 +1,28 @@
+"""Trained networks from wherever they are: runs, the library's own, and NIR files."""
+
+from pathlib import Path
+
+from ultralif.nn import Network
+from ultralif.training.api import Trained, find_run
+
+__all__ = ["find_trained", "load"]
+
+
+def load(source: str | Path, runs_dir: str | Path | None = None) -> Network:
+    """Return a trained network.
+
+    Args:
+        source: a run's folder; its name, or the beginning of it, among the runs; a ``.nir`` file; or the name
+            of a network that comes with the library, such as ``ultralif models list`` shows.
+        runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
+    """
+    return find_trained(source, runs_dir).network
+
+
+def find_trained(source: str | Path, runs_dir: str | Path | None = None) -> Trained:
+    """Return the network that `load` returns, and the config of its run."""
+    if Path(source).is_file():
+        from ultralif.export.nir_read import from_nir
+
+        return Trained(from_nir(Path(source)), None)
+    return find_run(source, runs_dir)
