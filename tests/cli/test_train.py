@@ -68,7 +68,7 @@ def test_what_a_command_would_do(ultralif: Commands) -> None:
         "parameters" in text and "megabytes" in text and text.splitlines()[-1].startswith("1 run in 1 stack")
     )
     found = ultralif.json("train", *QUICK, "--eps", "0.5", "--dry-run")
-    assert RunConfig.from_dict(found["runs"][0]).eps == 0.5
+    assert RunConfig.from_dict(found["runs"][0]).neuron_options["eps"] == 0.5
     assert found["stacks"][0]["parameters"] == 64 * 6 + 6 + 6 * 10 + 10 + 1
     assert found["seconds"] >= 0
     assert not Path("runs").exists()
@@ -89,6 +89,8 @@ def test_what_a_command_would_do(ultralif: Commands) -> None:
         (("--epochs", "0"), ("epochs must be from 1",)),
         (("--precision", "float16"), ("--precision must be one of float32",)),
         (("--learning-rate", "nan"), ("learning_rate must be a finite number",)),
+        (("--esp", "0.5"), ("--esp is not known; did you mean --eps?",)),
+        (("--eps",), ("--eps needs a value",)),
         (("--learn-eps", "maybe"), ("--learn-eps must be one of", "'maybe'")),
         (("stray",), ("stray is not known",)),
         (("--config", "nowhere.toml"), ("nowhere.toml cannot be read",)),
@@ -127,7 +129,7 @@ def test_switches_that_may_be_left_open(ultralif: Commands) -> None:
     )
     found = ultralif.json("train", "--neuron", "UltraDPLIF", *words, "--dry-run")["runs"][0]
     assert [found[f"learn_{name}"] for name in ("eps", "leak", "threshold")] == [True, False, False]
-    assert found["augment"] is None and found["centered"] is True and found["delayed_reset"] is None
+    assert found["augment"] is None and found["centered"] is True
 
 
 class TestConfigFile:

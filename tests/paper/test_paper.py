@@ -172,13 +172,15 @@ class TestVerdicts:
         assert verdict(results, "mnist, T=1: lambda=0.1 cuts UltraDLIF").verdict == "does not hold"
 
     def test_the_temperature(self):
-        wide = made_up(lambda c: 95 + (c.eps == 2.0), eps=0.15, path=[1.0, 0.4, 0.15])
+        wide = made_up(lambda c: 95 + (c.neuron_options.get("eps") == 2.0), eps=0.15, path=[1.0, 0.4, 0.15])
         assert verdict(wide, "a learned temperature is the best").verdict == "does not hold"
         assert verdict(wide, "learned temperatures end between").verdict == "does not hold"
         assert verdict(wide, "falls to about 0.42").verdict == "does not hold"
         assert verdict(wide, "eps of 0.5 beats 2.0").verdict == "does not hold"
         learned = made_up(
-            lambda c: 95 + (c.eps is None) + 0.5 * (c.eps == 0.5), eps=0.8, path=[1.0, 0.42, 0.8]
+            lambda c: 95 + ("eps" not in c.neuron_options) + 0.5 * (c.neuron_options.get("eps") == 0.5),
+            eps=0.8,
+            path=[1.0, 0.42, 0.8],
         )
         for words in (
             "a learned temperature is",

@@ -258,4 +258,4 @@ def test_a_run_outside_the_paper_is_shown_in_its_own_mode() -> None:
         entries.append(Entry(config, result, []))
     found = as_results(entries)
     shown = {key.label: found.accuracy(key.label, "mnist", 10)[42] for key in found.runs}
-    assert shown == {"LIF": 80.0, "LIF hidden=(128,)": 80.0, "UltraLIF": 90.0, "UltraLIF mode=hard": 80.0}
+    assert shown == {"LIF": 80.0, "LIF hidden=[128]": 80.0, "UltraLIF": 90.0, "UltraLIF mode=hard": 80.0}

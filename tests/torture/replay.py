@@ -27,7 +27,7 @@ class Change(NamedTuple):
 def recorded(folder: Path, saves: int) -> list[Change]:
     """Save checkpoints and return all changes in their order."""
     changes: list[Change] = []
-    before = {name: getattr(checkpoint, name) for name in ("_write", "_replace", "_flush_folder")}
+    before = {name: getattr(checkpoint, name) for name in ("write_synced", "_replace", "sync_folder")}
     remove = checkpoint.shutil.rmtree
 
     def noted(kind: str, real: Callable[..., object]) -> Callable[..., object]:
@@ -38,7 +38,7 @@ def recorded(folder: Path, saves: int) -> list[Change]:
 
         return act
 
-    kinds = {"_write": "write", "_replace": "move", "_flush_folder": "flush"}
+    kinds = {"write_synced": "write", "_replace": "move", "sync_folder": "flush"}
     for name, kind in kinds.items():
         setattr(checkpoint, name, noted(kind, before[name]))
     checkpoint.shutil.rmtree = noted("remove", remove)

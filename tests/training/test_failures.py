@@ -31,7 +31,7 @@ def test_the_disk_is_full_at_any_write(
     with pytest.raises(Interrupted):
         train_stack([small()], store, RunOptions(stopping=stop_after(4), checkpoint_seconds=0.0))
     before = {path: path.read_bytes() for path in store.root.rglob("*.json")}
-    write, count = checkpoint_module._write, 0
+    write, count = checkpoint_module.write_synced, 0
 
     def full(path: Path, content: bytes) -> None:
         nonlocal count
@@ -42,7 +42,7 @@ def test_the_disk_is_full_at_any_write(
         write(path, content)
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint_module, "_write", full)
+        patched.setattr(checkpoint_module, "write_synced", full)
         with pytest.raises(JobError) as error:
             train_stack([small()], store, RunOptions(checkpoint_seconds=0.0))
     message = one_line(error)

@@ -11,6 +11,7 @@ from ultralif.cli import main
 from ultralif.errors import InputError, JobError
 from ultralif.training import zoo
 from ultralif.training.config import RunConfig
+from ultralif.training.identity import document_id
 
 NAMES = sorted(zoo.cards())
 MNIST = Path(__file__).parents[2] / ".." / "shared" / "data"
@@ -27,7 +28,7 @@ def test_a_network_is_whole_and_its_card_names_its_run(name: str) -> None:
     card = zoo.cards()[name]
     config = RunConfig.from_dict(card["config"])
     network = ul.load(name)
-    assert config.id == card["run"]
+    assert document_id(card["config"]) == card["run"]
     assert name == f"{config.dataset}/{config.neuron.lower()}-t{config.timesteps}"
     assert f"--neuron {config.neuron}" in card["command"]
     with torch.no_grad():

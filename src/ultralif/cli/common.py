@@ -2,12 +2,13 @@
 
 import os
 import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ultralif.cli.parse import parse
+from ultralif.cli.options import describe_options, split_options
+from ultralif.cli.parse import Hidden, parse
 from ultralif.errors import InputError
 from ultralif.files import BadFile, parse_json, read_text
 from ultralif.training.config import PRESETS, RunConfig
@@ -26,9 +27,10 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 class Common(RunConfig):
     """The fields of a run, and how it is trained."""
 
+    neuron_options: Hidden[Mapping[str, Any]] = field(default_factory=dict)
     config: Path | None = None
-    """A TOML or JSON file with fields of a run, such as a run's config.json, or the recipe paper or binary;
-    flags override it."""
+    """A TOML or JSON file with fields of a run, such as a run's config.json, or the name of a recipe, such as
+    written or binary; flags override it."""
     runs_dir: Path | None = None
     """Where runs are kept. None: $ULTRALIF_RUNS or ./runs."""
     data_dir: Path | None = None
@@ -46,7 +48,7 @@ class Common(RunConfig):
 
     def run(self) -> RunConfig:
         """Return the fields of the run alone."""
-        return RunConfig(**{field.name: getattr(self, field.name) for field in fields(RunConfig)})
+        return RunConfig(**_fields(self))
 
     def options(self, report: Callable[[Progress], None], stopping: Callable[[], int]) -> RunOptions:
         """Return where and how it is trained."""
@@ -61,15 +63,17 @@ class Common(RunConfig):
 
 def read_arguments(kind: type[C], argv: Sequence[str], command: str) -> C:
     """Parse a command's arguments; the file that ``--config`` names goes before the defaults."""
-    argv = _with_values(argv)
-    for i, word in enumerate(argv):
+    words, options = split_options(_with_values(argv), {each.name for each in fields(kind)})
+    default = None
+    for i, word in enumerate(words):
         name, _, value = word.partition("=")
-        if name == "--config" and (value or i + 1 < len(argv)):
-            return parse(kind, argv, command, kind(**read_config(Path(value or argv[i + 1]))))
-    return parse(kind, argv, command)
+        if name == "--config" and (value or i + 1 < len(words)):
+            default = kind(**read_config(Path(value or words[i + 1])))
+    found = parse(kind, words, command, default, describe_options())
+    return replace(found, neuron_options={**found.neuron_options, **options})
 
 
-_SWITCHES = {f"--{field.name.replace('_', '-')}" for field in fields(RunConfig) if field.type == bool | None}
+_SWITCHES = {f"--{each.name.replace('_', '-')}" for each in fields(RunConfig) if each.type == bool | None}
 """Flags of fields that are true, false or None."""
 
 
@@ -77,8 +81,8 @@ def _with_values(argv: Sequence[str]) -> list[str]:
     """Write the values of switches out.
 
     Example:
-        >>> _with_values(["--learn-eps", "--no-learn-leak", "--augment", "false"])
-        ['--learn-eps', 'True', '--learn-leak', 'False', '--augment', 'False']
+        >>> _with_values(["--no-augment"]), _with_values(["--augment", "false"])
+        (['--augment', 'False'], ['--augment', 'False'])
     """
     words: list[str] = []
     for i, word in enumerate(argv):
@@ -97,7 +101,7 @@ def _with_values(argv: Sequence[str]) -> list[str]:
 def read_config(path: Path) -> dict[str, Any]:
     """Return the fields of a run from a TOML or JSON file, or of a named recipe, checked."""
     if str(path) in PRESETS and not path.exists():
-        return PRESETS[str(path)]
+        return _fields(RunConfig(**PRESETS[str(path)]))
     try:
         text = read_text(path, 1 << 20)
     except BadFile as error:
@@ -110,5 +114,8 @@ def read_config(path: Path) -> dict[str, Any]:
         raise InputError(f"config {path} is not valid: {error}") from error
     if not isinstance(data, dict):
         raise InputError(f"config {path} must hold fields of a run, got {type(data).__name__}")
-    run = RunConfig.from_dict(data)
-    return {field.name: getattr(run, field.name) for field in fields(RunConfig)}
+    return _fields(RunConfig.from_dict(data))
+
+
+def _fields(run: RunConfig) -> dict[str, Any]:
+    return {each.name: getattr(run, each.name) for each in fields(RunConfig)}

@@ -19,11 +19,11 @@ def show_plan(stacks: Stacks, device: str, as_json: bool) -> None:
 
     seconds = estimate(stacks, device)
     if as_json:
-        runs = [config.to_dict() for stack in stacks for config in stack]
+        runs = [config.settings() for stack in stacks for config in stack]
         print_json({"stacks": _rows(stacks, seconds), "seconds": round(sum(seconds), 1), "runs": runs})
         return
     if len(stacks) == 1 and len(stacks[0]) == 1:
-        for name, value in stacks[0][0].to_dict().items():
+        for name, value in stacks[0][0].settings().items():
             print(f"{name:16} {value}")
         print(f"{'id':16} {stacks[0][0].id}")
     _print(stacks, seconds, sys.stdout)

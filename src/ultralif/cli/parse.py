@@ -64,7 +64,9 @@ def _numbers(info: PrimitiveTypeInfo) -> Any:
     return _listed(kinds[0], kinds[0].__name__.upper(), None if Ellipsis in kinds else len(kinds))
 
 
-def parse(target: Callable[..., R], argv: Sequence[str], command: str, default: R | None = None) -> R:
+def parse(
+    target: Callable[..., R], argv: Sequence[str], command: str, default: R | None = None, more: str = ""
+) -> R:
     """Call a function, or build a dataclass, from command-line arguments.
 
     Args:
@@ -72,8 +74,9 @@ def parse(target: Callable[..., R], argv: Sequence[str], command: str, default: 
         argv: the arguments after the command.
         command: the command's name, as help shows it.
         default: a dataclass whose values are taken where no argument is given.
+        more: a further part of the help.
     """
-    description = _description(target)
+    description = f"{_description(target)}\n\n{more}".strip()
     with errors.on_parse_error(_Complaint(command, lambda: _flags(target))):
         if isinstance(target, type):  # nothing runs but the constructor, and defaults stay visible
             return cast(R, _cli(target, argv, command, description=description, default=default))

@@ -91,9 +91,8 @@ def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, j
     if json:
         print_json({**result, "config": config.to_dict(), "history": epochs})
         return
-    default = type(config)().to_dict()
-    changed = [f"{name}={value}" for name, value in config.to_dict().items() if value != default[name]]
-    print(visible(f"config, where it is not the default: {', '.join(changed) or '-'}"))
+    changed = [f"{name}={value}" for name, value in config.changes().items()]
+    print(visible(f"config, where it differs from ultralif 0.1.0: {', '.join(changed) or '-'}"))
     made_by = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
     print(visible(f"made by: {made_by}"))
     if history and epochs:
@@ -113,10 +112,11 @@ def compare(runs: tuple[str, ...], /, runs_dir: Path | None = None, json: bool =
     if len(runs) < 2:
         raise InputError("compare needs at least two runs; see: ultralif runs list")
     found = [Store(runs_dir).read(run) for run in runs]
-    configs = [run.config.to_dict() for run in found]
-    differing = [name for name in configs[0] if len({str(config[name]) for config in configs}) > 1]
+    configs = [run.config.settings() for run in found]
+    names = dict.fromkeys(name for config in configs for name in config)
+    differing = [name for name in names if len({str(config.get(name)) for config in configs}) > 1]
     rows = [
-        {**{name: config[name] for name in differing}, **run.result}
+        {**{name: config.get(name) for name in differing}, **run.result}
         for run, config in zip(found, configs, strict=True)
     ]
     if json:

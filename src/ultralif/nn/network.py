@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 from torch import Tensor, nn
 
 from ultralif.errors import InputError, check_choice
+from ultralif.names import find_name
 from ultralif.nn import neurons
 from ultralif.nn.neuron import Neuron
 
@@ -27,12 +28,8 @@ def register(neuron: type[AnyNeuron]) -> type[AnyNeuron]:
 
 
 def find_neuron(name: str) -> type[AnyNeuron]:
-    """Return the neuron class of that name; upper and lower case are the same, ``DSpike+`` is known."""
-    wanted = name.lower().replace("+", "plus")
-    for known, neuron in NEURONS.items():
-        if known.lower() == wanted:
-            return neuron
-    raise InputError(f"neuron {name!r} is not known; choose one of {', '.join(sorted(NEURONS))}")
+    """Return the neuron class of that name; ``ultralif``, ``ultra_lif`` and ``DSpike+`` are known."""
+    return NEURONS[find_name("neuron", name, NEURONS)]
 
 
 class Output(NamedTuple):

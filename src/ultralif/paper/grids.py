@@ -24,7 +24,7 @@ SEED = 42
 """The paper's; further seeds follow it."""
 STATIC = ("mnist", "fashion-mnist", "cifar10")
 ABLATED = (0.5, 1.0, 2.0)
-BASE = RunConfig(precision="tf32")
+BASE = RunConfig(**PRESETS["written"], precision="tf32")
 """The paper's recipe; TF32 rounds the weights in matrix products to eleven bits, the spikes are exact."""
 
 

@@ -5,6 +5,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from ultralif.names import BASELINES, ULTRA
+
 __all__ = [
     "BASELINES",
     "DATASETS",
@@ -22,8 +24,6 @@ __all__ = [
 DATASETS = ("mnist", "fashion-mnist", "cifar10", "n-mnist", "dvs-gesture", "shd")
 TIMESTEPS = (1, 10, 30)
 LAMBDAS = (0.0, 0.01, 0.1)
-BASELINES = ("LIF", "PLIF", "AdaLIF", "FullPLIF", "DSpike", "DSpikePlus")
-ULTRA = ("UltraLIF", "UltraPLIF", "UltraDLIF", "UltraDPLIF")
 
 
 class Row(NamedTuple):

@@ -14,6 +14,8 @@ from ultralif.files import BadFile, gunzip, parse_json, read_bytes, write_file
 from ultralif.paper.grids import ABLATION, RECIPES, SEED, STATIC, main_variants
 from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS
 from ultralif.training.config import RunConfig
+from ultralif.training.identity import FIELDS as FIELDS_OF_CONFIG
+from ultralif.training.identity import document_id, first_document
 from ultralif.training.store import Store
 
 __all__ = ["TIMING", "Interval", "Key", "Results", "from_store", "interval", "paired", "read", "write"]
@@ -124,8 +126,15 @@ def _meanings() -> dict[str, tuple[Key, int]]:
                 for encoding in encodings:
                     for variant in (*main_variants(), *RECIPES, *ablated):
                         config = variant.config(dataset, timesteps, seed, encoding)
-                        found[config.id] = Key(variant.label, dataset, timesteps, encoding), seed
+                        key = Key(variant.label, dataset, timesteps, encoding)
+                        found[config.id] = found[first_id(config)] = key, seed
     return found
+
+
+def first_id(config: RunConfig) -> str:
+    """Return the name that a run of the paper had in 0.1.0."""
+    fields = {name: getattr(config, name) for name in FIELDS_OF_CONFIG}
+    return document_id(first_document(fields, config.neuron_options))
 
 
 class Results:
@@ -204,7 +213,11 @@ class Results:
 
     def missing(self, configs: Iterable[RunConfig]) -> list[RunConfig]:
         """Return those of the runs that are not there."""
-        return [config for config in configs if config.id not in self.by_id]
+        return [config for config in configs if not self._has(config)]
+
+    def _has(self, config: RunConfig) -> bool:
+        meaning = _meanings().get(config.id)
+        return meaning is not None and meaning[1] in self.runs.get(meaning[0], {})
 
 
 def from_store(store: Store) -> Results:

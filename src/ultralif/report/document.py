@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ultralif.paper.tables import make_table
 from ultralif.paper.verdicts import judge
 from ultralif.report.canvas import STYLES
 from ultralif.report.claims import found
-from ultralif.report.gather import NAMED, Entry, as_results, differences
+from ultralif.report.gather import NAMED, Entry, as_results, differences, unnamed
 from ultralif.report.inside import choose, look_if_possible, observe, slices
 from ultralif.training.config import RunConfig
 
@@ -26,7 +26,6 @@ MODES = ("soft", "hard", "tropical")
 MOST_EPOCHS = 25
 """Of a longer history so many epochs are shown, evenly spaced, with the first and the last."""
 QUANTITIES = ("loss", "accuracy", "spike_rate", "eps", "leak")
-DEFAULT = RunConfig()
 NOTES = [
     "Accuracy is that of the last epoch on the whole test set, never of the best epoch.",
     "Intervals are 95 % by Student's t over seeds.",
@@ -139,15 +138,13 @@ def _text(value: Any) -> str:
 
 def _rest(config: RunConfig) -> dict[str, Any]:
     """Return the fields that are neither default nor a column: as text, and as flags of the command."""
-    options = {
-        field.name: getattr(config, field.name)
-        for field in fields(RunConfig)
-        if field.name not in NAMED and getattr(config, field.name) != getattr(DEFAULT, field.name)
-    }
+    options = unnamed(config)
+    if config.defaults != "current" and config != config.with_(defaults="current"):
+        options["defaults"] = config.defaults
     flags = []
     for name, value in options.items():
         flag = name.replace("_", "-")
-        if isinstance(getattr(DEFAULT, name), bool):
+        if isinstance(value, bool):
             flags.append(f"--{flag}" if value else f"--no-{flag}")
         else:
             flags.append(f"--{flag} {_text(value)}")

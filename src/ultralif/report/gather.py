@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,17 +13,16 @@ from ultralif.nn import NEURONS
 from ultralif.nn.parameters import LOG, LOGIT
 from ultralif.paper.grids import BASE, runs_of
 from ultralif.paper.published import DATASETS
-from ultralif.paper.results import MOST_SEEDS, TIMING, Key, Results, read
+from ultralif.paper.results import MOST_SEEDS, TIMING, Key, Results, first_id, read
 from ultralif.training.checkpoint import Damaged
 from ultralif.training.config import RunConfig
 from ultralif.training.energy import E_AC, E_MAC
 from ultralif.training.store import Run, Store
 
-__all__ = ["Entry", "Gathered", "as_results", "differences", "gather"]
+__all__ = ["Entry", "Gathered", "as_results", "differences", "gather", "unnamed"]
 
 NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity")
 """The fields that have columns of their own."""
-DEFAULT = RunConfig()
 FORMS = {form.prefix: form for form in (LOG, LOGIT)}
 
 
@@ -138,7 +137,8 @@ def _from_file(path: Path, rest: Gathered) -> Iterable[Entry]:
 def _paper_configs(ids: set[str]) -> dict[str, RunConfig]:
     """Return the paper's configs of those names; five seeds are made in a moment, all of them are not."""
     for seeds in (5, MOST_SEEDS):
-        configs = {config.id: config for config in runs_of("all", seeds)}
+        planned = runs_of("all", seeds)
+        configs = {name: config for config in planned for name in (config.id, first_id(config))}
         if ids <= configs.keys():
             break
     return configs
@@ -169,22 +169,26 @@ def differences(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str], list[RunConfig]] = {}
     for entry in entries:
         groups.setdefault((entry.config.dataset, entry.config.neuron), []).append(entry.config)
-    varying = {
-        group: [name for name in _unnamed() if len({getattr(config, name) for config in configs}) > 1]
-        for group, configs in groups.items()
-    }
+    varying = {group: _varying([unnamed(config) for config in configs]) for group, configs in groups.items()}
     return [
         {
-            name: getattr(entry.config, name)
-            for name in varying[entry.config.dataset, entry.config.neuron]
-            if getattr(entry.config, name) != getattr(DEFAULT, name)
+            name: value
+            for name, value in unnamed(entry.config).items()
+            if name in varying[entry.config.dataset, entry.config.neuron]
         }
         for entry in entries
     ]
 
 
-def _unnamed() -> list[str]:
-    return [each.name for each in fields(RunConfig) if each.name not in NAMED]
+def unnamed(config: RunConfig) -> dict[str, Any]:
+    """Return the fields and options without a column that differ from those of 0.1.0."""
+    return {name: value for name, value in config.changes().items() if name not in NAMED}
+
+
+def _varying(settings: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Return the names of those settings that are not the same in all."""
+    names = {name for each in settings for name in each}
+    return {name for name in names if len({str(each.get(name)) for each in settings}) > 1}
 
 
 def as_results(entries: Sequence[Entry], timings: Sequence[Mapping[str, Any]] = ()) -> Results:

@@ -88,10 +88,7 @@ def _neuron_options(config: RunConfig) -> dict[str, Any]:
     """Return the arguments of a config's neurons, all of which they have."""
     kind = find_neuron(config.neuron)
     accepted = inspect.signature(kind).parameters
-    options = config.neuron_options()
-    for name in options:
-        if name not in accepted:
-            raise InputError(f"{name} is not an argument of {kind.__name__}; leave it out for this neuron")
+    options = config.neuron_arguments()
     if config.mode is not None and config.mode not in kind.modes:
         raise InputError(
             f"mode {config.mode!r} is not one of {kind.__name__}; choose from {', '.join(kind.modes)}"

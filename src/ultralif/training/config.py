@@ -1,41 +1,26 @@
-"""What a run is: every choice of an experiment, with the paper's as defaults. Needs no torch."""
+"""The config of a run: every choice of an experiment, with the paper's as defaults. Needs no torch."""
 
-import difflib
-import hashlib
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, wraps
+from typing import Any, Literal, TypeVar
 
 from ultralif.data import DATASETS
 from ultralif.errors import InputError
+from ultralif.names import NEURON_NAMES, find_name
+from ultralif.training.identity import FIELDS, SCHEMA, arguments, changed_options, check_options, document_id
 from ultralif.training.typed import typed
 
 __all__ = ["NEURON_NAMES", "PRESETS", "SCHEMA", "RunConfig", "spelled"]
 
-SCHEMA = 1
-"""Version of the fields below; it stands in every config that is written."""
-
-NEURON_NAMES = (
-    "LIF",
-    "PLIF",
-    "AdaLIF",
-    "FullPLIF",
-    "DSpike",
-    "DSpikePlus",
-    "SoftLIF",
-    "UltraLIF",
-    "UltraPLIF",
-    "UltraDLIF",
-    "UltraDPLIF",
-)
-"""All neurons, spelled as in `ultralif.nn`, which this module does not import."""
-
 PRESETS: dict[str, dict[str, Any]] = {
-    "paper": {},
-    "binary": {"neuron": "UltraDLIF", "centered": True, "mode": "hard"},
+    "written": {"defaults": "0.1.0"},
+    "paper": {"defaults": "0.1.0"},
+    "binary": {"defaults": "0.1.0", "neuron": "UltraDLIF", "centered": True, "mode": "hard"},
     "binary-narrow": {
+        "defaults": "0.1.0",
         "neuron": "UltraDLIF",
         "centered": True,
         "mode": "hard",
@@ -43,14 +28,38 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learn_eps": False,
     },
 }
-"""Fields by the name of a recipe: the paper's, and two whose spikes are 0 and 1 already in training."""
+"""Fields by the name of a recipe: the paper's as it is written (``paper`` is its old name), and two whose
+spikes are 0 and 1 already in training."""
 
 Partition = Literal["tonic", "spikingjelly"]
+C = TypeVar("C")
 
 
-@dataclass(frozen=True, kw_only=True)
+def _taking_options(config: type[C]) -> type[C]:
+    """Let a config be made with neuron options as keywords: ``RunConfig(eps=0.5)``."""
+    initialize: Callable[..., None] = config.__init__
+    names = {each.name for each in fields(config)}  # type: ignore[arg-type]
+
+    @wraps(initialize)
+    def init(self: C, **values: Any) -> None:
+        options = {name: values.pop(name) for name in list(values) if name not in names}
+        given = values.get("neuron_options", {})
+        if options and isinstance(given, Mapping):
+            values["neuron_options"] = {**given, **options}
+        initialize(self, **values)
+
+    config.__init__ = init  # type: ignore[assignment]
+    return config
+
+
+@_taking_options
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RunConfig:
-    """One training run. Two runs with equal fields are the same run: their hash is its name."""
+    """One training run. Two configs that mean the same are equal, and are the same run.
+
+    Options of the neuron may be given as keywords: ``RunConfig(eps=0.5)`` is
+    ``RunConfig(neuron_options={"eps": 0.5})``.
+    """
 
     dataset: str = "digits"
     """One of those that `ultralif data list` shows."""
@@ -100,10 +109,6 @@ class RunConfig:
     """How spikes are computed in training. None, here and below: as the neuron's class has it."""
     hard_epochs: int = 0
     """Train this many of the last epochs with binary spikes forward."""
-    eps: float | None = None
-    """Temperature at the start."""
-    learn_eps: bool | None = None
-    """Learn the temperature."""
     eps_min: float = 0.1
     """The least temperature that is learned."""
     eps_max: float = 20.0
@@ -114,45 +119,20 @@ class RunConfig:
     """Let the temperature go from the first value to the second, geometrically over the epochs."""
     per_neuron: bool = False
     """Learn one constant for each neuron in place of one for the layer."""
-    leak: float | None = None
-    """Decay factor of the membrane at the start."""
-    learn_leak: bool | None = None
-    """Learn the leak."""
-    threshold: float | None = None
-    """A spike is a membrane above it."""
-    learn_threshold: bool | None = None
-    """Learn the threshold."""
-    v_reset: float | None = None
-    """The membrane after a spike."""
-    surrogate_slope: float | None = None
-    """Steepness of a surrogate gradient."""
-    learn_slope: bool | None = None
-    """Learn the surrogate's steepness."""
-    scaled_surrogate: bool | None = None
-    """Scale the surrogate gradient by its steepness."""
-    sharpness: float | None = None
-    """Of DSpike's curve."""
-    learn_sharpness: bool | None = None
-    """Learn the sharpness."""
-    adapt_strength: float | None = None
-    """How far AdaLIF's threshold rises."""
-    adapt_decay: float | None = None
-    """Decay factor of AdaLIF's adaptation."""
-    adapt_late: bool | None = None
-    """Let AdaLIF's threshold see only the spike before the previous one."""
-    delayed_reset: bool | None = None
-    """Reset by the previous step's spike."""
-    centered: bool | None = None
-    """Keep the mean of an undriven UltraDLIF layer."""
-    leak_form: Literal["factor", "shift"] | None = None
-    """How UltraDPLIF's leak acts: V * leak, or V + log(leak)."""
+    neuron_options: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of the neuron, such as eps, leak and learn_eps."""
+    defaults: Literal["current", "0.1.0"] = "current"
+    """Defaults of the neuron options that are not given: this version's, or those of 0.1.0."""
 
     def __post_init__(self) -> None:
         """Bring values to the types of their fields, and refuse what could not be trained."""
-        for field in fields(RunConfig):
-            object.__setattr__(self, field.name, typed(RunConfig, field.name, getattr(self, field.name)))
+        for name in (*FIELDS, "defaults"):
+            object.__setattr__(self, name, typed(RunConfig, name, getattr(self, name)))
+        if not isinstance(self.neuron_options, Mapping):
+            raise InputError(f"neuron_options must be a mapping, got {self.neuron_options!r}")
         object.__setattr__(self, "neuron", spelled("neuron", self.neuron))
         object.__setattr__(self, "dataset", spelled("dataset", self.dataset))
+        object.__setattr__(self, "neuron_options", check_options(self.neuron, self.neuron_options))
         for name, most in _COUNTS.items():
             _check(name, 1 <= getattr(self, name) <= most, getattr(self, name), f"from 1 to {most}")
         _check("seed", 0 <= self.seed < 2**63, self.seed, "from 0 to 2**63 - 1")
@@ -172,15 +152,20 @@ class RunConfig:
             good = len(self.anneal) == 2 and 0 < min(self.anneal) <= max(self.anneal) <= 1e6
             _check("anneal", good, self.anneal, "two positive temperatures, such as 2 0.1")
 
-    def neuron_options(self) -> dict[str, Any]:
-        """Return what the config says about the neurons, by their own argument names."""
-        options = {name: getattr(self, name) for name in _NEURON_OPTIONS}
-        return {name: value for name, value in options.items() if value is not None}
+    def neuron_arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments that build its neurons."""
+        return arguments(self.neuron, self.neuron_options, self.defaults)
 
-    @property
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RunConfig) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @cached_property
     def id(self) -> str:
-        """The run's name: a hash of everything above."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
+        """The run's name: 12 digits of a hash of what differs from 0.1.0."""
+        return document_id(self.to_dict())
 
     @property
     def shared(self) -> tuple[object, ...]:
@@ -188,27 +173,40 @@ class RunConfig:
         return tuple(getattr(self, name) for name in _SHARED)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields and the schema's version, ready for JSON."""
-        values = {field.name: getattr(self, field.name) for field in fields(RunConfig)}
-        return {"schema": SCHEMA, **json.loads(json.dumps(values))}
+        """Return the schema's version and what differs from 0.1.0, ready for JSON."""
+        return {"schema": SCHEMA, **self._changes}
+
+    @cached_property
+    def _changes(self) -> dict[str, Any]:
+        values = json.loads(json.dumps({name: getattr(self, name) for name in FIELDS}))
+        changed: dict[str, Any] = {name: value for name, value in values.items() if value != FIELDS[name]}
+        options = changed_options(self.neuron, self.neuron_options, self.defaults)
+        return changed | ({"neuron_options": options} if options else {})
+
+    def changes(self) -> dict[str, Any]:
+        """Return the fields and the options of the neuron, by name, that differ from 0.1.0."""
+        changed = dict(self._changes)
+        options: dict[str, Any] = changed.pop("neuron_options", {})
+        return changed | options
+
+    def settings(self) -> dict[str, Any]:
+        """Return every field, and the options of the neuron that are given or differ from 0.1.0, by name."""
+        fields_ = {name: getattr(self, name) for name in FIELDS}
+        return {**fields_, **self.neuron_options, **self._changes.get("neuron_options", {})}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "RunConfig":
-        """Read what `to_dict` wrote, or a part of it."""
+        """Read what `to_dict` wrote, now or in 0.1.0; without a schema, fields as a user gives them."""
         given = dict(data)
-        schema = given.pop("schema", SCHEMA)
-        if schema != SCHEMA:
+        schema = given.pop("schema", None)
+        if schema is None:
+            return cls(**_named(given))
+        if schema not in (1, SCHEMA) or isinstance(schema, bool):
             raise InputError(
-                f"schema {schema!r} of this config is not the one that this version reads ({SCHEMA}); train "
+                f"schema {schema!r} of this config is not one that this version reads (1, {SCHEMA}); train "
                 "it again, or install the version of ultralif that wrote it"
             )
-        known = {field.name for field in fields(cls)}
-        for name in given:
-            if name not in known:
-                near = difflib.get_close_matches(str(name), known, n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(sorted(known))}"
-                raise InputError(f"{name!r} is not a field of a run's config; {hint}")
-        return cls(**given)
+        return cls(**{"defaults": "0.1.0", **_named(given)})
 
     def with_(self, **changes: Any) -> "RunConfig":
         """Return a copy with other values."""
@@ -234,47 +232,26 @@ _SHARED = (
     "binary_events",
     "hard_epochs",
 )
-_NEURON_OPTIONS = (
-    "eps",
-    "learn_eps",
-    "leak",
-    "learn_leak",
-    "threshold",
-    "learn_threshold",
-    "v_reset",
-    "surrogate_slope",
-    "learn_slope",
-    "scaled_surrogate",
-    "sharpness",
-    "learn_sharpness",
-    "adapt_strength",
-    "adapt_decay",
-    "adapt_late",
-    "delayed_reset",
-    "centered",
-    "leak_form",
-)
 
 
-def spelled(field: str, name: str) -> str:
+def _named(given: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return fields and options by their names, all of which are texts."""
+    for name in given:
+        if not isinstance(name, str):
+            raise InputError(f"{name!r} is not a field of a run's config")
+    return dict(given)
+
+
+def spelled(kind: str, name: str) -> str:
     """Return a neuron or dataset as its name is spelled; ``ultralif``, ``DSpike+``, ``N_MNIST`` are known."""
-    names = tuple(DATASETS) if field == "dataset" else tuple(dict.fromkeys((*NEURON_NAMES, *_registered())))
-    plain = {_plain(known): known for known in names}
-    if _plain(name) in plain:
-        return plain[_plain(name)]
-    near = difflib.get_close_matches(_plain(name), plain, n=1)
-    hint = f"did you mean {plain[near[0]]}?" if near else f"choose one of {', '.join(names)}"
-    raise InputError(f"{field} {name!r} is not known; {hint}")
+    known = tuple(DATASETS) if kind == "dataset" else dict.fromkeys((*NEURON_NAMES, *_registered()))
+    return find_name(kind, name, known)
 
 
 def _registered() -> tuple[str, ...]:
     """Return the neurons that the caller has registered; without `ultralif.nn` there are none."""
     network = sys.modules.get("ultralif.nn.network")
     return tuple(network.NEURONS) if network else ()
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("+", "plus").replace("-", "").replace("_", "")
 
 
 def _check(name: str, good: bool, value: object, wanted: str) -> None:

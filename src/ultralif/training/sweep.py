@@ -3,15 +3,11 @@
 from collections.abc import Sequence
 
 from ultralif.errors import InputError
-from ultralif.training.config import NEURON_NAMES, RunConfig
+from ultralif.names import GROUPS
+from ultralif.training.config import RunConfig
 from ultralif.training.store import Store
 
 __all__ = ["GROUPS", "grid", "halves", "plan"]
-
-ULTRA = ("UltraLIF", "UltraPLIF", "UltraDLIF", "UltraDPLIF")
-BASELINES = ("LIF", "PLIF", "AdaLIF", "FullPLIF", "DSpike", "DSpikePlus")
-GROUPS = {"all": (*BASELINES, *ULTRA), "ultra": ULTRA, "baselines": BASELINES, "every": NEURON_NAMES}
-"""Names for several neurons: the paper's ten, its four, its six, and all that there are."""
 
 
 def grid(

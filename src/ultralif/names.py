@@ -1,0 +1,43 @@
+"""Names that the whole library shares: modes, neurons and groups of them, and how a name is looked up."""
+
+import difflib
+from collections.abc import Iterable
+
+from ultralif.errors import InputError
+
+__all__ = ["BASELINES", "GROUPS", "MODES", "NEURON_NAMES", "ULTRA", "find_name"]
+
+MODES = ("soft", "hard", "tropical")
+"""The modes in which a neuron may compute, in the order of tables."""
+ULTRA = ("UltraLIF", "UltraPLIF", "UltraDLIF", "UltraDPLIF")
+"""The paper's own neurons."""
+BASELINES = ("LIF", "PLIF", "AdaLIF", "FullPLIF", "DSpike", "DSpikePlus")
+"""The neurons that the paper compares them with."""
+NEURON_NAMES = (*BASELINES, "SoftLIF", *ULTRA)
+"""All neurons of the library, spelled as in `ultralif.nn`."""
+GROUPS = {"all": (*BASELINES, *ULTRA), "ultra": ULTRA, "baselines": BASELINES, "every": NEURON_NAMES}
+"""Names for several neurons: the paper's ten, its four, its six, and all that there are."""
+
+
+def find_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return a name as it is spelled; case, hyphens and underscores are ignored, ``+`` is ``plus``.
+
+    Args:
+        kind: what is looked up, for the error.
+        name: as the user wrote it.
+        known: the names that there are.
+
+    Example:
+        >>> find_name("neuron", "ultra_dlif", NEURON_NAMES), find_name("neuron", "dspike+", NEURON_NAMES)
+        ('UltraDLIF', 'DSpikePlus')
+    """
+    spelled = {_plain(each): each for each in known}
+    if _plain(name) in spelled:
+        return spelled[_plain(name)]
+    near = difflib.get_close_matches(_plain(name), spelled, n=1)
+    hint = f"did you mean {spelled[near[0]]}?" if near else f"choose one of {', '.join(spelled.values())}"
+    raise InputError(f"{kind} {name!r} is not known; {hint}")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("+", "plus").replace("-", "").replace("_", "")
