@@ -26,7 +26,7 @@ from torch import Tensor
 
 import ultralif as ul
 from ultralif import export
-from ultralif.export.quantize import table_error
+from ultralif.export.integer_neuron import table_error
 
 
 def table_of(*header: str) -> Callable[..., None]:
@@ -113,7 +113,7 @@ def show_integers(folder: Path) -> None:
         expected = net(x).argmax(1)
     for bits in (3, 4, 5, 6, 8, 10):
         integer = export.quantize(net, timesteps=10, table_bits=bits)
-        made = integer.layers[0].neuron.table
+        made = integer.neurons[0].table
         resolution = len(made.entries) << made.shift >> 3
         found = integer.run(x).scores.argmax(1)
         cells = (f"{100 * (found == y).double().mean():.2f}" for y in (data.test_y, expected))
@@ -215,7 +215,7 @@ def show_speed(folder: Path) -> None:
                     for part in (x[:, :1].contiguous(), x)
                 ]
             counts = (int(x.sum()), int(output.spikes[0].sum()), integer.additions(x, output))
-            dense = timesteps * sum(layer.weight.numel() for layer in integer.layers)
+            dense = timesteps * sum(synapses.weight.numel() for synapses in integer.synapses)
             cells = [f"{count / x.shape[1]:.0f}" for count in counts]
             cells += [dense, size.rom, size.ram, flash]
             cells += [f"{value:.0f}" for value in (nanoseconds, *times)]

@@ -11,7 +11,10 @@ import ultralif as ul
 from ultralif.errors import InputError
 from ultralif.export import bounds
 from ultralif.export.harden import spike_trains
-from ultralif.export.quantize import halvings, quantize, table, table_error
+from ultralif.export.integer import IntegerNetwork
+from ultralif.export.integer_neuron import halvings, table, table_error
+from ultralif.export.quantize import quantize
+from ultralif.export.trace import describe
 
 INTEGER_NEURONS = (
     ("UltraLIF", "hard"),
@@ -75,7 +78,7 @@ def test_what_integers_can_say_they_say_exactly(neuron, mode, options, seed, rea
     trains = spike_trains(net, x.double())
     for mine, theirs in zip(found.spikes, trains, strict=True):
         assert torch.equal(mine, theirs > 0)
-    unit = integer.layers[-1].unit if readout == "linear" else 1.0
+    unit = integer.synapses[-1].unit if readout == "linear" else 1.0
     assert torch.allclose(found.scores.double() * unit / 4, net(x.double()), rtol=0, atol=1e-9)
 
 
@@ -92,22 +95,27 @@ def test_integers_spike_like_floats(neuron, mode, bits):
     assert all(part.dtype == torch.int64 for part in (found.scores, *found.membranes))
 
 
+def driven(net: torch.nn.Module, integer: IntegerNetwork) -> bounds.Range:
+    """Return the range of the currents of the first layer."""
+    graph = describe(net)
+    most = bounds.counts(graph, integer.max_events)
+    return bounds.currents(graph, {1: integer.synapses[0]}, most)[1][1]
+
+
 @given(seed=st.integers(0, 10**6), leak=st.sampled_from(("multiply", "shift")), saturate=st.booleans())
 @settings(max_examples=8, deadline=None)
 @pytest.mark.parametrize(("neuron", "mode"), INTEGER_NEURONS)
 def test_no_membrane_leaves_its_bounds(neuron, mode, seed, leak, saturate):
     net = network(neuron, seed)
     integer = quantize(net, mode=mode, timesteps=30, input_max=3, leak=leak, saturate=saturate)
-    weight = integer.layers[0].weight
+    weight = integer.synapses[0].weight
     # All events on one input: the best that an adversary can do for each neuron, up and down.
     extremes = torch.cat([weight.argmin(1), weight.argmax(1)])
     x = torch.zeros(30, len(extremes), 20, dtype=torch.int64)
     x[:, torch.arange(len(extremes)), extremes] = integer.max_events
     x[1::2, len(extremes) // 2 :] = 0
     found = integer.run(x)
-    layer = integer.layers[0]
-    current = bounds.currents(layer, bounds.sums(layer.weight, integer.max_events))
-    _, stored = bounds.membranes(layer.neuron, current, 30)
+    _, stored = bounds.membranes(integer.neurons[0], driven(net, integer), 30)
     assert bool((found.membranes[0] >= stored.low).all())
     assert bool((found.membranes[0] <= stored.high).all())
     assert int(found.scores.abs().max()) < 2**31
@@ -116,11 +124,9 @@ def test_no_membrane_leaves_its_bounds(neuron, mode, seed, leak, saturate):
 def test_bounds_are_reached_where_nothing_is_lost_in_them():
     net = network("LIF", 3)
     integer = quantize(net, timesteps=5)
-    layer = integer.layers[0]
     x = torch.zeros(5, 16, 20, dtype=torch.int64)
-    x[:, torch.arange(16), layer.weight.argmin(1)] = integer.max_events
-    current = bounds.currents(layer, bounds.sums(layer.weight, integer.max_events))
-    _, stored = bounds.membranes(layer.neuron, current, 5)
+    x[:, torch.arange(16), integer.synapses[0].weight.argmin(1)] = integer.max_events
+    _, stored = bounds.membranes(integer.neurons[0], driven(net, integer), 5)
     assert torch.equal(integer.run(x).membranes[0][-1].diagonal(), stored.low)
 
 
@@ -206,9 +212,10 @@ def test_neurons_without_an_integer_form(neuron, options, message):
 @pytest.mark.parametrize("threshold", [0.5, 0.7312, 0.99])
 def test_a_threshold_is_floored(threshold):
     """A whole number of units exceeds theta exactly if it exceeds the floor; rounding would miss spikes."""
-    for layer in quantize(network("LIF", 21, threshold=threshold), timesteps=12).layers[:-1]:
-        assert bool((layer.neuron.threshold * layer.unit <= threshold).all())
-        assert bool((threshold < (layer.neuron.threshold + 1) * layer.unit).all())
+    integer = quantize(network("LIF", 21, threshold=threshold), timesteps=12)
+    for neuron, synapses in zip(integer.neurons, integer.synapses, strict=False):
+        assert bool((neuron.threshold * synapses.unit <= threshold).all())
+        assert bool((threshold < (neuron.threshold + 1) * synapses.unit).all())
 
 
 def test_a_leak_for_each_neuron_is_multiplied():
@@ -223,7 +230,7 @@ def test_weights_that_are_not_finite(value):
     net = network("LIF", 12)
     with torch.no_grad():
         net.linears[1].weight[0, 0] = value
-    with pytest.raises(InputError, match="layer 2 has weights that are not finite"):
+    with pytest.raises(InputError, match=r"layer 'linears.1' has weights that are not finite"):
         quantize(net)
 
 
@@ -231,7 +238,7 @@ def test_a_bias_beyond_all_ranges():
     net = network("LIF", 13)
     with torch.no_grad():
         net.linears[0].bias[3] = 1e30
-    with pytest.raises(InputError, match=r"layer 1 .*cannot hold"):
+    with pytest.raises(InputError, match=r"layer 'neurons.0' .*cannot hold"):
         quantize(net)
 
 
@@ -241,7 +248,7 @@ def test_a_leak_beyond_all_ranges():
     with torch.no_grad():
         net.linears[0].weight.mul_(1e-8)
         net.linears[0].bias.zero_()
-    with pytest.raises(InputError, match=r"layer 1 .*cannot hold"):
+    with pytest.raises(InputError, match=r"layer 'neurons.0' .*cannot hold"):
         quantize(net, mode="tropical")
 
 

@@ -171,7 +171,7 @@ def _to_c(
     with in_mode(net, mode):
         alike = integer.run(samples).scores.argmax(1) == net(samples.to(next(net.parameters()))).argmax(1)
     return {
-        "sizes": "-".join(map(str, integer.sizes)),
+        "sizes": str(integer),
         "timesteps": integer.timesteps,
         "max_events": integer.max_events,
         "constant_bytes": size.rom,
@@ -186,7 +186,7 @@ def _drawn(integer: IntegerNetwork) -> Tensor:
     """Draw binary spikes, no more in a time step than the network takes."""
     import torch
 
-    shape = (min(integer.timesteps, 10), REPLAYED, integer.sizes[0])
+    shape = (min(integer.timesteps, 10), REPLAYED, integer.inputs)
     spikes = torch.rand(shape, generator=torch.Generator().manual_seed(0)) < 0.2
     return spikes & (spikes.cumsum(-1) <= integer.max_events)
 

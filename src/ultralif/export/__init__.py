@@ -1,5 +1,7 @@
 """The way to hardware: binary spikes, integers, plain C, NIR, ONNX.
 
+All of it reads a network's description, which `describe` makes of any module with our neurons.
+
 Soft to hard: `gap`, `calibrate`, `finetune`. Hard to integers: `quantize`. And out: `to_c`, `to_nir`,
 `to_onnx`, `to_torch`; back in: `from_nir`. `for_spikingjelly`, `for_snntorch` and `for_norse` take our
 neurons into those libraries, `for_neurobench` a network to that judge.
@@ -13,6 +15,7 @@ from ultralif.export.nir import Drift, to_nir
 from ultralif.export.nir_read import from_nir
 from ultralif.export.onnx import to_onnx, to_torch
 from ultralif.export.quantize import quantize
+from ultralif.export.trace import describe
 
 __all__ = [
     "Drift",
@@ -22,6 +25,7 @@ __all__ = [
     "IntegerOutput",
     "Parting",
     "calibrate",
+    "describe",
     "finetune",
     "footprint",
     "for_neurobench",

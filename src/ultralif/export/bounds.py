@@ -1,4 +1,4 @@
-"""How far the numbers of an integer layer can go, whatever comes in: interval arithmetic."""
+"""How far the numbers of an integer network can go, whatever comes in: interval arithmetic."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -6,13 +6,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ultralif.export.integer import IntegerLayer, IntegerNeuron, Shifts
+from ultralif.errors import InputError
+from ultralif.export.graph import Flatten, Graph, Input, Pool, Spikes, Sum, Synapses
+from ultralif.export.integer import IntegerNeuron, IntegerSynapses, Shifts
 
-__all__ = ["Range", "currents", "membranes", "sums"]
+__all__ = ["Counts", "Range", "counts", "currents", "membranes", "sums"]
 
 
 class Range(NamedTuple):
-    """The least and the greatest value, int64 ``[n]`` each."""
+    """The least and the greatest value, int64 of any shape that broadcasts to the features."""
 
     low: Tensor
     high: Tensor
@@ -26,28 +28,93 @@ class Range(NamedTuple):
         """Return the smallest range that holds both."""
         return Range(torch.minimum(self.low, other.low), torch.maximum(self.high, other.high))
 
+    def plus(self, other: "Range") -> "Range":
+        """Return the range of a sum of both."""
+        return Range(self.low + other.low, self.high + other.high)
+
     def times(self, count: int) -> "Range":
         """Return the range of a sum of up to that many values."""
         return Range(self.low.clamp(max=0) * count, self.high.clamp(min=0) * count)
 
 
-def sums(weight: Tensor, events: int | None) -> Range:
-    """Return the range of a neuron's sum of weights, ``weight`` being int8 ``[n, inputs]``.
+class Counts(NamedTuple):
+    """The most events in one time step."""
+
+    each: int
+    """At one place."""
+    total: int
+    """At all places together."""
+
+
+def counts(graph: Graph, events: int) -> dict[int, Counts]:
+    """Return the bounds of every node that gives spikes or sums of spikes; ``events`` are the input's."""
+    found: dict[int, Counts] = {}
+    for place, node in enumerate(graph.nodes):
+        size = int(torch.Size(node.shape).numel())
+        taken = [found[i] for i in node.inputs if i in found]
+        if isinstance(node.op, Input):
+            found[place] = Counts(events, events)
+        elif isinstance(node.op, Spikes):
+            found[place] = Counts(1, size)
+        elif not graph.is_count[place]:
+            continue
+        elif isinstance(node.op, Pool) and node.op.kind == "mean":
+            total = taken[0].total * node.op.overlap
+            found[place] = Counts(min(taken[0].each * node.op.count, total), total)
+        elif isinstance(node.op, Pool):
+            if taken[0].each > 1:
+                raise InputError(
+                    f"layer {node.name!r} takes the maximum of event counts; in integers that is for binary "
+                    "spikes of neurons, or for the currents before them"
+                )
+            found[place] = Counts(1, size)
+        elif isinstance(node.op, Sum):
+            found[place] = Counts(taken[0].each + taken[1].each, taken[0].total + taken[1].total)
+        elif isinstance(node.op, Flatten):
+            found[place] = taken[0]
+    return found
+
+
+def sums(weight: Tensor, most: Counts) -> Range:
+    """Return the range of each output's sum of weights, int8 ``[outputs, ...]``."""
+    weight = weight.long().flatten(1)
+    low, high = weight.clamp(max=0), weight.clamp(min=0)
+    return Range(
+        torch.maximum(low.sum(1) * most.each, low.amin(1) * most.total),
+        torch.minimum(high.sum(1) * most.each, high.amax(1) * most.total),
+    )
+
+
+def currents(
+    graph: Graph, made: dict[int, IntegerSynapses], most: dict[int, Counts]
+) -> tuple[dict[int, Range], dict[int, Range]]:
+    """Return the ranges of sums of weights, and of all that is computed from them before the neurons.
 
     Args:
-        weight: the weights.
-        events: the most events in all; None: each input fires at most once.
+        graph: the network.
+        made: the synapses that are known; what depends on others is left out.
+        most: what `counts` found.
     """
-    low, high = weight.long().clamp(max=0), weight.long().clamp(min=0)
-    if events is None:
-        return Range(low.sum(1), high.sum(1))
-    return Range(low.amin(1) * events, high.amax(1) * events)
-
-
-def currents(layer: IntegerLayer, total: Range) -> Range:
-    """Return the range of the current for a range of sums."""
-    low, high = ((end << layer.shift) + layer.bias for end in total)
-    return Range(low, high)
+    totals: dict[int, Range] = {}
+    found: dict[int, Range] = {}
+    for place, node in enumerate(graph.nodes):
+        if graph.is_count[place] or (isinstance(node.op, Synapses) and place not in made):
+            continue
+        if isinstance(node.op, Synapses):
+            op = made[place]
+            totals[place] = sums(op.weight, most[node.inputs[0]])
+            ends = ((end << op.shift) + op.bias for end in totals[place])
+            found[place] = Range(*(end.view(-1, *[1] * (len(node.shape) - 1)) for end in ends))
+        elif all(i in found for i in node.inputs):
+            taken = [found[i] for i in node.inputs]
+            if isinstance(node.op, Sum):
+                found[place] = taken[0].plus(taken[1])
+            elif isinstance(node.op, Flatten):
+                before = graph.nodes[node.inputs[0]].shape
+                found[place] = Range(*(end.expand(before).flatten() for end in taken[0]))
+            elif isinstance(node.op, Pool):
+                found[place] = taken[0].times(node.op.count) if node.op.kind == "mean" else taken[0]
+    return totals, found
 
 
 def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Range, Range]:

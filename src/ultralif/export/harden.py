@@ -2,21 +2,25 @@
 
 import copy
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple, get_args
+from typing import NamedTuple, TypeVar, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ultralif.errors import InputError
+from ultralif.export.graph import Graph, Synapses, evaluating
+from ultralif.export.trace import describe
 from ultralif.functional import Mode
-from ultralif.nn import Network, mode, set_mode
+from ultralif.nn import Network, Neuron, mode, set_mode
 from ultralif.nn.network import AnyNeuron
 
-__all__ = ["Gap", "Parting", "calibrate", "finetune", "gap", "modes", "spike_trains"]
+__all__ = ["Gap", "Parting", "calibrate", "finetune", "gap", "modes", "neurons", "spike_trains"]
+
+M = TypeVar("M", bound=nn.Module)
 
 Batches = Iterable[tuple[Tensor, Tensor]]
 """Inputs ``[T, B, *input]`` and labels ``[B]``."""
@@ -54,22 +58,45 @@ class Gap:
         return None
 
 
-def modes(net: Network) -> list[Mode]:
+def neurons(net: nn.Module) -> list[AnyNeuron]:
+    """Return the layers of neurons of a network."""
+    return [module for module in net.modules() if isinstance(module, Neuron)]
+
+
+def modes(net: nn.Module) -> list[Mode]:
     """Return the modes that a network has, soft ones first."""
-    return [m for m in get_args(Mode) if any(m in neuron.modes for _, neuron in net.layers())]
+    return [m for m in get_args(Mode) if any(m in neuron.modes for neuron in neurons(net))]
 
 
-def spike_trains(net: Network, x: Tensor) -> list[Tensor]:
-    """Return the spikes of every spiking layer, ``[T, B, n]``, for inputs ``[T, B, *input]``."""
-    trains, signal = [], x.flatten(2)
-    for linear, neuron in net.layers():
-        signal = neuron(linear(signal))
-        trains.append(signal)
-    return trains
+def spike_trains(net: nn.Module, x: Tensor) -> list[Tensor]:
+    """Return the spikes of every spiking layer, ``[T, B, *features]``, as they are called."""
+    return _answer(net, x)[1]
+
+
+def _answer(net: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Return the scores ``[B, classes]`` of a network in evaluation mode, and its spikes."""
+    trains: list[Tensor] = []
+
+    def note(neuron: AnyNeuron, given: tuple[Tensor], spikes: Tensor) -> None:
+        trains.append(spikes.transpose(0, 1) if neuron.batch_first else spikes)
+
+    hooks = [neuron.register_forward_hook(note) for neuron in neurons(net)]
+    try:
+        with evaluating(net):
+            scores: Tensor = net(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return _scores(scores), trains
+
+
+def _scores(output: Tensor) -> Tensor:
+    """Return the scores ``[B, classes]`` of a network, which may leave the mean over time to its caller."""
+    return output.mean(0) if output.dim() == 3 else output
 
 
 @torch.no_grad()
-def gap(net: Network, batches: Batches) -> dict[Mode, Gap]:
+def gap(net: nn.Module, batches: Batches) -> dict[Mode, Gap]:
     """Compare the modes of a network on labelled batches of one length.
 
     Example:
@@ -84,7 +111,8 @@ def gap(net: Network, batches: Batches) -> dict[Mode, Gap]:
         reference: tuple[Tensor, list[Tensor]] | None = None
         for name in modes(net):
             with mode(net, name):
-                trains, decisions = spike_trains(net, x), net(x).argmax(1)
+                scores, trains = _answer(net, x)
+            decisions, trains = scores.argmax(1), [train.flatten(2) for train in trains]
             firing = [train > 0.5 for train in trains]
             reference = reference or (decisions, firing)
             counts = [
@@ -108,11 +136,12 @@ def _gap(correct: Tensor, agreeing: Tensor, rates: Tensor, differing: Tensor) ->
 
 
 @torch.no_grad()
-def calibrate(net: Network, x: Tensor, *, to: Mode = "hard") -> Network:
+def calibrate(net: M, x: Tensor, *, to: Mode = "hard") -> M:
     """Return a copy whose neurons spike as often in another mode as they did in their own.
 
-    Every neuron's threshold is moved, layer by layer, until its rates agree on ``x``. The move is made in
-    its bias, which shifts what must come in for a spike; weights, and so the format of the network, stay.
+    Every neuron's threshold is moved, layer by layer, until its rates agree on ``x``; the neurons of a
+    channel move together. The move is made in the bias that drives it, which shifts what must come in for a
+    spike; weights, and so the format of the network, stay.
 
     Args:
         net: a trained network, in the mode it was trained in.
@@ -120,37 +149,62 @@ def calibrate(net: Network, x: Tensor, *, to: Mode = "hard") -> Network:
         to: the mode that it is calibrated for, and left in.
     """
     net = copy.deepcopy(net)
-    was = signal = x.flatten(2)
-    for linear, neuron in net.layers():
-        was = neuron(linear(was))
-        neuron.mode = to if to in neuron.modes else "hard"
-        current = linear(signal)
-        shift = _shift_for(neuron, current, was.mean((0, 1)))
-        linear.bias.add_(shift)
-        signal = neuron(current + shift)
+    graph = describe(net, None if isinstance(net, Network) else x.shape[2:])
+    wanted = dict(zip(graph.spiking, spike_trains(net, x), strict=True))
+    set_mode(net, to)
+
+    def move(place: int) -> Callable[[AnyNeuron, tuple[Tensor]], tuple[Tensor]]:
+        def hook(neuron: AnyNeuron, given: tuple[Tensor]) -> tuple[Tensor]:
+            _hooks.pop(place).remove()
+            shift = _shift_for(neuron, given[0], wanted[place])
+            _one_source(graph, place).move(shift.flatten())
+            return (given[0] + shift,)
+
+        return hook
+
+    _hooks = {place: graph.neuron(place).register_forward_pre_hook(move(place)) for place in graph.spiking}
+    with evaluating(net):
+        net(x)
     return net
 
 
-def _shift_for(neuron: AnyNeuron, current: Tensor, rate: Tensor, halvings: int = 24) -> Tensor:
-    """Return for each neuron what its current must gain for a mean spike of ``rate``, by bisection."""
-    reach = current.amax((0, 1)) - current.amin((0, 1)) + 1
+def _one_source(graph: Graph, place: int) -> Synapses:
+    """Return synapses that drive these neurons and no others."""
+    mine = graph.sources(place)
+    others = [graph.sources(other) for other in graph.spiking if other != place]
+    for source in mine:
+        op, channels = graph.nodes[source].op, graph.nodes[source].shape[0]
+        alone = channels == graph.nodes[place].shape[0] and not any(source in other for other in others)
+        if isinstance(op, Synapses) and alone:
+            return op
+    raise InputError(
+        f"layer {graph.nodes[place].name!r} shares all of its synapses with other neurons, so that no bias "
+        "moves it alone; give it a Linear or Conv2d of its own, or fine-tune instead"
+    )
+
+
+def _shift_for(neuron: AnyNeuron, current: Tensor, spikes: Tensor, halvings: int = 24) -> Tensor:
+    """Return for each channel what its current must gain for the mean of ``spikes``, by bisection."""
+    over = (0, 1, *range(3, current.dim()))
+    rate = spikes.mean(over, keepdim=True)[0]
+    reach = current.amax(over, keepdim=True)[0] - current.amin(over, keepdim=True)[0] + 1
     low, high = -reach, reach
     for _ in range(halvings):
         middle = (low + high) / 2
-        rare = neuron(current + middle).mean((0, 1)) < rate
+        rare = neuron(current + middle).mean(over, keepdim=True)[0] < rate
         low, high = torch.where(rare, middle, low), torch.where(rare, high, middle)
-    return (low + high) / 2
+    return ((low + high) / 2)[0]
 
 
 def finetune(
-    net: Network,
+    net: M,
     batches: Batches,
     *,
     steps: int,
     mode: Mode = "hard",
     lr: float = 1e-3,
     eps: tuple[float, float] | None = None,
-) -> Network:
+) -> M:
     """Return a copy that was trained on in a mode, with a learning rate that falls to 0.
 
     In ``hard`` and ``tropical`` mode spikes are binary and are differentiated as soft ones.
@@ -166,7 +220,7 @@ def finetune(
     """
     net = copy.deepcopy(net)
     set_mode(net, mode)
-    tempered = [neuron for _, neuron in net.layers() if "eps" in neuron.declared()]
+    tempered = [neuron for neuron in neurons(net) if "eps" in neuron.declared()]
     if eps is not None and not tempered:
         raise InputError(f"eps={eps} was given, but the network's neurons have no temperature; leave it out")
     optimizer = torch.optim.Adam(net.parameters(), lr=lr)
@@ -175,7 +229,7 @@ def finetune(
             group["lr"] = lr * (1 - step / steps)
         _lead(tempered, eps, step / max(steps - 1, 1))
         optimizer.zero_grad()
-        torch.autograd.backward(cross_entropy(net(x), labels))
+        torch.autograd.backward(cross_entropy(_scores(net(x)), labels))
         optimizer.step()
     _lead(tempered, eps, 1.0)  # the last step may have moved a learned one
     return net

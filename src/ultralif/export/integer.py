@@ -3,20 +3,25 @@
 It is the definition that exported C is compared with, bit for bit. Shifts to the right round down.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import conv2d, max_pool2d
 
 from ultralif.errors import InputError
+from ultralif.export.graph import Flatten, Geometry, Input, Pool, Sum
 
 __all__ = [
     "Decay",
-    "IntegerLayer",
     "IntegerNetwork",
     "IntegerNeuron",
+    "IntegerNode",
+    "IntegerOp",
     "IntegerOutput",
+    "IntegerSynapses",
     "Multiply",
     "Offset",
     "Shifts",
@@ -31,7 +36,7 @@ class Multiply:
     """A decay to ``v * factor / 2^15``, rounded to nearest."""
 
     factor: Tensor
-    """int64 ``[n]``, at most 2^15."""
+    """int64, at most 2^15."""
 
     def __call__(self, v: Tensor) -> Tensor:
         """Return the decayed membrane."""
@@ -55,7 +60,7 @@ class Offset:
     """A decay to ``v + amount``: the leak of max-plus algebra."""
 
     amount: Tensor
-    """int64 ``[n]``, negative."""
+    """int64, negative."""
 
     def __call__(self, v: Tensor) -> Tensor:
         """Return the decayed membrane."""
@@ -89,12 +94,14 @@ class IntegerNeuron:
     """``add``: decay(v) + I (LIF). ``max``: max(decay(v), I) (UltraLIF). ``ring``: the maximum of
     decay(v) over three neighbours, + I (UltraDLIF)."""
     threshold: Tensor
-    """int64 ``[n]``: a spike is v > threshold."""
+    """int64, ``[n]``, ``[C, 1, 1]`` or ``[C, H, W]``, like all constants: a spike is v > threshold."""
     reset: Tensor
-    """int64 ``[n]``: the membrane after a spike."""
+    """int64: the membrane after a spike."""
     decay: Decay | None
     table: Table | None
     """Makes each maximum a log-sum-exp; None in tropical mode."""
+    axis: int = -1
+    """Along which a ring runs."""
     floor: int | None = None
     """Where a membrane saturates; None if it was shown never to fall that far."""
 
@@ -106,8 +113,8 @@ class IntegerNeuron:
         elif self.coupling == "max":
             membrane = self._top(decayed, current)
         else:
-            pair = self._top(decayed.roll(1, -1), decayed)
-            membrane = self._top(pair, decayed.roll(-1, -1)) + current
+            pair = self._top(decayed.roll(1, self.axis), decayed)
+            membrane = self._top(pair, decayed.roll(-1, self.axis)) + current
         return membrane if self.floor is None else membrane.clamp(min=self.floor)
 
     def step(self, current: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,44 +129,71 @@ class IntegerNeuron:
 
 
 @dataclass(frozen=True)
-class IntegerLayer:
-    """Synapses in int8, and the neurons they drive; the readout has none."""
+class IntegerSynapses:
+    """A linear map or a convolution in int8."""
 
     weight: Tensor
-    """int8 ``[n, inputs]``"""
+    """int8 ``[outputs, inputs]`` or ``[outputs, inputs / groups, rows, columns]``"""
     shift: Tensor
-    """int64 ``[n]``: a sum of weights, times 2^shift, is counted in membrane units."""
+    """int64 ``[outputs]``: a sum of weights, times 2^shift, is counted in units."""
     bias: Tensor
-    """int64 ``[n]``, in membrane units."""
+    """int64 ``[outputs]``, in units."""
     unit: Tensor
-    """float64 ``[n]``: what 1 stands for."""
-    neuron: IntegerNeuron | None
+    """float64 ``[outputs]``: what 1 stands for."""
+    geometry: Geometry | None
 
-    def current(self, x: Tensor) -> Tensor:
-        """Return the current for counts ``[..., inputs]``.
+    def sums(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return for counts ``[N, *inputs]`` the sums of these weights, or of others in their place.
 
-        The sums stay far below 2^53, so float64 holds them exactly, and multiplies faster.
+        They stay far below 2^53, so float64 holds them exactly, and multiplies faster.
         """
-        total = x.double() @ self.weight.double().mT
-        return (total.long() << self.shift) + self.bias
+        weight = (self.weight if weight is None else weight).double()
+        if self.geometry is None:
+            return (x.double() @ weight.mT).long()
+        g = self.geometry
+        total: Tensor = conv2d(x.double(), weight, None, g.stride, g.padding, g.dilation, g.groups)
+        return total.long()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the current for counts ``[N, *inputs]``, in units."""
+        total = self.sums(x)
+        shift, bias = (part.view(-1, *[1] * (total.dim() - 2)) for part in (self.shift, self.bias))
+        return (total << shift) + bias
+
+
+IntegerOp = Input | IntegerSynapses | Pool | Flatten | Sum | IntegerNeuron
+
+
+@dataclass(frozen=True)
+class IntegerNode:
+    """An operation of an integer network; pooling by mean is a sum, whose unit is that much smaller."""
+
+    name: str
+    op: IntegerOp
+    inputs: tuple[int, ...]
+    shape: tuple[int, ...]
+    sum_bits: int = 32
+    """Synapses: bits that hold every sum of weights."""
 
 
 class IntegerOutput(NamedTuple):
-    """What an integer network did with a batch."""
+    """The answers of an integer network to a batch."""
 
     scores: Tensor
     """int64 ``[B, classes]``: sums over time, or spike counts if the readout spikes."""
     spikes: tuple[Tensor, ...]
-    """For each spiking layer bool ``[T, B, n]``."""
+    """For each spiking layer bool ``[T, B, *features]``."""
     membranes: tuple[Tensor, ...]
-    """For each spiking layer int64 ``[T, B, n]``, after reset."""
+    """For each spiking layer int64 ``[T, B, *features]``, after reset."""
 
 
 @dataclass(frozen=True)
 class IntegerNetwork:
     """A network of integers, made by `ultralif.export.quantize`; see there for its arguments."""
 
-    layers: tuple[IntegerLayer, ...]
+    nodes: tuple[IntegerNode, ...]
+    is_count: tuple[bool, ...]
+    """For each node, whether it gives spikes or sums of spikes."""
     timesteps: int
     """The longest sequence for which no number can overflow."""
     max_events: int
@@ -168,49 +202,109 @@ class IntegerNetwork:
     """Bits of a membrane."""
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """Inputs, neurons of each layer, classes."""
-        return (self.layers[0].weight.shape[1], *(len(layer.weight) for layer in self.layers))
+    def inputs(self) -> int:
+        """The number of inputs."""
+        return math.prod(self.nodes[0].shape)
+
+    @property
+    def classes(self) -> int:
+        """The number of scores."""
+        return math.prod(self.nodes[-1].shape)
+
+    @property
+    def synapses(self) -> list[IntegerSynapses]:
+        """All synapses, in order."""
+        return [node.op for node in self.nodes if isinstance(node.op, IntegerSynapses)]
+
+    @property
+    def neurons(self) -> list[IntegerNeuron]:
+        """All layers of neurons, in order."""
+        return [node.op for node in self.nodes if isinstance(node.op, IntegerNeuron)]
+
+    def __str__(self) -> str:
+        """Return the shapes of input, neurons and output: ``1x28x28-8x14x14-10``."""
+        last = len(self.nodes) - 1
+        shown = [
+            node.shape
+            for i, node in enumerate(self.nodes)
+            if i in (0, last) or isinstance(node.op, IntegerNeuron)
+        ]
+        return "-".join("x".join(map(str, shape)) for shape in shown)
 
     def run(self, x: Tensor) -> IntegerOutput:
         """Run event counts ``[T, B, *input]``, of any integer or whole-numbered dtype, from rest."""
-        signal = self._check(x)
+        values: dict[int, Tensor] = {}
         spikes: list[Tensor] = []
         membranes: list[Tensor] = []
-        for layer in self.layers:
-            current = layer.current(signal)
-            if layer.neuron is None:
-                return IntegerOutput(current.sum(0), tuple(spikes), tuple(membranes))
-            signal, membrane = _over_time(layer.neuron, current)
-            spikes.append(signal)
-            membranes.append(membrane)
-        return IntegerOutput(signal.sum(0), tuple(spikes), tuple(membranes))
+        last_use = {i: place for place, node in enumerate(self.nodes) for i in node.inputs}
+        counts, (steps, batch) = self._check(x), x.shape[:2]
+        for place, node in enumerate(self.nodes):
+            taken = [values[i] for i in node.inputs]
+            if isinstance(node.op, IntegerNeuron):
+                train, membrane = _over_time(node.op, taken[0].view(steps, batch, *node.shape))
+                spikes.append(train)
+                membranes.append(membrane)
+                values[place] = train.flatten(0, 1).long()
+            else:
+                values[place] = _apply(node.op, taken, counts)
+            for i in node.inputs:
+                if last_use[i] == place:
+                    values.pop(i, None)
+        scores = values[len(self.nodes) - 1].reshape(steps, batch, -1).sum(0)
+        return IntegerOutput(scores, tuple(spikes), tuple(membranes))
 
     def additions(self, x: Tensor, output: IntegerOutput) -> int:
         """Count the additions of a weight: every event and every spike costs one for each target."""
-        sources = (int(self._check(x).sum()), *(int(spikes.sum()) for spikes in output.spikes))
-        return sum(count * len(layer.weight) for count, layer in zip(sources, self.layers, strict=False))
+        values: dict[int, Tensor] = {}
+        counts, trains, total = self._check(x), iter(output.spikes), 0
+        for place, node in enumerate(self.nodes):
+            taken = [values[i] for i in node.inputs if i in values]
+            if isinstance(node.op, IntegerNeuron):
+                values[place] = next(trains).flatten(0, 1).long()
+            elif isinstance(node.op, IntegerSynapses):
+                total += int(node.op.sums(taken[0], torch.ones_like(node.op.weight)).sum())
+            elif self.is_count[place]:
+                values[place] = _apply(node.op, taken, counts)
+        return total
 
     def _check(self, x: Tensor) -> Tensor:
-        counts = x.flatten(2).long() if x.dim() > 2 else x.long()
-        if x.dim() < 3 or counts.shape[-1] != self.sizes[0]:
+        """Return counts ``[T * B, *input]``."""
+        if x.dim() < 3 or math.prod(x.shape[2:]) != self.inputs:
             raise InputError(
-                f"x must be [T, B, *input] with {self.sizes[0]} values a sample, got shape {tuple(x.shape)}"
+                f"x must be [T, B, *input] with {self.inputs} values a sample, got shape {tuple(x.shape)}"
             )
-        if counts.numel() == 0 or bool((counts.view_as(x) != x).any()) or bool((counts < 0).any()):
+        counts = x.long()
+        if counts.numel() == 0 or bool((counts != x).any()) or bool((counts < 0).any()):
             raise InputError("x must hold event counts, whole numbers from 0 on; encode it as spikes first")
         if len(x) > self.timesteps:
             raise InputError(
                 f"x has {len(x)} time steps, but the network was quantized for {self.timesteps}; "
                 f"quantize it again with timesteps={len(x)}"
             )
-        events = int(counts.sum(-1).max())
+        events = int(counts.flatten(2).clamp(max=1 << 31).sum(-1).max())
         if events > self.max_events:
             raise InputError(
                 f"x has {events} events in a time step, but the network was quantized for at most "
                 f"{self.max_events}; quantize it again with max_events={events}"
             )
-        return counts
+        return counts.reshape(-1, *self.nodes[0].shape)
+
+
+def _apply(op: Input | IntegerSynapses | Pool | Flatten | Sum, taken: list[Tensor], counts: Tensor) -> Tensor:
+    """Return what an operation without memory gives for ``[N, *features]``."""
+    match op:
+        case Input():
+            return counts
+        case IntegerSynapses():
+            return op(taken[0])
+        case Flatten():
+            return taken[0].flatten(1)
+        case Sum():
+            return taken[0] + taken[1]
+        case Pool(kind="max"):
+            return torch.as_tensor(max_pool2d(taken[0].double(), op.size, op.stride)).long()
+    ones = torch.ones(taken[0].shape[1], 1, *op.size, dtype=torch.float64)
+    return torch.as_tensor(conv2d(taken[0].double(), ones, None, op.stride, groups=len(ones))).long()
 
 
 def _over_time(neuron: IntegerNeuron, current: Tensor) -> tuple[Tensor, Tensor]:

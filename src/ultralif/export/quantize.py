@@ -1,69 +1,44 @@
 """Turn a trained network into integers, with a proof that no number can overflow."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, cast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from ultralif.errors import InputError
 from ultralif.export import bounds
-from ultralif.export.integer import (
-    Coupling,
-    Decay,
-    IntegerLayer,
-    IntegerNetwork,
-    IntegerNeuron,
-    Multiply,
-    Offset,
-    Shifts,
-    Table,
+from ultralif.export.graph import Flatten, Graph, Input, Node, Norm, Pool, Spikes, Sum, Synapses
+from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerNode, IntegerOp, IntegerSynapses
+from ultralif.export.integer_neuron import (
+    TABLE_REACH,
+    LeakBy,
+    Wanted,
+    each,
+    has_table,
+    integer_neuron,
+    whole,
 )
-from ultralif.functional import Constant, Mode
-from ultralif.nn import LIF, DSpike, Network, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
+from ultralif.export.trace import describe
+from ultralif.functional import Mode
+from ultralif.nn import UltraDLIF
 from ultralif.nn.network import AnyNeuron
 
-__all__ = ["LeakBy", "halvings", "quantize", "table", "table_error"]
-
-LeakBy = Literal["multiply", "shift"]
+__all__ = ["quantize"]
 
 WEIGHT_MAX = 127
-TABLE_REACH = 8  # tables end at this many eps: what they drop, log(1 + e^-8), is below 0.0004 eps
 FLOOR = 16  # a membrane that saturates should do so no nearer to rest than this many thresholds
 FINEST = 8  # a membrane's unit is at most 2^8 times finer than a weight's, or than a table's step
 
 
-@dataclass(frozen=True)
-class _Request:
-    """How `quantize` was asked to do its work; its docstring describes the fields."""
-
-    mode: Mode
-    timesteps: int
-    bits: Literal[16, 32]
-    saturate: bool
-    leak: LeakBy
-    table_bits: int
-
-    def __post_init__(self) -> None:
-        if self.mode not in ("hard", "tropical"):
-            raise InputError(f"mode must be hard or tropical to run in integers, got {self.mode!r}")
-        if not 1 <= self.timesteps <= 1_000_000:
-            raise InputError(f"timesteps must lie in 1..1000000, got {self.timesteps}")
-        if self.bits not in (16, 32):
-            raise InputError(f"bits must be 16 or 32, got {self.bits}")
-        if self.leak not in ("multiply", "shift"):
-            raise InputError(f"leak must be multiply or shift, got {self.leak!r}")
-        if not 3 <= self.table_bits <= 10:
-            raise InputError(f"table_bits must lie in 3..10, got {self.table_bits}")
-
-
 def quantize(
-    net: Network,
+    net: nn.Module,
     *,
     mode: Mode = "hard",
     timesteps: int = 100,
+    shape: Sequence[int] | None = None,
     input_max: int = 1,
     max_events: int | None = None,
     bits: Literal[16, 32] = 32,
@@ -73,13 +48,15 @@ def quantize(
 ) -> IntegerNetwork:
     """Return a network of int8 weights and int16 or int32 membranes that spikes like ``net``.
 
-    Every neuron has its own weight scale. Membranes are counted in the finest unit for which the worst
-    case that weights and input range allow still fits; if none does, an `InputError` says by how much.
+    Every output channel has its own weight scale. Batch normalization is folded into the weights, pooling
+    by mean is a sum in a smaller unit. Membranes are counted in the finest unit for which the worst case
+    that weights and input range allow still fits; if none does, an `InputError` says by how much.
 
     Args:
-        net: a trained network.
+        net: a trained network; see `describe` for the layers that it may have.
         mode: ``hard``, log-sum-exp membranes by table, or ``tropical``, maxima.
         timesteps: the longest sequence between two resets.
+        shape: the features of one time step, such as ``(1, 28, 28)``; not needed if it begins with Linear.
         input_max: the largest event count of an input in one time step; 1 for binary spikes.
         max_events: the most events of all inputs together in one time step; None: each at its largest.
         bits: of a membrane.
@@ -87,196 +64,252 @@ def quantize(
         leak: how a leak factor acts: ``multiply`` by a 15-bit fraction, or ``shift``, up to three halvings.
         table_bits: the table of a log-sum-exp has 2^table_bits entries.
     """
-    request = _Request(mode, timesteps, bits, saturate, leak, table_bits)
-    events = net.sizes[0] * input_max if max_events is None else max_events
+    request = Wanted(mode, timesteps, bits, saturate, leak, table_bits)
+    graph = describe(net, shape)
+    _refuse(graph)
+    events = math.prod(graph.nodes[0].shape) * input_max if max_events is None else max_events
     if not 1 <= events < 1 << 31:
         raise InputError(
             f"input_max={input_max} and max_events={max_events} allow {events} events in a time step; allow "
             "1 to 2^31 - 1"
         )
-    neurons: list[AnyNeuron | None] = [neuron for _, neuron in net.layers()]
-    neurons += [None] * (len(net.linears) - len(neurons))
-    layers = []
-    for number, (linear, neuron) in enumerate(zip(net.linears, neurons, strict=True), 1):
-        source = _Source(f"layer {number}", cast(nn.Linear, linear), neuron)
-        layers.append(_finest(source, request, events if number == 1 else None))
-    return IntegerNetwork(tuple(layers), timesteps, events, bits)
+    most = bounds.counts(graph, events)
+    made: dict[int, IntegerSynapses | IntegerNeuron] = {}
+    for group in _groups(graph):
+        made |= _finest(group, request, most)
+    synapses = {i: op for i, op in made.items() if isinstance(op, IntegerSynapses)}
+    totals, _ = bounds.currents(graph, synapses, most)
+    nodes = []
+    for place, node in enumerate(graph.nodes):
+        sum_bits = 16 if place in totals and totals[place].fits(16) else 32
+        nodes.append(
+            IntegerNode(node.name, _operation(node, made.get(place)), node.inputs, node.shape, sum_bits)
+        )
+    return IntegerNetwork(tuple(nodes), graph.is_count, timesteps, events, bits)
 
 
-def table(resolution: int, bits: int) -> Table:
-    r"""Tabulate :math:`\epsilon \log(1 + e^{-d/\epsilon})` for distances d of up to 8 eps.
-
-    Args:
-        resolution: membrane units in one eps, a power of two of at least 2^bits / 8.
-        bits: the table has 2^bits entries, each the middle of the distances it serves.
-    """
-    width = resolution * TABLE_REACH >> bits  # distances that share an entry
-    middle = torch.arange(2**bits, dtype=torch.float64) * width + (width - 1) / 2
-    entries = _whole(resolution * torch.log1p(torch.exp(-middle / resolution)))
-    return Table(entries, shift=width.bit_length() - 1)
+def _operation(node: Node, made: IntegerSynapses | IntegerNeuron | None) -> IntegerOp:
+    if isinstance(node.op, Input | Pool | Flatten | Sum):
+        return node.op
+    if made is None:
+        raise TypeError(f"{node.name!r} was not quantized")
+    return made
 
 
-def table_error(table: Table, resolution: int) -> float:
-    """Return the largest error of a table, in eps, over every distance.
+def _refuse(graph: Graph) -> None:
+    """Refuse what has no integer form."""
+    for place, node in enumerate(graph.nodes):
+        counted = [graph.is_count[i] for i in node.inputs]
+        reason = None
+        if isinstance(node.op, Norm):
+            reason = (
+                "follows no Linear or Conv2d that it could be folded into (a maximum between them needs "
+                "positive scales)"
+            )
+        elif isinstance(node.op, Synapses) and not counted[0]:
+            reason = "takes real numbers from another layer; put neurons before it"
+        elif isinstance(node.op, Spikes) and counted[0]:
+            reason = "takes spikes without weights; put Linear or Conv2d before it"
+        elif isinstance(node.op, Sum) and len(set(counted)) > 1:
+            reason = "adds spikes to currents; add spikes to spikes, or currents to currents"
+        elif (
+            isinstance(node.op, Sum)
+            and graph.is_count[place]
+            and _scale(graph, node.inputs[0]) != _scale(graph, node.inputs[1])
+        ):
+            reason = "adds spikes to means of spikes; pool both branches alike"
+        if reason is not None:
+            raise InputError(f"layer {node.name!r} {reason}; it has no integer form")
 
-    Example:
-        >>> round(table_error(table(512, bits=8), 512), 4)  # 512 bytes: a quarter of an entry's width
-        0.0079
-    """
-    distance = torch.arange((len(table.entries) << table.shift) + 1)
-    exact = torch.log1p(torch.exp(-distance.double() / resolution))
-    return float((table(distance) / resolution - exact).abs().max())
 
-
-def halvings(leak: float) -> Shifts:
-    """Write a leak as 1 plus at most three signed powers of two.
-
-    Example:
-        >>> halvings(0.9).terms  # 1 - 1/8 + 1/32 - 1/128 = 0.8984
-        ((-1, 3), (1, 5), (-1, 7))
-    """
-    terms: list[tuple[int, int]] = []
-    rest = leak - 1
-    while abs(rest) >= 2.0**-12 and len(terms) < 3:
-        sign, distance = int(math.copysign(1, rest)), max(0, round(-math.log2(abs(rest))))
-        terms.append((sign, distance))
-        rest -= sign * 2.0**-distance
-    return Shifts(tuple(terms))
+def _scale(graph: Graph, place: int) -> int:
+    """Return how many events make 1 in a node that gives counts."""
+    node = graph.nodes[place]
+    if isinstance(node.op, Input | Spikes):
+        return 1
+    inner = _scale(graph, node.inputs[0])
+    return inner * node.op.count if isinstance(node.op, Pool) and node.op.kind == "mean" else inner
 
 
 @dataclass(frozen=True)
-class _Source:
-    """A layer of the network that is quantized."""
+class _Group:
+    """Neurons, or the readout, that share a unit because they share synapses."""
 
-    name: str
-    linear: nn.Linear
-    neuron: AnyNeuron | None
+    graph: Graph
+    sinks: tuple[int, ...]
+    """Spiking nodes; the last node where it is a linear readout."""
+    sources: dict[int, int]
+    """Synapses, each with the values that are averaged on the way to a sink."""
 
-    def each(self, constant: Constant) -> Tensor:
-        """Return a constant of the layer as float64 ``[n]``."""
-        value = torch.as_tensor(constant).detach().double().cpu()
-        return value.expand(self.linear.out_features).contiguous()
+    @property
+    def name(self) -> str:
+        return " and ".join(f"layer {self.graph.nodes[sink].name!r}" for sink in self.sinks)
 
-    def weight(self) -> Tensor:
-        """Return the weights as float64 ``[n, inputs]``, known to be finite."""
-        weight = self.linear.weight.detach().double().cpu()
-        if not bool(torch.isfinite(weight).all() and torch.isfinite(self.bias()).all()):
-            raise InputError(f"{self.name} has weights that are not finite, so they fit no integer range")
-        return weight
+    @property
+    def by_channel(self) -> bool:
+        """Whether every channel of the one sink may have its own unit."""
+        channels = {self.graph.nodes[i].shape[0] for i in (*self.sinks, *self.sources)}
+        return len(self.sinks) == 1 and len(channels) == 1
 
-    def bias(self) -> Tensor:
-        return self.each(0.0 if self.linear.bias is None else self.linear.bias)
+    def neurons(self) -> Iterator[tuple[Node, AnyNeuron]]:
+        for sink in self.sinks:
+            op = self.graph.nodes[sink].op
+            if isinstance(op, Spikes):
+                yield self.graph.nodes[sink], op.neuron
 
-    def has_table(self, mode: Mode) -> bool:
-        return mode == "hard" and isinstance(self.neuron, UltraLIF | UltraDLIF)
+    def affine(self, source: int) -> tuple[Tensor, Tensor]:
+        """Return weight and bias in float64, known to be finite, for inputs counted as events."""
+        node = self.graph.nodes[source]
+        if not isinstance(node.op, Synapses):
+            raise TypeError(f"{node.name!r} is not Synapses")
+        weight, bias = node.op.folded()
+        if not bool(torch.isfinite(weight).all() and torch.isfinite(bias).all()):
+            raise InputError(
+                f"layer {node.name!r} has weights that are not finite, so they fit no integer range"
+            )
+        return weight / _scale(self.graph, node.inputs[0]), bias
 
 
-def _finest(source: _Source, request: _Request, events: int | None) -> IntegerLayer:
-    """Return the layer in the finest unit that fits."""
-    complaint = ""
-    for unit, shift in _units(source, request):
-        layer = _layer(source, request, unit, shift)
-        complaint = _overflow(layer, request, events)
-        if not complaint:
-            return layer
-    raise InputError(f"{source.name} {complaint}")
+def _groups(graph: Graph) -> list[_Group]:
+    sinks = graph.spiking if graph.is_count[-1] else [*graph.spiking, len(graph.nodes) - 1]
+    found: list[_Group] = []
+    for sink in sinks:
+        node = graph.nodes[sink]
+        group = _Group(graph, (sink,), graph.sources(node.inputs[0] if isinstance(node.op, Spikes) else sink))
+        for other in [other for other in found if other.sources.keys() & group.sources.keys()]:
+            found.remove(other)
+            if any(group.sources.get(i, factor) != factor for i, factor in other.sources.items()):
+                raise InputError(
+                    f"{group.name} averages synapses that {other.name} does not; it has no integer form"
+                )
+            group = replace(group, sinks=other.sinks + group.sinks, sources=other.sources | group.sources)
+        found.append(group)
+    return found
 
 
-def _units(source: _Source, request: _Request) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield membrane units, float64 ``[n]``, and the shifts from weights to them, the finest first.
+def _finest(
+    group: _Group, request: Wanted, most: dict[int, bounds.Counts]
+) -> dict[int, IntegerSynapses | IntegerNeuron]:
+    """Return synapses and neurons in the finest unit that fits."""
+    problem = ""
+    for unit, scales in _units(group, request):
+        made = _in_units(group, request, unit, scales)
+        problem = _overflow(group, request, made, most)
+        if not problem:
+            return made
+    raise InputError(f"{group.name} {problem}")
+
+
+def _units(group: _Group, request: Wanted) -> Iterator[tuple[Tensor, dict[int, Tensor]]]:
+    """Yield units for the channels of the sinks, the finest first, with the scales of all synapses.
 
     Neurons that are compared with each other, or share a table, need one unit, so weight scales are that
-    unit times powers of two. A neuron whose weights are all tiny is counted at 1/256 of the largest scale.
+    unit times powers of two. A channel whose weights are all tiny is counted at 1/256 of the largest scale.
     """
-    scale = source.weight().abs().amax(1) / WEIGHT_MAX
-    largest = float(scale.max()) or 1.0
-    scale = scale.clamp(min=largest / 256)
-    compared = source.neuron is None or isinstance(source.neuron, UltraDLIF)
-    coarsest = torch.full_like(scale, largest) if compared else scale
-    if source.neuron is not None and source.has_table(request.mode):
-        coarsest = source.each(source.neuron.eps) / (2**request.table_bits // TABLE_REACH)
-        if compared and bool((coarsest != coarsest[0]).any()):
-            raise InputError(
-                f"{source.name} couples neurons of different eps, which no one table serves; train one eps "
-                "a layer, or choose mode='tropical'"
-            )
-    finest = FINEST
-    if request.saturate and source.neuron is not None:
-        room = 2 ** (request.bits - 1) / FLOOR * coarsest / source.each(source.neuron.threshold)
-        finest = max(0, min(FINEST, math.floor(math.log2(float(room.min())))))
-    for fraction in range(finest, -1, -1):
-        unit = coarsest / 2**fraction
-        yield unit, (scale / unit).log2().ceil().clamp(min=0).long()
-
-
-def _layer(source: _Source, request: _Request, unit: Tensor, shift: Tensor) -> IntegerLayer:
-    weight = _whole(source.weight() / (unit * 2.0**shift)[:, None]).to(torch.int8)
-    bias, neuron = source.bias(), None
-    if source.neuron is not None:
-        neuron = _neuron(source, source.neuron, request, unit)
-        if neuron.table is not None and getattr(source.neuron, "centered", False):
-            bias = bias - source.each(source.neuron.eps) * math.log(3)
-    return IntegerLayer(weight, shift, _whole(bias / unit), unit, neuron)
-
-
-def _neuron(source: _Source, neuron: AnyNeuron, request: _Request, unit: Tensor) -> IntegerNeuron:
-    if getattr(neuron, "delayed_reset", False):
-        raise InputError(f"{source.name} has delayed_reset=True, which has no integer form")
-    decay: Decay | None = None
-    coupling: Coupling = "add"
-    if isinstance(neuron, UltraDLIF):
-        coupling = "ring"
-        if isinstance(neuron, UltraDPLIF):
-            offset = neuron.leak_form == "shift"
-            decay = _offset(source, neuron, unit) if offset else _factor(source, neuron, request)
-    elif isinstance(neuron, UltraLIF):
-        coupling = "max"
-        decay = _offset(source, neuron, unit)
-    elif isinstance(neuron, LIF | DSpike | SoftLIF):
-        decay = _factor(source, neuron, request)
-    else:
-        raise InputError(
-            f"{source.name} has {type(neuron).__name__} neurons, which have no integer form; choose "
-            "UltraLIF, UltraDLIF, LIF, PLIF or FullPLIF"
-        )
-    resolution = round(float(source.each(neuron.eps)[0] / unit[0])) if source.has_table(request.mode) else 0
-    return IntegerNeuron(
-        coupling,
-        # A whole number exceeds theta / unit exactly when it exceeds its floor.
-        threshold=(source.each(neuron.threshold) / unit).floor().long(),
-        reset=_whole(source.each(neuron.v_reset) / unit),
-        decay=decay,
-        table=table(resolution, request.table_bits) if resolution else None,
-        floor=1 - (1 << (request.bits - 1)) if request.saturate else None,
+    scales = {}
+    for source, factor in group.sources.items():
+        weight, _ = group.affine(source)
+        scales[source] = weight.abs().flatten(1).amax(1) / WEIGHT_MAX / factor
+    largest = max(float(scale.max()) for scale in scales.values()) or 1.0
+    scales = {source: scale.clamp(min=largest / 256) for source, scale in scales.items()}
+    coupled = any(isinstance(neuron, UltraDLIF) for _, neuron in group.neurons())
+    compared = coupled or not group.by_channel or len(group.graph.nodes) - 1 in group.sinks
+    scale = (
+        torch.stack(list(scales.values())).amax(0) if group.by_channel else torch.full((1,), largest).double()
     )
+    coarsest = torch.full_like(scale, largest) if compared else scale
+    tables = [_table_unit(node, neuron, compared, request) for node, neuron in group.neurons()]
+    needed = [unit for unit in tables if unit is not None]
+    if needed:
+        coarsest = torch.stack(needed).amin(0)
+    finest = FINEST
+    if request.saturate:
+        for node, neuron in group.neurons():
+            limit = each(neuron.threshold, node.shape).abs().amax().clamp(min=1e-9)
+            room = 2 ** (request.bits - 1) / FLOOR * float(coarsest.min() / limit)
+            finest = max(0, min(finest, math.floor(math.log2(room))))
+    for fraction in range(finest, -1, -1):
+        yield coarsest / 2**fraction, scales
 
 
-def _offset(source: _Source, neuron: AnyNeuron, unit: Tensor) -> Offset:
-    return Offset(_whole(source.each(neuron.leak).log() / unit))
+def _table_unit(node: Node, neuron: AnyNeuron, compared: bool, request: Wanted) -> Tensor | None:
+    """Return the coarsest unit for a log-sum-exp's table, for each channel or for all."""
+    if not has_table(neuron, request.mode):
+        return None
+    unit = each(neuron.eps, node.shape) / (2**request.table_bits // TABLE_REACH)
+    within = unit.flatten(1) if unit.dim() > 1 else unit[:, None]
+    if bool((within != within[:, :1]).any()) or (compared and bool((unit != unit.flatten()[0]).any())):
+        raise InputError(
+            f"layer {node.name!r} couples neurons of different eps, which no one table serves; train one eps "
+            "a layer, or choose mode='tropical'"
+        )
+    channels: Tensor = within[:, 0]
+    return torch.as_tensor(channels[:1]) if compared else channels
 
 
-def _factor(source: _Source, neuron: AnyNeuron, request: _Request) -> Decay:
-    leak = source.each(neuron.leak)
-    if request.leak == "multiply":
-        return Multiply(_whole(leak * (1 << 15)))
-    if bool((leak != leak[0]).any()):
-        raise InputError(f"{source.name} has a leak for each neuron; choose leak='multiply' for it")
-    return halvings(float(leak[0]))
+def _in_units(
+    group: _Group, request: Wanted, unit: Tensor, scales: dict[int, Tensor]
+) -> dict[int, IntegerSynapses | IntegerNeuron]:
+    """Return synapses and neurons counted in a unit of the sinks."""
+    made: dict[int, IntegerSynapses | IntegerNeuron] = {}
+    offset = _centering(group, request)
+    for number, (source, factor) in enumerate(group.sources.items()):
+        weight, bias = group.affine(source)
+        mine = (unit * factor).expand(len(weight))
+        shift = (scales[source] / unit).log2().ceil().clamp(min=0).long()
+        grid = (mine * 2.0**shift).view(-1, *[1] * (weight.dim() - 1))
+        bias = bias - (offset if number == 0 else 0.0)
+        op = group.graph.nodes[source].op
+        made[source] = IntegerSynapses(
+            whole(weight / grid).to(torch.int8),
+            shift,
+            whole(bias / mine),
+            mine,
+            op.geometry if isinstance(op, Synapses) else None,
+        )
+    for sink in group.sinks:
+        op = group.graph.nodes[sink].op
+        if isinstance(op, Spikes):
+            made[sink] = integer_neuron(group.graph.nodes[sink], op.neuron, request, unit)
+    return made
 
 
-def _overflow(layer: IntegerLayer, request: _Request, events: int | None) -> str:
+def _centering(group: _Group, request: Wanted) -> Tensor | float:
+    """Return what centered neurons take off their currents: an undriven membrane then does not drift."""
+    for node, neuron in group.neurons():
+        if getattr(neuron, "centered", False) and has_table(neuron, request.mode):
+            if not group.by_channel:
+                raise InputError(
+                    f"layer {node.name!r} has centered=True and shares its synapses; it has no integer form"
+                )
+            eps = each(neuron.eps, node.shape)
+            return (eps.flatten(1)[:, 0] if eps.dim() > 1 else eps) * math.log(3)
+    return 0.0
+
+
+def _overflow(
+    group: _Group,
+    request: Wanted,
+    made: dict[int, IntegerSynapses | IntegerNeuron],
+    most: dict[int, bounds.Counts],
+) -> str:
     """Say what does not fit, or nothing."""
-    total = bounds.sums(layer.weight, events)
-    current = bounds.currents(layer, total)
-    wide = [total, current]
-    if layer.neuron is None:
-        wide.append(current.times(request.timesteps))
-    else:
-        before, after = bounds.membranes(layer.neuron, current, request.timesteps)
+    graph = group.graph
+    synapses = {i: op for i, op in made.items() if isinstance(op, IntegerSynapses)}
+    totals, currents = bounds.currents(graph, synapses, most)
+    wide = [*totals.values(), *currents.values()]
+    for sink in group.sinks:
+        neuron = made.get(sink)
+        if not isinstance(neuron, IntegerNeuron):
+            wide.append(currents[sink].times(request.timesteps))
+            continue
+        current = currents[graph.nodes[sink].inputs[0]]
+        before, after = bounds.membranes(neuron, current, request.timesteps)
         wide.append(before)
+        if neuron.table is not None and int(neuron.table.entries[0]) >= 1 << 16:
+            return "needs a table of more than 16 bits; choose mode='tropical', or train temperatures alike"
         constants = bounds.Range(
-            torch.minimum(layer.neuron.threshold, layer.neuron.reset),
-            torch.maximum(layer.neuron.threshold, layer.neuron.reset),
+            torch.minimum(neuron.threshold, neuron.reset), torch.maximum(neuron.threshold, neuron.reset)
         )
         if not after.union(constants).fits(request.bits):
             low, high = int(after.low.min()), int(after.union(constants).high.max())
@@ -294,8 +327,3 @@ def _overflow(layer: IntegerLayer, request: _Request, events: int | None) -> str
             "hold; allow fewer timesteps or max_events"
         )
     return ""
-
-
-def _whole(x: Tensor) -> Tensor:
-    """Round to int64; what is out of all ranges stays so, and is found by `_overflow`."""
-    return x.round().clamp(-(2.0**40), 2.0**40).long()

@@ -8,7 +8,8 @@ from pathlib import Path
 from torch import Tensor
 
 from ultralif.errors import InputError
-from ultralif.export.c.source import arrays, fill, program, recording, state
+from ultralif.export.c.program import program
+from ultralif.export.c.source import arrays, fields, fill, recording, state
 from ultralif.export.integer import IntegerNetwork
 
 __all__ = ["Footprint", "footprint", "to_c"]
@@ -58,8 +59,8 @@ def to_c(
             f"the model needs {size.total} bytes ({size.rom} constant, {size.ram} state), but memory_budget "
             f"is {budget}; train fewer neurons, or allow more"
         )
-    if net.sizes[0] > 0xFFFF:
-        raise InputError(f"the network has {net.sizes[0]} inputs, but a C event numbers at most 65535")
+    if net.inputs > 0xFFFF:
+        raise InputError(f"the network has {net.inputs} inputs, but a C event numbers at most 65535")
     files = _files(net, recorded, size, budget, title)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
@@ -73,10 +74,8 @@ def to_c(
 def footprint(net: IntegerNetwork) -> Footprint:
     """Return the bytes that a network will take in C."""
     rom = sum(array.bytes for array in arrays(net))
-    neurons = sum(len(layer.weight) for layer in net.layers if layer.neuron is not None)
-    words = sum(net.sizes[1:]) + net.sizes[-1] + 2  # sums, scores, two counters
-    membrane_words = -(-neurons * net.bits // 32)
-    return Footprint(rom, 4 * (words + membrane_words))
+    ram = 4 * (net.classes + 2) + sum(field.bytes for field in fields(net))  # scores, two counters
+    return Footprint(rom, -(-ram // 4) * 4)
 
 
 def _one_line(title: str) -> str:
@@ -88,9 +87,9 @@ def _one_line(title: str) -> str:
 def _files(net: IntegerNetwork, recorded: Tensor, size: Footprint, budget: int, title: str) -> dict[str, str]:
     facts = {
         "title": _one_line(title),
-        "sizes": "-".join(map(str, net.sizes)),
-        "inputs": net.sizes[0],
-        "classes": net.sizes[-1],
+        "sizes": str(net),
+        "inputs": net.inputs,
+        "classes": net.classes,
         "timesteps": net.timesteps,
         "max_events": net.max_events,
         "bits": net.bits,
@@ -102,10 +101,11 @@ def _files(net: IntegerNetwork, recorded: Tensor, size: Footprint, budget: int, 
     stated = " + ".join(f"sizeof {array.name}" for array in constants)
     check = f"typedef char model_keeps_its_rom[{stated} == MODEL_ROM_BYTES ? 1 : -1];\n"
     return {
-        "model.h": fill("model.h", **facts, **state(net)),
+        "model.h": fill("model.h", **facts, membrane=f"int{net.bits}_t", fields=state(net)),
         "model.c": fill("model.c", **program(net)),
         "weights.h": "\n\n".join([*(array.text() for array in constants), check]),
         "selftest.c": fill("selftest.c", **recording(net, recorded)),
         "README.md": fill("README.md", **facts),
-        **{name: fill(name) for name in ("main.c", "Makefile", "cortex_m.c", "cortex_m.ld")},
+        "Makefile": fill("Makefile", ram=size.ram),
+        **{name: fill(name) for name in ("main.c", "cortex_m.c", "cortex_m.ld")},
     }

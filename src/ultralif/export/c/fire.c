@@ -1,10 +1,10 @@
 
-static void fire_$l(model_state *s, uint16_t i, int32_t v)
+static void fire_$l(model_state *s, uint32_t i, int32_t v)
 {$floor
-    if (v > threshold_$l[i]) {
-        v = reset_$l[i];
+    if (v > threshold_$l[$threshold_at]) {
+        v = reset_$l[$reset_at];
         COUNT(spikes, 1);
-$emit
+        push_$l(s, i);
     }
     s->v_$l[i] = (model_membrane)v;
 }

@@ -1,7 +1,7 @@
 
 static void layer_$l(model_state *s)
 {
-    uint16_t i;
+    uint32_t i;
     for (i = 0; i < $n; i++)
-        fire_$l(s, i, decay_$l(s->v_$l[i], i) + current_$l(s, i));
+        fire_$l(s, i, decay_$l(s->v_$l[i], i) + value_$from(s, i));
 }

@@ -1,15 +1,22 @@
 #define top_$l(a, b) $top
 
-static void layer_$l(model_state *s)
+/* One ring of neurons; it closes at its ends. */
+static void ring_$l(model_state *s, uint32_t start)
 {
-    /* Membranes before this step; the ring closes at the ends. */
-    int32_t first = decay_$l(s->v_$l[0], 0), left = decay_$l(s->v_$l[$last], $last), here = first;
-    uint16_t i;
-    for (i = 0; i < $n; i++) {
-        int32_t right = i + 1 < $n ? decay_$l(s->v_$l[i + 1], i + 1) : first;
+    /* Membranes before this step. */
+    int32_t first = decay_$l(s->v_$l[start], start);
+    int32_t left = decay_$l(s->v_$l[start + $reach], start + $reach), here = first;
+    uint32_t i;
+    for (i = start; i <= start + $reach; i += $step) {
+        int32_t right = i < start + $reach ? decay_$l(s->v_$l[i + $step], i + $step) : first;
         int32_t pair = top_$l(left, here);
-        fire_$l(s, i, top_$l(pair, right) + current_$l(s, i));
+        fire_$l(s, i, top_$l(pair, right) + value_$from(s, i));
         left = here;
         here = right;
     }
+}
+
+static void layer_$l(model_state *s)
+{
+$rings
 }

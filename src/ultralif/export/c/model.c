@@ -14,12 +14,11 @@ static int32_t up(int32_t x, uint8_t n)
     return x < 0 ? -(int32_t)((uint32_t)-x << n) : (int32_t)((uint32_t)x << n);
 }
 $helpers
-static void add_row(int32_t *sum, const int8_t *row, uint16_t n)
-{
-    uint16_t i;
-    for (i = 0; i < n; i++)
-        sum[i] += row[i];
-}
+/* Events go forward: push_N hands one event of layer N to all that it reaches. */
+$pushes
+/* Currents are asked for: value_N is what layer N gives in this time step. */
+$values
+/* Neurons take their currents and fire. */
 $layers
 void model_reset(model_state *s)
 {
@@ -34,13 +33,13 @@ int model_event(model_state *s, uint16_t input)
     if (input >= MODEL_INPUTS || s->events >= MODEL_MAX_EVENTS || s->steps >= MODEL_MAX_STEPS)
         return -1;
     s->events++;
-    COUNT(additions, $first);
-    add_row(s->sum_1, weight_1[input], $first);
+    push_0(s, input);
     return 0;
 }
 
 int model_tick(model_state *s)
 {
+    uint32_t i;
     if (s->steps >= MODEL_MAX_STEPS)
         return -1;
     s->steps++;
@@ -51,11 +50,11 @@ $calls
 
 int model_frame(model_state *s, const uint8_t *counts)
 {
-    uint16_t i;
+    uint32_t i;
     uint8_t n;
     for (i = 0; i < MODEL_INPUTS; i++)
         for (n = counts[i]; n > 0; n--)
-            if (model_event(s, i) < 0)
+            if (model_event(s, (uint16_t)i) < 0)
                 return -1;
     return model_tick(s);
 }
@@ -69,7 +68,7 @@ int model_class(const model_state *s)
     return best;
 }
 
-static uint32_t mix(uint32_t hash, const model_membrane *v, uint16_t n)
+static uint32_t mix(uint32_t hash, const model_membrane *v, uint32_t n)
 {
     for (; n > 0; n--, v++) {
         int32_t word = *v;

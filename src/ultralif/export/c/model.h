@@ -18,7 +18,6 @@
 typedef $membrane model_membrane;
 
 typedef struct {
-$sums
     int32_t score[MODEL_CLASSES];
     uint32_t steps;
     uint32_t events; /* in this time step */
@@ -26,7 +25,7 @@ $sums
     uint32_t spikes; /* of all neurons since the reset */
     uint32_t additions; /* of a weight, since the reset */
 #endif
-$membranes
+$fields
 } model_state;
 
 /* Both fail to compile where the numbers above are not kept. */

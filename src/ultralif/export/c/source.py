@@ -1,5 +1,6 @@
-"""The parts of the C program that depend on the network, as text."""
+"""The data of the C program: constants, state, and a recording for its self-test, as text."""
 
+import math
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ultralif.export.integer import IntegerLayer, IntegerNetwork, IntegerNeuron, Multiply, Offset, Shifts
+from ultralif.export.graph import Pool
+from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses, Multiply, Offset
 
-__all__ = ["Array", "arrays", "checksum", "fill", "program", "recording", "state"]
+__all__ = ["Array", "Field", "arrays", "checksum", "fields", "fill", "lines", "recording", "state"]
 
 BYTES = {"int8_t": 1, "uint8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4}
 HASH_START, HASH_FACTOR = 2166136261, np.uint32(16777619)  # FNV-1a, over words
@@ -37,6 +39,20 @@ class Array:
         return f"static const {self.kind} {self.name}{size} = {{\n{_numbers(self.values)}\n}};"
 
 
+@dataclass(frozen=True)
+class Field:
+    """An array in the state."""
+
+    name: str
+    kind: str
+    size: int
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+        return BYTES[self.kind] * self.size
+
+
 def fill(template: str, **facts: object) -> str:
     """Fill in a template of this folder."""
     text = (files("ultralif.export.c") / template).read_text()
@@ -45,101 +61,65 @@ def fill(template: str, **facts: object) -> str:
 
 def arrays(net: IntegerNetwork) -> list[Array]:
     """Return the constants of the program."""
-    return [array for number, layer in enumerate(net.layers, 1) for array in _arrays(number, layer, net.bits)]
+    found: list[Array] = []
+    for number, node in enumerate(net.nodes):
+        if isinstance(node.op, IntegerSynapses):
+            found += _synapses(number, node.op)
+        if isinstance(node.op, IntegerNeuron):
+            found += _neuron(number, node.op, net.bits)
+    return found
 
 
-def _arrays(number: int, layer: IntegerLayer, bits: int) -> Iterator[Array]:
-    yield Array(f"weight_{number}", "int8_t", layer.weight.mT)  # [inputs, n]: an event adds one row
-    yield Array(f"shift_{number}", "uint8_t", layer.shift)
-    yield Array(f"bias_{number}", "int32_t", layer.bias)
-    if layer.neuron is None:
-        return
-    yield Array(f"threshold_{number}", f"int{bits}_t", layer.neuron.threshold)
-    yield Array(f"reset_{number}", f"int{bits}_t", layer.neuron.reset)
-    if isinstance(layer.neuron.decay, Multiply):
-        yield Array(f"leak_{number}", "uint16_t", layer.neuron.decay.factor)
-    if isinstance(layer.neuron.decay, Offset):
-        yield Array(f"leak_{number}", "int32_t", layer.neuron.decay.amount)
-    if layer.neuron.table is not None:
-        yield Array(f"table_{number}", "uint16_t", layer.neuron.table.entries)
+def _synapses(number: int, op: IntegerSynapses) -> Iterator[Array]:
+    weight = op.weight
+    if op.geometry is None:
+        rows = weight.mT  # [inputs, n]: an event adds one row
+    else:  # [inputs, rows, columns, outputs of the group]
+        grouped = weight.view(op.geometry.groups, -1, *weight.shape[1:]).permute(0, 2, 3, 4, 1)
+        rows = grouped.flatten(0, 1)
+    yield Array(f"weight_{number}", "int8_t", rows)
+    yield Array(f"shift_{number}", "uint8_t", op.shift)
+    yield Array(f"bias_{number}", "int32_t", op.bias)
 
 
-def state(net: IntegerNetwork) -> dict[str, str]:
+def _neuron(number: int, op: IntegerNeuron, bits: int) -> Iterator[Array]:
+    yield Array(f"threshold_{number}", f"int{bits}_t", op.threshold.flatten())
+    yield Array(f"reset_{number}", f"int{bits}_t", op.reset.flatten())
+    if isinstance(op.decay, Multiply):
+        yield Array(f"leak_{number}", "uint16_t", op.decay.factor.flatten())
+    if isinstance(op.decay, Offset):
+        yield Array(f"leak_{number}", "int32_t", op.decay.amount.flatten())
+    if op.table is not None:
+        yield Array(f"table_{number}", "uint16_t", op.table.entries)
+
+
+def fields(net: IntegerNetwork) -> list[Field]:
+    """Return the arrays of the state, the widest first, so that none needs padding."""
+    found = []
+    for number, node in enumerate(net.nodes):
+        size = math.prod(node.shape)
+        if isinstance(node.op, IntegerSynapses):
+            found.append(Field(f"sum_{number}", f"int{node.sum_bits}_t", size))
+        if isinstance(node.op, IntegerNeuron):
+            found.append(Field(f"v_{number}", f"int{net.bits}_t", size))
+        if isinstance(node.op, Pool) and node.op.kind == "max" and net.is_count[number]:
+            found.append(Field(f"seen_{number}", "uint8_t", size))
+    return sorted(found, key=lambda field: -BYTES[field.kind])
+
+
+def state(net: IntegerNetwork) -> str:
     """Return the declarations of the state."""
-    spiking = [(number, layer) for number, layer in enumerate(net.layers, 1) if layer.neuron is not None]
-    sums = (f"int32_t sum_{number}[{len(layer.weight)}];" for number, layer in enumerate(net.layers, 1))
-    membranes = (f"model_membrane v_{number}[{len(layer.weight)}];" for number, layer in spiking)
-    return {"membrane": f"int{net.bits}_t", "sums": _lines(4, sums), "membranes": _lines(4, membranes)}
-
-
-def program(net: IntegerNetwork) -> dict[str, object]:
-    """Return the functions of the layers, and what they call."""
-    neurons = {number: layer.neuron for number, layer in enumerate(net.layers, 1) if layer.neuron is not None}
-    helpers = dict.fromkeys(name for neuron in neurons.values() for name in _helpers(neuron))
-    wide = f"int{2 * net.bits}_t"
-    return {
-        "first": net.sizes[1],
-        "helpers": "".join(fill(name, wide=wide) for name in helpers),
-        "layers": "".join(_layer(net, number) for number in range(1, len(net.layers) + 1)),
-        "calls": _lines(4, (f"layer_{number}(s);" for number in range(1, len(net.layers) + 1))),
-        "mixes": _lines(4, (f"hash = mix(hash, s->v_{n}, {net.sizes[n]});" for n in neurons)),
-    }
-
-
-def _helpers(neuron: IntegerNeuron) -> Iterator[str]:
-    if isinstance(neuron.decay, Multiply) or (isinstance(neuron.decay, Shifts) and neuron.decay.terms):
-        yield "down.c"
-    if isinstance(neuron.decay, Multiply):
-        yield "scale.c"
-    if neuron.coupling != "add":
-        yield "larger.c" if neuron.table is None else "soft_max.c"
-
-
-def _layer(net: IntegerNetwork, number: int) -> str:
-    neuron, size = net.layers[number - 1].neuron, net.sizes[number]
-    current = fill("current.c", l=number)
-    if neuron is None:
-        return current + fill("readout.c", l=number, n=size)
-    emit = ["s->score[i]++;"]
-    if number < len(net.layers):
-        after, targets = number + 1, net.sizes[number + 1]
-        emit = [f"COUNT(additions, {targets});", f"add_row(s->sum_{after}, weight_{after}[i], {targets});"]
-    floor = "" if neuron.floor is None else f"\n    if (v < {neuron.floor})\n        v = {neuron.floor};"
-    facts = {
-        "l": number,
-        "n": size,
-        "last": size - 1,
-        "decay": _decay(neuron, number),
-        "top": _top(neuron, number),
-        "floor": floor,
-        "emit": _lines(8, emit),
-    }
-    return current + fill("fire.c", **facts) + fill(f"layer_{neuron.coupling}.c", **facts)
-
-
-def _decay(neuron: IntegerNeuron, number: int) -> str:
-    """Return the decay of the macro's ``v``, the membrane of neuron ``i``."""
-    if isinstance(neuron.decay, Multiply):
-        return f"scale(v, leak_{number}[i])"
-    if isinstance(neuron.decay, Offset):
-        return f"((v) + leak_{number}[i])"
-    if isinstance(neuron.decay, Shifts):
-        terms = (f" {'+-'[sign < 0]} (int32_t)down(v, {distance})" for sign, distance in neuron.decay.terms)
-        return f"((v){''.join(terms)})"
-    return "(v)"
-
-
-def _top(neuron: IntegerNeuron, number: int) -> str:
-    if neuron.table is None:
-        return "larger(a, b)"
-    return f"soft_max(a, b, table_{number}, {len(neuron.table.entries)}, {neuron.table.shift})"
+    membrane = {field.name: "model_membrane" for field in fields(net) if field.name.startswith("v_")}
+    return lines(
+        4, (f"{membrane.get(field.name, field.kind)} {field.name}[{field.size}];" for field in fields(net))
+    )
 
 
 def recording(net: IntegerNetwork, recorded: Tensor) -> dict[str, object]:
     """Return recorded inputs ``[T, B, *input]`` as events, with what the simulator makes of them."""
     output = net.run(recorded)
     counts = recorded.flatten(2).long().transpose(0, 1)  # [B, T, inputs]
-    index = torch.arange(net.sizes[0]).expand_as(counts)
+    index = torch.arange(net.inputs).expand_as(counts)
     events = index.flatten().repeat_interleave(counts.flatten())
     return {
         "samples": counts.shape[0],
@@ -153,8 +133,9 @@ def recording(net: IntegerNetwork, recorded: Tensor) -> dict[str, object]:
 
 
 def checksum(membranes: tuple[Tensor, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
-    """Return for each sample what ``model_hash`` makes of all membranes, ``[T, B, n]`` a layer."""
-    words = torch.cat(membranes, -1).numpy().astype(np.int32).view(np.uint32)  # [T, B, n]
+    """Return for each sample what ``model_hash`` makes of all membranes, ``[T, B, *features]`` a layer."""
+    flat = torch.cat([membrane.flatten(2) for membrane in membranes], -1)
+    words = flat.numpy().astype(np.int32).view(np.uint32)  # [T, B, n]
     hashes = np.full(words.shape[1], HASH_START, np.uint32)
     for step in words:
         for word in step.T:
@@ -170,5 +151,6 @@ def _numbers(values: Tensor, suffix: str = "") -> str:
     return ",\n".join(f"    {{\n{_numbers(row)}\n    }}" for row in values)
 
 
-def _lines(indent: int, lines: Iterable[str]) -> str:
-    return "\n".join(" " * indent + line for line in lines)
+def lines(indent: int, parts: Iterable[str]) -> str:
+    """Return lines with an indentation."""
+    return "\n".join(" " * indent + part for part in parts)

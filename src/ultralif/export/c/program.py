@@ -1,0 +1,237 @@
+"""The functions of the C program: events are pushed forward, currents are asked for, neurons fire."""
+
+import math
+from collections.abc import Iterator
+
+from ultralif.export.c.source import fields, fill, lines
+from ultralif.export.graph import Flatten, Pool, Sum
+from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses, Multiply, Offset, Shifts
+
+__all__ = ["program"]
+
+
+def program(net: IntegerNetwork) -> dict[str, object]:
+    """Return the functions of all layers, and what they call."""
+    places = range(len(net.nodes))
+    wide = f"int{2 * net.bits}_t"
+    helpers = dict.fromkeys(name for neuron in net.neurons for name in _helpers(neuron))
+    rows = {
+        node.sum_bits for node in net.nodes if isinstance(node.op, IntegerSynapses) and len(node.shape) == 1
+    }
+    return {
+        "helpers": "".join(fill(name, wide=wide) for name in helpers)
+        + "".join(fill("add_row.c", bits=bits) for bits in sorted(rows)),
+        "pushes": "".join(_push(net, place) for place in reversed(places)),
+        "values": "".join(_value(net, place) for place in places),
+        "layers": "".join(_layer(net, place) for place in places),
+        "calls": lines(4, _calls(net)),
+        "mixes": lines(
+            4,
+            (
+                f"hash = mix(hash, s->v_{place}, {math.prod(net.nodes[place].shape)});"
+                for place in places
+                if isinstance(net.nodes[place].op, IntegerNeuron)
+            ),
+        ),
+    }
+
+
+def _helpers(neuron: IntegerNeuron) -> Iterator[str]:
+    if isinstance(neuron.decay, Multiply) or (isinstance(neuron.decay, Shifts) and neuron.decay.terms):
+        yield "down.c"
+    if isinstance(neuron.decay, Multiply):
+        yield "scale.c"
+    if neuron.coupling != "add":
+        yield "larger.c" if neuron.table is None else "soft_max.c"
+
+
+def _calls(net: IntegerNetwork) -> Iterator[str]:
+    """Yield the statements of a time step, in order; at its end sums are 0 again."""
+    for place, node in enumerate(net.nodes):
+        if isinstance(node.op, IntegerNeuron):
+            yield f"layer_{place}(s);"
+    if not net.is_count[-1]:
+        yield "for (i = 0; i < MODEL_CLASSES; i++)"
+        yield f"    s->score[i] += value_{len(net.nodes) - 1}(s, i);"
+    for field in fields(net):
+        if not field.name.startswith("v_"):
+            yield f"for (i = 0; i < {field.size}; i++)"
+            yield f"    s->{field.name}[i] = 0;"
+
+
+def _push(net: IntegerNetwork, place: int) -> str:
+    """Return how an event of a node reaches the nodes that read it."""
+    text, to = "", []
+    if not net.is_count[place]:
+        node = net.nodes[place]
+        spreads = isinstance(node.op, IntegerSynapses) and len(node.shape) > 1
+        return fill("spread.c", **_convolution(net, place)) if spreads else ""
+    for reader, node in enumerate(net.nodes):
+        for _ in range(node.inputs.count(place)):
+            if isinstance(node.op, IntegerSynapses) and len(node.shape) > 1:
+                to.append(f"spread_{reader}(s, i);")
+            elif isinstance(node.op, IntegerSynapses):
+                to.append(f"COUNT(additions, {node.shape[0]});")
+                to.append(f"add_row_{node.sum_bits}(s->sum_{reader}, weight_{reader}[i], {node.shape[0]});")
+            elif isinstance(node.op, Pool):
+                to.append(f"pool_{reader}(s, i);")
+            else:
+                to.append(f"push_{reader}(s, i);")
+    if place == len(net.nodes) - 1:
+        to.append("s->score[i]++;")
+    text = fill("push.c", l=place, to=lines(4, to))
+    if isinstance(net.nodes[place].op, Pool):
+        text += fill("pool_push.c", **_windows(net, place), found=lines(12, _found(net, place)))
+    return text
+
+
+def _found(net: IntegerNetwork, place: int) -> list[str]:
+    """Return what an event does to a window: a maximum hands only the first on."""
+    op = net.nodes[place].op
+    if isinstance(op, Pool) and op.kind == "max":
+        return [
+            f"if (!s->seen_{place}[at]) {{",
+            f"    s->seen_{place}[at] = 1;",
+            f"    push_{place}(s, at);",
+            "}",
+        ]
+    return [f"push_{place}(s, at);"]
+
+
+def _value(net: IntegerNetwork, place: int) -> str:
+    """Return how a current is computed."""
+    node = net.nodes[place]
+    if net.is_count[place]:
+        return ""
+    if isinstance(node.op, Pool):
+        child = f"value_{node.inputs[0]}(s, at + y * {net.nodes[node.inputs[0]].shape[2]} + x)"
+        largest = f"if (y + x == 0 || {child} > found)\n                found = {child}"
+        mean = node.op.kind == "mean"
+        return fill(
+            "value_pool.c",
+            **_windows(net, place),
+            start=0,
+            take=f"found += {child}" if mean else largest,
+        )
+    if isinstance(node.op, IntegerSynapses):
+        at = _at(math.prod(node.shape), node.shape[0])
+        value = f"up(s->sum_{place}[i], shift_{place}[{at}]) + bias_{place}[{at}]"
+    elif isinstance(node.op, Sum | Flatten):
+        value = " + ".join(f"value_{i}(s, i)" for i in node.inputs)
+    else:
+        return ""
+    return fill("value.c", l=place, value=value)
+
+
+def _at(size: int, constants: int) -> str:
+    """Return the index of neuron ``i``'s constant, where a channel shares one."""
+    return "i" if constants == size else f"i / {size // constants}"
+
+
+def _windows(net: IntegerNetwork, place: int) -> dict[str, object]:
+    """Return the numbers of a pooling node."""
+    node = net.nodes[place]
+    before, op = net.nodes[node.inputs[0]].shape, node.op
+    if not isinstance(op, Pool):
+        raise TypeError(f"{node.name!r} does not pool")
+    return _maps(place, before, node.shape) | {
+        "rows": op.size[0],
+        "columns": op.size[1],
+        "stride_y": op.stride[0],
+        "stride_x": op.stride[1],
+    }
+
+
+def _maps(place: int, before: tuple[int, ...], after: tuple[int, ...]) -> dict[str, object]:
+    return {
+        "l": place,
+        "height": before[1],
+        "width": before[2],
+        "plane": before[1] * before[2],
+        "out_height": after[1],
+        "out_width": after[2],
+        "out_plane": after[1] * after[2],
+    }
+
+
+def _convolution(net: IntegerNetwork, place: int) -> dict[str, object]:
+    """Return the numbers of a convolution."""
+    node = net.nodes[place]
+    before, op = net.nodes[node.inputs[0]].shape, node.op
+    if not isinstance(op, IntegerSynapses) or op.geometry is None:
+        raise TypeError(f"{node.name!r} is not a convolution")
+    g, outputs = op.geometry, len(op.weight) // op.geometry.groups
+    plane = node.shape[1] * node.shape[2]
+    first = "0" if g.groups == 1 else f"c / {before[0] // g.groups} * {outputs * plane}"
+    numbers = {
+        "rows": op.weight.shape[2],
+        "columns": op.weight.shape[3],
+        "outputs": outputs,
+        "first": first,
+        "bits": node.sum_bits,
+    }
+    for name, pair in (("stride", g.stride), ("pad", g.padding), ("dilation", g.dilation)):
+        numbers |= {f"{name}_y": pair[0], f"{name}_x": pair[1]}
+    return _maps(place, before, node.shape) | numbers
+
+
+def _layer(net: IntegerNetwork, place: int) -> str:
+    """Return a layer of neurons."""
+    node = net.nodes[place]
+    neuron, size = node.op, math.prod(node.shape)
+    if not isinstance(neuron, IntegerNeuron):
+        return ""
+    floor = "" if neuron.floor is None else f"\n    if (v < {neuron.floor})\n        v = {neuron.floor};"
+    facts = {
+        "l": place,
+        "n": size,
+        "from": node.inputs[0],
+        "threshold_at": _at(size, neuron.threshold.numel()),
+        "reset_at": _at(size, neuron.reset.numel()),
+        "decay": _decay(neuron, place, size),
+        "top": _top(neuron, place),
+        "floor": floor,
+    }
+    if neuron.coupling == "ring":
+        step = math.prod(node.shape[len(node.shape) + neuron.axis + 1 :])
+        length = node.shape[neuron.axis]
+        facts |= {"step": step, "reach": (length - 1) * step, "rings": _rings(place, size, length, step)}
+    return fill("fire.c", **facts) + fill(f"layer_{neuron.coupling}.c", **facts)
+
+
+def _rings(place: int, size: int, length: int, step: int) -> str:
+    """Return calls for all rings: the first neurons of ``size / length`` rings."""
+    if size == length:
+        return f"    ring_{place}(s, 0);"
+    return lines(
+        4,
+        [
+            "uint32_t start, i;",
+            f"for (start = 0; start < {size}; start += {length * step})",
+            f"    for (i = 0; i < {step}; i++)",
+            f"        ring_{place}(s, start + i);",
+        ],
+    )
+
+
+def _decay(neuron: IntegerNeuron, place: int, size: int) -> str:
+    """Return the decay of the macro's ``v``, the membrane of neuron ``i``."""
+    if isinstance(neuron.decay, Multiply):
+        return f"scale(v, leak_{place}[{_of(size, neuron.decay.factor.numel())}])"
+    if isinstance(neuron.decay, Offset):
+        return f"((v) + leak_{place}[{_of(size, neuron.decay.amount.numel())}])"
+    if isinstance(neuron.decay, Shifts):
+        terms = (f" {'+-'[sign < 0]} (int32_t)down(v, {distance})" for sign, distance in neuron.decay.terms)
+        return f"((v){''.join(terms)})"
+    return "(v)"
+
+
+def _of(size: int, constants: int) -> str:
+    """Return `_at` for the argument of a macro."""
+    return _at(size, constants).replace("i", "(i)", 1)
+
+
+def _top(neuron: IntegerNeuron, place: int) -> str:
+    if neuron.table is None:
+        return "larger(a, b)"
+    return f"soft_max(a, b, table_{place}, {len(neuron.table.entries)}, {neuron.table.shift})"

@@ -1,0 +1,5 @@
+
+static void push_$l(model_state *s, uint32_t i)
+{
+$to
+}

@@ -1,0 +1,251 @@
+"""A network as export sees it: the operations on one time step, in the order in which they happen.
+
+`describe` of `ultralif.export.trace` makes a `Graph` of any module; all that leaves the library reads it.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as torch_functional
+
+from ultralif.errors import InputError
+from ultralif.nn.network import AnyNeuron
+
+__all__ = [
+    "Flatten",
+    "Geometry",
+    "Graph",
+    "Input",
+    "Node",
+    "Norm",
+    "Op",
+    "Pool",
+    "PoolKind",
+    "Spikes",
+    "Sum",
+    "Synapses",
+    "evaluating",
+    "norm_constants",
+]
+
+State = tuple[Tensor, ...]
+PoolKind = Literal["mean", "max"]
+
+
+@dataclass(frozen=True)
+class Input:
+    """What comes in."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The numbers of a convolution, each for rows and columns."""
+
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+
+
+@dataclass(frozen=True)
+class Synapses:
+    """A linear map or a convolution, with the batch normalization that follows it."""
+
+    module: nn.Linear | nn.Conv2d
+    geometry: Geometry | None
+    """None: a linear map."""
+    norm: nn.BatchNorm1d | nn.BatchNorm2d | None = None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the currents for one time step ``[B, *features]``."""
+        out: Tensor = self.module(x)
+        return out if self.norm is None else torch.as_tensor(self.norm(out))
+
+    @torch.no_grad()
+    def folded(self) -> tuple[Tensor, Tensor]:
+        """Return weight and bias in float64, with the normalization in them."""
+        weight = self.module.weight.detach().double().cpu()
+        bias = weight.new_zeros(len(weight)) if self.module.bias is None else self.module.bias.double().cpu()
+        if self.norm is None:
+            return weight, bias
+        scale, mean, shift = norm_constants(self.norm)
+        return weight * scale.view(-1, *[1] * (weight.dim() - 1)), (bias - mean) * scale + shift
+
+    @torch.no_grad()
+    def move(self, shift: Tensor) -> None:
+        """Add to what each output channel gets, in place."""
+        if self.norm is not None:
+            if self.norm.affine:
+                self.norm.bias.add_(shift)
+            else:
+                scale, _, _ = norm_constants(self.norm)
+                torch.as_tensor(self.norm.running_mean).sub_((shift / scale.to(shift)).to(shift))
+        elif self.module.bias is None:
+            self.module.bias = nn.Parameter(shift.to(self.module.weight))
+        else:
+            self.module.bias.add_(shift)
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A batch normalization that could not be folded into synapses before it."""
+
+    module: nn.BatchNorm1d | nn.BatchNorm2d
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The mean or the maximum of windows, without padding."""
+
+    kind: PoolKind
+    size: tuple[int, int]
+    stride: tuple[int, int]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Pool ``[B, C, H, W]``."""
+        pool = torch_functional.avg_pool2d if self.kind == "mean" else torch_functional.max_pool2d
+        return pool(x, self.size, self.stride)
+
+    @property
+    def count(self) -> int:
+        """The values of a window."""
+        return math.prod(self.size)
+
+    @property
+    def overlap(self) -> int:
+        """The most windows that share a value."""
+        return math.prod(-(-size // stride) for size, stride in zip(self.size, self.stride, strict=True))
+
+
+@dataclass(frozen=True)
+class Flatten:
+    """``[C, H, W]`` as one axis."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The sum of two branches, as in a residual block."""
+
+
+@dataclass(frozen=True)
+class Spikes:
+    """A layer of neurons."""
+
+    neuron: AnyNeuron
+
+
+Op = Input | Synapses | Norm | Pool | Flatten | Sum | Spikes
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operation, what it takes, and the shape of one sample of what it gives."""
+
+    name: str
+    op: Op
+    inputs: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The operations of a network: the first is its input, the last its output."""
+
+    nodes: tuple[Node, ...]
+
+    @property
+    def spiking(self) -> list[int]:
+        """The places of the layers of neurons."""
+        return [i for i, node in enumerate(self.nodes) if isinstance(node.op, Spikes)]
+
+    @cached_property
+    def is_count(self) -> tuple[bool, ...]:
+        """For each node, whether it gives spikes or sums of spikes; the input counts as spikes."""
+        counted: list[bool] = []
+        for node in self.nodes:
+            if isinstance(node.op, Input | Spikes):
+                counted.append(True)
+            elif isinstance(node.op, Synapses | Norm):
+                counted.append(False)
+            else:
+                counted.append(all(counted[i] for i in node.inputs))
+        return tuple(counted)
+
+    def neuron(self, place: int) -> AnyNeuron:
+        """Return the neurons of a spiking node."""
+        op = self.nodes[place].op
+        if not isinstance(op, Spikes):
+            raise TypeError(f"node {place} is {type(op).__name__}, not Spikes")
+        return op.neuron
+
+    def sources(self, place: int) -> dict[int, int]:
+        """Return the synapses whose currents a node adds up, each with the values it is averaged over."""
+        node = self.nodes[place]
+        if isinstance(node.op, Synapses):
+            return {place: 1}
+        factor = node.op.count if isinstance(node.op, Pool) and node.op.kind == "mean" else 1
+        found: dict[int, int] = {}
+        for i in node.inputs:
+            if not self.is_count[i]:
+                for source, inner in self.sources(i).items():
+                    if found.setdefault(source, inner * factor) != inner * factor:
+                        raise InputError(
+                            f"{node.name!r} adds {self.nodes[source].name!r} to a mean of itself, which "
+                            "cannot be exported"
+                        )
+        return found
+
+    def step(self, x: Tensor, states: Sequence[State | None]) -> tuple[Tensor, list[State]]:
+        """Take one time step ``[B, *input]`` with the network's own modules.
+
+        Args:
+            x: one time step.
+            states: for each spiking node what the last call returned; None starts it at rest.
+        """
+        values: list[Tensor] = []
+        before, after = iter(states), []
+        for node in self.nodes:
+            taken = [values[i] for i in node.inputs]
+            match node.op:
+                case Input():
+                    value = x.reshape(-1, *node.shape)
+                case Synapses() | Pool():
+                    value = node.op(*taken)
+                case Norm():
+                    value = node.op.module(*taken)
+                case Flatten():
+                    value = taken[0].flatten(1)
+                case Sum():
+                    value = taken[0] + taken[1]
+                case Spikes():
+                    value, state = node.op.neuron.step(taken[0], next(before))
+                    after.append(state)
+            values.append(value)
+        return values[-1], after
+
+
+def norm_constants(norm: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Tensor, Tensor]:
+    """Return scale, mean and shift of a normalization by its running statistics, in float64."""
+    mean, variance = (torch.as_tensor(part).double().cpu() for part in (norm.running_mean, norm.running_var))
+    scale, shift = torch.rsqrt(variance + norm.eps), torch.zeros_like(mean)
+    if norm.affine:
+        scale, shift = scale * norm.weight.detach().double().cpu(), norm.bias.detach().double().cpu()
+    return scale, mean, shift
+
+
+@contextmanager
+def evaluating(net: nn.Module) -> Iterator[None]:
+    """Put a network into evaluation mode inside a ``with`` block."""
+    training = [module for module in net.modules() if module.training]
+    net.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

@@ -1,0 +1,327 @@
+"""Describe any network by watching it once: its layers are noted as they are called."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from ultralif.errors import InputError
+from ultralif.export.graph import (
+    Flatten,
+    Geometry,
+    Graph,
+    Input,
+    Node,
+    Norm,
+    Op,
+    Pool,
+    PoolKind,
+    Spikes,
+    Sum,
+    Synapses,
+    evaluating,
+    norm_constants,
+)
+from ultralif.nn import Network, Neuron
+
+__all__ = ["describe", "input_shape"]
+
+STEPS, BATCH = 2, 3  # of what is run to watch it: the first axis tells them and their product apart
+NOTHING = (nn.Identity, nn.Dropout, nn.Dropout2d)
+SAME = {"contiguous", "clone", "detach", "to", "float", "double", "flatten", "reshape", "view", "unflatten"}
+ADD = {"add", "add_", "__add__", "__radd__", "__iadd__"}
+
+
+@dataclass(frozen=True)
+class _TimeMean:
+    """The mean over time, which `describe` moves to the end."""
+
+
+@dataclass(frozen=True)
+class _Unknown:
+    """Something that has no place in a graph."""
+
+    reason: str
+
+
+class Noted(NamedTuple):
+    """An operation as it was seen, with the places of what it took."""
+
+    name: str
+    op: Op | _TimeMean | _Unknown
+    inputs: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+def describe(net: nn.Module, shape: Sequence[int] | None = None) -> Graph:
+    """Return the operations of a network over ``[T, B, *shape]``, batch normalization folded.
+
+    The network is run once on zeros, in evaluation mode. Its layers may be Linear, Conv2d, BatchNorm,
+    average and maximum pooling, Flatten, Dropout, our neurons, sums of two branches, `TimeDistributed`,
+    and a mean over time before or after the last linear layers. A mean over time is left out: the outputs
+    of the graph's time steps have the network's answer as their mean.
+
+    Args:
+        net: any module that holds our neurons.
+        shape: the features of one time step, such as ``(1, 28, 28)``; not needed if it begins with Linear.
+    """
+    shape = input_shape(net, shape)
+    parameter = next(net.parameters(), torch.zeros(()))
+    x = torch.zeros(STEPS, BATCH, *shape, dtype=parameter.dtype, device=parameter.device)
+    watch = _Watch(net, x)
+    try:
+        with evaluating(net), torch.no_grad(), watch:
+            output = net(x)
+    except (RuntimeError, IndexError) as error:
+        raise InputError(
+            f"the network cannot be run on {(STEPS, BATCH, *shape)}, time steps, batch and shape: {error}"
+        ) from error
+    finally:
+        watch.forget()
+    return watch.graph(output)
+
+
+def input_shape(net: nn.Module, shape: Sequence[int] | None) -> tuple[int, ...]:
+    """Return the features that a network takes, as given or as its first layer says."""
+    if shape is not None:
+        if not shape or any(size < 1 for size in shape):
+            raise InputError(f"shape must be positive sizes, such as (1, 28, 28), got {tuple(shape)}")
+        return tuple(shape)
+    if isinstance(net, Network):
+        return (net.sizes[0],)
+    layers = [module for module in net.modules() if isinstance(module, nn.Linear | nn.Conv2d)]
+    if layers and isinstance(layers[0], nn.Linear):
+        return (layers[0].in_features,)
+    raise InputError(
+        "shape is needed for a network that does not begin with Linear; pass the features of one time step, "
+        "such as shape=(1, 28, 28)"
+    )
+
+
+class _Watch(TorchFunctionMode):
+    """Notes the calls of a network's modules, and of torch's functions between them."""
+
+    def __init__(self, net: nn.Module, x: Tensor) -> None:
+        super().__init__()
+        self.nodes: list[Noted] = []
+        self.places: dict[int, int] = {}
+        self.kept: list[Tensor] = []  # alive, so that no other tensor gets their identity
+        self.inside = 0
+        self.hooks: list[Any] = []
+        for name, module in net.named_modules():
+            if _is_leaf(module):
+                self.hooks.append(module.register_forward_pre_hook(self._enter))
+                self.hooks.append(module.register_forward_hook(self._leave(name or type(module).__name__)))
+        self._note("input", Input(), (), x)
+
+    def forget(self) -> None:
+        """Leave the network as it was."""
+        for hook in self.hooks:
+            hook.remove()
+        self.kept.clear()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a function of torch, and note it unless a layer called it."""
+        kwargs = kwargs or {}
+        self.inside += 1
+        try:
+            out = func(*args, **kwargs)
+        finally:
+            self.inside -= 1
+        if not self.inside:
+            given = [part for part in (*args, *kwargs.values()) if isinstance(part, Tensor)]
+            inputs = tuple(self.places[id(part)] for part in given if id(part) in self.places)
+            for part in out if isinstance(out, tuple | list) else (out,):
+                if inputs and isinstance(part, Tensor):
+                    name = getattr(func, "__name__", "an operation")
+                    self._function(name, inputs, args, kwargs, part)
+        return out
+
+    def _enter(self, module: nn.Module, given: tuple[Any, ...]) -> None:
+        self.inside += 1
+
+    def _leave(self, name: str) -> Any:
+        def leave(module: nn.Module, given: tuple[Any, ...], out: Any) -> None:
+            self.inside -= 1
+            if self.inside or not isinstance(out, Tensor) or not given or id(given[0]) not in self.places:
+                return
+            place = self.places[id(given[0])]
+            if isinstance(module, NOTHING):
+                self._same(place, out)
+            elif isinstance(module, nn.Flatten):
+                self._reshape(name, "Flatten", place, out)
+            else:
+                self._note(name, _layer(module, self.nodes[place].shape), (place,), out)
+
+        return leave
+
+    def _function(self, name: str, inputs: tuple[int, ...], args: Any, kwargs: Any, out: Tensor) -> None:
+        """Note a function between layers."""
+        shape = self.nodes[inputs[0]].shape
+        label = f"{name.strip('_')} {len(self.nodes)}"
+        if name in ADD and len(inputs) == 2 and not kwargs and self.nodes[inputs[1]].shape == shape:
+            self._note(label, Sum(), inputs, out)
+        elif name in SAME and len(inputs) == 1:
+            self._reshape(label, name, inputs[0], out)
+        elif name == "mean" and self._means_time(args, kwargs, out):
+            self._note(label, _TimeMean(), inputs, out)
+        elif name == "mean" and len(shape) == 3 and _features(out) == shape[:1]:
+            self._note(label, Pool("mean", shape[1:], shape[1:]), inputs, out, (shape[0], 1, 1))
+            self._note(f"flatten {len(self.nodes)}", Flatten(), (len(self.nodes) - 1,), out)
+        else:
+            self._note(label, _Unknown(f"is the operation {name!r}"), inputs, out)
+
+    def _means_time(self, args: Any, kwargs: Any, out: Tensor) -> bool:
+        axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
+        axes = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+        return axes == (0,) and out.shape == args[0].shape[1:] and args[0].shape[:2] == (STEPS, BATCH)
+
+    def _reshape(self, label: str, name: str, place: int, out: Tensor) -> None:
+        """Note what only arranges values anew: time into the batch and out of it, features in a row."""
+        shape = self.nodes[place].shape
+        if _features(out) == shape:
+            self._same(place, out)
+        elif _features(out) == (math.prod(shape),):
+            self._note(label, Flatten(), (place,), out)
+        else:
+            self._note(label, _Unknown(f"is {name!r} to shape {tuple(out.shape)}"), (place,), out)
+
+    def _same(self, place: int, out: Tensor) -> None:
+        self.places[id(out)] = place
+        self.kept.append(out)
+
+    def _note(
+        self,
+        name: str,
+        op: Op | _TimeMean | _Unknown,
+        inputs: tuple[int, ...],
+        out: Tensor,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
+        self._same(len(self.nodes), out)
+        self.nodes.append(Noted(name, op, inputs, _features(out) if shape is None else shape))
+
+    def graph(self, output: Any) -> Graph:
+        """Return what leads to the output."""
+        output = output[0] if isinstance(output, tuple) else output
+        if not isinstance(output, Tensor) or id(output) not in self.places:
+            raise InputError(
+                "the network's output was not followed back to its input; return a tensor that its layers "
+                "made, outside of torch.no_grad or numpy"
+            )
+        last = self.places[id(output)]
+        reached = {last}
+        for place in range(last, -1, -1):
+            if place in reached:
+                reached.update(self.nodes[place].inputs)
+        return _simplified({i: self.nodes[i] for i in sorted(reached)})
+
+
+def _is_leaf(module: nn.Module) -> bool:
+    return isinstance(module, Neuron) or not any(True for _ in module.children())
+
+
+def _features(x: Tensor) -> tuple[int, ...]:
+    """Return a shape without the axes of time and batch, which may be folded into one."""
+    if x.shape[:2] == (STEPS, BATCH):
+        return tuple(x.shape[2:])
+    return tuple(x.shape[1:]) if x.shape[:1] in ((BATCH,), (STEPS * BATCH,)) else tuple(x.shape)
+
+
+def _layer(module: nn.Module, shape: tuple[int, ...]) -> Op | _Unknown:
+    """Say a module as an operation."""
+    if isinstance(module, nn.Linear):
+        return Synapses(module, None)
+    if isinstance(module, nn.Conv2d):
+        return _convolution(module)
+    if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_mean is not None:
+        return Norm(module)
+    if isinstance(module, Neuron):
+        return _Unknown("has batch_first=True") if module.batch_first else Spikes(module)
+    if isinstance(module, nn.AvgPool2d | nn.MaxPool2d):
+        return _pool(module)
+    if isinstance(module, nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d):
+        wanted = _pair(module.output_size)
+        sizes = [(have, want or have) for have, want in zip(shape[1:], wanted, strict=True)]
+        if any(have % want for have, want in sizes):
+            return _Unknown(f"pools {shape[1:]} to {wanted}, which no one window divides")
+        rows, columns = (have // want for have, want in sizes)
+        kind: PoolKind = "mean" if isinstance(module, nn.AdaptiveAvgPool2d) else "max"
+        return Pool(kind, (rows, columns), (rows, columns))
+    return _Unknown(f"is {type(module).__name__}")
+
+
+def _convolution(module: nn.Conv2d) -> Op | _Unknown:
+    if module.padding_mode != "zeros":
+        return _Unknown(f"is a Conv2d with padding_mode={module.padding_mode!r}")
+    dilation, stride, kernel = (_pair(part) for part in (module.dilation, module.stride, module.kernel_size))
+    padding = module.padding
+    if padding == "same":
+        reach = [step * (size - 1) for step, size in zip(dilation, kernel, strict=True)]
+        if any(part % 2 for part in reach):
+            return _Unknown("is a Conv2d with padding='same' and an even kernel")
+        padding = (reach[0] // 2, reach[1] // 2)
+    padding = (0, 0) if isinstance(padding, str) else _pair(padding)
+    return Synapses(module, Geometry(stride, padding, dilation, module.groups))
+
+
+def _pool(module: nn.AvgPool2d | nn.MaxPool2d) -> Op | _Unknown:
+    size, stride = _pair(module.kernel_size), _pair(module.stride)
+    other = getattr(module, "divisor_override", None), getattr(module, "dilation", 1)
+    if _pair(module.padding) != (0, 0) or module.ceil_mode or other != (None, 1):
+        return _Unknown(f"is {type(module).__name__} with padding, dilation, ceil_mode or divisor_override")
+    return Pool("mean" if isinstance(module, nn.AvgPool2d) else "max", size, stride)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value[0], value[1]) if isinstance(value, tuple | list) else (value, value)
+
+
+def _simplified(noted: dict[int, Noted]) -> Graph:
+    """Refuse what is unknown, take the mean over time to the end, fold batch normalization."""
+    moved: dict[int, int] = {}  # from where a node was noted to where it is now
+    nodes: list[Node] = []
+    averaged: set[int] = set()
+    for place, (name, op, inputs, shape) in noted.items():
+        if isinstance(op, _Unknown):
+            raise InputError(f"layer {name!r} {op.reason}, which cannot be exported")
+        after_mean = any(i in averaged for i in inputs)
+        if after_mean and (isinstance(op, Spikes) or (isinstance(op, Pool) and op.kind == "max")):
+            raise InputError(f"layer {name!r} follows the mean over time; take that mean after it")
+        if after_mean or isinstance(op, _TimeMean):
+            averaged.add(place)
+        taken = tuple(moved[i] for i in inputs)
+        synapses = _foldable(noted, inputs[0], op) if isinstance(op, Norm) else None
+        if isinstance(op, _TimeMean):
+            moved[place] = taken[0]
+        elif isinstance(op, Norm) and synapses is not None:
+            before = nodes[moved[synapses]]
+            if isinstance(before.op, Synapses):
+                nodes[moved[synapses]] = replace(before, op=replace(before.op, norm=op.module))
+            moved[place] = taken[0]
+        else:
+            moved[place] = len(nodes)
+            nodes.append(Node(name, op, taken, shape))
+    if not any(isinstance(node.op, Spikes) for node in nodes):
+        raise InputError("the network has no ultralif neurons between its input and its output")
+    return Graph(tuple(nodes))
+
+
+def _foldable(noted: dict[int, Noted], place: int, norm: Norm) -> int | None:
+    """Return the synapses that a normalization follows, directly or after pooling; None if it cannot fold.
+
+    A mean commutes with any normalization, a maximum with one that does not turn the order around.
+    """
+    scale, _, _ = norm_constants(norm.module)
+    while True:
+        _, op, inputs, _ = noted[place]
+        readers = sum(other.inputs.count(place) for other in noted.values())
+        if readers == 1 and isinstance(op, Synapses):
+            return place
+        if readers > 1 or not isinstance(op, Pool) or (op.kind == "max" and not bool((scale > 0).all())):
+            return None
+        (place,) = inputs
