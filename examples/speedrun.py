@@ -56,6 +56,7 @@ RECIPE = {
     "head_lr": 0.5,
     "warmup": 0.1,  # share of the steps in which the rates rise, before they fall to 0
     "smoothing": 0.2,  # of the labels
+    "flip": 1,  # 1: mirror images
     "shift": 4,  # pixels by which an image is moved at most
     "cutout": 12,  # side of the blank square
     "compile": "default",  # mode of torch.compile, or none
@@ -115,7 +116,7 @@ def make_neuron(given: Namespace) -> nn.Module:
         return OTHERS[given.neuron]()
     options = {"eps": given.eps} if given.neuron.startswith(("Ultra", "Soft")) else {}
     backend = "auto" if given.compile == "none" else "reference"  # a compiler fuses the definition itself
-    return ul.NEURONS[given.neuron](backend=backend, **options | json.loads(given.options))
+    return ul.nn.NEURONS[given.neuron](backend=backend, **options | json.loads(given.options))
 
 
 class Layer(nn.Module):
@@ -243,6 +244,7 @@ def fit(net: nn.Module, model: nn.Module, images: Tensor, labels: Tensor, given:
     random = torch.Generator(DEVICE).manual_seed(seed)
     padded = F.pad(images, [given.shift] * 4, "reflect")
     mirrored = torch.rand(len(images), generator=random, device=DEVICE) < 0.5
+    never = torch.zeros_like(mirrored)
     opts = optimizers(net, given)
     peaks = [(group, group["lr"]) for opt in opts for group in opt.param_groups]
     per_epoch = len(images) // given.batch
@@ -250,8 +252,9 @@ def fit(net: nn.Module, model: nn.Module, images: Tensor, labels: Tensor, given:
     rising = given.warmup * steps
     for epoch in range(given.epochs):
         if given.neuron not in OTHERS:
-            ul.set_mode(net, "soft" if epoch < int(given.soft * given.epochs) else "hard")
-        seen = augmented(padded, mirrored ^ bool(epoch % 2), given.shift, given.cutout, random)
+            ul.nn.set_mode(net, "soft" if epoch < int(given.soft * given.epochs) else "hard")
+        flipped = mirrored ^ bool(epoch % 2) if given.flip else never
+        seen = augmented(padded, flipped, given.shift, given.cutout, random)
         order = torch.randperm(len(images), generator=random, device=DEVICE)
         for chosen in order.split(given.batch)[:per_epoch]:
             step += 1
@@ -266,11 +269,14 @@ def fit(net: nn.Module, model: nn.Module, images: Tensor, labels: Tensor, given:
     settle(net, seen[: 20 * given.batch], given.batch)
 
 
-def run(given: Namespace, seed: int, train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]) -> dict:
+Data = tuple[Tensor, Tensor]
+
+
+def run(given: Namespace, seed: int, train: Data, test: Data, build: type[nn.Module] = Net) -> dict:
     """Build, compile, train and judge one net; equal nets find what was compiled before."""
     torch.manual_seed(seed)
     begun = time.perf_counter()
-    net = Net(given).to(DEVICE, memory_format=torch.channels_last)
+    net = build(given).to(DEVICE, memory_format=torch.channels_last)
     model = net
     if ON_GPU:
         if given.compile != "none" and given.neuron != "spikingjelly":
@@ -281,15 +287,22 @@ def run(given: Namespace, seed: int, train: tuple[Tensor, Tensor], test: tuple[T
         net.load_state_dict(fresh)
         torch.cuda.synchronize()
     started = time.perf_counter()
-    net.look(train[0][:5000])
+    if isinstance(net, Net):
+        net.look(train[0][:5000])
     fit(net, model, *train, given, seed)
     if ON_GPU:
         torch.cuda.synchronize()
     seconds = {"seconds": time.perf_counter() - started, "warmup_seconds": started - begun}
-    neurons = [module for module in net.modules() if isinstance(module, ul.Neuron)]
+    neurons = [module for module in net.modules() if isinstance(module, ul.nn.Neuron)]
     eps = [round(torch.as_tensor(n.eps).mean().item(), 3) for n in neurons if "eps" in n.declared()]
     mode = neurons[0].mode if neurons else given.neuron
     return {"seed": seed, "accuracy": accuracy(net, *test), "mode": mode, **seconds, "eps": eps}
+
+
+def prepare() -> None:
+    """Let a GPU choose its kernels, and the compiler keep a graph for each mode of each net."""
+    torch.backends.cudnn.benchmark = True
+    torch._dynamo.config.recompile_limit = 100
 
 
 def main() -> None:
@@ -307,9 +320,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.spikingjelly:
         sys.path.insert(0, str(given.spikingjelly))
-    torch.backends.cudnn.benchmark = True
-    torch.set_float32_matmul_precision("high")
-    torch._dynamo.config.recompile_limit = 100  # a graph for each mode of each net
+    prepare()
     train, test = load(given.data, "train", given.subset), load(given.data, "test", given.subset)
     if given.holdout:
         test = train[0][-given.holdout :], train[1][-given.holdout :]

@@ -1,0 +1,98 @@
+"""The ways of training that the study of depth compares, with neurons that are not the library's own."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+import ultralif as ul
+from ultralif.functional import straight_through
+
+
+class Method(NamedTuple):
+    """A neuron and how it is trained."""
+
+    neuron: str
+    key: str = "eps"
+    """The option that is the width of the derivative, and the values to choose from."""
+    values: tuple[float, ...] = (0.15, 0.3, 0.6)
+    soft: float = 0.7
+    """Share of the epochs with soft spikes."""
+    options: dict[str, Any] = {}  # noqa: RUF012
+
+
+def surrogate(*values: float, **options: Any) -> Method:
+    options = {"scaled_surrogate": True} | options
+    return Method("LIF", "surrogate_slope", values, 0.0, options)
+
+
+METHODS = {
+    "UltraLIF": Method("UltraLIF"),
+    "SoftLIF": Method("SoftLIF"),
+    "sigmoid": Method("Sigmoid"),
+    "ASGL-like mix": Method("Mixed"),
+    "LIF, learned width": surrogate(2, 5, 10, learn_slope=True),
+    "LIF, triangle": surrogate(0.5, 1, 2, surrogate="triangle"),
+    "UltraLIF as a sigmoid": Method("Matched"),
+    "LIF, sigmoid": surrogate(1, 2, 4),
+    "LIF, atan": surrogate(1, 2, 4, surrogate="atan"),
+    "DSpike": Method("DSpike", "sharpness", (1, 2, 4), 0.0),
+    "UltraPLIF": Method("UltraPLIF"),
+    "UltraDLIF along channels": Method("UltraDLIF", options={"centered": True, "coupled_axis": -3}),
+    "UltraDLIF along rows": Method("UltraDLIF", options={"centered": True}),
+    "ReLU": Method("relu", values=(1.0,)),
+}
+RIVALS = [*METHODS][:6]
+
+
+def sigmoid_step(
+    current: Tensor, v: Tensor, *, eps: Tensor, threshold: float, mode: str, **unused: Any
+) -> tuple[Tensor, Tensor]:
+    """A neuron without membrane and threshold: the sigmoid of its current, or its sign."""
+    soft = torch.sigmoid(current / eps)
+    return (soft if mode == "soft" else straight_through((current > 0).to(soft.dtype), soft)), v
+
+
+def matched_step(
+    current: Tensor, v: Tensor, *, eps: Tensor, threshold: float, mode: str, **unused: Any
+) -> tuple[Tensor, Tensor]:
+    """UltraLIF of one step from rest as a sigmoid: its midpoint and its binary threshold, without s0."""
+    past, limit = torch.log(torch.tensor(0.9, device=eps.device)) / eps, threshold / eps
+    soft = torch.sigmoid(current / eps - torch.logaddexp(past, limit))
+    fires = current / eps > limit + torch.log1p(-torch.exp(past - limit))
+    return (soft if mode == "soft" else straight_through(fires.to(soft.dtype), soft)), v
+
+
+class Sigmoid(ul.nn.Stepped[ul.nn.State]):
+    modes = ("soft", "hard")
+    learns = frozenset({"eps"})
+    state_type = ul.nn.State
+    formula = staticmethod(sigmoid_step)
+    choices = ("mode",)
+
+    def __init__(self, *, eps: float = 0.3, **options: Any) -> None:
+        super().__init__(**options)
+        self.learnable("eps", eps, ul.nn.LOG, bounds=(0.1, 20.0))
+
+
+class Matched(Sigmoid):
+    formula = staticmethod(matched_step)
+
+
+class Mixed(nn.Module):
+    """SoftLIF of which a growing, random share is binary, as in adaptive smoothing (Wang et al. 2023)."""
+
+    def __init__(self, steps: int, **options: Any) -> None:
+        super().__init__()
+        self.soft, self.hard = ul.SoftLIF(**options), ul.SoftLIF(**options)
+        self.hard.log_eps = self.soft.log_eps
+        self.hard.mode = "hard"
+        self.steps = steps
+        self.register_buffer("step", torch.zeros(()))
+
+    def forward(self, current: Tensor) -> Tensor:
+        if not self.training:
+            return self.hard(current)
+        self.step += 1
+        binary = torch.rand_like(current[0]) < self.step / self.steps  # all, beyond the last step
+        return torch.where(binary, self.hard(current), self.soft(current))

@@ -1,0 +1,79 @@
+"""The study of depth: what UltraLIF is at T=1, the neurons made for comparison, the order of its runs."""
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import ultralif as ul
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def deep(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import deep
+
+    yield deep
+    for name in ("deep", "deep_methods", "speedrun"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("eps", [0.1, 0.2, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("leak", [0.5, 0.9])
+def test_ultralif_of_one_step_is_a_sigmoid_with_a_floor(eps, leak):
+    current = torch.linspace(-3, 3, 601, dtype=torch.float64)[None, None]
+    past, limit = math.log(leak) / eps, 0.5 / eps
+    at_rest = 1 / (1 + math.exp(limit - past))
+    midpoint = math.log(math.exp(past) + math.exp(limit))
+    expected = at_rest + (1 - at_rest) * torch.sigmoid(current / eps - midpoint)
+    neuron = ul.UltraLIF(eps=eps, leak=leak, threshold=0.5, learn_eps=False)
+    torch.testing.assert_close(neuron(current), expected)
+    # It is binary at a lower current than that of its midpoint: all the lower, the warmer it is.
+    neuron.mode = "hard"
+    crossing = eps * math.log(math.exp(limit) - math.exp(past))
+    assert torch.equal(neuron(current), (current > crossing).double())
+    assert crossing < 0.5 < eps * midpoint
+
+
+@pytest.mark.parametrize("mode", ["soft", "hard"])
+def test_the_matched_sigmoid_is_ultralif_without_its_floor(deep, mode):
+    current = torch.randn(1, 4, 200, dtype=torch.float64, requires_grad=True)
+    ultra, matched = ul.UltraLIF(eps=0.4), deep.Matched(eps=0.4)
+    at_rest = ul.UltraLIF(eps=0.4)(torch.full((1, 1, 1), -60.0, dtype=torch.float64)).item()
+    ultra.mode = matched.mode = mode
+    a, b = ultra(current), matched(current)
+    floor = at_rest if mode == "soft" else 0.0
+    torch.testing.assert_close(a, floor + (1 - floor) * b)
+    (grad_a,) = torch.autograd.grad(a.sum(), current)
+    (grad_b,) = torch.autograd.grad(b.sum(), current)
+    torch.testing.assert_close(grad_a, (1 - at_rest) * grad_b)
+
+
+def test_a_mix_goes_from_soft_to_binary(deep):
+    mix = deep.Mixed(steps=10, eps=0.3)
+    current = torch.randn(2, 50, 40)
+    binary = [((mix(current).detach() % 1) == 0).float().mean().item() for _ in range(12)]
+    assert binary[0] < 0.3 and binary == sorted(binary) and binary[10:] == [1.0, 1.0]
+    mix.eval()
+    assert set(mix(current).unique().tolist()) == {0.0, 1.0}
+
+
+def test_runs_come_in_order_and_none_twice(deep, tmp_path):
+    study = deep.Study(tmp_path / "rows.jsonl", {"optimizer": "sgd"})
+    done = []
+    for cell in study.lacking():
+        if len(done) == 100:
+            break
+        done.append(cell)
+        study.keep(cell, {"accuracy": 50 - abs(cell.value - 0.3) - abs(cell.lr - 0.3)})
+    assert len(set(done)) == 100 and all(cell.held for cell in done[:54])  # six methods, nine runs each
+    finals = [cell for cell in done if not cell.held]
+    assert [cell.seed for cell in finals[:12]] == [0] * 6 + [1] * 6
+    assert {(cell.lr, cell.value) for cell in finals if cell.method == "SoftLIF"} == {(0.3, 0.3)}
+    again = deep.Study(tmp_path / "rows.jsonl", {"optimizer": "sgd"})
+    assert next(again.lacking()) not in done
+    assert "| T | cifar10 | 1 | 6 | UltraLIF | 5 |" in again.table()
