@@ -1,7 +1,9 @@
-"""What can go wrong outside of the library: bad input, and jobs that cannot be finished."""
+"""Errors that are not bugs: bad input, jobs that cannot be finished, and memory that runs out."""
 
-__all__ = ["InputError", "JobError", "check_choice", "need"]
+__all__ = ["InputError", "JobError", "check_choice", "check_range", "is_out_of_memory", "need"]
 
+import errno
+import re
 from collections.abc import Collection
 from importlib import import_module
 from types import ModuleType
@@ -19,6 +21,29 @@ def check_choice(argument: str, value: str, choices: Collection[str]) -> None:
     """Raise an InputError unless an argument has one of its values."""
     if value not in choices:
         raise InputError(f"{argument} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def check_range(argument: str, value: int, least: int, most: int) -> None:
+    """Raise an InputError unless a number is within its limits."""
+    if not least <= value <= most:
+        raise InputError(f"{argument} must be from {least:,} to {most:,}, got {value}")
+
+
+_TOO_LARGE = re.compile(
+    r"not enough memory|out of memory|can.?t allocate memory|cannot allocate memory|failed to allocate"
+    r"|unable to allocate|bad_alloc|ALLOC_FAILED|DefaultCPUAllocator|size calculation overflowed"
+    r"|multiplication overflow|possibly overflow|array is too big|Maximum allowed dimension exceeded",
+    re.IGNORECASE,
+)
+"""Words by which torch, numpy, C++ and the system say that something does not fit into memory."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether an error says that memory ran out, or that no memory could hold what was asked for."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    said = isinstance(error, RuntimeError | ValueError | OverflowError) and _TOO_LARGE.search(str(error))
+    return isinstance(error, MemoryError) or bool(said)
 
 
 def need(module: str, extra: str) -> ModuleType:

@@ -128,7 +128,7 @@ class TestRuns:
         first, second, *_ = (row["id"] for row in rows)
         ultralif.refused("runs", "rm", first, "nothing")
         assert len(ultralif.json("runs", "list")) == 4
-        assert ultralif.done("runs", "rm", first, second) == f"removed {first}\nremoved {second}\n"
+        assert ultralif.done("runs", "rm", first, second, "--yes") == f"removed {first}\nremoved {second}\n"
         assert len(ultralif.json("runs", "list")) == 2 and not Path("runs", first).exists()
 
     def test_export(self, rows: list[dict], ultralif: Commands) -> None:

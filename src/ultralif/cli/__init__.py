@@ -1,13 +1,16 @@
 """The command line: one thin file a command, loaded when it is called."""
 
 import difflib
+import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import FrameType
 
 from ultralif import __version__
-from ultralif.errors import InputError, JobError
+from ultralif.errors import InputError, JobError, is_out_of_memory
 from ultralif.files import visible
 
 __all__ = ["COMMANDS", "main"]
@@ -41,30 +44,49 @@ EXAMPLES: dict[str, str] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 the job failed, 2 bad input."""
-    args = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what an old terminal cannot show is spelled out
+            stream.reconfigure(errors="backslashreplace")
     try:
-        code = _run(args)
+        if argv is None:
+            signal.signal(signal.SIGINT, _interrupt)
+        code = _run(list(sys.argv[1:] if argv is None else argv))
         if sys.stdout is not None:  # it may have been closed
             sys.stdout.flush()
         return code
-    except InputError as error:
-        return _fail(str(error), 2)
-    except JobError as error:
-        return _fail(str(error), getattr(error, "code", 1))
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
     except BrokenPipeError:  # the reader went away, as `head` does
         _drop_output()
         return 0
-    except OSError as error:
-        if error.filename is None:
-            _drop_output()
-        place = error.filename or "the output"
-        return _fail(f"{place} cannot be used ({error.strerror}); make room, or choose another place", 1)
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "not enough memory" not in str(error):
+    except Exception as error:
+        message, code = _explain(error)
+        if message is None:
             raise
-        return _fail("there is not enough memory for that; choose smaller sizes", 1)
+        return _fail(message, code)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End the process at the first Ctrl-C, and at once at the second, without a word."""
+    signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
+    raise KeyboardInterrupt
+
+
+def _explain(error: Exception) -> tuple[str | None, int]:
+    """Return what to say of an error, and the exit code; no message for a bug."""
+    match error:
+        case InputError():
+            return str(error), 2
+        case JobError():
+            return str(error), getattr(error, "code", 1)
+        case _ if is_out_of_memory(error):
+            return "there is not enough memory for that; choose smaller sizes", 1
+        case OSError():
+            if error.filename is None:
+                _drop_output()
+            place = error.filename or "the output"
+            return f"{place} cannot be used ({error.strerror}); make room, or choose another place", 1
+    return None, 1
 
 
 def _drop_output() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.analyze_draw import boundary, figures, undriven
+from ultralif.cli.output import check_place, print_values
 from ultralif.cli.parse import Actions, dispatch
-from ultralif.cli.show import show
 from ultralif.cli.source import load_network, pick_layer, save_network
 from ultralif.errors import InputError
 
@@ -76,7 +76,7 @@ def regions(
         "general_position": position.general if position else None,
         "least_singular_value": position.margin if position else None,
     }
-    show(result, json)
+    print_values(result, json)
 
 
 def slice_(
@@ -134,7 +134,7 @@ def slice_(
         }
         for dimension, (through, counts) in enumerate(zip(("segment", "plane"), met, strict=True), 1)
     ]
-    show({"neurons": h, "inputs": n, "regions": rows}, json)
+    print_values({"neurons": h, "inputs": n, "regions": rows}, json)
 
 
 def growth(
@@ -181,7 +181,7 @@ def growth(
         drawn = torch.randint(len(points), (max(steps, default=1), len(points)), generator=generator)
         points = points[drawn]
     rows = analysis.growth(linear, neurons, points, steps, dimension=2, spike_mode=mode)
-    show(
+    print_values(
         {"neurons": linear.out_features, "samples": points.shape[-2], "rasters": [r._asdict() for r in rows]},
         json,
     )
@@ -225,7 +225,7 @@ def volume(
         "zonotope_volume": float(analysis.zonotope_volume(weight)) if comb(h, n) <= 1_000_000 else None,
         "gap_of_log_volume": analysis.log_volume_gap(h, n),
     }
-    show(result, json)
+    print_values(result, json)
 
 
 def prune(
@@ -260,6 +260,7 @@ def prune(
 
     from ultralif import analysis
 
+    check_place(out)
     network, arguments, _ = load_network(source, neuron, seed, runs_dir)
     before = pick_layer(network, layer)[0].weight.detach()
     smaller, groups = analysis.merge_redundant(network, layer, merge_tol)
@@ -279,7 +280,7 @@ def prune(
     if out is not None:
         save_network(smaller, arguments, out)
         result["written"] = str(out)
-    show(result, json)
+    print_values(result, json)
 
 
 COMMAND: Actions = {

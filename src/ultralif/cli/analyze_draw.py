@@ -4,9 +4,9 @@ from math import inf, log
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ultralif.cli.show import show
+from ultralif.cli.output import check_place, echo, print_values
 from ultralif.cli.source import load_network
-from ultralif.errors import InputError
+from ultralif.errors import InputError, check_range
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["boundary", "figures", "undriven"]
 
 MOST_STEPS = 100_000
+MOST_NEURONS = 1000
+MOST_VALUES = 10_000_000
+MOST_POINTS = 2000
 
 
 def boundary(
@@ -47,8 +50,9 @@ def boundary(
     from ultralif import analysis
     from ultralif.report.theory_figures import boundary_figure
 
-    if timesteps < 1:
-        raise InputError(f"timesteps must be positive, got {timesteps}")
+    check_range("timesteps", timesteps, 1, MOST_STEPS)
+    check_range("resolution", resolution, 2, MOST_POINTS)
+    check_place(out)
     network = load_network(source, neuron, seed, runs_dir).network
     generator = torch.Generator().manual_seed(seed)
     points = torch.rand(3, network.sizes[0], generator=generator) if samples is None else _samples(samples)
@@ -64,7 +68,7 @@ def boundary(
         }
         for name, cut in slices.items()
     ]
-    show({"slices": rows, "written": str(boundary_figure(out, places, extent, slices))}, json)
+    print_values({"slices": rows, "written": str(boundary_figure(out, places, extent, slices))}, json)
 
 
 def _samples(path: Path) -> "Tensor":
@@ -105,10 +109,11 @@ def undriven(
 
     from ultralif import analysis, maxplus
 
-    if not (1 <= steps <= MOST_STEPS and 0 < eps < inf and 0 < leak <= 1):
-        raise InputError(
-            f"steps={steps} must be from 1 to {MOST_STEPS}, eps={eps} positive and leak={leak} in (0, 1]"
-        )
+    check_range("steps", steps, 1, MOST_STEPS)
+    check_range("neurons", neurons, 3, MOST_NEURONS)
+    check_range("steps x neurons", steps * neurons, 1, MOST_VALUES)
+    if not (0 < eps < inf and 0 < leak <= 1):
+        raise InputError(f"eps={eps} must be positive and leak={leak} in (0, 1]")
     v0 = torch.full((neurons,), -1.0, dtype=torch.float64)
     v0[0] = 0.0
     limit = analysis.undriven_ring(v0, steps, leak=leak)
@@ -130,7 +135,7 @@ def undriven(
         "soft_spike_it_settles_at": analysis.steady_state(eps, centered=centered).s if leak == 1 else None,
         "membranes": rows,
     }
-    show(result, json)
+    print_values(result, json)
 
 
 def figures(*, out: Path = Path("figures")) -> None:
@@ -142,4 +147,4 @@ def figures(*, out: Path = Path("figures")) -> None:
     from ultralif.report.theory_figures import FIGURES
 
     for name, draw in FIGURES.items():
-        print(draw(out / f"{name}.png"))
+        echo(str(draw(out / f"{name}.png")))

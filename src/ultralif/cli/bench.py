@@ -1,13 +1,17 @@
 """``ultralif bench``: the time and the memory of a layer of neurons, beside a copy and other libraries."""
 
-import sys
+import os
 from typing import Literal
 
+from ultralif.cli.output import echo, number, print_json, print_table, say
 from ultralif.cli.parse import parse
-from ultralif.cli.tables import number, print_json, print_table
-from ultralif.errors import InputError
+from ultralif.errors import InputError, check_range
 
 __all__ = ["COMMAND", "main"]
+
+
+MOST = 1 << 32
+"""Currents of a layer: 16 GiB in float32."""
 
 
 def main(argv: list[str]) -> None:
@@ -39,10 +43,11 @@ def bench(
         threads: of the CPU.
         json: print one JSON document.
     """
-    sizes = {"timesteps": timesteps, "batch": batch, "features": features, "threads": threads}
-    for name, value in sizes.items():
-        if value < 1:
-            raise InputError(f"{name} must be at least 1, got {value}; pass a positive number")
+    for name, value in (("timesteps", timesteps), ("batch", batch), ("features", features)):
+        check_range(name, value, 1, MOST)
+    check_range("threads", threads, 1, os.cpu_count() or 1)
+    if timesteps * batch * features > MOST:
+        raise InputError(f"timesteps x batch x features must be at most {MOST:,}; choose smaller sizes")
     import torch
 
     from ultralif.bench import Layer, describe, measure, refuse_unless_right
@@ -53,7 +58,7 @@ def bench(
     torch.set_num_threads(threads)
     refuse_unless_right(place)
     part = Part("layer", (*EVERY, *RATES), Layer(timesteps, batch, features, dtype))
-    rows = list(measure([part], place, note=lambda text: print(text, file=sys.stderr)))
+    rows = list(measure([part], place, note=say))
     machine = describe(place)
     if json:
         print_json({"machine": machine, "rows": [row._asdict() for row in rows]})
@@ -73,7 +78,7 @@ def bench(
     ]
     title = f"T={timesteps} B={batch} N={features} {dtype}, forward and backward, on {machine['device']}"
     print_table(columns, cells, title)
-    print("a step: one neuron of one sample at one time; kept: for backward, beyond input and output")
+    echo("a step: one neuron of one sample at one time; kept: for backward, beyond input and output")
 
 
 COMMAND = bench

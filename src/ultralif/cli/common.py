@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ultralif.cli.options import describe_options, split_options
+from ultralif.cli.output import say
 from ultralif.cli.parse import Hidden, parse
 from ultralif.errors import InputError
 from ultralif.files import BadFile, parse_json, read_text
 from ultralif.training.config import PRESETS, RunConfig
 from ultralif.training.options import Progress, RunOptions
 
-__all__ = ["Common", "read_arguments", "read_config"]
+__all__ = ["Common", "read_arguments", "read_config", "warn_of_batch"]
 
 C = TypeVar("C", bound="Common")
 
@@ -71,6 +72,18 @@ def read_arguments(kind: type[C], argv: Sequence[str], command: str) -> C:
             default = kind(**read_config(Path(value or words[i + 1])))
     found = parse(kind, words, command, default, describe_options())
     return replace(found, neuron_options={**found.neuron_options, **options})
+
+
+def warn_of_batch(config: RunConfig) -> None:
+    """Say so if a batch is larger than the training set."""
+    from ultralif.data.table import DATASETS
+
+    spec = DATASETS.get(config.dataset)
+    if spec is not None and config.batch_size > spec.sizes[0]:
+        say(
+            f"batch size {config.batch_size:,} is larger than the training set of {config.dataset}, "
+            f"{spec.sizes[0]:,} samples: an epoch is a single step; choose a smaller --batch-size"
+        )
 
 
 _SWITCHES = {f"--{each.name.replace('_', '-')}" for each in fields(RunConfig) if each.type == bool | None}

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ultralif.cli.output import check_place, echo, print_json, print_table
 from ultralif.cli.parse import Actions, dispatch
-from ultralif.cli.tables import print_json, print_table
 from ultralif.errors import InputError
 
 if TYPE_CHECKING:
@@ -77,15 +77,15 @@ def info(name: str, /, data_dir: Path | None = None, json: bool = False) -> None
     for key, value in described.items():
         if key == "files":
             for remote in spec.remotes:
-                print(f"{'file':14} {remote.file}  {remote.digest}")
+                echo(f"{'file':14} {remote.file}  {remote.digest}")
                 for url in remote.urls:
-                    print(f"{'':14}   {url}")
+                    echo(f"{'':14}   {url}")
         elif key == "splits":
             for split, sizes in value.items():
-                print(f"{'split':14} {split}: {sizes[0]:,} / {sizes[1]:,}")
+                echo(f"{'split':14} {split}: {sizes[0]:,} / {sizes[1]:,}")
         elif value not in (None, []):
             shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-            print(f"{key:14} {shown}")
+            echo(f"{key:14} {shown}")
 
 
 def get(name: str, /, data_dir: Path | None = None) -> None:
@@ -100,11 +100,11 @@ def get(name: str, /, data_dir: Path | None = None) -> None:
 
     spec = find_spec(name)
     if not spec.forms:
-        print(f"{spec.name} needs no download")
+        echo(f"{spec.name} needs no download")
         return
     with _progress() as progress:
         found = install(spec, data_dir, progress)
-    print(f"{spec.name} lies in {found.folder}")
+    echo(f"{spec.name} lies in {found.folder}")
 
 
 def verify(
@@ -133,9 +133,7 @@ def verify(
         if report.digests
         else "the structure of every file; no digests are known"
     )
-    print(
-        f"{spec.name} in {report.folder} is sound: {report.sizes[0]:,} + {report.sizes[1]:,} samples, {how}"
-    )
+    echo(f"{spec.name} in {report.folder} is sound: {report.sizes[0]:,} + {report.sizes[1]:,} samples, {how}")
 
 
 def draw_sample(
@@ -162,9 +160,10 @@ def draw_sample(
     from ultralif.data import load
     from ultralif.data.picture import draw
 
+    check_place(out)
     dataset = load(name, timesteps, data_dir, split=split)
     draw(dataset, dataset.test if test else dataset.train, index, out)
-    print(f"wrote {out}")
+    echo(f"wrote {out}")
 
 
 COMMAND: Actions = {"list": list_, "info": info, "get": get, "verify": verify, "show": draw_sample}

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ultralif.cli.output import echo, print_json, print_table
 from ultralif.cli.progress import spell_count, spell_time
-from ultralif.cli.tables import print_json, print_table
 from ultralif.training.config import RunConfig
 
 __all__ = ["print_plan", "show_plan"]
@@ -24,8 +24,8 @@ def show_plan(stacks: Stacks, device: str, as_json: bool) -> None:
         return
     if len(stacks) == 1 and len(stacks[0]) == 1:
         for name, value in stacks[0][0].settings().items():
-            print(f"{name:16} {value}")
-        print(f"{'id':16} {stacks[0][0].id}")
+            echo(f"{name:16} {value}")
+        echo(f"{'id':16} {stacks[0][0].id}")
     _print(stacks, seconds, sys.stdout)
 
 
@@ -40,7 +40,7 @@ def _print(stacks: Stacks, seconds: Sequence[float], file: Any) -> None:
         print_table(tuple(rows[0]), [tuple(row.values()) for row in rows], file=file)
     runs = sum(map(len, stacks))
     what = f"{spell_count(runs, 'run')} in {spell_count(len(stacks), 'stack')}"
-    print(f"{what}, about {spell_time(sum(seconds))}, loading and evaluation apart", file=file, flush=True)
+    echo(f"{what}, about {spell_time(sum(seconds))}, loading and evaluation apart", file)
 
 
 def _rows(stacks: Stacks, seconds: Sequence[float]) -> list[dict[str, Any]]:

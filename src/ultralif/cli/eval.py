@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ultralif.cli.output import number, print_result, print_table
 from ultralif.cli.parse import parse
-from ultralif.cli.tables import number, print_result, print_table
 from ultralif.training.store import Store
 from ultralif.training.zoo import cards
 

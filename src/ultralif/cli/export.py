@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
+from ultralif.cli.output import echo
 from ultralif.cli.parse import parse
 from ultralif.cli.source import load_network
 from ultralif.errors import InputError, JobError
@@ -107,10 +108,10 @@ def export(
             report |= _to_graph(net, folder, to, mode, timesteps)
     report = {k: v.replace(str(folder), str(out)) if isinstance(v, str) else v for k, v in report.items()}
     if json:
-        print(dumps(report))
+        echo(dumps(report))
     else:
         for name, value in report.items():
-            print(f"{name.replace('_', ' '):16} {value}")
+            echo(f"{name.replace('_', ' '):16} {value}")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """``ultralif models``: trained networks that come with the library."""
 
+from ultralif.cli.output import echo, print_json, print_table
 from ultralif.cli.parse import Actions, dispatch
-from ultralif.cli.tables import print_json, print_table
 
 __all__ = ["COMMAND", "main"]
 
@@ -47,7 +47,7 @@ def show_model(name: str, /, json: bool = False) -> None:
         print_json(card)
         return
     for key, value in card.items():
-        print(f"{key:10} {value}")
+        echo(f"{key:10} {value}")
 
 
 COMMAND: Actions = {"list": list_, "show": show_model}

@@ -187,12 +187,12 @@ class _Complaint:
                 return f"{flag} must be one of {', '.join(choices)}, got {event.value!r}"
             case errors.BadValue():
                 return f"{event.argument.display_name()} needs a value"
-            case errors.InstantiationFailure(argument=None):
-                return event.message
-            case errors.InstantiationFailure():
+            case errors.InstantiationFailure(argument=argument) if argument is not None:
                 got = re.search(r"(['\"]).*\1", event.message.partition("\n")[0])  # as Python writes strings
-                kind = _spell_kind(event.argument.lowered.metavar)
-                return f"{event.argument.display_name()} takes {kind}" + (f", got {got[0]}" if got else "")
+                kind = _spell_kind(argument.lowered.metavar or "")
+                return f"{argument.display_name()} takes {kind}" + (f", got {got[0]}" if got else "")
+            case errors.InstantiationFailure():
+                return event.message
         return "the arguments cannot be understood"
 
     def unknown(self, word: str) -> str:

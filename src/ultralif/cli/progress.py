@@ -1,5 +1,6 @@
 """Progress of long jobs: a bar on a terminal, now and then a line elsewhere; and how to stop them."""
 
+import os
 import signal
 import sys
 import time
@@ -8,20 +9,16 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from ultralif.cli.output import say
 from ultralif.files import visible
 
 if TYPE_CHECKING:
     from ultralif.training import Progress
 
-__all__ = ["say", "spell_count", "spell_time", "stop_on_signals", "training_progress"]
+__all__ = ["spell_count", "spell_time", "stop_on_signals", "training_progress"]
 
 PAUSE = 10.0
 """Seconds between lines."""
-
-
-def say(text: str) -> None:
-    """Tell a person something, aside from the command's output."""
-    print(visible(text), file=sys.stderr, flush=True)
 
 
 def spell_time(seconds: float) -> str:
@@ -76,7 +73,7 @@ def training_progress(seconds: Sequence[float], *, quiet: bool) -> Iterator[Repo
 
         def report(progress: "Progress") -> None:
             if progress.note:
-                bars.console.print(progress.note, markup=False, highlight=False)
+                bars.console.print(visible(progress.note), markup=False, highlight=False)
             name = f"{work.name(progress.stack)}epoch {progress.epoch}/{progress.epochs}"
             bars.update(task, completed=work.part(progress), state=_state(progress), description=name)
 
@@ -149,6 +146,7 @@ def stop_on_signals() -> Iterator[Callable[[], int]]:
         if not training and number == signal.SIGTERM:
             raise SystemExit(128 + number)
         if not training or (came and number == signal.SIGINT):
+            signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))  # the third ends the process
             raise KeyboardInterrupt
         came = 128 + number
         say("stopping after this step; everything will be saved (once more to stop at once)")

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ultralif.cli.output import check_place, echo, print_json, say
 from ultralif.cli.parse import parse
-from ultralif.cli.progress import say
 from ultralif.errors import InputError
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ def report(
 
     if out is not None and out.suffix not in PAGES:
         raise InputError(f"out must end in .html, got {str(out)!r}; figures go to --figures")
+    check_place(out)
     entries, notes, timings = gather(runs, runs_dir)
     written: list[Path] = []
     if figures is not None:
@@ -105,17 +106,15 @@ def _title(entries: "list[Entry]") -> str:
 
 def _tell(written: list[Path], runs: int, notes: list[str], json: bool) -> None:
     if json:
-        from ultralif.cli.tables import print_json
-
         print_json({"runs": runs, "written": [str(path) for path in written], "notes": notes})
         return
     for note in dict.fromkeys(notes):
         say(note)
     for path in written:
-        print(f"{path} ({path.stat().st_size / 1000:,.0f} kB)")
+        echo(f"{path} ({path.stat().st_size / 1000:,.0f} kB)")
     last = written[-1]
     page = last.suffix in PAGES
-    print(f"{runs} runs; open {last} in a browser" if page else f"{runs} runs drawn in {last.parent}")
+    echo(f"{runs} runs; open {last} in a browser" if page else f"{runs} runs drawn in {last.parent}")
 
 
 COMMAND = report

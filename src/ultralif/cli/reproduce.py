@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ultralif.cli.output import echo, print_json, print_table, say
 from ultralif.cli.parse import parse
-from ultralif.cli.progress import say
-from ultralif.cli.tables import print_json, print_table
 from ultralif.errors import InputError, check_choice
 from ultralif.training.options import RunOptions
 
@@ -129,12 +128,12 @@ def _print_tables(names: list[str], found: "Results", seeds: int, out: Path | No
         if not as_json:
             print_table(table.columns, table.rows, table.title)
             for note in table.notes:
-                print(note)
-            print()
+                echo(note)
+            echo()
         if out is not None:
             _write(table, out)
     if out is not None and not as_json:
-        print(f"{len(tables)} tables in {out}, each as .md, .csv and .tex")
+        echo(f"{len(tables)} tables in {out}, each as .md, .csv and .tex")
 
 
 def _write(table: "Table", out: Path) -> None:
@@ -160,12 +159,12 @@ def _print_verdicts(found: "Results", out: Path | None, as_json: bool) -> None:
         print_json([asdict(verdict) for verdict in verdicts])
         return
     for verdict in verdicts:
-        print(f"{verdict.verdict:13}  {verdict.claim} (section {verdict.section})")
-        print(f"{'':13}  {verdict.measured}")
+        echo(f"{verdict.verdict:13}  {verdict.claim} (section {verdict.section})")
+        echo(f"{'':13}  {verdict.measured}")
     counts = {
         kind: sum(v.verdict == kind for v in verdicts) for kind in dict.fromkeys(v.verdict for v in verdicts)
     }
-    print(", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    echo(", ".join(f"{count} {kind}" for kind, count in counts.items()))
 
 
 COMMAND = reproduce

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ultralif.cli.output import check_place, confirm, echo, number, print_json, print_result, print_table, say
 from ultralif.cli.parse import Actions, Inline, dispatch
-from ultralif.cli.progress import say, spell_count
-from ultralif.cli.tables import number, print_json, print_result, print_table
-from ultralif.errors import InputError
-from ultralif.files import visible, write_file
+from ultralif.cli.progress import spell_count
+from ultralif.errors import InputError, JobError
+from ultralif.files import write_file
 from ultralif.training.config import spelled
 from ultralif.training.store import Store
 
@@ -72,9 +72,9 @@ def list_(
     elif rows:
         print_table(_COLUMNS, [_cells(row) for row in rows])
     elif store.rows(limit=1):
-        print("no run is like that; see all with: ultralif runs list")
+        echo("no run is like that; see all with: ultralif runs list")
     else:
-        print(f"no runs in {store.root}; make one with: ultralif train")
+        echo(f"no runs in {store.root}; make one with: ultralif train")
 
 
 def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, json: bool = False) -> None:
@@ -92,9 +92,9 @@ def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, j
         print_json({**result, "config": config.to_dict(), "history": epochs})
         return
     changed = [f"{name}={value}" for name, value in config.changes().items()]
-    print(visible(f"config, where it differs from ultralif 0.1.0: {', '.join(changed) or '-'}"))
+    echo(f"config, where it differs from ultralif 0.1.0: {', '.join(changed) or '-'}")
     made_by = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
-    print(visible(f"made by: {made_by}"))
+    echo(f"made by: {made_by}")
     if history and epochs:
         rows = [(i, *(number(v, 4) for v in epoch.values())) for i, epoch in enumerate(epochs, start=1)]
         print_table(("epoch", *epochs[0]), rows)
@@ -126,18 +126,22 @@ def compare(runs: tuple[str, ...], /, runs_dir: Path | None = None, json: bool =
     print_table(("run", *differing, *_NUMBERS), table)
 
 
-def remove(runs: tuple[str, ...], /, runs_dir: Path | None = None) -> None:
-    """Delete runs.
+def remove(runs: tuple[str, ...], /, yes: bool = False, runs_dir: Path | None = None) -> None:
+    """Delete runs, after a question.
 
     Args:
         runs: their names, or the beginnings of them.
+        yes: do not ask.
         runs_dir: where runs are kept.
     """
     if not runs:
         raise InputError("rm needs the name of a run; see: ultralif runs list")
     store = Store(runs_dir)
-    for name in dict.fromkeys([store.find(run) for run in runs]):  # all are there, or none is deleted
-        print(f"removed {store.remove(name)}")
+    names = list(dict.fromkeys(store.find(run) for run in runs))  # all are there, or none is deleted
+    if not yes and not confirm(f"delete {', '.join(names)} in {store.root}?"):
+        raise JobError("nothing was deleted")
+    for name in names:
+        echo(f"removed {store.remove(name)}")
 
 
 def export(
@@ -154,6 +158,7 @@ def export(
         out: a file; without it the table is printed.
         runs_dir: where runs are kept.
     """
+    check_place(out)
     rows = which.rows(Store(runs_dir))
     if to == "json":
         from json import dumps
@@ -162,10 +167,11 @@ def export(
     else:
         text = _delimited(rows) if to == "csv" else _markdown(rows)
     if out is None:
-        print(text, end="")
+        for line in text.splitlines():
+            echo(line)
         return
     write_file(out, text.encode())
-    print(f"{spell_count(len(rows), 'run')} in {out}")
+    echo(f"{spell_count(len(rows), 'run')} in {out}")
 
 
 def rebuild(runs_dir: Path | None = None) -> None:
@@ -178,7 +184,7 @@ def rebuild(runs_dir: Path | None = None) -> None:
     count, complaints = store.rebuild()
     for complaint in complaints:
         say(complaint)
-    print(f"{spell_count(count, 'run')} in {store.root}; next: ultralif runs list")
+    echo(f"{spell_count(count, 'run')} in {store.root}; next: ultralif runs list")
 
 
 COMMAND: Actions = {

@@ -5,7 +5,7 @@ from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ultralif.cli.progress import say
+from ultralif.cli.output import say
 from ultralif.errors import InputError
 from ultralif.training.store import NoSuchRun
 

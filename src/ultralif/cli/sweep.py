@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ultralif.cli.common import Common, read_arguments
+from ultralif.cli.common import Common, read_arguments, warn_of_batch
+from ultralif.cli.output import echo, print_json, print_table, say
 from ultralif.cli.parse import Hidden, Named, Names
-from ultralif.cli.progress import say, spell_count, stop_on_signals, training_progress
-from ultralif.cli.tables import print_json, print_table
+from ultralif.cli.progress import spell_count, stop_on_signals, training_progress
 from ultralif.errors import InputError, JobError
 from ultralif.training.config import RunConfig
 from ultralif.training.options import RunOptions
@@ -78,6 +78,7 @@ def main(argv: list[str]) -> None:
     """Train a grid of runs."""
     args = read_arguments(Sweep, _with_address(argv), "sweep")
     seeds = args.chosen_seeds()
+    warn_of_batch(args.run())
     configs = grid(args.run(), list(args.neurons), list(args.times), list(args.lambdas), seeds)
     store = Store(args.runs_dir)
     # On a cluster each seed may have a GPU of its own.
@@ -102,7 +103,7 @@ def main(argv: list[str]) -> None:
     finished = [row for row in rows if row["status"] == "done"]
     _print_summary(finished)
     there = "" if args.runs_dir is None else f" --runs-dir {args.runs_dir}"
-    print(f"{spell_count(len(rows), 'run')} in {store.root}; next: ultralif runs list{there}")
+    echo(f"{spell_count(len(rows), 'run')} in {store.root}; next: ultralif runs list{there}")
     if len(finished) < len(rows):
         lost = ", ".join(row["id"] for row in rows if row["status"] != "done")
         raise JobError(f"the loss of {len(rows) - len(finished)} diverged, and they are left out: {lost}")
@@ -190,7 +191,7 @@ def _print_summary(rows: list[dict[str, Any]]) -> None:
         table.append(cells)
     print_table(("dataset", "neuron", "T", "lambda", "seeds", "soft %", "hard %", "rate"), table)
     if any("±" in str(cell) for cells in table for cell in cells):
-        print("±: standard deviation over seeds")
+        echo("±: standard deviation over seeds")
 
 
 COMMAND = Sweep

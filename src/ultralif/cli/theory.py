@@ -3,10 +3,10 @@
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ultralif.cli.output import check_place, echo, print_json
 from ultralif.cli.parse import parse
 
 if TYPE_CHECKING:
@@ -35,16 +35,17 @@ def theory(*, only: tuple[int, ...] = (), json: bool = False, markdown: Path | N
     from ultralif.files import write_file
     from ultralif.report.claims import claims_page, summary
 
+    check_place(markdown)
     torch.set_num_threads(1)  # the tensors are small: threads would only wait for one another
     numbers = only or tuple(CLAIMS)
     verdicts = list(_with_progress(check_all(numbers), len(set(numbers))))
     if markdown is not None:
         write_file(markdown, claims_page(verdicts))
     if json:
-        print(dumps([asdict(verdict) for verdict in verdicts], indent=2))
+        print_json([asdict(verdict) for verdict in verdicts])
     else:
         _print_table(verdicts)
-        print(summary(verdicts))
+        echo(summary(verdicts))
     if unsettled := [verdict.claim for verdict in verdicts if verdict.verdict == "unsettled"]:
         raise JobError(
             f"claims {unsettled} are unsettled: what should be true was violated; see their worst case"
@@ -72,7 +73,7 @@ def _print_table(verdicts: "list[Verdict]") -> None:
     if not sys.stdout.isatty():
         for v in verdicts:
             why = f"counterexample: {v.counterexample}" if v.counterexample else f"worst case: {v.worst}"
-            print(f"{v.claim:2}  {v.verdict:18}  {v.label}: {v.statement}; {why}")
+            echo(f"{v.claim:2}  {v.verdict:18}  {v.label}: {v.statement}; {why}")
         return
     from rich.console import Console
     from rich.table import Table

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ultralif.cli.common import Common, read_arguments
-from ultralif.cli.progress import say, stop_on_signals, training_progress
-from ultralif.cli.tables import print_result
+from ultralif.cli.common import Common, read_arguments, warn_of_batch
+from ultralif.cli.output import print_result, say
+from ultralif.cli.progress import stop_on_signals, training_progress
 from ultralif.errors import JobError, need
 from ultralif.training.config import RunConfig
 from ultralif.training.store import Store
@@ -37,6 +37,7 @@ def main(argv: list[str]) -> None:
     """Train one run."""
     args = read_arguments(Train, argv, "train")
     run = args.run()
+    warn_of_batch(run)
     if args.dry_run:
         from ultralif.cli.dry import show_plan
 

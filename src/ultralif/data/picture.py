@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ultralif.data.dataset import Dataset
 from ultralif.data.split import Split
 from ultralif.errors import InputError, JobError, need
+from ultralif.files import drafted
 
 __all__ = ["draw"]
 
@@ -33,8 +34,11 @@ def draw(dataset: Dataset, split: Split, index: int, path: Path) -> None:
         figure = _frames(sample[:, 0])
     figure.suptitle(title)
     try:
-        figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
+        with drafted(path) as draft:
+            figure.savefig(draft, dpi=120)
+    except InputError:
+        raise
+    except ValueError as error:
         raise JobError(f"{path} cannot be written: {error}; choose a name such as sample.png") from error
 
 

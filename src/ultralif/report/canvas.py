@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ultralif.errors import InputError, need
+from ultralif.files import drafted
 
 __all__ = ["STYLES", "new_figure", "save_figure", "shades", "style_of"]
 
@@ -46,10 +47,10 @@ def save_figure(figure: Any, path: Path) -> Path:
     """Write a figure as the file's ending says, without a date."""
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"a figure is written as .png, .svg or .pdf, not as {str(path)!r}")
-    path.parent.mkdir(parents=True, exist_ok=True)
     dates = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    with need("matplotlib", "plot").rc_context({"svg.hashsalt": "ultralif"}):  # else its names are random
-        figure.savefig(path, dpi=90, metadata=dates[path.suffix])
+    names = {"svg.hashsalt": "ultralif"}  # else they are random
+    with need("matplotlib", "plot").rc_context(names), drafted(path) as draft:
+        figure.savefig(draft, dpi=90, metadata=dates[path.suffix])
     return path
 
 

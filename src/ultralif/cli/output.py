@@ -1,0 +1,167 @@
+"""All that commands print: lines, tables and JSON, with control characters spelled out."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from ultralif.errors import InputError
+from ultralif.files import visible
+
+__all__ = [
+    "check_place",
+    "confirm",
+    "echo",
+    "number",
+    "print_json",
+    "print_result",
+    "print_table",
+    "print_values",
+    "say",
+]
+
+MODES = ("soft", "hard", "tropical")
+
+
+def echo(text: str = "", file: IO[str] | None = None) -> None:
+    """Print one line: whatever it holds, it neither steers a terminal nor goes on in another line."""
+    print(visible(text), file=file or sys.stdout, flush=file is not None)
+
+
+def say(text: str) -> None:
+    """Tell a person something in one line, aside from the command's output."""
+    echo(text, sys.stderr)
+
+
+def confirm(question: str) -> bool:
+    """Ask a person; where nobody can answer, say what to add."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise InputError(f"{question} Nobody can answer here; add --yes to do it")
+    echo(f"{question} [y/N]", sys.stderr)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def check_place(path: Path | None) -> None:
+    """Refuse a path, before any work is done, that is no place for a file to be written."""
+    if path is None:
+        return
+    if not path.parent.is_dir():
+        raise InputError(f"the folder {path.parent} does not exist; create it first")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is not a regular file; choose another place to write to")
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on standard output."""
+    print(json.dumps(document, indent=2))
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    title: str | None = None,
+    file: IO[str] | None = None,
+) -> None:
+    """Print a table; numbers stand at the right, and what does not fit goes on in the next line."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    numeric = [all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
+    for name, right in zip(columns, numeric, strict=True):
+        table.add_column(Text(visible(name)), justify="right" if right else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(_spell(value)) for value in row))
+    if title:
+        echo(title, file)
+    Console(file=file or sys.stdout, width=10_000, soft_wrap=True).print(table, highlight=False)
+
+
+def print_values(result: dict[str, Any], as_json: bool) -> None:
+    """Print a result as JSON, or a line for each of its values and a table for each list of dicts."""
+    if as_json:
+        print_json(result)
+        return
+    tables = {name: value for name, value in result.items() if _is_table(value)}
+    width = max(map(len, result.keys() - tables.keys()), default=0)
+    for name, value in result.items():
+        if name in tables:
+            echo(f"{name}:")
+            print_table(list(value[0]), [[_spell_value(cell) for cell in row.values()] for row in value])
+        else:
+            echo(f"{name:{width}}  {_spell_value(value)}")
+
+
+def print_result(result: dict[str, Any], as_json: bool, then: str | None = None) -> None:
+    """Print a run: a row for each mode, then what was learned and where it is.
+
+    Args:
+        result: what a run's `ultralif.Result` says.
+        as_json: print it as one JSON document.
+        then: the next command to try.
+    """
+    if as_json:
+        print_json(result)
+        return
+    energy = result["energy"]
+    rows = [
+        (
+            mode,
+            number(result["accuracy"][mode], 2),
+            number(result["spike_rate"][mode], 3),
+            number(energy["relative_sops"][mode], 2),
+            number(energy["snn_picojoules"][mode], 1, 1e-3),
+            number(energy["operations"][mode]["macs"], 0),
+            number(energy["operations"][mode]["acs"], 0),
+            number(energy["operations"][mode]["picojoules"], 1, 1e-3),
+        )
+        for mode in MODES
+        if mode in result["accuracy"]
+    ]
+    title = f"{result['neuron']} on {result['dataset']}, T={result['timesteps']}, seed {result['seed']}"
+    columns = ("spikes", "accuracy %", "rate", "T*rate", "paper nJ", "MACs", "ACs", "counted nJ")
+    print_table(columns, rows, title)
+    echo(f"per sample; without spikes the paper counts {number(energy['ann_picojoules'], 1, 1e-3)} nJ")
+    learned = [f"{name} {number(result[name], 4)}" for name in ("eps", "leak") if result[name] is not None]
+    if learned:
+        echo(", ".join(learned))
+    if result["validation"] is not None:
+        echo(f"{number(result['validation'][result['mode']], 2)} % of the held-out part of the training set")
+    if result["status"] == "diverged":
+        echo(f"the loss diverged; these are the numbers after epoch {result['epochs']}")
+    best = f"{number(result['accuracy'][result['mode']], 2)} % ({result['mode']} spikes)"
+    echo(f"{best} in {result['path']}; next: {then or 'ultralif eval ' + result['path'] + ' --modes'}")
+
+
+def number(value: float | None, digits: int, unit: float = 1.0) -> str | None:
+    """Write a number with commas and so many digits, in a unit; what is not known stays so."""
+    return None if value is None else f"{value * unit:,.{digits}f}"
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(str(value).replace(",", ""))
+    except ValueError:
+        return value is None
+    return True
+
+
+def _spell(value: object) -> str:
+    """Write a cell as one line without the signs that steer a terminal."""
+    return "-" if value is None else visible(str(value))
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def _spell_value(value: Any) -> str:
+    if value is None:
+        return "not known"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) or (isinstance(value, int) and value >= 10**12):
+        return f"{value:.6g}"
+    return str(value)
