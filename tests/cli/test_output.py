@@ -176,14 +176,16 @@ class TestQuestion:
         assert output.confirm("delete it?") is meant
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
-def test_two_interrupts_are_quiet(python, tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+def test_two_interrupts_are_quiet(python) -> None:
     """Whenever they come: while torch is imported, while it works, while it ends."""
-    for pause in (0.15, 0.4, 0.8, 1.5):
+    for pause in (0.0, 0.2, 1.0):
         process = python.start("-m", "ultralif", "theory", "--only", "1", "2", "3")
+        while "torch" not in Path(f"/proc/{process.pid}/maps").read_text():
+            time.sleep(0.01)  # before our first line it is the interpreter's to answer
         for _ in range(2):
             time.sleep(pause)
             process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
         assert "Traceback" not in err and "Exception ignored" not in err, err
-        assert process.returncode in (0, 130, -signal.SIGINT)
+        assert process.returncode in (0, 130)
