@@ -188,4 +188,4 @@ def test_two_interrupts_are_quiet(python) -> None:
             process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
         assert "Traceback" not in err and "Exception ignored" not in err, err
-        assert process.returncode in (0, 130)
+        assert process.returncode in (0, 130, -signal.SIGINT)  # the last: while the interpreter ends

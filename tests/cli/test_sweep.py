@@ -138,8 +138,8 @@ class TestRuns:
         table = list(csv.DictReader(io.StringIO(ultralif.done("runs", "export"))))
         assert [row["run"] for row in table] == [row["id"] for row in rows]
         assert json.loads(ultralif.done("runs", "export", "--to", "json")) == rows
-        assert ultralif.done("runs", "export", "--to", "json", "--out", "a/b.json") == "4 runs in a/b.json\n"
-        assert json.loads(Path("a/b.json").read_text()) == rows
+        assert ultralif.done("runs", "export", "--to", "json", "--out", "b.json") == "4 runs in b.json\n"
+        assert json.loads(Path("b.json").read_text()) == rows
         markdown = ultralif.done("runs", "export", "--to", "markdown", "--neuron", "LIF").splitlines()
         assert len(markdown) == 4 and all(line.startswith("|") and line.endswith("|") for line in markdown)
 

@@ -19,7 +19,7 @@ def test_json_is_one_list_of_verdicts(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_lines_and_markdown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    page = tmp_path / "new" / "claims.md"
+    page = tmp_path / "claims.md"
     assert main(["theory", "--only", "22", "44", "--markdown", str(page)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("22  fails")
