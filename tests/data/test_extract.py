@@ -145,3 +145,41 @@ def test_damaged_archives_give_an_input_error_or_files(tmp_path_factory, suffix,
     except InputError as error:
         assert f"x.{suffix}" in str(error)
     assert {p.name for p in place.iterdir()} == {f"x.{suffix}", "out"}
+
+
+def long_headers(kind: str) -> list[tarfile.TarInfo]:
+    """Members whose headers are gigabytes of names or attributes, or thousands that add up."""
+    big = "x" * (8 << 20)
+    info = tarfile.TarInfo("a")
+    if kind == "long name":
+        info.name = big
+    elif kind == "attributes":
+        info.pax_headers = {"comment": big}
+    elif kind == "link name":
+        info.type, info.linkname = tarfile.SYMTYPE, big
+    else:
+        info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "a"}
+        info.size = len(big)
+    return [info]
+
+
+@pytest.mark.parametrize("form", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT], ids=["pax", "gnu"])
+@pytest.mark.parametrize("kind", ["long name", "attributes", "link name", "map of holes"])
+def test_headers_have_a_limit(kind: str, form: int, tmp_path: Path) -> None:
+    """Headers are read into memory: a gigabyte of them in a small archive must not be."""
+    import io
+    import tracemalloc
+
+    if form == tarfile.GNU_FORMAT and kind in ("attributes", "map of holes"):
+        pytest.skip("only PAX has them")
+    archive = tmp_path / "x.tar.gz"
+    with tarfile.open(archive, "w:gz", format=form) as tar:
+        for info in long_headers(kind):
+            tar.addfile(info, io.BytesIO(b"1\n" * (info.size // 2)) if info.size else None)
+    (tmp_path / "out").mkdir()
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"headers of far more bytes|not a sound archive|no plain file"):
+        extract(archive, tmp_path / "out")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20 and not any((tmp_path / "out").iterdir())

@@ -1,6 +1,7 @@
 """Image sets: formats made by hand, real files, and files that are wrong."""
 
 import gzip
+import os
 import pickle
 from pathlib import Path
 
@@ -147,8 +148,8 @@ def test_a_flipped_bit_is_found_by_the_digest_and_the_file_is_named(tmp_path):
     ("harm", "says"),
     [
         (lambda data: data[:-9], "cut off"),
-        (lambda data: data[:40] + bytes([data[40] ^ 16]) + data[41:], "not sound gzip"),
-        (lambda _: b"<html>not found</html>", "not sound gzip"),
+        (lambda data: data[:40] + bytes([data[40] ^ 16]) + data[41:], "is not gzip, or is damaged"),
+        (lambda _: b"<html>not found</html>", "is not gzip, or is damaged"),
         (lambda _: gzip.compress(bytes(100_001)), "more than 100,000 bytes"),
     ],
     ids=["cut", "flipped", "web page", "bomb"],
@@ -179,3 +180,9 @@ def test_real_images_have_the_statistics_that_the_paper_states(real, name, first
         assert share @ values == pytest.approx(mean[channel], abs=5e-4)
         assert (share @ (values - share @ values) ** 2) ** 0.5 == pytest.approx(std[channel], abs=1e-3)
     assert np.bincount(halves["test"].labels).sum() == 10_000
+
+
+def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "train-images-idx3-ubyte")
+    with pytest.raises(InputError, match=r"is not a regular file; .*ultralif data get"):
+        Folder(tmp_path, {}).read("train-images-idx3-ubyte", 100)

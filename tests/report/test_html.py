@@ -12,6 +12,7 @@ import pytest
 import ultralif as ul
 from report.made_runs import hostile, made_runs
 from ultralif.cli import main
+from ultralif.files import visible
 from ultralif.report.document import make_document
 from ultralif.report.gather import gather
 from ultralif.report.html import SCRIPTS, make_page
@@ -64,7 +65,7 @@ def test_hostile_text_stays_text() -> None:
     page = make_page(document, HOSTILE)
     _, _, data, _ = parts(page)
     assert "<" not in data
-    assert json.loads(data)["notes"][-1] == HOSTILE
+    assert json.loads(data)["notes"][-1] == visible(HOSTILE)
     assert page.count("<script") == 2
     assert "<img" not in page
 
@@ -129,3 +130,9 @@ def test_help_needs_no_torch(python) -> None:
     said = python.run("-c", script).stdout
     assert "needs no network" in said
     assert said.rstrip().endswith("False")
+
+
+def test_control_characters_are_spelled_out() -> None:
+    page = make_page({"name": "a\u202eb", "\x9b": ["\x1b[31m", 1]}, "t\u2066")
+    assert not set(page) & set("\u202e\x9b\x1b\u2066") and "t\\u2066" in page
+    assert '{"name":"a\\\\u202eb","\\\\x9b":["\\\\x1b[31m",1]}' in page

@@ -72,15 +72,14 @@ def boundary(
 
 
 def _samples(path: Path) -> "Tensor":
-    import numpy as np
     import torch
 
+    from ultralif.data.npy import read_npy
+
     try:
-        found = torch.from_numpy(np.load(path, allow_pickle=False)).float()
-    except OSError as error:
-        raise InputError(f"samples {str(path)!r} cannot be read ({error.strerror})") from error
+        found = torch.from_numpy(read_npy(path).copy()).float()
     except (TypeError, ValueError) as error:
-        raise InputError(f"samples {str(path)!r} is no .npy file of numbers, as numpy.save writes") from error
+        raise InputError(f"samples {str(path)!r} is no .npy file of numbers ({error})") from error
     if not bool(found.isfinite().all()):
         raise InputError(f"samples {str(path)!r} holds numbers that are NaN or infinite; leave those out")
     return found

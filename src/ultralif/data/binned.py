@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ultralif.data.events import CELLS, Job
-from ultralif.data.files import Folder, damaged, read_bytes
+from ultralif.data.files import Folder, damaged, read_file
 from ultralif.data.frames import Binned, merge_bins
 from ultralif.data.npy import parse_npy
 from ultralif.errors import InputError
@@ -105,7 +105,7 @@ def binned_jobs(folder: Folder, half: str, timesteps: int) -> list[Job]:
 
 
 def _read(path: Path, timesteps: int) -> Binned:
-    parts = parse_binned(read_bytes(path, 1 << 27), path)
+    parts = parse_binned(read_file(path, 1 << 27), path)
     if timesteps < _BINS:
         parts = (merge_bins(part, _BINS // timesteps, timesteps, CELLS) for part in parts)
     columns = zip(*parts, strict=True)

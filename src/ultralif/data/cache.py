@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ultralif.errors import JobError
+from ultralif.files import BadFile, inside, read_json, sync_folder
 
 __all__ = ["Arrays", "Pieces", "cached", "staging"]
 
@@ -68,16 +69,6 @@ def _sync(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-def _sync_folder(path: Path) -> None:
-    """Make a rename last, where folders can be synchronised (not on Windows)."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 def cached(folder: Path, build: Callable[[], Pieces]) -> Arrays:
     """Return the arrays that lie in a folder; make them if they do not, or if they are damaged.
 
@@ -114,7 +105,7 @@ def staging(folder: Path, mode: int = 0o755) -> Iterator[Path]:
         temporary.chmod(mode)
         try:
             temporary.rename(folder)
-            _sync_folder(folder.parent)
+            sync_folder(folder.parent)
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise  # else another process was faster, and what it made is as good
@@ -141,12 +132,13 @@ def _read(folder: Path) -> Arrays | None:
     if not folder.exists():
         return None
     try:
-        entries = json.loads((folder / _MANIFEST).read_bytes())
+        entries = read_json(folder / _MANIFEST)
+        paths = {name: inside(folder, f"{name}.bin") for name in entries}
         with ThreadPoolExecutor(2) as pool:
-            digests = list(pool.map(_digest, (folder / f"{name}.bin" for name in entries)))
+            digests = list(pool.map(_digest, paths.values()))
         if digests != [entry["sha256"] for entry in entries.values()]:
             raise ValueError("a file has another digest than the manifest says")
-        arrays = {name: _map(folder / f"{name}.bin", entry) for name, entry in entries.items()}
+        arrays = {name: _map(paths[name], entry) for name, entry in entries.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         _log.warning("the cache %s is damaged and is made again: %s", folder, error)
         shutil.rmtree(folder, ignore_errors=True)
@@ -155,6 +147,8 @@ def _read(folder: Path) -> Arrays | None:
 
 
 def _digest(path: Path) -> str:
+    if not path.is_file():
+        raise BadFile(f"{path} is not a regular file")
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

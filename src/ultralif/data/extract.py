@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import io
 import struct
 import tarfile
 import unicodedata
@@ -10,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any, cast
 
 from ultralif.data.files import SUMS
 from ultralif.errors import InputError
@@ -33,6 +34,8 @@ class Limits:
 LIMITS = Limits()
 
 _CHUNK = 1 << 20
+_HEADERS = 1 << 20
+"""Bytes that the headers of one member may have, with its padding."""
 _Member = tuple[str, IO[bytes] | None]
 """A name, and the content of a file; None for a folder."""
 
@@ -64,7 +67,7 @@ def _unpack(archive: Path, folder: Path, limits: Limits) -> Iterator[tuple[PureP
     members = _zip_members if archive.suffix == ".zip" else _tar_members
     allowed = min(limits.size, limits.ratio * archive.stat().st_size)
     taken = {SUMS.casefold(): True}
-    for name, content in members(archive):
+    for name, content in members(archive, allowed):
         path = _safe(name)
         _claim(path, content is not None, taken)
         if len(taken) > limits.count:
@@ -110,7 +113,7 @@ def _copy(content: IO[bytes], place: Path, allowed: int) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
-def _zip_members(archive: Path) -> Iterator[_Member]:
+def _zip_members(archive: Path, allowed: int) -> Iterator[_Member]:
     with zipfile.ZipFile(archive) as zipped:
         for info in zipped.infolist():
             kind = info.external_attr >> 28  # of a Unix file: 8 plain, 4 folder, 0 not stated
@@ -123,13 +126,37 @@ def _zip_members(archive: Path) -> Iterator[_Member]:
                     yield info.filename, content
 
 
-def _tar_members(archive: Path) -> Iterator[_Member]:
+class _Bounded(io.RawIOBase):
+    """A stream of which only so many bytes may be read until more are allowed."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream = stream
+        self.left = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        data = self.stream.read(size)
+        self.left -= len(data)
+        if self.left < 0:
+            raise InputError("holds headers of far more bytes than a name needs")
+        return data
+
+
+def _tar_members(archive: Path, allowed: int) -> Iterator[_Member]:
     unpacked = gzip.open if archive.suffix == ".gz" else open  # tarfile's own gzip fails oddly on bad files
-    with unpacked(archive, "rb") as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-        for info in tar:
-            if info.isdir():
-                yield info.name, None
-            elif info.isreg() and not info.issparse():
-                yield info.name, tar.extractfile(info)
-            else:
-                raise InputError(f"holds {info.name!r}, which is no plain file or folder")
+    with unpacked(archive, "rb") as stream:
+        bounded = _Bounded(cast(IO[bytes], stream))
+        bounded.left = _HEADERS
+        with tarfile.open(fileobj=bounded, mode="r|") as tar:
+            kept: Any = tar  # its members and attributes are not among what the types know
+            while (info := tar.next()) is not None:
+                bounded.left = allowed + _HEADERS
+                if info.isdir():
+                    yield info.name, None
+                elif info.isreg() and not info.issparse():
+                    yield info.name, tar.extractfile(info)
+                else:
+                    raise InputError(f"holds {info.name!r}, which is no plain file or folder")
+                bounded.left = _HEADERS  # long names, attributes and maps of holes are read into memory
+                kept.members.clear()  # and would be kept
+                kept.pax_headers.clear()

@@ -1,13 +1,13 @@
-"""Bytes from files: bounded reads, digests, and errors that name the file."""
+"""The files of a dataset: bounded reads, digests, and errors that name the file and the remedy."""
 
 import hashlib
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from ultralif.errors import InputError, JobError
+from ultralif.files import BadFile, gunzip, read_bytes, read_text
 
-__all__ = ["SUMS", "Folder", "check_digest", "damaged", "file_digest", "gunzip", "hash_of", "read_bytes"]
+__all__ = ["SUMS", "Folder", "check_digest", "damaged", "file_digest", "hash_of", "read_file"]
 
 SUMS = "SHA256SUMS"
 """Written beside the files of an archive when it is installed; ``sha256sum -c`` reads it too."""
@@ -20,32 +20,15 @@ def damaged(path: Path, what: str) -> InputError:
     )
 
 
-def read_bytes(path: Path, limit: int) -> bytes:
-    """Read a file of at most ``limit`` bytes."""
+def read_file(path: Path, limit: int) -> bytes:
+    """Return the content of a file of a dataset, of at most ``limit`` bytes; ``.gz`` is unpacked."""
     try:
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
-    except OSError as error:
-        raise JobError(
-            f"{path} cannot be read: {error.strerror}; check that it exists and its permissions"
+        data = read_bytes(path, limit)
+        return gunzip(data, str(path), limit) if path.suffix == ".gz" else data
+    except BadFile as error:
+        raise InputError(
+            f"{error}; get it again (ultralif data get), or put a sound copy there that you may read"
         ) from error
-    if len(data) > limit:
-        raise damaged(path, f"is larger than the {limit:,} bytes that such a file can have")
-    return data
-
-
-def gunzip(data: bytes, path: Path, limit: int) -> bytes:
-    """Decompress gzip to at most ``limit`` bytes."""
-    unpacker = zlib.decompressobj(wbits=31)
-    try:
-        content = unpacker.decompress(data, limit + 1)
-    except zlib.error as error:
-        raise damaged(path, f"is not sound gzip ({error})") from error
-    if len(content) > limit:
-        raise damaged(path, f"unpacks to more than {limit:,} bytes")
-    if not unpacker.eof:
-        raise damaged(path, "is cut off: its gzip data has no end")
-    return content
 
 
 def hash_of(data: bytes, algorithm: str = "sha256") -> str:
@@ -59,6 +42,8 @@ def file_digest(path: Path, algorithm: str = "sha256") -> str:
     def new() -> "hashlib._Hash":
         return hashlib.new(algorithm, usedforsecurity=False)
 
+    if not path.is_file():  # a pipe would never end
+        raise JobError(f"{path} is not a regular file, or not there; check it and its permissions")
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, new).hexdigest()
@@ -93,9 +78,7 @@ class Folder:
         packed = path.with_name(f"{path.name}.gz")
         if not path.exists() and packed.exists():
             path = packed
-            data = gunzip(read_bytes(path, limit), path, limit)
-        else:
-            data = read_bytes(path, limit)
+        data = read_file(path, limit)
         if name in self.digests:
             check_digest(data, self.digests[name], path)
         return data
@@ -114,7 +97,7 @@ def _sums(folder: Path) -> dict[str, str]:
     path = folder / SUMS
     if not path.exists():
         return {}
-    lines = read_bytes(path, 1 << 26).decode("utf-8", "replace").splitlines()
+    lines = read_text(path).splitlines()
     pairs = [line.split("  ", 1) for line in lines]
     if any(len(pair) != 2 or len(pair[0]) != 64 for pair in pairs):
         raise damaged(path, "is not a list of SHA-256 sums")

@@ -9,12 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ultralif.data.files import damaged
+from ultralif.files import read_bytes
 
-__all__ = ["parse_npy"]
+__all__ = ["parse_npy", "read_npy"]
+
+_MOST = 1 << 34
+"""Bytes that a file may have."""
 
 _HEADER = re.compile(
     rb"\{'descr': '([<>|=][biuf][1248])', 'fortran_order': (True|False), 'shape': \(([\dL, ]*)\),? *\}\s*"
 )
+
+
+def read_npy(path: Path) -> NDArray[Any]:
+    """Return the array of a ``.npy`` file of plain numbers."""
+    return parse_npy(read_bytes(path, _MOST), path)
 
 
 def parse_npy(data: bytes, path: Path) -> NDArray[Any]:

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from ultralif import __version__
+from ultralif.files import visible
 
 __all__ = ["SCRIPTS", "make_page"]
 
@@ -47,10 +48,10 @@ def make_page(document: Mapping[str, Any], title: str) -> str:
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    data = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    data = json.dumps(_visible(document), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     parts = {
         "POLICY": policy,
-        "TITLE": html.escape(title),
+        "TITLE": html.escape(visible(title)),
         "VERSION": __version__,
         "STYLE": style,
         "DATA": data.replace("<", "\\u003c"),
@@ -59,6 +60,15 @@ def make_page(document: Mapping[str, Any], title: str) -> str:
     head, *pieces = _read("page.html").split("{{")
     filled = [parts[name] + rest for name, rest in (piece.split("}}", 1) for piece in pieces)]
     return head + "".join(filled)
+
+
+def _visible(value: Any) -> Any:
+    """Spell out the control characters of all texts: some turn the direction of what follows."""
+    if isinstance(value, str):
+        return value if value.isprintable() else "\n".join(map(visible, value.split("\n")))
+    if isinstance(value, Mapping):
+        return {_visible(key): _visible(part) for key, part in value.items()}
+    return [_visible(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _digest(text: str) -> str:
