@@ -77,3 +77,11 @@ def test_runs_come_in_order_and_none_twice(deep, tmp_path):
     again = deep.Study(tmp_path / "rows.jsonl", {"optimizer": "sgd"})
     assert next(again.lacking()) not in done
     assert "| T | cifar10 | 1 | 6 | UltraLIF | 5 |" in again.table()
+
+
+def test_the_page_has_the_tables_of_the_results(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import deep_page
+
+    page = deep_page.PAGE.read_text()
+    assert deep_page.filled(page) == page, "run benchmarks/deep_page.py"

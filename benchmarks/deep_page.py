@@ -1,0 +1,115 @@
+"""Fill the tables of docs/deep.md from the results of the study, the speedrun and the trial.
+
+python benchmarks/deep_page.py
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGE, RESULTS = ROOT / "docs" / "deep.md", ROOT / "results"
+TRIAL = {
+    "relu": "ReLU network",
+    "LIF": "LIF, slope 10",
+    "LIF 4": "LIF, slope 4",
+    "LIF 2": "LIF, slope 2",
+    "LIF width": "LIF, learned slope",
+    "UltraLIF hard": "UltraLIF, binary throughout",
+    "UltraLIF late": "UltraLIF, soft then binary",
+    "SoftLIF hard": "SoftLIF, binary throughout",
+    "SoftLIF late": "SoftLIF, soft then binary",
+    "UltraDLIF late": "UltraDLIF centred, soft then binary",
+}
+
+
+def lines(name: str) -> list[dict[str, Any]]:
+    path = RESULTS / name
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    body = [f"| {' | '.join(map(str, row))} |" for row in (header, ["---"] * len(header), *rows)]
+    return "\n".join(body)
+
+
+def summary(values: Sequence[float]) -> tuple[str, int]:
+    spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
+    return f"{mean(values):.2f}{spread}", len(values)
+
+
+def trial() -> str:
+    found: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
+    for row in lines("deep-trial.jsonl"):
+        if row["name"] in TRIAL:
+            found.setdefault((row["T"], row["epochs"], TRIAL[row["name"]]), []).append(row)
+    rows = []
+    for (steps, epochs, name), runs in found.items():
+        accuracy, seeds = summary([run.get("hard", run["soft"]) for run in runs])
+        seconds = f"{mean(run['seconds'] for run in runs):.0f}"
+        rows.append((steps, epochs, name, accuracy, seeds, seconds))
+    rows.sort(key=lambda row: (row[0], row[1], row[3]))
+    return table(("T", "epochs", "neuron and training", "binary %", "seeds", "seconds"), rows)
+
+
+def speedrun() -> str:
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in lines("speedrun.jsonl"):
+        recipe = row["recipe"]
+        if not row["holdout"]:
+            key = recipe["timesteps"], recipe["epochs"], recipe["neuron"], row["device"]
+            found.setdefault(key, []).append(row)
+    rows = []
+    for (steps, epochs, neuron, device), runs in sorted(found.items()):
+        accuracy, seeds = summary([run["accuracy"] for run in runs])
+        seconds, warmup = (mean(run[k] for run in runs) for k in ("seconds", "warmup_seconds"))
+        rows.append((steps, epochs, neuron, accuracy, seeds, f"{seconds:.1f}", f"{warmup:.0f}", device))
+    header = ("T", "epochs", "neuron", "test %", "seeds", "seconds", "compiling, once", "machine")
+    return table(header, rows) if rows else "Not measured yet: no run of the speedrun is in `results/`."
+
+
+def study() -> str:
+    found: dict[tuple[Any, ...], list[float]] = {}
+    for row in lines("deep.jsonl"):
+        cell = row["cell"]
+        if not cell["held"]:
+            layers = sum(map(len, cell["stages"]))
+            key = cell["dataset"], cell["timesteps"], layers, row["base"]["optimizer"], cell["method"]
+            found.setdefault(key, []).append(row["accuracy"])
+    ranked = sorted(found.items(), key=lambda pair: (pair[0][:4], -mean(pair[1])))
+    rows = [(*key, *summary(values)) for key, values in ranked]
+    header = ("data", "T", "convolutions", "optimizer", "method", "binary %", "seeds")
+    return table(header, rows) if rows else "Not measured yet: no run of the study is in `results/`."
+
+
+def gradient() -> str:
+    path = RESULTS / "deep-gradient.json"
+    if not path.exists():
+        return "Not measured yet."
+    found = json.loads(path.read_text())
+    rows = []
+    for name, seeds in found["cosines"].items():
+        if not name.startswith("|"):
+            layers = [mean(values) for values in zip(*seeds, strict=True)]
+            rows.append((name, *(f"{value:.2f}" for value in layers)))
+    return table(("derivative", *range(1, found["depth"] + 1)), rows)
+
+
+PARTS = {"trial": trial, "speedrun": speedrun, "study": study, "gradient": gradient}
+
+
+def filled(page: str) -> str:
+    """Return the page with every part between its marks written anew."""
+    for name, make in PARTS.items():
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
+        page, count = re.subn(pattern, lambda m, make=make: f"{m[1]}{make()}\n{m[2]}", page, flags=re.DOTALL)
+        if count != 1:
+            raise SystemExit(f"{PAGE} must have the part {name!r} once")
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text()))
