@@ -214,7 +214,7 @@ class Graph:
             taken = [values[i] for i in node.inputs]
             match node.op:
                 case Input():
-                    value = x.reshape(-1, *node.shape)
+                    value = x if x.shape[1:] == node.shape else x.reshape(-1, *node.shape)
                 case Synapses() | Pool():
                     value = node.op(*taken)
                 case Norm():

@@ -1,80 +1,130 @@
 """Whole networks as graphs: ONNX files, and programs of torch.export.
 
 Both come in two forms. Streaming takes one time step and the states, and returns the step's output and the
-states to go on from; the mean of its outputs is the network's. The other takes a sequence of fixed length.
+states to go on from; the mean of its outputs is the network's. The other takes a sequence of any length.
 """
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops.scan import scan
 from torch.export import ExportedProgram
 
 from ultralif.errors import JobError, need
+from ultralif.export.graph import evaluating
+from ultralif.export.trace import describe
 from ultralif.functional import Mode, compute_dtype
-from ultralif.nn import Network
 from ultralif.nn import mode as in_mode
-from ultralif.nn.network import AnyNeuron
 
-__all__ = ["Streaming", "state_names", "to_onnx", "to_torch"]
+__all__ = ["Stepwise", "to_onnx", "to_torch"]
 
 TOLERANCE = 1e-3
+CHECKED = 32  # time steps of a sequence on which ONNX is compared with PyTorch
 aten = torch.ops.aten
 
 
-class Streaming(nn.Module):
-    """One time step of a network with flat states: ``(x, *states) -> (output, *states)``."""
+class Stepwise(nn.Module):
+    """A network by its time steps, with flat states: ``(x, *states) -> (output, *states)``."""
 
-    def __init__(self, net: Network) -> None:
+    def __init__(self, net: nn.Module, shape: Sequence[int] | None) -> None:
         super().__init__()
         self.net = net
+        self.graph = describe(net, shape)
+        self.kinds = [self.graph.neuron(place).state_type for place in self.graph.spiking]
 
     def forward(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
-        """Take a step ``[B, *input]`` and the states ``[B, n]`` that `state_names` lists."""
+        """Take a step ``[B, *input]`` and the states ``[B, *features]`` that `names` lists."""
         rest = iter(states)
-        shaped = [kind(*(next(rest) for _ in kind._fields)) for kind in _state_types(self.net)]
-        output, after = self.net.step(x, shaped)
+        shaped = [kind(*(next(rest) for _ in kind._fields)) for kind in self.kinds]
+        output, after = self.graph.step(x, shaped)
         return (output, *(tensor for state in after for tensor in state))
 
+    def names(self) -> list[str]:
+        """Return what the states are called: ``v1`` for the membranes of layer 1."""
+        return [f"{field}{number}" for number, kind in enumerate(self.kinds, 1) for field in kind._fields]
 
-def state_names(net: Network) -> list[str]:
-    """Return what the states of `Streaming` are called: ``v1`` for the membranes of layer 1."""
-    return [f"{field}{number}" for number, kind in enumerate(_state_types(net), 1) for field in kind._fields]
+    def at_rest(self, x: Tensor) -> list[Tensor]:
+        """Return the states before the first of the steps ``[B, *input]``."""
+        shapes = [self.graph.nodes[place].shape for place in self.graph.spiking]
+        return [
+            torch.zeros(x.shape[0], *shape, dtype=compute_dtype(x.dtype), device=x.device)
+            for shape, kind in zip(shapes, self.kinds, strict=True)
+            for _ in kind._fields
+        ]
 
 
-def to_torch(net: Network, path: str | Path, *, mode: Mode = "hard", timesteps: int | None = None) -> None:
+class _Whole(nn.Module):
+    """A network over sequences ``[T, B, *input]``: one scan over the program of its steps."""
+
+    def __init__(self, steps: Stepwise, step: nn.Module) -> None:
+        super().__init__()
+        self.at_rest = steps.at_rest
+        self.step = step
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the mean of the outputs."""
+
+        def step(states: list[Tensor], now: Tensor) -> tuple[list[Tensor], Tensor]:
+            output, *after = self.step(now, *states)
+            return after, output
+
+        _, outputs = scan(step, self.at_rest(x[0]), x)
+        mean: Tensor = outputs.mean(0)
+        return mean
+
+
+def to_torch(
+    net: nn.Module,
+    path: str | Path,
+    *,
+    mode: Mode = "hard",
+    timesteps: int | None = None,
+    shape: Sequence[int] | None = None,
+) -> None:
     """Save a network as a program of torch.export, a ``.pt2`` file, for any batch size.
 
     Args:
-        net: a trained network.
+        net: a trained network; see `describe` for the layers that it may have.
         path: the file; `torch.export.load` reads it.
         mode: ``soft``, ``hard`` or ``tropical``.
-        timesteps: the length of a sequence; None: streaming.
+        timesteps: take whole sequences, of this or any other length; None: streaming.
+        shape: the features of one time step; not needed if the network begins with Linear.
     """
+    program = _program(Stepwise(net, shape), mode, timesteps)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    torch.export.save(_program(net, mode, timesteps), path)
+    torch.export.save(program, path)
 
 
-def to_onnx(net: Network, path: str | Path, *, mode: Mode = "hard", timesteps: int | None = None) -> float:
+def to_onnx(
+    net: nn.Module,
+    path: str | Path,
+    *,
+    mode: Mode = "hard",
+    timesteps: int | None = None,
+    shape: Sequence[int] | None = None,
+) -> float:
     """Save a network as ONNX, for any batch size, and return how far onnxruntime is from PyTorch.
 
     Args:
-        net: a trained network.
+        net: a trained network; see `describe` for the layers that it may have.
         path: the file.
         mode: ``soft``, ``hard`` or ``tropical``.
-        timesteps: the length of a sequence; None: streaming.
+        timesteps: take whole sequences, of this or any other length; None: streaming.
+        shape: the features of one time step; not needed if the network begins with Linear.
     """
     need("onnxscript", "onnx")
     runtime = need("onnxruntime", "onnx")
-    states = state_names(net) if timesteps is None else []
+    steps = Stepwise(net, shape)
+    states = steps.names() if timesteps is None else []
     outputs = ["output", *(f"next_{name}" for name in states)]
-    program = _program(net, mode, timesteps)
-    with _quiet():
+    program = _program(steps, mode, timesteps)
+    with _quiet(), torch.no_grad():
         made = torch.onnx.export(
             program, input_names=["x", *states], output_names=outputs, dynamo=True, verbose=False
         )
@@ -84,7 +134,7 @@ def to_onnx(net: Network, path: str | Path, *, mode: Mode = "hard", timesteps: i
     aside = Path(f"{path}.part")
     try:
         made.save(str(aside), external_data=False)
-        difference = _compare(runtime.InferenceSession(str(aside)), net, mode, timesteps)
+        difference = _compare(runtime.InferenceSession(str(aside)), steps, mode, timesteps)
         if difference > TOLERANCE:
             raise JobError(
                 f"onnxruntime is {difference:.2g} from PyTorch on random spikes; nothing was written"
@@ -109,20 +159,24 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _program(net: Network, mode: Mode, timesteps: int | None) -> ExportedProgram:
+@torch.no_grad()
+def _program(steps: Stepwise, mode: Mode, timesteps: int | None) -> ExportedProgram:
     """Trace a network; what only the backward pass needs is left out."""
-    batch = torch.export.Dim("batch")
-    x, *states = _example(net, timesteps, batch=2)
-    shapes: Any = ({1: batch},) if timesteps else ({0: batch}, tuple({0: batch} for _ in states))
-    with in_mode(net, mode):
-        module = net if timesteps else Streaming(net)
-        program = torch.export.export(module, (x, *states), dynamic_shapes=shapes)
+    batch, time = torch.export.Dim("batch"), torch.export.Dim("time")
+    x, *states = _example(steps, None, batch=2)
+    with in_mode(steps, mode), evaluating(steps):
+        shapes: Any = ({0: batch}, tuple({0: batch} for _ in states))
+        program = torch.export.export(steps, (x, *states), dynamic_shapes=shapes)
     for node in program.graph.nodes:
         if node.target is aten.add.Tensor and _is_nothing(node.args[1]):
             node.replace_all_uses_with(node.args[0], lambda user: user.op != "output")  # outputs keep names
     program.graph.eliminate_dead_code()
     program.graph_module.recompile()
-    return program
+    if timesteps is None:
+        return program
+    whole = _Whole(steps, program.module(check_guards=False))
+    (x,) = _example(steps, timesteps, batch=2)
+    return torch.export.export(whole, (x,), dynamic_shapes=({0: time, 1: batch},))
 
 
 def _is_nothing(node: Any) -> bool:
@@ -133,32 +187,33 @@ def _is_nothing(node: Any) -> bool:
     return isinstance(other, torch.fx.Node) and other.target is aten.detach.default and other.args[0] is soft
 
 
-def _example(net: Network, timesteps: int | None, batch: int) -> list[Tensor]:
+def _example(steps: Stepwise, timesteps: int | None, batch: int) -> list[Tensor]:
     """Return random spikes, and for streaming the states at rest."""
-    dtype = next(net.parameters()).dtype
-    shape = (batch, net.sizes[0]) if timesteps is None else (timesteps, batch, net.sizes[0])
-    x = (torch.rand(shape, generator=torch.Generator().manual_seed(0)) < 0.3).to(dtype)
+    dtype = next(steps.parameters()).dtype
+    shape = (batch, *steps.graph.nodes[0].shape)
     if timesteps is not None:
-        return [x]
-    sizes = [size for size, kind in zip(net.sizes[1:], _state_types(net), strict=False) for _ in kind._fields]
-    return [x, *(torch.zeros(batch, size, dtype=compute_dtype(dtype)) for size in sizes)]
+        shape = (max(2, min(timesteps, CHECKED)), *shape)
+    x = (torch.rand(shape, generator=torch.Generator().manual_seed(0)) < 0.3).to(dtype)
+    return [x] if timesteps is not None else [x, *steps.at_rest(x)]
 
 
 @torch.no_grad()
-def _compare(session: Any, net: Network, mode: Mode, timesteps: int | None) -> float:
+def _compare(session: Any, steps: Stepwise, mode: Mode, timesteps: int | None) -> float:
     """Return the mean difference of two runs of five samples, over three steps where it streams."""
-    theirs = mine = tuple(_example(net, timesteps, batch=5))
+    theirs = mine = tuple(_example(steps, timesteps, batch=5))
     names = [entry.name for entry in session.get_inputs()]
     differences: list[float] = []
-    with in_mode(net, mode):
+    with in_mode(steps, mode), evaluating(steps):
         for _ in range(1 if timesteps else 3):
             feed = {name: tensor.numpy() for name, tensor in zip(names, theirs, strict=True)}
             found = tuple(torch.from_numpy(array) for array in session.run(None, feed))
-            expected = (net(*mine),) if timesteps else Streaming(net)(*mine)
+            expected = (_average(steps, *mine),) if timesteps else steps(*mine)
             differences += [(a - b).abs().mean().item() for a, b in zip(found, expected, strict=True)]
             theirs, mine = (theirs[0], *found[1:]), (mine[0], *expected[1:])
     return max(differences)
 
 
-def _state_types(net: Network) -> list[Any]:
-    return [cast(AnyNeuron, neuron).state_type for neuron in net.neurons]
+def _average(steps: Stepwise, x: Tensor) -> Tensor:
+    """Return what the network itself says of a sequence."""
+    output: Tensor = steps.net(x)
+    return output.mean(0) if output.dim() > 2 else output
