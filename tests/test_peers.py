@@ -12,6 +12,7 @@ import ultralif as ul
 pytestmark = pytest.mark.usefixtures("float64")
 
 LEAK, THRESHOLD, SLOPE = 0.9, 0.5, 10.0
+CONSTANTS = {"leak": LEAK, "threshold": THRESHOLD, "surrogate_slope": SLOPE, "scaled_surrogate": True}
 
 
 def peer(name: str):
@@ -29,17 +30,21 @@ def current() -> Tensor:
     return 0.6 * torch.randn(60, 3, 8)
 
 
-def leaky(current: Tensor, **options) -> tuple[Tensor, Tensor, torch.nn.Module]:
-    """Run snnTorch's LIF; return spikes, the membranes of every step, and the layer."""
-    snntorch = peer("snntorch")
-    surrogate = peer("snntorch.surrogate").sigmoid(slope=SLOPE)
-    layer = snntorch.Leaky(beta=LEAK, threshold=THRESHOLD, spike_grad=surrogate, **options).to(current)
-    membrane, spikes, membranes = layer.reset_mem(), [], []
+def run_snntorch(layer: torch.nn.Module, current: Tensor) -> tuple[Tensor, Tensor]:
+    """Run a layer of snnTorch; return the spikes and the membranes of every step."""
+    state, spikes, membranes = (
+        tuple(torch.zeros_like(current[0]) for _ in range(STATES[type(layer).__name__])),
+        [],
+        [],
+    )
     for x in current:
-        spike, membrane = layer(x, membrane)
+        spike, *state = layer(x, *state)
         spikes.append(spike)
-        membranes.append(membrane)
-    return torch.stack(spikes), torch.stack(membranes), layer
+        membranes.append(state[-1])
+    return torch.stack(spikes), torch.stack(membranes)
+
+
+STATES = {"Leaky": 1, "Synaptic": 2}
 
 
 def stepwise(neuron: ul.Neuron, current: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,61 +56,111 @@ def stepwise(neuron: ul.Neuron, current: Tensor) -> tuple[Tensor, Tensor]:
     return torch.stack(spikes), torch.stack(membranes)
 
 
-@pytest.mark.parametrize("neuron", [ul.LIF, ul.PLIF])
-def test_snntorch_leaky(neuron: type[ul.Neuron], current: Tensor) -> None:
-    """Reset to zero, at once: every spike and every membrane agrees, and so does every gradient."""
+def assert_same(current: Tensor, ours: tuple[Tensor, ...], theirs: tuple[Tensor, ...], exact: bool) -> None:
+    """Compare spikes, membranes and the gradients of a weighted sum of spikes for the current.
+
+    snnTorch's spikes are float32, and so are its gradients.
+    """
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other.to(one), rtol=1e-9, atol=1e-12)
+    assert 0.05 < ours[0].mean() < 0.7
+    weights = torch.randn_like(ours[0])
+    (found,) = torch.autograd.grad((weights * ours[0]).sum(), current, retain_graph=True)
+    (expected,) = torch.autograd.grad((weights * theirs[0]).sum(), current, retain_graph=True)
+    rtol, atol = (1e-9, 1e-12) if exact else (1e-5, 1e-5)
+    torch.testing.assert_close(found, expected, rtol=rtol, atol=atol)
+
+
+SNNTORCH = {
+    "the default": ({}, {"reset": "subtract", "delayed_reset": True}),
+    "zero": ({"reset_mechanism": "zero"}, {}),
+    "none": ({"reset_mechanism": "none"}, {"reset": "none"}),
+    "zero at once": ({"reset_mechanism": "zero", "reset_delay": False}, {"detach_reset": False}),
+}
+"""Arguments of ``snntorch.Leaky``, and ours for the same neuron.
+
+Its ``zero`` returns the membrane before the reset. Its subtraction at once has no match: it is left out in a
+step after a spike where the membrane is still above the threshold.
+"""
+
+
+@pytest.mark.parametrize("shape", ["sigmoid", "atan"])
+@pytest.mark.parametrize("resets", SNNTORCH)
+def test_snntorch_leaky(resets: str, shape: str, current: Tensor) -> None:
     current.requires_grad_()
-    ours = neuron(leak=LEAK, threshold=THRESHOLD, surrogate_slope=SLOPE, scaled_surrogate=True)
-    spikes, membranes = stepwise(ours, current)
-    learn = {"learn_beta": neuron is ul.PLIF}
-    their_spikes, their_membranes, layer = leaky(current, reset_mechanism="zero", reset_delay=False, **learn)
-    assert torch.equal(spikes, their_spikes) and 0.05 < spikes.mean() < 0.5
-    torch.testing.assert_close(membranes, their_membranes, rtol=1e-12, atol=1e-12)
-    weights = torch.randn_like(spikes)
-    (found,) = torch.autograd.grad((weights * spikes).sum(), current, retain_graph=True)
-    (expected,) = torch.autograd.grad((weights * their_spikes).sum(), current, retain_graph=True)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)  # its spikes are float32
-    if neuron is ul.PLIF:  # leak = sigmoid(raw): d/d raw = leak (1 - leak) d/d leak
-        (weights * spikes).sum().backward()
-        (weights * their_spikes).sum().backward()
-        torch.testing.assert_close(
-            ours.logit_leak.grad, LEAK * (1 - LEAK) * layer.beta.grad, rtol=1e-5, atol=1e-5
-        )
+    theirs, options = SNNTORCH[resets]
+    surrogate = peer("snntorch.surrogate")
+    spike_grad = surrogate.atan(alpha=SLOPE) if shape == "atan" else surrogate.sigmoid(slope=SLOPE)
+    layer = peer("snntorch").Leaky(beta=LEAK, threshold=THRESHOLD, spike_grad=spike_grad, **theirs)
+    ours = ul.LIF(**CONSTANTS, surrogate=shape, **options)
+    compared = slice(1 if resets == "zero" else 2)
+    found, expected = stepwise(ours, current), run_snntorch(layer.to(current), current)
+    assert_same(current, found[compared], expected[compared], exact=False)
 
 
-def test_snntorch_by_its_defaults_is_another_neuron(current: Tensor) -> None:
-    """The naive mapping does not match: it subtracts the threshold, and resets one step late."""
-    spikes, membranes = stepwise(ul.LIF(leak=LEAK, threshold=THRESHOLD), current)
-    assert not torch.equal(leaky(current)[0], spikes)
-    late_spikes, late_membranes, _ = leaky(current, reset_mechanism="zero")
-    assert torch.equal(late_spikes, spikes) and not torch.allclose(late_membranes, membranes)
+def test_snntorch_synaptic(current: Tensor) -> None:
+    current.requires_grad_()
+    surrogate = peer("snntorch.surrogate").atan(alpha=SLOPE)
+    layer = peer("snntorch").Synaptic(alpha=0.6, beta=LEAK, threshold=THRESHOLD, spike_grad=surrogate)
+    ours = ul.LIF(**CONSTANTS, surrogate="atan", synapse=0.6, reset="subtract", delayed_reset=True)
+    assert_same(current, stepwise(ours, current), run_snntorch(layer.to(current), current), exact=False)
 
 
-def spikingjelly(current: Tensor, *, spiking: bool = True, **options) -> Tensor:
-    neurons = peer("spikingjelly.activation_based.neuron")
-    sigmoid = peer("spikingjelly.activation_based.surrogate").Sigmoid(alpha=SLOPE, spiking=spiking)
-    layer = neurons.LIFNode(
-        tau=1 / (1 - LEAK),
-        v_threshold=THRESHOLD,
-        v_reset=0.0,
-        surrogate_function=sigmoid,
-        step_mode="m",
-        **options,
+def test_a_learned_leak_is_snntorchs_learned_beta(current: Tensor) -> None:
+    """Leak = sigmoid(raw): d/d raw = leak (1 - leak) d/d leak."""
+    surrogate = peer("snntorch.surrogate").sigmoid(slope=SLOPE)
+    layer = peer("snntorch").Leaky(beta=LEAK, threshold=THRESHOLD, spike_grad=surrogate, learn_beta=True)
+    ours = ul.PLIF(**CONSTANTS, reset="subtract", delayed_reset=True)
+    ours(current).sum().backward()
+    run_snntorch(layer.to(current), current)[0].sum().backward()
+    torch.testing.assert_close(
+        ours.logit_leak.grad, LEAK * (1 - LEAK) * layer.beta.grad, rtol=1e-5, atol=1e-5
     )
-    return layer(current)
 
 
-def test_spikingjelly_lif(current: Tensor) -> None:
+def spikingjelly(current: Tensor, *, shape: str = "Sigmoid", spiking: bool = True, **options) -> Tensor:
+    neurons = peer("spikingjelly.activation_based.neuron")
+    surrogate = getattr(peer("spikingjelly.activation_based.surrogate"), shape)(alpha=SLOPE, spiking=spiking)
+    given = {
+        "v_threshold": THRESHOLD,
+        "v_reset": 0.0,
+        "surrogate_function": surrogate,
+        "step_mode": "m",
+    } | options
+    parametric = "init_tau" in given
+    layer = neurons.ParametricLIFNode(**given) if parametric else neurons.LIFNode(tau=1 / (1 - LEAK), **given)
+    return layer.to(current)(current)
+
+
+SHAPES = {"sigmoid": "Sigmoid", "atan": "ATan", "triangle": "PiecewiseQuadratic"}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("reset", ["zero", "subtract"])
+@pytest.mark.parametrize("detach_reset", [False, True])
+@pytest.mark.parametrize("parametric", [False, True])
+def test_spikingjelly_lif(
+    shape: str, reset: str, detach_reset: bool, parametric: bool, current: Tensor
+) -> None:
     """``tau`` is a time constant there, 1 / (1 - leak); by default the input decays with it."""
     current.requires_grad_()
-    spikes = ul.LIF(leak=LEAK, threshold=THRESHOLD, surrogate_slope=SLOPE, scaled_surrogate=True)(current)
-    theirs = spikingjelly(current, decay_input=False)
-    assert torch.equal(spikes, theirs)
-    assert not torch.equal(spikes, spikingjelly(current))
-    weights = torch.randn_like(spikes)
-    (found,) = torch.autograd.grad((weights * spikes).sum(), current)
-    (expected,) = torch.autograd.grad((weights * theirs).sum(), current)
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    tau = {"init_tau": 1 / (1 - LEAK)} if parametric else {}
+    theirs = spikingjelly(
+        current,
+        shape=SHAPES[shape],
+        v_reset=0.0 if reset == "zero" else None,
+        detach_reset=detach_reset,
+        decay_input=False,
+        **tau,
+    )
+    neuron = ul.PLIF if parametric else ul.LIF
+    ours = neuron(**CONSTANTS, surrogate=shape, reset=reset, detach_reset=detach_reset)
+    assert_same(current, (ours(current),), (theirs,), exact=True)
+
+
+def test_spikingjelly_by_its_defaults_decays_the_input(current: Tensor) -> None:
+    """The naive mapping does not match."""
+    assert not torch.equal(ul.LIF(**CONSTANTS)(current), spikingjelly(current))
 
 
 def test_spikingjelly_soft_spikes_are_softlif(current: Tensor) -> None:

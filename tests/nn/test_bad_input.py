@@ -5,12 +5,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import ultralif as ul
 from ultralif.errors import InputError
 
-every_neuron = pytest.mark.parametrize("name", ul.NEURONS)
+of_each_kind = pytest.mark.parametrize("name", ["UltraLIF", "AdaLIF"])
+"""The checks are those of the base class: one neuron for each kind of state sees them all."""
 
 
 def assert_refused(call: Callable[[], object], error: type[Exception], *words: str) -> None:
@@ -35,46 +36,43 @@ def test_what_has_another_form_is_refused() -> None:
     assert_refused(lambda: ul.ops.lif(nothing, leak=0.9, threshold=0.5), InputError, "no time steps")
 
 
-CONSTANTS = {
-    # (argument, value): what the message must hold
-    ("eps", -1.0): ("eps", "-1.0", "[0.1, 20]"),
-    ("eps", 0.0): ("eps", "0.0", "[0.1, 20]"),
-    ("eps", 50.0): ("eps", "50.0", "[0.1, 20]"),
-    ("eps", 0.01): ("eps", "0.01", "[0.1, 20]"),
-    ("eps", math.nan): ("eps", "nan", "[0.1, 20]"),
-    ("leak", 1.5): ("leak", "1.5", "(0, 1)"),
-    ("leak", 1.0): ("leak", "1.0", "(0, 1)"),
-    ("leak", 0.0): ("leak", "0.0", "(0, 1)"),
-    ("leak", -0.1): ("leak", "-0.1", "(0, 1)"),
-    ("threshold", 0.0): ("threshold", "0.0", "(0, inf)"),
-    ("threshold", -2.0): ("threshold", "-2.0", "(0, inf)"),
-    ("threshold", math.inf): ("threshold", "inf", "(0, inf)"),
-    ("sharpness", 0.0): ("sharpness", "0.0", "[0.1, 100]"),
-    ("surrogate_slope", -3.0): ("slope", "-3.0", "(0, inf)"),
-    ("adapt_strength", -1.0): ("adapt_strength", "-1.0", "(0, inf)"),
-    ("adapt_decay", 1.0): ("adapt_decay", "1.0", "(0, 1)"),
-}
+OUTSIDE = [
+    (ul.UltraLIF, "eps", (-1.0, 0.0, 50.0, 0.01, math.nan), "[0.1, 20]"),
+    (ul.LIF, "leak", (1.5, 1.0, 0.0, -0.1), "(0, 1)"),
+    (ul.UltraPLIF, "leak", (1.5, 0.0), "(0, 1)"),
+    (ul.LIF, "threshold", (math.inf, math.nan), "(-inf, inf)"),
+    (ul.FullPLIF, "threshold", (0.0, 1.5), "(0, 1)"),
+    (ul.DSpike, "threshold", (0.0, -2.0), "(0, inf)"),
+    (ul.DSpike, "sharpness", (0.0,), "[0.1, 100]"),
+    (ul.LIF, "surrogate_slope", (-3.0,), "(0, inf)"),
+    (ul.AdaLIF, "adapt_strength", (-1.0,), "(0, inf)"),
+    (ul.AdaLIF, "adapt_decay", (1.0,), "(0, 1)"),
+    (ul.LIF, "synapse", (1.0, -0.5), "(0, 1)"),
+]
 
 
-@every_neuron
-@pytest.mark.parametrize("argument", CONSTANTS, ids=str)
-def test_a_constant_outside_of_its_range(name: str, argument: tuple[str, float]) -> None:
+@pytest.mark.parametrize(("neuron", "name", "values", "interval"), OUTSIDE)
+def test_a_constant_outside_of_its_range(
+    neuron: type[ul.Neuron], name: str, values: tuple[float, ...], interval: str
+) -> None:
     """Learned or not, and as one bad entry among good ones of a tensor."""
-    neuron = ul.NEURONS[name]
-    key, value = argument
-    if key not in neuron.__signature__.parameters:
-        assert_refused(lambda: neuron(**{key: value}), TypeError, key)
-        return
-    if key == "threshold" and name == "FullPLIF":  # it is learned there, as a sigmoid
-        assert_refused(lambda: neuron(threshold=value), ValueError, "threshold", str(value), "(0, 1)", "pass")
-        return
-    assert_refused(lambda: neuron(**{key: value}), ValueError, *CONSTANTS[argument], "pass a value inside")
-    good = {"eps": 1.0, "sharpness": 4.0}.get(key, 0.5)
-    among = torch.tensor([good, value])
-    assert_refused(lambda: neuron(**{key: among}), ValueError, CONSTANTS[argument][0], "pass a value inside")
+    good = {"eps": 1.0, "sharpness": 4.0}.get(name, 0.5)
+    for value in values:
+        words = (name, str(value), interval, "pass a value inside")
+        assert_refused(lambda value=value: neuron(**{name: value}), ValueError, *words)
+        among = torch.tensor([good, value])
+        assert_refused(lambda among=among: neuron(**{name: among}), ValueError, name, "pass a value inside")
 
 
-@every_neuron
+def test_thresholds_may_be_zero_or_negative() -> None:
+    """Where no formula divides by them, as in the released code of the paper."""
+    current = torch.zeros(2, 1, 3)
+    assert ul.LIF(threshold=-0.5)(current).all() and not ul.LIF(threshold=0.0)(current).any()
+    at_rest = ul.UltraDLIF(threshold=0.0, coupling="spike", eps=1.0)(current)[0]
+    torch.testing.assert_close(at_rest, torch.full((1, 3), 0.75))  # sigmoid(log 3)
+
+
+@of_each_kind
 @pytest.mark.parametrize("value", ["0.5", None, [0.5, 0.6]])
 def test_a_constant_of_another_type(name: str, value: object) -> None:
     assert_refused(
@@ -102,7 +100,7 @@ def test_a_fixed_eps_may_lie_outside_of_the_range_of_a_learned_one() -> None:
     assert_refused(lambda: ul.UltraLIF(eps=-0.01, learn_eps=False), ValueError, "eps", "-0.01", "(0, inf)")
 
 
-@every_neuron
+@of_each_kind
 def test_a_learned_threshold_must_be_a_sigmoid(name: str) -> None:
     for value in (1.0, 1.5):
         assert_refused(
@@ -114,7 +112,7 @@ def test_a_learned_threshold_must_be_a_sigmoid(name: str) -> None:
         )
 
 
-@every_neuron
+@of_each_kind
 def test_a_parameter_shape_that_does_not_fit_the_value(name: str) -> None:
     assert_refused(
         lambda: ul.NEURONS[name](threshold=torch.full((3,), 0.5), learn_threshold=True, parameter_shape=(4,)),
@@ -138,18 +136,63 @@ def test_a_slope_that_has_no_gradient() -> None:
 
 @pytest.mark.parametrize(
     ("neuron", "argument"),
-    [(ul.UltraDLIF, "neighborhood"), (ul.UltraDPLIF, "leak_form"), (ul.UltraDPLIF, "neighborhood")],
+    [
+        (ul.UltraDLIF, "neighborhood"),
+        (ul.UltraDLIF, "coupling"),
+        (ul.UltraDPLIF, "leak_form"),
+        (ul.PLIF, "leak_parameter"),
+        (ul.DSpike, "sharpness_parameter"),
+        (ul.LIF, "surrogate"),
+        (ul.LIF, "reset"),
+        (ul.LIF, "clamp"),
+        (ul.LIF, "mode"),
+    ],
 )
 def test_an_unknown_choice(neuron: type[ul.Neuron], argument: str) -> None:
     assert_refused(lambda: neuron(**{argument: "torus"}), ValueError, argument, "'torus'", "one of")
 
 
-@every_neuron
-def test_an_unknown_argument(name: str) -> None:
-    assert_refused(lambda: ul.NEURONS[name](tau=0.9), TypeError, "tau")
+ELSEWHERE = {
+    "esp": (ul.UltraLIF, "UltraLIF has no argument 'esp'; did you mean 'eps'?"),
+    "beta": (ul.AdaLIF, "AdaLIF has no argument 'beta'; beta is called leak here"),
+    "tau": (ul.PLIF, "tau is called leak here: a time constant tau is leak = 1 - 1 / tau in SpikingJelly"),
+    "decay": (ul.LIF, "decay is called leak here"),
+    "alpha": (ul.LIF, "alpha is called synapse here: the alpha of a surrogate function is surrogate_slope"),
+    "reset_mechanism": (
+        ul.UltraDPLIF,
+        "UltraDPLIF has no argument 'reset_mechanism'; reset_mechanism is called reset",
+    ),
+    "surrogate_function": (ul.LIF, "surrogate_function is called surrogate here: 'sigmoid', 'atan'"),
+    "spike_grad": (ul.UltraLIF, "spike_grad is called surrogate here, but UltraLIF has none"),
+    "quux": (ul.LIF, "LIF has no argument 'quux'; it has threshold, v_reset"),
+}
 
 
-@every_neuron
+@pytest.mark.parametrize("argument", ELSEWHERE)
+def test_an_unknown_argument(argument: str) -> None:
+    """The neuron is named, and the argument that is meant: a slip, or another library's word."""
+    neuron, words = ELSEWHERE[argument]
+    assert_refused(lambda: neuron(**{argument: 0.9}), TypeError, words)
+
+
+def test_options_that_a_neuron_lacks() -> None:
+    assert_refused(lambda: ul.LIF(reset="saturate"), ValueError, "reset", "zero, subtract, none")
+    assert_refused(lambda: ul.UltraDLIF(leak=0.8), ValueError, "leak", "UltraDPLIF", "coupling='spike'")
+    assert_refused(lambda: ul.UltraDLIF(coupled_axis=1), ValueError, "coupled_axis", "1", "-1")
+    deep = ul.UltraDLIF(coupled_axis=-3)
+    assert_refused(lambda: deep(torch.zeros(3, 2, 4)), ValueError, "coupled_axis=-3", "(3, 2, 4)")
+
+    class Plain(ul.Stepped[ul.State]):
+        state_type = ul.State
+
+        @staticmethod
+        def formula(current: Tensor, v: Tensor, **constants: object) -> tuple[Tensor, Tensor]:
+            return current, v
+
+    assert_refused(lambda: Plain(reset="none"), ValueError, "reset", "Plain", "choices")
+
+
+@of_each_kind
 def test_an_unknown_mode(name: str) -> None:
     neuron = ul.NEURONS[name]()
     assert_refused(lambda: setattr(neuron, "mode", "sharp"), ValueError, "mode", "'sharp'", "hard", name)
@@ -166,7 +209,7 @@ def test_modes_need_neurons() -> None:
     assert_refused(lambda: context.__enter__(), ValueError, "net", "ReLU")
 
 
-@every_neuron
+@of_each_kind
 @pytest.mark.parametrize(
     ("current", "words"),
     [
@@ -184,7 +227,7 @@ def test_a_current_of_another_type(name: str, current: object, words: tuple[str,
         assert_refused(lambda call=call: call(current), TypeError, "current", *words)
 
 
-@every_neuron
+@of_each_kind
 @pytest.mark.parametrize("shape", [(), (5,), (5, 2)])
 def test_a_current_without_features(name: str, shape: tuple[int, ...]) -> None:
     neuron = ul.NEURONS[name]()
@@ -194,7 +237,7 @@ def test_a_current_without_features(name: str, shape: tuple[int, ...]) -> None:
         assert_refused(lambda: neuron.step(torch.zeros(shape)), ValueError, "[B, *features]", str(shape))
 
 
-@every_neuron
+@of_each_kind
 def test_no_time_steps(name: str) -> None:
     neuron = ul.NEURONS[name]()
     assert_refused(lambda: neuron(torch.zeros(0, 2, 4)), ValueError, "current", "(0, 2, 4)", "at least one")
@@ -202,7 +245,7 @@ def test_no_time_steps(name: str) -> None:
     assert_refused(lambda: swapped(torch.zeros(2, 0, 4)), ValueError, "current", "no time steps")
 
 
-@every_neuron
+@of_each_kind
 def test_a_state_of_another_batch_or_kind(name: str) -> None:
     neuron = ul.NEURONS[name]()
     _, state = neuron.run(torch.zeros(3, 2, 4))
@@ -228,7 +271,7 @@ def test_a_state_of_another_batch_or_kind(name: str) -> None:
         )
 
 
-@every_neuron
+@of_each_kind
 @pytest.mark.parametrize("shape", [(7,), (2, 4), (1, 4)])
 def test_a_constant_that_does_not_fit_the_features(name: str, shape: tuple[int, ...]) -> None:
     """Also where torch would broadcast it, over the batch or into a larger output."""
@@ -240,7 +283,7 @@ def test_a_constant_that_does_not_fit_the_features(name: str, shape: tuple[int, 
     assert_refused(lambda: grown(torch.zeros(3, 2, 1)), ValueError, "threshold", "(4,)", "(1,)")
 
 
-@every_neuron
+@of_each_kind
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_current_that_is_not_finite(name: str, value: float) -> None:
     current = torch.zeros(3, 2, 4)
@@ -264,6 +307,12 @@ def test_a_grid_needs_two_axes(neuron: type[ul.Neuron]) -> None:
 @pytest.mark.parametrize("sizes", [(), (4,), (4, 3), (4, 0, 3), (4, 5, -1)])
 def test_sizes_of_a_network(sizes: tuple[int, ...]) -> None:
     assert_refused(lambda: ul.Network(sizes), ValueError, "sizes", str(sizes), "(784, 64, 10)")
+
+
+def test_slips_with_a_network() -> None:
+    assert_refused(lambda: ul.Network(784, 64, 10), TypeError, "sizes", "784", "Network((784, 64, 10))")
+    assert_refused(lambda: ul.Network((4, 5, 3), ul.UltraLIF()), TypeError, "UltraLIF", "neuron_options")
+    assert_refused(lambda: ul.Network((4, 5, 3), nn.ReLU), TypeError, "neuron", "ReLU", "UltraDLIF")
 
 
 def test_other_arguments_of_a_network() -> None:

@@ -33,11 +33,12 @@ def hostile_currents(timesteps: int) -> Tensor:
 
 
 def build(name: str, mode: str) -> ul.Neuron:
-    accepted = ul.NEURONS[name].__signature__.parameters
-    options = {"eps": EPS, "learn_leak": True, "learn_threshold": True, "parameter_shape": (4, 1)}
-    neuron = ul.NEURONS[name](**{key: value for key, value in options.items() if key in accepted})
-    neuron.mode = mode
-    return neuron
+    options = {"learn_threshold": True, "parameter_shape": (4, 1), "mode": mode}
+    if "eps" in ul.NEURONS[name].__signature__.parameters:
+        options["eps"] = EPS
+    if name != "UltraDLIF":
+        options["learn_leak"] = True
+    return ul.NEURONS[name](**options)
 
 
 CASES = [(name, mode) for name, neuron in ul.NEURONS.items() for mode in neuron.modes]

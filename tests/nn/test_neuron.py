@@ -194,15 +194,28 @@ def test_threads_do_not_meet(name: str) -> None:
     assert all(torch.equal(found[i], expected[i]) for i in range(8))
 
 
-@every_neuron
-def test_a_neuron_says_what_it_is(name: str) -> None:
-    neuron = ul.NEURONS[name](threshold=0.25, leak=torch.rand(3)) if name != "UltraDLIF" else ul.UltraDLIF()
-    shown = repr(neuron)
-    assert shown.startswith(f"{name}(") and f"mode={neuron.mode}" in shown
-    for constant in ("threshold", "leak", "eps"):
-        assert (f"{constant}=" in shown) == hasattr(neuron, constant)
-    for learned in neuron.learns:
-        assert f"{learned}=learned" in shown
+def test_a_neuron_says_what_it_is() -> None:
+    """The values of constants, learned ones included, and the choices that are not the default."""
+    assert repr(ul.UltraPLIF(eps=0.25)) == (
+        "UltraPLIF(eps=0.25 learned, leak=0.9 learned, threshold=0.5, mode=soft)"
+    )
+    shown = repr(ul.LIF(leak=torch.tensor([0.4, 0.6]), reset="subtract", synapse=0.8, mode="soft"))
+    assert shown == (
+        "LIF(leak=0.5 mean of (2,), surrogate_slope=10, synapse=0.8, threshold=0.5, "
+        "reset=subtract, mode=soft)"
+    )
+    with torch.device("meta"):
+        assert "eps=unknown learned" in repr(ul.UltraLIF())
+
+
+def test_constants_are_numbers_as_the_neuron_uses_them() -> None:
+    """Decoded, clamped, and averaged over neurons."""
+    neuron = ul.DSpikePlus(leak=torch.tensor([0.2, 0.6]), sharpness_range=(0.5, 50.0))
+    with torch.no_grad():
+        neuron.log_sharpness.fill_(99.0)
+    found = neuron.constants()
+    assert found == {"threshold": 0.5, "leak": pytest.approx(0.4), "sharpness": 50.0}
+    assert all(type(value) is float for value in found.values())
 
 
 @every_neuron
@@ -212,7 +225,10 @@ def test_a_class_shows_its_arguments(name: str) -> None:
     shown = inspect.signature(neuron).parameters
     assert {"threshold", "v_reset", "learn_threshold", "batch_first", "check_finite"} <= shown.keys()
     assert all(p.kind is inspect.Parameter.KEYWORD_ONLY for p in shown.values())
-    explicit = neuron(**{key: p.default for key, p in shown.items()})
+    options = {key: p.default for key, p in shown.items()}
+    assert all(options[f"learn_{learned}"] is True for learned in neuron.learns)
+    assert options["mode"] == neuron.modes[0]
+    explicit = neuron(**options)
     current = torch.randn(4, 2, 3)
     assert torch.equal(explicit(current), neuron()(current))
 
@@ -259,21 +275,3 @@ def test_a_reset_for_each_neuron_goes_with_the_module(name: str) -> None:
     torch.testing.assert_close(neuron(current), number(current))
     assert torch.equal(neuron.state_dict()["v_reset"], torch.full((4,), -0.25))
     assert neuron.double()(current.double()).dtype == torch.float64
-
-
-def test_an_own_neuron_needs_one_method() -> None:
-    """A user's neuron: declare nothing, write ``_scan``, and the calls, checks and modes are there."""
-
-    class Threshold(ul.Neuron[ul.State]):
-        """Fire where the current is high."""
-
-        state_type = ul.State
-
-        def _scan(self, current: Tensor, state: ul.State | None) -> tuple[Tensor, ul.State]:
-            return (current > self.threshold).to(current.dtype), ul.State(current[-1])
-
-    neuron = Threshold(threshold=0.2, batch_first=True)
-    current = torch.rand(2, 5, 3)
-    assert torch.equal(neuron(current), (current > 0.2).float())
-    net = ul.Network((4, 3, 2), neuron=Threshold)
-    assert net(torch.rand(3, 1, 4)).shape == (1, 2)

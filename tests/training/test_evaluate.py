@@ -102,7 +102,7 @@ def test_history_has_an_entry_for_every_epoch(store: Store) -> None:
 def test_history_of_a_neuron_without_a_temperature(store: Store) -> None:
     train_stack([small(neuron="LIF")], store)
     (first, _) = store.read(small(neuron="LIF").id).history
-    assert first["eps"] is None and first["soft_rate"] is None
+    assert first["eps"] is None
     assert first["leak"] == 0.9 and 0 <= first["hard_rate"] <= 1
 
 

@@ -1,25 +1,15 @@
 """Modules: neurons, networks, and how to switch their mode."""
 
-from ultralif.nn.fused import State, Stepped
+from ultralif.nn.baselines import LIF, PLIF, AdaLIF, DSpike, DSpikePlus, FullPLIF
 from ultralif.nn.layers import TimeDistributed
 from ultralif.nn.modes import mode, set_mode
 from ultralif.nn.network import NEURONS, Network, Output, find_neuron, register
 from ultralif.nn.neuron import Neuron
-from ultralif.nn.neurons import (
-    LIF,
-    PLIF,
-    AdaLIF,
-    DSpike,
-    DSpikePlus,
-    FullPLIF,
-    SoftLIF,
-    UltraDLIF,
-    UltraDPLIF,
-    UltraLIF,
-    UltraPLIF,
-)
-from ultralif.nn.parameters import LOG, LOGIT
+from ultralif.nn.parameters import LOG, LOGIT, SOFTPLUS
 from ultralif.nn.stack import Stack
+from ultralif.nn.state import AdaptiveSynapticState, State, SynapticState
+from ultralif.nn.stepped import Stepped
+from ultralif.nn.ultra import SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF, UltraPLIF
 
 __all__ = [
     "LIF",
@@ -27,7 +17,9 @@ __all__ = [
     "LOGIT",
     "NEURONS",
     "PLIF",
+    "SOFTPLUS",
     "AdaLIF",
+    "AdaptiveSynapticState",
     "DSpike",
     "DSpikePlus",
     "FullPLIF",
@@ -38,6 +30,7 @@ __all__ = [
     "Stack",
     "State",
     "Stepped",
+    "SynapticState",
     "TimeDistributed",
     "UltraDLIF",
     "UltraDPLIF",

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ultralif.errors import InputError, check_choice
 from ultralif.names import find_name
-from ultralif.nn import neurons
+from ultralif.nn import baselines, ultra
 from ultralif.nn.neuron import Neuron
 
 __all__ = ["NEURONS", "Network", "Output", "Readout", "find_neuron", "register"]
@@ -17,7 +17,9 @@ __all__ = ["NEURONS", "Network", "Output", "Readout", "find_neuron", "register"]
 Readout = Literal["linear", "spiking"]
 AnyNeuron = Neuron[Any]
 
-NEURONS: dict[str, type[AnyNeuron]] = {name: getattr(neurons, name) for name in neurons.__all__}
+NEURONS: dict[str, type[AnyNeuron]] = {
+    name: getattr(home, name) for home in (baselines, ultra) for name in home.__all__
+}
 """Every neuron by its name."""
 
 
@@ -33,7 +35,7 @@ def find_neuron(name: str) -> type[AnyNeuron]:
 
 
 class Output(NamedTuple):
-    """What a network says: class scores, and how often each spiking layer fired."""
+    """The output of a network: class scores, and how often each spiking layer fired."""
 
     logits: Tensor
     """``[B, classes]``"""
@@ -68,6 +70,7 @@ class Network(nn.Module):
         readout: Readout = "linear",
     ) -> None:
         super().__init__()
+        _check_arguments(sizes, neuron)
         if len(sizes) < 3 or any(size < 1 for size in sizes):
             raise InputError(
                 f"sizes must name inputs, at least one hidden layer and classes, all positive, got "
@@ -138,3 +141,22 @@ class Network(nn.Module):
                 f"input must be [{', '.join(leading)}, *input] with {self.sizes[0]} values a sample, got "
                 f"shape {tuple(x.shape)}; reshape it, or add a missing axis with unsqueeze"
             )
+
+
+def _check_arguments(sizes: object, neuron: object) -> None:
+    """Explain two slips: sizes that are not one argument, and a neuron that was made already."""
+    if not isinstance(sizes, Sequence) or not all(isinstance(size, int) for size in sizes):
+        raise TypeError(
+            f"sizes must be one sequence of whole numbers, got {sizes!r}; for example Network((784, 64, 10))"
+        )
+    if isinstance(neuron, Neuron):
+        name = type(neuron).__name__
+        raise TypeError(
+            f"neuron must be a class or a name, got an instance of {name}: each layer makes neurons of its "
+            f"own; pass neuron={name} and its arguments as neuron_options"
+        )
+    if not isinstance(neuron, str) and not (isinstance(neuron, type) and issubclass(neuron, Neuron)):
+        raise TypeError(
+            f"neuron must be a neuron's class or name, got {neuron!r}; choose one of "
+            f"{', '.join(sorted(NEURONS))}"
+        )

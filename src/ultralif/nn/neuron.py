@@ -1,19 +1,25 @@
-"""What all spiking neurons share: constants, modes, three ways to call, clear errors."""
+"""The base of all spiking neurons: constants, modes, three ways to call, clear errors."""
 
 import inspect
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypedDict, TypeVar, get_args
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, Literal, Never, TypedDict, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
 from ultralif.errors import InputError, check_choice
-from ultralif.functional import Constant, Mode
-from ultralif.nn.parameters import LOGIT, Form, Parametrized, fits
+from ultralif.functional import AdaptiveState, Constant, Mode, Reset, synaptic_current
+from ultralif.nn.arguments import merged_signature, unknown_argument
+from ultralif.nn.parameters import FORMS, LOGIT, Clamp, Form, Parametrized, fits
+from ultralif.nn.state import State, with_current
 from ultralif.ops import Backend
 
-__all__ = ["Neuron", "NeuronOptions"]
+__all__ = ["FIRING", "LeakParameter", "Neuron", "NeuronOptions"]
+
+LeakParameter = Literal["logit", "log"]
+FIRING = ("v_reset", "mode", "reset", "detach_reset", "delayed_reset")
+"""The choices of spike and reset that every neuron of this package takes."""
 
 S = TypeVar("S", bound=tuple[Tensor, ...])
 
@@ -23,7 +29,13 @@ class NeuronOptions(TypedDict, total=False):
 
     threshold: Constant
     v_reset: Constant
+    mode: Mode | None
+    reset: Reset
+    detach_reset: bool | None
+    delayed_reset: bool
+    synapse: Constant | None
     learn_threshold: bool | None
+    clamp: Clamp
     parameter_shape: Sequence[int] | None
     batch_first: bool
     check_finite: bool
@@ -33,10 +45,21 @@ class NeuronOptions(TypedDict, total=False):
 class Neuron(Parametrized, Generic[S]):
     """A layer of spiking neurons over ``[T, B, *features]`` that keeps nothing between calls.
 
+    To write a neuron of your own, derive it from `ultralif.Stepped`.
+
     Args:
-        threshold: a spike is ``V > threshold``.
-        v_reset: the membrane after a spike.
+        threshold: a spike is ``V > threshold``. Any finite number; a learned one is a sigmoid in (0, 1).
+        v_reset: the membrane after a spike, for ``reset="zero"``.
+        mode: ``soft``, ``hard`` or ``tropical``, as far as the neuron has them. None: its first mode.
+        reset: the membrane after a spike is ``v_reset`` (``zero``), V - threshold (``subtract``), or V
+            (``none``); ``saturate``, for neurons that have ``v_sat``, is a soft minimum with it.
+        detach_reset: do not differentiate the reset by the spike. None: where spikes are binary.
+        delayed_reset: reset by the previous step's spike, before firing.
+        synapse: the decay factor in (0, 1) of a synaptic current ``i = synapse * i + current``, which then
+            drives the membrane in place of the current. None: no such current.
         learn_threshold: learn the threshold, as a sigmoid. None: as the class does.
+        clamp: the gradient of a learned constant at the bounds of its range: ``inward`` keeps it where a
+            descent step leads back inside, ``dead`` is an ordinary clamp.
         parameter_shape: give each learned constant this shape (``(64,)``: one per neuron); without it
             one number serves the layer.
         batch_first: take and return ``[B, T, *features]``.
@@ -50,48 +73,81 @@ class Neuron(Parametrized, Generic[S]):
     learns: ClassVar[frozenset[str]] = frozenset()
     """The constants that are learned unless a ``learn_*`` argument says otherwise."""
 
+    lowest_threshold: ClassVar[float] = -math.inf
+    """A fixed threshold is greater than this."""
+
     state_type: type[S]
+    """The kind of tuple that `run` and `step` return as the state."""
+
+    operator: ClassVar[Callable[..., tuple[Tensor, Any]]]
+    """The function of `ultralif.ops`; it takes the declared constants and the choices by name."""
+
+    choices: ClassVar[tuple[str, ...]] = ("v_reset",)
+    """The attributes that the operator takes besides the constants."""
+
+    __signature__: ClassVar[inspect.Signature]
 
     def __init__(
         self,
         *,
         threshold: Constant = 0.5,
         v_reset: Constant = 0.0,
+        mode: Mode | None = None,
+        reset: Reset = "zero",
+        detach_reset: bool | None = None,
+        delayed_reset: bool = False,
+        synapse: Constant | None = None,
         learn_threshold: bool | None = None,
+        clamp: Clamp = "inward",
         parameter_shape: Sequence[int] | None = None,
         batch_first: bool = False,
         check_finite: bool = False,
         backend: Backend = "auto",
+        **unknown: Never,
     ) -> None:
-        super().__init__()
+        if unknown:
+            raise unknown_argument(type(self).__name__, next(iter(unknown)), self.__signature__.parameters)
         check_choice("backend", backend, get_args(Backend))
-        if not math.isfinite(v_reset if not isinstance(v_reset, Tensor) else float(v_reset.sum())):
-            raise InputError(f"v_reset must be finite, got {v_reset}; choose a membrane below the threshold")
-        self.v_reset: Constant
-        if isinstance(v_reset, Tensor):
-            self.register_buffer("v_reset", v_reset.detach().clone())
-        else:
-            self.v_reset = v_reset
+        check_choice("reset", reset, get_args(Reset) if "v_sat" in self.choices else get_args(Reset)[:3])
         if parameter_shape is not None and not isinstance(parameter_shape, Sequence):
             raise InputError(f"parameter_shape must be sizes, such as (64,), got {parameter_shape!r}")
+        super().__init__(clamp)
+        self.keep("v_reset", v_reset)
+        self.reset: Reset = reset
+        self.detach_reset = detach_reset
+        self.delayed_reset = delayed_reset
+        for name in ("reset", "detach_reset", "delayed_reset"):
+            if (
+                name not in self.choices
+                and getattr(self, name) != self.__signature__.parameters[name].default
+            ):
+                raise InputError(f"{name} does nothing in {type(self).__name__}: its choices do not list it")
         self.batch_first = batch_first
         self.check_finite = check_finite
         self.backend: Backend = backend
         self._shape = parameter_shape
-        self._mode: Mode = self.modes[0]
-        self.learnable("threshold", threshold, LOGIT, learn_threshold)
+        self.mode = self.modes[0] if mode is None else mode
+        self.learnable("threshold", threshold, LOGIT, learn_threshold, lower=self.lowest_threshold)
+        if synapse is not None:
+            self.learnable("synapse", synapse, LOGIT, upper=1.0)
+            self.state_type = with_current(self.state_type)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Give a class the signature that its ``**options`` amount to."""
+        """Give a class the signature that its ``**options`` amount to, with the defaults of the class."""
         super().__init_subclass__(**kwargs)
-        merged: dict[str, inspect.Parameter] = {}
-        for base in reversed(cls.__mro__[: cls.__mro__.index(Neuron) + 1]):
-            if "__init__" in vars(base):
-                merged |= inspect.signature(vars(base)["__init__"]).parameters
-        options = [p for p in merged.values() if p.kind is inspect.Parameter.KEYWORD_ONLY]
-        cls.__signature__ = inspect.Signature(options)
+        defaults: dict[str, Any] = {f"learn_{name}": True for name in cls.learns}
+        cls.__signature__ = merged_signature(cls, {"mode": cls.modes[0], **defaults})
 
-    __signature__: ClassVar[inspect.Signature]
+    def keep(self, name: str, value: Constant) -> None:
+        """Keep a finite number as an attribute, or a tensor as a buffer: an argument that is not learned."""
+        if not math.isfinite(value if not isinstance(value, Tensor) else float(value.sum())):
+            raise InputError(f"{name} must be finite, got {value}; pass a number, or leave {name} out")
+        if isinstance(value, Tensor):
+            self.register_buffer(name, value.detach().clone())
+        else:
+            setattr(self, name, value)
+
+    v_reset: Constant
 
     def learnable(
         self, name: str, value: Constant, form: Form, learn: bool | None = None, **limits: Any
@@ -103,10 +159,15 @@ class Neuron(Parametrized, Generic[S]):
             value: where it begins.
             form: ``LOG`` keeps a learned one positive, ``LOGIT`` between 0 and 1.
             learn: learn it. None: if the class lists it in ``learns``.
-            limits: ``upper``, ``bounds``: see `ultralif.nn.parameters`.
+            limits: ``lower``, ``upper``, ``bounds``: see `ultralif.nn.parameters`.
         """
         learn = name in self.learns if learn is None else learn
         self.declare(name, value, form, learn=learn, shape=self._shape, **limits)
+
+    def declare_leak(self, leak: Constant, learn: bool | None, parameter: LeakParameter) -> None:
+        """Give the neuron its leak: a learned one is the sigmoid or the exponential of its parameter."""
+        check_choice("leak_parameter", parameter, get_args(LeakParameter))
+        self.learnable("leak", leak, FORMS[parameter], learn, upper=1.0)
 
     @property
     def threshold(self) -> Constant:
@@ -135,7 +196,7 @@ class Neuron(Parametrized, Generic[S]):
                 f"mode must be one of {', '.join(self.modes)} for {type(self).__name__}, got {mode!r}; "
                 "ultralif.set_mode gives hard to neurons that lack a mode"
             )
-        self._mode = mode
+        self._mode: Mode = mode
 
     def forward(self, current: Tensor) -> Tensor:
         """Return the spikes for a current ``[T, B, *features]``, from rest."""
@@ -146,12 +207,56 @@ class Neuron(Parametrized, Generic[S]):
         if self._forward_hooks or self._forward_pre_hooks:  # whoever watches the module sees its spikes
             spikes: Tensor = self(current)
             return spikes.mean(1 if self.batch_first else 0)
-        return self._scan_rate(self._time_major(current, None))
+        return self._integrate(self._time_major(current, None), None, rate=True)[0]
 
     def run(self, current: Tensor, state: S | None = None) -> tuple[Tensor, S]:
         """Return the spikes for ``[T, B, *features]`` and the state to go on from."""
-        spikes, state = self._scan(self._time_major(current, state), state)
+        spikes, state = self._integrate(self._time_major(current, state), state, rate=False)
         return (spikes.transpose(0, 1) if self.batch_first else spikes), state
+
+    def step(self, x: Tensor, state: S | None = None) -> tuple[Tensor, S]:
+        """Return the spike for one time step ``[B, *features]`` and the state to go on from."""
+        self._check_current(x, ("B",))
+        self._check_shapes(state, x.shape)
+        spikes, state = self._integrate(x.unsqueeze(0), state, rate=False)
+        return spikes[0], state
+
+    def _integrate(self, current: Tensor, state: S | None, rate: bool) -> tuple[Tensor, S]:
+        constants = {name: self.constant(name) for name in self.declared()}
+        choices = {name: getattr(self, name) for name in self.choices}
+        return self.integrate(current, state, rate, self.backend, **constants, **choices)
+
+    @classmethod
+    def integrate(
+        cls,
+        current: Tensor,
+        state: Any,
+        rate: bool,
+        backend: Backend,
+        *,
+        synapse: Constant | None = None,
+        **given: Any,
+    ) -> tuple[Tensor, Any]:
+        """Run the operator, after the synapse if there is one; return spikes or their mean, and the state.
+
+        Args:
+            current: ``[T, B, *features]``.
+            state: what a call before returned; None, rest.
+            rate: return the mean over time.
+            backend: as in `Neuron`.
+            synapse: decay factor of a synaptic current.
+            given: the other constants and the choices.
+        """
+        i = None
+        if synapse is not None:
+            if state is not None:
+                *inner, i = state
+                state = State(*inner) if len(inner) == 1 else AdaptiveState(*inner)
+            current, i = synaptic_current(current, i, synapse=synapse)
+        v0 = state.v if isinstance(state, State) else state
+        spikes, last = cls.operator(current, v0, rate, backend, **given)
+        after = last if isinstance(last, tuple) else State(last)
+        return spikes, after if i is None else with_current(type(after))(*after, i)
 
     def _time_major(self, current: Tensor, state: S | None) -> Tensor:
         """Check current and state, and return the current with time first."""
@@ -165,21 +270,6 @@ class Neuron(Parametrized, Generic[S]):
             )
         self._check_shapes(state, current.shape[1:])
         return current
-
-    def step(self, x: Tensor, state: S | None = None) -> tuple[Tensor, S]:
-        """Return the spike for one time step ``[B, *features]`` and the state to go on from."""
-        self._check_current(x, ("B",))
-        self._check_shapes(state, x.shape)
-        spikes, state = self._scan(x.unsqueeze(0), state)
-        return spikes[0], state
-
-    def _scan(self, current: Tensor, state: S | None) -> tuple[Tensor, S]:
-        """Integrate ``[T, B, *features]``: what a neuron is, and all that a new one has to define."""
-        raise NotImplementedError
-
-    def _scan_rate(self, current: Tensor) -> Tensor:
-        """Integrate to the mean over time; a kernel does it without keeping the spikes."""
-        return self._scan(current, None)[0].mean(0)
 
     def _check_current(self, current: Tensor, leading: tuple[str, ...]) -> None:
         if not isinstance(current, Tensor) or not current.is_floating_point():
@@ -219,8 +309,37 @@ class Neuron(Parametrized, Generic[S]):
                     f"{tuple(shape)}; pass state=None to start at rest"
                 )
 
+    def special(self) -> dict[str, Any]:
+        """Return the choices, other than the mode, in which this neuron differs from its class's defaults.
+
+        Whoever writes a neuron down elsewhere, as an exporter does, refuses those that it does not know.
+        """
+        defaults = {name: p.default for name, p in self.__signature__.parameters.items()}
+        found = {
+            name: getattr(self, name) for name in self.choices if name not in ("mode", "scaled_surrogate")
+        }
+        found |= {"synapse": self.constant("synapse")} if "synapse" in self.declared() else {}
+        return {
+            name: value
+            for name, value in found.items()
+            if name in defaults and (isinstance(value, Tensor) or value != defaults[name])
+        }
+
     def extra_repr(self) -> str:
-        """Show the constants and the mode."""
-        shown = [f"{name}={value:g}" for name, value in self._numbers.items()]
-        shown += [f"{name}={'learned' if name in self._learned else 'fixed'}" for name, _ in self.shapes()]
-        return ", ".join([*sorted(shown), f"mode={self._mode}"])
+        """Show the constants, those choices that are not the default, and the mode."""
+        constants = [self._shown(name) for name in sorted(self.declared())]
+        others = (f"{name}={_short(value)}" for name, value in self.special().items() if name != "synapse")
+        return ", ".join([*constants, *others, f"mode={self.mode}"])
+
+    def _shown(self, name: str) -> str:
+        return f"{name}={_short(self.constant(name))}" + (" learned" if self.learned(name) else "")
+
+
+def _short(value: Constant | str | bool) -> str:
+    """Write a value as a representation shows it: a tensor by its mean."""
+    if isinstance(value, Tensor):
+        if value.is_meta:
+            return "unknown"
+        shape = f" mean of {tuple(value.shape)}" if value.dim() else ""
+        return f"{float(value.detach().double().mean()):g}{shape}"
+    return f"{value:g}" if isinstance(value, float) else str(value)

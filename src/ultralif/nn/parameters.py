@@ -4,15 +4,17 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
-from ultralif.errors import InputError
+from ultralif.errors import InputError, check_choice
 from ultralif.functional import Constant
 
-__all__ = ["LOG", "LOGIT", "Form", "Parametrized", "bounded", "fits"]
+__all__ = ["FORMS", "LOG", "LOGIT", "SOFTPLUS", "Clamp", "Form", "Parametrized", "bounded", "clamped", "fits"]
+
+Clamp = Literal["inward", "dead"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,18 @@ LOG = Form("log", torch.log, torch.exp, math.inf)
 """Learned as its logarithm: it stays positive."""
 LOGIT = Form("logit", torch.logit, torch.sigmoid, 1.0)
 """Learned as its logit: it stays between 0 and 1."""
+
+
+def _inverse_softplus(x: Tensor) -> Tensor:
+    return x + torch.log(-torch.expm1(-x))
+
+
+SOFTPLUS = Form("softplus", _inverse_softplus, nn.functional.softplus, math.inf)
+"""Learned as the inverse of its softplus: it stays positive, and large values move like the parameter."""
+
+
+FORMS = {form.prefix: form for form in (LOG, LOGIT, SOFTPLUS)}
+"""All forms by the prefix of their parameters' names."""
 
 
 class _Clamp(torch.autograd.Function):
@@ -68,12 +82,23 @@ def bounded(x: Tensor, low: Constant, high: Constant) -> Tensor:
     return _clamp(x, low, high)
 
 
-class Parametrized(nn.Module):
-    """A module with positive constants: numbers, tensors, or parameters that are learned."""
+def clamped(x: Tensor, low: Constant, high: Constant, clamp: Clamp) -> Tensor:
+    """Clamp ``x``, by `bounded` (``inward``) or by an ordinary clamp (``dead``)."""
+    return bounded(x, low, high) if clamp == "inward" else torch.clamp(x, cast(Any, low), cast(Any, high))
 
-    def __init__(self) -> None:
+
+class Parametrized(nn.Module):
+    """A module with constants: numbers, tensors, or parameters that are learned.
+
+    Args:
+        clamp: how learned constants are kept in their ranges, see `clamped`.
+    """
+
+    def __init__(self, clamp: Clamp = "inward") -> None:
         super().__init__()
-        self._declared: dict[str, float] = {}  # each with its upper bound
+        check_choice("clamp", clamp, get_args(Clamp))
+        self.clamp: Clamp = clamp
+        self._declared: dict[str, tuple[float, float]] = {}  # each with its bounds, both excluded
         self._numbers: dict[str, float] = {}
         self._learned: dict[str, tuple[Form, tuple[float, float] | None]] = {}
 
@@ -84,6 +109,7 @@ class Parametrized(nn.Module):
         form: Form,
         *,
         learn: bool,
+        lower: float = 0.0,
         upper: float = math.inf,
         bounds: tuple[float, float] | None = None,
         shape: Sequence[int] | None = None,
@@ -95,17 +121,18 @@ class Parametrized(nn.Module):
             value: its (initial) value: a number, or a tensor that broadcasts against the features.
             form: how a learned constant is stored.
             learn: make it an `nn.Parameter`.
-            upper: a constant lies between 0 and this, both excluded.
-            bounds: clamp a learned constant to this range, see `bounded`.
+            lower: a fixed constant is greater than this.
+            upper: a constant is less than this.
+            bounds: clamp a learned constant to this range, see `clamped`.
             shape: give a learned number this shape, one value each.
         """
         if not isinstance(value, Real | Tensor):
             raise TypeError(
                 f"{name} must be a number or a tensor, got {value!r}; use torch.tensor for several"
             )
-        self._declared[name] = upper
+        self._declared[name] = lower, upper
         if not learn:
-            _check_range(name, value, 0.0, upper, closed=False)
+            _check_range(name, value, lower, upper, closed=False)
             if isinstance(value, Tensor):
                 self.register_buffer(f"fixed_{name}", value.detach().clone())
             else:
@@ -156,7 +183,21 @@ class Parametrized(nn.Module):
             return fixed
         form, bounds = self._learned[name]
         value = form.to_value(getattr(self, f"{form.prefix}_{name}"))
-        return value if bounds is None else bounded(value, *bounds)
+        return value if bounds is None else clamped(value, *bounds, self.clamp)
+
+    def constants(self) -> dict[str, float]:
+        """Return every constant as it is now, decoded and clamped: a number, or the mean of a tensor.
+
+        Example:
+            >>> from ultralif.nn import LIF
+            >>> LIF(leak=0.8).constants()
+            {'threshold': 0.5, 'leak': 0.8, 'surrogate_slope': 10.0}
+        """
+        values = {name: self.constant(name) for name in self._declared}
+        return {
+            name: float(value.detach().double().mean()) if isinstance(value, Tensor) else value
+            for name, value in values.items()
+        }
 
     @torch.no_grad()
     def assign(self, name: str, value: Constant) -> None:
@@ -168,12 +209,12 @@ class Parametrized(nn.Module):
         """
         if name in self._learned:
             form, bounds = self._learned[name]
-            low, high = bounds or (0.0, min(self._declared[name], form.upper))
+            low, high = bounds or (0.0, min(self._declared[name][1], form.upper))
             _check_range(name, value, low, high, closed=bounds is not None)
             raw: Tensor = getattr(self, f"{form.prefix}_{name}")
             raw.copy_(form.to_raw(torch.as_tensor(value, dtype=raw.dtype)))
             return
-        _check_range(name, value, 0.0, self._declared[name], closed=False)
+        _check_range(name, value, *self._declared[name], closed=False)
         if name in self._numbers:
             self._numbers[name] = float(value)
         else:

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from ultralif.errors import InputError
 from ultralif.functional import Mode
-from ultralif.nn.fused import Fused
 from ultralif.nn.network import Network, Output
-from ultralif.nn.parameters import LOG, bounded
+from ultralif.nn.neuron import Neuron
+from ultralif.nn.parameters import LOG, SOFTPLUS, bounded
 
 __all__ = ["Stack"]
 
-AnyFused = Fused[Any]
+AnyNeuron = Neuron[Any]
 
 
 class Stack(nn.Module):
@@ -50,7 +50,7 @@ class Stack(nn.Module):
         self.batches = max(batch) + 1
         if any(batch.count(number) * self.batches != len(networks) for number in range(self.batches)):
             raise InputError(f"readers must name each batch from 0 equally often, got {batch}")
-        kinds = [_kind(cast(AnyFused, network.neurons[0])) for network in networks]
+        kinds = [_kind(cast(AnyNeuron, network.neurons[0])) for network in networks]
         self.order = sorted(range(len(networks)), key=lambda i: (batch[i], kinds.index(kinds[i])))
         """Which of the networks stands at each place: by the batch that they read, then by their kind."""
         self.members = [networks[i] for i in self.order]
@@ -62,7 +62,7 @@ class Stack(nn.Module):
         speeds = [1.0] * len(networks) if eps_speeds is None else [eps_speeds[i] for i in self.order]
         self.neurons = nn.ModuleList(
             _StackedNeurons(
-                [cast(AnyFused, member.neurons[layer]) for member in self.members], speeds, self.batches
+                [cast(AnyNeuron, member.neurons[layer]) for member in self.members], speeds, self.batches
             )
             for layer in range(len(networks[0].neurons))
         ).to(self.weights[0].dtype)
@@ -155,7 +155,7 @@ class Stack(nn.Module):
 class _Entry(NamedTuple):
     """Where one constant of one neuron stands in the vector of all."""
 
-    neuron: AnyFused
+    neuron: AnyNeuron
     name: str
     size: int
 
@@ -164,16 +164,18 @@ class _StackedNeurons(nn.Module):
     """One layer of neurons of every member; their constants are one vector, ``raw``, that is learned."""
 
     by_log: Tensor
+    by_softplus: Tensor
+    dead: Tensor
     is_learned: Tensor
     fixed: Tensor
     low: Tensor
     high: Tensor
     speed: Tensor
 
-    def __init__(self, neurons: list[AnyFused], eps_speeds: list[float], batches: int) -> None:
+    def __init__(self, neurons: list[AnyNeuron], eps_speeds: list[float], batches: int) -> None:
         super().__init__()
         self.members = neurons
-        self.groups: list[list[AnyFused]] = []
+        self.groups: list[list[AnyNeuron]] = []
         readers = len(neurons) // batches
         for place, neuron in enumerate(neurons):
             if place % readers == 0 or _kind(self.groups[-1][0]) != _kind(neuron):
@@ -194,12 +196,18 @@ class _StackedNeurons(nn.Module):
         self.assigned: dict[tuple[int, str], float] = {}
         for name, buffer in zip(_COLUMNS[1:], buffers, strict=True):
             self.register_buffer(name, buffer, persistent=False)
+        self.any_softplus, self.any_dead = bool(self.by_softplus.any()), bool(self.dead.any())
 
     def values(self) -> Tensor:
         """Return all constants now."""
         raw = self.raw * self.speed
         value = torch.where(self.by_log, torch.exp(raw * self.by_log), torch.sigmoid(raw))
-        return torch.where(self.is_learned, bounded(value, self.low, self.high), self.fixed)
+        if self.any_softplus:
+            value = torch.where(self.by_softplus, nn.functional.softplus(raw), value)
+        inside = bounded(value, self.low, self.high)
+        if self.any_dead:
+            inside = torch.where(self.dead, value.clamp(self.low, self.high), inside)
+        return torch.where(self.is_learned, inside, self.fixed)
 
     def forward(self, currents: Sequence[Tensor], mode: Mode | None, rate: bool) -> Tensor:
         """Return the spikes ``[T, B, M, N]`` of all members, or their mean over time."""
@@ -212,7 +220,7 @@ class _StackedNeurons(nn.Module):
             choices = dict(chosen)
             if mode is not None and "mode" in choices:
                 choices["mode"] = mode if mode in one.modes else "hard"
-            spikes.append(type(one).operator(part, None, rate, one.backend, **given, **choices)[0])
+            spikes.append(type(one).integrate(part, None, rate, one.backend, **given, **choices)[0])
         return spikes[0] if len(spikes) == 1 else torch.cat(spikes, dim=1 if rate else 2)
 
     def _parts(self, currents: Sequence[Tensor]) -> Iterator[Tensor]:
@@ -267,37 +275,40 @@ class _StackedNeurons(nn.Module):
         return zip(self.entries, torch.split(vector, [entry.size for entry in self.entries]), strict=True)
 
 
-_COLUMNS = ("raw", "by_log", "is_learned", "fixed", "low", "high", "speed")
+_COLUMNS = ("raw", "by_log", "by_softplus", "dead", "is_learned", "fixed", "low", "high", "speed")
 
 
 def _describe(entry: _Entry, eps_speed: float) -> tuple[Tensor, ...]:
     """Return the entry's part of every column."""
     learned = entry.neuron.learned(entry.name)
     if learned is None:
-        columns: tuple[Any, ...] = (0.0, False, False, entry.neuron.constant(entry.name), 0.0, math.inf, 1.0)
+        fixed = entry.neuron.constant(entry.name)
+        columns: tuple[Any, ...] = (0.0, False, False, False, False, fixed, 0.0, math.inf, 1.0)
     else:
         form, bounds, raw = learned
         speed = eps_speed if entry.name == "eps" else 1.0
-        by_log = form.prefix == LOG.prefix  # a copied neuron has a form of its own
+        by_log, by_softplus = form.prefix == LOG.prefix, form.prefix == SOFTPLUS.prefix
+        dead = entry.neuron.clamp == "dead"
         low, high = bounds or (0.0, math.inf)
-        columns = (raw.detach().double() / speed, by_log, True, 1.0, low, high, speed)
+        start = raw.detach().double() / speed
+        columns = (start, by_log, by_softplus, dead, True, 1.0, low, high, speed)
     kinds = (torch.bool if isinstance(column, bool) else torch.float64 for column in columns)
     parts = (torch.as_tensor(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True))
     return tuple(part.reshape(-1).expand(entry.size) for part in parts)
 
 
-def _size(neuron: AnyFused, name: str) -> int:
+def _size(neuron: AnyNeuron, name: str) -> int:
     learned = neuron.learned(name)
     value = neuron.constant(name) if learned is None else learned[2]
     return value.numel() if isinstance(value, Tensor) else 1
 
 
-def _sizes(group: list[AnyFused]) -> list[int]:
+def _sizes(group: list[AnyNeuron]) -> list[int]:
     """Return how much of the vector each constant of a group takes."""
     return [sum(_size(neuron, name) for neuron in group) for name in group[0].declared()]
 
 
-def _numbers(group: list[AnyFused]) -> dict[str, float]:
+def _numbers(group: list[AnyNeuron]) -> dict[str, float]:
     """Return the constants that nobody in a group learns and that are one number for all."""
     values = {name: [neuron.constant(name) for neuron in group] for name in group[0].declared()}
     return {
@@ -307,7 +318,7 @@ def _numbers(group: list[AnyFused]) -> dict[str, float]:
     }
 
 
-def _kind(neuron: AnyFused) -> Hashable:
+def _kind(neuron: AnyNeuron) -> Hashable:
     """Return what neurons must have in common to be integrated in one call."""
     choices = tuple(getattr(neuron, name) for name in neuron.choices)
     names = tuple((name, _size(neuron, name)) for name in neuron.declared())
@@ -324,7 +335,7 @@ def _check(networks: Sequence[Network]) -> None:
         )
     for network in networks:
         for _, neuron in network.layers():
-            if not isinstance(neuron, Fused):
+            if not hasattr(neuron, "operator"):
                 raise InputError(
                     f"{type(neuron).__name__} has no operator to be stacked with; derive it from "
                     "ultralif.Stepped"

@@ -77,7 +77,13 @@ _EVERY = {
 }
 _LEAKY = {"leak": 0.9, "learn_leak": False, "leak_parameter": "logit"}
 _ULTRA = _EVERY | {"eps": 1.0, "learn_eps": True, "detach_reset": None}
-_RING = {"neighborhood": "ring", "centered": False, "coupling": "membrane", "coupled_axis": -1}
+_RING = {
+    "neighborhood": "ring",
+    "centered": False,
+    "coupling": "membrane",
+    "coupled_axis": -1,
+    "leak_form": "factor",
+}
 _LIF = {
     **_EVERY,
     **_LEAKY,
@@ -105,11 +111,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "FullPLIF": _LIF | {"learn_leak": True, "learn_threshold": True},
     "DSpike": _DSPIKE,
     "DSpikePlus": _DSPIKE | {"learn_leak": True},
-    "SoftLIF": _ULTRA | _LEAKY,
-    "UltraLIF": _ULTRA | _LEAKY,
-    "UltraPLIF": _ULTRA | _LEAKY | {"learn_leak": True},
+    "SoftLIF": _ULTRA | _LEAKY | {"v_sat": 1.0},
+    "UltraLIF": _ULTRA | _LEAKY | {"v_sat": 1.0},
+    "UltraPLIF": _ULTRA | _LEAKY | {"v_sat": 1.0, "learn_leak": True},
     "UltraDLIF": _ULTRA | _RING | _LEAKY,
-    "UltraDPLIF": _ULTRA | _RING | _LEAKY | {"learn_leak": True, "leak_form": "factor"},
+    "UltraDPLIF": _ULTRA | _RING | _LEAKY | {"learn_leak": True},
 }
 """The options of each neuron of 0.1.0 with the values that give its behaviour then."""
 

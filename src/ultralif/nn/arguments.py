@@ -1,0 +1,79 @@
+"""The arguments of neurons: the signature of a class, and names that it does not have."""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+__all__ = ["merged_signature", "unknown_argument"]
+
+_NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def merged_signature(cls: type, defaults: Mapping[str, Any]) -> inspect.Signature:
+    """Return the arguments that a class takes by itself and, by its ``**options``, for its bases.
+
+    Args:
+        cls: the class.
+        defaults: what an argument means whose default is None; a ``learn_*`` that is not named means False.
+    """
+    merged: dict[str, inspect.Parameter] = {}
+    for base in cls.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        own = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
+        merged = {p.name: p for p in own if p.kind in _NAMED and p.name not in merged} | merged
+        if all(p.kind is not inspect.Parameter.VAR_KEYWORD for p in own):
+            break
+    for name, parameter in merged.items():
+        if parameter.default is None and (name in defaults or name.startswith("learn_")):
+            merged[name] = parameter.replace(default=defaults.get(name, False))
+    return inspect.Signature(sorted(merged.values(), key=lambda p: p.kind))
+
+
+_TIME_CONSTANT = "a time constant tau is leak = 1 - 1 / tau in SpikingJelly and exp(-dt / tau) elsewhere"
+
+_ELSEWHERE: dict[str, tuple[str, str]] = {
+    "alpha": ("synapse", "the alpha of a surrogate function is surrogate_slope"),
+    "beta": ("leak", ""),
+    "decay": ("leak", ""),
+    "hard_reset": ("reset", "a hard reset is reset='zero', a soft one reset='subtract'"),
+    "init_tau": ("leak", _TIME_CONSTANT),
+    "learn_beta": ("learn_leak", ""),
+    "reset_delay": ("delayed_reset", ""),
+    "reset_mechanism": ("reset", "'zero', 'subtract' or 'none'"),
+    "slope": ("surrogate_slope", ""),
+    "spike_grad": ("surrogate", "'sigmoid', 'atan' or 'triangle'"),
+    "surrogate_function": ("surrogate", "'sigmoid', 'atan' or 'triangle'"),
+    "surrogate_gradient": ("surrogate", "'sigmoid', 'atan' or 'triangle'"),
+    "tau": ("leak", _TIME_CONSTANT),
+    "tau_mem": ("leak", _TIME_CONSTANT),
+    "tau_syn": ("synapse", "a time constant tau is synapse = exp(-dt / tau)"),
+    "temperature": ("eps", ""),
+    "v_th": ("threshold", ""),
+    "v_threshold": ("threshold", ""),
+}
+
+
+def unknown_argument(neuron: str, name: str, arguments: Iterable[str]) -> TypeError:
+    """Return the error for an argument that a neuron does not take, with the name that may be meant.
+
+    Args:
+        neuron: the name of the neuron's class.
+        name: the argument.
+        arguments: the names of its arguments.
+
+    Example:
+        >>> unknown_argument("LIF", "beta", ["leak"])
+        TypeError("LIF has no argument 'beta'; beta is called leak here")
+    """
+    arguments = list(arguments)
+    said = f"{neuron} has no argument {name!r}; "
+    if name in _ELSEWHERE:
+        ours, remark = _ELSEWHERE[name]
+        said += f"{name} is called {ours} here"
+        if ours not in arguments:
+            return TypeError(f"{said}, but {neuron} has none")
+        return TypeError(f"{said}: {remark}" if remark else said)
+    close = get_close_matches(name, arguments, n=1)
+    return TypeError(said + (f"did you mean {close[0]!r}?" if close else f"it has {', '.join(arguments)}"))

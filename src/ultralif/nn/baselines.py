@@ -1,0 +1,187 @@
+"""The surrogate-gradient neurons, against which the paper compares, as modules."""
+
+from typing import ClassVar, Literal, TypeVar, Unpack, get_args
+
+from torch import Tensor
+
+from ultralif import ops
+from ultralif.errors import InputError, check_choice
+from ultralif.functional import AdaptiveState, Constant, Surrogate
+from ultralif.nn.neuron import FIRING, LeakParameter, Neuron, NeuronOptions
+from ultralif.nn.parameters import FORMS, LOG, LOGIT
+from ultralif.nn.state import State
+
+__all__ = ["LIF", "PLIF", "AdaLIF", "DSpike", "DSpikePlus", "FullPLIF"]
+
+S = TypeVar("S", bound=tuple[Tensor, ...])
+SharpnessParameter = Literal["log", "softplus"]
+
+
+class DSpike(Neuron[State]):
+    """LIF with the DSpike gradient (Li et al. 2021): `ultralif.functional.dspike_step`.
+
+    Args:
+        leak: decay factor in (0, 1).
+        sharpness: k > 0 of the curve.
+        learn_leak: learn the leak. None: only in DSpikePlus.
+        leak_parameter: as in `UltraLIF`.
+        learn_sharpness: learn the sharpness. None: yes.
+        sharpness_parameter: a learned sharpness is the exponential (``log``) or the ``softplus`` of its
+            parameter.
+        sharpness_range: where a learned sharpness is kept; it would drift to 0 without.
+        clipped: clip the curve to [0, 1].
+        options: the arguments of every `Neuron`; the threshold is positive.
+    """
+
+    modes = ("hard", "soft")
+    learns = frozenset({"sharpness"})
+    lowest_threshold = 0.0
+    state_type = State
+
+    operator = staticmethod(ops.dspike)
+    choices = (*FIRING, "clipped")
+
+    def __init__(
+        self,
+        *,
+        leak: Constant = 0.9,
+        sharpness: Constant = 4.0,
+        learn_leak: bool | None = None,
+        leak_parameter: LeakParameter = "logit",
+        learn_sharpness: bool | None = None,
+        sharpness_parameter: SharpnessParameter = "log",
+        sharpness_range: tuple[float, float] = (0.1, 100.0),
+        clipped: bool = True,
+        **options: Unpack[NeuronOptions],
+    ) -> None:
+        super().__init__(**options)
+        self.clipped = clipped
+        self.declare_leak(leak, learn_leak, leak_parameter)
+        check_choice("sharpness_parameter", sharpness_parameter, get_args(SharpnessParameter))
+        form = FORMS[sharpness_parameter]
+        self.learnable("sharpness", sharpness, form, learn_sharpness, bounds=sharpness_range)
+
+    @property
+    def sharpness(self) -> Constant:
+        """The sharpness of the curve now."""
+        return self.constant("sharpness")
+
+
+class DSpikePlus(DSpike):
+    """`DSpike` with a learned leak."""
+
+    learns = frozenset({"sharpness", "leak"})
+
+
+class SurrogateOptions(NeuronOptions, total=False):
+    """The keyword arguments of `LIF`."""
+
+    leak: Constant
+    surrogate: Surrogate
+    surrogate_slope: Constant
+    learn_leak: bool | None
+    leak_parameter: LeakParameter
+    learn_slope: bool
+    scaled_surrogate: bool | None
+    slope_range: tuple[float, float]
+
+
+class _Surrogate(Neuron[S]):
+    """A neuron whose binary spikes have the gradient of a smooth function.
+
+    Args:
+        leak: decay factor in (0, 1).
+        surrogate: ``sigmoid``, ``atan`` or ``triangle``: see `ultralif.functional.surrogate_spike`.
+        surrogate_slope: steepness beta of the surrogate.
+        learn_leak: learn the leak. None: as the class does.
+        leak_parameter: as in `UltraLIF`.
+        learn_slope: learn the surrogate's width: spikes stay hard, and the backward pass is that of
+            the surrogate at ``slope * (v - threshold)``, for the slope too.
+        scaled_surrogate: scale the gradient by the slope. None: where the slope is learned.
+        slope_range: where a learned slope is kept.
+        options: the arguments of every `Neuron`.
+    """
+
+    modes = ("hard", "soft")
+    choices: ClassVar[tuple[str, ...]] = (*FIRING, "surrogate", "scaled_surrogate")
+
+    def __init__(
+        self,
+        *,
+        leak: Constant = 0.9,
+        surrogate: Surrogate = "sigmoid",
+        surrogate_slope: Constant = 10.0,
+        learn_leak: bool | None = None,
+        leak_parameter: LeakParameter = "logit",
+        learn_slope: bool = False,
+        scaled_surrogate: bool | None = None,
+        slope_range: tuple[float, float] = (0.05, 100.0),
+        **options: Unpack[NeuronOptions],
+    ) -> None:
+        super().__init__(**options)
+        check_choice("surrogate", surrogate, get_args(Surrogate))
+        self.surrogate: Surrogate = surrogate
+        self.scaled_surrogate = learn_slope if scaled_surrogate is None else scaled_surrogate
+        if learn_slope and not self.scaled_surrogate:
+            raise InputError(
+                "scaled_surrogate=False has no gradient for the slope, but learn_slope=True; drop one"
+            )
+        self.declare_leak(leak, learn_leak, leak_parameter)
+        self.learnable("surrogate_slope", surrogate_slope, LOG, learn_slope, bounds=slope_range)
+
+    @property
+    def surrogate_slope(self) -> Constant:
+        """The steepness of the surrogate gradient now."""
+        return self.constant("surrogate_slope")
+
+
+class LIF(_Surrogate[State]):
+    """Leaky integrate-and-fire with a surrogate gradient: `ultralif.functional.lif_step`.
+
+    The arguments are ``leak``, ``surrogate``, ``surrogate_slope``, ``learn_leak``, ``leak_parameter``,
+    ``learn_slope``, ``scaled_surrogate`` and ``slope_range``, and those of every `Neuron`.
+    """
+
+    operator = staticmethod(ops.lif)
+    state_type = State
+
+
+class PLIF(LIF):
+    """`LIF` with a learned leak (Fang et al. 2021)."""
+
+    learns = frozenset({"leak"})
+
+
+class FullPLIF(LIF):
+    """`LIF` with a learned leak and a learned threshold."""
+
+    learns = frozenset({"leak", "threshold"})
+
+
+class AdaLIF(_Surrogate[AdaptiveState]):
+    """LIF with an adaptive threshold (Bellec et al. 2018): `ultralif.functional.adalif_step`.
+
+    Args:
+        adapt_strength: how far the threshold rises with the adaptation.
+        adapt_decay: decay factor of the adaptation, in (0, 1).
+        adapt_late: adapt to the spike before the previous one, as the paper's indices have it.
+        options: the arguments of `LIF`.
+    """
+
+    state_type = AdaptiveState
+
+    operator = staticmethod(ops.adalif)
+    choices = (*_Surrogate.choices, "adapt_late")
+
+    def __init__(
+        self,
+        *,
+        adapt_strength: float = 0.1,
+        adapt_decay: float = 0.9,
+        adapt_late: bool = False,
+        **options: Unpack[SurrogateOptions],
+    ) -> None:
+        super().__init__(**options)
+        self.adapt_late = adapt_late
+        self.learnable("adapt_strength", adapt_strength, LOG, learn=False)
+        self.learnable("adapt_decay", adapt_decay, LOGIT, learn=False, upper=1.0)

@@ -1,0 +1,45 @@
+"""The states of neurons between time steps."""
+
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from ultralif.errors import InputError
+from ultralif.functional import AdaptiveState
+
+__all__ = ["AdaptiveSynapticState", "State", "SynapticState", "with_current"]
+
+
+class State(NamedTuple):
+    """The state of most neurons between steps: the membrane after reset."""
+
+    v: Tensor
+
+
+class SynapticState(NamedTuple):
+    """The state of a neuron with a synaptic current: the membrane and that current."""
+
+    v: Tensor
+    i: Tensor
+
+
+class AdaptiveSynapticState(NamedTuple):
+    """The state of AdaLIF with a synaptic current."""
+
+    v: Tensor
+    b: Tensor
+    spike: Tensor
+    i: Tensor
+
+
+_WITH_CURRENT: dict[Any, Any] = {State: SynapticState, AdaptiveState: AdaptiveSynapticState}
+
+
+def with_current(state_type: Any) -> Any:
+    """Return the kind of state that also holds a synaptic current."""
+    if state_type not in _WITH_CURRENT:
+        raise InputError(
+            f"synapse is not for neurons with a state of their own, here {state_type.__name__}; put the "
+            "synaptic current into the formula"
+        )
+    return _WITH_CURRENT[state_type]

@@ -1,0 +1,41 @@
+"""A neuron of your own, from a step of your own."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+from torch import Tensor
+
+from ultralif import ops
+from ultralif.functional import over_time, rest
+from ultralif.nn.neuron import Neuron
+
+__all__ = ["Stepped"]
+
+S = TypeVar("S", bound=tuple[Tensor, ...])
+
+
+class Stepped(Neuron[S]):
+    """A neuron of your own: a subclass names its step, and its operator is that step over time.
+
+    It declares constants in ``__init__`` and lists in ``choices`` the attributes that the step takes besides.
+    """
+
+    formula: ClassVar[Callable[..., tuple[Tensor, Any]]]
+    """``formula(current, state, **constants)`` returns the spike and the next state."""
+
+    at_rest: ClassVar[Callable[[Tensor], Any]] = staticmethod(rest)
+    """Gives the state before the first step from the currents ``[T, B, *features]``."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Make the operator."""
+        super().__init_subclass__(**kwargs)
+        if "formula" in vars(cls):
+            run = over_time(cls.at_rest)(cls.formula)
+
+            def operator(
+                current: Tensor, v0: Any, rate: bool, backend: ops.Backend, **constants: Any
+            ) -> tuple[Tensor, Any]:
+                spikes, last = run(current, v0, **constants)
+                return (spikes.mean(0) if rate else spikes), last
+
+            cls.operator = staticmethod(operator)

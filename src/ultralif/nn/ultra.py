@@ -1,0 +1,197 @@
+"""The exact-gradient neurons of the paper, and their soft control, as modules."""
+
+from typing import ClassVar, Unpack, get_args
+
+from torch import Tensor
+
+from ultralif import ops
+from ultralif.errors import InputError, check_choice
+from ultralif.functional import Constant, Coupling, LeakForm, Mode, Neighborhood, log_decay
+from ultralif.nn.neuron import FIRING, LeakParameter, Neuron, NeuronOptions
+from ultralif.nn.parameters import LOG
+from ultralif.nn.state import State
+
+__all__ = ["SoftLIF", "UltraDLIF", "UltraDPLIF", "UltraLIF", "UltraPLIF"]
+
+
+class TemperedOptions(NeuronOptions, total=False):
+    """The keyword arguments of every neuron with a temperature."""
+
+    eps: Constant
+    learn_eps: bool | None
+    eps_range: tuple[float, float]
+
+
+class _Tempered(Neuron[State]):
+    """A neuron with a temperature: ``eps``, ``learn_eps`` (None: yes) and ``eps_range``."""
+
+    modes: ClassVar[tuple[Mode, ...]] = ("soft", "hard", "tropical")
+    learns = frozenset({"eps"})
+    state_type = State
+
+    def __init__(
+        self,
+        *,
+        eps: Constant = 1.0,
+        learn_eps: bool | None = None,
+        eps_range: tuple[float, float] = (0.1, 20.0),
+        **options: Unpack[NeuronOptions],
+    ) -> None:
+        super().__init__(**options)
+        self.learnable("eps", eps, LOG, learn_eps, bounds=eps_range)
+
+
+class UltraLIF(_Tempered):
+    """The temporal neuron (definition 4.1): `ultralif.functional.ultralif_step`.
+
+    Args:
+        leak: decay factor tau_0 in (0, 1).
+        learn_leak: learn the leak. None: only in UltraPLIF.
+        leak_parameter: a learned leak is the sigmoid of its parameter (``logit``), or its exponential, which
+            may pass 1 (``log``).
+        v_sat: the ceiling of the membrane for ``reset="saturate"``.
+        options: ``eps``, the temperature > 0; ``learn_eps``, learn it as ``exp(log_eps)`` (the default);
+            ``eps_range``, where it is kept; and the arguments of every `Neuron`.
+
+    Example:
+        >>> import torch
+        >>> neuron = UltraLIF(eps=0.5)
+        >>> neuron(torch.zeros(10, 2, 64)).shape
+        torch.Size([10, 2, 64])
+    """
+
+    operator = staticmethod(ops.ultralif)
+    choices = (*FIRING, "v_sat")
+    v_sat: Constant
+
+    def __init__(
+        self,
+        *,
+        leak: Constant = 0.9,
+        learn_leak: bool | None = None,
+        leak_parameter: LeakParameter = "logit",
+        v_sat: Constant = 1.0,
+        **options: Unpack[TemperedOptions],
+    ) -> None:
+        super().__init__(**options)
+        self.keep("v_sat", v_sat)
+        self.declare_leak(leak, learn_leak, leak_parameter)
+
+    @property
+    def log_decay(self) -> Constant:
+        """The logarithm of the factor by which u = exp(V/eps) decays in a step: log(leak) / eps."""
+        return log_decay(self.leak, self.eps)
+
+
+class UltraPLIF(UltraLIF):
+    """`UltraLIF` with a learned leak."""
+
+    learns = frozenset({"eps", "leak"})
+
+
+class UltraDLIF(_Tempered):
+    """The spatial neuron (definition 4.2): `ultralif.functional.ultradlif_step`.
+
+    Args:
+        coupling: neighbours are coupled in the ``membrane``, as the paper writes it, or at the ``spike``, as
+            its released code does.
+        coupled_axis: the feature axis along which neurons are coupled, counted from the last, -1.
+        neighborhood: ``ring`` couples along that axis, ``grid`` over it and the one before.
+        centered: preserve the mean, so that an undriven membrane does not drift.
+        leak: decay factor in (0, 1). UltraDLIF coupled in the membrane does not decay, and has none.
+        learn_leak: learn the leak. None: only in UltraDPLIF.
+        leak_form: ``factor`` decays to ``V * leak``, ``shift`` to ``V + log(leak)``.
+        leak_parameter: as in `UltraLIF`.
+        options: ``eps``, ``learn_eps`` and ``eps_range`` as in `UltraLIF`, and the arguments of every
+            `Neuron`.
+    """
+
+    always_leaks: ClassVar[bool] = False
+    operator = staticmethod(ops.ultradlif)
+    choices = (*FIRING, "coupling", "coupled_axis", "neighborhood", "centered", "leak_form")
+
+    def __init__(
+        self,
+        *,
+        coupling: Coupling = "membrane",
+        coupled_axis: int = -1,
+        neighborhood: Neighborhood = "ring",
+        centered: bool = False,
+        leak: Constant = 0.9,
+        learn_leak: bool | None = None,
+        leak_form: LeakForm = "factor",
+        leak_parameter: LeakParameter = "logit",
+        **options: Unpack[TemperedOptions],
+    ) -> None:
+        super().__init__(**options)
+        check_choice("coupling", coupling, get_args(Coupling))
+        check_choice("neighborhood", neighborhood, get_args(Neighborhood))
+        check_choice("leak_form", leak_form, get_args(LeakForm))
+        if coupled_axis >= 0:
+            raise InputError(
+                f"coupled_axis must be negative, got {coupled_axis}; it is counted from the last axis, -1"
+            )
+        self.coupling: Coupling = coupling
+        self.coupled_axis = coupled_axis
+        self.neighborhood: Neighborhood = neighborhood
+        self.centered = centered
+        self.leak_form: LeakForm = leak_form
+        if self.always_leaks or coupling == "spike":
+            self.declare_leak(leak, learn_leak, leak_parameter)
+        elif isinstance(leak, Tensor) or leak != 0.9 or learn_leak:
+            raise InputError(
+                f"leak is not for {type(self).__name__} coupled in the membrane, which does not decay; use "
+                "UltraDPLIF, or coupling='spike'"
+            )
+
+    def _check_current(self, current: Tensor, leading: tuple[str, ...]) -> None:
+        super()._check_current(current, leading)
+        if self.neighborhood == "grid" and current.dim() < len(leading) + 1 - self.coupled_axis:
+            raise InputError(
+                f"neighborhood='grid' needs a current [{', '.join(leading)}, ..., H, W], got one of shape "
+                f"{tuple(current.shape)}; use neighborhood='ring' for vectors"
+            )
+        if current.dim() < len(leading) - self.coupled_axis:
+            raise InputError(
+                f"coupled_axis={self.coupled_axis} needs as many feature axes, got a current of shape "
+                f"{tuple(current.shape)} with {current.dim() - len(leading)}; count from the last, -1"
+            )
+
+
+class UltraDPLIF(UltraDLIF):
+    """`UltraDLIF` with a learned leak, also where it is coupled in the membrane."""
+
+    always_leaks = True
+    learns = frozenset({"eps", "leak"})
+
+
+class SoftLIF(_Tempered):
+    """The control, an additive membrane with soft spikes: `ultralif.functional.softlif_step`.
+
+    Args:
+        leak: decay factor in (0, 1).
+        learn_leak: learn the leak. None: no.
+        leak_parameter: as in `UltraLIF`.
+        v_sat: the ceiling of the membrane for ``reset="saturate"``.
+        options: ``eps``, ``learn_eps`` and ``eps_range`` as in `UltraLIF`, and the arguments of every
+            `Neuron`.
+    """
+
+    modes = ("soft", "hard")
+
+    operator = staticmethod(ops.softlif)
+    choices = (*FIRING, "v_sat")
+    v_sat: Constant
+
+    def __init__(
+        self,
+        *,
+        leak: Constant = 0.9,
+        learn_leak: bool | None = None,
+        leak_parameter: LeakParameter = "logit",
+        v_sat: Constant = 1.0,
+        **options: Unpack[TemperedOptions],
+    ) -> None:
+        super().__init__(**options)
+        self.keep("v_sat", v_sat)
+        self.declare_leak(leak, learn_leak, leak_parameter)
