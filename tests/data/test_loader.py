@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ultralif.data.augment import crop_and_flip
+from ultralif.data.augment import shift_and_flip
 from ultralif.data.dataset import load
 from ultralif.data.loader import Loader
 from ultralif.data.split import Events, Images, Split
@@ -50,7 +50,7 @@ def test_a_subset_is_a_view_of_its_samples():
 
 def test_crops_and_flips_are_windows_of_the_padded_image():
     batch = images(400, (3, 6, 6)).batch(list(range(400)))
-    out = crop_and_flip(batch, torch.Generator().manual_seed(1), padding=2).numpy()
+    out = shift_and_flip(batch, torch.Generator().manual_seed(1), 2).numpy()
     seen = set()
     for image, result in zip(batch.numpy(), out, strict=True):
         padded = np.pad(image, ((0, 0), (2, 2), (2, 2)))

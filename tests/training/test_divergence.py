@@ -25,9 +25,9 @@ GOOD = [small(neuron=name, **LONG) for name in ("UltraDLIF", "AdaLIF", "LIF")]
 @pytest.fixture
 def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the loss of UltraPLIF, the first time that it is asked for in the third epoch, be NaN."""
-    losses, steps = loop.stack_loss, 0
+    losses, steps = loop.member_losses, 0
 
-    def stack_loss(stack: Stack, *rest: Any) -> Losses:
+    def member_losses(stack: Stack, *rest: Any) -> Losses:
         nonlocal steps
         steps += 1
         found = losses(stack, *rest)
@@ -38,7 +38,7 @@ def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
             found = found._replace(loss=found.loss * factor)
         return found
 
-    monkeypatch.setattr(loop, "stack_loss", stack_loss)
+    monkeypatch.setattr(loop, "member_losses", member_losses)
 
 
 def test_the_rest_of_the_stack_goes_on(store: Store, tmp_path: Path, spoiled: None) -> None:

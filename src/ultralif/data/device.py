@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from ultralif.data.augment import PADDING
 from ultralif.data.loader import Loader
 from ultralif.data.split import Events, Images
 from ultralif.errors import InputError
@@ -60,7 +59,7 @@ class DeviceBatches:
             parts = self.store.offsets, self.store.keys, self.store.counts
             fill_frames(x, *parts, self.order, self.position, binary=self.binary)
         elif isinstance(self.store, Images):
-            crop = PADDING if self.loader.augment else 0
+            crop = self.loader.augment.shift
             lines = self.slope, self.offset
             draw_spikes(x, self.store.pixels, self.order, self.position, self.seed, *lines, crop=crop)
         index = self.position + torch.arange(len(labels), device=labels.device)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ultralif.data.augment import crop_and_flip
+from ultralif.data.augment import CROP_AND_FLIP, Augmentation, mix
 from ultralif.data.encoders import Encoding, encode
 from ultralif.data.spec import Normalization
 from ultralif.data.split import Split
@@ -31,7 +31,8 @@ class Loader:
         normalization: for ``rate-normalized``.
         seed: of the order, the crops and the spikes.
         shuffle: take the samples in a new order each epoch.
-        augment: crop and flip images.
+        augment: random changes of images; True, the paper's shift by up to 4 pixels and flip.
+        classes: how many there are, for labels that are mixed.
 
     Example:
         >>> from ultralif.data import load
@@ -51,7 +52,8 @@ class Loader:
         normalization: Normalization | None = None,
         seed: int = 42,
         shuffle: bool = True,
-        augment: bool = False,
+        augment: bool | Augmentation = False,
+        classes: int = 0,
     ) -> None:
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
@@ -62,7 +64,7 @@ class Loader:
                 f"timesteps is {timesteps}, but the events were counted in {split.timesteps} bins; load the "
                 f"dataset with timesteps={timesteps}"
             )
-        if split.is_events and augment:
+        if split.is_events and augment not in (False, Augmentation()):
             raise InputError("augment is for images; event frames are used as they are")
         if not split.is_events and timesteps is None:
             raise InputError("timesteps must be given for images; pass timesteps=10, for example")
@@ -74,7 +76,22 @@ class Loader:
         self.normalization = normalization
         self.seed = seed
         self.shuffle = shuffle
+        if isinstance(augment, bool):
+            augment = CROP_AND_FLIP if augment else Augmentation()
+        if augment.mixup and classes < 1:
+            raise InputError("augment with mixup needs the number of classes; pass classes=10, for example")
         self.augment = augment
+        self.classes = classes
+        self.passes = 0
+
+    def __len__(self) -> int:
+        """Return the batches in an epoch."""
+        return self.steps
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the batches of the next epoch; the first pass is epoch 0."""
+        self.passes += 1
+        return self.epoch(self.passes - 1)
 
     @property
     def steps(self) -> int:
@@ -86,7 +103,7 @@ class Loader:
         order = self.order(epoch)
         for step in range(start, self.steps):
             index = order[step * self.batch_size : (step + 1) * self.batch_size]
-            yield self._encoded(self.split.batch(index), epoch, step), self.split.labels[index]
+            yield self._encoded(self.split.batch(index), self.split.labels[index], epoch, step)
 
     def order(self, epoch: int) -> Tensor:
         """Return the order of the samples, drawn on the CPU so that every device has the same."""
@@ -96,20 +113,24 @@ class Loader:
         generator = torch.Generator().manual_seed(self.seed_of(epoch, 0))
         return torch.randperm(len(self.split), generator=generator).to(device)
 
-    def _encoded(self, batch: Tensor, epoch: int, step: int) -> Tensor:
+    def _encoded(self, batch: Tensor, labels: Tensor, epoch: int, step: int) -> tuple[Tensor, Tensor]:
         if self.split.is_events:
-            return batch
-        generator = torch.Generator(batch.device).manual_seed(self.seed_of(epoch, 1 + step))
-        if self.augment:
-            batch = crop_and_flip(batch, generator)
-        return encode(
-            batch.float() / 255,
+            return batch, labels
+        seed = self.seed_of(epoch, 1 + step)
+        generator = torch.Generator(batch.device).manual_seed(seed)
+        batch = self.augment(batch, generator)
+        pixels = batch.float() / 255 if batch.dtype == torch.uint8 else batch.float()
+        if self.augment.mixup:
+            pixels, labels = mix(pixels, labels, self.classes, self.augment.mixup, seed)
+        x = encode(
+            pixels,
             self.timesteps,
             generator,
             encoding=self.encoding,
             gain=self.gain,
             normalization=self.normalization,
         )
+        return x, labels
 
     def seed_of(self, epoch: int, use: int) -> int:
         """Mix the seed with an epoch and a use (0: the order; from 1: the steps) into one number."""

@@ -41,6 +41,8 @@ class Output(NamedTuple):
     """``[B, classes]``"""
     rates: tuple[Tensor, ...]
     """For each spiking layer the mean spike over time, ``[B, neurons]``."""
+    by_step: Tensor | None = None
+    """The scores of each time step, ``[T, B, classes]``, where they were asked for; `logits` is their mean."""
 
 
 class Network(nn.Module):

@@ -8,7 +8,7 @@ products, the readout and the loss are still shared.
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -70,23 +70,34 @@ class Stack(nn.Module):
     def __len__(self) -> int:
         return len(self.members)
 
-    def forward(self, x: Tensor, mode: Mode | None = None) -> Output:
+    draws = False
+    """A forward pass draws no random numbers."""
+
+    def forward(self, x: Tensor, mode: Mode | None = None, *, by_step: bool = False) -> Output:
         """Return the scores ``[M, B, classes]`` and for each spiking layer the rates ``[B, M, neurons]``.
 
         Args:
             x: ``[T, B, *input]``, or one such for each batch.
             mode: what `ultralif.set_mode` would set; None, the modes that the members had when stacked.
+            by_step: return the scores of each step too, ``[T, M, B, classes]``.
         """
         signal, rates = x, []
         for layer, neurons in enumerate(self.neurons):
             last = layer == len(self.neurons) - 1
             currents = self._current(signal, layer) if layer else self._first_currents(x)
-            signal = neurons(currents, mode, rate=last)
-            rates.append(signal if last else signal.mean(0))
-        out = signal.transpose(0, 1)
-        if self.readout == "linear":
-            out = torch.baddbmm(self.biases[-1].unsqueeze(1), out, self.weights[-1].mT)
-        return Output(out, tuple(rates))
+            signal = neurons(currents, mode, rate=last and not by_step)
+            rates.append(signal if last and not by_step else signal.mean(0))
+        out = self._scores(rates[-1].unsqueeze(0))[0]
+        return Output(out, tuple(rates), self._scores(signal) if by_step else None)
+
+    def _scores(self, spikes: Tensor) -> Tensor:
+        """Return the scores ``[T, M, B, classes]`` for the spikes ``[T, B, M, N]`` of the last layer."""
+        out = spikes.transpose(1, 2)
+        if self.readout == "spiking":
+            return out
+        by_member = out.transpose(0, 1).flatten(1, 2)  # [M, T * B, N]
+        scores = torch.baddbmm(self.biases[-1].unsqueeze(1), by_member, self.weights[-1].mT)
+        return scores.unflatten(1, (len(spikes), -1)).transpose(0, 1)
 
     def _first_currents(self, x: Tensor) -> Sequence[Tensor]:
         """Return the currents ``[T, B, M, N]`` of the first layer for the readers of each batch."""
@@ -111,9 +122,30 @@ class Stack(nn.Module):
         return [current.view(members, time, batch, -1).permute(1, 2, 0, 3).contiguous()]
 
     def spread(self, of_batches: Tensor) -> Tensor:
-        """Return for each member what its batch has: labels ``[B]`` or ``[batches, B]`` to ``[M, B]``."""
-        by_batch = of_batches.view(self.batches, 1, -1)
-        return by_batch.expand(-1, len(self) // self.batches, -1).reshape(len(self), -1)
+        """Return for each member what its batch has: labels ``[B]`` or ``[batches, B]`` to ``[M, B]``.
+
+        Labels may be probabilities, with an axis for the classes at the end.
+        """
+        shape = of_batches.shape[-2:] if of_batches.is_floating_point() else of_batches.shape[-1:]
+        by_batch = of_batches.reshape(self.batches, 1, *shape)
+        return by_batch.expand(-1, len(self) // self.batches, *shape).reshape(len(self), *shape)
+
+    def hidden_rate(self, rates: Sequence[Tensor]) -> Tensor:
+        """Return the mean spike of the hidden neurons, ``[M]``, from the rates of all spiking layers."""
+        hidden = [rate.flatten(2) for rate in rates[: len(self.sizes) - 2]]
+        return (hidden[0] if len(hidden) == 1 else torch.cat(hidden, 2)).mean((0, 2))
+
+    def first_weights(self) -> Sequence[Tensor]:
+        """Return the weights of each member's first layer."""
+        return self.weights[0].unbind()
+
+    def role(self, name: str) -> Literal["weight", "eps", "other"]:
+        """Return the role of a parameter: only weights decay; `eps_speeds` is built into the temperatures."""
+        return "weight" if name.startswith("weights.") else "other"
+
+    def modes(self, place: int) -> tuple[Mode, ...]:
+        """Return the modes of the neurons of the member at a place."""
+        return next(self.members[place].layers())[1].modes
 
     def constants(self, name: str) -> list[Tensor | None]:
         """Return a constant of the first spiking layer for each place, or None for neurons without it."""

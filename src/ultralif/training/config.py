@@ -76,8 +76,18 @@ class RunConfig:
     """Samples a step."""
     learning_rate: float = 1e-3
     """Of Adam."""
-    schedule: Literal["cosine", "constant"] = "cosine"
+    schedule: Literal["cosine", "constant", "linear"] = "cosine"
     """How the learning rate falls from epoch to epoch."""
+    optimizer: Literal["adam", "sgd"] = "adam"
+    """Adam, or gradient descent with Nesterov's momentum of 0.9."""
+    weight_decay: float = 0.0
+    """Pull of the weights towards zero; biases, norms and the neurons' constants are spared."""
+    warmup_epochs: int = 0
+    """Let the learning rate rise over this many epochs, step by step of an epoch."""
+    label_smoothing: float = 0.0
+    """Share of each label that is spread over all classes."""
+    loss: Literal["mean", "tet"] = "mean"
+    """Cross-entropy of the mean scores, or the mean over time of each step's cross-entropy."""
     sparsity: float = 0.0
     """lambda: weight of the mean spike rate in the loss."""
     volume_reg: float = 0.0
@@ -89,17 +99,31 @@ class RunConfig:
 
     hidden: tuple[int, ...] = (64,)
     """Neurons of each hidden layer."""
+    model: str = "mlp"
+    """mlp, or a network of ultralif.models: vgg5, vgg7, vgg9, vgg11, resnet18 ..."""
+    width: float = 1.0
+    """Factor of the channels of a model of ultralif.models."""
+    channels_last: bool = False
+    """Lay images out with their channels last, which is faster on a GPU."""
     readout: Literal["linear", "spiking"] = "linear"
     """A linear map of the mean spikes, or the mean spikes of a last spiking layer."""
     orthogonal: bool = False
     """Begin with orthogonal weights in the first layer."""
 
-    encoding: Literal["rate", "rate-normalized", "constant"] = "rate"
-    """How images become sequences."""
+    encoding: Literal["rate", "rate-normalized", "constant", "direct"] = "rate"
+    """How images become sequences: spikes, a constant current, or (direct) left to the model."""
     gain: float = 0.5
     """Spike probability of a white pixel."""
     augment: bool | None = None
-    """Crop and flip images. None: for CIFAR-10."""
+    """Shift images by up to 4 pixels and mirror half of them. None: for CIFAR-10."""
+    flip: bool = False
+    """Mirror half of the training images. This and the next three take the place of augment."""
+    shift: int = 0
+    """Shift training images by up to this many pixels."""
+    cutout: int = 0
+    """Blacken a square of this size in each training image."""
+    mixup: float = 0.0
+    """Mix each training image with another; the weight is drawn from Beta(mixup, mixup)."""
     split: Partition = "tonic"
     """Which of DVS-Gesture's published splits."""
     binary_events: bool = False
@@ -109,6 +133,12 @@ class RunConfig:
     """How spikes are computed in training. None, here and below: as the neuron's class has it."""
     hard_epochs: int = 0
     """Train this many of the last epochs with binary spikes forward."""
+    hard_share: float = 0.0
+    """The same as a share of all epochs; the greater of the two counts."""
+    settle_batches: int = 0
+    """At the end take the statistics of batch norm from this many batches, in the mode of the last epoch."""
+    track_test: bool = False
+    """Note the accuracy on the test set, and on the validation set if there is one, after every epoch."""
     eps_min: float = 0.1
     """The least temperature that is learned."""
     eps_max: float = 20.0
@@ -148,6 +178,15 @@ class RunConfig:
         _check("eps_min", 0 < bounds[0] < bounds[1], bounds[0], f"above 0 and below eps_max, {bounds[1]}")
         _check("eps_max", bounds[1] <= 1e6, bounds[1], "at most 1e6")
         _check("hard_epochs", 0 <= self.hard_epochs <= self.epochs, self.hard_epochs, "0 or up to the epochs")
+        _check("hard_share", 0 <= self.hard_share <= 1, self.hard_share, "a share of the epochs, from 0 to 1")
+        warm = 0 <= self.warmup_epochs < self.epochs
+        _check("warmup_epochs", warm or not self.warmup_epochs, self.warmup_epochs, "0 or less than the epochs")
+        for name in ("label_smoothing", "weight_decay"):
+            _check(name, 0 <= getattr(self, name) < 1, getattr(self, name), "0 or more, and below 1")
+        for name in ("shift", "cutout", "settle_batches"):
+            _check(name, 0 <= getattr(self, name) <= 10_000, getattr(self, name), "from 0 to 10000")
+        _check("mixup", 0 <= self.mixup <= 100, self.mixup, "from 0 to 100")
+        _check("width", 0 < self.width <= 100, self.width, "above 0 and at most 100")
         if self.anneal is not None:
             good = len(self.anneal) == 2 and 0 < min(self.anneal) <= max(self.anneal) <= 1e6
             _check("anneal", good, self.anneal, "two positive temperatures, such as 2 0.1")
@@ -231,6 +270,21 @@ _SHARED = (
     "split",
     "binary_events",
     "hard_epochs",
+    "hard_share",
+    "settle_batches",
+    "track_test",
+    "optimizer",
+    "weight_decay",
+    "warmup_epochs",
+    "label_smoothing",
+    "loss",
+    "flip",
+    "shift",
+    "cutout",
+    "mixup",
+    "model",
+    "width",
+    "channels_last",
 )
 
 

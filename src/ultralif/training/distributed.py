@@ -27,8 +27,8 @@ from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.feed import inputs, load_data, make_loader
 from ultralif.training.job import Job
 from ultralif.training.lock import locked
-from ultralif.training.loop import finish, progress_of, run_epochs, stack_id
-from ultralif.training.loss import Losses, stack_loss
+from ultralif.training.loop import finish, prepare_step, progress_of, run_epochs, stack_id
+from ultralif.training.loss import Losses, member_losses
 from ultralif.training.options import RunOptions
 from ultralif.training.result import Result
 from ultralif.training.schedule import epoch_mode
@@ -61,11 +61,11 @@ class _Loss(nn.Module):
 
     def __init__(self, job: Job) -> None:
         super().__init__()
-        self.stack, self.penalties = job.stack, job.penalties
+        self.members, self.objective = job.members, job.objective
 
     def forward(self, x: Tensor, labels: Tensor, mode: Mode | None) -> Losses:
         """Return the losses of all members on a part of a batch."""
-        return stack_loss(self.stack, x, labels, self.penalties, mode)
+        return member_losses(self.members, x, labels, self.objective, mode)
 
 
 def train_distributed(
@@ -126,6 +126,7 @@ def _steps(job: Job, group: _Group) -> Callable[[Job], Iterator[int]]:
 
     def run(job: Job) -> Iterator[int]:
         for x, labels in loader.epoch(job.epoch, job.step):
+            prepare_step(job)
             _step(job, cast(_Loss, loss), inputs(x, job.shared), labels, group)
             job.step += 1
             yield job.step

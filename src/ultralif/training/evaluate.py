@@ -3,19 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ultralif.data import Split
 from ultralif.functional import Mode
-from ultralif.nn import Stack
 from ultralif.training.config import RunConfig
-from ultralif.training.energy import ann_energy, count_operations, relative_sops, snn_energy
+from ultralif.training.energy import ann_energy, relative_sops, snn_energy
 from ultralif.training.feed import EVALUATION, Data, batches, inputs, make_loaders
+from ultralif.training.members import Members
+from ultralif.training.meter import Meter, make_meter
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "accuracies", "evaluate"]
 
 MODES: tuple[Mode, ...] = ("soft", "hard", "tropical")
 
@@ -35,78 +36,90 @@ class Evaluation:
 
 
 @torch.no_grad()
-def evaluate(stack: Stack, configs: Sequence[RunConfig], data: Data, split: str = "test") -> list[Evaluation]:
+def evaluate(
+    members: Members, configs: Sequence[RunConfig], data: Data, split: str = "test"
+) -> list[Evaluation]:
     """Evaluate every member on the whole test or validation set, in all its modes.
 
     Args:
-        stack: the members.
-        configs: their configs, in the order of the stack's places.
+        members: the networks.
+        configs: their configs, in the order of their places.
         data: where the samples are.
         split: ``test`` or ``validation``.
     """
     samples = data.dataset.test if split == "test" else data.validation
     assert samples is not None  # noqa: S101 - the caller asked for a validation set
-    shared = configs[0]
-    correct = {mode: torch.zeros(len(stack), device=samples.labels.device) for mode in MODES}
-    spikes: dict[str, list[Tensor]] = {mode: [] for mode in MODES}
-    loaders = make_loaders(stack, configs, data, samples, training=False)
-    nonzero, binary = torch.zeros(stack.batches), True
-    for x, labels in batches(loaders, EVALUATION):
+    shared, places = configs[0], range(len(members))
+    modes = [mode for mode in MODES if any(mode in members.modes(place) for place in places)]
+    correct = {mode: torch.zeros(len(members), device=samples.labels.device) for mode in modes}
+    spikes: dict[Mode, list[Tensor]] = {mode: [] for mode in modes}
+    meter = make_meter(members, shared.timesteps)
+    for x, labels in batches(make_loaders(members, configs, data, samples, training=False), EVALUATION):
         x = inputs(x, shared)
-        of_batch = x.reshape(stack.batches, -1)
-        size = of_batch.shape[1] // labels.shape[-1] * len(samples)
-        nonzero += of_batch.count_nonzero(1).cpu() / size
-        binary = binary and bool(((x == 0) | (x == 1)).all())
-        labels = stack.spread(labels)
-        for mode in MODES:
-            out = stack(x, mode)
+        meter.read(x, labels.shape[-1])
+        labels = members.spread(labels)
+        for mode in modes:
+            with meter.watching(mode), _autocast(shared, x):
+                out = members(x, mode)
             correct[mode] += (out.logits.argmax(2) == labels).sum(1)
             spikes[mode].append(torch.stack([rate.mean(2).sum(0) for rate in out.rates]))
     rates = {mode: torch.stack(parts).sum(0) / len(samples) for mode, parts in spikes.items()}
     return [
         _summary(
-            stack,
+            meter,
             place,
-            configs[place],
-            {mode: 100 * correct[mode][place].item() / len(samples) for mode in MODES},
-            {mode: rates[mode][:, place].tolist() for mode in MODES},
-            float(nonzero[place * stack.batches // len(stack)]),
-            binary,
+            shared.timesteps,
+            {mode: 100 * correct[mode][place].item() / len(samples) for mode in members.modes(place)},
+            {mode: rates[mode][:, place].tolist() for mode in members.modes(place)},
         )
-        for place in range(len(stack))
+        for place in places
     ]
 
 
+@torch.no_grad()
+def accuracies(
+    members: Members, configs: Sequence[RunConfig], data: Data, samples: Split, mode: Mode | None
+) -> list[float]:
+    """Return the accuracy of every member on a set in one mode, in percent; None, the neurons' own."""
+    correct = torch.zeros(len(members), device=samples.labels.device)
+    for x, labels in batches(make_loaders(members, configs, data, samples, training=False), EVALUATION):
+        x = inputs(x, configs[0])
+        with _autocast(configs[0], x):
+            out = members(x, mode)
+        correct += (out.logits.argmax(2) == members.spread(labels)).sum(1)
+    return [100 * count / len(samples) for count in correct.tolist()]
+
+
 def _summary(
-    stack: Stack,
+    meter: Meter,
     place: int,
-    config: RunConfig,
+    timesteps: int,
     accuracy: dict[Mode, float],
     rates: dict[Mode, list[float]],
-    density: float,
-    input_binary: bool,
 ) -> Evaluation:
-    _, neuron = next(stack.members[place].layers())
-    modes = [mode for mode in MODES if mode in neuron.modes]
-    sizes, time = stack.sizes, config.timesteps
-    synapses = sum(a * b for a, b in pairwise(sizes))
-    hidden = len(config.hidden)
-    weights = [size / sum(config.hidden) for size in config.hidden]
-    mean = {m: math.fsum(w * r for w, r in zip(weights, rates[m][:hidden], strict=True)) for m in modes}
-    operations = {
-        mode: count_operations(
-            sizes, time, density, rates[mode][:hidden], input_binary=input_binary, binary=mode != "soft"
-        )
-        for mode in modes
-    }
+    modes = [mode for mode in MODES if mode in accuracy]
+    widths, synapses = meter.widths(), meter.synapses()
+    hidden = {mode: rates[mode][: len(widths)] for mode in modes}
+    weights = [width / sum(widths) for width in widths]
+    mean = {m: math.fsum(w * r for w, r in zip(weights, hidden[m], strict=True)) for m in modes}
+    operations = {mode: meter.operations(place, mode, hidden[mode]) for mode in modes}
     energy: dict[str, Any] = {
-        "relative_sops": {m: relative_sops(time, mean[m]) for m in modes},
-        "snn_picojoules": {m: snn_energy(time, mean[m], synapses) for m in modes},
+        "relative_sops": {m: relative_sops(timesteps, mean[m]) for m in modes},
+        "snn_picojoules": {m: snn_energy(timesteps, mean[m], synapses) for m in modes},
         "ann_picojoules": ann_energy(synapses),
         "operations": {
             m: {"macs": o.macs, "acs": o.acs, "picojoules": o.energy} for m, o in operations.items()
         },
     }
+    layers = {m: meter.by_layer(m) for m in modes}
+    if any(layers.values()):
+        energy["layers"] = layers
     return Evaluation(
         {m: accuracy[m] for m in modes}, {m: mean[m] for m in modes}, {m: rates[m] for m in modes}, energy
     )
+
+
+def _autocast(config: RunConfig, x: Tensor) -> torch.autocast:
+    """Evaluate models of `ultralif.models` in the precision in which they were trained."""
+    half = config.precision == "bfloat16" and config.model != "mlp"
+    return torch.autocast(x.device.type, torch.bfloat16, enabled=half)

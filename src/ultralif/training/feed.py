@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from ultralif.data import Dataset, Loader, Split, load
-from ultralif.nn import Stack
+from ultralif.data.augment import CROP_AND_FLIP, Augmentation
 from ultralif.training.config import Partition, RunConfig
+from ultralif.training.members import Members
 
 __all__ = ["EVALUATION", "Data", "batches", "inputs", "load_data", "make_loader", "make_loaders"]
 
@@ -61,25 +62,33 @@ def load_data(config: RunConfig, device: torch.device, data_dir: Path | None = N
 def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool) -> Loader:
     """Return the batches of a split, as the config wants them for training or for evaluation."""
     images = not split.is_events
-    augment = config.augment if config.augment is not None else config.dataset == "cifar10"
+    direct = config.encoding == "direct"
     return Loader(
         split,
         batch_size=config.batch_size if training else 256,
-        timesteps=config.timesteps,
-        encoding=config.encoding,
+        timesteps=1 if direct and images else config.timesteps,
+        encoding="constant" if config.encoding == "direct" else config.encoding,
         gain=config.gain,
         normalization=data.dataset.normalization if images else None,
         seed=config.seed,
         shuffle=training,
-        augment=augment and training and images,
+        augment=augmentation(config) if training and images else False,
+        classes=data.dataset.classes,
     )
 
 
+def augmentation(config: RunConfig) -> Augmentation:
+    """Return the random changes of a run's training images."""
+    whole = config.augment if config.augment is not None else config.dataset == "cifar10"
+    own = Augmentation(config.flip, config.shift, config.cutout, config.mixup)
+    return CROP_AND_FLIP if whole and own == Augmentation() else own
+
+
 def make_loaders(
-    stack: Stack, configs: Sequence[RunConfig], data: Data, split: Split, *, training: bool
+    members: Members, configs: Sequence[RunConfig], data: Data, split: Split, *, training: bool
 ) -> list[Loader]:
-    """Return a loader for each batch that a stack reads, by the seed of its first reader."""
-    first_readers = configs[:: len(stack) // stack.batches]
+    """Return a loader for each batch that the members read, by the seed of its first reader."""
+    first_readers = configs[:: len(members) // members.batches]
     return [make_loader(config, data, split, training=training) for config in first_readers]
 
 

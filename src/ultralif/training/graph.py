@@ -13,7 +13,7 @@ from ultralif.data.device import DeviceBatches
 from ultralif.functional import Mode
 from ultralif.training.feed import make_loaders
 from ultralif.training.job import Job
-from ultralif.training.loop import train_step
+from ultralif.training.loop import prepare_step, train_step
 from ultralif.training.schedule import epoch_mode
 
 __all__ = ["graph_steps"]
@@ -29,6 +29,7 @@ def graph_steps(job: Job) -> Callable[[Job], Iterator[int]]:
             batches.begin(job.epoch, job.step)
         while job.step < steps:
             left = len(job.data.train) - job.step * batch
+            prepare_step(job)
             recorder.graph(mode, min(batch, left)).replay()
             job.step += 1
             yield job.step
@@ -41,7 +42,7 @@ class _Recorder:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        loaders = make_loaders(job.stack, job.configs, job.data, job.data.train, training=True)
+        loaders = make_loaders(job.members, job.configs, job.data, job.data.train, training=True)
         self.steps = loaders[0].steps
         self.batches = [DeviceBatches(loader, binary=job.shared.binary_events) for loader in loaders]
         self.graphs: dict[tuple[Mode | None, int], torch.cuda.CUDAGraph] = {}
@@ -83,7 +84,7 @@ class _Recorder:
 
     def _tensors(self) -> list[Tensor]:
         """Return all that a step changes."""
-        parameters = [p.detach() for p in self.job.stack.parameters()]
+        parameters = [p.detach() for _, p in self.job.members.named_parameters()]
         positions = [batches.position for batches in self.batches]
         return [*parameters, self.job.sums, *positions, *self.job.optimizer.tensors().values()]
 

@@ -63,6 +63,21 @@ FIELDS: dict[str, Any] = {
     "eps_speed": 1.0,
     "anneal": None,
     "per_neuron": False,
+    "optimizer": "adam",
+    "weight_decay": 0.0,
+    "warmup_epochs": 0,
+    "label_smoothing": 0.0,
+    "loss": "mean",
+    "model": "mlp",
+    "width": 1.0,
+    "channels_last": False,
+    "flip": False,
+    "shift": 0,
+    "cutout": 0,
+    "mixup": 0.0,
+    "hard_share": 0.0,
+    "settle_batches": 0,
+    "track_test": False,
 }
 """The fields of a config with their values in 0.1.0."""
 

@@ -13,8 +13,9 @@ from ultralif.nn import Network, Stack
 from ultralif.training.checkpoint import newest, save_checkpoint
 from ultralif.training.config import RunConfig
 from ultralif.training.feed import EVALUATION, Data, batches, inputs, make_loaders
-from ultralif.training.loss import Penalties
-from ultralif.training.optimizer import Adam, Group, Optimizer
+from ultralif.training.loss import Objective
+from ultralif.training.members import Members, Role
+from ultralif.training.optimizer import SGD, Adam, Group, Optimizer
 
 __all__ = ["Job"]
 
@@ -27,11 +28,11 @@ class Job:
     """A stack in training. Lists by member follow the places of the stack."""
 
     configs: list[RunConfig]
-    stack: Stack
+    members: Members
     optimizer: Optimizer
     data: Data
     device: torch.device
-    penalties: Penalties
+    objective: Objective
     sums: Tensor
     """Loss, correctly classified samples and spike rate of the running epoch so far, ``[3, M]``."""
     probe: Tensor
@@ -52,12 +53,19 @@ class Job:
         """Stack the networks of some configs."""
         seeds = sorted({config.seed for config in configs})
         readers = [seeds.index(config.seed) for config in configs]
-        stack = Stack(networks, [config.eps_speed for config in configs], readers).to(device)
-        ordered = [configs[i] for i in stack.order]
-        sums = torch.zeros(3, len(stack), dtype=torch.float64, device=device)
-        optimizer = Adam([Group(list(stack.parameters()))])
-        penalties = Penalties.of(ordered, stack.weights[0])
-        job = cls(ordered, stack, optimizer, data, device, penalties, sums, _probe(ordered, stack, data))
+        # A stack moves a temperature faster by scaling it, which scales a step of SGD twice.
+        power = 0.5 if configs[0].optimizer == "sgd" else 1.0
+        speeds = [config.eps_speed**power for config in configs]
+        stack = Stack(networks, speeds, readers).to(device)
+        return cls.of(stack, [configs[i] for i in stack.order], data, device)
+
+    @classmethod
+    def of(cls, members: Members, configs: list[RunConfig], data: Data, device: torch.device) -> "Job":
+        """Begin to train members; their configs are in the order of their places."""
+        sums = torch.zeros(3, len(members), dtype=torch.float64, device=device)
+        objective = Objective.of(configs, members.first_weights()[0])
+        optimizer = make_optimizer(members, configs[0])
+        job = cls(configs, members, optimizer, data, device, objective, sums, _probe(configs, members, data))
         job.good = job.parameters()
         return job
 
@@ -67,17 +75,22 @@ class Job:
         return self.configs[0]
 
     @property
+    def steps(self) -> int:
+        """Steps of an epoch."""
+        return -(-len(self.data.train) // self.shared.batch_size)
+
+    @property
     def is_over(self) -> bool:
         """Whether there is nothing left to train."""
-        return self.epoch >= self.shared.epochs or len(self.lost) == len(self.stack)
+        return self.epoch >= self.shared.epochs or len(self.lost) == len(self.members)
 
     def parameters(self) -> dict[str, Tensor]:
         """Return a copy of all parameters."""
-        return {name: value.detach().clone() for name, value in self.stack.state_dict().items()}
+        return {name: value.detach().clone() for name, value in self.members.state_dict().items()}
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint from which training goes on to exactly the same end."""
-        tensors = {f"stack.{name}": value for name, value in self.stack.state_dict().items()}
+        tensors = {f"stack.{name}": value for name, value in self.members.state_dict().items()}
         tensors |= {f"optimizer.{name}": value for name, value in self.optimizer.tensors().items()}
         tensors |= {f"good.{name}": value for name, value in self.good.items()}
         tensors["sums"] = self.sums
@@ -113,7 +126,7 @@ class Job:
         own = self.optimizer.tensors()
         if own.keys() != parts["optimizer"].keys() or self.good.keys() != parts["good"].keys():
             raise ValueError("the names of the tensors differ")
-        self.stack.load_state_dict(parts["stack"])
+        self.members.load_state_dict(parts["stack"])
         for name, value in parts["optimizer"].items():
             own[name].copy_(value)
         self.sums.copy_(tensors["sums"])
@@ -124,8 +137,22 @@ class Job:
         self.history = documents["history"]
 
 
-def _probe(configs: Sequence[RunConfig], stack: Stack, data: Data) -> Tensor:
+def _probe(configs: Sequence[RunConfig], members: Members, data: Data) -> Tensor:
     """Return some training samples, taken evenly from the whole set, as the networks read them."""
     index = torch.linspace(0, len(data.train) - 1, min(PROBE, len(data.train))).long()
-    loaders = make_loaders(stack, configs, data, data.train.subset(index), training=False)
+    loaders = make_loaders(members, configs, data, data.train.subset(index), training=False)
     return inputs(next(batches(loaders, EVALUATION))[0], configs[0])
+
+
+def make_optimizer(members: Members, config: RunConfig) -> Optimizer:
+    """Return one optimizer for all members: it works element by element, so it is one for each of them."""
+    parts: dict[Role, list[Tensor]] = {"weight": [], "eps": [], "other": []}
+    for name, parameter in members.named_parameters():
+        if parameter.requires_grad:
+            parts[members.role(name)].append(parameter)
+    groups = [
+        Group(parts["weight"], decay=config.weight_decay),
+        Group(parts["eps"], speed=config.eps_speed),
+        Group(parts["other"]),
+    ]
+    return (SGD if config.optimizer == "sgd" else Adam)(groups)

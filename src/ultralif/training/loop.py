@@ -5,23 +5,27 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
+from ultralif.data.augment import CROP_AND_FLIP, Augmentation
 from ultralif.functional import Mode
+from ultralif.nn import Stack
 from ultralif.training.build import build_networks, step_work
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
-from ultralif.training.evaluate import evaluate
-from ultralif.training.feed import batches, inputs, load_data, make_loaders
+from ultralif.training.evaluate import accuracies, evaluate
+from ultralif.training.feed import EVALUATION, augmentation, batches, inputs, load_data, make_loaders
 from ultralif.training.job import Job
 from ultralif.training.lock import locked
-from ultralif.training.loss import hidden_rate, stack_loss
+from ultralif.training.loss import member_losses
 from ultralif.training.options import Interrupted, Progress, RunOptions
 from ultralif.training.result import Result, environment, make_result
-from ultralif.training.schedule import epoch_mode, learning_rate, temperature
+from ultralif.training.schedule import changes_within, epoch_mode, learning_rate, temperature
 from ultralif.training.store import Finished, Store
 
 __all__ = [
@@ -99,11 +103,18 @@ def run_epochs(job: Job, options: RunOptions, save: Callable[[], None], run: Ste
 
 def prepare_epoch(job: Job) -> None:
     """Set the learning rate and the temperatures of the running epoch."""
-    job.optimizer.set_rate(learning_rate(job.shared, job.epoch))
+    job.members.train()
+    job.optimizer.set_rate(learning_rate(job.shared, job.epoch, job.step / job.steps))
     for place, config in enumerate(job.configs):
         eps = temperature(config, job.epoch)
         if eps is not None:
-            job.stack.assign("eps", place, eps)
+            job.members.assign("eps", place, eps)
+
+
+def prepare_step(job: Job) -> None:
+    """Set the learning rate of a step where it changes within the epoch."""
+    if changes_within(job.shared, job.epoch):
+        job.optimizer.set_rate(learning_rate(job.shared, job.epoch, job.step / job.steps))
 
 
 def steps(job: Job) -> Steps:
@@ -118,16 +129,25 @@ def steps(job: Job) -> Steps:
 def _can_be_recorded(job: Job) -> bool:
     """Tell whether a step is kernels alone; the volume penalty's factors are checked by the CPU."""
     shared = job.shared
-    return shared.encoding != "constant" and shared.precision != "float64" and not job.penalties.uses_volume
+    return (
+        isinstance(job.members, Stack)
+        and shared.encoding in ("rate", "rate-normalized")
+        and shared.precision != "float64"
+        and augmentation(shared) in (CROP_AND_FLIP, Augmentation())
+        and not job.objective.uses_volume
+    )
 
 
 def eager_steps(job: Job) -> Steps:
     """Return a function that trains to the end of the running epoch, step by step."""
-    loaders = make_loaders(job.stack, job.configs, job.data, job.data.train, training=True)
+    loaders = make_loaders(job.members, job.configs, job.data, job.data.train, training=True)
 
     def run(job: Job) -> Iterator[int]:
         mode = epoch_mode(job.shared, job.epoch)
         for x, labels in batches(loaders, job.epoch, job.step):
+            prepare_step(job)
+            if job.members.draws:  # as dropout does: the same numbers when the run is taken up at this step
+                torch.manual_seed(loaders[0].seed_of(job.epoch, 10**9 + job.step))
             train_step(job, inputs(x, job.shared), labels, mode)
             job.step += 1
             yield job.step
@@ -140,7 +160,7 @@ def train_step(job: Job, x: Tensor, labels: Tensor, mode: Mode | None) -> None:
     job.optimizer.zero_grad()
     half = job.shared.precision == "bfloat16"
     with torch.autocast(job.device.type, torch.bfloat16, enabled=half):
-        losses = stack_loss(job.stack, x, labels, job.penalties, mode)
+        losses = member_losses(job.members, x, labels, job.objective, mode)
     torch.autograd.backward([losses.loss.sum()])
     job.optimizer.step()
     job.sums += torch.stack((losses.loss.detach(), losses.correct, losses.rate))
@@ -149,6 +169,7 @@ def train_step(job: Job, x: Tensor, labels: Tensor, mode: Mode | None) -> None:
 def close_epoch(job: Job) -> list[str]:
     """Write the epoch into the history, look for members that diverged, and return a note about each."""
     loss, correct, rate = (job.sums / torch.tensor([[job.step], [1], [job.step]]).to(job.sums)).cpu()
+    job.members.train(False)
     job.history.append(
         {
             "loss": loss.tolist(),
@@ -156,18 +177,19 @@ def close_epoch(job: Job) -> list[str]:
             "spike_rate": rate.tolist(),
             "soft_rate": _probe_rates(job, "soft"),
             "hard_rate": _probe_rates(job, "hard"),
-            "eps": _means(job.stack.constants("eps")),
-            "leak": _means(job.stack.constants("leak")),
+            "eps": _means(job.members.constants("eps")),
+            "leak": _means(job.members.constants("leak")),
+            **_tracked(job),
         }
     )
     job.epoch, job.step = job.epoch + 1, 0
     job.sums.zero_()
-    good = job.stack.is_finite() & torch.isfinite(loss)
+    good = job.members.is_finite() & torch.isfinite(loss)
     newly = [place for place in (~good).nonzero().flatten().tolist() if place not in job.lost]
     job.lost |= dict.fromkeys(newly, job.epoch)
     before, job.good = job.good, job.parameters()
     for place in job.lost:
-        job.stack.copy_member(place, before, job.good)
+        job.members.copy_member(place, before, job.good)
     return [
         f"{job.configs[place].neuron} ({job.configs[place].id}) diverged in epoch {job.epoch}; its "
         "parameters are those of the epoch before. Try a smaller learning rate for it"
@@ -178,9 +200,21 @@ def close_epoch(job: Job) -> list[str]:
 @torch.no_grad()
 def _probe_rates(job: Job, mode: Mode) -> list[float | None]:
     """Return the spike rate of each member on the probe in a mode, if its neurons have it."""
-    rates = hidden_rate(job.stack, job.stack(job.probe, mode).rates).tolist()
-    neurons = (next(member.layers())[1] for member in job.stack.members)
-    return [rate if mode in neuron.modes else None for rate, neuron in zip(rates, neurons, strict=True)]
+    rates = job.members.hidden_rate(job.members(job.probe, mode).rates).tolist()
+    return [rate if mode in job.members.modes(place) else None for place, rate in enumerate(rates)]
+
+
+def _tracked(job: Job) -> dict[str, list[float]]:
+    """Return the accuracy on the sets that are not trained on, in the mode of the epoch, where it is wanted."""
+    if not job.shared.track_test:
+        return {}
+    mode = epoch_mode(job.shared, job.epoch)
+    sets = {"test": job.data.dataset.test, "validation": job.data.validation}
+    return {
+        name: accuracies(job.members, job.configs, job.data, samples, mode)
+        for name, samples in sets.items()
+        if samples is not None
+    }
 
 
 def _means(constants: Sequence[Tensor | None]) -> list[float | None]:
@@ -194,7 +228,26 @@ def progress_of(job: Job, note: str | None = None) -> Progress:
     for name in ("loss", "accuracy"):
         finite = [value for value in last.get(name, ()) if math.isfinite(value)]
         means.append(math.fsum(finite) / len(finite) if finite else None)
-    return Progress(len(job.stack), job.epoch, job.shared.epochs, means[0], means[1], note)
+    return Progress(len(job.members), job.epoch, job.shared.epochs, means[0], means[1], note)
+
+
+@torch.no_grad()
+def settle(job: Job) -> None:
+    """Take the statistics of batch norm anew, as means over some training batches at the final parameters."""
+    norms = [
+        module for net in job.members.unstack() for module in net.modules() if isinstance(module, _BatchNorm)
+    ]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # a plain mean
+    job.members.train()
+    loaders = make_loaders(job.members, job.configs, job.data, job.data.train, training=True)
+    mode = epoch_mode(job.shared, job.shared.epochs - 1)
+    for x, _ in islice(batches(loaders, EVALUATION), job.shared.settle_batches):
+        job.members(inputs(x, job.shared), mode)
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
 
 
 def finish(job: Job, store: Store, aside: Path) -> list[Result]:
@@ -205,18 +258,21 @@ def finish(job: Job, store: Store, aside: Path) -> list[Result]:
         store: where the runs are written.
         aside: where their folders are prepared.
     """
-    job.stack.load_state_dict(job.good)
+    job.members.load_state_dict(job.good)
+    if job.shared.settle_batches:
+        settle(job)
+    job.members.train(False)
     for place, epoch in job.lost.items():
         eps = temperature(job.configs[place], max(0, epoch - 2))
         if eps is not None:
-            job.stack.assign("eps", place, eps)
-    networks = job.stack.unstack()
-    evaluations = evaluate(job.stack, job.configs, job.data)
-    held_out = evaluate(job.stack, job.configs, job.data, "validation") if job.data.validation else None
+            job.members.assign("eps", place, eps)
+    networks = job.members.unstack()
+    evaluations = evaluate(job.members, job.configs, job.data)
+    held_out = evaluate(job.members, job.configs, job.data, "validation") if job.data.validation else None
     made_by = environment(job.device, job.shared.precision, job.data.dataset.checksum)
     runs, results = [], []
     for place, config in enumerate(job.configs):
-        network = networks[job.stack.order[place]]
+        network = networks[job.members.order[place]]
         lost = job.lost.get(place)
         result = make_result(
             config,
@@ -227,7 +283,7 @@ def finish(job: Job, store: Store, aside: Path) -> list[Result]:
             status="done" if lost is None else "diverged",
             epochs=config.epochs if lost is None else lost - 1,
             seconds=job.seconds,
-            stacked=len(job.stack),
+            stacked=len(job.members),
             environment=made_by,
         )
         history = [{name: values[place] for name, values in epoch.items()} for epoch in job.history[:lost]]

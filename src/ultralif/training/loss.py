@@ -1,4 +1,4 @@
-"""The loss of every member of a stack: cross-entropy and penalties."""
+"""The loss of every member: cross-entropy and penalties."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,59 +8,81 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ultralif.functional import Mode
-from ultralif.nn import Stack
 from ultralif.nn.volume import volume_regularizer
 from ultralif.training.config import RunConfig
+from ultralif.training.members import Members
 
-__all__ = ["Losses", "Penalties", "hidden_rate", "stack_loss"]
+__all__ = ["Losses", "Objective", "member_losses"]
 
 
-class Penalties(NamedTuple):
-    """What each member adds to its loss, ``[M]``."""
+class Objective(NamedTuple):
+    """What is minimised: the cross-entropy's form, and the penalties of each member, ``[M]``."""
 
     sparsity: Tensor
     volume: Tensor
     uses_volume: bool
+    smoothing: float = 0.0
+    """Label smoothing."""
+    by_step: bool = False
+    """Take the mean over time of each step's cross-entropy, and not that of the mean scores."""
 
     @classmethod
-    def of(cls, configs: Sequence[RunConfig], like: Tensor) -> "Penalties":
+    def of(cls, configs: Sequence[RunConfig], like: Tensor) -> "Objective":
         """Collect the penalties of the members, in the order of their places."""
         return cls(
             like.new_tensor([config.sparsity for config in configs]),
             like.new_tensor([config.volume_reg for config in configs]),
             any(config.volume_reg for config in configs),
+            configs[0].label_smoothing,
+            configs[0].loss == "tet",
         )
 
 
 class Losses(NamedTuple):
-    """What a step says of each member, ``[M]``."""
+    """Loss, hits and spike rate of each member on a batch, ``[M]``."""
 
     loss: Tensor
     correct: Tensor
-    """Samples of the batch that were classified well."""
+    """Samples of the batch that were classified correctly."""
     rate: Tensor
     """Mean spike of the hidden neurons."""
 
 
-def stack_loss(stack: Stack, x: Tensor, labels: Tensor, penalties: Penalties, mode: Mode | None) -> Losses:
+def member_losses(
+    members: Members, x: Tensor, labels: Tensor, objective: Objective, mode: Mode | None
+) -> Losses:
     r"""Return for each member the cross-entropy plus :math:`\lambda \bar s` (section 6).
 
     Members share no parameter, so the gradient of the sum is for each the gradient of its own loss.
+
+    Args:
+        members: the networks.
+        x: a batch, as they read it.
+        labels: classes ``[B]``, or probabilities ``[B, classes]``; or such for each batch.
+        objective: the loss.
+        mode: of the neurons; None, their own.
     """
-    out = stack(x, mode)
-    labels = stack.spread(labels)
-    by_class = out.logits.mT.contiguous()  # [M, classes, B]: a few classes are a short axis to sum along
-    each = cross_entropy(by_class, labels, reduction="none")
-    rate = hidden_rate(stack, out.rates)
-    loss = each.mean(1) + penalties.sparsity * rate
-    if penalties.uses_volume:
-        volumes = torch.stack([volume_regularizer(weight) for weight in stack.weights[0]])
-        loss = loss + penalties.volume * volumes
-    correct = (out.logits.detach().argmax(2) == labels).sum(1)
+    out = members(x, mode, by_step=objective.by_step)
+    labels = members.spread(labels)
+    if out.by_step is not None and objective.by_step:
+        steps = len(out.by_step)
+        repeated = labels.expand(steps, *labels.shape).flatten(0, 1)
+        entropy = _entropies(out.by_step.flatten(0, 1), repeated, objective.smoothing)
+        entropy = entropy.unflatten(0, (steps, -1)).mean(0)
+    else:
+        entropy = _entropies(out.logits, labels, objective.smoothing)
+    rate = members.hidden_rate(out.rates)
+    loss = entropy.mean(1) + objective.sparsity * rate
+    if objective.uses_volume:
+        volumes = torch.stack([volume_regularizer(weight) for weight in members.first_weights()])
+        loss = loss + objective.volume * volumes
+    classes = labels.argmax(2) if labels.is_floating_point() else labels
+    correct = (out.logits.detach().argmax(2) == classes).sum(1)
     return Losses(loss, correct, rate.detach())
 
 
-def hidden_rate(stack: Stack, rates: Sequence[Tensor]) -> Tensor:
-    """Return the mean spike of the hidden neurons, ``[M]``, from the rates of all spiking layers."""
-    hidden = [rate.flatten(2) for rate in rates[: len(stack.sizes) - 2]]
-    return (hidden[0] if len(hidden) == 1 else torch.cat(hidden, 2)).mean((0, 2))
+def _entropies(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """Return the cross-entropy ``[M, B]`` of scores ``[M, B, classes]``."""
+    by_class = logits.mT.contiguous()  # [M, classes, B]: a few classes are a short axis to sum along
+    target = labels.mT if labels.is_floating_point() else labels
+    return cross_entropy(by_class, target, reduction="none", label_smoothing=smoothing)

@@ -5,14 +5,31 @@ import math
 from ultralif.functional import Mode
 from ultralif.training.config import RunConfig
 
-__all__ = ["epoch_mode", "learning_rate", "temperature"]
+__all__ = ["changes_within", "epoch_mode", "hard_epochs", "learning_rate", "temperature"]
 
 
-def learning_rate(config: RunConfig, epoch: int) -> float:
-    """Return the learning rate of an epoch: constant, or falling along half a cosine."""
+def learning_rate(config: RunConfig, epoch: int, part: float = 0.0) -> float:
+    """Return the learning rate of an epoch: constant, or falling along a line or half a cosine.
+
+    Args:
+        config: of the run.
+        epoch: counted from 0.
+        part: share of the epoch that is done; it counts in the warm-up and on a line. A cosine keeps its
+            value for the epoch.
+    """
+    warm = config.warmup_epochs
+    if epoch < warm:
+        return config.learning_rate * (epoch + part) / warm
     if config.schedule == "constant":
         return config.learning_rate
-    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / config.epochs))
+    if config.schedule == "linear":
+        return config.learning_rate * (1 - (epoch + part - warm) / (config.epochs - warm))
+    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * (epoch - warm) / (config.epochs - warm)))
+
+
+def changes_within(config: RunConfig, epoch: int) -> bool:
+    """Tell whether the learning rate changes within an epoch."""
+    return config.schedule == "linear" or epoch < config.warmup_epochs
 
 
 def temperature(config: RunConfig, epoch: int) -> float | None:
@@ -24,6 +41,11 @@ def temperature(config: RunConfig, epoch: int) -> float | None:
     return float(first * (last / first) ** done)
 
 
+def hard_epochs(config: RunConfig) -> int:
+    """Return how many of the last epochs are trained with binary spikes forward."""
+    return max(config.hard_epochs, round(config.hard_share * config.epochs))
+
+
 def epoch_mode(config: RunConfig, epoch: int) -> Mode | None:
     """Return ``hard`` for the last epochs of a run that is hardened; None, the neurons' own mode."""
-    return "hard" if epoch >= config.epochs - config.hard_epochs else None
+    return "hard" if epoch >= config.epochs - hard_epochs(config) else None

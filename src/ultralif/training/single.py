@@ -1,0 +1,160 @@
+"""One module of any kind, trained by the loop that trains stacks."""
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from ultralif.errors import InputError
+from ultralif.functional import Mode
+from ultralif.nn import Neuron, Output, mode
+from ultralif.training.members import Role
+
+__all__ = ["Single", "neurons_of"]
+
+_NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm)
+
+
+def neurons_of(net: nn.Module) -> list[Neuron[Any]]:
+    """Return the neurons of a module, in the order in which they were made; it must have one."""
+    found = [module for module in net.modules() if isinstance(module, Neuron)]
+    if not found:
+        raise InputError(
+            f"net is a {type(net).__name__} without ultralif neurons; put neurons such as ultralif.UltraLIF() "
+            "between its layers"
+        )
+    return found
+
+
+class Single(nn.Module):
+    """A module as `ultralif.training.members.Members` of which there is one.
+
+    Args:
+        net: takes ``[T, B, *input]`` and returns scores ``[B, classes]``, or for each step
+            ``[T, B, classes]``, whose mean counts; or it returns what `ultralif.Network.observe` does.
+        direct: the net takes images ``[B, *input]`` and repeats them itself.
+        channels_last: lay images out so.
+    """
+
+    batches, draws = 1, True
+
+    def __init__(self, net: nn.Module, *, direct: bool = False, channels_last: bool = False) -> None:
+        super().__init__()
+        self.neurons = neurons_of(net)
+        self.net = net.to(memory_format=torch.channels_last) if channels_last else net  # type: ignore[call-overload]
+        self.direct, self.channels_last = direct, channels_last
+        self.order = [0]
+        self.widths: dict[int, int] = {}
+        self._seen: dict[int, list[Tensor]] = {}
+        self._layers: list[int] = []
+        for layer, neuron in enumerate(self.neurons):
+            neuron.register_forward_hook(lambda module, given, spikes, i=layer: self._note(i, spikes))
+
+    def _note(self, layer: int, spikes: Tensor) -> None:
+        """Keep the mean spike of each sample of a layer, ``[B, 1, 1]``."""
+        time = 1 if self.neurons[layer].batch_first else 0
+        self.widths[layer] = math.prod(spikes.shape[2:])
+        wide = spikes.float() if spikes.dtype in (torch.bfloat16, torch.float16) else spikes
+        self._seen.setdefault(layer, []).append(
+            wide.transpose(0, time).flatten(2).mean((0, 2)).view(-1, 1, 1)
+        )
+
+    def __len__(self) -> int:
+        return 1
+
+    def forward(self, x: Tensor, wanted: Mode | None = None, *, by_step: bool = False) -> Output:
+        """Return the scores ``[1, B, classes]`` and for each spiking layer the mean spike ``[B, 1, 1]``."""
+        self._seen = {}
+        batch = x.shape[1]
+        with mode(self.net, wanted) if wanted is not None else nullcontext():
+            said = self.net(self._laid_out(x[0] if self.direct else x))
+        scores = said.logits if isinstance(said, Output) else said
+        if not isinstance(scores, Tensor) or scores.dim() not in (2, 3) or scores.shape[-2] != batch:
+            shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise InputError(
+                f"net must return scores [B, classes] or [T, B, classes] for a batch of {batch}, got {shape}; "
+                "take the mean over space, or put time first"
+            )
+        steps = scores.unsqueeze(1) if scores.dim() == 3 else None
+        if by_step and steps is None:
+            raise InputError("loss 'tet' needs the scores of each step; let net return [T, B, classes]")
+        rates = tuple(torch.stack(self._seen[layer]).mean(0) for layer in sorted(self._seen))
+        self._layers = sorted(self._seen)
+        self._seen = {}
+        return Output(
+            scores.mean(0, keepdim=True) if scores.dim() == 3 else scores.unsqueeze(0), rates, steps
+        )
+
+    def _laid_out(self, x: Tensor) -> Tensor:
+        if not self.channels_last or x.dim() < 4:
+            return x
+        folded = x.flatten(0, -4) if x.dim() > 4 else x
+        return folded.contiguous(memory_format=torch.channels_last).view(x.shape)
+
+    def spread(self, of_batches: Tensor) -> Tensor:
+        """Return labels ``[B]`` as ``[1, B]``, and probabilities ``[B, classes]`` as ``[1, B, classes]``."""
+        return of_batches.unsqueeze(0)
+
+    def hidden_rate(self, rates: Sequence[Tensor]) -> Tensor:
+        """Return the mean spike of all neurons, ``[1]``; a layer counts by its size."""
+        if not rates:  # neurons that are called step by step are not seen
+            return torch.zeros(1, device=next(self.parameters()).device)
+        sizes = self.seen_widths()
+        parts = [rate.mean().view(1) * (size / sum(sizes)) for rate, size in zip(rates, sizes, strict=True)]
+        return torch.stack(parts).sum(0)
+
+    def seen_widths(self) -> list[int]:
+        """Return the neurons of each layer whose rate was seen last."""
+        return [self.widths[layer] for layer in self._layers]
+
+    def first_weights(self) -> Sequence[Tensor]:
+        """Return the weights of the first layer that has any, as a matrix."""
+        return [next(p for name, p in self.named_parameters() if self.role(name) == "weight").flatten(1)]
+
+    def role(self, name: str) -> Role:
+        """Return the role of a parameter: those of neurons and norms, and biases, do not decay."""
+        owner_name, _, last = name.rpartition(".")
+        owner = self.get_submodule(owner_name)
+        if isinstance(owner, Neuron):
+            return "eps" if last.endswith("_eps") else "other"
+        return "weight" if self.get_parameter(name).dim() > 1 and not isinstance(owner, _NORMS) else "other"
+
+    def modes(self, place: int) -> tuple[Mode, ...]:
+        """Return the modes that a neuron of the net has."""
+        every: tuple[Mode, ...] = ("soft", "hard", "tropical")
+        return tuple(one for one in every if any(one in neuron.modes for neuron in self.neurons))
+
+    def constants(self, name: str) -> list[Tensor | None]:
+        """Return a constant of all layers that have it, one after another."""
+        values = [neuron.constant(name) for neuron in self.neurons if name in neuron.declared()]
+        if not values:
+            return [None]
+        return [torch.cat([torch.as_tensor(value).detach().cpu().flatten() for value in values])]
+
+    def assign(self, name: str, place: int, value: float) -> None:
+        """Give a constant of all neurons that have it another value."""
+        for neuron in self.neurons:
+            if name in neuron.declared():
+                neuron.assign(name, value)
+
+    def is_finite(self) -> Tensor:
+        """Tell whether all parameters and buffers are finite, ``[1]``."""
+        return (
+            torch.stack([torch.isfinite(value).all() for value in self.state_dict().values()])
+            .all()
+            .cpu()
+            .view(1)
+        )
+
+    def copy_member(self, place: int, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+        """Copy all parameters and buffers from one ``state_dict`` into another."""
+        for name, value in source.items():
+            target[name].copy_(value)
+
+    def unstack(self) -> list[nn.Module]:
+        """Return the net."""
+        return [self.net]
