@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from ultralif.nn import Network
+from torch import nn
+
 from ultralif.training.api import Trained, find_run
 
 __all__ = ["find_trained", "load"]
 
 
-def load(source: str | Path, runs_dir: str | Path | None = None) -> Network:
+def load(source: str | Path, runs_dir: str | Path | None = None) -> nn.Module:
     """Return a trained network.
 
     Args:

@@ -50,7 +50,8 @@ def test_the_name_depends_on_every_field_and_not_on_spelling() -> None:
     others = {
         "dataset": "mnist", "neuron": "LIF", "schedule": "constant", "precision": "tf32", "hidden": (3,),
         "readout": "spiking", "encoding": "constant", "split": "spikingjelly", "anneal": (2.0, 1.0),
-        "mode": "hard", "augment": True, "validation": 0.5, "gain": 0.25,
+        "mode": "hard", "augment": True, "validation": 0.5, "gain": 0.25, "optimizer": "sgd", "loss": "tet",
+        "model": "vgg5", "weight_decay": 0.1, "label_smoothing": 0.1, "hard_share": 0.5,
     }  # fmt: skip
     names = {RunConfig().id}
     for field, default in FIELDS.items():

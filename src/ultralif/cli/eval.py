@@ -11,9 +11,7 @@ from ultralif.training.zoo import cards
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from torch import Tensor
-
-    from ultralif.nn import Network
+    from torch import Tensor, nn
 
 __all__ = ["COMMAND", "main"]
 
@@ -61,7 +59,7 @@ def evaluate_run(
     print_result(found, json, then=f"ultralif export {found['path']} --to c --out model")
 
 
-def _gaps(network: "Network", batches: "Iterable[tuple[Tensor, Tensor]]") -> dict[str, Any]:
+def _gaps(network: "nn.Module", batches: "Iterable[tuple[Tensor, Tensor]]") -> dict[str, Any]:
     """Return how often each mode decides as the first, how many spikes differ, and where they part."""
     from ultralif.export.harden import gap
 

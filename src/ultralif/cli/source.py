@@ -70,6 +70,11 @@ def _find_network(source: str, neuron: str, seed: int, runs_dir: Path | None) ->
         ) from error
     if diverged:
         say(f"the loss of run {source} diverged: these are the weights before it did")
+    if not isinstance(network, Network):
+        raise InputError(
+            f"{source} is a {type(network).__name__}, and this command takes multilayer perceptrons; in "
+            f"Python, ultralif.load({source!r}) returns it"
+        )
     if config is None:
         return Source(network, None)
     return Source(network, network_arguments(config), config)

@@ -42,7 +42,7 @@ class Output(NamedTuple):
     rates: tuple[Tensor, ...]
     """For each spiking layer the mean spike over time, ``[B, neurons]``."""
     by_step: Tensor | None = None
-    """The scores of each time step, ``[T, B, classes]``, where they were asked for; `logits` is their mean."""
+    """The scores of each time step, ``[T, B, classes]``, where asked for; `logits` is their mean."""
 
 
 class Network(nn.Module):

@@ -87,17 +87,15 @@ class Stack(nn.Module):
             currents = self._current(signal, layer) if layer else self._first_currents(x)
             signal = neurons(currents, mode, rate=last and not by_step)
             rates.append(signal if last and not by_step else signal.mean(0))
-        out = self._scores(rates[-1].unsqueeze(0))[0]
-        return Output(out, tuple(rates), self._scores(signal) if by_step else None)
+        scores = torch.stack([self._read_out(s) for s in signal]) if by_step else None
+        return Output(self._read_out(rates[-1]), tuple(rates), scores)
 
-    def _scores(self, spikes: Tensor) -> Tensor:
-        """Return the scores ``[T, M, B, classes]`` for the spikes ``[T, B, M, N]`` of the last layer."""
-        out = spikes.transpose(1, 2)
-        if self.readout == "spiking":
-            return out
-        by_member = out.transpose(0, 1).flatten(1, 2)  # [M, T * B, N]
-        scores = torch.baddbmm(self.biases[-1].unsqueeze(1), by_member, self.weights[-1].mT)
-        return scores.unflatten(1, (len(spikes), -1)).transpose(0, 1)
+    def _read_out(self, spikes: Tensor) -> Tensor:
+        """Return the scores ``[M, B, classes]`` for the spikes ``[B, M, N]`` of the last layer."""
+        out = spikes.transpose(0, 1)
+        if self.readout == "linear":
+            out = torch.baddbmm(self.biases[-1].unsqueeze(1), out, self.weights[-1].mT)
+        return out
 
     def _first_currents(self, x: Tensor) -> Sequence[Tensor]:
         """Return the currents ``[T, B, M, N]`` of the first layer for the readers of each batch."""
@@ -137,7 +135,7 @@ class Stack(nn.Module):
 
     def first_weights(self) -> Sequence[Tensor]:
         """Return the weights of each member's first layer."""
-        return self.weights[0].unbind()
+        return list(self.weights[0])
 
     def role(self, name: str) -> Literal["weight", "eps", "other"]:
         """Return the role of a parameter: only weights decay; `eps_speeds` is built into the temperatures."""

@@ -45,7 +45,7 @@ def choose(entries: Sequence[Entry], most: int) -> list[Entry]:
     """
     best: dict[tuple[str, str], Entry] = {}
     for entry in sorted(entries, key=_own_accuracy, reverse=True):
-        if entry.folder is not None:
+        if entry.folder is not None and entry.config.model == "mlp":
             best.setdefault((entry.config.dataset, entry.config.neuron), entry)
     order = []
     seen: Counter[tuple[str, bool]] = Counter()
@@ -70,6 +70,10 @@ def look(entry: Entry, data_dir: Path | None = None) -> Subject:
     if entry.folder is None:
         raise InputError(f"run {entry.config.id} has no folder here, so that its network is not known")
     network = load(entry.folder)
+    if not isinstance(network, Network):
+        raise InputError(
+            f"run {entry.config.id} is a {type(network).__name__}; only perceptrons can be shown"
+        )
     data = load_data(entry.config, torch.device("cpu"), data_dir)
     batches = make_loader(entry.config, data, data.dataset.test, training=False).epoch(EVALUATION)
     x, labels = next(iter(batches))

@@ -4,17 +4,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ultralif.errors import InputError
-from ultralif.nn import Network, set_mode
+from ultralif.nn import set_mode
 from ultralif.training.build import build_network
 from ultralif.training.checkpoint import Contents, Damaged, read_folder
 from ultralif.training.config import RunConfig
 from ultralif.training.executors import run_local
 from ultralif.training.options import Progress, RunOptions
 from ultralif.training.result import Result
-from ultralif.training.schedule import temperature
+from ultralif.training.schedule import hard_epochs, temperature
+from ultralif.training.single import neurons_of
 from ultralif.training.store import Store
 from ultralif.training.zoo import cards, read_model
 
@@ -65,12 +66,12 @@ def train(
 class Trained(NamedTuple):
     """A network, and what made it if that is known."""
 
-    network: Network
+    network: nn.Module
     config: RunConfig | None
     diverged: bool = False
 
 
-def load(source: str | Path, runs_dir: str | Path | None = None) -> Network:
+def load(source: str | Path, runs_dir: str | Path | None = None) -> nn.Module:
     """Return the network of a run, or one that comes with the library; `ultralif.load` reads files too.
 
     Args:
@@ -97,23 +98,24 @@ def find_run(source: str | Path, runs_dir: str | Path | None = None) -> Trained:
     return Trained(restore(contents), config, contents.documents["result"]["status"] == "diverged")
 
 
-def restore(contents: Contents) -> Network:
+def restore(contents: Contents) -> nn.Module:
     """Build the network of a run's folder, with its trained parameters."""
     config = RunConfig.from_dict(contents.documents["config"])
     return _network(config, contents.tensors(), contents.documents["result"]["epochs"])
 
 
-def _network(config: RunConfig, tensors: dict[str, Tensor], epochs: int) -> Network:
+def _network(config: RunConfig, tensors: dict[str, Tensor], epochs: int) -> nn.Module:
     network = build_network(config)
     try:
-        network.to(tensors["linears.0.weight"].dtype).load_state_dict(tensors)
+        dtype = next(value.dtype for value in tensors.values() if value.is_floating_point())
+        network.to(dtype).load_state_dict(tensors)
         eps = temperature(config, max(0, epochs - 1))
-    except (KeyError, RuntimeError, TypeError) as error:
+    except (KeyError, RuntimeError, StopIteration, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise Damaged(f"the parameters of run {config.id} do not fit its config ({reason})") from error
     if eps is not None:
-        for _, neuron in network.layers():
+        for neuron in neurons_of(network):
             neuron.assign("eps", eps)
-    if config.hard_epochs:
+    if hard_epochs(config):
         set_mode(network, "hard")
     return network.eval()

@@ -3,11 +3,12 @@
 import inspect
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import nn
 
 from ultralif.data import DATASETS
 from ultralif.errors import InputError
@@ -27,12 +28,12 @@ __all__ = [
 
 
 def layer_sizes(config: RunConfig) -> tuple[int, ...]:
-    """Return inputs, hidden layers and classes of a config's network."""
+    """Return inputs, hidden layers and classes of a config's multilayer perceptron."""
     spec = DATASETS[config.dataset]
     return (math.prod(spec.shape), *config.hidden, spec.classes)
 
 
-def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[Network]:
+def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[nn.Module]:
     """Return the networks of a stack, or say before any data are loaded why they cannot be trained."""
     if not configs:
         raise InputError("configs must hold at least one run, got none")
@@ -55,9 +56,13 @@ def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[N
     return [build_network(config).to(dtype) for config in configs]
 
 
-def build_network(config: RunConfig) -> Network:
+def build_network(config: RunConfig) -> nn.Module:
     """Return the network of a config at its first step; it depends on nothing but the config."""
-    arguments = network_arguments(config)
+    if config.is_own:
+        raise InputError(
+            f"run {config.id} was trained on a network or data of your own, which are not part of it; give "
+            "them again"
+        )
     spec = DATASETS[config.dataset]
     if config.encoding == "rate-normalized" and not spec.is_events and spec.normalization is None:
         raise InputError(
@@ -66,12 +71,31 @@ def build_network(config: RunConfig) -> Network:
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        network = Network(**arguments)
+        network = Network(**network_arguments(config)) if config.model == "mlp" else _build_model(config)
         if config.orthogonal:
-            orthogonal_(next(network.layers())[0])
+            orthogonal_(next(module for module in network.modules() if isinstance(module, nn.Linear)))
     if config.mode is not None:
         set_mode(network, config.mode)
     return network
+
+
+def _build_model(config: RunConfig) -> nn.Module:
+    """Return a network of `ultralif.models`."""
+    from ultralif import models
+
+    spec = DATASETS[config.dataset]
+    if len(spec.shape) != 3:
+        raise InputError(f"model {config.model!r} is for images, and {spec.name} has samples of {spec.shape}")
+    make: Callable[..., nn.Module] = models.resnet if config.model.startswith("resnet") else models.vgg
+    return make(
+        config.model,
+        classes=spec.classes,
+        channels=spec.shape[0],
+        timesteps=config.timesteps,
+        neuron=config.neuron,
+        neuron_options=_neuron_options(config),
+        width=config.width,
+    )
 
 
 def network_arguments(config: RunConfig) -> dict[str, Any]:
@@ -99,6 +123,8 @@ def _neuron_options(config: RunConfig) -> dict[str, Any]:
         if "eps" not in accepted:
             raise InputError(f"anneal needs a temperature, which {kind.__name__} does not have; leave it out")
         options |= {"eps": config.anneal[0], "learn_eps": False}
+    if config.per_neuron and config.model != "mlp":
+        raise InputError(f"per_neuron is for model mlp, got model {config.model!r}; leave it out")
     if config.per_neuron:
         spiking = set(layer_sizes(config)[1:] if config.readout == "spiking" else config.hidden)
         if len(spiking) > 1:
@@ -111,6 +137,8 @@ def _neuron_options(config: RunConfig) -> dict[str, Any]:
 
 def footprint(configs: Sequence[RunConfig]) -> tuple[int, int]:
     """Return about how many bytes a stack needs: for its parameters and their moments, and for one step."""
+    if configs[0].model != "mlp":  # what a step needs depends on the model
+        return 24 * sum(p.numel() for p in build_network(configs[0]).parameters()), 0
     shared, sizes = configs[0], layer_sizes(configs[0])
     width = 8 if shared.precision == "float64" else 4
     parameters = len(configs) * sum((n_in + 1) * n_out for n_in, n_out in pairwise(sizes))
@@ -119,6 +147,8 @@ def footprint(configs: Sequence[RunConfig]) -> tuple[int, int]:
 
 
 def step_work(configs: Sequence[RunConfig]) -> int:
-    """Return the multiplications of one step in the first layer of a stack."""
+    """Return the multiplications of one step in the first layer of a stack; those of a model are many."""
+    if configs[0].model != "mlp":
+        return 10**12
     shared, sizes = configs[0], layer_sizes(configs[0])
     return len(configs) * shared.timesteps * shared.batch_size * sizes[0] * sizes[1]

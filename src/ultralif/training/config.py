@@ -1,6 +1,7 @@
 """The config of a run: every choice of an experiment, with the paper's as defaults. Needs no torch."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -180,13 +181,17 @@ class RunConfig:
         _check("hard_epochs", 0 <= self.hard_epochs <= self.epochs, self.hard_epochs, "0 or up to the epochs")
         _check("hard_share", 0 <= self.hard_share <= 1, self.hard_share, "a share of the epochs, from 0 to 1")
         warm = 0 <= self.warmup_epochs < self.epochs
-        _check("warmup_epochs", warm or not self.warmup_epochs, self.warmup_epochs, "0 or less than the epochs")
+        _check(
+            "warmup_epochs", warm or not self.warmup_epochs, self.warmup_epochs, "0 or less than the epochs"
+        )
         for name in ("label_smoothing", "weight_decay"):
             _check(name, 0 <= getattr(self, name) < 1, getattr(self, name), "0 or more, and below 1")
         for name in ("shift", "cutout", "settle_batches"):
             _check(name, 0 <= getattr(self, name) <= 10_000, getattr(self, name), "from 0 to 10000")
         _check("mixup", 0 <= self.mixup <= 100, self.mixup, "from 0 to 100")
         _check("width", 0 < self.width <= 100, self.width, "above 0 and at most 100")
+        known = re.fullmatch(r"mlp|(vgg|resnet)\d+|own:.+", self.model)
+        _check("model", known is not None, repr(self.model), "mlp or a model such as vgg9 or resnet18")
         if self.anneal is not None:
             good = len(self.anneal) == 2 and 0 < min(self.anneal) <= max(self.anneal) <= 1e6
             _check("anneal", good, self.anneal, "two positive temperatures, such as 2 0.1")
@@ -207,9 +212,15 @@ class RunConfig:
         return document_id(self.to_dict())
 
     @property
+    def is_own(self) -> bool:
+        """Whether its network or data are the user's own, and not part of the library."""
+        return self.dataset.startswith("own:") or self.model.startswith("own:")
+
+    @property
     def shared(self) -> tuple[object, ...]:
         """What a run must have in common with another to be trained in one stack with it."""
-        return tuple(getattr(self, name) for name in _SHARED)
+        alone = () if self.model == "mlp" else (self.id,)  # only perceptrons are laid side by side
+        return (*(getattr(self, name) for name in _SHARED), *alone)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema's version and what differs from 0.1.0, ready for JSON."""
@@ -298,6 +309,8 @@ def _named(given: Mapping[Any, Any]) -> dict[str, Any]:
 
 def spelled(kind: str, name: str) -> str:
     """Return a neuron or dataset as its name is spelled; ``ultralif``, ``DSpike+``, ``N_MNIST`` are known."""
+    if kind == "dataset" and name.startswith("own:"):
+        return name
     known = tuple(DATASETS) if kind == "dataset" else dict.fromkeys((*NEURON_NAMES, *_registered()))
     return find_name(kind, name, known)
 

@@ -43,7 +43,11 @@ def _load(
 
 def load_data(config: RunConfig, device: torch.device, data_dir: Path | None = None) -> Data:
     """Load the dataset of a config, with a fixed part of each class held out if it wants a validation set."""
-    dataset = _load(config.dataset, config.timesteps, data_dir, device, config.split)
+    return hold_out(_load(config.dataset, config.timesteps, data_dir, device, config.split), config)
+
+
+def hold_out(dataset: Dataset, config: RunConfig) -> Data:
+    """Return a dataset with a fixed part of each class held out if the config wants a validation set."""
     if not config.validation:
         return Data(dataset, dataset.train, None)
     labels = dataset.train.labels.cpu()

@@ -35,7 +35,7 @@ __all__ = [
 SCHEMA = 2
 """Version of a stored config: 1 has all 45 fields of 0.1.0, 2 has what differs from the tables below."""
 
-FIELDS: dict[str, Any] = {
+FIRST_FIELDS: dict[str, Any] = {
     "dataset": "digits",
     "neuron": "UltraLIF",
     "timesteps": 10,
@@ -63,6 +63,9 @@ FIELDS: dict[str, Any] = {
     "eps_speed": 1.0,
     "anneal": None,
     "per_neuron": False,
+}
+"""The fields of a config of 0.1.0 with their values then."""
+FIELDS: dict[str, Any] = FIRST_FIELDS | {
     "optimizer": "adam",
     "weight_decay": 0.0,
     "warmup_epochs": 0,
@@ -79,7 +82,7 @@ FIELDS: dict[str, Any] = {
     "settle_batches": 0,
     "track_test": False,
 }
-"""The fields of a config with their values in 0.1.0."""
+"""All fields of a config; one that 0.1.0 did not have has the value that gives its behaviour."""
 
 _EVERY = {
     "threshold": 0.5,
@@ -159,7 +162,7 @@ def document_id(document: Mapping[str, Any]) -> str:
 
 def first_document(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the config that 0.1.0 stored for these values: all of its fields, whatever their values."""
-    values = {**FIELDS, **dict.fromkeys(OF_SCHEMA_1), **fields, **options}
+    values = {**FIRST_FIELDS, **dict.fromkeys(OF_SCHEMA_1), **fields, **options}
     return {"schema": 1, **json.loads(json.dumps(values))}
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ultralif.errors import JobError
 from ultralif.nn import Network, Stack
@@ -16,8 +16,9 @@ from ultralif.training.feed import EVALUATION, Data, batches, inputs, make_loade
 from ultralif.training.loss import Objective
 from ultralif.training.members import Members, Role
 from ultralif.training.optimizer import SGD, Adam, Group, Optimizer
+from ultralif.training.single import Single
 
-__all__ = ["Job"]
+__all__ = ["Job", "make_members", "make_optimizer"]
 
 PROBE = 64
 """Training samples on which the spike rates of each epoch are measured."""
@@ -48,16 +49,11 @@ class Job:
 
     @classmethod
     def begin(
-        cls, configs: Sequence[RunConfig], networks: Sequence[Network], data: Data, device: torch.device
+        cls, configs: Sequence[RunConfig], networks: Sequence[nn.Module], data: Data, device: torch.device
     ) -> "Job":
-        """Stack the networks of some configs."""
-        seeds = sorted({config.seed for config in configs})
-        readers = [seeds.index(config.seed) for config in configs]
-        # A stack moves a temperature faster by scaling it, which scales a step of SGD twice.
-        power = 0.5 if configs[0].optimizer == "sgd" else 1.0
-        speeds = [config.eps_speed**power for config in configs]
-        stack = Stack(networks, speeds, readers).to(device)
-        return cls.of(stack, [configs[i] for i in stack.order], data, device)
+        """Begin to train the networks of some configs."""
+        members = make_members(configs, networks, device, data)
+        return cls.of(members, [configs[i] for i in members.order], data, device)
 
     @classmethod
     def of(cls, members: Members, configs: list[RunConfig], data: Data, device: torch.device) -> "Job":
@@ -142,6 +138,22 @@ def _probe(configs: Sequence[RunConfig], members: Members, data: Data) -> Tensor
     index = torch.linspace(0, len(data.train) - 1, min(PROBE, len(data.train))).long()
     loaders = make_loaders(members, configs, data, data.train.subset(index), training=False)
     return inputs(next(batches(loaders, EVALUATION))[0], configs[0])
+
+
+def make_members(
+    configs: Sequence[RunConfig], networks: Sequence[nn.Module], device: torch.device, data: Data
+) -> Members:
+    """Return multilayer perceptrons as a stack, and a module of any other kind by itself."""
+    shared = configs[0]
+    if shared.model != "mlp":
+        direct = shared.encoding == "direct" and not data.train.is_events
+        return Single(networks[0].to(device), direct=direct, channels_last=shared.channels_last)
+    seeds = sorted({config.seed for config in configs})
+    readers = [seeds.index(config.seed) for config in configs]
+    # A stack moves a temperature faster by scaling it, which scales a step of SGD twice.
+    power = 0.5 if shared.optimizer == "sgd" else 1.0
+    speeds = [config.eps_speed**power for config in configs]
+    return Stack(cast(Sequence[Network], networks), speeds, readers).to(device)
 
 
 def make_optimizer(members: Members, config: RunConfig) -> Optimizer:

@@ -205,7 +205,7 @@ def _probe_rates(job: Job, mode: Mode) -> list[float | None]:
 
 
 def _tracked(job: Job) -> dict[str, list[float]]:
-    """Return the accuracy on the sets that are not trained on, in the mode of the epoch, where it is wanted."""
+    """Return the accuracy on the sets that are not trained on, in the mode of the epoch, if wanted."""
     if not job.shared.track_test:
         return {}
     mode = epoch_mode(job.shared, job.epoch)

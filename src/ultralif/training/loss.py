@@ -68,7 +68,7 @@ def member_losses(
         steps = len(out.by_step)
         repeated = labels.expand(steps, *labels.shape).flatten(0, 1)
         entropy = _entropies(out.by_step.flatten(0, 1), repeated, objective.smoothing)
-        entropy = entropy.unflatten(0, (steps, -1)).mean(0)
+        entropy = entropy.view(steps, *labels.shape[:2]).mean(0)
     else:
         entropy = _entropies(out.logits, labels, objective.smoothing)
     rate = members.hidden_rate(out.rates)
@@ -84,5 +84,5 @@ def member_losses(
 def _entropies(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
     """Return the cross-entropy ``[M, B]`` of scores ``[M, B, classes]``."""
     by_class = logits.mT.contiguous()  # [M, classes, B]: a few classes are a short axis to sum along
-    target = labels.mT if labels.is_floating_point() else labels
+    target = labels.mT.to(logits.dtype) if labels.is_floating_point() else labels
     return cross_entropy(by_class, target, reduction="none", label_smoothing=smoothing)

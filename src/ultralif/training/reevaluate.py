@@ -5,21 +5,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from ultralif.nn import Network, Stack
 from ultralif.training.api import load, restore
 from ultralif.training.build import step_work
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.evaluate import evaluate
 from ultralif.training.feed import EVALUATION, inputs, load_data, make_loader
+from ultralif.training.job import make_members
+from ultralif.training.single import neurons_of
 from ultralif.training.store import Store
 from ultralif.training.zoo import cards, read_model
 
 __all__ = ["reevaluate", "reevaluate_model"]
 
-Compare = Callable[[Network, Iterable[tuple[Tensor, Tensor]]], dict[str, Any]]
+Compare = Callable[[nn.Module, Iterable[tuple[Tensor, Tensor]]], dict[str, Any]]
 
 _NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity", "epochs")
 
@@ -54,7 +55,7 @@ def reevaluate_model(
     return {
         **{field: getattr(config, field) for field in _NAMED},
         "id": card["run"],
-        "mode": network.neurons[0].mode,
+        "mode": neurons_of(network)[0].mode,
         "eps": card["eps"],
         "leak": card["leak"],
         "validation": None,
@@ -65,12 +66,12 @@ def reevaluate_model(
 
 
 def _again(
-    network: Network, config: RunConfig, device: str, data_dir: Path | None, compare: Compare | None
+    network: nn.Module, config: RunConfig, device: str, data_dir: Path | None, compare: Compare | None
 ) -> dict[str, Any]:
     place = pick_device(device)
     data = load_data(config, place, data_dir)
     with arithmetic(place, config.precision, step_work([config])):
-        (found,) = evaluate(Stack([network.to(place)]).to(place), [config], data)
+        (found,) = evaluate(make_members([config], [network], place, data), [config], data)
         again = asdict(found)
         if compare is not None:
             batches = make_loader(config, data, data.dataset.test, training=False).epoch(EVALUATION)

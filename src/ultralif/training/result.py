@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ultralif import __version__
-from ultralif.nn import Network
 from ultralif.training.config import RunConfig
 from ultralif.training.evaluate import Evaluation
+from ultralif.training.schedule import hard_epochs
+from ultralif.training.single import neurons_of
 
 __all__ = ["Result", "environment", "make_result"]
 
@@ -79,14 +80,14 @@ def environment(device: torch.device, precision: str, checksum: str) -> dict[str
 
 def make_result(
     config: RunConfig,
-    network: Network,
+    network: nn.Module,
     path: Path,
     evaluation: Evaluation,
     validation: Evaluation | None,
     **rest: Any,
 ) -> Result:
     """Put together what a run says."""
-    _, neuron = next(network.layers())
+    neuron = neurons_of(network)[0]
     names = neuron.declared()
     return Result(
         id=config.id,
@@ -95,7 +96,7 @@ def make_result(
         timesteps=config.timesteps,
         seed=config.seed,
         sparsity=config.sparsity,
-        mode="hard" if config.hard_epochs else neuron.mode,
+        mode="hard" if hard_epochs(config) else neuron.mode,
         accuracy=evaluation.accuracy,
         spike_rate=evaluation.spike_rate,
         spike_rates=evaluation.spike_rates,

@@ -24,8 +24,8 @@ def neurons_of(net: nn.Module) -> list[Neuron[Any]]:
     found = [module for module in net.modules() if isinstance(module, Neuron)]
     if not found:
         raise InputError(
-            f"net is a {type(net).__name__} without ultralif neurons; put neurons such as ultralif.UltraLIF() "
-            "between its layers"
+            f"net is a {type(net).__name__} without ultralif neurons; put neurons such as "
+            "ultralif.UltraLIF() between its layers"
         )
     return found
 
@@ -76,8 +76,8 @@ class Single(nn.Module):
         if not isinstance(scores, Tensor) or scores.dim() not in (2, 3) or scores.shape[-2] != batch:
             shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
             raise InputError(
-                f"net must return scores [B, classes] or [T, B, classes] for a batch of {batch}, got {shape}; "
-                "take the mean over space, or put time first"
+                f"net must return scores [B, classes] or [T, B, classes] for a batch of {batch}, got "
+                f"{shape}; take the mean over space, or put time first"
             )
         steps = scores.unsqueeze(1) if scores.dim() == 3 else None
         if by_step and steps is None:
