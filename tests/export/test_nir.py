@@ -108,6 +108,76 @@ def test_other_libraries_see_the_same_spikes(tmp_path, reader, readout, neuron, 
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def convolutional(neuron=ul.LIF, pool=torch.nn.AvgPool2d) -> torch.nn.Module:
+    """Convolution, batch norm and pooling before the neurons; pooling of spikes; all read out by spikes."""
+    torch.manual_seed(3)
+    nn = torch.nn
+    norm = nn.BatchNorm2d(5)
+    norm.running_mean.normal_(0, 0.1), norm.running_var.uniform_(0.1, 0.3)
+    net = nn.Sequential(
+        ul.TimeDistributed(nn.Sequential(nn.Conv2d(2, 5, 3, padding=1, bias=False), norm, pool(2))),
+        neuron(),
+        ul.TimeDistributed(pool(2)),
+        ul.TimeDistributed(nn.Conv2d(5, 4, (2, 1), stride=(1, 2))),
+        neuron(),
+        nn.Flatten(2),
+        nn.Linear(4, 6),
+        neuron(),
+    )
+    with torch.no_grad():
+        net[3].module.weight.mul_(4)
+        net[6].weight.mul_(3)
+    return net.eval()
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore")  # theirs
+@pytest.mark.parametrize(
+    ("reader", "pooling"), [("norse", "sum"), ("snntorch", "average"), ("spikingjelly", "average")]
+)
+@pytest.mark.parametrize(("neuron", "mode"), [(ul.LIF, "hard"), (ul.UltraLIF, "tropical")])
+def test_other_libraries_see_the_spikes_of_convolutions(tmp_path, reader, pooling, neuron, mode):
+    net = convolutional(neuron)
+    x = (torch.rand(STEPS, 6, 2, 8, 8, generator=torch.Generator().manual_seed(4)) < 0.4).float()
+    margin = 1e-6 if reader == "spikingjelly" and mode == "tropical" else 0.0
+    to_nir(net, tmp_path / "model.nir", mode=mode, margin=margin, shape=(2, 8, 8), pooling=pooling)
+    with ul.mode(net, mode):
+        trains = spike_trains(net, x)
+    assert all(0.02 < train.mean() < 0.98 for train in trains)
+    assert torch.equal(READERS[reader](tmp_path / "model.nir", x), trains[-1])
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore")  # theirs
+@pytest.mark.parametrize("reader", ["norse", "snntorch", "spikingjelly"])
+def test_other_libraries_see_the_spikes_of_a_residual_network(tmp_path, reader):
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(5)
+            self.stem, self.inner = torch.nn.Linear(12, 10), torch.nn.Linear(10, 10)
+            self.first, self.second = ul.LIF(), ul.LIF()
+
+        def forward(self, x: Tensor) -> Tensor:
+            current = self.stem(x)
+            return self.second(current + self.inner(self.first(current)))
+
+    net, x = Net(), spikes(6)
+    with torch.no_grad():
+        net.stem.weight.mul_(3)
+        net.inner.weight.mul_(3)
+    to_nir(net, tmp_path / "model.nir")
+    assert 0.02 < net(x).mean() < 0.98
+    assert torch.equal(READERS[reader](tmp_path / "model.nir", x), net(x))
+
+
+@pytest.mark.parametrize("pool", [torch.nn.MaxPool2d])
+def test_nir_has_no_maxima(tmp_path, pool):
+    with pytest.raises(InputError, match=r"layer '0.module.2' takes maxima"):
+        to_nir(convolutional(pool=pool), tmp_path / "model.nir", shape=(2, 8, 8))
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(("neuron", "mode"), EXACT)
 @pytest.mark.parametrize("readout", ["linear", "spiking"])
 def test_we_read_what_we_write(tmp_path, neuron, mode, readout):

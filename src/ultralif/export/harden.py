@@ -18,7 +18,7 @@ from ultralif.functional import Mode
 from ultralif.nn import Network, Neuron, mode, set_mode
 from ultralif.nn.network import AnyNeuron
 
-__all__ = ["Gap", "Parting", "calibrate", "finetune", "gap", "modes", "neurons", "spike_trains"]
+__all__ = ["Gap", "Parting", "answer", "calibrate", "finetune", "gap", "modes", "neurons", "spike_trains"]
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -70,10 +70,10 @@ def modes(net: nn.Module) -> list[Mode]:
 
 def spike_trains(net: nn.Module, x: Tensor) -> list[Tensor]:
     """Return the spikes of every spiking layer, ``[T, B, *features]``, as they are called."""
-    return _answer(net, x)[1]
+    return answer(net, x)[1]
 
 
-def _answer(net: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+def answer(net: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     """Return the scores ``[B, classes]`` of a network in evaluation mode, and its spikes."""
     trains: list[Tensor] = []
 
@@ -111,7 +111,7 @@ def gap(net: nn.Module, batches: Batches) -> dict[Mode, Gap]:
         reference: tuple[Tensor, list[Tensor]] | None = None
         for name in modes(net):
             with mode(net, name):
-                scores, trains = _answer(net, x)
+                scores, trains = answer(net, x)
             decisions, trains = scores.argmax(1), [train.flatten(2) for train in trains]
             firing = [train > 0.5 for train in trains]
             reference = reference or (decisions, firing)

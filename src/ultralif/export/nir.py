@@ -8,21 +8,23 @@ and dt is 1e-4, which all of them know.
 
 import math
 import os
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, get_args
 
 import h5py
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ultralif import functional
-from ultralif.errors import InputError, need
-from ultralif.export.harden import spike_trains
+from ultralif.errors import InputError, check_choice, need
+from ultralif.export.graph import Graph
+from ultralif.export.harden import answer
+from ultralif.export.integer_neuron import each as channelwise
+from ultralif.export.nir_graph import written_graph
+from ultralif.export.trace import describe
 from ultralif.functional import Constant, Mode
-from ultralif.nn import LIF, AdaLIF, DSpike, Network, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
+from ultralif.nn import LIF, AdaLIF, DSpike, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
 from ultralif.nn import mode as in_mode
 from ultralif.nn.network import AnyNeuron
 
@@ -42,7 +44,7 @@ class Drift(NamedTuple):
 
 
 class _Cell(NamedTuple):
-    """A LIF layer: ``v <- leak v + (W x + b + shift)``, constants float64 ``[n]``."""
+    """A LIF layer: ``v <- leak v + (I + shift)``, constants float64 that broadcast to the features."""
 
     leak: Tensor
     threshold: Tensor
@@ -50,22 +52,29 @@ class _Cell(NamedTuple):
     shift: Tensor
 
 
+Pooling = Literal["average", "sum"]
+
+
 def to_nir(
-    net: Network,
+    net: nn.Module,
     path: str | Path,
     *,
     mode: Mode = "hard",
     dt: float = DT,
     margin: float = 0.0,
     approximate: Tensor | None = None,
+    shape: Sequence[int] | None = None,
+    pooling: Pooling = "average",
 ) -> Drift | None:
     """Write a network as a NIR file; return the drift if it had to be approximated.
 
     Exact are LIF, PLIF, FullPLIF, and DSpike and SoftLIF in hard mode; and UltraLIF in tropical mode,
-    which spikes where its current exceeds the threshold: a LIF with ``tau = dt``.
+    which spikes where its current exceeds the threshold: a LIF with ``tau = dt``. Layers are Affine, Conv2d
+    (batch normalization folded in), AvgPool2d or SumPool2d, and Flatten; a sum of branches is two edges that
+    meet.
 
     Args:
-        net: a trained network.
+        net: a trained network; see `describe` for the layers that it may have.
         path: the file, conventionally ``.nir``.
         mode: ``hard`` or ``tropical``.
         dt: the time step that readers are to use, in seconds.
@@ -73,33 +82,45 @@ def to_nir(
             reads a tropical network with a margin of 1e-6.
         approximate: inputs ``[T, B, *input]``. Allows what NIR cannot say to be written as LIF, exact for
             one time step, and measures the drift on them.
+        shape: the features of one time step; not needed if the network begins with Linear.
+        pooling: write means as ``average``, which snnTorch and SpikingJelly read, or as ``sum`` with weights
+            divided by the windows' sizes, which norse reads.
     """
     if mode not in ("hard", "tropical"):
         raise InputError(f"mode must be hard or tropical, since NIR's spikes are binary, got {mode!r}")
     if not (dt > 0 and 0 <= margin < 1):
         raise InputError(f"dt must be positive and margin in [0, 1), got dt={dt} and margin={margin}")
+    check_choice("pooling", pooling, get_args(Pooling))
     nir = need("nir", "nir")
-    cells = [_cell(linear, neuron, mode, approximate is not None) for linear, neuron in net.layers()]
-    drift = None if approximate is None else _drift(net, cells, mode, approximate)
-    metadata = {"ultralif:neuron": type(net.neurons[0]).__name__, "ultralif:mode": mode, "ultralif:dt": dt}
+    graph = describe(net, shape)
+    cells = {place: _cell(graph, place, mode, approximate is not None) for place in graph.spiking}
+    kind = type(graph.neuron(graph.spiking[0])).__name__
+    metadata: dict[str, Any] = {"ultralif:neuron": kind, "ultralif:mode": mode, "ultralif:dt": dt}
+    written = written_graph(nir, graph, cells, dt, margin, pooling)
+    drift = None if approximate is None else _drift(net, graph, cells, mode, approximate)
     if drift is not None:
         metadata |= {f"ultralif:drift_{name}": value for name, value in drift._asdict().items()}
-    _write(nir, _graph(nir, net, cells, dt, margin, metadata), Path(path))
+    written.metadata = metadata
+    _write(nir, written, Path(path))
     return drift
 
 
-def _cell(linear: nn.Linear, neuron: AnyNeuron, mode: Mode, approximate: bool) -> _Cell:
+def _cell(graph: Graph, place: int, mode: Mode, approximate: bool) -> _Cell:
     """Say a layer as LIF, or why that cannot be."""
-    name = type(neuron).__name__
+    node, neuron = graph.nodes[place], graph.neuron(place)
+    name = f"layer {node.name!r}, {type(neuron).__name__},"
+    for option, value in {"reset": "zero", "synapse": None}.items():
+        if getattr(neuron, option, value) != value:
+            raise InputError(f"{name} has {option}={getattr(neuron, option)!r}; NIR's LIF cannot say that")
 
     def each(constant: Constant) -> Tensor:
-        return torch.as_tensor(constant).detach().double().cpu().expand(linear.out_features)
+        return channelwise(constant, node.shape)
 
     zero, threshold = each(0.0), each(neuron.threshold)
+    if getattr(neuron, "delayed_reset", False):
+        raise InputError(f"{name} has delayed_reset=True, and NIR resets at once; export to onnx")
     if isinstance(neuron, LIF | DSpike | SoftLIF):
         return _Cell(each(neuron.leak), threshold, each(neuron.v_reset), zero)
-    if isinstance(neuron, UltraLIF | UltraDLIF) and neuron.delayed_reset:
-        raise InputError(f"{name} has delayed_reset=True, and NIR resets at once; export to onnx")
     if isinstance(neuron, UltraLIF):
         decay = each(neuron.leak).log()
         if bool((each(neuron.v_reset) + decay > threshold).any()):
@@ -141,49 +162,28 @@ def _uncoupled(neuron: UltraDLIF, mode: Mode, each: Callable[[Constant], Tensor]
 
 
 @torch.no_grad()
-def _drift(net: Network, cells: list[_Cell], mode: Mode, x: Tensor) -> Drift:
-    """Run the network and what stands for it side by side."""
+def _drift(net: nn.Module, graph: Graph, cells: dict[int, _Cell], mode: Mode, x: Tensor) -> Drift:
+    """Run the network, and then with its neurons replaced by those of the file."""
     with in_mode(net, mode):
-        expected, decisions = spike_trains(net, x), net(x).argmax(1)
-    trains, signal = [], x.flatten(2)
-    for (linear, _), cell in zip(net.layers(), cells, strict=True):
-        current = linear(signal).double() + cell.shift
-        spikes, _ = functional.lif(current, leak=cell.leak, threshold=cell.threshold, v_reset=cell.v_reset)
-        signal = spikes.to(x.dtype)
-        trains.append(signal)
-    rates = signal.mean(0)
-    found = (net.linears[-1](rates) if net.readout == "linear" else rates).argmax(1)
+        scores, expected = answer(net, x)
+
+    def replaced(cell: _Cell) -> Callable[[AnyNeuron, tuple[Tensor], Tensor], Tensor]:
+        def hook(neuron: AnyNeuron, given: tuple[Tensor], spikes: Tensor) -> Tensor:
+            current = given[0].double().cpu() + cell.shift
+            found, _ = functional.lif(current, leak=cell.leak, threshold=cell.threshold, v_reset=cell.v_reset)
+            return found.to(spikes)
+
+        return hook
+
+    hooks = [graph.neuron(place).register_forward_hook(replaced(cell)) for place, cell in cells.items()]
+    try:
+        found, trains = answer(net, x)
+    finally:
+        for hook in hooks:
+            hook.remove()
     differing = torch.cat([(a != b).flatten() for a, b in zip(trains, expected, strict=True)])
-    return Drift(differing.double().mean().item(), (found != decisions).double().mean().item())
-
-
-def _graph(
-    nir: Any, net: Network, cells: list[_Cell], dt: float, margin: float, metadata: dict[str, Any]
-) -> Any:
-    """Return the chain of layers; a linear readout is its last node."""
-    nodes = {"input": nir.Input(input_type={"input": np.array([net.sizes[0]])})}
-    for number, ((linear, _), cell) in enumerate(zip(net.layers(), cells, strict=True), 1):
-        keep = 1 - cell.leak.clamp(min=margin / (1 + margin))
-        weight, bias = linear.weight.detach().double().cpu(), linear.bias.detach().double().cpu()
-        nodes[f"synapses{number}"] = nir.Affine(
-            _array(weight / keep[:, None]), _array((bias + cell.shift) / keep)
-        )
-        nodes[f"neurons{number}"] = nir.LIF(
-            tau=_array(dt / keep),
-            r=_array(torch.ones_like(keep)),
-            v_leak=_array(torch.zeros_like(keep)),
-            v_threshold=_array(cell.threshold),
-            v_reset=_array(cell.v_reset),
-        )
-    if net.readout == "linear":
-        readout = cast(nn.Linear, net.linears[-1])
-        nodes["readout"] = nir.Affine(_array(readout.weight), _array(readout.bias))
-    nodes["output"] = nir.Output(output_type={"output": np.array([net.sizes[-1]])})
-    return nir.NIRGraph(nodes=nodes, edges=list(pairwise(nodes)), metadata=metadata)
-
-
-def _array(x: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return np.asarray(x.detach().float().cpu().contiguous().numpy())
+    decided = found.argmax(1) != scores.argmax(1)
+    return Drift(differing.double().mean().item(), decided.double().mean().item())
 
 
 def _write(nir: Any, graph: Any, path: Path) -> None:
