@@ -55,6 +55,39 @@ CASES = [
     *(Case("softlif", _ULTRA, {"mode": mode}) for mode in ("soft", "hard")),
 ]
 
+_SPIKE = {"coupling": "spike"}
+OPTIONS = [
+    *(Case("ultralif", _ULTRA, {"mode": mode, "reset": "subtract"}) for mode in ("soft", "hard", "tropical")),
+    Case("ultralif", _ULTRA, {"mode": "soft", "reset": "none", "detach_reset": True}),
+    Case("ultralif", {**_ULTRA, "threshold": -0.5}, {"mode": "soft", "detach_reset": True, "v_reset": -1.0}),
+    Case("ultralif", _ULTRA, {"mode": "hard", "detach_reset": False, "v_reset": 0.3}),
+    *(
+        Case("ultradlif", {**_ULTRA, "leak": 0.8}, {"mode": m, **_SPIKE})
+        for m in ("soft", "hard", "tropical")
+    ),
+    Case("ultradlif", {**_ULTRA, "leak": 0.8}, {**_SPIKE, "leak_form": "shift", "centered": True}),
+    Case("ultradlif", {**_ULTRA, "leak": 0.8}, {**_SPIKE, "reset": "subtract", "mode": "hard"}),
+    Case("ultradlif", _RING, {"reset": "subtract", "detach_reset": True}),
+    Case("ultradlif", _RING, {"reset": "none", "centered": True}),
+    *(
+        Case("lif", _HARD, {"surrogate": surrogate, "mode": mode, "detach_reset": False, "v_reset": 0.1})
+        for surrogate in ("atan", "triangle")
+        for mode in ("soft", "hard")
+    ),
+    Case("lif", _HARD, {"reset": "subtract", "surrogate": "atan", "scaled_surrogate": True}),
+    Case("adalif", _HARD, {"reset": "subtract", "mode": "soft", "surrogate": "triangle"}),
+    Case(
+        "adalif", _HARD, {"reset": "subtract", "detach_reset": False, "surrogate": "atan", "adapt_late": True}
+    ),
+    Case("adalif", _HARD, {"mode": "soft", "surrogate": "atan"}),
+    *(
+        Case("dspike", _CURVE, {"mode": mode, "reset": reset})
+        for mode, reset in (("soft", "subtract"), ("hard", "zero"))
+    ),
+    Case("softlif", _ULTRA, {"reset": "subtract"}),
+]
+"""Options of a neuron that the cases above leave alone."""
+
 
 @dataclass(frozen=True)
 class Setting:

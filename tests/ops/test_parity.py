@@ -1,13 +1,28 @@
 """The operators for the CPU compute what `ultralif.functional` defines: outputs and every gradient."""
 
+import math
+from itertools import product
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import booleans, integers, sampled_from
 
-from ops.op_cases import CASES, PAIRS, SETTINGS, Setting, check, check_minus_infinity, check_nan, draw
+from ops.op_cases import (
+    CASES,
+    OPTIONS,
+    PAIRS,
+    SETTINGS,
+    Setting,
+    check,
+    check_minus_infinity,
+    check_nan,
+    draw,
+)
 from ultralif import functional, ops
+from ultralif.functional import compute_dtype
 from ultralif.ops import cpu
+from ultralif.ops.recurrence import Curve, Membrane, Reset, Rule
 
 assert cpu.available()  # or the definition would be compared with itself
 
@@ -22,6 +37,25 @@ def test_float64(case, setting):
 @pytest.mark.parametrize(("case", "setting"), PAIRS)
 def test_float32(case, setting):
     check(case, setting, torch.float32)
+
+
+@pytest.mark.parametrize("case", OPTIONS, ids=str)
+def test_every_option(case):
+    for name in ("T=100 B=1", "wide", "stack", "part of a stack"):
+        check(case, SETTINGS[name], torch.float64)
+    check(case, SETTINGS["T=2 from a state"], torch.float32)
+    if case.name == "ultradlif":
+        check(case, Setting(35, 2, (2 * 2048 + 3,), start=True), torch.float64)
+
+
+def test_the_definition_takes_the_rest():
+    """Nothing that a neuron can be built with is refused, and nothing else is taken."""
+    taken = [
+        cpu.takes(Rule(*choice)) for choice in product(Membrane, (False, True), Reset, (False, True), Curve)
+    ]
+    assert sum(taken) == 3 * 2 * (
+        3 + 2 * 3
+    )  # reset, detach; LSE hard and soft, MAX hard; ADD with each curve
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -120,8 +154,59 @@ def test_numbers_that_are_not_in_memory_are_resolved():
 
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int64, torch.bool, torch.complex64], ids=str)
-def test_other_dtypes_are_refused(dtype, implementation):
+def test_other_dtypes_are_refused(dtype):
     """The kernels would write beyond a tensor whose numbers are shorter than theirs."""
-    if implementation is cpu:
-        with pytest.raises(TypeError, match=r"float32.*got torch"):
-            ops.lif(torch.zeros(64, 32, 64, dtype=dtype), leak=0.9, threshold=0.5)
+    with pytest.raises(TypeError, match=r"float32.*got torch"):
+        ops.lif(torch.zeros(64, 32, 64, dtype=dtype), leak=0.9, threshold=0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("case", [case for case in [*CASES, *OPTIONS] if not case.soft], ids=str)
+def test_at_the_threshold_there_is_no_spike(case, dtype):
+    """A neuron fires above its threshold. One whose past is far below has its current as potential."""
+    start = None
+    if case.name.startswith("ultra"):
+        start = torch.full((2, 40), -1e4, dtype=compute_dtype(dtype))
+        start[:, 20] = 0.0 if case.name == "ultradlif" else -1e4  # a ring adds its largest membrane
+    if case.fixed.get("leak_form") == "shift":
+        start[:, 20] = -math.log(case.learned["leak"])
+    for current, spike in ((0.5, 0.0), (0.50390625, 1.0)):
+        x = torch.full((1, 2, 40), current, dtype=dtype)
+        spikes, _ = getattr(ops, case.name)(x, start, **{**case.learned, "threshold": 0.5}, **case.fixed)
+        assert (spikes[..., 20] == spike).all(), current
+
+
+def test_the_halo_of_a_long_ring_is_as_wide_as_its_gradient_travels():
+    """Back and forth over a span of 32 steps: a peak 40 neurons from where a ring is cut into parts."""
+    n, eps = 4099, 0.5
+    x = torch.randn(32, 1, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 0.1
+    v0 = torch.zeros(1, n, dtype=torch.float64)
+    for tile in range(0, n, 1025 // 5):
+        v0[0, (tile + 40) % n] = v0[0, (tile - 40) % n] = 50.0
+    found = []
+    for module in (ops, functional):
+        leaves = [x.clone().requires_grad_(), v0.clone().requires_grad_()]
+        _, last = module.ultradlif(*leaves, eps=eps, threshold=1e6, mode="tropical")
+        found.append((last, *torch.autograd.grad(last.square().sum(), leaves)))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("case", [*CASES, *OPTIONS], ids=str)
+def test_huge_and_infinite_currents_give_what_the_definition_gives(case, dtype):
+    """With infinite ones, the spikes: then the definition's own gradients are NaN or an accident."""
+    x = torch.randn(5, 2, 40, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    scale = torch.tensor([1e20, 1e30, 3e37, torch.inf, -1e20, -1e30, -3e37, -torch.inf], dtype=dtype)
+    for huge in scale:
+        current = x.clone()
+        current[2, :, ::7] = huge
+        found = []
+        for module in (ops, functional):
+            leaves = [current.clone().requires_grad_()]
+            leaves += [torch.tensor(v, dtype=x.dtype, requires_grad=True) for v in case.learned.values()]
+            constants = dict(zip(case.learned, leaves[1:], strict=True))
+            out, _ = getattr(module, case.name)(leaves[0], **constants, **case.fixed)
+            grads = torch.autograd.grad(out.sum(), leaves, allow_unused=True) if huge.isfinite() else []
+            found.append((out, *grads))
+        close = 1e-9 if dtype == torch.float64 else 2e-5
+        torch.testing.assert_close(found[0], found[1], rtol=close, atol=close, equal_nan=True)

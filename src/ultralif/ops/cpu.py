@@ -7,12 +7,27 @@ from torch import Tensor
 
 from ultralif.functional import compute_dtype
 from ultralif.ops import native
-from ultralif.ops.recurrence import Constants, Rule
+from ultralif.ops.recurrence import Constants, Curve, Membrane, Rule
 
 __all__ = ["available", "backward", "forward", "takes"]
 
-
-_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_TYPES = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.float16: 2}
+"""The types of a current, by their number in kernels.c: that of the membrane, or a half."""
+_Strides = ctypes.c_int64 * 3
+_CHOICES = (
+    "membrane",
+    "soft",
+    "reset",
+    "detach",
+    "curve",
+    "clipped",
+    "rate",
+    "centered",
+    "leak_form",
+    "at_spike",
+    "adapt",
+    "adapt_late",
+)
 
 
 class _Rule(ctypes.Structure):
@@ -20,28 +35,13 @@ class _Rule(ctypes.Structure):
 
     _fields_ = (
         ("parallel", ctypes.c_void_p),
-        *(
-            (name, ctypes.c_int64)
-            for name in ("time", "batch", "features", "ring", "current_step", "grad_step")
-        ),
+        *((name, ctypes.c_int64) for name in ("time", "batch", "features", "ring")),
+        ("current", _Strides),
+        ("grad", _Strides),
         ("lengths", ctypes.c_int64 * 4),
         ("numbers", ctypes.c_double * 4),
         *((name, ctypes.c_double) for name in ("v_reset", "adapt_strength", "adapt_decay")),
-        *(
-            (name, ctypes.c_int32)
-            for name in (
-                "membrane",
-                "leak_form",
-                "soft",
-                "through_reset",
-                "rate",
-                "centered",
-                "adapt",
-                "adapt_late",
-                "learn",
-                "threads",
-            )
-        ),
+        *((name, ctypes.c_int32) for name in (*_CHOICES, "type", "threads")),
     )
 
 
@@ -51,17 +51,20 @@ def available() -> bool:
 
 
 def takes(rule: Rule) -> bool:
-    """Tell whether the kernels compute a rule."""
-    return rule.is_classic
+    """Tell whether the kernels compute a rule: all that neurons have, but no soft spike of a maximum."""
+    if rule.membrane == Membrane.ADD:
+        return not rule.ring
+    plain = rule.curve == Curve.SIGMOID and rule.unit and not (rule.clipped or rule.adapt)
+    return plain and not (rule.membrane == Membrane.MAX and rule.soft)
 
 
 def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
     """Return the spikes and the last state, as `Implementation` says."""
-    x = _steps(current)
+    x = _stored(current)
     out = torch.empty(x.shape[1:] if rule.rate else x.shape, dtype=x.dtype)
-    last = torch.empty((rule.states, *x.shape[1:]), dtype=x.dtype)
-    _call(rule, False, x, state, constants, out, last, None, None, None, None, None)
-    return out.to(current.dtype), last
+    last = torch.empty((rule.states, *x.shape[1:]), dtype=compute_dtype(x.dtype))
+    _call(rule, x, state, constants, None, out, last, None, None, None, None)
+    return out, last
 
 
 def backward(
@@ -74,26 +77,20 @@ def backward(
     learn: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients for current, state and constants, as `Implementation` says."""
-    x = _steps(current)
+    x = _stored(current)
+    dtype = compute_dtype(x.dtype)
     g_current = torch.empty(x.shape, dtype=x.dtype)
-    g_state = x.new_empty(0) if state is None else torch.empty(state.shape, dtype=x.dtype)
-    g_constants = torch.empty((4, constants.longest()) if learn else 0, dtype=x.dtype)
-    g_out = None if grad_out is None else _steps(grad_out.unsqueeze(0) if rule.rate else grad_out)
-    _call(rule, learn, x, state, constants, None, None, g_out, grad_state, g_current, g_state, g_constants)
-    return g_current.to(current.dtype), g_state, g_constants
-
-
-def _steps(x: Tensor) -> Tensor:
-    """Make every time step contiguous; from one to the next any distance will do."""
-    x = _stored(x)
-    x = x.to(compute_dtype(x.dtype))
-    return x if x[0].is_contiguous() else x.contiguous()
+    g_state = torch.empty(0 if state is None else state.shape, dtype=dtype)
+    g_constants = torch.empty((4, constants.longest()) if learn else 0, dtype=dtype)
+    g_out = None if grad_out is None else _stored(grad_out.to(x.dtype))
+    _call(rule, x, state, constants, g_out, None, None, grad_state, g_current, g_state, g_constants)
+    return g_current, g_state, g_constants
 
 
 def _stored(x: Tensor) -> Tensor:
     """Return a tensor whose memory holds its numbers, or refuse one that the kernels can't read."""
-    if x.dtype not in _DTYPES or x.layout is not torch.strided:
-        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES)
+    if x.dtype not in _TYPES or x.layout is not torch.strided:
+        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _TYPES)
         raise TypeError(
             f"neurons integrate dense tensors of {known}, got {x.dtype} ({x.layout}); "
             "convert with .to_dense() or .float()"
@@ -105,42 +102,35 @@ def _stored(x: Tensor) -> Tensor:
 
 def _call(
     rule: Rule,
-    learn: bool,
     current: Tensor,
     state: Tensor | None,
     constants: Constants,
-    *rest: Tensor | None,
+    grad_out: Tensor | None,
+    out: Tensor | None,
+    last: Tensor | None,
+    grad_state: Tensor | None,
+    *grads: Tensor | None,
 ) -> None:
-    grad_out = rest[2]
     c_rule = _Rule(
         native.parallel(),
         *current.shape,
         rule.ring,
-        current.stride(0),
-        grad_out.stride(0) if grad_out is not None else 0,
+        current.stride(),
+        (0, 0, 0) if grad_out is None else (0, *grad_out.stride())[-3:],
         tuple(c.numel() if isinstance(c, Tensor) else 1 for c in constants),
         tuple(0.0 if isinstance(c, Tensor) else c for c in constants),
         rule.v_reset,
         rule.adapt_strength,
         rule.adapt_decay,
-        rule.membrane,
-        rule.leak_form,
-        rule.soft,
-        not rule.detach,
-        rule.rate,
-        rule.centered,
-        rule.adapt,
-        rule.adapt_late,
-        learn,
+        *(getattr(rule, name) for name in _CHOICES),
+        _TYPES[current.dtype],
         torch.get_num_threads(),
     )
-    tensors = [
-        _stored(t).contiguous() if isinstance(t, Tensor) and t is not current and t is not grad_out else t
-        for t in (current, state, *constants, *rest)
-    ]
-    pointers = (ctypes.c_void_p * 13)(
-        *(t.data_ptr() if isinstance(t, Tensor) and t.numel() else None for t in tensors)
+    state, grad_state, *rest = (
+        _stored(t).contiguous() if isinstance(t, Tensor) else None for t in (state, grad_state, *constants)
     )
+    tensors = (current, state, *rest, out, last, grad_out, grad_state, *grads)
+    pointers = (ctypes.c_void_p * 13)(*(t.data_ptr() if t is not None and t.numel() else None for t in tensors))
     library = native.library()
     assert library is not None  # noqa: S101 - the caller asked available()
     function = library.integrate_double if current.dtype == torch.float64 else library.integrate_float

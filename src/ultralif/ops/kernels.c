@@ -6,7 +6,6 @@
  *
  * lane.h holds what depends on the type and is included once for each.
  */
-#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,38 +16,49 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define NAME(f) JOIN(f, REAL)
 
-enum { LSE, MAX, ADD };          /* membrane */
-enum { NO_LEAK, FACTOR, SHIFT }; /* leak_form */
+/* As recurrence.py numbers them. */
+enum { LSE, MAX, ADD };           /* membrane */
+enum { NO_LEAK, FACTOR, SHIFT };  /* leak_form */
+enum { ZERO, SUBTRACT, NONE };    /* reset */
+enum { SIGMOID, ATAN, TRIANGLE }; /* curve */
 enum { EPS, LEAK, THRESHOLD, AMPLITUDE, CONSTANTS };
-enum { LANES = 128 }; /* neurons without neighbours that are integrated together */
+enum { SAME, BFLOAT16, FLOAT16 }; /* the type of current, spikes and their gradients: that of the membrane, or a half */
+enum { LANES = 128 };             /* neurons without neighbours that are integrated together */
 
 /* GOMP_parallel of the OpenMP library that PyTorch has loaded, so that both share their threads; NULL: one thread. */
 typedef void (*Parallel)(void (*)(void *), void *, unsigned threads, unsigned flags);
 
+/* From one number of a tensor [time, batch, features] to the next along each axis; 0 where it is repeated. */
+typedef struct {
+    int64_t time, batch, feature;
+} Strides;
+
 typedef struct {
     Parallel parallel;
     int64_t time, batch, features, ring;
-    int64_t current_step, grad_step; /* from one time step to the next, in the current and in the gradient of the spikes */
+    Strides current, grad; /* of the current, and of the gradient of the spikes */
     int64_t lengths[CONSTANTS];
     double numbers[CONSTANTS]; /* the value of a constant that is not a tensor */
     double v_reset, adapt_strength, adapt_decay;
-    int32_t membrane, leak_form, soft, through_reset, rate, centered, adapt, adapt_late, learn, threads;
+    int32_t membrane, soft, reset, detach, curve, clipped, rate, centered, leak_form, at_spike, adapt, adapt_late;
+    int32_t type, threads;
 } Rule;
 
 /* Memory in whole lines of the cache, so that no vector lies across two of them. */
 static void *aligned(size_t size) { return aligned_alloc(64, (size + 63) / 64 * 64); }
 
-/* exp2(x) within 1e-7, for |x| <= 126: a polynomial on [-1/2, 1/2], then n is added to the exponent. */
+/* exp2(x) within 2e-7, for |x| <= 126, and exact for whole x: a polynomial on [-1/2, 1/2], then n is added to the
+ * exponent. */
 INLINE float exp2_float(float x)
 {
     union { float f; int32_t i; } n = { x + 12582912.0f }, y; /* adding 1.5 * 2^23 rounds, and puts n into the last bits */
     float r = x - (n.f - 12582912.0f);
-    float q = 1.32764812e-3f;
-    q = q * r + 9.67554264e-3f;
-    q = q * r + 5.55071322e-2f;
-    q = q * r + 0.240221200f;
-    q = q * r + 0.693146969f;
-    y.f = q * r + 1.00000007f;
+    float q = 1.32546024e-3f;
+    q = q * r + 9.67199918e-3f;
+    q = q * r + 5.55077932e-2f;
+    q = q * r + 0.240222319f;
+    q = q * r + 0.69314693f;
+    y.f = q * r + 1.0f;
     y.i += (int32_t)((uint32_t)n.i << 23);
     return y.f;
 }
@@ -85,13 +95,101 @@ INLINE float log2_1p_float(float x)
     return q * x;
 }
 
-INLINE double exp2_double(double x) { return exp2(x); }
-INLINE double log2_double(double x) { return log2(x); }
-INLINE double log2_1p_double(double x) { return log2(1 + x); }
+/* The same within 1e-15, so that nothing of a mathematical library is needed, and vectors are used. */
+INLINE double exp2_double(double x)
+{
+    union { double f; int64_t i; } n = { x + 6755399441055744.0 }, y;
+    double r = x - (n.f - 6755399441055744.0);
+    double q = 4.4455382718708116e-10;
+    q = q * r + 7.0549116208011234e-09;
+    q = q * r + 1.0178086009239699e-07;
+    q = q * r + 1.3215486790144307e-06;
+    q = q * r + 1.5252733804059841e-05;
+    q = q * r + 1.5403530393381609e-04;
+    q = q * r + 1.3333558146428443e-03;
+    q = q * r + 9.6181291076284772e-03;
+    q = q * r + 5.5504108664821580e-02;
+    q = q * r + 0.24022650695910071;
+    q = q * r + 0.69314718055994531;
+    y.f = q * r + 1.0;
+    y.i += (int64_t)((uint64_t)n.i << 52);
+    return y.f;
+}
+
+/* With w = (y - 1) / (y + 1), log(y) = 2 (w + w^3 / 3 + w^5 / 5 + ...), for y within sqrt(1/2) and sqrt(2). */
+INLINE double log2_reduced(double w)
+{
+    double s = w * w, q = 1.0 / 21;
+    q = q * s + 1.0 / 19;
+    q = q * s + 1.0 / 17;
+    q = q * s + 1.0 / 15;
+    q = q * s + 1.0 / 13;
+    q = q * s + 1.0 / 11;
+    q = q * s + 1.0 / 9;
+    q = q * s + 1.0 / 7;
+    q = q * s + 1.0 / 5;
+    q = q * s + 1.0 / 3;
+    q = q * s + 1.0;
+    return 2.8853900817779268 * w * q;
+}
+
+INLINE double log2_double(double x)
+{
+    union { double f; int64_t i; } y = { x };
+    int64_t n = (y.i - 0x3fe6a09e667f3bcdll) >> 52;
+    y.i -= n * (1ll << 52);
+    return (double)n + log2_reduced((y.f - 1) / (y.f + 1));
+}
+
+INLINE double log2_1p_double(double x)
+{
+    const int big = x > 0.41421356237309503; /* then half of 1 + x is closer to 1 */
+    double top = big ? 0.5 * x - 0.5 : x, down = big ? 1.5 + 0.5 * x : 2 + x;
+    return (double)big + log2_reduced(top / down);
+}
+
+/* bfloat16 is the upper half of a float. Rounding is to the nearest, and to even between two. */
+INLINE float from_bfloat16(uint16_t h)
+{
+    union { uint32_t i; float f; } y = { (uint32_t)h << 16 };
+    return y.f;
+}
+
+INLINE uint16_t to_bfloat16(float x)
+{
+    union { float f; uint32_t i; } y = { x };
+    uint32_t rounded = (y.i + 0x7fff + ((y.i >> 16) & 1)) >> 16;
+    return (uint16_t)(x == x ? rounded : 0x7fc0);
+}
+
+INLINE float from_float16(uint16_t h)
+{
+    union { uint32_t i; float f; } y = { (uint32_t)(h & 0x7fff) << 13 }, large = { 0x77800000 }; /* 2^112 */
+    y.f *= large.f;
+    y.i |= (h & 0x7c00) == 0x7c00 ? 0x7f800000 : 0;
+    y.i |= (uint32_t)(h & 0x8000) << 16;
+    return y.f;
+}
+
+INLINE uint16_t to_float16(float x)
+{
+    union { float f; uint32_t i; } y = { x }, tiny;
+    uint32_t sign = (y.i >> 16) & 0x8000;
+    y.i &= 0x7fffffff;
+    tiny.f = y.f + 0.5f; /* below 2^-14 a half's last bit is 2^-24, like that of a float at 1/2 */
+    uint32_t small = tiny.i - 0x3f000000, normal = (y.i - 0x38000000 + 0xfff + ((y.i >> 13) & 1)) >> 13;
+    uint32_t finite = y.i < 0x38800000 ? small : normal > 0x7c00 ? 0x7c00 : normal;
+    return (uint16_t)(sign | (y.i > 0x7f800000 ? 0x7e00 : finite));
+}
+
+INLINE float root_float(float x) { return __builtin_sqrtf(x); }
+INLINE double root_double(double x) { return __builtin_sqrt(x); }
 
 /* Where exponents are cut: beyond, exp2 is 0 to every purpose. Were it a constant, gcc would not see a maximum. */
-static volatile const float EDGE_float = 100.0f;
-static volatile const double EDGE_double = 900.0;
+static volatile const float EDGE_float = 120.0f;
+static volatile const double EDGE_double = 1000.0;
+static const float CLOSE_float = 1e-6f; /* a few roundings */
+static const double CLOSE_double = 1e-15;
 
 #define REAL float
 #include "lane.h"

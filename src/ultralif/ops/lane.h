@@ -2,15 +2,20 @@
 
 /* What Python hands over. Constants that are numbers, and whatever a call does not need, are NULL. */
 typedef struct {
-    const REAL *current, *state, *constants[CONSTANTS];
-    REAL *out, *last; /* of the forward pass */
-    const REAL *g_out, *g_last;
-    REAL *g_current, *g_state, *g_constants; /* of the backward pass; g_constants is [4, longest] */
+    const void *current;
+    const REAL *state, *constants[CONSTANTS];
+    void *out; /* of the forward pass */
+    REAL *last;
+    const void *g_out;
+    const REAL *g_last;
+    void *g_current; /* of the backward pass; g_constants is [4, longest] */
+    REAL *g_state, *g_constants;
 } NAME(Tensors);
 
-/* Constants of a few lanes. eps is in units of log 2, and k = 1 / eps; factor and offset make V decay on a ring. */
+/* Constants of a few lanes. eps is in units of log 2, and k = 1 / eps; factor and offset make V decay on a ring; after
+ * is what a spike adds to the membrane: V = P (1 - s) + after s, or P + after s. */
 typedef struct {
-    const REAL *eps, *k, *leak, *log_leak, *threshold, *extra, *steep, *factor, *offset;
+    const REAL *eps, *k, *leak, *log_leak, *threshold, *extra, *steep, *factor, *offset, *after;
 } NAME(Lanes);
 
 enum { NAME(FIELDS) = sizeof(NAME(Lanes)) / sizeof(REAL *) };
@@ -22,61 +27,169 @@ typedef struct {
     int64_t width, row; /* row: elements of one time step */
     REAL *constants;    /* [FIELDS, width] */
     double *sums;       /* [parts, CONSTANTS, width] */
-    REAL reset, through, reset_through, strength, decay, edge, shift;
-    int64_t longest;    /* of the constants */
-    int64_t items, size; /* of work; of the room that a thread needs */
+    REAL strength, decay, edge, shift;
+    REAL wiped, subtracted; /* 1 where a spike wipes the membrane, 1 where it subtracts the threshold, or 0 */
+    REAL low, high;         /* of a soft spike */
+    int64_t longest;        /* of the constants */
+    int64_t items, size;    /* of work; of the room that a thread needs */
     int64_t parts, next, failed; /* parts of the work, a thread each; the next one; whether a thread had no memory */
 } NAME(Call);
 
 /* b if one of them is NaN: written so, it is one instruction. */
 INLINE REAL NAME(larger)(REAL a, REAL b) { return a > b ? a : b; }
+INLINE REAL NAME(smaller)(REAL a, REAL b) { return a < b ? a : b; }
 /* NaN if one of them is. */
 INLINE REAL NAME(largest)(REAL a, REAL b) { return a > b || a != a ? a : b; }
-INLINE REAL NAME(smaller)(REAL a, REAL b) { return a < b ? a : b; }
 INLINE REAL NAME(within)(REAL x, REAL edge) { return NAME(smaller)(edge, NAME(larger)(-edge, x)); }
 
-typedef struct {
-    REAL p, gate, spike, v;
-} NAME(Fired);
-
-/* Spike and reset at the potential P = base + eps log2(weight). sigmoid(z) need not wait for the logarithm. */
-INLINE NAME(Fired) NAME(fire)(const NAME(Call) *c, NAME(Lanes) l, int64_t j, REAL base, REAL weight, REAL log_weight,
-                              REAL limit, const int membrane, const int soft, const int traced)
+/* exp2(x) where it is not 0 to every purpose. */
+INLINE REAL NAME(exp2_or_0)(REAL x, REAL edge)
 {
-    NAME(Fired) f = { .p = membrane == LSE ? base + l.eps[j] * log_weight : base };
-    if (soft || traced)
-        f.gate = weight / (weight + NAME(exp2)(NAME(within)((limit - base) * l.k[j], c->edge)));
-    if (soft) {
-        f.spike = membrane == ADD ? f.gate + l.extra[j] * (f.gate - (REAL)0.5) : f.gate;
-        f.v = f.p + f.spike * (c->reset - f.p);
-    } else {
-        if (membrane == LSE)
-            f.p += 0 * weight; /* log2 makes a number of NaN */
-        f.spike = f.p > limit ? (REAL)1 : f.p <= limit ? (REAL)0 : (REAL)NAN; /* a broken network shows */
-        f.v = f.p * (1 - f.spike) + c->reset * f.spike; /* of these, one is exact and the other 0 */
+    REAL y = NAME(exp2)(NAME(larger)(-edge, x));
+    return x < -edge ? 0 : y;
+}
+
+/* weight / (weight + exp2(x)): the sigmoid of -x for a weight of 1. */
+INLINE REAL NAME(sigmoid)(REAL weight, REAL x, REAL edge)
+{
+    REAL y = weight / (weight + NAME(exp2)(NAME(within)(x, edge)));
+    return x > edge ? 0 : y;
+}
+
+INLINE REAL NAME(arctan)(REAL x)
+{
+    REAL size = x < 0 ? -x : x, u = size > 1 ? 1 / size : size;
+    u /= 1 + NAME(root)(1 + u * u); /* half of the angle, */
+    u /= 1 + NAME(root)(1 + u * u); /* and half of that */
+    REAL s = u * u, q = 0;
+    for (int i = 21; i >= 1; i -= 2)
+        q = 1 / (REAL)i - q * s;
+    REAL angle = 4 * u * q;
+    angle = size > 1 ? (REAL)1.5707963267948966 - angle : angle;
+    return x < 0 ? -angle : angle;
+}
+
+/* f(z), for z = (P - threshold) / eps and P = base + eps log2(weight). A sigmoid need not wait for the logarithm. */
+INLINE REAL NAME(gate)(const NAME(Call) *c, REAL base, REAL weight, REAL limit, REAL k, const int curve)
+{
+    REAL x = (limit - base) * k;
+    if (curve == SIGMOID)
+        return NAME(sigmoid)(weight, x, c->edge);
+    REAL z = x * (REAL)-0.69314718055994531;
+    if (curve == ATAN)
+        return (REAL)0.5 + (REAL)0.31830988618379067 * NAME(arctan)((REAL)1.5707963267948966 * z);
+    z = NAME(within)(z, 1);
+    return (REAL)0.5 + z - (REAL)0.5 * z * (z < 0 ? -z : z);
+}
+
+/* f'(z) */
+INLINE REAL NAME(slope)(REAL gate, REAL p, REAL limit, REAL k, const int curve)
+{
+    if (curve == SIGMOID)
+        return gate * (1 - gate);
+    REAL z = (p - limit) * k * (REAL)0.69314718055994531;
+    if (curve == ATAN)
+        return (REAL)0.5 / (1 + (REAL)2.4674011002723395 * z * z);
+    return NAME(larger)(0, 1 - (z < 0 ? -z : z));
+}
+
+/* The soft spike: the gate stretched to its height, and cut to its range. */
+INLINE REAL NAME(stretched)(REAL gate, REAL extra) { return gate + extra * (gate - (REAL)0.5); }
+INLINE REAL NAME(soft_spike)(const NAME(Call) *c, REAL gate, REAL extra, const int membrane)
+{
+    return membrane == ADD ? NAME(smaller)(c->high, NAME(larger)(c->low, NAME(stretched)(gate, extra))) : gate;
+}
+
+/* 1 above the threshold, 0 elsewhere; NaN shows that a network is broken. */
+INLINE REAL NAME(hard_spike)(REAL p, REAL limit) { return p > limit ? (REAL)1 : p <= limit ? (REAL)0 : p - limit; }
+
+typedef struct {
+    REAL fed, back, spike, g; /* gradients for the spike, and for P by way of it; the spike; the gradient for P */
+} NAME(Unfired);
+
+/* Back over spike and reset: u is the potential that decides about the spike, p the one that is reset. */
+INLINE NAME(Unfired) NAME(unfire)(const NAME(Call) *c, REAL gs, REAL gv, REAL u, REAL p, REAL gate, REAL limit, REAL k,
+                                  REAL extra, REAL steep, REAL after, const int membrane, const int soft,
+                                  const int curve)
+{
+    NAME(Unfired) f;
+    f.spike = soft ? NAME(soft_spike)(c, gate, extra, membrane) : u > limit ? (REAL)1 : (REAL)0;
+    f.fed = c->rule->detach ? gs : gs + gv * (after - c->wiped * p);
+    if (membrane == ADD) {
+        REAL curve_at = NAME(stretched)(gate, extra);
+        f.fed = curve_at >= c->low - NAME(CLOSE) && curve_at <= c->high + NAME(CLOSE) ? f.fed : 0;
     }
+    f.back = f.fed * steep * NAME(slope)(gate, u, limit, k, curve);
+    f.g = gv * (1 - c->wiped * f.spike);
     return f;
 }
 
-typedef struct {
-    REAL fed, back, g; /* gradients for the spike, for P by way of the spike, and for P */
-} NAME(Unfired);
-
-INLINE NAME(Unfired) NAME(unfire)(const NAME(Call) *c, NAME(Lanes) l, int64_t j, REAL gs, REAL gv, REAL p, REAL gate,
-                                  REAL limit, const int membrane, const int soft)
+/* Ask for n numbers that a later step reads or writes: steps are a layer apart, too far for the processor to foresee. */
+INLINE void NAME(expect)(const NAME(Call) *c, const void *x, int64_t n, const int write)
 {
-    REAL spike = soft ? (membrane == ADD ? gate + l.extra[j] * (gate - (REAL)0.5) : gate) : p > limit ? (REAL)1 : (REAL)0;
-    NAME(Unfired) u = { .fed = gs + gv * (c->reset_through - c->through * p) };
-    u.back = u.fed * l.steep[j] * (gate * (1 - gate));
-    u.g = u.back + gv * (1 - spike);
-    return u;
+    for (int64_t j = 0; j < (n * (int64_t)sizeof(REAL)) >> (c->rule->type != SAME); j += 64)
+        write ? __builtin_prefetch((const char *)x + j, 1) : __builtin_prefetch((const char *)x + j);
 }
 
-/* Ask for n values that a later step reads or writes: steps lie a layer apart, too far for the processor to foresee. */
-INLINE void NAME(expect)(const REAL *x, int64_t n, const int write)
+/* The address of element i of a tensor of the current's type. */
+INLINE const void *NAME(element)(const NAME(Call) *c, const void *x, int64_t i)
 {
-    for (int64_t j = 0; j < n; j += 64 / (int64_t)sizeof(REAL))
-        write ? __builtin_prefetch(x + j, 1) : __builtin_prefetch(x + j);
+    return (const char *)x + (i * (int64_t)sizeof(REAL) >> (c->rule->type != SAME));
+}
+
+/* Copy n numbers to the type of the membrane, a stride apart, */
+static void NAME(widen)(int type, REAL *restrict to, const void *restrict from, int64_t stride, int64_t n)
+{
+    const uint16_t *restrict half = from;
+    const REAL *restrict same = from;
+    if (type == SAME && stride == 1)
+        memcpy(to, from, n * sizeof(REAL));
+    else if (type == BFLOAT16 && stride == 1)
+        SIMD for (int64_t j = 0; j < n; j++)
+            to[j] = (REAL)from_bfloat16(half[j]);
+    else if (type == FLOAT16 && stride == 1)
+        SIMD for (int64_t j = 0; j < n; j++)
+            to[j] = (REAL)from_float16(half[j]);
+    else
+        for (int64_t j = 0; j < n; j++)
+            to[j] = type == SAME       ? same[j * stride]
+                    : type == BFLOAT16 ? (REAL)from_bfloat16(half[j * stride])
+                                       : (REAL)from_float16(half[j * stride]);
+}
+
+/* and back, side by side. */
+static void NAME(narrow)(int type, void *restrict to, const REAL *restrict from, int64_t n)
+{
+    uint16_t *restrict half = to;
+    if (type == SAME)
+        memcpy(to, from, n * sizeof(REAL));
+    else if (type == BFLOAT16)
+        SIMD for (int64_t j = 0; j < n; j++)
+            half[j] = to_bfloat16((float)from[j]);
+    else
+        SIMD for (int64_t j = 0; j < n; j++)
+            half[j] = to_float16((float)from[j]);
+}
+
+/* Whether n numbers of a time step can be read where they are. */
+INLINE int NAME(in_place)(const NAME(Call) *c, Strides by)
+{
+    return c->rule->type == SAME && by.feature == 1 && by.batch == c->rule->features;
+}
+
+/* Read n numbers of step t from element `at` on: where they are, or put together in the room. */
+static const REAL *NAME(fetch)(const NAME(Call) *c, const void *x, Strides by, int64_t t, int64_t at, int64_t n,
+                               const int in_place, REAL *room)
+{
+    if (in_place)
+        return (const REAL *)x + t * by.time + at;
+    for (int64_t j = 0, part; j < n; j += part) {
+        const int64_t batch = (at + j) / c->rule->features, feature = (at + j) % c->rule->features;
+        part = c->rule->features - feature < n - j ? c->rule->features - feature : n - j;
+        const void *from = NAME(element)(c, x, t * by.time + batch * by.batch + feature * by.feature);
+        NAME(widen)(c->rule->type, room + j, from, by.feature, part);
+    }
+    return room;
 }
 
 /* Take n values from the room of a thread. */
@@ -116,16 +229,20 @@ static void NAME(derive)(NAME(Call) *c)
             const REAL *tensor = c->t->constants[i];
             value[i] = tensor ? (double)tensor[j * rule->lengths[i] / c->width] : rule->numbers[i];
         }
-        const double eps = value[EPS] * 0.69314718055994531, log_leak = rule->membrane == ADD ? 0 : log(value[LEAK]);
+        const double eps = value[EPS] * 0.69314718055994531, leak = value[LEAK];
+        const double log_leak = leak > 0 ? log2_double(leak) * 0.69314718055994531 : -__builtin_inf();
         const double fields[] = { eps,
                                   1 / eps,
-                                  value[LEAK],
+                                  leak,
                                   log_leak,
                                   value[THRESHOLD],
                                   value[AMPLITUDE] - 1,
                                   value[AMPLITUDE] / value[EPS],
-                                  rule->leak_form == FACTOR ? value[LEAK] : 1,
-                                  rule->leak_form == SHIFT ? log_leak : 0 };
+                                  rule->leak_form == FACTOR ? leak : 1,
+                                  rule->leak_form == SHIFT ? log_leak : 0,
+                                  rule->reset == ZERO       ? rule->v_reset
+                                  : rule->reset == SUBTRACT ? -value[THRESHOLD]
+                                                            : 0 };
         for (int i = 0; i < NAME(FIELDS); i++)
             c->constants[i * c->width + j] = (REAL)fields[i];
     }
@@ -153,7 +270,7 @@ static void NAME(work)(void *call)
         __atomic_store_n(&c->failed, 1, __ATOMIC_RELAXED);
     for (int64_t part; room && (part = __atomic_fetch_add(&c->next, 1, __ATOMIC_RELAXED)) < c->parts;)
         for (int64_t item = part * c->items / c->parts; item < (part + 1) * c->items / c->parts; item++)
-            (c->rule->ring ? NAME(run_ring) : NAME(run_alone))(c, part, item, room);
+            (c->rule->ring ? NAME(run_ring) : NAME(run_block))(c, part, item, room);
     free(room);
 }
 
@@ -161,9 +278,10 @@ static void NAME(work)(void *call)
 int NAME(integrate)(const Rule *rule, const NAME(Tensors) *t)
 {
     NAME(Call) c = { .rule = rule, .t = t, .row = rule->batch * rule->features };
-    c.reset = (REAL)rule->v_reset;
-    c.through = (REAL)rule->through_reset;
-    c.reset_through = c.reset * c.through;
+    c.wiped = rule->reset == ZERO;
+    c.subtracted = rule->reset == SUBTRACT;
+    c.low = rule->clipped ? 0 : -(REAL)__builtin_inf();
+    c.high = rule->clipped ? 1 : (REAL)__builtin_inf();
     c.strength = (REAL)rule->adapt_strength;
     c.decay = (REAL)rule->adapt_decay;
     c.edge = NAME(EDGE);
@@ -183,7 +301,7 @@ int NAME(integrate)(const Rule *rule, const NAME(Tensors) *t)
     c.failed = !c.constants || (t->g_constants && !c.sums);
     if (!c.failed) {
         NAME(derive)(&c);
-        c.size = rule->ring ? NAME(ring_room)(&c) : NAME(alone_room)(&c);
+        c.size = rule->ring ? NAME(ring_room)(&c) : NAME(block_room)(&c);
         c.parts > 1 ? rule->parallel(NAME(work), &c, (unsigned)c.parts, 0) : NAME(work)(&c);
     }
     if (!c.failed && c.sums)

@@ -4,6 +4,9 @@
  * missing: what is wrong there moves inwards by one neuron a step, so the halo is as wide as the span of steps that a
  * tile is integrated for, and twice that for the way there and back.
  *
+ * Neurons are coupled in the membrane, where each sees V of its neighbours before the step, or at the spike, where it
+ * sees their P of this step.
+ *
  * On a ring of like neurons these share exponentials: with E = exp2(k V), P = I + eps log2(E_left + E + E_right), and
  * the gradient for V is E (R_left + R + R_right) where R is the gradient for P over that sum. Where E would leave the
  * range of numbers, and where neurons differ, each takes the maximum of its three terms out first.
@@ -17,6 +20,7 @@ typedef struct {
     REAL *v, *p, *gate;
     REAL *a, *b; /* E and 1 / sum if exponentials are shared, else the shares of left and right neighbour */
     REAL *c;     /* log2(sum), or the entropy of the shares in bits */
+    REAL *u;     /* what decides about the spike: P, or if neurons are coupled there, the log-sum-exp of all three P */
 } NAME(Rows);
 
 enum { NAME(ROWS) = sizeof(NAME(Rows)) / sizeof(REAL *) };
@@ -28,7 +32,7 @@ typedef struct {
     int64_t at, lane, share; /* the ring's first element in a time step, its first lane, and its part of the work */
     REAL *state, *after, *grad, *g_after, *mean;  /* of the whole ring; a state and the next, a gradient and the one before */
     REAL *notes;                                  /* states at the start of every span */
-    REAL *v, *spikes, *x, *g, *gx, *sums, *part;  /* of a tile; part: its mean */
+    REAL *v, *spikes, *x, *g, *gx, *sums, *part, *potential; /* of a tile; part: its mean */
     REAL *mine;                                   /* 1, and 0 in the halo */
     REAL *here, *next, *left, *right;             /* of a tile, with one more lane at both ends */
     REAL *constants, *trace;
@@ -47,8 +51,8 @@ static NAME(Ring) NAME(cut)(const NAME(Call) *c, REAL **room)
     REAL **whole[] = { &r.state, &r.after, &r.grad, &r.g_after, &r.mean };
     for (int i = 0; i < 5; i++)
         *whole[i] = NAME(take)(room, ring);
-    REAL **tile[] = { &r.v, &r.spikes, &r.x, &r.g, &r.gx, &r.part, &r.mine };
-    for (int i = 0; i < 7; i++)
+    REAL **tile[] = { &r.v, &r.spikes, &r.x, &r.g, &r.gx, &r.part, &r.mine, &r.potential };
+    for (int i = 0; i < 8; i++)
         *tile[i] = NAME(take)(room, r.n);
     REAL **open[] = { &r.here, &r.next, &r.left, &r.right };
     for (int i = 0; i < 4; i++)
@@ -70,7 +74,8 @@ static int64_t NAME(ring_room)(const NAME(Call) *c)
 INLINE NAME(Rows) NAME(rows)(const NAME(Ring) *r, int64_t t)
 {
     REAL *row = r->trace + t * NAME(ROWS) * r->n;
-    return (NAME(Rows)){ row, row + r->n, row + 2 * r->n, row + 3 * r->n, row + 4 * r->n, row + 5 * r->n };
+    return (NAME(Rows)){ row,           row + r->n,     row + 2 * r->n, row + 3 * r->n,
+                         row + 4 * r->n, row + 5 * r->n, row + 6 * r->n };
 }
 
 /* The part of a row of the ring that a tile sees: where it lies, or put together if it goes over an end. */
@@ -87,6 +92,21 @@ static const REAL *NAME(view)(const NAME(Call) *c, const NAME(Tile) *tile, const
     return room;
 }
 
+/* The same for step t of a tensor. */
+static const REAL *NAME(view_step)(const NAME(Call) *c, const NAME(Tile) *tile, const void *x, Strides by, int64_t t,
+                                   int64_t at, REAL *room)
+{
+    const int64_t ring = c->rule->ring;
+    if (tile->first >= 0 && tile->first + tile->n <= ring)
+        return NAME(fetch)(c, x, by, t, at + tile->first, tile->n, NAME(in_place)(c, by), room);
+    for (int64_t j = 0, n; j < tile->n; j += n) {
+        const int64_t first = (tile->first + j + ring) % ring;
+        n = tile->n - j < ring - first ? tile->n - j : ring - first;
+        NAME(fetch)(c, x, by, t, at + first, n, 0, room + j);
+    }
+    return room;
+}
+
 /* Give the first and the last lane their neighbours; in a part of a ring any number will do. */
 INLINE void NAME(close)(REAL *w, const NAME(Tile) *tile)
 {
@@ -94,68 +114,71 @@ INLINE void NAME(close)(REAL *w, const NAME(Tile) *tile)
     w[tile->n] = w[tile->halo ? tile->n - 1 : 0];
 }
 
-/* What a neuron shows to its neighbours: its membrane after the leak, or the exponential of that. */
-INLINE REAL NAME(shown)(const NAME(Call) *c, NAME(Lanes) l, int64_t i, REAL v, const int shared)
+/* What a neuron shows to its neighbours: its membrane, or the exponential of that. */
+INLINE REAL NAME(shown)(const NAME(Call) *c, NAME(Lanes) l, int64_t i, REAL w, const int shared)
 {
-    REAL w = v * l.factor[i] + l.offset[i];
-    return shared ? NAME(exp2)(NAME(within)(w * l.k[i] - c->shift, c->edge)) : w;
+    return shared ? NAME(exp2_or_0)(NAME(smaller)(c->edge, w * l.k[i] - c->shift), c->edge) : w;
+}
+
+/* The log-sum-exp of three neighbours, as base + eps log2(weight), and what the derivative needs. */
+typedef struct {
+    REAL base, weight, log_weight, a, b, c;
+} NAME(Coupled);
+
+INLINE NAME(Coupled) NAME(couple)(const NAME(Call) *c, REAL left, REAL own, REAL right, REAL eps, REAL k,
+                                  const int membrane, const int shared)
+{
+    if (shared) {
+        REAL weight = left + own + right, log_weight = NAME(log2)(weight);
+        return (NAME(Coupled)){ 0, weight, log_weight, own, 1 / weight, log_weight };
+    }
+    if (membrane == MAX) {
+        REAL top = NAME(largest)(NAME(largest)(left, own), right);
+        REAL whole = 1 / ((REAL)(left == top) + (REAL)(own == top) + (REAL)(right == top));
+        return (NAME(Coupled)){ top, 1, 0, left == top ? whole : 0, right == top ? whole : 0, 0 };
+    }
+    REAL top = NAME(larger)(NAME(larger)(left, own), right);
+    REAL a = left == top ? 0 : (left - top) * k, b = right == top ? 0 : (right - top) * k; /* infinite ones too */
+    REAL m = own == top ? 0 : (own - top) * k;
+    REAL ea = NAME(exp2_or_0)(a, c->edge), eb = NAME(exp2_or_0)(b, c->edge), em = NAME(exp2_or_0)(m, c->edge);
+    REAL weight = ea + em + eb, log_weight = NAME(log2)(weight), whole = 1 / weight;
+    REAL mean = ea * NAME(larger)(-c->edge, a) + em * NAME(larger)(-c->edge, m) + eb * NAME(larger)(-c->edge, b);
+    return (NAME(Coupled)){ top - eps * c->shift, weight,     log_weight,
+                            ea * whole,           eb * whole, log_weight - c->shift - mean * whole };
 }
 
 /* One step; return whether a sum came close to the end of the numbers. */
 INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, int64_t n,
-                               const REAL *restrict x, REAL *restrict v, REAL *restrict spikes,
-                               const NAME(Rows) *rows, const int membrane, const int soft, const int shared)
+                              const REAL *restrict x, REAL *restrict v, REAL *restrict spikes, const NAME(Rows) *rows,
+                              const int membrane, const int soft, const int shared, const int at_spike)
 {
-    const REAL *restrict here = r->here;
+    const REAL *restrict here = r->here, *restrict potential = r->potential;
     REAL *restrict next = r->next;
     int far = 0;
     _Pragma("omp simd reduction(| : far)") for (int64_t j = 0; j < n; j++) {
         const int64_t i = shared ? 0 : j; /* one lane's constants serve all */
-        REAL left = here[j - 1], own = here[j], right = here[j + 1];
-        REAL base = x[j], weight = 1, log_weight = 0;
-        if (shared) {
-            weight = left + own + right;
-            log_weight = NAME(log2)(weight);
-            if (rows) {
-                rows->a[j] = own;
-                rows->b[j] = 1 / weight;
-                rows->c[j] = log_weight;
-            }
-        } else {
-            REAL top = membrane == MAX ? NAME(largest)(NAME(largest)(left, own), right)
-                                       : NAME(larger)(NAME(larger)(left, own), right);
-            base += top;
-            if (membrane == MAX) {
-                if (rows) {
-                    REAL whole = 1 / ((REAL)(left == top) + (REAL)(own == top) + (REAL)(right == top));
-                    rows->a[j] = left == top ? whole : 0;
-                    rows->b[j] = right == top ? whole : 0;
-                }
-            } else {
-                REAL a = NAME(larger)(-c->edge, (left - top) * l.k[i]), b = NAME(larger)(-c->edge, (right - top) * l.k[i]);
-                REAL m = NAME(larger)(-c->edge, (own - top) * l.k[i]);
-                REAL ea = NAME(exp2)(a), eb = NAME(exp2)(b), em = NAME(exp2)(m);
-                weight = ea + em + eb;
-                log_weight = NAME(log2)(weight);
-                base -= l.eps[i] * c->shift;
-                if (rows) {
-                    REAL whole = 1 / weight;
-                    rows->a[j] = ea * whole;
-                    rows->b[j] = eb * whole;
-                    rows->c[j] = log_weight - c->shift - (ea * a + em * m + eb * b) * whole;
-                }
-            }
-        }
-        NAME(Fired) f = NAME(fire)(c, l, i, base, weight, log_weight, l.threshold[i], membrane, soft, rows != 0);
+        const REAL limit = l.threshold[i];
+        NAME(Coupled) w = NAME(couple)(c, here[j - 1], here[j], here[j + 1], l.eps[i], l.k[i], membrane, shared);
+        REAL base = at_spike ? w.base : w.base + x[j];
+        REAL u = membrane == MAX ? base : base + l.eps[i] * w.log_weight + 0 * w.weight; /* log2 makes a number of NaN */
+        REAL p = at_spike ? potential[j] : u;
+        REAL gate = soft || rows ? NAME(gate)(c, base, w.weight, limit, l.k[i], SIGMOID) : 0;
+        REAL spike = soft ? gate : NAME(hard_spike)(u, limit);
         if (rows) {
-            rows->p[j] = f.p;
-            rows->gate[j] = f.gate;
+            rows->a[j] = w.a;
+            rows->b[j] = w.b;
+            rows->c[j] = w.c;
+            rows->p[j] = p;
+            rows->gate[j] = gate;
+            if (at_spike)
+                rows->u[j] = u;
         }
-        spikes[j] = f.spike;
-        v[j] = f.v;
-        next[j] = NAME(shown)(c, l, i, f.v, shared);
+        spikes[j] = spike;
+        v[j] = p * (1 - c->wiped * spike) + l.after[i] * spike;
+        if (!at_spike)
+            next[j] = NAME(shown)(c, l, i, v[j] * l.factor[i] + l.offset[i], shared);
         if (shared)
-            far |= (log_weight > 60) | (log_weight < -60);
+            far |= (w.log_weight > 60) | (w.log_weight < -60);
     }
     return far;
 }
@@ -164,7 +187,7 @@ INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lan
  * like neurons, else one each. */
 INLINE void NAME(ring_retreat)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, const NAME(Tile) *tile,
                                const NAME(Rows) rows, const REAL *restrict gs, REAL *restrict gv, REAL *restrict gx,
-                               const int membrane, const int soft, const int shared)
+                               const int membrane, const int soft, const int shared, const int at_spike)
 {
     REAL *restrict left = r->left, *restrict right = r->right;
     REAL *restrict eps = r->sums + EPS * r->n, *restrict leak = r->sums + LEAK * r->n;
@@ -174,21 +197,24 @@ INLINE void NAME(ring_retreat)(const NAME(Call) *c, const NAME(Ring) *r, NAME(La
     REAL all_eps = 0, all_leak = 0, all_threshold = 0;
     _Pragma("omp simd reduction(+ : all_eps, all_threshold)") for (int64_t j = 0; j < tile->n; j++) {
         const int64_t i = shared ? 0 : j;
-        REAL p = rows.p[j], limit = l.threshold[i];
-        NAME(Unfired) u = NAME(unfire)(c, l, i, gs[j], gv[j], p, rows.gate[j], limit, membrane, soft);
-        REAL to_eps = -u.back * (p - limit) * l.k[i];
+        REAL u = at_spike ? rows.u[j] : rows.p[j], limit = l.threshold[i];
+        NAME(Unfired) f = NAME(unfire)(c, gs[j], gv[j], u, rows.p[j], rows.gate[j], limit, l.k[i], 0, l.steep[i],
+                                       l.after[i], membrane, soft, SIGMOID);
+        REAL g = at_spike ? f.back : f.back + f.g, to_limit = f.back + c->subtracted * gv[j] * f.spike;
+        REAL to_eps = -f.back * (u - limit) * l.k[i];
         if (membrane == LSE)
-            to_eps += u.g * rows.c[j];
-        gx[j] = u.g;
+            to_eps += g * rows.c[j];
+        gx[j] = at_spike ? f.g : g;
         if (shared) {
-            left[j] = u.g * rows.b[j];
+            left[j] = g * rows.b[j];
             all_eps += mine[j] * to_eps;
-            all_threshold -= mine[j] * u.back;
+            all_threshold -= mine[j] * to_limit;
         } else {
-            left[j] = u.g * rows.a[j];
-            right[j] = u.g * rows.b[j];
+            left[j] = g * rows.a[j];
+            right[j] = g * rows.b[j];
+            gv[j] = g - left[j] - right[j]; /* its own share */
             eps[j] += to_eps;
-            threshold[j] -= u.back;
+            threshold[j] -= to_limit;
         }
     }
     NAME(close)(left, tile);
@@ -199,12 +225,17 @@ INLINE void NAME(ring_retreat)(const NAME(Call) *c, const NAME(Ring) *r, NAME(La
         REAL v = rows.v[j], back;
         if (shared) {
             back = rows.a[j] * (left[j - 1] + left[j] + left[j + 1]);
-            all_eps -= mine[j] * (back * (v * l.factor[i] + l.offset[i]) * l.k[i]);
-            all_leak += mine[j] * back * (by_v * v + by_1);
+            REAL w = at_spike ? rows.p[j] : v * l.factor[i] + l.offset[i];
+            all_eps -= mine[j] * (back * NAME(larger)(-(REAL)3e38, w) * l.k[i]); /* not 0 times infinity */
         } else {
-            back = left[j + 1] + gx[j] * (1 - rows.a[j] - rows.b[j]) + right[j - 1];
-            leak[j] += back * (by_v * v + by_1);
+            back = left[j + 1] + gv[j] + right[j - 1];
         }
+        if (at_spike)
+            gx[j] = back += gx[j];
+        if (shared)
+            all_leak += mine[j] * back * (by_v * v + by_1);
+        else
+            leak[j] += back * (by_v * v + by_1);
         gv[j] = back * l.factor[i];
     }
     eps[tile->halo] += shared ? all_eps : 0;
@@ -213,10 +244,24 @@ INLINE void NAME(ring_retreat)(const NAME(Call) *c, const NAME(Ring) *r, NAME(La
 }
 
 /* Each kind of neuron has loops of its own, without a branch inside. */
-#define KINDS(AS)                                                                                                      \
-    switch (c->rule->membrane * 4 + c->rule->soft * 2 + shared) {                                                      \
-        AS(LSE, 0, 0) AS(LSE, 0, 1) AS(LSE, 1, 0) AS(LSE, 1, 1) AS(MAX, 0, 0) AS(MAX, 1, 0)                            \
-    }
+#define KIND(membrane, soft, shared, at_spike) ((((membrane) * 2 + (soft)) * 2 + (shared)) * 2 + (at_spike))
+#define KINDS(AS, at_spike)                                                                                            \
+    AS(LSE, 0, 0, at_spike) AS(LSE, 0, 1, at_spike) AS(LSE, 1, 0, at_spike) AS(LSE, 1, 1, at_spike)                    \
+    AS(MAX, 0, 0, at_spike)
+
+/* Show what the neurons of a tile have after the leak, and with a current their potential. */
+static void NAME(show)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, int64_t n, const REAL *restrict v,
+                       const REAL *restrict x, const int shared)
+{
+    REAL *restrict here = r->here, *restrict potential = r->potential;
+    SIMD for (int64_t j = 0; j < n; j++)
+        potential[j] = v[j] * l.factor[j] + l.offset[j] + (x ? x[j] : 0);
+    if (shared)
+        SIMD for (int64_t j = 0; j < n; j++)
+            here[j] = NAME(shown)(c, l, 0, potential[j], 1);
+    else
+        memcpy(here, potential, n * sizeof(REAL));
+}
 
 /* Integrate a tile for some steps; return 0 if the exponentials left their range. */
 static int NAME(advance_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Tile) *tile, NAME(Lanes) l, int64_t from,
@@ -228,30 +273,35 @@ static int NAME(advance_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Til
     if (start != v)
         memcpy(v, start, tile->n * sizeof(REAL));
     memset(r->part, 0, tile->n * sizeof(REAL));
-    SIMD for (int64_t j = 0; j < tile->n; j++)
-        r->here[j] = NAME(shown)(c, l, j, v[j], shared);
+    if (!rule->at_spike)
+        NAME(show)(c, r, l, tile->n, v, 0, shared);
     for (int64_t t = from; t < from + steps; t++) {
         const NAME(Rows) rows = NAME(rows)(r, traced ? t - from : 0);
-        const REAL *x = NAME(view)(c, tile, c->t->current + t * rule->current_step + r->at, r->x);
-        REAL *to = out && !rule->rate ? c->t->out + t * c->row + r->at + tile->first : 0;
-        REAL *spikes = to && !tile->halo ? to : r->spikes;
+        const REAL *x = NAME(view_step)(c, tile, c->t->current, rule->current, t, r->at, r->x);
+        void *to = out && !rule->rate
+                       ? (void *)NAME(element)(c, c->t->out, t * c->row + r->at + tile->first + tile->halo)
+                       : 0;
+        const int direct = to && !tile->halo && rule->type == SAME;
+        REAL *spikes = direct ? to : r->spikes;
         int far = 0;
+        if (rule->at_spike)
+            NAME(show)(c, r, l, tile->n, v, x, shared);
         v = traced && t + 1 < from + steps ? NAME(rows)(r, t + 1 - from).v : r->v;
         NAME(close)(r->here, tile);
-#define AS(membrane, soft, shared)                                                                                     \
-    case membrane * 4 + soft * 2 + shared:                                                                             \
-        far = traced ? NAME(ring_advance)(c, r, l, tile->n, x, v, spikes, &rows, membrane, soft, shared)               \
-                     : NAME(ring_advance)(c, r, l, tile->n, x, v, spikes, 0, membrane, soft, shared);                  \
+#define AS(membrane, soft, shared, at_spike)                                                                           \
+    case KIND(membrane, soft, shared, at_spike):                                                                       \
+        far = traced ? NAME(ring_advance)(c, r, l, tile->n, x, v, spikes, &rows, membrane, soft, shared, at_spike)     \
+                     : NAME(ring_advance)(c, r, l, tile->n, x, v, spikes, 0, membrane, soft, shared, at_spike);        \
         break;
-        KINDS(AS)
+        switch (KIND(rule->membrane, rule->soft, shared, rule->at_spike)) { KINDS(AS, 0) KINDS(AS, 1) }
 #undef AS
         if (far)
             return 0;
         REAL *swap = r->here;
         r->here = r->next;
         r->next = swap;
-        if (to && tile->halo)
-            memcpy(to + tile->halo, spikes + tile->halo, tile->own * sizeof(REAL));
+        if (to && !direct)
+            NAME(narrow)(rule->type, to, spikes + tile->halo, tile->own);
         for (int64_t j = 0; out && rule->rate && j < tile->n; j++)
             r->part[j] += spikes[j];
     }
@@ -274,18 +324,21 @@ static void NAME(retreat_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Ti
     for (int64_t j = 0; j < tile->n; j++)
         r->mine[j] = j >= tile->halo && j < tile->halo + tile->own ? 1 : 0;
     for (int64_t t = from + steps - 1; t >= from; t--) {
-        const REAL *row = rule->rate || !c->t->g_out ? r->mean : c->t->g_out + t * rule->grad_step + r->at;
-        const REAL *gs = NAME(view)(c, tile, row, r->g);
-        REAL *to = c->t->g_current + t * c->row + r->at, *gx = tile->halo ? r->gx : to;
+        const REAL *gs = rule->rate || !c->t->g_out
+                             ? NAME(view)(c, tile, r->mean, r->g)
+                             : NAME(view_step)(c, tile, c->t->g_out, rule->grad, t, r->at, r->g);
+        void *to = (void *)NAME(element)(c, c->t->g_current, t * c->row + r->at + own);
+        const int direct = !tile->halo && rule->type == SAME;
+        REAL *gx = direct ? to : r->gx;
         const NAME(Rows) rows = NAME(rows)(r, t - from);
-#define AS(membrane, soft, shared)                                                                                     \
-    case membrane * 4 + soft * 2 + shared:                                                                             \
-        NAME(ring_retreat)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared);                                 \
+#define AS(membrane, soft, shared, at_spike)                                                                           \
+    case KIND(membrane, soft, shared, at_spike):                                                                       \
+        NAME(ring_retreat)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, at_spike);                       \
         break;
-        KINDS(AS)
+        switch (KIND(rule->membrane, rule->soft, shared, rule->at_spike)) { KINDS(AS, 0) KINDS(AS, 1) }
 #undef AS
-        if (tile->halo)
-            memcpy(to + own, gx + tile->halo, tile->own * sizeof(REAL));
+        if (!direct)
+            NAME(narrow)(rule->type, to, gx + tile->halo, tile->own);
     }
     memcpy(r->g_after + own, r->v + tile->halo, tile->own * sizeof(REAL));
     if (!c->sums)
@@ -299,6 +352,7 @@ static void NAME(retreat_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Ti
         NAME(collect)(c, r->share, i, r->lane + own, r->sums + i * r->n + tile->halo, tile->own);
 }
 #undef KINDS
+#undef KIND
 
 /* Integrate all tiles for a span, and walk them back if there is a trace. */
 static void NAME(run_span)(const NAME(Call) *c, NAME(Ring) *r, int64_t span, const int traced, const int out)
@@ -339,13 +393,17 @@ static void NAME(run_ring)(const NAME(Call) *c, int64_t part, int64_t item, REAL
         memcpy(r.state, r.after, size);
     }
     if (!c->t->g_current) {
-        for (int64_t j = 0; c->rule->rate && j < ring; j++)
-            c->t->out[r.at + j] = r.mean[j] / (REAL)c->rule->time;
+        for (int64_t j = 0; j < ring; j++)
+            r.mean[j] /= (REAL)c->rule->time;
+        if (c->rule->rate)
+            NAME(narrow)(c->rule->type, (void *)NAME(element)(c, c->t->out, r.at), r.mean, ring);
         memcpy(c->t->last + r.at, r.state, size);
         return;
     }
-    for (int64_t j = 0; c->rule->rate && c->t->g_out && j < ring; j++)
-        r.mean[j] = c->t->g_out[r.at + j] / (REAL)c->rule->time;
+    if (c->rule->rate && c->t->g_out)
+        NAME(fetch)(c, c->t->g_out, c->rule->grad, 0, r.at, ring, 0, r.mean);
+    for (int64_t j = 0; j < ring; j++)
+        r.mean[j] /= (REAL)c->rule->time;
     NAME(load)(r.grad, c->t->g_last ? c->t->g_last + r.at : 0, ring);
     for (int64_t i = r.spans - 1; i >= 0; i--) {
         memcpy(r.state, r.notes + i * ring, size);

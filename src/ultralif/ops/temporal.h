@@ -4,12 +4,12 @@ typedef struct {
     REAL v[LANES], b[LANES], last[LANES]; /* membrane; AdaLIF's adaptation and last spike */
 } NAME(State);
 
-/* What the derivative of one step needs. */
-typedef struct {
-    REAL p[LANES], gate[LANES];
-    REAL share[LANES];   /* of the past in a log-sum-exp or maximum; for ADD, V before the step */
-    REAL entropy[LANES]; /* of the shares, in bits; for AdaLIF, its threshold */
-} NAME(Trace);
+/* What the derivative of one step needs, a row of lanes each: P; the share of the past in a log-sum-exp or maximum, or V
+ * before the step where they are added; the gate of a soft spike; the entropy of the shares in bits, or AdaLIF's
+ * threshold. */
+enum { NAME(P), NAME(SHARE), NAME(GATE) };
+#define MORE(soft) (2 + (soft))
+#define ROWS(membrane, soft, adapt) (2 + (soft) + ((membrane) == LSE || (adapt)))
 
 typedef struct {
     REAL eps[LANES], leak[LANES], threshold[LANES], amplitude[LANES];
@@ -19,165 +19,177 @@ typedef struct {
 typedef struct {
     NAME(State) now, grad;
     NAME(Sums) sums;
-    REAL spikes[LANES], mean[LANES], padded[LANES], gathered[NAME(FIELDS)][LANES];
+    REAL x[LANES], spikes[LANES], mean[LANES], gathered[NAME(FIELDS)][LANES];
     NAME(Lanes) l;
     int64_t at, n, share; /* its first element in a time step; how many; the part of the work */
+    int current, grad_out, out; /* whether these are read and written in place */
 } __attribute__((aligned(64))) NAME(Block);
 
-/* One step: the spikes go to out. */
+/* One step: the spikes go to out, and what the derivative needs to the trace, if there is one. */
 INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restrict x, REAL *restrict out,
-                          NAME(Trace) *restrict trace, const int membrane, const int soft, const int adapt)
+                          REAL *restrict trace, const int membrane, const int soft, const int adapt, const int curve)
 {
     const NAME(Lanes) l = s->l;
     REAL *restrict v = s->now.v, *restrict b = s->now.b, *restrict last = s->now.last;
     const int late = adapt && c->rule->adapt_late;
     SIMD for (int j = 0; j < LANES; j++) {
-        REAL limit = l.threshold[j];
+        REAL limit = l.threshold[j], after = l.after[j];
         if (adapt) {
-            REAL adapted = c->decay * b[j] + (1 - c->decay) * last[j];
-            limit += c->strength * (late ? b[j] : adapted);
+            REAL adapted = c->decay * b[j] + (1 - c->decay) * last[j], rise = c->strength * (late ? b[j] : adapted);
+            limit += rise;
+            after -= c->subtracted * rise;
             b[j] = adapted;
         }
-        REAL base, weight = 1, log_weight = 0;
+        REAL base, weight = 1, p, share, entropy = limit;
         if (membrane == ADD) {
-            base = l.leak[j] * v[j] + x[j];
-            if (trace)
-                trace->share[j] = v[j];
+            share = v[j];
+            p = base = l.leak[j] * v[j] + x[j];
         } else {
             REAL past = v[j] + l.log_leak[j];
-            base = membrane == MAX ? NAME(largest)(past, x[j]) : NAME(larger)(past, x[j]);
             if (membrane == MAX) {
-                if (trace)
-                    trace->share[j] = past > x[j] ? (REAL)1 : past == x[j] ? (REAL)0.5 : (REAL)0;
+                p = base = NAME(largest)(past, x[j]);
+                share = past > x[j] ? (REAL)1 : past == x[j] ? (REAL)0.5 : (REAL)0;
             } else {
-                REAL fall = NAME(larger)(-c->edge, (NAME(smaller)(x[j], past) - base) * l.k[j]), u = NAME(exp2)(fall);
+                base = NAME(larger)(past, x[j]);
+                REAL fall = (NAME(smaller)(x[j], past) - base) * l.k[j], u = NAME(exp2_or_0)(fall, c->edge);
                 weight = 1 + u;
-                log_weight = NAME(log2_1p)(u);
-                if (trace) {
-                    REAL large = 1 / weight, small = u * large;
-                    trace->share[j] = past > x[j] ? large : small;
-                    trace->entropy[j] = log_weight - fall * small;
-                }
+                REAL log_weight = NAME(log2_1p)(u), large = 1 / weight, small = u * large;
+                p = base + l.eps[j] * log_weight;
+                share = past > x[j] ? large : small;
+                entropy = log_weight - NAME(larger)(-c->edge, fall) * small;
             }
         }
-        NAME(Fired) f = NAME(fire)(c, l, j, base, weight, log_weight, limit, membrane, soft, trace != 0);
+        REAL gate = soft ? NAME(gate)(c, base, weight, limit, l.k[j], curve) : 0;
+        REAL spike = soft ? NAME(soft_spike)(c, gate, l.extra[j], membrane) : NAME(hard_spike)(p, limit);
         if (trace) {
-            trace->p[j] = f.p;
-            trace->gate[j] = f.gate;
-            if (adapt)
-                trace->entropy[j] = limit;
+            trace[NAME(P) * LANES + j] = p;
+            trace[NAME(SHARE) * LANES + j] = share;
+            if (soft)
+                trace[NAME(GATE) * LANES + j] = gate;
+            if (membrane == LSE || adapt)
+                trace[MORE(soft) * LANES + j] = entropy;
         }
         if (adapt)
-            last[j] = f.spike;
-        v[j] = f.v;
-        out[j] = f.spike;
+            last[j] = spike;
+        v[j] = p * (1 - c->wiped * spike) + after * spike;
+        out[j] = spike;
     }
 }
 
 /* One step back, from the gradients of spikes and state to those of the current and of the state before. */
-INLINE void NAME(retreat)(const NAME(Call) *c, NAME(Block) *s, const NAME(Trace) *restrict t, const REAL *restrict gs,
-                          REAL *restrict gx, const int membrane, const int soft, const int adapt, const int learn)
+INLINE void NAME(retreat)(const NAME(Call) *c, NAME(Block) *s, const REAL *restrict trace, const REAL *restrict gs,
+                          REAL *restrict gx, const int membrane, const int soft, const int adapt, const int curve,
+                          const int learn)
 {
     const NAME(Lanes) l = s->l;
     REAL *restrict gv = s->grad.v, *restrict gb = s->grad.b, *restrict gl = s->grad.last;
     NAME(Sums) *restrict sums = &s->sums;
     const int late = adapt && c->rule->adapt_late;
     SIMD for (int j = 0; j < LANES; j++) {
-        REAL limit = adapt ? t->entropy[j] : l.threshold[j], fed = adapt ? gs[j] + gl[j] : gs[j];
-        NAME(Unfired) u = NAME(unfire)(c, l, j, fed, gv[j], t->p[j], t->gate[j], limit, membrane, soft);
+        REAL p = trace[NAME(P) * LANES + j], share = trace[NAME(SHARE) * LANES + j];
+        REAL limit = adapt ? trace[MORE(soft) * LANES + j] : l.threshold[j];
+        REAL after = adapt ? l.after[j] - c->subtracted * (limit - l.threshold[j]) : l.after[j];
+        REAL gate = soft ? trace[NAME(GATE) * LANES + j] : NAME(gate)(c, p, 1, limit, l.k[j], curve);
+        NAME(Unfired) f = NAME(unfire)(c, adapt ? gs[j] + gl[j] : gs[j], gv[j], p, p, gate, limit, l.k[j], l.extra[j],
+                                       l.steep[j], after, membrane, soft, curve);
+        REAL g = f.g + f.back, to_limit = f.back + c->subtracted * gv[j] * f.spike;
         if (adapt) {
-            REAL pull = -c->strength * u.back, adapted = late ? gb[j] : gb[j] + pull;
+            REAL pull = -c->strength * to_limit, adapted = late ? gb[j] : gb[j] + pull;
             gb[j] = c->decay * adapted + (late ? pull : 0);
             gl[j] = (1 - c->decay) * adapted;
         }
-        REAL past = u.g * (membrane == ADD ? l.leak[j] : t->share[j]);
-        gx[j] = membrane == ADD ? u.g : u.g - past;
+        REAL past = g * (membrane == ADD ? l.leak[j] : share);
+        gx[j] = membrane == ADD ? g : g - past;
         gv[j] = past;
         if (learn) {
-            REAL to_eps = -u.back * (t->p[j] - limit) * l.k[j];
-            sums->eps[j] += membrane == LSE ? to_eps + u.g * t->entropy[j] : to_eps;
-            sums->leak[j] += membrane == ADD ? u.g * t->share[j] : past;
-            sums->threshold[j] -= u.back;
+            REAL to_eps = -f.back * (p - limit) * l.k[j];
+            sums->eps[j] += membrane == LSE ? to_eps + g * trace[MORE(soft) * LANES + j] : to_eps;
+            sums->leak[j] += membrane == ADD ? g * share : past;
+            sums->threshold[j] -= to_limit;
             if (membrane == ADD)
-                sums->amplitude[j] += u.fed * (t->gate[j] - (REAL)0.5);
+                sums->amplitude[j] += f.fed * (gate - (REAL)0.5);
         }
     }
 }
 
 /* Integrate from step `from` to `to`, either with a trace, or without, to the spikes or their mean. */
-INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, NAME(Trace) *trace,
-                                const int out, const int membrane, const int soft, const int adapt)
+INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, REAL *trace,
+                                const int out, const int membrane, const int soft, const int adapt, const int curve)
 {
     const Rule *rule = c->rule;
     for (int64_t t = from; t < to; t++) {
-        const REAL *x = c->t->current + t * rule->current_step + s->at;
-        REAL *to_out = out && !rule->rate ? c->t->out + t * c->row + s->at : 0;
-        REAL *spikes = to_out && s->n == LANES ? to_out : s->spikes;
-        if (t + 2 < rule->time) {
-            NAME(expect)(x + 2 * rule->current_step, s->n, 0);
-            if (to_out)
-                NAME(expect)(to_out + 2 * c->row, s->n, 1);
-        }
-        if (s->n < LANES)
-            x = memcpy(s->padded, x, s->n * sizeof(REAL));
-        NAME(advance)(c, s, x, spikes, trace ? trace + (t - from) : 0, membrane, soft, adapt);
-        if (to_out && s->n < LANES)
-            memcpy(to_out, spikes, s->n * sizeof(REAL));
+        const REAL *x = NAME(fetch)(c, c->t->current, rule->current, t, s->at, s->n, s->current, s->x);
+        void *to_out = out && !rule->rate ? (void *)NAME(element)(c, c->t->out, t * c->row + s->at) : 0;
+        REAL *spikes = to_out && s->out ? to_out : s->spikes;
+        if (s->current && t + 2 < rule->time)
+            NAME(expect)(c, x + 2 * rule->current.time, s->n, 0);
+        if (to_out && t + 2 < rule->time)
+            NAME(expect)(c, NAME(element)(c, to_out, 2 * c->row), s->n, 1);
+        NAME(advance)(c, s, x, spikes, trace ? trace + (t - from) * ROWS(membrane, soft, adapt) * LANES : 0, membrane,
+                      soft, adapt, curve);
+        if (to_out && !s->out)
+            NAME(narrow)(rule->type, to_out, spikes, s->n);
         for (int j = 0; out && rule->rate && j < LANES; j++)
             s->mean[j] += spikes[j];
     }
 }
 
-INLINE void NAME(retreat_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, const NAME(Trace) *trace,
-                                const int membrane, const int soft, const int adapt, const int learn)
+INLINE void NAME(retreat_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, const REAL *trace,
+                                const int membrane, const int soft, const int adapt, const int curve, const int learn)
 {
     const Rule *rule = c->rule;
     const int given = c->t->g_out && !rule->rate;
     for (int64_t t = to - 1; t >= from; t--) {
-        const REAL *gs = given ? c->t->g_out + t * rule->grad_step + s->at : s->mean;
-        REAL *to_gx = c->t->g_current + t * c->row + s->at, *gx = s->n == LANES ? to_gx : s->spikes;
+        const REAL *gs =
+            given ? NAME(fetch)(c, c->t->g_out, rule->grad, t, s->at, s->n, s->grad_out, s->x) : s->mean;
+        void *to_gx = (void *)NAME(element)(c, c->t->g_current, t * c->row + s->at);
+        REAL *gx = s->out ? to_gx : s->spikes;
         if (t > 1) {
-            NAME(expect)(to_gx - 2 * c->row, s->n, 1);
-            if (given)
-                NAME(expect)(gs - 2 * rule->grad_step, s->n, 0);
+            NAME(expect)(c, NAME(element)(c, to_gx, -2 * c->row), s->n, 1);
+            if (given && s->grad_out)
+                NAME(expect)(c, gs - 2 * rule->grad.time, s->n, 0);
         }
-        if (given && s->n < LANES)
-            gs = memcpy(s->padded, gs, s->n * sizeof(REAL));
-        NAME(retreat)(c, s, trace + (t - from), gs, gx, membrane, soft, adapt, learn);
-        if (s->n < LANES)
-            memcpy(to_gx, gx, s->n * sizeof(REAL));
+        NAME(retreat)(c, s, trace + (t - from) * ROWS(membrane, soft, adapt) * LANES, gs, gx, membrane, soft, adapt,
+                      curve, learn);
+        if (!s->out)
+            NAME(narrow)(rule->type, to_gx, gx, s->n);
     }
 }
 
 /* Each kind of neuron has loops of its own, without a branch inside. */
+#define KIND(membrane, soft, adapt, curve) ((((membrane) * 2 + (soft)) * 2 + (adapt)) * 3 + (curve))
+#define CURVES(AS, soft, adapt) AS(ADD, soft, adapt, SIGMOID) AS(ADD, soft, adapt, ATAN) AS(ADD, soft, adapt, TRIANGLE)
 #define KINDS(AS)                                                                                                      \
-    switch (c->rule->membrane * 4 + c->rule->soft * 2 + c->rule->adapt) {                                              \
-        AS(LSE, 0, 0) AS(LSE, 1, 0) AS(MAX, 0, 0) AS(MAX, 1, 0) AS(ADD, 0, 0) AS(ADD, 0, 1) AS(ADD, 1, 0) AS(ADD, 1, 1)  \
+    switch (KIND(c->rule->membrane, c->rule->soft, c->rule->adapt, c->rule->curve)) {                                  \
+        AS(LSE, 0, 0, SIGMOID) AS(LSE, 1, 0, SIGMOID) AS(MAX, 0, 0, SIGMOID)                                           \
+        CURVES(AS, 0, 0) CURVES(AS, 0, 1) CURVES(AS, 1, 0) CURVES(AS, 1, 1)                                            \
     }
 
-static void NAME(advance_block)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, NAME(Trace) *trace,
+static void NAME(advance_block)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, REAL *trace,
                                 const int out)
 {
-#define AS(membrane, soft, adapt)                                                                                      \
-    case membrane * 4 + soft * 2 + adapt:                                                                              \
-        trace ? NAME(advance_steps)(c, s, from, to, trace, 0, membrane, soft, adapt)                                   \
-              : NAME(advance_steps)(c, s, from, to, 0, out, membrane, soft, adapt);                                    \
+#define AS(membrane, soft, adapt, curve)                                                                               \
+    case KIND(membrane, soft, adapt, curve):                                                                           \
+        trace ? NAME(advance_steps)(c, s, from, to, trace, 0, membrane, soft, adapt, curve)                            \
+              : NAME(advance_steps)(c, s, from, to, 0, out, membrane, soft, adapt, curve);                             \
         break;
     KINDS(AS)
 #undef AS
 }
 
-static void NAME(retreat_block)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, const NAME(Trace) *trace)
+static void NAME(retreat_block)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, const REAL *trace)
 {
-#define AS(membrane, soft, adapt)                                                                                      \
-    case membrane * 4 + soft * 2 + adapt:                                                                              \
-        c->sums ? NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, adapt, 1)                                 \
-                : NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, adapt, 0);                                \
+#define AS(membrane, soft, adapt, curve)                                                                               \
+    case KIND(membrane, soft, adapt, curve):                                                                           \
+        c->sums ? NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, adapt, curve, 1)                          \
+                : NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, adapt, curve, 0);                         \
         break;
     KINDS(AS)
 #undef AS
 }
 #undef KINDS
+#undef CURVES
+#undef KIND
 
 /* Find the constants of a block: where they lie, or gathered if the block goes over the end of the features. */
 static NAME(Lanes) NAME(lanes_of)(const NAME(Call) *c, NAME(Block) *s)
@@ -229,32 +241,45 @@ static void NAME(collect_block)(const NAME(Call) *c, NAME(Block) *s)
         }
 }
 
-enum { NAME(CHUNK) = (1 << 20) / sizeof(NAME(Trace)) }; /* a trace that a large cache can hold */
-
-static int64_t NAME(alone_room)(const NAME(Call) *c)
+/* How many steps make a trace that a large cache can hold. */
+static int64_t NAME(chunk)(const NAME(Call) *c)
 {
-    const int64_t time = c->rule->time, chunk = time < NAME(CHUNK) ? time : NAME(CHUNK);
-    const int64_t bytes = c->t->g_current ? chunk * sizeof(NAME(Trace)) + time / chunk * sizeof(NAME(State)) : 0;
-    return (sizeof(NAME(Block)) + bytes) / sizeof(REAL);
+    const Rule *rule = c->rule;
+    const int64_t most = (1 << 20) / (ROWS(rule->membrane, rule->soft, rule->adapt) * LANES * (int64_t)sizeof(REAL));
+    return rule->time < most ? rule->time : most;
 }
 
-static void NAME(run_alone)(const NAME(Call) *c, int64_t part, int64_t item, REAL *room)
+static int64_t NAME(block_room)(const NAME(Call) *c)
 {
-    const int64_t time = c->rule->time, chunk = NAME(CHUNK), whole = (time - 1) / chunk;
+    const Rule *rule = c->rule;
+    const int64_t chunk = NAME(chunk)(c), notes = rule->time / chunk * sizeof(NAME(State)) / sizeof(REAL);
+    const int64_t trace = chunk * ROWS(rule->membrane, rule->soft, rule->adapt) * LANES;
+    return sizeof(NAME(Block)) / sizeof(REAL) + (c->t->g_current ? notes + trace : 0);
+}
+
+static void NAME(run_block)(const NAME(Call) *c, int64_t part, int64_t item, REAL *room)
+{
+    const int64_t time = c->rule->time, chunk = NAME(chunk)(c), whole = (time - 1) / chunk;
     NAME(Block) *s = (NAME(Block) *)room;
     NAME(State) *notes = (NAME(State) *)(s + 1);
-    NAME(Trace) *trace = (NAME(Trace) *)(notes + whole);
+    REAL *trace = (REAL *)(notes + whole);
     s->share = part;
     s->at = item * LANES;
     s->n = c->row - s->at < LANES ? c->row - s->at : LANES;
     s->l = NAME(lanes_of)(c, s);
+    s->current = s->n == LANES && NAME(in_place)(c, c->rule->current);
+    s->grad_out = s->n == LANES && NAME(in_place)(c, c->rule->grad);
+    s->out = s->n == LANES && c->rule->type == SAME;
     NAME(load_state)(c, s, &s->now, c->t->state);
     memset(s->mean, 0, sizeof(s->mean));
-    memset(s->padded, 0, sizeof(s->padded));
+    memset(s->x, 0, sizeof(s->x));
     if (!c->t->g_current) {
         NAME(advance_block)(c, s, 0, time, 0, 1);
-        for (int64_t j = 0; c->rule->rate && j < s->n; j++)
-            c->t->out[s->at + j] = s->mean[j] / (REAL)time;
+        if (c->rule->rate) {
+            for (int64_t j = 0; j < s->n; j++)
+                s->mean[j] /= (REAL)time;
+            NAME(narrow)(c->rule->type, (void *)NAME(element)(c, c->t->out, s->at), s->mean, s->n);
+        }
         NAME(store_state)(c, s, &s->now, c->t->last);
         return;
     }
@@ -262,8 +287,11 @@ static void NAME(run_alone)(const NAME(Call) *c, int64_t part, int64_t item, REA
         notes[i] = s->now;
         NAME(advance_block)(c, s, i * chunk, (i + 1) * chunk, 0, 0);
     }
-    for (int64_t j = 0; c->rule->rate && c->t->g_out && j < s->n; j++)
-        s->mean[j] = c->t->g_out[s->at + j] / (REAL)time;
+    if (c->rule->rate && c->t->g_out) {
+        const REAL *gs = NAME(fetch)(c, c->t->g_out, c->rule->grad, 0, s->at, s->n, 0, s->mean);
+        for (int64_t j = 0; j < s->n; j++)
+            s->mean[j] = gs[j] / (REAL)time;
+    }
     NAME(load_state)(c, s, &s->grad, c->t->g_last);
     memset(&s->sums, 0, sizeof(s->sums));
     for (int64_t i = whole; i >= 0; i--) {
@@ -277,3 +305,5 @@ static void NAME(run_alone)(const NAME(Call) *c, int64_t part, int64_t item, REA
     if (c->sums)
         NAME(collect_block)(c, s);
 }
+#undef MORE
+#undef ROWS
