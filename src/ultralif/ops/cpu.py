@@ -130,7 +130,9 @@ def _call(
         _stored(t).contiguous() if isinstance(t, Tensor) else None for t in (state, grad_state, *constants)
     )
     tensors = (current, state, *rest, out, last, grad_out, grad_state, *grads)
-    pointers = (ctypes.c_void_p * 13)(*(t.data_ptr() if t is not None and t.numel() else None for t in tensors))
+    pointers = (ctypes.c_void_p * 13)(
+        *(t.data_ptr() if t is not None and t.numel() else None for t in tensors)
+    )
     library = native.library()
     assert library is not None  # noqa: S101 - the caller asked available()
     function = library.integrate_double if current.dtype == torch.float64 else library.integrate_float
