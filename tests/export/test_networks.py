@@ -154,7 +154,7 @@ class Odd(nn.Module):
         (nn.Sequential(nn.Linear(4, 3)), "no ultralif neurons"),
         (Odd(lambda net, x: net.neuron(net.first(x)) * 2), "is the operation 'mul'"),
         (Odd(lambda net, x: net.neuron(net.first(x)) + net.first(x)), "adds spikes to currents"),
-        (Odd(lambda net, x: net.neuron(net.first(x).mean(0, keepdim=True).expand_as(x))), "'mean'"),
+        (Odd(lambda net, x: net.neuron(net.first(x).mean(0, keepdim=True).expand_as(x))), "a mean over 0"),
         (nn.Sequential(nn.Conv2d(1, 2, 3), ul.LIF()), "shape is needed"),
     ],
 )
@@ -163,11 +163,42 @@ def test_what_cannot_be_exported_is_named(net, message):
         quantize(net)
 
 
-def test_a_maximum_between_synapses_and_a_normalization_that_turns_it_around():
-    net = made("vgg")
-    with torch.no_grad():
-        net[2].module[2].weight[0] = -1
-    with pytest.raises(InputError, match=r"layer '2.module.2' follows no Linear or Conv2d"):
-        quantize(net, shape=SHAPE)
+def test_a_shape_that_does_not_fit():
     with pytest.raises(InputError, match="cannot be run on"):
         quantize(made("vgg"), shape=(3, 9, 8))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"reset": "subtract"}, "reset='subtract'"), ({"synapse": 0.5}, "synaptic current")],
+)
+def test_neurons_without_an_integer_form(options, message):
+    with pytest.raises(InputError, match=f"layer '1' has .*{message}|layer '1' has {message}"):
+        quantize(made("vgg", 0, ul.LIF, **options), shape=SHAPE)
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+@pytest.mark.parametrize("build", [ul.models.vgg, ul.models.resnet])
+def test_the_models_of_the_library_to_c(tmp_path, build):
+    """Also where batch norm turns a maximum into a minimum, and temperatures differ from layer to layer."""
+    torch.manual_seed(9)
+    stages = ((4,), (6, 5)) if build is ul.models.vgg else ((4, 2), (6, 1))
+    net = build(stages, channels=2, classes=5, neuron_options={"eps": 0.3}).eval()
+    with torch.no_grad():
+        for number, module in enumerate(net.modules()):
+            if isinstance(module, nn.BatchNorm2d):
+                module.running_var.uniform_(0.02, 0.1)
+                module.bias.normal_(0.1, 0.2)
+                module.weight[0] *= -1
+            elif isinstance(module, ul.UltraLIF):
+                module.assign("eps", 0.2 + 0.01 * number)
+    x = events(10, batch=12)
+    integer = quantize(net, shape=SHAPE, timesteps=5)
+    found = integer.run(x)
+    with ul.mode(net, "hard"):
+        trains = spike_trains(net, x)
+    same = [(mine == (theirs > 0)).flatten() for mine, theirs in zip(found.spikes, trains, strict=True)]
+    assert torch.cat(same).double().mean() > 0.95
+    to_c(integer, tmp_path / "c", x[:, :3])
+    make(tmp_path / "c", "gcc", f"-O1 -Wconversion {SANITIZE}", "model")
+    assert_equal_bit_for_bit(tmp_path / "c", integer, x.long().flatten(2))

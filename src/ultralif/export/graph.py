@@ -106,11 +106,16 @@ class Pool:
     kind: PoolKind
     size: tuple[int, int]
     stride: tuple[int, int]
+    flipped: tuple[int, ...] = ()
+    """Channels whose minimum is taken instead: a normalization with a negative scale came after it."""
 
     def __call__(self, x: Tensor) -> Tensor:
         """Pool ``[B, C, H, W]``."""
-        pool = torch_functional.avg_pool2d if self.kind == "mean" else torch_functional.max_pool2d
-        return pool(x, self.size, self.stride)
+        if self.kind == "mean":
+            return torch_functional.avg_pool2d(x, self.size, self.stride)
+        sign = x.new_ones(x.shape[1], 1, 1)
+        sign[list(self.flipped)] = -1
+        return torch.as_tensor(torch_functional.max_pool2d(x * sign, self.size, self.stride)) * sign
 
     @property
     def count(self) -> int:

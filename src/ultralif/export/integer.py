@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import conv2d, max_pool2d
+from torch.nn.functional import conv2d
 
 from ultralif.errors import InputError
 from ultralif.export.graph import Flatten, Geometry, Input, Pool, Sum
@@ -302,7 +302,7 @@ def _apply(op: Input | IntegerSynapses | Pool | Flatten | Sum, taken: list[Tenso
         case Sum():
             return taken[0] + taken[1]
         case Pool(kind="max"):
-            return torch.as_tensor(max_pool2d(taken[0].double(), op.size, op.stride)).long()
+            return op(taken[0].double()).long()
     ones = torch.ones(taken[0].shape[1], 1, *op.size, dtype=torch.float64)
     return torch.as_tensor(conv2d(taken[0].double(), ones, None, op.stride, groups=len(ones))).long()
 

@@ -107,7 +107,9 @@ def integer_neuron(node: Node, neuron: AnyNeuron, wanted: Wanted, unit: Tensor) 
 def _form(node: Node, neuron: AnyNeuron, wanted: Wanted, unit: Tensor) -> tuple[Coupling, Decay | None]:
     """Return how a membrane is computed, or say why it cannot be."""
     name = f"layer {node.name!r}"
-    usual = {"delayed_reset": False, "reset": "zero", "synapse": None, "coupling": "membrane"}
+    if "synapse" in neuron.declared():
+        raise InputError(f"{name} has a synaptic current (synapse=), which has no integer form; leave it out")
+    usual = {"delayed_reset": False, "reset": "zero", "coupling": "membrane"}
     for option, value in (usual | {"neighborhood": "ring"}).items():
         found = getattr(neuron, option, value)
         if found != value:

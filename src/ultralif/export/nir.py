@@ -109,9 +109,9 @@ def _cell(graph: Graph, place: int, mode: Mode, approximate: bool) -> _Cell:
     """Say a layer as LIF, or why that cannot be."""
     node, neuron = graph.nodes[place], graph.neuron(place)
     name = f"layer {node.name!r}, {type(neuron).__name__},"
-    for option, value in {"reset": "zero", "synapse": None}.items():
-        if getattr(neuron, option, value) != value:
-            raise InputError(f"{name} has {option}={getattr(neuron, option)!r}; NIR's LIF cannot say that")
+    if neuron.reset != "zero" or "synapse" in neuron.declared():
+        what = "a synaptic current" if neuron.reset == "zero" else f"reset={neuron.reset!r}"
+        raise InputError(f"{name} has {what}, which NIR's LIF cannot say; export to onnx")
 
     def each(constant: Constant) -> Tensor:
         return channelwise(constant, node.shape)

@@ -102,10 +102,7 @@ def _refuse(graph: Graph) -> None:
         counted = [graph.is_count[i] for i in node.inputs]
         reason = None
         if isinstance(node.op, Norm):
-            reason = (
-                "follows no Linear or Conv2d that it could be folded into (a maximum between them needs "
-                "positive scales)"
-            )
+            reason = "follows no Linear or Conv2d that it could be folded into"
         elif isinstance(node.op, Synapses) and not counted[0]:
             reason = "takes real numbers from another layer; put neurons before it"
         elif isinstance(node.op, Spikes) and counted[0]:

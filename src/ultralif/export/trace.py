@@ -167,18 +167,28 @@ class _Watch(TorchFunctionMode):
             self._note(label, Sum(), inputs, out)
         elif name in SAME and len(inputs) == 1:
             self._reshape(label, name, inputs[0], out)
-        elif name == "mean" and self._means_time(args, kwargs, out):
-            self._note(label, _TimeMean(), inputs, out)
-        elif name == "mean" and len(shape) == 3 and _features(out) == shape[:1]:
-            self._note(label, Pool("mean", shape[1:], shape[1:]), inputs, out, (shape[0], 1, 1))
-            self._note(f"flatten {len(self.nodes)}", Flatten(), (len(self.nodes) - 1,), out)
+        elif name == "mean" and len(inputs) == 1:
+            self._mean(label, inputs[0], args, kwargs, out)
         else:
             self._note(label, _Unknown(f"is the operation {name!r}"), inputs, out)
 
-    def _means_time(self, args: Any, kwargs: Any, out: Tensor) -> bool:
+    def _mean(self, label: str, place: int, args: Any, kwargs: Any, out: Tensor) -> None:
+        """Note a mean over time, over the places of a map, or over both."""
+        x, shape = args[0], self.nodes[place].shape
         axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
-        axes = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
-        return axes == (0,) and out.shape == args[0].shape[1:] and args[0].shape[:2] == (STEPS, BATCH)
+        axes = {a % x.dim() for a in (axis if isinstance(axis, tuple | list) else (axis,)) if a is not None}
+        time = {0} if x.shape[:2] == (STEPS, BATCH) else set()
+        places = {x.dim() - 2, x.dim() - 1} if len(shape) == 3 else set()
+        if not axes or axes not in (time, places, time | places) or kwargs.get("keepdim", len(args) > 2):
+            self._note(label, _Unknown(f"is a mean over {axis!r}"), (place,), out)
+            return
+        if places and axes >= places:
+            size = (shape[1], shape[2])
+            self._note(label, Pool("mean", size, size), (place,), out, (shape[0], 1, 1))
+            self._note(f"flatten {len(self.nodes)}", Flatten(), (len(self.nodes) - 1,), out, shape[:1])
+        if time and axes >= time:
+            before = len(self.nodes) - 1 if places and axes >= places else place
+            self._note(label, _TimeMean(), (before,), out)
 
     def _reshape(self, label: str, name: str, place: int, out: Tensor) -> None:
         """Note what only arranges values anew: time into the batch and out of it, features in a row."""
@@ -303,6 +313,7 @@ def _simplified(noted: dict[int, Noted]) -> Graph:
             if isinstance(before.op, Synapses):
                 nodes[moved[synapses]] = replace(before, op=replace(before.op, norm=op.module))
             moved[place] = taken[0]
+            _flip(nodes, taken[0], op)
         else:
             moved[place] = len(nodes)
             nodes.append(Node(name, op, taken, shape))
@@ -311,17 +322,26 @@ def _simplified(noted: dict[int, Noted]) -> Graph:
     return Graph(tuple(nodes))
 
 
+def _flip(nodes: list[Node], place: int, norm: Norm) -> None:
+    """Let the maxima between synapses and a normalization be minima where its scale is negative."""
+    scale, _, _ = norm_constants(norm.module)
+    flipped = tuple((scale < 0).nonzero().flatten().tolist())
+    while isinstance(op := nodes[place].op, Pool):
+        if op.kind == "max":
+            nodes[place] = replace(nodes[place], op=replace(op, flipped=flipped))
+        (place,) = nodes[place].inputs
+
+
 def _foldable(noted: dict[int, Noted], place: int, norm: Norm) -> int | None:
     """Return the synapses that a normalization follows, directly or after pooling; None if it cannot fold.
 
-    A mean commutes with any normalization, a maximum with one that does not turn the order around.
+    A mean commutes with any normalization; a maximum becomes a minimum where the scale is negative.
     """
-    scale, _, _ = norm_constants(norm.module)
     while True:
         _, op, inputs, _ = noted[place]
         readers = sum(other.inputs.count(place) for other in noted.values())
         if readers == 1 and isinstance(op, Synapses):
             return place
-        if readers > 1 or not isinstance(op, Pool) or (op.kind == "max" and not bool((scale > 0).all())):
+        if readers > 1 or not isinstance(op, Pool):
             return None
         (place,) = inputs

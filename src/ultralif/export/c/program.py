@@ -105,7 +105,10 @@ def _value(net: IntegerNetwork, place: int) -> str:
         return ""
     if isinstance(node.op, Pool):
         child = f"value_{node.inputs[0]}(s, at + y * {net.nodes[node.inputs[0]].shape[2]} + x)"
-        largest = f"if (y + x == 0 || {child} > found)\n                found = {child}"
+        larger = f"{child} > found"
+        if node.op.flipped:
+            larger = f"(flipped_{place}[i / {node.shape[1] * node.shape[2]}] ? {child} < found : {larger})"
+        largest = f"if (y + x == 0 || {larger})\n                found = {child}"
         mean = node.op.kind == "mean"
         return fill(
             "value_pool.c",

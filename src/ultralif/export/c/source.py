@@ -67,6 +67,10 @@ def arrays(net: IntegerNetwork) -> list[Array]:
             found += _synapses(number, node.op)
         if isinstance(node.op, IntegerNeuron):
             found += _neuron(number, node.op, net.bits)
+        if isinstance(node.op, Pool) and node.op.flipped:
+            flipped = torch.zeros(node.shape[0], dtype=torch.int64)
+            flipped[list(node.op.flipped)] = 1
+            found.append(Array(f"flipped_{number}", "uint8_t", flipped))
     return found
 
 
