@@ -26,8 +26,8 @@ class _Tempered(Neuron[State]):
     """A neuron with a temperature: ``eps``, ``learn_eps`` (None: yes) and ``eps_range``.
 
     The default of ``eps`` is 0.4 times the default threshold. Between rest and twice the threshold a soft
-    spike rises by tanh(threshold / (2 eps)), and L layers pass on the L-th power of that: 0.85 each here, 0.24
-    at the paper's 1.0, where an undriven UltraLIF also rests above its threshold (at log 1.9 = 0.64).
+    spike rises by tanh(threshold / (2 eps)), and L layers pass on the L-th power of that: 0.85 each here,
+    0.24 at the paper's 1.0, where an undriven UltraLIF also rests above its threshold (at log 1.9 = 0.64).
     """
 
     modes: ClassVar[tuple[Mode, ...]] = ("soft", "hard", "tropical")
