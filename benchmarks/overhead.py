@@ -17,7 +17,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import ultralif as ul
-from ultralif.paper.results import TIMING, read, write
+from ultralif.paper.archive import read, write
 
 NEURONS = ("LIF", "UltraLIF", "UltraPLIF", "UltraDLIF", "UltraDPLIF")
 
@@ -68,5 +68,4 @@ if __name__ == "__main__":
             setting,
             {name: f"{ms:.2f} ms ({ms / milliseconds['LIF'] - 1:+.0%})" for name, ms in milliseconds.items()},
         )
-    rows = [row for row in read(path) if row["id"] != TIMING]
-    write(path, [*rows, {"id": TIMING, "step_ms": found}])
+    write(path, read(path).results, found)

@@ -36,13 +36,13 @@ def main() -> None:
         if row is None:
             print(f"{dataset}, T={timesteps}: {label} is the best, but seed {SEED} was not run")
             continue
-        run = store.read(row["id"])
+        run = store.read(row.id)
         words = f"--dataset {dataset} --neuron {label} --timesteps {timesteps}"
         card = {
             "config": run.config.to_dict(),
-            "run": run.config.id,
+            "run": run.result.id,
             "command": f"ultralif train {words} --precision {run.config.precision}",
-            **{name: run.result[name] for name in KEPT},
+            **{name: value for name, value in run.result.to_dict().items() if name in KEPT},
         }
         name = f"{dataset}/{label.lower()}-t{timesteps}"
         add_model(given.zoo, name, run.contents.tensors(), card)

@@ -13,7 +13,7 @@ import ultralif as ul
 from report.made_runs import made_runs
 from report.paper_rows import paper_rows
 from ultralif.analysis.claims import check_all
-from ultralif.paper.results import write
+from ultralif.paper.archive import write
 from ultralif.report.document import make_document
 from ultralif.report.gather import gather
 from ultralif.report.html import make_page

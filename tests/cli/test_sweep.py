@@ -74,7 +74,7 @@ def test_a_sweep_goes_on_with_what_is_missing(ultralif: Commands) -> None:
         (("--seeds", "100000000"), "seeds must be from 1 to 100000, got 100000000"),
         (("--largest", "0"), "largest must be at least 1"),
         (("--neuron", "LIF"), "did you mean --neurons?"),
-        (("--neurons", "UltraDLIF", "--leak", "0.5"), "leak is not an argument of UltraDLIF"),
+        (("--neurons", "LIF", "--eps", "0.5"), "eps is not an argument of LIF"),
     ],
 )
 def test_bad_input_is_one_line(words: tuple[str, ...], part: str, ultralif: Commands) -> None:

@@ -94,8 +94,8 @@ def test_what_a_command_would_do(ultralif: Commands) -> None:
         (("--learn-eps", "maybe"), ("--learn-eps must be one of", "'maybe'")),
         (("stray",), ("stray is not known",)),
         (("--config", "nowhere.toml"), ("nowhere.toml cannot be read",)),
-        (("--neuron", "UltraDLIF", "--leak", "0.9"), ("leak is not an argument of UltraDLIF",)),
-        (("--neuron", "LIF", "--mode", "soft"), ("mode 'soft' is not one of LIF",)),
+        (("--neuron", "LIF", "--eps", "0.9"), ("eps is not an argument of LIF",)),
+        (("--neuron", "LIF", "--mode", "tropical"), ("mode 'tropical' is not one of LIF",)),
         (("--neuron", "LIF", "--anneal", "1", "0.1"), ("anneal needs a temperature",)),
         (("--eps", "-1"), ("eps", "-1")),
         (("--device", "abacus"), ("device 'abacus' cannot be used", "use cpu or auto")),
@@ -188,11 +188,6 @@ def test_eval_says_where_the_modes_part(ultralif: Commands) -> None:
     header, *rows = ultralif.done("eval", run, "--modes").splitlines()
     assert "decides as soft %" in header and "layer 2 differs %" in header
     assert rows[0].startswith("hard") and rows[1].startswith("tropical")
-
-
-def test_eval_of_a_neuron_with_one_mode(ultralif: Commands) -> None:
-    run = ultralif.json("train", *QUICK, "--neuron", "LIF")["id"]
-    assert ultralif.done("eval", run, "--modes").startswith("LIF on digits")
 
 
 def test_tensorboard(ultralif: Commands) -> None:

@@ -2,19 +2,24 @@
 
 import gzip
 import json
+import runpy
 from pathlib import Path
 
 import pytest
 
+from report.made_runs import made_result
 from ultralif.errors import InputError
 from ultralif.paper import published
+from ultralif.paper.archive import read, write
 from ultralif.paper.grids import ABLATION, TABLES, main_variants, runs_of
 from ultralif.paper.published import ULTRA
-from ultralif.paper.results import TIMING, Results, interval, paired, read, write
+from ultralif.paper.results import Results, _student, interval, paired
 from ultralif.paper.tables import make_table
 from ultralif.paper.verdicts import CLAIMS, judge
 from ultralif.report.tables import to_csv, to_latex, to_markdown
+from ultralif.training.identity import FIRST_FIELDS, document_id, first_document
 
+ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).parents[3] / "shared" / "paper" / "tables.json"
 
 
@@ -23,14 +28,7 @@ def row(config, soft, *, hard=None, rate=0.4, eps=0.7, path=None):
     ultra = config.neuron.startswith(("Ultra", "SoftLIF"))
     accuracy = {"soft": soft, "hard": soft if hard is None else hard} if ultra else {"hard": soft}
     rates = dict.fromkeys(accuracy, rate)
-    found = {
-        "id": config.id,
-        "status": "done",
-        "accuracy": accuracy,
-        "spike_rate": rates,
-        "eps": eps if ultra else None,
-    }
-    return {**found, "leak": 0.9, "seconds": 1.0, "stacked": 20, **({"history_eps": path} if path else {})}
+    return made_result(config, accuracy, rates, eps=eps if ultra else None, path=path)
 
 
 def made_up(
@@ -93,7 +91,7 @@ class TestGrids:
 class TestStatistics:
     def test_students_interval(self):
         found = interval(dict(enumerate([1.0, 2.0, 3.0, 4.0])))
-        assert found.mean == 2.5 and found.half == pytest.approx(3.182 * 1.2909944 / 2, rel=1e-6)
+        assert found.mean == 2.5 and found.half == pytest.approx(3.182446 * 1.2909944 / 2, rel=1e-6)
         assert interval({}) is None and interval({42: 5.0}) == (5.0, None, 1)
 
     def test_pairing_uses_common_seeds_only(self):
@@ -130,7 +128,7 @@ class TestVerdicts:
     def test_the_cost_of_log_sum_exp(self, over, expected):
         fused = {"LIF": 10.0, **dict.fromkeys(ULTRA, 10.0 + over / 10)}
         plain = {"LIF": 10.0, **dict.fromkeys(ULTRA, 99.0)}  # the plain loop is shown, and judged by nobody
-        results = Results([{"id": TIMING, "step_ms": {"T=10 auto": fused, "T=10 reference": plain}}])
+        results = Results(step_ms={"T=10 auto": fused, "T=10 reference": plain})
         (found,) = (v for v in judge(results) if v.claim.startswith("log-sum-exp adds"))
         assert found.verdict == expected and f"T=10 fused: +{over} to +{over} %" in found.measured
 
@@ -194,7 +192,7 @@ class TestVerdicts:
 def test_results_survive_the_file(tmp_path):
     rows = [row(c, 90.0 + c.seed / 100, path=[1.0, 0.5]) for c in runs_of("mnist", 2)]
     assert write(tmp_path / "r.jsonl.gz", rows) == len(rows)
-    again = Results(read(tmp_path / "r.jsonl.gz"))
+    again = Results(*read(tmp_path / "r.jsonl.gz"))
     assert again.accuracy("UltraLIF", "mnist", 10) == {42: 90.42, 43: 90.43}
     assert again.trajectories("UltraLIF") == {42: [1.0, 0.5], 43: [1.0, 0.5]}
     first = (tmp_path / "r.jsonl.gz").read_bytes()
@@ -207,7 +205,7 @@ def test_results_survive_the_file(tmp_path):
     [
         (b"not gzip", "x.gz is not gzip"),
         (gzip.compress(b"1\n"), "row 1 of .*x.gz is not the result of a run, but int"),
-        (gzip.compress(b'{"id": '), "line 1 of .*x.gz is not valid JSON"),
+        (gzip.compress(b'{"id": '), "row 1 of .*x.gz is not valid JSON"),
         (gzip.compress(bytes(1 << 29), 1), "x.gz unpacks to more than"),
     ],
     ids=["not gzip", "not an object", "not JSON", "a bomb"],
@@ -216,3 +214,43 @@ def test_a_damaged_file_is_refused(content: bytes, why: str, tmp_path: Path) -> 
     (tmp_path / "x.gz").write_bytes(content)
     with pytest.raises(InputError, match=why):
         read(tmp_path / "x.gz")
+
+
+def test_old_rows_are_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of a row of 0.1.0 is a hash of its config; the config that it stands for is found by it."""
+    config = next(c for c in runs_of("mnist", 3) if c.neuron == "PLIF" and c.seed == 44 and c.timesteps == 30)
+    name = document_id(first_document({field: getattr(config, field) for field in FIRST_FIELDS}, {}))
+    old = {"id": name, "accuracy": {"hard": 95.5}, "spike_rate": {"hard": 0.25}, "eps": None, "leak": 0.75}
+    rows = [old, {**old, "id": "0" * 12}, {"id": "timing", "step_ms": {"T=10 auto": {"LIF": 1.0}}}]
+    (tmp_path / "old.gz").write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    with pytest.raises(InputError, match=r"row 1 of .* has no config"):
+        read(tmp_path / "old.gz")
+    monkeypatch.setattr("sys.argv", ["migrate", str(tmp_path / "old.gz"), str(tmp_path / "new.gz")])
+    runpy.run_path(str(ROOT / "tools" / "migrate_results.py"), run_name="__main__")
+    (found,), step_ms = read(tmp_path / "new.gz")
+    assert found.config == config.to_dict() and found.id == name and step_ms["T=10 auto"] == {"LIF": 1.0}
+    assert found.by_mode["hard"].accuracy == 95.5 and found.constants.leak == 0.75
+    assert found.by_epoch.test is None and found.constants.threshold is None, "unknown"
+
+
+def test_the_archive_has_every_run_of_the_four_datasets() -> None:
+    results = Results(*read(ROOT / "results" / "paper.jsonl.gz"))
+    assert len(results.by_id) == 1680 and results.step_ms
+    here = [c for c in runs_of("all", 5) if c.dataset not in ("dvs-gesture", "shd")]
+    assert results.missing(here) == []
+
+
+@pytest.mark.parametrize("freedom", [*range(1, 31), 100, 1000])
+def test_students_t(freedom: int) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    assert _student(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-9)
+
+
+def test_every_seed_is_matched() -> None:
+    """A run belongs to its cell whatever its seed."""
+    configs = runs_of("mnist", 25)
+    results = Results(row(config, 90.0) for config in configs)
+    assert results.missing(configs) == [] and len(results.by_id) == len(configs)
+    assert len(results.accuracy("UltraLIF", "mnist", 10)) == 25
+    (cell,) = [r for r in make_table("mnist", results, 25).rows if r[:2] == ("PLIF", "1")]
+    assert cell[-1] == "25"

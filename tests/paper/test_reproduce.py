@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from data import dataset_files
+from report.made_runs import made_result
 from ultralif.cli import main
 from ultralif.data import DATASETS
-from ultralif.paper import grids, published, results
+from ultralif.paper import archive, grids, published, results
 from ultralif.training import Store
 
 
@@ -30,9 +31,9 @@ def shd(tmp_path, monkeypatch):
     monkeypatch.setenv("ULTRALIF_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(grids, "BASE", grids.BASE.with_(epochs=2))
     monkeypatch.chdir(tmp_path)
-    results._meanings.cache_clear()  # it knows the runs of the whole recipe
+    grids._meanings.cache_clear()  # it knows the runs of the whole recipe
     yield tmp_path
-    results._meanings.cache_clear()
+    grids._meanings.cache_clear()
 
 
 def test_shd_runs_as_soon_as_its_files_are_there(shd, capsys):
@@ -87,11 +88,11 @@ def test_a_table_that_is_none_is_refused(capsys):
 
 def test_seeds_of_a_file_are_counted_from_the_first(tmp_path, capsys):
     rows = [
-        {"id": config.id, "accuracy": {"hard": 90.0 + config.seed}, "spike_rate": {"hard": 0.1}, "eps": None}
+        made_result(config, {"hard": 90.0 + config.seed}, {"hard": 0.1})
         for config in grids.runs_of("mnist", 3)
         if config.neuron == "PLIF" and config.timesteps == 1
     ]
-    results.write(tmp_path / "paper.jsonl.gz", rows)
+    archive.write(tmp_path / "paper.jsonl.gz", rows)
     words = ["reproduce", "mnist", "--results", str(tmp_path / "paper.jsonl.gz"), "--json", "--seeds"]
     for seeds in (1, 2, 3):
         assert main([*words, str(seeds)]) == 0

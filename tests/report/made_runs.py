@@ -3,11 +3,11 @@
 import random
 from dataclasses import replace
 from itertools import islice, product
-from typing import Any
 
 from ultralif.nn import NEURONS
 from ultralif.report.gather import Entry
 from ultralif.training.config import NEURON_NAMES, RunConfig
+from ultralif.training.result import ByEpoch, Constants, ModeResult, Operations, Result
 
 DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10", "n-mnist", "shd")
 
@@ -39,45 +39,64 @@ def made_run(config: RunConfig, draw: random.Random) -> Entry:
         }
         for epoch in range(1, config.epochs + 1)
     ]
-    result: dict[str, Any] = {
-        "id": config.id,
-        "status": "done",
-        "dataset": config.dataset,
-        "neuron": config.neuron,
-        "timesteps": config.timesteps,
-        "seed": config.seed,
-        "sparsity": config.sparsity,
-        "mode": modes[0],
-        "accuracy": {mode: draw.uniform(80, 99) for mode in modes},
-        "spike_rate": dict.fromkeys(modes, rate),
-        "energy": {
-            "relative_sops": dict.fromkeys(modes, rate * config.timesteps),
-            "operations": {
-                mode: {"macs": 640.0 * (mode == "soft"), "acs": draw.uniform(1e4, 1e6), "picojoules": 3e4}
-                for mode in modes
-            },
-        },
-        "eps": eps,
-        "leak": 0.9,
-        "epochs": config.epochs,
-        "seconds": draw.uniform(10, 1000),
-        "stacked": 20,
-        "finished": 1.8e9,
-        "environment": {
+    sops = rate * config.timesteps
+    by_mode = {
+        mode: ModeResult(
+            draw.uniform(80, 99),
+            rate,
+            operations=Operations(640.0 * (mode == "soft"), draw.uniform(1e4, 1e6)),
+            relative_sops=sops,
+        )
+        for mode in modes
+    }
+    result = made_result(config, {}, {}, eps=eps)
+    result = replace(
+        result,
+        by_mode=by_mode,
+        seconds=draw.uniform(10, 1000),
+        finished=1.8e9,
+        environment={
             "ultralif": "0.1.0",
             "torch": "2.13.0",
             "device": "NVIDIA H200",
             "precision": "tf32",
             "data_sha256": f"{DATASETS.index(config.dataset):064x}",
         },
-    }
+    )
     weights = f"{draw.getrandbits(256):064x}"
     return Entry(config, result, history, {"eps": [eps]} if eps else {}, weights)
 
 
+def made_result(
+    config: RunConfig,
+    accuracy: dict[str, float],
+    rates: dict[str, float],
+    eps: float | None = None,
+    path: list[float] | None = None,
+) -> Result:
+    """Return the result of a run with these numbers by mode."""
+    return Result(
+        id=config.id,
+        status="done",
+        dataset=config.dataset,
+        neuron=config.neuron,
+        timesteps=config.timesteps,
+        seed=config.seed,
+        sparsity=config.sparsity,
+        mode=config.mode or NEURONS[config.neuron].modes[0],
+        by_mode={mode: ModeResult(value, rates[mode]) for mode, value in accuracy.items()},
+        constants=Constants(eps=eps, leak=0.9),
+        by_epoch=ByEpoch(eps=None if path is None else tuple(path)),
+        config=config.to_dict(),
+        epochs=config.epochs,
+        seconds=60.0,
+        stacked=20,
+    )
+
+
 def hostile(entry: Entry, text: str) -> Entry:
     """Return a run whose every text is hostile, as a foreign folder of runs could have it."""
-    result = {**entry.result, "status": text, "environment": {text: text, "device": text}}
+    result = replace(entry.result, status=text, environment={text: text, "device": text})
     config = replace(entry.config)
     vars(config).update(id=entry.config.id, _changes={"schedule": text, "neuron_options": {text: text}})
     for name in ("dataset", "neuron", "schedule"):

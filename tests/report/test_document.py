@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,18 +13,19 @@ import pytest
 import torch
 
 import ultralif as ul
-from report.made_runs import made_runs
+from report.made_runs import made_result, made_runs
 from report.paper_rows import paper_rows
 from ultralif.cli.common import read_arguments
 from ultralif.cli.train import Train
 from ultralif.errors import InputError
-from ultralif.paper.results import TIMING, write
+from ultralif.paper.archive import write
 from ultralif.paper.verdicts import CLAIMS
 from ultralif.report.document import MOST_EPOCHS, make_document
 from ultralif.report.gather import Entry, as_results, gather
 from ultralif.report.inside import choose, look, observe, slices
 from ultralif.training import Store
 from ultralif.training.config import NEURON_NAMES
+from ultralif.training.result import ModeResult
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,7 @@ def test_a_damaged_run_is_left_out_and_named(runs: Path, tmp_path: Path) -> None
 
 def test_columns_are_the_results(entries: list[Entry], runs: Path) -> None:
     document = make_document(entries, [], inside=0)
-    rows = {row["id"]: row for row in Store(runs).rows()}
+    rows = {row.id: row.to_dict() for row in Store(runs).rows()}
     for i, run in enumerate(column(document, "id")):
         row = rows[run]
         for mode in row["accuracy"]:
@@ -164,8 +166,8 @@ def test_slices_hold_the_classes_of_their_samples(entries: list[Entry]) -> None:
 def test_choose_takes_the_best_of_each_kind(entries: list[Entry]) -> None:
     first, second = choose(entries, 2)
     assert (first.config.neuron, second.config.neuron) == ("UltraLIF", "FullPLIF")
-    soft = [e.result["accuracy"]["soft"] for e in entries if e.config.neuron == "UltraLIF"]
-    assert first.result["accuracy"]["soft"] == max(soft)
+    soft = [e.result.by_mode["soft"].accuracy for e in entries if e.config.neuron == "UltraLIF"]
+    assert first.result.by_mode["soft"].accuracy == max(soft)
 
 
 def test_a_network_whose_data_are_gone_is_noted(
@@ -185,9 +187,7 @@ def test_a_network_whose_data_are_gone_is_noted(
 def test_timings_of_a_file_are_judged(tmp_path: Path) -> None:
     path = tmp_path / "paper.jsonl.gz"
     steps = dict.fromkeys(NEURON_NAMES, 1.0) | {"UltraLIF": 1.04}
-    rows = [*paper_rows("mnist", 1), {"id": TIMING, "step_ms": {"T=10 auto": steps}}]
-    with gzip.open(path, "wt") as file:
-        file.write("\n".join(map(json.dumps, rows)))
+    write(path, paper_rows("mnist", 1), {"T=10 auto": steps})
     document = make_document(*gather([str(path)]))
     (verdict,) = [one for one in document["verdicts"] if "wall time" in one["claim"]]
     assert verdict["verdict"] == "holds"
@@ -199,17 +199,17 @@ def test_a_file_that_holds_no_results_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"not compressed")
     with pytest.raises(InputError, match="is not gzip"):
         gather([str(path)])
-    (row, *_) = paper_rows("mnist", 1)
     with gzip.open(path, "wt") as file:
-        file.write(json.dumps({"id": row["id"]}) + "\n")
-    with pytest.raises(InputError, match=f"has a row for run {row['id']} that is not a result"):
+        file.write(json.dumps({"id": "0" * 12, "config": {}}) + "\n")
+    with pytest.raises(InputError, match=r"row 1 of .* is not the result of a run"):
         gather([str(path)])
 
 
 def test_what_is_not_finite_is_not_known() -> None:
     """A run that diverged has numbers that JSON does not."""
     (entry,) = made_runs(1, epochs=2)
-    result = {**entry.result, "status": "diverged", "accuracy": {"hard": math.nan, "soft": math.inf}}
+    by_mode = {"hard": ModeResult(math.nan), "soft": ModeResult(math.inf)}
+    result = replace(entry.result, status="diverged", by_mode=by_mode)
     document = make_document([Entry(entry.config, result, [])], [], inside=0)
     assert "accuracy_hard" in document["runs"]["columns"]
     assert column(document, "accuracy_hard") == [None]
@@ -219,11 +219,12 @@ def test_what_is_not_finite_is_not_known() -> None:
 def test_results_of_the_paper_bring_tables_and_verdicts(tmp_path: Path) -> None:
     path = tmp_path / "paper.jsonl.gz"
     rows = paper_rows("mnist", 2)
-    write(path, [*rows, {**rows[0], "id": "0" * 12}])
+    strange = replace(rows[0], id="0" * 12, config={"schema": 2, "neuron": "Unheard"})
+    write(path, [*rows, strange])
     entries, notes, _ = gather([str(path)])
     assert len(entries) == len(rows)
     assert hashlib.sha256(path.read_bytes()).hexdigest() in notes[0]
-    assert notes[1] == "Left out: 1 rows of paper.jsonl.gz that no table of the paper has."
+    assert "Left out: run 000000000000 of paper.jsonl.gz, neuron 'Unheard' is not known" in notes[1]
     document = make_document(entries, notes)
     names = [table["name"] for table in document["tables"]]
     assert {"mnist", "t1-summary"} <= set(names)
@@ -239,12 +240,11 @@ def test_recipes_of_other_precision_are_in_the_paper(tmp_path: Path) -> None:
     rows = paper_rows("binary", 1)
     write(path, rows)
     found = as_results(gather([str(path)]).entries)
-    assert found.by_id.keys() == {row["id"] for row in rows}
+    assert found.by_id.keys() == {row.id for row in rows}
     assert [*found.accuracy("binary", "mnist", 10)] == [42]
 
 
 def test_a_run_outside_the_paper_is_shown_in_its_own_mode() -> None:
-    (made,) = made_runs(1, epochs=2)
     kinds: list[tuple[dict[str, object], str]] = [
         ({"neuron": "LIF"}, "hard"),
         ({"neuron": "LIF", "hidden": (128,)}, "hard"),
@@ -254,7 +254,8 @@ def test_a_run_outside_the_paper_is_shown_in_its_own_mode() -> None:
     entries = []
     for options, mode in kinds:
         config = ul.RunConfig(dataset="mnist", epochs=2, **options)
-        result = {**made.result, "mode": mode, "accuracy": {"soft": 90.0, "hard": 80.0}}
+        result = made_result(config, {"soft": 90.0, "hard": 80.0}, dict.fromkeys(("soft", "hard"), 0.1))
+        assert result.mode == mode
         entries.append(Entry(config, result, []))
     found = as_results(entries)
     shown = {key.label: found.accuracy(key.label, "mnist", 10)[42] for key in found.runs}

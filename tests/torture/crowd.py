@@ -53,7 +53,7 @@ def writers(base: Path, rng: random.Random, count: int, runs: int) -> Row:
     bad = [end.message.strip().splitlines()[-1] for end in ended if end.code not in (0, -signal.SIGKILL)]
     names = [path.name.split("-") for path in done.iterdir()]
     committed = {RunConfig(seed=int(n) * 10**6 + int(i)).id for n, i in names}
-    lost = committed - {row["id"] for row in store.rows()}
+    lost = committed - {row.id for row in store.rows()}
     with sqlite3.connect(store.index) as index:
         (sound,) = index.execute("PRAGMA integrity_check").fetchone()
     found = f"{len(committed)} committed, {len(lost)} lost, {len(bad)} errors, integrity {sound}"

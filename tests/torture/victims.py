@@ -40,9 +40,9 @@ def runs_of(folder: Path) -> dict[str, Any]:
     store = Store(folder)
     found: dict[str, Any] = {}
     for row in store.rows():
-        run_ = store.read(row["id"])
-        said = {key: value for key, value in row.items() if key not in MADE_ANEW}
-        found[row["id"]] = (said, run_.contents.file, run_.history)
+        run_ = store.read(row.id)
+        said = {key: value for key, value in row.to_dict().items() if key not in MADE_ANEW}
+        found[row.id] = (said, run_.contents.file, run_.history)
     return found
 
 

@@ -17,7 +17,9 @@ import torch
 
 from ultralif import RunConfig
 from ultralif.training import RunOptions, Store, train_stack
-from ultralif.training.store import Finished, _insert
+from ultralif.training.index import insert
+from ultralif.training.result import Result
+from ultralif.training.store import Finished
 
 MEMBERS = [
     RunConfig(epochs=3, hidden=(8,), timesteps=4, batch_size=256, **changes)
@@ -76,13 +78,13 @@ def kill(root: Path, wanted: int = 20, seed: int = 0) -> None:
 
 def write(root: Path) -> None:
     """Let eight processes write runs at once, all of them to one index."""
-    result = {"status": "done", "dataset": "digits", "neuron": "LIF", "timesteps": 1, "sparsity": 0.0}
+    result = {"status": "done", "dataset": "digits", "neuron": "LIF", "timesteps": 1, "mode": "hard"}
 
     def work(writer: int) -> None:
         store = Store(root)
         for row in range(ROWS):
             config = RunConfig(seed=writer * ROWS + row)
-            said = {**result, "id": config.id, "seed": config.seed, "finished": time.time()}
+            said = Result.from_dict({**result, "id": config.id, "seed": config.seed})
             store.write([Finished(config, {"w": torch.full((4,), float(config.seed))}, said, [])])
 
     children = [fork(lambda writer=writer: work(writer)) for writer in range(WRITERS)]
@@ -97,7 +99,7 @@ def begin(root: Path) -> None:
         while time.monotonic() < moment:
             pass
         with store._open() as index:
-            _insert(index, [(str(writer), 0.0, "done", "digits", "LIF", 1, 1, 0.0, "{}")])
+            insert(index, [(str(writer), 0.0, "done", "digits", "LIF", 1, 1, 0.0, str(writer), "{}")])
 
     for number in range(ROUNDS):
         store, moment = Store(root / str(number)), time.monotonic() + 0.02

@@ -82,8 +82,8 @@ def test_what_is_kept_when_a_later_epoch_diverges(store: Store, tmp_path: Path, 
     kept = run.contents.tensors()
     assert torch.equal(kept["linears.0.weight"], after["stack.weights.0"][0])
     assert torch.equal(kept["linears.1.bias"], after["stack.biases.1"][0])
-    assert run.result["eps"] == pytest.approx(run.history[1]["eps"])
-    assert run.result["leak"] == pytest.approx(run.history[1]["leak"])
+    assert run.result.eps == pytest.approx(run.history[1]["eps"])
+    assert run.result.leak == pytest.approx(run.history[1]["leak"])
 
 
 def test_a_diverged_member_survives_a_stop(store: Store, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_diverged_member_survives_a_stop(store: Store, tmp_path: Path) -> None
     train_stack(configs, store)
     for config in configs:
         ours, theirs = (place.read(config.id) for place in (store, whole))
-        assert ours.history == theirs.history and ours.result["status"] == theirs.result["status"]
+        assert ours.history == theirs.history and ours.result.status == theirs.result.status
         expected = theirs.contents.tensors()
         assert all(torch.equal(value, expected[name]) for name, value in ours.contents.tensors().items())
 

@@ -44,7 +44,7 @@ def test_each_mode_against_a_direct_computation(changes: dict, store: Store) -> 
         for mode in neuron.modes:
             accuracy, rates = directly(network, config, mode)
             assert result.accuracy[mode] == pytest.approx(accuracy, abs=1e-9), (config, mode)
-            assert result.spike_rates[mode] == pytest.approx(rates, abs=1e-12)
+            assert list(result.by_mode[mode].spike_rates) == pytest.approx(rates, abs=1e-12)
             sizes = config.hidden
             mean = sum(n * r for n, r in zip(sizes, rates, strict=False)) / sum(sizes)
             assert result.spike_rate[mode] == pytest.approx(mean, abs=1e-12)
@@ -56,10 +56,10 @@ def test_energy_of_a_run_by_hand(store: Store) -> None:
     (result,) = train_stack([config], store)
     x = torch.cat([x for x, _ in Loader(load("digits").test, 256, 2, shuffle=False).epoch(EVALUATION)], 1)
     active = x.sum().item() / x.shape[1]  # input spikes of a sample, over both steps
-    first, second = result.spike_rates["hard"]
+    first, second = result.by_mode["hard"].spike_rates
     synapses = 64 * 6 + 6 * 5 + 5 * 10
     rate = result.spike_rate["hard"]
-    energy = result.energy
+    energy = result.to_dict()["energy"]
     assert energy["relative_sops"]["hard"] == pytest.approx(2 * rate)
     assert energy["snn_picojoules"]["hard"] == pytest.approx(2 * rate * synapses * 0.9)
     assert energy["ann_picojoules"] == pytest.approx(synapses * 4.6)
@@ -77,7 +77,7 @@ def test_real_inputs_multiply(store: Store) -> None:
     """A pixel that is fed as a number costs a multiplication where it is not zero."""
     (result,) = train_stack([small(encoding="constant", epochs=1)], store)
     pixels = load("digits").test.batch(torch.arange(360)).count_nonzero().item() / 360
-    hard = result.energy["operations"]["hard"]
+    hard = result.to_dict()["energy"]["operations"]["hard"]
     assert hard["macs"] == pytest.approx(2 * pixels * 6, rel=1e-6)
     assert hard["acs"] == pytest.approx(2 * result.spike_rate["hard"] * 6 * 10)
 
@@ -95,8 +95,8 @@ def test_history_has_an_entry_for_every_epoch(store: Store) -> None:
         assert 0 <= epoch["hard_rate"] <= 1 and 0 < epoch["soft_rate"] < 1
     assert len({epoch["eps"] for epoch in run.history}) == 3, "the temperature is learned"
     assert len({epoch["leak"] for epoch in run.history}) == 3, "and so is the leak"
-    assert run.history[-1]["eps"] == pytest.approx(run.result["eps"])
-    assert run.history[-1]["leak"] == pytest.approx(run.result["leak"])
+    assert run.history[-1]["eps"] == pytest.approx(run.result.eps)
+    assert run.history[-1]["leak"] == pytest.approx(run.result.leak)
 
 
 def test_history_of_a_neuron_without_a_temperature(store: Store) -> None:
@@ -160,9 +160,8 @@ def test_evaluating_once_more_gives_the_same(store: Store) -> None:
         config = small(neuron=name)
         (result,) = train_stack([config], store)
         again = reevaluate(store, config.id, compare=lambda network, batches: gap(network, batches))
-        assert again["accuracy"] == result.accuracy and again["spike_rates"] == result.spike_rates
-        assert again["energy"] == json.loads(json.dumps(result.energy))
-        assert list(again["gap"]) == list(result.accuracy)
+        assert again.result.by_mode == result.by_mode
+        assert list(again.gap) == list(result.accuracy)
 
 
 def test_annealed_temperature_is_kept_by_the_network(store: Store) -> None:

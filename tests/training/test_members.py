@@ -31,8 +31,8 @@ def check_alone(together: Store, alone: Store, configs: list[RunConfig]) -> None
                 atol=TOLERANCE,
                 msg=lambda text, c=config: f"{c}: {text}",
             )
-        assert ours.result["accuracy"] == theirs.result["accuracy"]
-        assert ours.result["spike_rate"] == pytest.approx(theirs.result["spike_rate"], TOLERANCE)
+        assert ours.result.accuracy == theirs.result.accuracy
+        assert ours.result.spike_rate == pytest.approx(theirs.result.spike_rate, TOLERANCE)
         for one, other in zip(ours.history, theirs.history, strict=True):
             assert known(one) == pytest.approx(known(other), rel=TOLERANCE, abs=TOLERANCE)
 
@@ -62,7 +62,7 @@ def test_seeds_share_a_stack(store: Store, tmp_path) -> None:
     configs = [small(neuron=name, seed=seed) for name in ("UltraDLIF", "AdaLIF", "LIF") for seed in (5, 3)]
     train_stack(configs, store)
     check_alone(store, Store(tmp_path / "alone"), configs)
-    energies = [store.read(config.id).result["energy"] for config in configs[:2]]
+    energies = [store.read(config.id).result.to_dict()["energy"] for config in configs[:2]]
     assert energies[0] != energies[1]  # each seed is evaluated on its own spikes
 
 

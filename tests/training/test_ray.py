@@ -89,7 +89,8 @@ def test_every_stack_is_finished_once_whoever_is_killed(cluster: Any, tmp_path: 
     assert main([*SWEEP.split(), "--runs-dir", str(tmp_path / "local")]) == 0
     alone = json.loads(capsys.readouterr().out)
     assert len(alone) == 6
-    assert without_times(json.loads(said)) == without_times(store.rows()) == without_times(alone)
+    stored = [row.to_dict() for row in store.rows()]
+    assert without_times(json.loads(said)) == without_times(stored) == without_times(alone)
     assert not list((runs / ".training").glob("*/*")), "checkpoints are left"
 
 

@@ -24,7 +24,7 @@ def test_killed_at_twenty_moments(tmp_path: Path, python) -> None:
     found = json.loads(out)
     assert found["kills"] >= 20 and found["ended"] >= 1
     whole = Store(tmp_path / "whole")
-    assert sorted(row["status"] for row in whole.rows()) == ["diverged", "done", "done", "done"]
+    assert sorted(row.status for row in whole.rows()) == ["diverged", "done", "done", "done"]
     for number in range(found["ended"]):
         killed = Store(tmp_path / f"killed-{number}")
         assert len(killed.rows()) == len(MEMBERS)

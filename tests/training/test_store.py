@@ -11,9 +11,14 @@ from training.forks import ROUNDS, ROWS, WRITERS
 from training.small import small
 from ultralif.errors import InputError, JobError
 from ultralif.training import RunConfig, Store, train_stack
-from ultralif.training.store import _TABLE, default_runs_dir
+from ultralif.training.index import _TABLE
+from ultralif.training.store import default_runs_dir
 
 FORKS = Path(__file__).with_name("forks.py")
+
+
+RESULT = {"status": "done", "dataset": "digits", "neuron": "LIF", "timesteps": 1, "mode": "hard"}
+"""The least that a result says."""
 
 
 def fill(store: Store, count: int) -> list[str]:
@@ -23,7 +28,7 @@ def fill(store: Store, count: int) -> list[str]:
     with sqlite3.connect(store.index) as index:
         index.executescript(_TABLE)
         index.executemany(
-            "INSERT INTO runs VALUES (?, ?, 'done', ?, ?, ?, ?, 0.0, ?)",
+            "INSERT INTO runs VALUES (?, ?, 'done', ?, ?, ?, ?, 0.0, ?, ?)",
             (
                 (
                     name,
@@ -32,7 +37,8 @@ def fill(store: Store, count: int) -> list[str]:
                     ("LIF", "UltraLIF", "PLIF")[number % 3],
                     (1, 10, 30)[number % 3],
                     number,
-                    json.dumps({"id": name, "seed": number}),
+                    name,
+                    json.dumps(RESULT | {"id": name, "seed": number}),
                 )
                 for number, name in enumerate(names)
             ),
@@ -45,13 +51,13 @@ def test_one_run_among_a_hundred_thousand(store: Store) -> None:
     names = fill(store, 100_000)
     searches = (
         lambda: store.find(names[77_777][:11]) == names[77_777],
-        lambda: store.rows(runs=[names[5]])[0]["seed"] == 5,
+        lambda: store.rows(runs=[names[5]])[0].seed == 5,
         lambda: store.finished([names[9], "absent"]) == {names[9]},
         lambda: (
-            store.rows(dataset="digits", neuron="PLIF", timesteps=30, sparsity=0.0, seed=99_995)[0]["seed"]
+            store.rows(dataset="digits", neuron="PLIF", timesteps=30, sparsity=0.0, seed=99_995)[0].seed
             == 99_995
         ),
-        lambda: [row["seed"] for row in store.rows(2)] == [99_999, 99_998],
+        lambda: [row.seed for row in store.rows(2)] == [99_999, 99_998],
     )
     for search in searches:
         seconds = []
@@ -65,7 +71,7 @@ def test_one_run_among_a_hundred_thousand(store: Store) -> None:
 def test_eight_processes_write_at_once(tmp_path: Path, python) -> None:
     python.run(str(FORKS), "write", str(tmp_path / "runs"))
     store = Store(tmp_path / "runs")
-    assert sorted(row["seed"] for row in store.rows()) == list(range(WRITERS * ROWS))
+    assert sorted(row.seed for row in store.rows()) == list(range(WRITERS * ROWS))
     for seed in range(WRITERS * ROWS):
         run = store.read(RunConfig(seed=seed).id)
         assert run.contents.tensors()["w"].tolist() == [float(seed)] * 4
@@ -89,8 +95,8 @@ def filled(store: Store) -> Store:
 
 def test_filters(filled: Store) -> None:
     assert len(filled.rows()) == 3 and len(filled.rows(2)) == 2
-    assert filled.rows()[0]["seed"] == 7, "newest first"
-    assert {row["neuron"] for row in filled.rows(neuron="LIF")} == {"LIF"}
+    assert filled.rows()[0].seed == 7, "newest first"
+    assert {row.neuron for row in filled.rows(neuron="LIF")} == {"LIF"}
     assert len(filled.rows(neuron="UltraLIF", seed=42)) == 1
     assert filled.rows(dataset="mnist") == [] and filled.rows(status="diverged") == []
     with pytest.raises(InputError, match="cannot be filtered by"):
@@ -106,7 +112,7 @@ def test_names(filled: Store) -> None:
     assert (store.root, name) == (filled.root, run)
     assert Store.holding(run[:6], filled.root)[1] == run
     for unknown in ("zzz", "", "*", "?" * 12, "[0-9a-f]*", "'; DROP TABLE runs; --"):
-        with pytest.raises(InputError, match=r"there is no run|could be"):
+        with pytest.raises(InputError, match=r"there is no run|ambiguous"):
             filled.find(unknown)
     assert len(filled.rows()) == 3
 
@@ -121,8 +127,8 @@ def test_a_name_does_not_lead_out_of_the_store(filled: Store, tmp_path: Path) ->
 
 def test_a_name_that_could_be_several(store: Store) -> None:
     fill(store, 100)
-    first = next(c for c in "0123456789abcdef" if sum(row["id"].startswith(c) for row in store.rows()) > 1)
-    with pytest.raises(InputError, match="say more of it"):
+    first = next(c for c in "0123456789abcdef" if sum(row.id.startswith(c) for row in store.rows()) > 1)
+    with pytest.raises(InputError, match="give more characters"):
         store.find(first)
 
 
@@ -133,7 +139,7 @@ def test_the_index_can_be_made_again(filled: Store) -> None:
     assert filled.rebuild() == (3, [])
     assert filled.rows() == before
     filled.index.unlink()
-    assert filled.finished([row["id"] for row in before]) == {row["id"] for row in before}
+    assert filled.finished([row.id for row in before]) == {row.id for row in before}
 
 
 def test_rebuilding_leaves_damaged_runs_out_and_says_so(filled: Store) -> None:
@@ -165,8 +171,8 @@ def test_a_store_that_was_moved(filled: Store, tmp_path: Path) -> None:
     """Paths are those of the place where the runs are now."""
     filled.root.rename(tmp_path / "elsewhere")
     moved = Store(tmp_path / "elsewhere")
-    assert moved.read(small(epochs=1).id).result["path"] == str(moved.path(small(epochs=1).id))
-    assert all(row["path"].startswith(str(moved.root)) for row in moved.rows())
+    assert moved.read(small(epochs=1).id).result.path == str(moved.path(small(epochs=1).id))
+    assert all(row.path.startswith(str(moved.root)) for row in moved.rows())
 
 
 def test_where_runs_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ultralif.cli.output import number, print_result, print_table
+from ultralif.cli.output import number, print_json, print_result, print_table
 from ultralif.cli.parse import parse
 from ultralif.training.store import Store
 from ultralif.training.zoo import cards
@@ -54,9 +54,12 @@ def evaluate_run(
         from ultralif.training.reevaluate import reevaluate
 
         found = reevaluate(store, name, device, data_dir, compare=_gaps if modes else None)
-    if len(found.get("gap", {})) > 1 and not json:
-        _print_gaps(found["gap"])
-    print_result(found, json, then=f"ultralif export {found['path']} --to c --out model")
+    if json:
+        print_json({**found.result.to_dict(), **({"gap": found.gap} if found.gap else {})})
+        return
+    if len(found.gap) > 1:
+        _print_gaps(found.gap)
+    print_result(found.result, then=f"ultralif export {found.result.path} --to c --out model")
 
 
 def _gaps(network: "nn.Module", batches: "Iterable[tuple[Tensor, Tensor]]") -> dict[str, Any]:

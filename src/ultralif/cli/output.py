@@ -3,11 +3,15 @@
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ultralif.errors import InputError
 from ultralif.files import visible
+
+if TYPE_CHECKING:
+    from ultralif.training.result import Result
 
 __all__ = [
     "check_place",
@@ -20,8 +24,6 @@ __all__ = [
     "print_values",
     "say",
 ]
-
-MODES = ("soft", "hard", "tropical")
 
 
 def echo(text: str = "", file: IO[str] | None = None) -> None:
@@ -94,45 +96,40 @@ def print_values(result: dict[str, Any], as_json: bool) -> None:
             echo(f"{name:{width}}  {_spell_value(value)}")
 
 
-def print_result(result: dict[str, Any], as_json: bool, then: str | None = None) -> None:
+def print_result(result: "Result", then: str | None = None) -> None:
     """Print a run: a row for each mode, then what was learned and where it is.
 
     Args:
-        result: what a run's `ultralif.Result` says.
-        as_json: print it as one JSON document.
+        result: the run's result.
         then: the next command to try.
     """
-    if as_json:
-        print_json(result)
-        return
-    energy = result["energy"]
     rows = [
         (
             mode,
-            number(result["accuracy"][mode], 2),
-            number(result["spike_rate"][mode], 3),
-            number(energy["relative_sops"][mode], 2),
-            number(energy["snn_picojoules"][mode], 1, 1e-3),
-            number(energy["operations"][mode]["macs"], 0),
-            number(energy["operations"][mode]["acs"], 0),
-            number(energy["operations"][mode]["picojoules"], 1, 1e-3),
+            number(one.accuracy, 2),
+            number(one.spike_rate, 3),
+            number(one.relative_sops, 2),
+            number(one.snn_picojoules, 1, 1e-3),
+            number(one.operations.macs, 0) if one.operations else None,
+            number(one.operations.acs, 0) if one.operations else None,
+            number(one.operations.energy, 1, 1e-3) if one.operations else None,
         )
-        for mode in MODES
-        if mode in result["accuracy"]
+        for mode, one in result.by_mode.items()
     ]
-    title = f"{result['neuron']} on {result['dataset']}, T={result['timesteps']}, seed {result['seed']}"
+    title = f"{result.neuron} on {result.dataset}, T={result.timesteps}, seed {result.seed}"
     columns = ("spikes", "accuracy %", "rate", "T*rate", "paper nJ", "MACs", "ACs", "counted nJ")
     print_table(columns, rows, title)
-    echo(f"per sample; without spikes the paper counts {number(energy['ann_picojoules'], 1, 1e-3)} nJ")
-    learned = [f"{name} {number(result[name], 4)}" for name in ("eps", "leak") if result[name] is not None]
+    echo(f"per sample; without spikes the paper counts {number(result.ann_picojoules, 1, 1e-3)} nJ")
+    constants = asdict(result.constants)
+    learned = [f"{name} {number(constants[name], 4)}" for name in constants if constants[name] is not None]
     if learned:
         echo(", ".join(learned))
-    if result["validation"] is not None:
-        echo(f"{number(result['validation'][result['mode']], 2)} % of the held-out part of the training set")
-    if result["status"] == "diverged":
-        echo(f"the loss diverged; these are the numbers after epoch {result['epochs']}")
-    best = f"{number(result['accuracy'][result['mode']], 2)} % ({result['mode']} spikes)"
-    echo(f"{best} in {result['path']}; next: {then or 'ultralif eval ' + result['path'] + ' --modes'}")
+    if result.own.validation is not None:
+        echo(f"{number(result.own.validation, 2)} % of the held-out part of the training set")
+    if result.status == "diverged":
+        echo(f"the loss diverged; these are the numbers after epoch {result.epochs}")
+    best = f"{number(result.own.accuracy, 2)} % ({result.mode} spikes)"
+    echo(f"{best} in {result.path}; next: {then or f'ultralif eval {result.path} --modes'}")
 
 
 def number(value: float | None, digits: int, unit: float = 1.0) -> str | None:

@@ -110,10 +110,11 @@ def _plan(
 
 
 def _results(path: Path | None, runs_dir: Path | None) -> "Results":
-    from ultralif.paper.results import Results, from_store, read
+    from ultralif.paper.archive import read
+    from ultralif.paper.results import Results, from_store
     from ultralif.training import Store
 
-    return from_store(Store(runs_dir)) if path is None else Results(read(path))
+    return from_store(Store(runs_dir)) if path is None else Results(*read(path))
 
 
 def _print_tables(names: list[str], found: "Results", seeds: int, out: Path | None, as_json: bool) -> None:

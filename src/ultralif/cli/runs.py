@@ -12,7 +12,9 @@ from ultralif.cli.parse import Actions, Inline, dispatch
 from ultralif.cli.progress import spell_count
 from ultralif.errors import InputError, JobError
 from ultralif.files import write_file
-from ultralif.training.config import spelled
+from ultralif.names import MODES
+from ultralif.training.config import NEURON_NAMES, spelled
+from ultralif.training.result import Result
 from ultralif.training.store import Store
 
 __all__ = ["COMMAND", "main"]
@@ -40,12 +42,17 @@ class Filter:
     status: Literal["done", "diverged"] | None = None
     """Only those that are done, or that diverged."""
 
-    def rows(self, store: Store, limit: int | None = None) -> list[dict[str, Any]]:
+    def rows(self, store: Store, limit: int | None = None) -> list[Result]:
         """Return the results of these runs, newest first."""
         wanted = asdict(self)
         for field in ("dataset", "neuron"):
             wanted[field] = wanted[field] and spelled(field, wanted[field])
-        return store.rows(limit, **wanted)
+        rows = store.rows(limit, complain=say, **wanted)
+        unknown = {row.neuron for row in rows} - set(NEURON_NAMES)
+        if unknown:
+            names = ", ".join(sorted(unknown))
+            say(f"neuron {names} is not known here; its runs are listed, and cannot be loaded")
+        return rows
 
 
 ALL = Filter()
@@ -68,7 +75,7 @@ def list_(
     store = Store(runs_dir)
     rows = which.rows(store, limit)
     if json:
-        print_json(rows)
+        print_json([row.to_dict() for row in rows])
     elif rows:
         print_table(_COLUMNS, [_cells(row) for row in rows])
     elif store.rows(limit=1):
@@ -87,18 +94,19 @@ def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, j
         json: print one JSON document.
     """
     store, name = Store.holding(run, runs_dir)
-    config, _, result, epochs = store.read(name)
+    result, epochs = store.read_result(name)
     if json:
-        print_json({**result, "config": config.to_dict(), "history": epochs})
+        print_json({**result.to_dict(), "history": epochs})
         return
-    changed = [f"{name}={value}" for name, value in config.changes().items()]
-    echo(f"config, where it differs from ultralif 0.1.0: {', '.join(changed) or '-'}")
-    made_by = ", ".join(f"{name} {value}" for name, value in result["environment"].items())
+    changed = {**result.config, **result.config.get("neuron_options", {})}
+    words = [f"{key}={value}" for key, value in changed.items() if key not in ("schema", "neuron_options")]
+    echo(f"config, where it differs from ultralif 0.1.0: {', '.join(words) or '-'}")
+    made_by = ", ".join(f"{name} {value}" for name, value in result.environment.items())
     echo(f"made by: {made_by}")
     if history and epochs:
         rows = [(i, *(number(v, 4) for v in epoch.values())) for i, epoch in enumerate(epochs, start=1)]
         print_table(("epoch", *epochs[0]), rows)
-    print_result(result, False)
+    print_result(result)
 
 
 def compare(runs: tuple[str, ...], /, runs_dir: Path | None = None, json: bool = False) -> None:
@@ -111,18 +119,18 @@ def compare(runs: tuple[str, ...], /, runs_dir: Path | None = None, json: bool =
     """
     if len(runs) < 2:
         raise InputError("compare needs at least two runs; see: ultralif runs list")
-    found = [Store(runs_dir).read(run) for run in runs]
+    store = Store(runs_dir)
+    found = [store.read(run) for run in runs]
     configs = [run.config.settings() for run in found]
     names = dict.fromkeys(name for config in configs for name in config)
     differing = [name for name in names if len({str(config.get(name)) for config in configs}) > 1]
-    rows = [
-        {**{name: config.get(name) for name in differing}, **run.result}
-        for run, config in zip(found, configs, strict=True)
-    ]
+    apart = [{name: config.get(name) for name in differing} for config in configs]
     if json:
-        print_json(rows)
+        print_json([{**each, **run.result.to_dict()} for each, run in zip(apart, found, strict=True)])
         return
-    table = [(row["id"], *(row[name] for name in differing), *_numbers(row)) for row in rows]
+    table = [
+        (run.result.id, *each.values(), *_numbers(run.result)) for each, run in zip(apart, found, strict=True)
+    ]
     print_table(("run", *differing, *_NUMBERS), table)
 
 
@@ -163,7 +171,7 @@ def export(
     if to == "json":
         from json import dumps
 
-        text = dumps(rows, indent=2) + "\n"
+        text = dumps([row.to_dict() for row in rows], indent=2) + "\n"
     else:
         text = _delimited(rows) if to == "csv" else _markdown(rows)
     if out is None:
@@ -200,18 +208,17 @@ _NUMBERS = ("soft %", "hard %", "tropical %", "rate", "eps", "leak")
 _COLUMNS = ("run", "dataset", "neuron", "T", "lambda", "seed", *_NUMBERS, "status")
 
 
-def _numbers(row: dict[str, Any]) -> Sequence[str | None]:
-    accuracies = (number(row["accuracy"].get(mode), 2) for mode in ("soft", "hard", "tropical"))
-    rate = row["spike_rate"][row["mode"]]
-    return (*accuracies, *(number(value, 3) for value in (rate, row["eps"], row["leak"])))
+def _numbers(row: Result) -> Sequence[str | None]:
+    accuracies = (number(row.accuracy.get(mode), 2) for mode in MODES)
+    return (*accuracies, *(number(value, 3) for value in (row.own.spike_rate, row.eps, row.leak)))
 
 
-def _cells(row: dict[str, Any]) -> Sequence[Any]:
-    kind = (row[name] for name in ("id", "dataset", "neuron", "timesteps", "sparsity", "seed"))
-    return (*kind, *_numbers(row), row["status"])
+def _cells(row: Result) -> Sequence[Any]:
+    kind = (row.id, row.dataset, row.neuron, row.timesteps, row.sparsity, row.seed)
+    return (*kind, *_numbers(row), row.status)
 
 
-def _delimited(rows: list[dict[str, Any]]) -> str:
+def _delimited(rows: list[Result]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_COLUMNS)
@@ -224,7 +231,7 @@ def _safe(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r\n") else cell
 
 
-def _markdown(rows: list[dict[str, Any]]) -> str:
+def _markdown(rows: list[Result]) -> str:
     lines = ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
     lines += ["| " + " | ".join(map(_escaped, _cells(row))) + " |" for row in rows]
     return "\n".join(lines) + "\n"

@@ -96,16 +96,16 @@ def main(argv: list[str]) -> None:
         quiet=args.quiet or args.json,
         elsewhere=_cluster(args),
     )
-    rows = store.rows(runs=[config.id for config in configs])
+    rows = store.rows(runs=[config.id for config in configs], complain=say)
     if args.json:
-        print_json(rows)
+        print_json([row.to_dict() for row in rows])
         return
-    finished = [row for row in rows if row["status"] == "done"]
+    finished = [row for row in rows if row.status == "done"]
     _print_summary(finished)
     there = "" if args.runs_dir is None else f" --runs-dir {args.runs_dir}"
     echo(f"{spell_count(len(rows), 'run')} in {store.root}; next: ultralif runs list{there}")
     if len(finished) < len(rows):
-        lost = ", ".join(row["id"] for row in rows if row["status"] != "done")
+        lost = ", ".join(row.id for row in rows if row.status != "done")
         raise JobError(f"the loss of {len(rows) - len(finished)} diverged, and they are left out: {lost}")
 
 
@@ -172,21 +172,21 @@ def run_plan(
             pass
 
 
-def _print_summary(rows: list[dict[str, Any]]) -> None:
+def _print_summary(rows: "list[Result]") -> None:
     """Print mean and spread over seeds for each kind of run."""
     from statistics import mean, stdev
 
-    kinds: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    kinds: dict[tuple[Any, ...], list[Result]] = {}
     for row in rows:
-        kinds.setdefault((row["dataset"], row["neuron"], row["timesteps"], row["sparsity"]), []).append(row)
+        kinds.setdefault((row.dataset, row.neuron, row.timesteps, row.sparsity), []).append(row)
     table = []
     for kind, group in sorted(kinds.items()):
         cells: list[Any] = [*kind, len(group)]
         for mode in ("soft", "hard"):
-            values = [row["accuracy"][mode] for row in group if mode in row["accuracy"]]
+            values = [value for row in group if (value := row.accuracy.get(mode)) is not None]
             spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
             cells.append(f"{mean(values):.2f}{spread}" if values else None)
-        rates = [rate for row in group if (rate := row["spike_rate"][row["mode"]]) is not None]
+        rates = [rate for row in group if (rate := row.own.spike_rate) is not None]
         cells.append(f"{mean(rates):.3f}" if rates else None)
         table.append(cells)
     print_table(("dataset", "neuron", "T", "lambda", "seeds", "soft %", "hard %", "rate"), table)

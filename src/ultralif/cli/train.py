@@ -3,14 +3,17 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ultralif.cli.common import Common, read_arguments, warn_of_batch
-from ultralif.cli.output import print_result, say
+from ultralif.cli.output import print_json, print_result, say
 from ultralif.cli.progress import stop_on_signals, training_progress
 from ultralif.errors import JobError, need
 from ultralif.training.config import RunConfig
 from ultralif.training.store import Store
+
+if TYPE_CHECKING:
+    from ultralif.training.result import Result
 
 __all__ = ["COMMAND", "main"]
 
@@ -54,14 +57,17 @@ def main(argv: list[str]) -> None:
     if found and not args.json and _is_first():
         say(f"{run.id} is finished already; this is what it found")
     result = found[0] if found else _train(run, args)
-    if not _is_first():
+    if result is None or not _is_first():
         return
     if args.tensorboard is not None:
         from ultralif.training.tensorboard import write_history
 
         write_history(args.tensorboard, store, run.id)
-    print_result(result, args.json)
-    if result["status"] == "diverged":
+    if args.json:
+        print_json(result.to_dict())
+    else:
+        print_result(result)
+    if result.status == "diverged":
         raise JobError(
             f"{run.neuron} ({run.id}) diverged; try a smaller --learning-rate than {run.learning_rate}"
         )
@@ -72,7 +78,7 @@ def _is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _train(run: RunConfig, args: Train) -> dict[str, Any]:
+def _train(run: RunConfig, args: Train) -> "Result | None":
     from ultralif.training import run_local
 
     store, result = Store(args.runs_dir), None
@@ -87,7 +93,7 @@ def _train(run: RunConfig, args: Train) -> dict[str, Any]:
             result = train_distributed(run, store, options)
         else:
             (result,) = run_local([[run]], store, options)
-    return {} if result is None else result.to_dict()
+    return result
 
 
 COMMAND = Train

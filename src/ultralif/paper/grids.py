@@ -1,12 +1,14 @@
 """Which runs make each table and figure of the paper, with two controls and the binary modes beside them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from ultralif.errors import InputError
 from ultralif.paper.published import BASELINES, DATASETS, LAMBDAS, TIMESTEPS, ULTRA
 from ultralif.training.config import PRESETS, RunConfig
+from ultralif.training.identity import document_id
 
 __all__ = [
     "ABLATION",
@@ -15,7 +17,10 @@ __all__ = [
     "SEED",
     "STATIC",
     "TABLES",
+    "Key",
     "Variant",
+    "cells",
+    "key_of",
     "main_variants",
     "runs_of",
 ]
@@ -26,6 +31,15 @@ STATIC = ("mnist", "fashion-mnist", "cifar10")
 ABLATED = (0.5, 1.0, 2.0)
 BASE = RunConfig(**PRESETS["written"], precision="tf32")
 """The paper's recipe; TF32 rounds the weights in matrix products to eleven bits, the spikes are exact."""
+
+
+class Key(NamedTuple):
+    """A cell of the paper's tables: a run but for its seed."""
+
+    label: str
+    dataset: str
+    timesteps: int
+    encoding: str
 
 
 @dataclass(frozen=True)
@@ -93,19 +107,38 @@ TABLES: dict[str, str] = {
 """Every table by its name."""
 
 
-def runs_of(table: str, seeds: int = 5) -> list[RunConfig]:
-    """Return the runs that a table needs; ``all`` names every table."""
+def cells(table: str) -> Iterator[tuple[Key, RunConfig]]:
+    """Yield the cells of a table, and the run of each with the paper's seed; ``all`` names every table."""
     if table == "all":
-        unique = {config.id: config for name in TABLES for config in runs_of(name, seeds)}
-        return list(unique.values())
+        yield from {config.id: (key, config) for name in TABLES for key, config in cells(name)}.values()
+        return
     if table not in TABLES:
         raise InputError(f"table {table!r} is not one of the paper's; choose one of all, {', '.join(TABLES)}")
-    return [
-        variant.config(dataset, timesteps, seed, encoding)
-        for seed in range(SEED, SEED + seeds)
-        for dataset, timesteps, encoding, variants in _parts(table)
-        for variant in variants
-    ]
+    for dataset, timesteps, encoding, variants in _parts(table):
+        for variant in variants:
+            key = Key(variant.label, dataset, timesteps, encoding)
+            yield key, variant.config(dataset, timesteps, SEED, encoding)
+
+
+def runs_of(table: str, seeds: int = 5) -> list[RunConfig]:
+    """Return the runs that a table needs, seed by seed."""
+    first = [config for _, config in cells(table)]
+    return [config.with_(seed=seed) for seed in range(SEED, SEED + seeds) for config in first]
+
+
+def key_of(config: Mapping[str, Any]) -> Key | None:
+    """Return the cell to which a run belongs, whatever its seed; None if it is none of the paper's.
+
+    Args:
+        config: what `RunConfig.to_dict` returns.
+    """
+    return _meanings().get(document_id({name: value for name, value in config.items() if name != "seed"}))
+
+
+@cache
+def _meanings() -> dict[str, Key]:
+    """Return every cell by the hash of its config, which does not name the paper's seed."""
+    return {config.id: key for key, config in cells("all")}
 
 
 def _parts(table: str) -> Iterator[tuple[str, int, str, Sequence[Variant]]]:

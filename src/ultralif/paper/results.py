@@ -1,54 +1,17 @@
-"""The runs that there are, by what they mean in the paper's tables, with means and intervals over seeds."""
+"""The runs that there are, by their cells in the paper's tables, with means and intervals over seeds."""
 
-import gzip
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ultralif.errors import InputError
-from ultralif.files import BadFile, gunzip, parse_json, read_bytes, write_file
-from ultralif.paper.grids import ABLATION, RECIPES, SEED, STATIC, main_variants
-from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS
+from ultralif.paper.grids import SEED, Key, key_of
 from ultralif.training.config import RunConfig
-from ultralif.training.identity import FIELDS as FIELDS_OF_CONFIG
-from ultralif.training.identity import document_id, first_document
+from ultralif.training.result import Result
 from ultralif.training.store import Store
 
-__all__ = ["TIMING", "Interval", "Key", "Results", "from_store", "interval", "paired", "read", "write"]
-
-MOST_SEEDS = 20
-MOST_PACKED, MOST_BYTES = 1 << 26, 1 << 28
-"""Bytes that a file of results may have, packed and unpacked: 64 and 256 MiB."""
-BINARY = {*BASELINES, "LIF learned width", *(variant.label for variant in RECIPES)}
-"""Whose spikes are 0 and 1 in training."""
-FIELDS = (
-    "id",
-    "seconds",
-    "stacked",
-    "eps",
-    "leak",
-    "accuracy",
-    "spike_rate",
-    "acs",
-    "macs",
-    "history_eps",
-    "step_ms",
-)
-TIMING = "timing"
-"""The name of the row that holds how long training steps take: see benchmarks/overhead.py."""
-
-
-class Key(NamedTuple):
-    """What a run is in the paper."""
-
-    label: str
-    dataset: str
-    timesteps: int
-    encoding: str
+__all__ = ["Interval", "Key", "Results", "from_store", "interval", "paired"]
 
 
 class Interval(NamedTuple):
@@ -93,74 +56,54 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Interval |
     return interval({seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())})
 
 
-def _student(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t."""
-    table = (
-        12.706,
-        4.303,
-        3.182,
-        2.776,
-        2.571,
-        2.447,
-        2.365,
-        2.306,
-        2.262,
-        2.228,
-        2.201,
-        2.179,
-        2.160,
-        2.145,
-    )
-    return table[freedom - 1] if freedom <= len(table) else 1.96 + 2.4 / freedom
-
-
 @cache
-def _meanings() -> dict[str, tuple[Key, int]]:
-    """Return what every run that the tables want means, by its id."""
-    found = {}
-    for seed in range(SEED, SEED + MOST_SEEDS):
-        for dataset in DATASETS:
-            for timesteps in TIMESTEPS:
-                encodings = ("rate", "rate-normalized") if timesteps == 1 and dataset in STATIC else ("rate",)
-                ablated = ABLATION if dataset == "mnist" and timesteps == 1 else ()
-                for encoding in encodings:
-                    for variant in (*main_variants(), *RECIPES, *ablated):
-                        config = variant.config(dataset, timesteps, seed, encoding)
-                        key = Key(variant.label, dataset, timesteps, encoding)
-                        found[config.id] = found[first_id(config)] = key, seed
-    return found
+def _student(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t, by bisection of its distribution."""
+    low, high = 0.0, 20.0
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < 0.95 else (low, middle)
+    return (low + high) / 2
 
 
-def first_id(config: RunConfig) -> str:
-    """Return the name that a run of the paper had in 0.1.0."""
-    fields = {name: getattr(config, name) for name in FIELDS_OF_CONFIG}
-    return document_id(first_document(fields, config.neuron_options))
+def _within(t: float, freedom: int) -> float:
+    """Return the probability that Student's t lies between -t and t: a finite sum for whole degrees."""
+    angle = math.atan(t / math.sqrt(freedom))
+    cosine, odd = math.cos(angle), freedom % 2
+    term, total = (cosine, cosine if freedom > 1 else 0.0) if odd else (1.0, 1.0)
+    for k in range(2 + odd, freedom - 1, 2):
+        term *= (k - 1) / k * cosine**2
+        total += term
+    total *= math.sin(angle)
+    return 2 / math.pi * (angle + total) if odd else total
 
 
 class Results:
     """Finished runs of the paper's grids.
 
     Args:
-        rows: what `ultralif.training.Store.rows` returns, or what `read` read.
+        results: such as `ultralif.training.Store.rows` returns.
+        step_ms: milliseconds of a training step by setting and neuron.
     """
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]] = ()) -> None:
-        self.runs: dict[Key, dict[int, Mapping[str, Any]]] = {}
-        self.by_id: dict[str, Mapping[str, Any]] = {}
-        self.step_ms: dict[str, dict[str, float]] = {}
-        """Milliseconds of a training step by setting and neuron."""
-        for row in rows:
-            self.add(row)
+    def __init__(
+        self, results: Iterable[Result] = (), step_ms: Mapping[str, Mapping[str, float]] | None = None
+    ) -> None:
+        self.runs: dict[Key, dict[int, Result]] = {}
+        self.by_id: dict[str, Result] = {}
+        """Those of the paper."""
+        self.step_ms = dict(step_ms or {})
+        for result in results:
+            self.add(result)
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Take in a run if it belongs to the paper and is finished."""
-        if row["id"] == TIMING:
-            self.step_ms = dict(row["step_ms"])
-        meaning = _meanings().get(row["id"])
-        if meaning is not None and row.get("status", "done") == "done":
-            key, seed = meaning
-            self.runs.setdefault(key, {})[seed] = row
-            self.by_id[row["id"]] = row
+    def add(self, result: Result) -> bool:
+        """Take in a run if it belongs to the paper and is finished; tell whether it does."""
+        key = key_of(result.config)
+        if key is None or result.status != "done":
+            return False
+        self.runs.setdefault(key, {})[result.seed] = result
+        self.by_id[result.id] = result
+        return True
 
     def accuracy(
         self, label: str, dataset: str, timesteps: int, mode: str | None = None, encoding: str = "rate"
@@ -185,86 +128,39 @@ class Results:
     def eps(self, label: str, dataset: str, timesteps: int, encoding: str = "rate") -> dict[int, float]:
         """Return final temperatures by seed."""
         found = self.runs.get(Key(label, dataset, timesteps, encoding), {})
-        return {seed: row["eps"] for seed, row in found.items() if row["eps"] is not None}
+        return {seed: eps for seed, result in found.items() if (eps := result.constants.eps) is not None}
 
     def trajectories(self, label: str, encoding: str = "rate") -> dict[int, list[float]]:
         """Return the temperature of every epoch by seed, on MNIST at T=1."""
-        found = self.runs.get(Key(label, "mnist", 1, encoding), {})
-        return {seed: row["history_eps"] for seed, row in found.items() if row.get("history_eps")}
+        paths = {}
+        for seed, result in self.runs.get(Key(label, "mnist", 1, encoding), {}).items():
+            known = [value for value in result.by_epoch.eps or () if value is not None]
+            if known:
+                paths[seed] = known
+        return paths
 
     def _values(self, quantity: str, key: Key, mode: str | None) -> dict[int, float]:
         values = {}
-        for seed, row in self.runs.get(key, {}).items():
-            by_mode = row[quantity]
-            own = mode or row.get("mode") or ("hard" if key.label in BINARY else "soft")
-            if own in by_mode:
-                values[seed] = by_mode[own]
-        return dict(sorted(values.items()))
+        for seed, result in sorted(self.runs.get(key, {}).items()):
+            one = result.by_mode.get(mode or result.mode)
+            value = None if one is None else getattr(one, quantity)
+            if value is not None:
+                values[seed] = value
+        return values
 
     def first(self, seeds: int) -> "Results":
-        """Return the runs of so many seeds, from the paper's on."""
-        kept = Results()
-        kept.step_ms = self.step_ms
-        for by_seed in self.runs.values():
-            for seed, row in by_seed.items():
-                if seed < SEED + seeds:
-                    kept.add(row)
-        return kept
+        """Return the runs of that many seeds, from the paper's on."""
+        return Results((run for run in self.by_id.values() if run.seed < SEED + seeds), self.step_ms)
 
     def missing(self, configs: Iterable[RunConfig]) -> list[RunConfig]:
         """Return those of the runs that are not there."""
         return [config for config in configs if not self._has(config)]
 
     def _has(self, config: RunConfig) -> bool:
-        meaning = _meanings().get(config.id)
-        return meaning is not None and meaning[1] in self.runs.get(meaning[0], {})
+        key = key_of(config.to_dict())
+        return key is not None and config.seed in self.runs.get(key, {})
 
 
 def from_store(store: Store) -> Results:
-    """Collect the paper's runs of a store, with the paths of the temperature where a figure shows them."""
-    results = Results()
-    for row in store.rows():
-        meaning = _meanings().get(row["id"])
-        if meaning and meaning[0].dataset == "mnist" and meaning[0].timesteps == 1 and row["eps"] is not None:
-            row["history_eps"] = [epoch["eps"] for epoch in store.read(row["id"])[3]]
-        results.add(row)
-    return results
-
-
-def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Write runs as one compact file, a line each, and return how many."""
-    lines = []
-    for row in rows:
-        operations = row["energy"]["operations"] if "energy" in row else {}
-        kept = {name: row[name] for name in FIELDS if name in row}
-        kept |= {k: {m: round(o[k]) for m, o in operations.items()} for k in ("macs", "acs") if operations}
-        lines.append(json.dumps(_rounded(kept), separators=(",", ":"), sort_keys=True))
-    lines.sort()
-    write_file(path, gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
-    return len(lines)
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """Read what `write` wrote."""
-    try:
-        text = gunzip(read_bytes(path, MOST_PACKED), str(path), MOST_BYTES)
-        rows = [
-            parse_json(line, f"line {i} of {path}") for i, line in enumerate(text.splitlines(), 1) if line
-        ]
-    except BadFile as error:
-        raise InputError(
-            f"{error}; a file of results is gzipped JSON lines, as ultralif.paper.results.write makes them: "
-            "give that, or a folder of runs"
-        ) from error
-    for i, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            raise InputError(f"row {i} of {path} is not the result of a run, but {type(row).__name__}")
-    return rows
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.6g}")
-    if isinstance(value, dict):
-        return {name: _rounded(entry) for name, entry in value.items()}
-    return [_rounded(entry) for entry in value] if isinstance(value, list) else value
+    """Collect the paper's runs of a store."""
+    return Results(store.rows())

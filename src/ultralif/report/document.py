@@ -19,6 +19,7 @@ from ultralif.report.claims import found
 from ultralif.report.gather import NAMED, Entry, as_results, differences, unnamed
 from ultralif.report.inside import choose, look_if_possible, observe, slices
 from ultralif.training.config import RunConfig
+from ultralif.training.result import Result
 
 __all__ = ["make_document"]
 
@@ -37,7 +38,7 @@ NOTES = [
 def make_document(
     entries: Sequence[Entry],
     notes: list[str],
-    timings: Sequence[Mapping[str, Any]] = (),
+    step_ms: Mapping[str, Mapping[str, float]] | None = None,
     *,
     inside: int = 3,
     samples: int = 4,
@@ -49,7 +50,7 @@ def make_document(
     Args:
         entries: the runs.
         notes: what a reader must know about them; what cannot be looked into is added.
-        timings: rows that say how long training steps take.
+        step_ms: milliseconds of a training step by setting and neuron.
         inside: how many trained networks are looked into.
         samples: of how many samples of the test set.
         data_dir: searched first for the data.
@@ -57,7 +58,7 @@ def make_document(
     """
     if inside < 0 or samples < 1:
         raise InputError(f"inside must be 0 or more and samples at least 1, got {inside} and {samples}")
-    results = as_results(entries, timings)
+    results = as_results(entries, step_ms)
     datasets = {entry.config.dataset for entry in entries} & set(DATASETS)
     return {
         "runs": _columns(entries),
@@ -87,14 +88,16 @@ def _columns(entries: Sequence[Entry]) -> dict[str, Any]:
     for entry, apart in zip(entries, differences(entries), strict=True):
         result = entry.result
         row = {name: getattr(entry.config, name) for name in NAMED}
-        row |= {name: result.get(name) for name in ("status", "mode", "eps", "leak", "epochs", "stacked")}
-        row |= {"id": entry.config.id, "seconds": result.get("seconds"), "finished": result.get("finished")}
+        row |= {
+            name: getattr(result, name) for name in ("status", "mode", "eps", "leak", "epochs", "stacked")
+        }
+        row |= {"id": result.id, "seconds": result.seconds, "finished": result.finished or None}
         row |= {f"{name}_{mode}": value for mode in MODES for name, value in _by_mode(result, mode).items()}
         row["varies"] = _spelled(apart)
         row |= {"weights": entry.weights, "learned": entry.learned or None}
         row["rest"] = pools["rest"].index(_rest(entry.config))
-        if result.get("environment"):
-            row["environment"] = pools["environment"].index(result["environment"])
+        if result.environment:
+            row["environment"] = pools["environment"].index(dict(result.environment))
         rows.append(row)
     names = dict.fromkeys(name for row in rows for name, value in row.items() if value not in (None, ""))
     columns = {name: [_short(row.get(name)) for row in rows] for name in names}
@@ -114,17 +117,14 @@ class Pool:
         return self.values.index(value)
 
 
-def _by_mode(result: Mapping[str, Any], mode: str) -> dict[str, Any]:
-    energy = result["energy"]
-    operations = energy["operations"].get(mode)
-    found = {
-        "accuracy": result["accuracy"].get(mode),
-        "rate": result["spike_rate"].get(mode),
-        "sops": energy["relative_sops"].get(mode),
-    }
-    if operations:
-        found |= {"nanojoules": operations["picojoules"] / 1e3}
-        found |= {name: round(operations[name]) for name in ("macs", "acs")}
+def _by_mode(result: Result, mode: str) -> dict[str, Any]:
+    one = result.by_mode.get(mode)
+    if one is None:
+        return {}
+    found: dict[str, Any] = {"accuracy": one.accuracy, "rate": one.spike_rate, "sops": one.relative_sops}
+    if one.operations is not None:
+        found |= {"nanojoules": one.operations.energy / 1e3}
+        found |= {"macs": round(one.operations.macs), "acs": round(one.operations.acs)}
     return found
 
 
@@ -194,7 +194,7 @@ def _networks(
         subject = look_if_possible(entry, data_dir, notes)
         if subject is not None:
             seen = {"observed": observe(subject, samples), "slices": slices(subject)}
-            networks.append({"run": entry.config.id, **seen})
+            networks.append({"run": entry.result.id, **seen})
     return networks
 
 

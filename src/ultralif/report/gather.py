@@ -6,24 +6,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torch import Tensor
-
 from ultralif.errors import InputError
-from ultralif.nn import NEURONS
-from ultralif.nn.parameters import LOG, LOGIT
-from ultralif.paper.grids import BASE, runs_of
-from ultralif.paper.published import DATASETS
-from ultralif.paper.results import MOST_SEEDS, TIMING, Key, Results, first_id, read
+from ultralif.files import read_bytes, visible
+from ultralif.paper.archive import MOST_PACKED, read
+from ultralif.paper.results import Key, Results
+from ultralif.training.api import restore
 from ultralif.training.checkpoint import Damaged
 from ultralif.training.config import RunConfig
-from ultralif.training.energy import E_AC, E_MAC
-from ultralif.training.store import Run, Store
+from ultralif.training.record import constants_of
+from ultralif.training.result import Result
+from ultralif.training.store import Store
 
 __all__ = ["Entry", "Gathered", "as_results", "differences", "gather", "unnamed"]
 
 NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity")
 """The fields that have columns of their own."""
-FORMS = {form.prefix: form for form in (LOG, LOGIT)}
 
 
 @dataclass(frozen=True)
@@ -31,7 +28,7 @@ class Entry:
     """A run in a report."""
 
     config: RunConfig
-    result: Mapping[str, Any]
+    result: Result
     history: Sequence[Mapping[str, Any]] = ()
     learned: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """The constants that its neurons learned: the mean of each layer."""
@@ -47,8 +44,8 @@ class Gathered(NamedTuple):
     entries: list[Entry]
     notes: list[str]
     """What a reader must know, such as which are left out."""
-    timings: list[Mapping[str, Any]]
-    """Rows of files of results that say how long training steps take."""
+    step_ms: dict[str, dict[str, float]]
+    """Milliseconds of a training step by setting and neuron, from files of results."""
 
 
 def gather(sources: Sequence[str], runs_dir: Path | None = None) -> Gathered:
@@ -61,10 +58,10 @@ def gather(sources: Sequence[str], runs_dir: Path | None = None) -> Gathered:
     """
     store = Store(runs_dir)
     found: dict[str, Entry] = {}
-    rest = Gathered([], [], [])
+    rest = Gathered([], [], {})
     for source in sources or [str(store.root)]:
         for entry in _read(source, store, rest):
-            found.setdefault(entry.config.id, entry)
+            found.setdefault(entry.result.id, entry)
     if not found:
         where = ", ".join(sources) or store.root
         why = "".join(f" {note}" for note in rest.notes)
@@ -84,84 +81,34 @@ def _read(source: str, store: Store, rest: Gathered) -> Iterable[Entry]:
 
 
 def _from_store(store: Store, notes: list[str]) -> Iterable[Entry]:
-    for row in store.rows():
+    for result in store.rows(complain=lambda line: notes.append(f"{line}.")):
         try:
-            yield _entry(store, row["id"])
-        except Damaged as error:
-            notes.append(f"Left out: {error}.")
+            yield _entry(store, result.id)
+        except (Damaged, InputError) as error:  # damaged, or with a neuron that is not known here
+            notes.append(f"Left out: run {result.id}, {visible(str(error))}.")
 
 
 def _entry(store: Store, name: str) -> Entry:
-    run: Run = store.read(name)
+    run = store.read(name)
     weights = hashlib.sha256(run.contents.file).hexdigest()
-    learned = _learned(run.contents.tensors(), run.config)
-    return Entry(run.config, run.result, run.history, learned, weights, store.path(run.config.id))
-
-
-def _learned(tensors: Mapping[str, Tensor], config: RunConfig) -> dict[str, list[float]]:
-    """Read the constants from their parameters, ``neurons.<layer>.<form>_<name>``."""
-    found: dict[str, list[float]] = {}
-    for key, raw in sorted(tensors.items()):
-        owner, _, parameter = key.rpartition(".")
-        prefix, _, name = parameter.partition("_")
-        if owner.startswith("neurons.") and prefix in FORMS:
-            value = FORMS[prefix].to_value(raw)
-            if name == "eps":
-                value = value.clamp(config.eps_min, config.eps_max)
-            found.setdefault(name, []).append(float(f"{float(value.mean()):.5g}"))
-    return found
+    learned = constants_of(restore(run), learned=True)
+    rounded = {key: [float(f"{value:.5g}") for value in values] for key, values in learned.items()}
+    return Entry(run.config, run.result, run.history, rounded, weights, Path(run.result.path))
 
 
 def _from_file(path: Path, rest: Gathered) -> Iterable[Entry]:
-    rows: list[dict[str, Any]] = []
-    for row in read(path):
-        (rest.timings if row.get("id") == TIMING else rows).append(row)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    archive = read(path)
+    rest.step_ms.update(archive.step_ms)
+    digest = hashlib.sha256(read_bytes(path, MOST_PACKED)).hexdigest()
     rest.notes.append(f"{path.name} (SHA-256 {digest}) keeps neither devices nor checksums of its runs.")
-    configs = _paper_configs({str(row.get("id")) for row in rows})
-    known = [(row, configs[row["id"]]) for row in rows if row.get("id") in configs]
-    if len(known) < len(rows):
-        rest.notes.append(
-            f"Left out: {len(rows) - len(known)} rows of {path.name} that no table of the paper has."
-        )
-    for row, config in known:
+    for result in archive.results:
         try:
-            result = _completed(row, config)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise InputError(
-                f"{path} has a row for run {config.id} that is not a result ({error!r}); write the file again"
-            ) from error
-        yield Entry(config, result, [{"eps": eps} for eps in row.get("history_eps", ())])
-
-
-def _paper_configs(ids: set[str]) -> dict[str, RunConfig]:
-    """Return the paper's configs of those names; five seeds are made in a moment, all of them are not."""
-    for seeds in (5, MOST_SEEDS):
-        planned = runs_of("all", seeds)
-        configs = {name: config for config in planned for name in (config.id, first_id(config))}
-        if ids <= configs.keys():
-            break
-    return configs
-
-
-def _completed(row: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
-    """Return a row of a file of results as a store would have it, as far as the file goes."""
-    operations = {
-        mode: {"macs": macs, "acs": acs, "picojoules": macs * E_MAC + acs * E_AC}
-        for mode, macs in row.get("macs", {}).items()
-        if (acs := row.get("acs", {}).get(mode)) is not None
-    }
-    sops = {mode: config.timesteps * rate for mode, rate in row["spike_rate"].items()}
-    return {
-        **{name: getattr(config, name) for name in NAMED},
-        "status": "done",
-        "mode": config.mode or NEURONS[config.neuron].modes[0],
-        "epochs": config.epochs,
-        "accuracy": row["accuracy"],
-        "eps": row["eps"],
-        "energy": {"relative_sops": sops, "operations": operations},
-        **row,
-    }
+            config = RunConfig.from_dict(result.config)
+        except InputError as error:
+            rest.notes.append(f"Left out: run {visible(result.id)} of {path.name}, {visible(str(error))}.")
+            continue
+        history = [{"eps": eps} for eps in result.by_epoch.eps or ()]
+        yield Entry(config, result, history)
 
 
 def differences(entries: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -191,24 +138,14 @@ def _varying(settings: Sequence[Mapping[str, Any]]) -> set[str]:
     return {name for name in names if len({str(each.get(name)) for each in settings}) > 1}
 
 
-def as_results(entries: Sequence[Entry], timings: Sequence[Mapping[str, Any]] = ()) -> Results:
+def as_results(entries: Sequence[Entry], step_ms: Mapping[str, Mapping[str, float]] | None = None) -> Results:
     """Return all runs as the paper's figures want them; those that are not the paper's by a label of ours."""
-    results = Results(timings)
+    results = Results(step_ms=step_ms)
     for entry, apart in zip(entries, differences(entries), strict=True):
-        row = {**entry.result}
-        if row["eps"] is not None:
-            row["history_eps"] = [epoch["eps"] for epoch in entry.history]
-        if _may_be_the_papers(entry.config):
-            results.add(row)
-        if entry.config.id not in results.by_id and row["status"] == "done":
+        if not results.add(entry.result) and entry.result.status == "done":
             key = Key(_label(entry.config, apart), entry.config.dataset, entry.config.timesteps, "rate")
-            results.runs.setdefault(key, {})[entry.config.seed] = row
+            results.runs.setdefault(key, {})[entry.config.seed] = entry.result
     return results
-
-
-def _may_be_the_papers(config: RunConfig) -> bool:
-    """Tell quickly what is none of the paper's runs; `Results` makes thousands of configs to know."""
-    return config.epochs == BASE.epochs and config.dataset in DATASETS
 
 
 def _label(config: RunConfig, apart: Mapping[str, Any]) -> str:

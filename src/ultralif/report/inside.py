@@ -57,7 +57,7 @@ def choose(entries: Sequence[Entry], most: int) -> list[Entry]:
 
 
 def _own_accuracy(entry: Entry) -> float:
-    return float(entry.result["accuracy"].get(entry.result["mode"]) or 0.0)
+    return entry.result.own.accuracy or 0.0
 
 
 def look(entry: Entry, data_dir: Path | None = None) -> Subject:

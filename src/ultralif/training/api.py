@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from ultralif.errors import InputError
 from ultralif.nn import set_mode
 from ultralif.training.build import build_network
-from ultralif.training.checkpoint import Contents, Damaged, read_folder
+from ultralif.training.checkpoint import Damaged
 from ultralif.training.config import RunConfig
 from ultralif.training.executors import run_local
 from ultralif.training.options import Progress, RunOptions
 from ultralif.training.result import Result
 from ultralif.training.schedule import hard_epochs, temperature
 from ultralif.training.single import neurons_of
-from ultralif.training.store import Store
+from ultralif.training.store import Run, Store
 from ultralif.training.zoo import cards, read_model
 
 __all__ = ["Trained", "find_run", "load", "restore", "train"]
@@ -51,7 +51,7 @@ def train(
     """
     store = Store(runs_dir)
     if store.finished([config.id]):
-        return Result.from_dict(store.read(config.id).result)
+        return store.read(config.id).result
     options = RunOptions(
         device=device,
         data_dir=None if data_dir is None else Path(data_dir),
@@ -88,20 +88,16 @@ def find_run(source: str | Path, runs_dir: str | Path | None = None) -> Trained:
     if str(source) in cards():
         config, tensors = read_model(str(source))
         return Trained(_network(config, tensors, config.epochs), config)
-    if not path.is_dir():
-        store = Store(runs_dir)
-        path = store.path(store.find(str(source)))
-    elif not (path / "result.json").exists():
+    if path.is_dir() and not (path / "result.json").exists():
         raise InputError(f"{path} is not the folder of a run; see: ultralif runs list")
-    contents = read_folder(path)
-    config = RunConfig.from_dict(contents.documents["config"])
-    return Trained(restore(contents), config, contents.documents["result"]["status"] == "diverged")
+    store, name = Store.holding(str(source), runs_dir)
+    run = store.read(name)
+    return Trained(restore(run), run.config, run.result.status == "diverged")
 
 
-def restore(contents: Contents) -> nn.Module:
-    """Build the network of a run's folder, with its trained parameters."""
-    config = RunConfig.from_dict(contents.documents["config"])
-    return _network(config, contents.tensors(), contents.documents["result"]["epochs"])
+def restore(run: Run) -> nn.Module:
+    """Build the network of a stored run, with its trained parameters."""
+    return _network(run.config, run.contents.tensors(), run.result.epochs)
 
 
 def _network(config: RunConfig, tensors: dict[str, Tensor], epochs: int) -> nn.Module:

@@ -24,7 +24,8 @@ from ultralif.training.job import Job
 from ultralif.training.lock import locked
 from ultralif.training.loss import member_losses
 from ultralif.training.options import Interrupted, Progress, RunOptions
-from ultralif.training.result import Result, environment, make_result
+from ultralif.training.record import environment, make_result
+from ultralif.training.result import Result
 from ultralif.training.schedule import changes_within, epoch_mode, learning_rate, temperature
 from ultralif.training.store import Finished, Store
 
@@ -287,7 +288,7 @@ def finish(job: Job, store: Store, aside: Path) -> list[Result]:
             environment=made_by,
         )
         history = [{name: values[place] for name, values in epoch.items()} for epoch in job.history[:lost]]
-        runs.append(Finished(config, network.state_dict(), result.to_dict(), history))
-        results.append(result)
+        runs.append(Finished(config, network.state_dict(), result, history))
+        results.append(result.with_history(history))
     store.write(runs, aside)
     return results

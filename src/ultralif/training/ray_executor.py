@@ -19,7 +19,7 @@ from ultralif.training.config import RunConfig
 from ultralif.training.options import Interrupted, Progress, RunOptions
 from ultralif.training.ray_worker import PATIENCE, PAUSE, Board, Order, Outcome, Task, train_task
 from ultralif.training.result import Result
-from ultralif.training.store import Store
+from ultralif.training.store import TRAINING, Store
 from ultralif.training.sweep import halves
 
 __all__ = ["run_ray"]
@@ -163,8 +163,7 @@ def _gathered(store: Store, task: Task, report: Callable[[Progress], None]) -> I
 def _results(store: Store, task: Task, report: Callable[[Progress], None]) -> Iterator[Result]:
     epochs = task.stack[0].epochs
     report(Progress(len(task.stack), epochs, epochs, None, None, stack=task.number))
-    for row in store.rows(runs=[config.id for config in task.stack]):
-        yield Result.from_dict(row)
+    yield from store.rows(runs=[config.id for config in task.stack])
 
 
 def _pass_on(ray: Any, board: Any, running: dict[Any, Task], report: Callable[[Progress], None]) -> None:
@@ -210,8 +209,9 @@ def _remote(ray: Any, target: Any, **options: Any) -> Any:
 @contextmanager
 def _token(store: Store) -> Iterator[str]:
     """Put a file into the folder of the runs by which a worker knows that it sees the same folder."""
-    token = f".training/ray-{uuid.uuid4().hex}"
-    folder = store.checkpoints("ray").parent
+    token = f"{TRAINING}/ray-{uuid.uuid4().hex}"
+    store.prepare()  # a driver that is killed leaves folders, and no index, behind
+    folder = store.root / TRAINING
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for left in folder.glob("ray-*"):  # by a driver that was killed
         with suppress(FileNotFoundError):  # another driver may be quicker

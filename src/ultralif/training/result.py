@@ -1,22 +1,74 @@
-"""What a finished run says, and the network it left."""
+"""The result of a run: one type from training through the store to reports. Needs no torch."""
 
-import platform
-import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from ultralif.files import BadFile, visible
+from ultralif.names import MODES
+from ultralif.training.energy import Operations
 
-from ultralif import __version__
-from ultralif.training.config import RunConfig
-from ultralif.training.evaluate import Evaluation
-from ultralif.training.schedule import hard_epochs
-from ultralif.training.single import neurons_of
+__all__ = ["ByEpoch", "Constants", "ModeResult", "Result"]
 
-__all__ = ["Result", "environment", "make_result"]
+LONGEST = 10**6
+"""Entries that a list or a mapping of a stored result may have."""
+
+
+@dataclass(frozen=True)
+class ModeResult:
+    """A network's numbers on the test set in one mode; None is unknown."""
+
+    accuracy: float | None = None
+    """Percent of the test set."""
+    spike_rate: float | None = None
+    """Mean over the hidden neurons."""
+    spike_rates: tuple[float | None, ...] = ()
+    """The same for each spiking layer."""
+    operations: Operations | None = None
+    relative_sops: float | None = None
+    """The paper's T * rate."""
+    snn_picojoules: float | None = None
+    """The paper's energy."""
+    validation: float | None = None
+    """Percent of the held-out part of the training set."""
+    layers: tuple[Mapping[str, Any], ...] = ()
+    """Operations of each layer, where they were counted layer by layer."""
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The constants of the first spiking layer after training, means over its neurons.
+
+    None: the neuron has no such constant, or it was not recorded.
+    """
+
+    eps: float | None = None
+    leak: float | None = None
+    threshold: float | None = None
+    sharpness: float | None = None
+    slope: float | None = None
+
+
+@dataclass(frozen=True)
+class ByEpoch:
+    """Values after every epoch; None where they were not recorded."""
+
+    test: tuple[float | None, ...] | None = None
+    """Accuracy on the test set in percent, in the mode of training."""
+    validation: tuple[float | None, ...] | None = None
+    """The same on the held-out part of the training set."""
+    eps: tuple[float | None, ...] | None = None
+
+    @property
+    def last(self) -> float | None:
+        """Test accuracy after the last epoch."""
+        return self.test[-1] if self.test else None
+
+    @property
+    def best(self) -> float | None:
+        """Test accuracy of the best epoch on the test set: the number that the paper published."""
+        return max((value for value in self.test or () if value is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -32,83 +84,231 @@ class Result:
     seed: int
     sparsity: float
     mode: str
-    """How spikes were computed at the end of training: what to look at first in what follows."""
-    accuracy: dict[str, float]
-    """Percent of the test set, by mode."""
-    spike_rate: dict[str, float]
-    """Mean over the hidden neurons, by mode."""
-    spike_rates: dict[str, list[float]]
-    """The same for each spiking layer."""
-    energy: dict[str, Any]
-    eps: float | None
-    leak: float | None
-    path: str
-    validation: dict[str, float] | None = None
-    """Accuracy on the held-out part, by mode."""
+    """The mode at the end of training: the first to look at in `by_mode`."""
+    by_mode: Mapping[str, ModeResult]
+    constants: Constants = Constants()
+    by_epoch: ByEpoch = ByEpoch()
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """What the run's config says, see `RunConfig.to_dict`."""
+    path: str = ""
+    ann_picojoules: float | None = None
+    """The paper's energy of a network without spikes."""
     epochs: int = 0
-    """How many made its parameters."""
-    seconds: float = 0.0
+    """Epochs that made its parameters."""
+    seconds: float | None = None
     """Wall time of the stack that it was trained in."""
-    stacked: int = 1
+    stacked: int | None = None
     """Members of that stack."""
     finished: float = 0.0
-    environment: dict[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
     """Code, device, precision and data that made it."""
 
+    @property
+    def own(self) -> ModeResult:
+        """The numbers in the mode of training."""
+        return self.by_mode.get(self.mode, ModeResult())
+
+    @property
+    def accuracy(self) -> dict[str, float | None]:
+        """Percent of the test set, by mode."""
+        return {mode: one.accuracy for mode, one in self.by_mode.items()}
+
+    @property
+    def spike_rate(self) -> dict[str, float | None]:
+        """Mean over the hidden neurons, by mode."""
+        return {mode: one.spike_rate for mode, one in self.by_mode.items()}
+
+    @property
+    def eps(self) -> float | None:
+        """Temperature after training."""
+        return self.constants.eps
+
+    @property
+    def leak(self) -> float | None:
+        """Decay factor after training."""
+        return self.constants.leak
+
+    @property
+    def validation(self) -> dict[str, float | None] | None:
+        """Accuracy on the held-out part, by mode."""
+        values = {mode: one.validation for mode, one in self.by_mode.items()}
+        return values if any(value is not None for value in values.values()) else None
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, ready for JSON."""
-        return asdict(self)
+        """Return the result as JSON has it: what is known of each mode, by quantity and mode."""
+        modes = self.by_mode
+        operations = {
+            mode: {
+                "macs": one.operations.macs,
+                "acs": one.operations.acs,
+                "picojoules": one.operations.energy,
+            }
+            for mode, one in modes.items()
+            if one.operations is not None
+        }
+        layers = {mode: [dict(layer) for layer in one.layers] for mode, one in modes.items() if one.layers}
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "accuracy": self.accuracy,
+            "spike_rate": self.spike_rate,
+            "spike_rates": {mode: list(one.spike_rates) for mode, one in modes.items()},
+            "energy": {
+                "relative_sops": {mode: one.relative_sops for mode, one in modes.items()},
+                "snn_picojoules": {mode: one.snn_picojoules for mode, one in modes.items()},
+                "ann_picojoules": self.ann_picojoules,
+                "operations": operations,
+                **({"layers": layers} if layers else {}),
+            },
+            "eps": self.eps,
+            "leak": self.leak,
+            "constants": asdict(self.constants),
+            "by_epoch": {
+                name: None if values is None else list(values) for name, values in vars(self.by_epoch).items()
+            },
+            "validation": self.validation,
+            "config": dict(self.config),
+            "environment": dict(self.environment),
+        }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Result":
-        """Read what `to_dict` wrote."""
-        return cls(**data)
+    def from_dict(cls, data: Any, source: str = "the result") -> "Result":
+        """Read what `to_dict` wrote, now or in 0.1.0; what is not there is unknown.
+
+        Args:
+            data: a value of JSON.
+            source: named in errors.
+        """
+        read = _Reader(data, source)
+        energy, accuracy = read.part("energy"), read.part("accuracy")
+        sops, picojoules = energy.part("relative_sops"), energy.part("snn_picojoules")
+        rate, rates, held_out = read.part("spike_rate"), read.part("spike_rates"), read.part("validation")
+        operations = energy.part("operations")
+        by_mode = {
+            mode: ModeResult(
+                accuracy.number(mode),
+                rate.number(mode),
+                rates.numbers(mode) or (),
+                operations.part(mode).operations(),
+                sops.number(mode),
+                picojoules.number(mode),
+                held_out.number(mode),
+                energy.part("layers").objects(mode),
+            )
+            for mode in MODES
+            if mode in accuracy.values
+        }
+        constants = {"eps": read.number("eps"), "leak": read.number("leak")}
+        constants |= {name: value for name in CONSTANTS if (value := read.part("constants").number(name))}
+        by_epoch = read.part("by_epoch")
+        return cls(
+            id=read.text("id"),
+            status=read.text("status"),
+            dataset=read.text("dataset"),
+            neuron=read.text("neuron"),
+            timesteps=read.whole("timesteps"),
+            seed=read.whole("seed"),
+            mode=read.text("mode"),
+            sparsity=read.number("sparsity") or 0.0,
+            by_mode=by_mode,
+            constants=Constants(**constants),
+            by_epoch=ByEpoch(**{name: by_epoch.numbers(name) for name in ("test", "validation", "eps")}),
+            config=read.part("config").values,
+            path=read.text("path", ""),
+            ann_picojoules=energy.number("ann_picojoules"),
+            epochs=read.whole("epochs", 0),
+            seconds=read.number("seconds"),
+            stacked=None if read.values.get("stacked") is None else read.whole("stacked"),
+            finished=read.number("finished") or 0.0,
+            environment=read.part("environment").scalars(),
+        )
+
+    def with_history(self, history: Sequence[Mapping[str, Any]]) -> "Result":
+        """Return the result with what the epochs of a history say, where it is not known yet."""
+        known = {
+            name: tuple(epoch.get(name) for epoch in history)
+            for name in ("test", "validation", "eps")
+            if getattr(self.by_epoch, name) is None and any(e.get(name) is not None for e in history)
+        }
+        return replace(self, by_epoch=replace(self.by_epoch, **known))
+
+    def with_sops(self) -> "Result":
+        """Return the result with the paper's T * rate, where only the rate was kept."""
+        modes = {
+            mode: one
+            if one.spike_rate is None
+            else replace(one, relative_sops=self.timesteps * one.spike_rate)
+            for mode, one in self.by_mode.items()
+        }
+        return replace(self, by_mode=modes)
 
 
-def environment(device: torch.device, precision: str, checksum: str) -> dict[str, Any]:
-    """Return which code, device, precision and data make a result."""
-    return {
-        "ultralif": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
-        "precision": precision,
-        "threads": torch.get_num_threads(),
-        "data_sha256": checksum,
-    }
+_PLAIN = (
+    *("id", "status", "dataset", "neuron", "timesteps", "seed", "sparsity", "mode", "path", "epochs"),
+    *("seconds", "stacked", "finished"),
+)
+CONSTANTS = ("eps", "leak", "threshold", "sharpness", "slope")
+"""The names of `Constants`."""
 
 
-def make_result(
-    config: RunConfig,
-    network: nn.Module,
-    path: Path,
-    evaluation: Evaluation,
-    validation: Evaluation | None,
-    **rest: Any,
-) -> Result:
-    """Put together what a run says."""
-    neuron = neurons_of(network)[0]
-    names = neuron.declared()
-    return Result(
-        id=config.id,
-        dataset=config.dataset,
-        neuron=config.neuron,
-        timesteps=config.timesteps,
-        seed=config.seed,
-        sparsity=config.sparsity,
-        mode="hard" if hard_epochs(config) else neuron.mode,
-        accuracy=evaluation.accuracy,
-        spike_rate=evaluation.spike_rate,
-        spike_rates=evaluation.spike_rates,
-        energy=evaluation.energy,
-        eps=_mean(neuron.constant("eps")) if "eps" in names else None,
-        leak=_mean(neuron.constant("leak")) if "leak" in names else None,
-        path=str(path),
-        validation=None if validation is None else validation.accuracy,
-        finished=time.time(),
-        **rest,
-    )
+class _Reader:
+    """Values of a JSON object in their types, or an error that names the object and the entry."""
 
+    def __init__(self, values: Any, source: str) -> None:
+        if not isinstance(values, dict) or len(values) > LONGEST:
+            raise BadFile(f"{source} is not a JSON object with the numbers of a run")
+        self.values: dict[str, Any] = values
+        self.source = source
 
-def _mean(value: float | Tensor) -> float:
-    return float(value.detach().double().mean()) if isinstance(value, Tensor) else float(value)
+    def part(self, name: str) -> "_Reader":
+        """Return an object inside; one that is missing is empty."""
+        value = self.values.get(name)
+        return _Reader({} if value is None else value, f"{name} of {self.source}")
+
+    def text(self, name: str, default: str | None = None) -> str:
+        value = self.values.get(name, default)
+        if not isinstance(value, str) or len(value) > 4096:
+            raise self._wrong(name, "a text")
+        return value
+
+    def number(self, name: str) -> float | None:
+        return self._number(name, self.values.get(name))
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        value = self.values.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+            raise self._wrong(name, "a whole number")
+        return value
+
+    def numbers(self, name: str) -> tuple[float | None, ...] | None:
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) > LONGEST:
+            raise self._wrong(name, "a list of numbers")
+        return tuple(self._number(name, entry) for entry in value)
+
+    def operations(self) -> Operations | None:
+        macs, acs = self.number("macs"), self.number("acs")
+        return None if macs is None or acs is None else Operations(macs, acs)
+
+    def objects(self, name: str) -> tuple[dict[str, Any], ...]:
+        value = self.values.get(name, [])
+        if not isinstance(value, list) or len(value) > LONGEST:
+            raise self._wrong(name, "a list of objects")
+        return tuple(_Reader(entry, f"{name} of {self.source}").scalars() for entry in value)
+
+    def scalars(self) -> dict[str, Any]:
+        return {name: v for name, v in self.values.items() if isinstance(v, str | int | float | None)}
+
+    def _number(self, name: str, value: Any) -> float | None:
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._wrong(name, "a number")
+        if isinstance(value, int) and abs(value) > 10**300:
+            raise self._wrong(name, "a number")
+        return float(value) if math.isfinite(value) else None
+
+    def _wrong(self, name: str, wanted: str) -> BadFile:
+        found = visible(repr(self.values.get(name)))[:60]
+        return BadFile(f"{name!r} of {self.source} must be {wanted}, got {found}")

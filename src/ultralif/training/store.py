@@ -3,41 +3,33 @@
 Only this module writes runs. The folder is the truth; the index can be made again from the folders.
 """
 
+import contextlib
 import json
 import math
 import os
 import re
 import shutil
 import sqlite3
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ultralif.errors import InputError, JobError
+from ultralif.files import BadFile, parse_json, visible
 from ultralif.training.checkpoint import Contents, Damaged, read_folder, write_folder
 from ultralif.training.config import RunConfig
+from ultralif.training.identity import SCHEMA, document_id
+from ultralif.training.index import connect, insert, literal, prepare
+from ultralif.training.result import Result
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Finished", "NoSuchRun", "Run", "Store", "default_runs_dir"]
+__all__ = ["TRAINING", "Finished", "NoSuchRun", "Run", "Store", "default_runs_dir", "is_id"]
 
-VERSION = 1
-"""Of the table below."""
-_TABLE = f"""
-CREATE TABLE IF NOT EXISTS runs (
-    id TEXT PRIMARY KEY, finished REAL NOT NULL, status TEXT NOT NULL,
-    dataset TEXT NOT NULL, neuron TEXT NOT NULL, timesteps INTEGER NOT NULL, seed INTEGER NOT NULL,
-    sparsity REAL NOT NULL, result TEXT NOT NULL
-);
-CREATE INDEX IF NOT EXISTS by_kind ON runs (dataset, neuron, timesteps, sparsity, seed);
-CREATE INDEX IF NOT EXISTS by_time ON runs (finished);
-PRAGMA user_version = {VERSION};
-"""
-PATIENCE = 60.0
-"""Seconds to wait for other processes."""
+TRAINING = ".training"
 FILTERS = ("dataset", "neuron", "timesteps", "seed", "sparsity", "status")
 
 
@@ -55,7 +47,7 @@ class Finished(NamedTuple):
 
     config: RunConfig
     tensors: "Mapping[str, Tensor]"
-    result: Mapping[str, Any]
+    result: Result
     history: Sequence[Mapping[str, Any]]
 
 
@@ -64,8 +56,12 @@ class Run(NamedTuple):
 
     config: RunConfig
     contents: Contents
-    result: dict[str, Any]
+    result: Result
     history: list[dict[str, Any]]
+
+
+def _ignore(complaint: str) -> None:
+    """Say nothing."""
 
 
 class Store:
@@ -96,12 +92,25 @@ class Store:
         return self.root / "index.sqlite"
 
     def path(self, run: str) -> Path:
-        """Return the folder of a run."""
+        """Return the folder of a run, which is inside of the store."""
+        if not is_id(run):
+            raise InputError(f"{visible(run)!r} is not the name of a run: that has 12 digits of 0-9, a-f")
         return self.root / run
 
     def checkpoints(self, stack: str) -> Path:
-        """Return where the checkpoints of a stack go while it is trained."""
-        return self.root / ".training" / stack
+        """Return the folder of the checkpoints of a stack while it is trained."""
+        if not is_id(stack):
+            raise InputError(f"{visible(stack)!r} is not the name of a stack: that has 12 digits of 0-9, a-f")
+        return self.root / TRAINING / stack
+
+    def prepare(self) -> None:
+        """Make the index, if there is none.
+
+        Without an index the folders are taken for finished runs. It must be there before the first is
+        written, so that a stack of which only a part was written is finished as a whole.
+        """
+        with self._open():
+            pass
 
     def write(self, runs: Iterable[Finished], aside: Path | None = None) -> None:
         """Write the folders of finished runs, and then all their rows at once.
@@ -110,63 +119,105 @@ class Store:
             runs: what a stack came to.
             aside: where folders are prepared, on the same disk.
         """
+        self.prepare()
         rows = self.write_folders(runs, aside)
         with self._open() as index:
-            _insert(index, rows)
+            insert(index, rows)
 
     def write_folders(self, runs: Iterable[Finished], aside: Path | None = None) -> list[tuple[Any, ...]]:
         """Write the folders of finished runs, and return the rows that the index lacks."""
         rows = []
         for config, tensors, result, history in runs:
-            documents = {"config": config.to_dict(), "result": _plain(result), "history": _plain(history)}
+            result = result.with_history(history)
+            stored = {name: value for name, value in result.to_dict().items() if name != "config"}
+            documents = {"config": config.to_dict(), "result": _plain(stored), "history": _plain(history)}
             write_folder(self.path(config.id), "model", tensors, documents, aside)
-            rows.append(_row(documents["result"]))
+            rows.append(_row(result, config.id))
         return rows
 
     def adopt(self, runs: Iterable[str]) -> bool:
         """Add the rows of runs whose folders another process wrote; False, and none, unless all are whole."""
         try:
-            rows = [_row(read_folder(self.path(run)).documents["result"]) for run in runs]
+            rows = [self._row_of(run) for run in runs]
         except Damaged:
             return False
         with self._open() as index:
-            _insert(index, rows)
+            insert(index, rows)
         return True
 
     def read(self, run: str) -> Run:
         """Return a run, every byte of it checked."""
         name = self.find(run)
-        contents = read_folder(self.path(name))
-        config = RunConfig.from_dict(contents.documents["config"])
-        result = {**contents.documents["result"], "path": str(self.path(name))}
-        return Run(config, contents, result, contents.documents["history"])
+        contents, result, history = self._load(name)
+        return Run(RunConfig.from_dict(contents.documents["config"]), contents, result, history)
+
+    def read_result(self, run: str) -> tuple[Result, list[dict[str, Any]]]:
+        """Return the result and the history of a run, whose neuron need not be known here."""
+        _, result, history = self._load(self.find(run))
+        return result, history
+
+    def _load(self, name: str) -> tuple[Contents, Result, list[dict[str, Any]]]:
+        """Return the files, the result and the history of a run's folder; its name is that of its config."""
+        folder = self.path(name)
+        contents = read_folder(folder)
+        documents = contents.documents
+        config, history = documents.get("config"), documents.get("history")
+        if not isinstance(config, dict) or document_id(config) != name:
+            raise Damaged(
+                f"{folder} does not hold the run of its name; it was renamed or changed, and is not used"
+            )
+        if not isinstance(history, list) or not all(isinstance(epoch, dict) for epoch in history):
+            raise Damaged(f"{folder}/history.json is not a list of epochs; it is not used")
+        try:
+            result = Result.from_dict(documents.get("result"), f"{folder}/result.json")
+        except BadFile as error:
+            raise Damaged(f"{error}; it is not used") from error
+        if result.id != name:
+            raise Damaged(f"{folder}/result.json is that of run {visible(result.id)}; it is not used")
+        result = replace(result, config=_meaning(config), path=str(folder)).with_history(history)
+        return contents, result, history
+
+    def _row_of(self, name: str) -> tuple[Any, ...]:
+        _, result, _ = self._load(name)
+        return _row(result, document_id(result.config))
 
     def find(self, run: str) -> str:
-        """Return the full name of a run from its first characters."""
+        """Return the full name of a run from its first characters, or from the name of its config now."""
         name = Path(run).name
-        if re.fullmatch("[0-9a-f]{12}", name) and (self.path(name) / "result.json").exists():
+        if is_id(name) and (self.path(name) / "result.json").exists():
             return name
-        query = "SELECT id FROM runs WHERE id GLOB ? ORDER BY id LIMIT 6"
-        rows = [row[0] for row in self._select(query, (f"{_literal(name)}*",))] if name else []
+        query = "SELECT id FROM runs WHERE id GLOB ? OR meaning = ? ORDER BY id LIMIT 6"
+        found = self._select(query, (f"{literal(name)}*", name)) if name else []
+        rows = [row[0] for row in found if is_id(row[0])]
         if len(rows) == 1 or name in rows:
-            return str(rows[0])
+            return name if name in rows else str(rows[0])
         if rows:
-            raise InputError(f"run {run!r} could be {', '.join(rows[:5])}; say more of it")
+            raise InputError(f"{run!r} is ambiguous: {', '.join(rows[:5])}; give more characters")
         raise NoSuchRun(f"there is no run {run!r} in {self.root}; see: ultralif runs list")
 
     def finished(self, runs: Iterable[str]) -> set[str]:
-        """Return those of the runs that are here; those that diverged would do so again."""
-        query = "SELECT id FROM runs WHERE id IN (SELECT value FROM json_each(?))"
-        return {row[0] for row in self._select(query, (json.dumps(list(runs)),))}
+        """Return the names of those runs that are here; those that diverged would do so again."""
+        wanted = json.dumps(list(runs))
+        query = (
+            "SELECT id FROM runs WHERE id IN (SELECT value FROM json_each(?)) UNION "
+            "SELECT meaning FROM runs WHERE meaning IN (SELECT value FROM json_each(?))"
+        )
+        return {row[0] for row in self._select(query, (wanted, wanted))}
 
     def rows(
-        self, limit: int | None = None, *, runs: Iterable[str] | None = None, **filters: Any
-    ) -> list[dict[str, Any]]:
+        self,
+        limit: int | None = None,
+        *,
+        runs: Iterable[str] | None = None,
+        complain: Callable[[str], None] = _ignore,
+        **filters: Any,
+    ) -> list[Result]:
         """Return the results of the runs that match, newest first.
 
         Args:
-            limit: at most so many.
+            limit: the most that are returned.
             runs: only those of these names.
+            complain: called with a line about each run that cannot be read; it is left out.
             filters: their ``dataset``, ``neuron``, ``timesteps``, ``seed``, ``sparsity`` or ``status``.
         """
         unknown = set(filters) - set(FILTERS)
@@ -175,49 +226,69 @@ class Store:
         if limit is not None and limit < 1:
             raise InputError(f"limit must be at least 1, got {limit}")
         wanted = {f"{name} = ?": value for name, value in filters.items() if value is not None}
+        values = list(wanted.values())
         if runs is not None:
-            wanted["id IN (SELECT value FROM json_each(?))"] = json.dumps(list(runs))
+            names = json.dumps(list(runs))
+            wanted[
+                "(id IN (SELECT value FROM json_each(?)) OR meaning IN (SELECT value FROM json_each(?)))"
+            ] = 0
+            values += [names, names]
         where = " AND ".join(wanted) or "1"
         query = f"SELECT id, result FROM runs WHERE {where} ORDER BY finished DESC, id LIMIT ?"  # noqa: S608
-        found = self._select(query, (*wanted.values(), -1 if limit is None else limit))
-        try:
-            return [{**json.loads(result), "path": str(self.path(run))} for run, result in found]
-        except (TypeError, ValueError, RecursionError) as error:
-            raise self._damaged(error) from error
+        results = []
+        for run, text in self._select(query, (*values, -1 if limit is None else limit)):
+            try:
+                source = f"the row of run {visible(str(run))} in {self.index}"
+                result = Result.from_dict(parse_json(text, source), source)
+                results.append(replace(result, id=run, path=str(self.path(run))))
+            except (InputError, TypeError) as error:
+                complain(f"left out: {error}; make the index again with: ultralif runs rebuild")
+        return results
 
     def remove(self, run: str) -> str:
         """Delete a run, its row first, and return its full name."""
         name = self.find(run)
-        with self._open() as index:
-            index.execute("DELETE FROM runs WHERE id = ?", (name,))
+        folder = self.path(name)
+        away = folder.with_name(f".{name}.{os.getpid()}.removed")
         try:
-            shutil.rmtree(self.path(name))
+            with self._open() as index:
+                index.execute("DELETE FROM runs WHERE id = ?", (name,))
+                with contextlib.suppress(FileNotFoundError):  # at once: nobody sees half of it
+                    folder.rename(away)
+            shutil.rmtree(away)
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise JobError(f"{self.path(name)} could not be deleted ({error.strerror})") from error
+            raise JobError(f"{folder} could not be deleted ({error.strerror})") from error
         return name
 
     def rebuild(self) -> tuple[int, list[str]]:
-        """Make the index again from the folders; return how many runs it holds, and which are damaged."""
+        """Make the index again from the folders; return how many runs it has, and complaints about others."""
         if not self.root.is_dir():
             return 0, []
-        rows, complaints = self._from_folders()
+        rows, complaints = self._from_folders(self._names())
         with self._open() as index:
+            if not index.in_transaction:
+                index.execute("BEGIN IMMEDIATE")  # from here on nobody else writes rows
+            names = self._names()
+            later, more = self._from_folders(names - rows.keys() - complaints.keys())
+            kept = [row for name, row in {**rows, **later}.items() if name in names]
             index.execute("DELETE FROM runs")
-            _insert(index, rows)
-        return len(rows), complaints
+            insert(index, kept)
+        return len(kept), [*complaints.values(), *more.values()]
 
-    def _from_folders(self) -> tuple[list[tuple[Any, ...]], list[str]]:
-        """Return the rows that the folders make, and what is wrong with others."""
-        rows, complaints = [], []
-        for folder in sorted(self.root.glob("[0-9a-f]" * 12)):
+    def _names(self) -> set[str]:
+        """Return the names of the folders that may be runs."""
+        return {folder.name for folder in self.root.glob("[0-9a-f]" * 12)}
+
+    def _from_folders(self, names: Iterable[str]) -> tuple[dict[str, tuple[Any, ...]], dict[str, str]]:
+        """Return the rows that folders make, and what is wrong with others, both by name."""
+        rows, complaints = {}, {}
+        for name in sorted(names):
             try:
-                rows.append(_row({**read_folder(folder).documents["result"], "id": folder.name}))
+                rows[name] = self._row_of(name)
             except JobError as error:
-                complaints.append(str(error))
-            except (KeyError, TypeError):
-                complaints.append(f"{folder} is not the folder of a run; it is not used")
+                complaints[name] = str(error)
         return rows, complaints
 
     def _select(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -238,12 +309,12 @@ class Store:
             ) from error
         lost = self._is_lost()
         try:
-            index = self._connect()
+            index = connect(self.index)
             try:
-                _prepare(index, self.index)
+                old = prepare(index, self.index)
                 with index:
-                    if lost:
-                        _insert(index, self._from_folders()[0])
+                    if lost or old:
+                        insert(index, list(self._from_folders(self._names())[0].values()))
                     yield index
             finally:
                 index.close()
@@ -264,47 +335,26 @@ class Store:
             "runs rebuild"
         )
 
-    def _connect(self) -> sqlite3.Connection:
-        if os.access(self.root, os.W_OK):
-            return sqlite3.connect(self.index, timeout=PATIENCE)
-        return sqlite3.connect(
-            f"{self.index.resolve().as_uri()}?immutable=1", uri=True
-        )  # to read what is there
+
+def is_id(name: str) -> bool:
+    """Tell whether a text has the form of a run's name."""
+    return re.fullmatch("[0-9a-f]{12}", name) is not None
 
 
-def _prepare(index: sqlite3.Connection, path: Path) -> None:
-    """Make the table if the file is new; refuse one of another version."""
-    (version,) = index.execute("PRAGMA user_version").fetchone()
-    if version == 0:
-        _create(index)
-    elif version != VERSION:
-        raise JobError(
-            f"{path} has the version {version} and this ultralif reads {VERSION}; move it away, and make it "
-            "again from the runs with: ultralif runs rebuild"
-        )
+def _meaning(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a stored config in the schema of this version, if its neuron is known here."""
+    if document.get("schema") == SCHEMA:
+        return document
+    try:
+        return RunConfig.from_dict(document).to_dict()
+    except InputError:
+        return document
 
 
-def _create(index: sqlite3.Connection) -> None:
-    """Make the table; SQLite does not wait by itself for another process that does the same."""
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            index.execute("PRAGMA journal_mode = WAL")
-            index.executescript(_TABLE)
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                raise
-            time.sleep(0.02)
-
-
-def _row(result: Mapping[str, Any]) -> tuple[Any, ...]:
+def _row(result: Result, meaning: str) -> tuple[Any, ...]:
     names = ("id", "finished", "status", "dataset", "neuron", "timesteps", "seed", "sparsity")
-    return (*(result[name] for name in names), json.dumps(result))
-
-
-def _insert(index: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-    index.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    text = json.dumps(_plain(result.to_dict()))
+    return (*(getattr(result, name) for name in names), meaning, text)
 
 
 def _plain(value: Any) -> Any:
@@ -314,8 +364,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _literal(text: str) -> str:
-    """Take the meaning out of the characters that GLOB knows."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in text)

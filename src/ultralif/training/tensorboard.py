@@ -19,5 +19,5 @@ def write_history(folder: Path, store: Store, run: str) -> None:
             for name, value in values.items():
                 if value is not None:
                     writer.add_scalar(f"train/{name}", value, epoch)
-        for mode, value in result["accuracy"].items():
+        for mode, value in result.accuracy.items():
             writer.add_scalar(f"test/accuracy_{mode}", value, config.epochs)

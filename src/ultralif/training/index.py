@@ -1,0 +1,110 @@
+"""The table of an index of runs in SQLite: made, checked and brought up to date. `Store` alone uses it."""
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Collection, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ultralif.errors import JobError
+
+__all__ = ["connect", "insert", "literal", "prepare"]
+
+VERSION = 2
+"""Of the table below."""
+_TABLE = f"""
+CREATE TABLE IF NOT EXISTS runs (
+    id TEXT PRIMARY KEY, finished REAL NOT NULL, status TEXT NOT NULL,
+    dataset TEXT NOT NULL, neuron TEXT NOT NULL, timesteps INTEGER NOT NULL, seed INTEGER NOT NULL,
+    sparsity REAL NOT NULL, meaning TEXT NOT NULL, result TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_kind ON runs (dataset, neuron, timesteps, sparsity, seed);
+CREATE INDEX IF NOT EXISTS by_time ON runs (finished);
+CREATE INDEX IF NOT EXISTS by_meaning ON runs (meaning);
+PRAGMA user_version = {VERSION};
+"""
+"""``meaning`` is the name that the run's config has now: that of a run of 0.1.0 differs from its ``id``."""
+MOST_BYTES = 1 << 26
+"""Bytes that a row may have."""
+PATIENCE = 60.0
+"""Seconds to wait for other processes."""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open an index, which is made for its owner alone; in a folder that is read-only, to read."""
+    if os.access(path.parent, os.W_OK):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite would let others read it
+        index = sqlite3.connect(path, timeout=PATIENCE)
+    else:
+        index = sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)
+    index.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+    return index
+
+
+def prepare(index: sqlite3.Connection, path: Path) -> bool:
+    """Make the table if the file is new or of version 1; refuse any other; tell whether its rows are lost."""
+    (version,) = index.execute("PRAGMA user_version").fetchone()
+    if version == 1:
+        _check_schema(index, path, _FIRST)
+        index.executescript("DROP TABLE runs; PRAGMA user_version = 0;")
+    if version in (0, 1):
+        _create(index)
+    elif version != VERSION:
+        raise JobError(
+            f"{path} has the version {version} and this ultralif reads {VERSION}; move it away, and make it "
+            "again from the runs with: ultralif runs rebuild"
+        )
+    _check_schema(index, path, _schema())
+    return bool(version == 1)
+
+
+_FIRST = frozenset({("table", "runs"), ("index", "by_kind"), ("index", "by_time")})
+"""Kinds and names in an index of version 1."""
+
+
+def _check_schema(index: sqlite3.Connection, path: Path, wanted: Collection[tuple[str, ...]]) -> None:
+    """Refuse a file that holds anything but the table, such as a view or a trigger of that name."""
+    width = len(next(iter(wanted)))
+    query = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' LIMIT 20"
+    found = {row[:width] for row in index.execute(query)}
+    if found != set(wanted):
+        raise JobError(
+            f"{path} is not an index of runs; delete it, and make it again from the runs with: ultralif runs "
+            "rebuild"
+        )
+
+
+@cache
+def _schema() -> frozenset[tuple[str, ...]]:
+    """Return kinds, names and definitions in an index of this version."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as index:
+        index.executescript(_TABLE)
+        query = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+        return frozenset(index.execute(query))
+
+
+def _create(index: sqlite3.Connection) -> None:
+    """Make the table; SQLite does not wait by itself for another process that does the same."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            index.execute("PRAGMA journal_mode = WAL")
+            index.executescript(_TABLE)
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def insert(index: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Add rows, or replace those of the same names."""
+    index.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def literal(text: str) -> str:
+    """Take the meaning out of the characters that GLOB knows."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in text)

@@ -1,0 +1,256 @@
+"""Stores that somebody tampered with, or whose processes were killed: the other runs are safe."""
+
+import hashlib
+import json
+import os
+import sqlite3
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import ultralif as ul
+from training.small import files, small
+from ultralif.cli import main
+from ultralif.errors import InputError, JobError
+from ultralif.training import Store, plan, train_stack
+from ultralif.training import store as store_module
+from ultralif.training.checkpoint import Damaged
+from ultralif.training.identity import FIRST_FIELDS, document_id, first_document
+
+QUICK = {"epochs": 1, "timesteps": 1, "hidden": (3,)}
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    train_stack([small(**QUICK), small(**QUICK, neuron="LIF")], store)
+    return store
+
+
+def rewrite(folder: Path, name: str, content: bytes) -> None:
+    """Change a file of a run, and its manifest as well."""
+    (folder / name).unlink()
+    (folder / name).write_bytes(content)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["sha256"][name] = hashlib.sha256(content).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def change(folder: Path, **values: Any) -> None:
+    rewrite(
+        folder, "result.json", json.dumps(json.loads((folder / "result.json").read_text()) | values).encode()
+    )
+
+
+def test_an_id_does_not_lead_out_of_the_store(filled: Store, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    with sqlite3.connect(filled.index) as index:
+        index.execute("UPDATE runs SET id = ? WHERE neuron = 'LIF'", ("cafe00000000/../../victim",))
+    index.close()
+    with pytest.raises(InputError):
+        filled.remove("cafe")
+    assert victim.is_dir() and len(filled.rows()) == 1
+    for name in ("..", "cafe00000000/../../victim", "CAFE00000000", "cafe0000000\n", ""):
+        with pytest.raises(InputError):
+            filled.path(name)
+        with pytest.raises(InputError):
+            filled.checkpoints(name)
+
+
+def test_folders_that_were_swapped_are_refused(filled: Store) -> None:
+    first, second = (filled.path(row.id) for row in filled.rows())
+    first.rename(filled.root / "aside")
+    second.rename(first)
+    (filled.root / "aside").rename(second)
+    with pytest.raises(Damaged, match="does not hold the run of its name"):
+        filled.read(first.name)
+    assert filled.rebuild()[0] == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: rewrite(folder, "result.json", b"[]"),
+        lambda folder: rewrite(folder, "result.json", b"{}"),
+        lambda folder: rewrite(folder, "history.json", b'{"a": 1}'),
+        lambda folder: rewrite(folder, "history.json", b"[1]"),
+        lambda folder: change(folder, accuracy=3),
+        lambda folder: change(folder, accuracy={"hard": "much"}),
+        lambda folder: change(folder, seed=-1, timesteps=[]),
+        lambda folder: change(folder, energy={"operations": {"hard": 1}}),
+        lambda folder: change(folder, neuron=None),
+        lambda folder: change(folder, spike_rates={"hard": {"a": 1}}),
+        lambda folder: change(folder, epochs="x" * 9999),
+        lambda folder: ((folder / "model.safetensors").unlink(), os.mkfifo(folder / "model.safetensors")),
+        lambda folder: (
+            (folder / "model.safetensors").unlink(),
+            (folder / "model.safetensors").symlink_to("/dev/zero"),
+        ),
+    ],
+)
+def test_a_hostile_run_does_not_stop_the_others(
+    damage: Callable[[Path], Any], filled: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its manifest is right; the commands name it and go on, or refuse it in one line."""
+    bad, good = small(**QUICK).id, small(**QUICK, neuron="LIF").id
+    damage(filled.path(bad))
+    where = ["--runs-dir", str(filled.root)]
+    assert main(["runs", "rebuild", *where]) == 0
+    assert bad in capsys.readouterr().err
+    assert main(["runs", "list", "--json", *where]) == 0
+    assert [row["id"] for row in json.loads(capsys.readouterr().out)] == [good]
+    for words in (["runs", "show", bad], ["eval", bad], ["export", bad, "--to", "nir", "--out", "x.nir"]):
+        assert main([*words, *where]) in (1, 2)
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.count("\n") == 1 and said.err.startswith("ultralif: ")
+
+
+def test_rows_that_are_not_results_are_named_and_left_out(
+    filled: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = small(**QUICK).id
+    for text in ("1", "{", "[" * 100_000, '{"id": "\\u001b[31m"}', "null", '{"accuracy": []}'):
+        with sqlite3.connect(filled.index) as index:
+            index.execute("UPDATE runs SET result = ? WHERE id = ?", (text, bad))
+        index.close()
+        complaints: list[str] = []
+        assert [row.neuron for row in filled.rows(complain=complaints.append)] == ["LIF"]
+        assert len(complaints) == 1 and bad in complaints[0] and complaints[0].isprintable()
+
+
+def test_a_view_in_place_of_the_table_is_refused(filled: Store) -> None:
+    with sqlite3.connect(filled.index) as index:
+        index.execute("DROP TABLE runs")
+        index.execute(
+            "CREATE VIEW runs AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) "
+            "SELECT * FROM n"
+        )
+    index.close()
+    with pytest.raises(JobError, match="is not an index of runs"):
+        filled.rows()
+
+
+def test_the_index_is_for_its_owner_alone(tmp_path: Path) -> None:
+    root = tmp_path / "open"
+    root.mkdir(mode=0o755)
+    before = os.umask(0o022)
+    try:
+        store = Store(root)
+        store.prepare()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(store.index.stat().st_mode) == 0o600
+
+
+def test_a_neuron_that_is_not_known_here(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    class Passing(ul.LIF):
+        pass
+
+    ul.register(Passing)
+    run = small(**QUICK, neuron="Passing")
+    train_stack([run, small(**QUICK)], store)
+    del ul.NEURONS["Passing"]
+    where = ["--runs-dir", str(store.root)]
+    assert main(["runs", "list", *where]) == 0
+    said = capsys.readouterr()
+    assert run.id in said.out and small(**QUICK).id in said.out and "Passing is not known here" in said.err
+    assert main(["runs", "show", run.id, *where]) == 0
+    assert "neuron=Passing" in capsys.readouterr().out
+    assert store.rebuild() == (2, [])
+    assert main(["report", "--out", str(store.root / "r.html"), *where]) == 0
+    assert main(["eval", run.id, *where]) == 2
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_a_stack_that_was_killed_while_it_was_written_is_finished_as_a_whole(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a folder without an index, the members that were written count as finished only with the others."""
+    configs = [small(**QUICK), small(**QUICK, neuron="LIF"), small(**QUICK, neuron="PLIF")]
+    whole = Store(tmp_path / "whole")
+    train_stack(configs, whole)
+    write, count = store_module.write_folder, 0
+
+    def killed(*args: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise Killed
+        write(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store_module, "write_folder", killed)
+        with pytest.raises(Killed):
+            train_stack(configs, store)
+    (stack,) = plan(configs, store)
+    assert {config.id for config in stack} == {config.id for config in configs}
+    train_stack(stack, store)
+    assert all(files(store, config) == files(whole, config) for config in configs)
+
+
+def test_a_run_that_ends_while_the_index_is_made_again_is_kept(
+    filled: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = small(**QUICK, seed=9)
+    scan, calls = Store._from_folders, []
+
+    def scanned(self: Store, names: Any) -> Any:
+        found = scan(self, names)
+        if not calls:
+            calls.append(1)
+            train_stack([late], filled)  # after the folders were read
+        return found
+
+    monkeypatch.setattr(Store, "_from_folders", scanned)
+    assert filled.rebuild() == (3, [])
+    assert filled.finished([late.id]) == {late.id}
+
+
+def first_run(store: Store, run: str) -> str:
+    """Turn a run into one of 0.1.0: its config in schema 1, its name the hash of that; return the name."""
+    config = store.read(run).config
+    options = (
+        {**config.neuron_options, "eps": None} if config.neuron == "LIF" else dict(config.neuron_options)
+    )
+    fields = {name: getattr(config, name) for name in FIRST_FIELDS}
+    document = first_document(fields, options)
+    name = document_id(document)
+    folder = store.path(run)
+    result = json.loads((folder / "result.json").read_text())
+    old = {k: v for k, v in result.items() if k not in ("constants", "by_epoch")} | {"id": name}
+    rewrite(folder, "config.json", json.dumps(document).encode())
+    rewrite(folder, "result.json", json.dumps(old).encode())
+    folder.rename(store.path(name))
+    return name
+
+
+def test_runs_of_0_1_0_are_read_and_not_trained_again(store: Store) -> None:
+    config = small(**QUICK, defaults="0.1.0", eps=0.5)
+    train_stack([config], store)
+    before = store.read(config.id).result
+    name = first_run(store, config.id)
+    store.index.unlink()
+    with sqlite3.connect(store.index) as index:  # as 0.1.0 made it
+        index.executescript(
+            "CREATE TABLE runs (id TEXT PRIMARY KEY, finished REAL, status TEXT, dataset TEXT, neuron TEXT, "
+            "timesteps INTEGER, seed INTEGER, sparsity REAL, result TEXT);"
+            "CREATE INDEX by_kind ON runs (seed);"
+            "CREATE INDEX by_time ON runs (finished); PRAGMA user_version = 1;"
+        )
+    index.close()
+    (row,) = store.rows()
+    assert name != config.id and row.id == name and row.config == config.to_dict()
+    assert row.by_mode == before.by_mode and row.constants.eps == before.constants.eps
+    assert row.constants.threshold is None, "it was not recorded then"
+    assert store.finished([config.id]) == {config.id} and plan([config], store) == []
+    assert ul.train(config, runs_dir=store.root).id == name
+    assert store.read(config.id).config == config and store.find(config.id) == name
+    network = ul.load(name, store.root)
+    assert torch.isfinite(network(torch.zeros(1, 2, 64, dtype=torch.float64))).all()
