@@ -12,7 +12,7 @@ import torch
 
 from ops.op_cases import CASES, PAIRS, SETTINGS, Setting, check, check_minus_infinity, check_nan
 from ultralif import functional, ops
-from ultralif.ops import autograd, gpu
+from ultralif.ops import autograd, gpu, rings
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 
@@ -28,7 +28,9 @@ FEW = [
 
 @pytest.fixture
 def triton(monkeypatch):
-    monkeypatch.setattr(autograd, "_implementation", lambda current: gpu)
+    monkeypatch.setattr(autograd, "_gpu", lambda current: gpu)
+    monkeypatch.setattr(autograd, "_is_taken", lambda device, dtype, rule: gpu.takes(rule))
+    gpu.forget()
 
 
 @pytest.mark.parametrize(
@@ -71,10 +73,11 @@ def test_several_rounds(case, monkeypatch):
 @pytest.mark.parametrize("case", RINGS, ids=str)
 def test_a_ring_in_parts(case, monkeypatch):
     """Rings that no program holds: parts with a halo, several launches over time, several rounds."""
-    monkeypatch.setattr(gpu, "WIDEST", 32)
-    monkeypatch.setattr(gpu, "SPAN", 3)
+    monkeypatch.setattr(rings, "WIDEST", 32)
+    monkeypatch.setattr(rings, "SPAN", 3)
     check(case, Setting(7, 2, (51,), (51,), start=True), torch.float32)
     monkeypatch.setattr(gpu, "LANES", 64)
+    gpu.forget()
     check(case, Setting(6, 2, (3, 40), (3, 1), rate=True), torch.float32)
 
 

@@ -107,7 +107,7 @@ def test_opcheck(rule):
     torch.library.opcheck(integrate, arguments)
     detached = [a.detach() if isinstance(a, torch.Tensor) else a for a in arguments]
     grads = torch.randn_like(current).detach(), torch.randn(1, 2, 6, device="cuda")
-    torch.library.opcheck(integrate_backward, (*grads, *detached, True))
+    torch.library.opcheck(integrate_backward, (*grads, *detached, [True, True, True, False]))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -21,8 +21,8 @@ RULES = {
 
 
 def constants(learn: bool = True) -> list[torch.Tensor | list[float] | None]:
-    """Return constants of all lengths for six features, one of them a number."""
-    values = ([0.5], [0.9, 0.8], [0.5, 0.4, 0.6, 0.5, 0.4, 0.3])
+    """Return constants of all shapes for 2 x 3 features, one of them a number."""
+    values = ([0.5], [[0.9], [0.8]], [[0.5, 0.4, 0.6], [0.5, 0.4, 0.3]])
     tensors = [torch.tensor(v, dtype=torch.float64, requires_grad=learn) for v in values]
     return [*tensors, None, [1.0, 1.0, 1.0, 0.8]]
 
@@ -39,14 +39,14 @@ def test_a_rule_survives_its_schema(rule):
 @pytest.mark.parametrize("start", [False, True])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own, about itself
 def test_opcheck(rule, start):
-    current = torch.randn(3, 2, 6, dtype=torch.float64, requires_grad=True)
-    state = torch.rand(rule.states, 2, 6, dtype=torch.float64, requires_grad=True) if start else None
+    current = torch.randn(3, 2, 2, 3, dtype=torch.float64, requires_grad=True)
+    state = torch.rand(rule.states, 2, 2, 3, dtype=torch.float64, requires_grad=True) if start else None
     torch.library.opcheck(integrate, (current, state, *constants(), *encode(rule)))
     out, last = integrate(current, state, *constants(), *encode(rule))
     inputs = (current.detach(), None if state is None else state.detach(), *constants(learn=False))
-    for learn in (False, True):
+    for learned in ([False] * 4, [True, True, True, False]):
         grads = (torch.randn_like(out), torch.randn_like(last))
-        torch.library.opcheck(integrate_backward, (*grads, *inputs, *encode(rule), learn))
+        torch.library.opcheck(integrate_backward, (*grads, *inputs, *encode(rule), learned))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -99,7 +99,7 @@ def test_a_network_is_compiled_without_a_break():
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_the_registered_operator_is_the_function_that_a_plain_call_runs(rule):
-    current = torch.randn(3, 2, 6, dtype=torch.float64, requires_grad=True)
+    current = torch.randn(3, 2, 2, 3, dtype=torch.float64, requires_grad=True)
     *tensors, numbers = constants()
     given = Constants(*(n if t is None else t for t, n in zip(tensors, numbers, strict=True)))
     found = []

@@ -18,7 +18,7 @@ from ultralif.ops import autograd
 
 __all__ = ["Kernel", "compiled"]
 
-_TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16"}
+_TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int32: "*i32"}
 
 
 class Kernel(NamedTuple):
@@ -55,13 +55,16 @@ def compiled(capability: int = 90) -> Iterator[list[Kernel]]:
     need("triton", "dev")
     from ultralif.ops import gpu, triton_spatial, triton_temporal
 
+    gpu.forget()
     made: list[Kernel] = []
     with ExitStack() as replaced:
-        replaced.enter_context(_replaced(autograd, "_implementation", lambda current: gpu))
+        replaced.enter_context(_replaced(autograd, "_gpu", lambda current: gpu))
+        replaced.enter_context(_replaced(autograd, "_is_taken", lambda *about: True))
         for module in (triton_temporal, triton_spatial):
             for name in module.__all__:
                 compiler = _Compiler(getattr(module, name), capability, made)
                 replaced.enter_context(_replaced(module, name, compiler))
+        replaced.callback(gpu.forget)
         yield made
 
 
@@ -89,11 +92,17 @@ class _Compiler:
         from triton.backends.compiler import GPUTarget
         from triton.compiler import ASTSource
 
-        given = dict(zip(self.kernel.arg_names, args, strict=False)) | options
-        fixed = {p.name: given[p.name] for p in self.kernel.params if p.is_constexpr or given[p.name] is None}
-        signature = {
-            name: "constexpr" if name in fixed else _type(given[name]) for name in self.kernel.arg_names
-        }
+        names = self.kernel.arg_names
+        given = dict(zip(names, args, strict=False)) | options
+        fixed: dict[Any, Any] = {}
+        signature = {}
+        for i, parameter in enumerate(self.kernel.params):
+            value = given[parameter.name]
+            if parameter.is_constexpr or value is None:
+                fixed[i,] = value
+                signature[parameter.name] = "constexpr"
+            else:
+                signature[parameter.name] = _type(value)
         source = ASTSource(fn=self.kernel, signature=signature, constexprs=fixed)
         launch = {name: value for name, value in options.items() if name not in signature}
         code = compile_kernel(source, target=GPUTarget("cuda", self.capability, 32), options=launch)
@@ -101,7 +110,9 @@ class _Compiler:
         self.made.append(Kernel(self.kernel.__name__, lanes, *_disassembled(code.asm["cubin"])))
 
 
-def _type(value: Tensor | float) -> str:
+def _type(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_type(part) for part in value)
     if isinstance(value, Tensor):
         return _TYPES[value.dtype]
     return "fp32" if isinstance(value, float) else "i32"

@@ -222,7 +222,10 @@ class Neuron(Parametrized, Generic[S]):
         return spikes[0], state
 
     def _integrate(self, current: Tensor, state: S | None, rate: bool) -> tuple[Tensor, S]:
-        constants = {name: self.constant(name) for name in self.declared()}
+        find = self.given if hasattr(type(self).operator, "takes_learned") else self.constant
+        constants: dict[str, Any] = {name: find(name) for name in self.declared()}
+        if "synapse" in constants:
+            constants["synapse"] = self.constant("synapse")
         choices = {name: getattr(self, name) for name in self.choices}
         return self.integrate(current, state, rate, self.backend, **constants, **choices)
 

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from ultralif.errors import InputError, check_choice
 from ultralif.functional import Constant
+from ultralif.ops.constants import Form as Code
+from ultralif.ops.constants import Learned, bounded
 
 __all__ = ["FORMS", "LOG", "LOGIT", "SOFTPLUS", "Clamp", "Form", "Parametrized", "bounded", "clamped", "fits"]
 
@@ -25,11 +27,13 @@ class Form:
     to_raw: Callable[[Tensor], Tensor]
     to_value: Callable[[Tensor], Tensor]
     upper: float  # a value lies in (0, upper)
+    code: Code
+    """Its name in a kernel."""
 
 
-LOG = Form("log", torch.log, torch.exp, math.inf)
+LOG = Form("log", torch.log, torch.exp, math.inf, Code.EXP)
 """Learned as its logarithm: it stays positive."""
-LOGIT = Form("logit", torch.logit, torch.sigmoid, 1.0)
+LOGIT = Form("logit", torch.logit, torch.sigmoid, 1.0, Code.SIGMOID)
 """Learned as its logit: it stays between 0 and 1."""
 
 
@@ -37,49 +41,12 @@ def _inverse_softplus(x: Tensor) -> Tensor:
     return x + torch.log(-torch.expm1(-x))
 
 
-SOFTPLUS = Form("softplus", _inverse_softplus, nn.functional.softplus, math.inf)
+SOFTPLUS = Form("softplus", _inverse_softplus, nn.functional.softplus, math.inf, Code.SOFTPLUS)
 """Learned as the inverse of its softplus: it stays positive, and large values move like the parameter."""
 
 
 FORMS = {form.prefix: form for form in (LOG, LOGIT, SOFTPLUS)}
 """All forms by the prefix of their parameters' names."""
-
-
-class _Clamp(torch.autograd.Function):
-    """Clamp whose gradient lives on at a bound wherever a descent step leads back inside."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor, low: Constant, high: Constant) -> Tensor:
-        return torch.clamp(x, cast(Any, low), cast(Any, high))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Constant, Constant], output: Tensor) -> None:
-        x, low, high = inputs
-        tensors = (bound if isinstance(bound, Tensor) else None for bound in (low, high))
-        ctx.save_for_backward(x, *tensors)
-        ctx.numbers = low, high
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        # Few operators: on a GPU each is a launch, which takes longer than what it computes here.
-        x, *tensors = ctx.saved_tensors
-        low, high = (n if t is None else t for t, n in zip(tensors, ctx.numbers, strict=True))
-        inward = torch.where(grads[0] > 0, x > low, x < high)
-        return torch.where(inward, grads[0], 0.0), None, None
-
-
-_clamp: Callable[[Tensor, Constant, Constant], Tensor] = _Clamp.apply
-
-
-def bounded(x: Tensor, low: Constant, high: Constant) -> Tensor:
-    """Clamp ``x``, but pass every gradient whose descent step would bring it back inside.
-
-    An ordinary clamp has no gradient outside, and a temperature that once crossed its bound would stay
-    there for good.
-    """
-    return _clamp(x, low, high)
 
 
 def clamped(x: Tensor, low: Constant, high: Constant, clamp: Clamp) -> Tensor:
@@ -184,6 +151,15 @@ class Parametrized(nn.Module):
         form, bounds = self._learned[name]
         value = form.to_value(getattr(self, f"{form.prefix}_{name}"))
         return value if bounds is None else clamped(value, *bounds, self.clamp)
+
+    def given(self, name: str) -> Constant | Learned:
+        """Return a constant as an operator takes it: a learned one raw, to be decoded there."""
+        if name not in self._learned:
+            return self.constant(name)
+        form, bounds = self._learned[name]
+        raw = getattr(self, f"{form.prefix}_{name}")
+        low, high = bounds or (-math.inf, math.inf)
+        return Learned(raw, form.code, low, high, self.clamp == "inward")
 
     def constants(self) -> dict[str, float]:
         """Return every constant as it is now, decoded and clamped: a number, or the mean of a tensor.

@@ -12,9 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ultralif.functional import Constant, compute_dtype
-from ultralif.ops import cpu
-from ultralif.ops.recurrence import Constants, Implementation, Rule, decode, encode
+from ultralif.functional import compute_dtype
+from ultralif.ops import cpu, flat
+from ultralif.ops.constants import Learned
+from ultralif.ops.layout import axes_by_memory, dense_strides
+from ultralif.ops.recurrence import Constants, Curve, Membrane, Reset, Rule, decode, encode
 
 __all__ = ["is_fused", "run"]
 
@@ -22,11 +24,22 @@ Grads = tuple[Tensor | None, ...]
 
 
 def run(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
-    """Return the spikes (or their mean over time) and the last state, as `Implementation` says."""
-    if _is_plain(current):
-        return _apply(current, state, *constants, rule)
-    tensors = [c if isinstance(c, Tensor) else None for c in constants]
-    numbers = [1.0 if isinstance(c, Tensor) else c for c in constants]
+    """Return the spikes (or their mean over time) and the last state.
+
+    Args:
+        current: ``[T, B, *features]`` in any layout, which the spikes keep if it is dense.
+        state: membrane, and for AdaLIF adaptation and last spike, ``[1 or 3, B, *features]``.
+        constants: tensors and raw parameters broadcast against the features.
+        rule: what to compute.
+    """
+    plain = _is_plain(current)
+    if not plain or _gpu(current) is None:
+        dtype = compute_dtype(current.dtype)
+        constants = Constants(*[c.value().to(dtype) if isinstance(c, Learned) else c for c in constants])
+    tensors = [c.raw if isinstance(c, Learned) else c if isinstance(c, Tensor) else None for c in constants]
+    if plain:
+        return _apply(current, state, *tensors, constants, rule)
+    numbers = [1.0 if isinstance(c, Tensor | Learned) else c for c in constants]
     spikes, last = integrate(current, state, *tensors, numbers, *encode(rule))
     return spikes, last
 
@@ -46,43 +59,97 @@ class _Integrate(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, current: Tensor, state: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
-        constants = Constants(*rest[:4])
-        ctx.save_for_backward(current, state, *(c if isinstance(c, Tensor) else None for c in constants))
-        ctx.numbers, ctx.rule = rest[:4], rest[4]
+        constants, rule = rest[4:]
+        out, last = _forward(current, state, constants, rule)
+        ctx.save_for_backward(current, state, *rest[:4])
+        ctx.constants, ctx.rule = constants, rule
+        # Not saved in autograd's way: whoever changes the spikes in place makes the derivative start from
+        # the current, and no error.
+        ctx.spikes = out.detach() if _gpu(current) is not None and _tells_all(rule, current.dtype) else None
+        ctx.version = out._version
         ctx.set_materialize_grads(False)
-        return _chosen(current).forward(current, state, constants, rest[4])
+        return out, last
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Grads:
-        current, state, *tensors = ctx.saved_tensors
+        current, state, *_ = ctx.saved_tensors
         needed = ctx.needs_input_grad
-        constants = Constants(*(n if t is None else t for t, n in zip(tensors, ctx.numbers, strict=True)))
-        derive = _derivative if torch.is_grad_enabled() else _run_backward
+        spikes = ctx.spikes if ctx.spikes is not None and ctx.spikes._version == ctx.version else None
+        derive: Callable[..., tuple[Any, ...]] = _derivative if torch.is_grad_enabled() else _backward
         # The constants one by one, so that autograd sees those that are tensors.
-        args = (*grads, current, state, ctx.rule, any(needed[2:6]), *constants)
-        g_current, g_state, g_constants = derive(*args)
-        return g_current, g_state if needed[1] else None, *_share(g_constants, tensors, needed[2:6]), None
+        seen = [c.raw if isinstance(c, Learned) else c for c in ctx.constants]
+        g_current, g_state, *g_constants = derive(
+            *grads, current, state, ctx.constants, ctx.rule, needed[2:6], spikes, *seen
+        )
+        return g_current, g_state if needed[1] else None, *g_constants, None, None
 
 
-def _run_backward(
+def _tells_all(rule: Rule, dtype: torch.dtype) -> bool:
+    """Tell whether a spike tells the membrane: UltraLIF's soft spikes in float32, reset to ``v_reset``.
+
+    Where such a spike is 0 or 1 in float32, the past that it hides has no share in any gradient. A sum, or
+    a ring, would go on with it.
+    """
+    return (
+        dtype == torch.float32
+        and rule.membrane == Membrane.LSE
+        and rule.soft
+        and not rule.ring
+        and rule.reset == Reset.ZERO
+        and rule.curve == Curve.SIGMOID
+        and rule.unit
+        and not rule.rate
+    )
+
+
+def _forward(
+    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
+) -> tuple[Tensor, Tensor]:
+    gpu = _gpu(current)
+    if gpu is not None:
+        out, last = gpu.forward(current, state, constants, rule)
+        return out, last
+    return flat.forward(cpu, cpu.stored(current), state, constants, rule)
+
+
+def _backward(
     grad_out: Tensor | None,
     grad_state: Tensor | None,
     current: Tensor,
     state: Tensor | None,
+    constants: Constants,
     rule: Rule,
-    learn: bool,
-    *constants: Constant,
-) -> tuple[Tensor, Tensor, Tensor]:
-    given = Constants(*constants)
-    return _chosen(current).backward(grad_out, grad_state, current, state, given, rule, learn)
+    learned: tuple[bool, ...],
+    spikes: Tensor | None = None,
+    *_: Tensor | float,
+) -> tuple[Tensor | None, ...]:
+    gpu = _gpu(current)
+    if gpu is not None:
+        found: tuple[Any, ...] = gpu.backward(
+            grad_out, grad_state, current, state, constants, rule, learned, spikes
+        )
+    else:
+        grad_out, grad_state = (None if g is None else cpu.stored(g) for g in (grad_out, grad_state))
+        given = (cpu.stored(current), state, constants, rule, learned)
+        found = flat.backward(cpu, grad_out, grad_state, *given)
+    return found[0], found[1], *found[2]
+
+
+def _gpu(current: Tensor) -> Any:
+    """Return the implementation for a GPU, if that is where the current is."""
+    if current.is_cuda:
+        from ultralif.ops import gpu  # imports triton, which a machine without a GPU need not have
+
+        return gpu
+    return None
 
 
 class _Derivative(torch.autograd.Function):
     """The derivative where a second one is asked for, which is refused."""
 
     @staticmethod
-    def forward(ctx: Any, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
-        return _run_backward(*args)
+    def forward(ctx: Any, *args: Any) -> tuple[Tensor | None, ...]:
+        return _backward(*args)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Grads:
@@ -90,7 +157,7 @@ class _Derivative(torch.autograd.Function):
 
 
 _apply: Callable[..., tuple[Tensor, Tensor]] = _Integrate.apply
-_derivative: Callable[..., tuple[Tensor, Tensor, Tensor]] = _Derivative.apply
+_derivative: Callable[..., tuple[Tensor | None, ...]] = _Derivative.apply
 
 
 @torch.library.custom_op("ultralif::integrate", mutates_args=())
@@ -106,13 +173,13 @@ def integrate(
     ring: int,
     numbers: Sequence[float],
 ) -> tuple[Tensor, Tensor]:
-    """Return the spikes (or their mean over time) and the last state: see `recurrence`.
+    """Return the spikes (or their mean over time) and the last state: see `recurrence` and `run`.
 
     A constant is a tensor or, where that is None, a number among ``constants``; the rest is what `encode`
     makes of a rule.
     """
     found = _constants((eps, leak, threshold, amplitude), constants)
-    return _chosen(current).forward(current, state, found, decode(choices, ring, numbers))
+    return _forward(current, state, found, decode(choices, ring, numbers))
 
 
 @torch.library.custom_op("ultralif::integrate_backward", mutates_args=())
@@ -129,51 +196,34 @@ def integrate_backward(
     choices: str,
     ring: int,
     numbers: Sequence[float],
-    learn: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients for the current, the state and, if they learn, the constants ``[4, L]``.
-
-    L is the length of the longest constant.
-    """
+    learned: Sequence[bool],
+) -> list[Tensor]:
+    """Return the gradients for the current, the state and each constant; empty where there is none."""
     found = _constants((eps, leak, threshold, amplitude), constants)
-    return _chosen(current).backward(
-        grad_out, grad_state, current, state, found, decode(choices, ring, numbers), learn
-    )
+    rule = decode(choices, ring, numbers)
+    grads = _backward(grad_out, grad_state, current, state, found, rule, tuple(learned))
+    return [current.new_empty(0) if g is None else g for g in grads]
 
 
 def is_fused(current: Tensor, rule: Rule) -> bool:
     """Tell whether a kernel computes a rule for a current on its device."""
     if torch.compiler.is_compiling():  # as if it were a constant: what is built does not change
         return _is_fused_while_compiling(current.device.type, current.dtype, encode(rule)[0], rule.ring > 0)
-    found = _implementation(current)
-    return found is not None and found.takes(rule)
+    return _is_taken(current.device.type, current.dtype, rule)
 
 
 def _is_fused_by_choices(device: str, dtype: torch.dtype, choices: str, ring: bool) -> bool:
-    found = _available(device, dtype)
-    return found is not None and found.takes(decode(choices, int(ring), (0.0, 0.0, 0.0)))
+    return _is_taken(device, dtype, decode(choices, int(ring), (0.0, 0.0, 0.0)))
 
 
 _constant_result: Callable[[Any], Any] = torch.compiler.assume_constant_result
 _is_fused_while_compiling: Callable[..., bool] = _constant_result(_is_fused_by_choices)
 
 
-def _implementation(current: Tensor) -> Implementation | None:
-    return _available(current.device.type, current.dtype)
-
-
-def _available(device: str, dtype: torch.dtype) -> Implementation | None:
-    if device == "cuda" and dtype != torch.float64:
-        from ultralif.ops import gpu  # imports triton, which a machine without a GPU need not have
-
-        return gpu
-    return cpu if device == "cpu" and cpu.available() else None
-
-
-def _chosen(current: Tensor) -> Implementation:
-    found = _implementation(current)
-    assert found is not None, "is_fused is asked before"  # noqa: S101
-    return found
+def _is_taken(device: str, dtype: torch.dtype, rule: Rule) -> bool:
+    if device == "cuda":
+        return dtype != torch.float64
+    return device == "cpu" and cpu.available() and cpu.takes(rule)
 
 
 def _constants(tensors: Sequence[Tensor | None], numbers: Sequence[float]) -> Constants:
@@ -183,20 +233,24 @@ def _constants(tensors: Sequence[Tensor | None], numbers: Sequence[float]) -> Co
 @integrate.register_fake
 def _(current: Tensor, state: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
     rule = decode(*rest[-3:])
-    dtype = compute_dtype(current.dtype)
-    out = torch.empty_like(current[0] if rule.rate else current, memory_format=torch.contiguous_format)
-    return out, current.new_empty((rule.states, *current.shape[1:]), dtype=dtype)
+    out = torch.empty_like(current)
+    order = axes_by_memory(out.shape, out.stride())
+    step = dense_strides(out.shape, order)
+    size = out[0].numel()
+    last = current.new_empty_strided(
+        (rule.states, *out.shape[1:]), (size, *step), dtype=compute_dtype(current.dtype)
+    )
+    return (current.new_empty_strided(out.shape[1:], step) if rule.rate else out), last
 
 
 @integrate_backward.register_fake
 def _(
     grad_out: Tensor | None, grad_state: Tensor | None, current: Tensor, state: Tensor | None, *rest: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    dtype = compute_dtype(current.dtype)
-    g_current = torch.empty_like(current, memory_format=torch.contiguous_format)
-    g_state = current.new_empty(0, dtype=dtype) if state is None else torch.empty_like(state)
-    size = (4, _constants(rest[:4], rest[4]).longest()) if rest[-1] else 0
-    return g_current, g_state, current.new_empty(size, dtype=dtype)
+) -> list[Tensor]:
+    grads = [torch.empty_like(current), current.new_empty(0) if state is None else torch.empty_like(state)]
+    for tensor, learned in zip(rest[:4], rest[-1], strict=True):
+        grads.append(torch.empty_like(tensor) if learned and tensor is not None else current.new_empty(0))
+    return grads
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -207,22 +261,10 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
 
 def _derive(ctx: Any, grad_out: Tensor | None, grad_state: Tensor | None) -> Grads:
     saved, needed = ctx.saved_tensors, ctx.needs_input_grad
-    learned = needed[2:6]
-    g_current, g_state, g_constants = integrate_backward(
-        grad_out, grad_state, *saved, *ctx.rest, any(learned)
-    )
-    shared = _share(g_constants, saved[2:], learned)
+    learned = [bool(x) for x in needed[2:6]]
+    g_current, g_state, *grads = integrate_backward(grad_out, grad_state, *saved, *ctx.rest, learned)
+    shared = [g if wanted else None for g, wanted in zip(grads, learned, strict=True)]
     return g_current, g_state if needed[1] else None, *shared, None, None, None, None
-
-
-def _share(grads: Tensor, constants: Sequence[Tensor | None], learned: Sequence[bool]) -> Grads:
-    """Return the gradient of each constant, from those of the longest ``[4, L]``."""
-    if not any(learned):
-        return (None,) * 4
-    return tuple(
-        (g if g.shape == c.shape else g.view(c.numel(), -1).sum(1)) if learns and c is not None else None
-        for g, c, learns in zip(grads, constants, learned, strict=True)
-    )
 
 
 def _derive_twice(ctx: Any, *grads: Tensor | None) -> Grads:

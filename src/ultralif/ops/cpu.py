@@ -9,7 +9,7 @@ from ultralif.functional import compute_dtype
 from ultralif.ops import native
 from ultralif.ops.recurrence import Constants, Curve, Membrane, Rule
 
-__all__ = ["available", "backward", "forward", "takes"]
+__all__ = ["available", "backward", "forward", "stored", "takes"]
 
 _TYPES = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.float16: 2}
 """The types of a current, by their number in kernels.c: that of the membrane, or a half."""
@@ -59,8 +59,8 @@ def takes(rule: Rule) -> bool:
 
 
 def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
-    """Return the spikes and the last state, as `Implementation` says."""
-    x = _stored(current)
+    """Return the spikes and the last state, as `Flat` says."""
+    x = stored(current)
     out = torch.empty(x.shape[1:] if rule.rate else x.shape, dtype=x.dtype)
     last = torch.empty((rule.states, *x.shape[1:]), dtype=compute_dtype(x.dtype))
     _call(rule, x, state, constants, None, out, last, None, None, None, None)
@@ -76,18 +76,18 @@ def backward(
     rule: Rule,
     learn: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients for current, state and constants, as `Implementation` says."""
-    x = _stored(current)
+    """Return the gradients for current, state and constants, as `Flat` says."""
+    x = stored(current)
     dtype = compute_dtype(x.dtype)
     g_current = torch.empty(x.shape, dtype=x.dtype)
     g_state = torch.empty(0 if state is None else state.shape, dtype=dtype)
     g_constants = torch.empty((4, constants.longest()) if learn else 0, dtype=dtype)
-    g_out = None if grad_out is None else _stored(grad_out.to(x.dtype))
+    g_out = None if grad_out is None else stored(grad_out.to(x.dtype))
     _call(rule, x, state, constants, g_out, None, None, grad_state, g_current, g_state, g_constants)
     return g_current, g_state, g_constants
 
 
-def _stored(x: Tensor) -> Tensor:
+def stored(x: Tensor) -> Tensor:
     """Return a tensor whose memory holds its numbers, or refuse one that the kernels can't read."""
     if x.dtype not in _TYPES or x.layout is not torch.strided:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _TYPES)
@@ -127,7 +127,7 @@ def _call(
         torch.get_num_threads(),
     )
     state, grad_state, *rest = (
-        _stored(t).contiguous() if isinstance(t, Tensor) else None for t in (state, grad_state, *constants)
+        stored(t).contiguous() if isinstance(t, Tensor) else None for t in (state, grad_state, *constants)
     )
     tensors = (current, state, *rest, out, last, grad_out, grad_state, *grads)
     pointers = (ctypes.c_void_p * 13)(

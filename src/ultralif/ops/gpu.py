@@ -1,15 +1,29 @@
-"""Launch the Triton kernels: how a CUDA tensor is integrated."""
+"""Launch the Triton kernels: how a CUDA tensor is integrated.
+
+The first call for a layout, a rule and a kind of constants makes a plan: strides, grid, tables, and after the
+first launch the compiled kernel. Further calls allocate their outputs and launch.
+"""
 
 import math
 import os
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
-from triton import cdiv, next_power_of_2
+from triton import cdiv
 
-from ultralif.ops import triton_spatial, triton_temporal
+from ultralif.ops import rings, triton_temporal
+from ultralif.ops.constants import Form, Learned
+from ultralif.ops.layout import (
+    Place,
+    Steps,
+    axes_by_memory,
+    dense_strides,
+    find_place,
+    find_steps,
+    strides_like,
+)
 from ultralif.ops.recurrence import Constants, Rule
 
 __all__ = ["backward", "forward", "takes"]
@@ -17,25 +31,19 @@ __all__ = ["backward", "forward", "takes"]
 NATIVE = os.environ.get("TRITON_INTERPRET") != "1"
 LANES = 1 << 18  # about as many as a large GPU runs at once; what is more is taken in rounds
 CHUNK = 10  # steps whose trace a lane keeps in registers: longer ones take a compiler long
-WIDEST = 1024  # neurons of a ring that one program takes whole
-SPAN = 30  # steps a launch where a ring is cut into parts
+PROGRAMS = 264  # two for each multiprocessor of a large GPU
+PLANS = 512  # most that are kept
+SHARED, EACH, LEFT = 1, 2, 3  # ways to reduce a gradient: see `triton_constants`
 
 
 def takes(rule: Rule) -> bool:
     """Tell whether the kernels compute a rule."""
-    return rule.is_classic
+    return True
 
 
 def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
-    """Return the spikes and the last state, as `Implementation` says."""
-    current = _rows(current)
-    out = torch.empty(
-        current.shape[1:] if rule.rate else current.shape, dtype=current.dtype, device=current.device
-    )
-    last = torch.empty((rule.states, *current.shape[1:]), dtype=torch.float32, device=current.device)
-    tensors = _tensors(constants, current.device)
-    (_spatial_forward if rule.ring else _temporal_forward)(current, state, tensors, rule, out, last)
-    return out, last
+    """Return the spikes and the last state."""
+    return _plan(current, state, constants, rule).forward(current, state, constants)
 
 
 def backward(
@@ -45,319 +53,417 @@ def backward(
     state: Tensor | None,
     constants: Constants,
     rule: Rule,
-    learn: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients for current, state and constants, as `Implementation` says."""
-    current = _rows(current)
-    if grad_out is not None and not (grad_out if rule.rate else grad_out[0]).is_contiguous():
-        grad_out = grad_out.contiguous()  # along time any stride will do: a sum's gradient has none
-    if grad_state is not None:
-        grad_state = grad_state.contiguous()
-    run = _spatial_backward if rule.ring else _temporal_backward
-    tensors = _tensors(constants, current.device)
-    g_current, g_state, sums = run(grad_out, grad_state, current, state, tensors, rule, learn)
-    g_start = sums.new_empty(0) if state is None else g_state
-    return g_current, g_start, constants.summed(sums) if learn else sums.new_empty(0)
+    learned: Sequence[bool],
+    spikes: Tensor | None = None,
+) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
+    """Return the gradients for current, state and constants."""
+    plan = _plan(current, state, constants, rule)
+    return plan.backward(grad_out, grad_state, current, state, constants, learned, spikes)
 
 
-def _rows(current: Tensor) -> Tensor:
-    """Make neighbouring features neighbours in memory; time and batch may have any stride."""
-    return current if current.stride(2) == 1 or current.shape[2] == 1 else current.contiguous()
+_plans: dict[Any, "Plan"] = {}
 
 
-_numbers: dict[tuple[float, torch.device], Tensor] = {}
+def _plan(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> "Plan":
+    key = (
+        current.shape,
+        current.stride(),
+        current.dtype,
+        current.device,
+        current.data_ptr() % 16,
+        state is None,
+        rule,
+        *[
+            c if isinstance(c, float | int) else (c.shape, c.dtype) if isinstance(c, Tensor) else _spec(c)
+            for c in constants
+        ],
+    )
+    plan = _plans.get(key)
+    if plan is None:
+        if len(_plans) >= PLANS:
+            _plans.clear()
+        plan = Plan(current, constants, rule)
+        if not _is_recording(current.device):  # what a recorded graph owns goes with it
+            _plans[key] = plan
+    return plan
 
 
-def _tensors(constants: Constants, device: torch.device) -> list[Tensor]:
-    return [c if isinstance(c, Tensor) else _number(c, device) for c in constants]
+def forget() -> None:
+    """Forget all plans, after something that they rest on was changed."""
+    _plans.clear()
 
 
-def _number(value: float, device: torch.device) -> Tensor:
-    """Return a number as a tensor, which is kept for later calls unless a CUDA graph would own it.
+def _spec(learned: Learned) -> tuple[Any, ...]:
+    return learned.raw.shape, learned.raw.dtype, *learned[1:]
 
-    None is ever let go of: a graph that was recorded may still read it.
-    """
-    kept = _numbers.get((value, device))
+
+def _is_recording(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
+class Launch:
+    """A kernel with its grid and choices; from the second call on, its compiled code is launched directly."""
+
+    def __init__(self, kernel: Any, grid: tuple[int, ...], choices: Sequence[int], warps: int) -> None:
+        self.kernel, self.grid = kernel, (*grid, 1, 1)[:3]
+        self.choices = tuple(choices)
+        self.options = {"num_warps": warps, "enable_fp_fusion": True}
+        self.run: Callable[..., None] | None = None
+
+    def __call__(self, *args: Any) -> None:
+        if self.run is not None:
+            self.run(*args, *self.choices)
+            return
+        compiled = self.kernel[self.grid](*args, *self.choices, **self.options)
+        if NATIVE and compiled is not None:
+            self.run = compiled[self.grid]
+
+
+def chunk_of(time: int, longest: int) -> tuple[int, int]:
+    """Choose a chunk that divides the time steps, if one of a fair size does; tell whether it does."""
+    fair = [n for n in range(min(time, longest), max(1, longest // 2) - 1, -1) if time % n == 0]
+    chunk = fair[0] if fair else min(time, longest)
+    return chunk, int(time % chunk == 0)
+
+
+def code(rule: Rule) -> int:
+    """Return the choices of a rule as one number, two bits each, as `triton_parts` reads it."""
+    choices = (
+        rule.membrane,
+        rule.soft,
+        rule.reset,
+        rule.detach,
+        rule.curve,
+        rule.clipped,
+        rule.unit,
+        rule.rate,
+        rule.centered,
+        rule.leak_form,
+        rule.at_spike,
+        rule.adapt,
+        rule.adapt_late,
+    )
+    return sum(int(choice) << 2 * i for i, choice in enumerate(choices))
+
+
+class Plan:
+    """The launches for one layout of the current, one rule and one kind of constants."""
+
+    def __init__(self, current: Tensor, constants: Constants, rule: Rule) -> None:
+        self.rule, self.device, self.dtype = rule, current.device, current.dtype
+        self.shape, self.time = tuple(current.shape), current.shape[0]
+        self.strides = strides_like(current)
+        order = axes_by_memory(self.shape, self.strides)
+        places = [find_place(_shape(c), self.shape, order) for c in constants]
+        if None in places or (rule.ring and rule.ring > 1 and order[-1:] != (len(self.shape) - 1,)):
+            self.strides = tuple(torch.empty(self.shape, device="meta").stride())
+            order = axes_by_memory(self.shape, self.strides)
+            places = [find_place(_shape(c), self.shape, order) for c in constants]
+        self.order = order
+        self.places: list[Place | None] = places
+        self.total = math.prod(self.shape[1:])
+        step = dense_strides(self.shape, order)
+        self.mean_strides, self.state_strides = step, (self.total, *step)
+        self.at_current = find_steps(self.shape, tuple(current.stride()), order)
+        at_out = find_steps(self.shape, self.strides, order)
+        assert at_out is not None, "a dense layout has an order"  # noqa: S101
+        self.at_out = at_out
+        self.at_mean = Steps(0, 0, 1, self.total)
+        self.state_shape = (rule.states, *self.shape[1:])
+        self.numbers = (float(rule.v_reset), float(rule.adapt_strength), float(rule.adapt_decay))
+        self.tables = tuple(_table(c, self.device) for c in constants)
+        self.backwards: dict[Any, Any] = {}
+        self.counters: dict[int, Tensor] = {}
+        self.launch: Any = None
+        self._set_grid()
+
+    def _set_grid(self) -> None:
+        rule = self.rule
+        found = [place or Place(1, self.total) for place in self.places]
+        period = math.lcm(*(p.run * p.entries for p in found if p.entries > 1), 1)
+        block = _block(self.total, [p for p in found if p.entries > 1], self.dtype)
+        self.block, self.warps = block, max(1, block * self.dtype.itemsize // 128) if NATIVE else 4
+        self.warps = min(self.warps, 4)
+        step = math.lcm(period, block)
+        size = step * max(1, LANES // step)
+        self.rounds: int
+        self.size: int
+        self.rounds, self.size = (1, self.total) if size >= self.total else (cdiv(self.total, size), size)
+        self.programs = cdiv(self.size, block)
+        # All lanes share a single entry: a run as long as all of them.
+        runs = [Place(self.programs * block, 1) if p.entries == 1 else p for p in found]
+        self.found = runs
+        self.where = tuple(n for p in runs for n in (p.run, p.entries, 0, self._side(p)))
+        self.span = (self.total, self.rounds, self.size)
+        self.rule_code = code(rule)
+
+    def _side(self, place: Place) -> int:
+        """Return how many programs that follow each other reduce their gradient together, or all of a row."""
+        if _way(place, self.block) == EACH:
+            return place.entries // self.block
+        return max(1, place.run // self.block)
+
+    def raws(self, constants: Constants) -> tuple[Tensor, ...]:
+        """Return what kernels read: raw parameters, tensors, and for numbers their tables."""
+        return tuple(
+            c.raw if isinstance(c, Learned) else c if isinstance(c, Tensor) else table
+            for c, table in zip(constants, self.tables, strict=True)
+        )
+
+    def readable(self, x: Tensor) -> tuple[Tensor, Steps]:
+        """Return a tensor like the output and where its neurons are; a copy if two strides do not tell."""
+        at = find_steps(self.shape, tuple(x.stride()), self.order)
+        if at is not None:
+            return x, at
+        return torch.empty_strided(self.shape, self.strides, dtype=x.dtype, device=x.device).copy_(
+            x
+        ), self.at_out
+
+    def _state(self, state: Tensor) -> Tensor:
+        if tuple(state.stride()) == self.state_strides and state.dtype == torch.float32:
+            return state
+        fresh = torch.empty_strided(
+            self.state_shape, self.state_strides, dtype=torch.float32, device=self.device
+        )
+        return fresh.copy_(state)
+
+    def forward(self, current: Tensor, state: Tensor | None, constants: Constants) -> tuple[Tensor, Tensor]:
+        """Integrate."""
+        rate, device = self.rule.rate, self.device
+        shape, strides = (self.shape[1:], self.mean_strides) if rate else (self.shape, self.strides)
+        out = torch.empty_strided(shape, strides, dtype=self.dtype, device=device)
+        last = torch.empty_strided(self.state_shape, self.state_strides, dtype=torch.float32, device=device)
+        at = self.at_current
+        if at is None:
+            current, at = self.readable(current)
+        if state is not None:
+            state = self._state(state)
+        if self.rule.ring:
+            rings.forward(self, current, at, state, constants, out, last)
+            return out, last
+        if self.launch is None:
+            chunk = chunk_of(self.time, CHUNK)
+            choices = (self.rule_code, state is not None, *chunk, self.block, NATIVE)
+            kernel = triton_temporal.temporal_forward_kernel
+            self.launch = Launch(kernel, (self.programs,), choices, self.warps)
+        self.launch(
+            current,
+            state,
+            out,
+            last,
+            (self.raws(constants), self.tables, self.where),
+            self.time,
+            self.span,
+            at,
+            self.at_mean if rate else self.at_out,
+            self.numbers,
+        )
+        return out, last
+
+    def backward(
+        self,
+        grad_out: Tensor | None,
+        grad_state: Tensor | None,
+        current: Tensor,
+        state: Tensor | None,
+        constants: Constants,
+        learned: Sequence[bool],
+        spikes: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
+        """Differentiate."""
+        device = self.device
+        g_current = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
+        g_state = None
+        if state is not None:
+            state = self._state(state)
+            g_state = torch.empty_strided(
+                self.state_shape, self.state_strides, dtype=torch.float32, device=device
+            )
+        if grad_state is not None:
+            grad_state = self._state(grad_state)
+        at_grad = self.at_mean
+        if grad_out is not None:
+            if not self.rule.rate:
+                grad_out, at_grad = self.readable(grad_out)
+            elif tuple(grad_out.stride()) != self.mean_strides:
+                grad_out = torch.empty_strided(
+                    self.shape[1:], self.mean_strides, dtype=grad_out.dtype, device=device
+                ).copy_(grad_out)
+        given = (grad_out, grad_state, current, state, g_current, g_state)
+        if self.rule.ring:
+            grads = rings.backward(self, given, at_grad, constants, learned)
+        else:
+            grads = self._temporal_backward(given, at_grad, constants, learned, spikes)
+        return g_current, g_state, grads
+
+    def _temporal_backward(
+        self,
+        given: tuple[Tensor | None, ...],
+        at_grad: Steps,
+        constants: Constants,
+        learned: Sequence[bool],
+        spikes: Tensor | None,
+    ) -> list[Any]:
+        grad_out, grad_state, current, state, g_current, g_state = given
+        assert current is not None and g_current is not None  # noqa: S101
+        from_spikes = spikes is not None and grad_state is None and grad_out is not None
+        has = (state is not None) + 2 * (grad_out is not None) + 4 * (grad_state is not None)
+        key = (from_spikes, has, tuple(learned), at_grad, _aligned(grad_out))
+        chunk, even = chunk_of(self.time, CHUNK)
+        ways = tuple(
+            _way(p, self.block) if wanted else 0 for p, wanted in zip(self.found, learned, strict=True)
+        )
+        launch = self.backwards.get(key)
+        if launch is None:
+            kernel: Any = triton_temporal.temporal_backward_kernel
+            if from_spikes:
+                kernel, has = triton_temporal.temporal_spikes_backward_kernel, has % 2
+            number = sum(way << 2 * i for i, way in enumerate(ways))
+            choices = (self.rule_code, has, number, chunk, even, self.block, NATIVE)
+            launch = self.backwards[key] = Launch(kernel, (self.programs,), choices, self.warps)
+        region = self.programs * self.block
+        grads, partials, counters, groups = self.reduction(constants, learned, ways, self.where, region)
+        scratch = (partials, counters, groups, region)
+        known = (self.raws(constants), self.tables, self.where)
+        common = (known, tuple(grads), scratch, self.time, self.span)
+        if from_spikes:
+            arguments: tuple[Any, ...] = (grad_out, spikes, state, g_current, g_state)
+            launch(*arguments, *common, self.at_out, at_grad, self.at_out, self.numbers)
+            return self.reduced(constants, grads, partials, learned, ways, self.size)
+        at = self.at_current
+        if at is None:
+            current, at = self.readable(current)
+        notes = torch.empty(
+            (cdiv(self.time, chunk) - 1) * self.rule.states * self.total,
+            dtype=torch.float32,
+            device=self.device,
+        )
+        grad = grad_out if grad_out is not None else current
+        arguments = (grad, grad_state, current, state, g_current, g_state, notes)
+        launch(*arguments, *common, at, at_grad, self.at_out, self.numbers)
+        return self.reduced(constants, grads, partials, learned, ways, self.size)
+
+    def reduction(
+        self,
+        constants: Constants,
+        learned: Sequence[bool],
+        ways: Sequence[int],
+        where: Sequence[int],
+        region: int,
+        spans: int = 1,
+    ) -> tuple[list[Any], Tensor, Tensor, int]:
+        """Return tensors for gradients, partial sums ``[spans, 4 * region]``, counters, and their groups."""
+        raws = self.raws(constants)
+        if not any(learned):
+            return list(raws), self.tables[0].expand(spans, -1), self.tables[0], 0
+        grads = [torch.empty_like(raw) if wanted else raw for raw, wanted in zip(raws, learned, strict=True)]
+        partials = torch.empty((spans, 4 * region), dtype=torch.float32, device=self.device)
+        groups = max(
+            self.found[i].entries if way == SHARED else where[4 * i + 3] if way == EACH else 1
+            for i, way in enumerate(ways)
+        )
+        return grads, partials, _counters(self, 4 * groups), groups
+
+    def reduced(
+        self,
+        constants: Constants,
+        grads: list[Any],
+        partials: Tensor,
+        learned: Sequence[bool],
+        ways: Sequence[int],
+        size: int,
+    ) -> list[Any]:
+        """Return the gradients of the constants; sum here what the lanes left."""
+        for i, (constant, place) in enumerate(zip(constants, self.found, strict=True)):
+            if ways[i] == LEFT:
+                lanes = partials.view(len(partials), 4, -1)[:, i, :size]
+                total = lanes.reshape(-1, place.entries, place.run if place.entries > 1 else size).sum((0, 2))
+                if isinstance(constant, Learned):
+                    grads[i] = constant.pull(total.view(constant.raw.shape))
+                elif isinstance(constant, Tensor):
+                    grads[i] = total.view(constant.shape).to(constant.dtype)
+        return [g if wanted else None for g, wanted in zip(grads, learned, strict=True)]
+
+
+def _shape(constant: Tensor | Learned | float) -> tuple[int, ...]:
+    if isinstance(constant, Learned):
+        return tuple(constant.raw.shape)
+    return tuple(constant.shape) if isinstance(constant, Tensor) else ()
+
+
+def _aligned(x: Tensor | None) -> int:
+    return 0 if x is None else x.data_ptr() % 16
+
+
+def _block(total: int, places: Sequence[Place], dtype: torch.dtype) -> int:
+    """Choose how many neurons a program takes: few for a small layer, so that all multiprocessors work."""
+    largest = 128 * 4 // dtype.itemsize if NATIVE else 128
+    block = 32
+    while block < largest and total >= 2 * block * PROGRAMS:
+        block *= 2
+    for place in places:  # no more than share an entry, or than divide the entries
+        unit = place.entries if place.run == 1 else place.run
+        while block > 32 and unit % block:
+            block //= 2
+    return block
+
+
+def _way(place: Place, block: int) -> int:
+    if place.entries == 1 or place.run % block == 0:
+        return SHARED
+    return EACH if place.run == 1 and place.entries % block == 0 else LEFT
+
+
+_kept_tables: dict[Any, Tensor] = {}
+
+
+def _table(constant: Tensor | Learned | float, device: torch.device) -> Tensor:
+    """Return how a constant is read: form, number, low, high, inward, inverse, speed."""
+    if isinstance(constant, Learned):
+        row = (float(constant.form), 0.0, *map(float, constant[2:]), 1.0)
+    elif isinstance(constant, Tensor):
+        row = (float(Form.VALUE), 0.0, -math.inf, math.inf, 1.0, 0.0, 1.0)
+    else:
+        row = (0.0, float(constant), -math.inf, math.inf, 1.0, 0.0, 1.0)
+    kept = _kept_tables.get((row, device))
     if kept is None:
-        kept = torch.full((1,), value, dtype=torch.float32, device=device)
-        recording = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-        if not recording and len(_numbers) < 4096:
-            _numbers[value, device] = kept
+        host = torch.tensor(row, dtype=torch.float32)
+        if not _is_recording(device):
+            kept = host.to(device)
+            if len(_kept_tables) < 4096:  # none is ever let go of: a recorded graph may still read it
+                _kept_tables[row, device] = kept
+        else:
+            kept = torch.empty(len(row), dtype=torch.float32, device=device)
+            for i, number in enumerate(row):
+                kept[i].fill_(number)
     return kept
 
 
-def _runs(constants: Sequence[Tensor], features: int) -> list[int]:
-    return [features // c.numel() for c in constants]
+_pools: dict[torch.device, list[Any]] = {}
+POOL = 1 << 18
 
 
-def _chunk(time: int, longest: int) -> dict[str, Any]:
-    """Choose a chunk that divides the time steps, if one of a fair size does."""
-    fair = [n for n in range(min(time, longest), longest // 2 - 1, -1) if time % n == 0]
-    chunk = fair[0] if fair else min(time, longest)
-    return {"CHUNK": chunk, "EVEN": time % chunk == 0}
+def _counters(plan: Plan, size: int) -> Tensor:
+    """Return counters at zero that no other kernel uses at the same time: of the stream, or of the graph."""
+    device = plan.device
+    if device.type != "cuda":
+        return _zeros(device, size)
+    if _is_recording(device):
+        return _zeros(device, size)
+    stream = torch.cuda.current_stream(device).cuda_stream
+    found = plan.counters.get(stream)
+    if found is None or found.numel() < size:
+        found = plan.counters[stream] = _zeros(device, size)
+    return found
 
 
-def _rounds(items: int, period: int, block: int, lanes: int) -> tuple[int, int]:
-    """Cut items into rounds: return how many, and how many items each takes.
-
-    A round is a multiple of the period, so that what stands in a lane belongs to the same constants in every
-    round, and of the block.
-    """
-    step = math.lcm(period, block)
-    size = step * max(1, lanes // step)
-    return (1, items) if size >= items else (cdiv(items, size), size)
-
-
-def _temporal_choices(rule: Rule, time: int) -> dict[str, Any]:
-    return {
-        "MEMBRANE": int(rule.membrane),
-        "SOFT": rule.soft,
-        "UNIT": rule.unit,
-        "RATE": rule.rate,
-        "ADAPT": rule.adapt,
-        "LATE": rule.adapt_late,
-        "NATIVE": NATIVE,
-        "num_warps": 4,
-        "enable_fp_fusion": True,
-        **_chunk(time, CHUNK),
-    }
-
-
-def _temporal_forward(
-    current: Tensor, state: Tensor | None, constants: Sequence[Tensor], rule: Rule, out: Tensor, last: Tensor
-) -> None:
-    time, batch, features = current.shape
-    block = 128 * 4 // current.element_size() if NATIVE else 128
-    rounds, size = _rounds(batch * features, features, block, LANES)
-    triton_temporal.temporal_forward_kernel[(cdiv(size, block),)](
-        current,
-        state,
-        *constants,
-        out,
-        last,
-        time,
-        features,
-        batch * features,
-        current.stride(0),
-        current.stride(1),
-        rounds,
-        size,
-        *_runs(constants, features),
-        rule.v_reset,
-        rule.adapt_strength,
-        rule.adapt_decay,
-        HAS_STATE=state is not None,
-        BLOCK=block,
-        **_temporal_choices(rule, time),
-    )
-
-
-def _temporal_backward(
-    grad_out: Tensor | None,
-    grad_state: Tensor | None,
-    current: Tensor,
-    state: Tensor | None,
-    constants: Sequence[Tensor],
-    rule: Rule,
-    learn: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    time, batch, features = current.shape
-    choices = _temporal_choices(rule, time)
-    block = 128 * 4 // current.element_size() if NATIVE else 128
-    rounds, size = _rounds(batch * features, features, block, LANES)
-    wide = current.new_empty(0, dtype=torch.float32)
-    g_current = torch.empty(current.shape, dtype=current.dtype, device=current.device)
-    g_state = wide.new_empty((rule.states, batch, features) if state is not None else 0)
-    sums = wide.new_empty((4, size // features, features) if learn else 0)
-    notes = wide.new_empty((cdiv(time, choices["CHUNK"]) - 1, rule.states, batch, features))
-    triton_temporal.temporal_backward_kernel[(cdiv(size, block),)](
-        grad_out,
-        grad_state,
-        current,
-        state,
-        *constants,
-        g_current,
-        g_state,
-        sums,
-        notes,
-        time,
-        features,
-        batch * features,
-        current.stride(0),
-        current.stride(1),
-        grad_out.stride(0) if grad_out is not None else 0,
-        rounds,
-        size,
-        *_runs(constants, features),
-        rule.v_reset,
-        rule.adapt_strength,
-        rule.adapt_decay,
-        HAS_STATE=state is not None,
-        HAS_OUT=grad_out is not None,
-        HAS_GRAD_STATE=grad_state is not None,
-        THROUGH_RESET=not rule.detach,
-        LEARN=learn,
-        BLOCK=block,
-        **choices,
-    )
-    return g_current, g_state, sums
-
-
-class _Tiling(NamedTuple):
-    """How rings are laid out over programs."""
-
-    grid: tuple[int, int]
-    rounds: int
-    size: int  # rows a round
-    choices: dict[str, Any]
-
-    @property
-    def lanes(self) -> int:
-        """All lanes of all programs."""
-        return self.grid[0] * self.grid[1] * int(self.choices["LANES"])
-
-
-def _tiling(rows: int, rings: int, ring: int, halo: int) -> _Tiling:
-    width = next_power_of_2(ring) if halo == 0 else WIDEST
-    tiles = 1 if halo == 0 else cdiv(ring, width - 2 * halo)
-    lanes = max(width, 64)
-    rounds, size = _rounds(rows, rings, lanes // width, max(1, LANES // (width * tiles)))
-    choices = {"LANES": lanes, "WIDTH": width, "WHOLE": halo == 0, "num_warps": lanes // 64}
-    return _Tiling((cdiv(size, lanes // width), tiles), rounds, size, choices)
-
-
-def _spatial_choices(rule: Rule, time: int) -> dict[str, Any]:
-    return {
-        "MEMBRANE": int(rule.membrane),
-        "SOFT": rule.soft,
-        "RATE": rule.rate,
-        "CENTERED": rule.centered,
-        "LEAK": int(rule.leak_form),
-        "NATIVE": NATIVE,
-        "enable_fp_fusion": True,
-        **_chunk(time, CHUNK // 2),
-    }
-
-
-def _spans(time: int, ring: int) -> list[tuple[int, int]]:
-    """Return first step and number of steps of each launch: all at once for rings that fit a program."""
-    span = time if ring <= WIDEST else SPAN
-    return [(first, min(span, time - first)) for first in range(0, time, span)]
-
-
-def _spatial_forward(
-    current: Tensor,
-    state: Tensor | None,
-    constants: Sequence[Tensor],
-    rule: Rule,
-    out: Tensor | None,
-    last: Tensor,
-    bounds: Tensor | None = None,
-) -> None:
-    """Integrate span after span; ``bounds`` takes the state after each span but the last."""
-    time, batch, features = current.shape
-    rings = features // rule.ring
-    spans = _spans(time, rule.ring)
-    if len(spans) > 1 and state is None:  # so that all spans run by one kernel
-        state = torch.zeros_like(last)
-    spare = torch.empty_like(last) if len(spans) > 1 and bounds is None else last
-    for i, (first, steps) in enumerate(spans):
-        halo = 0 if rule.ring <= WIDEST else steps
-        tiling = _tiling(batch * rings, rings, rule.ring, halo)
-        if bounds is not None:
-            target = bounds[i] if i < len(bounds) else last
-        else:
-            target = last if (len(spans) - i) % 2 else spare
-        triton_spatial.spatial_forward_kernel[tiling.grid](
-            current[first],
-            state,
-            *constants[:3],
-            out if out is None or rule.rate else out[first],
-            target,
-            steps,
-            rule.ring,
-            rings,
-            batch * rings,
-            current.stride(0),
-            current.stride(1),
-            batch * features,
-            halo,
-            tiling.rounds,
-            tiling.size,
-            time,
-            *_runs(constants[:3], features),
-            rule.v_reset,
-            HAS_STATE=state is not None,
-            HAS_OUT=out is not None,
-            ADD_TO_MEAN=rule.rate and i > 0,
-            **_spatial_choices(rule, steps),
-            **tiling.choices,
-        )
-        state = target
-
-
-def _spatial_backward(
-    grad_out: Tensor | None,
-    grad_state: Tensor | None,
-    current: Tensor,
-    state: Tensor | None,
-    constants: Sequence[Tensor],
-    rule: Rule,
-    learn: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    time, batch, features = current.shape
-    rings = features // rule.ring
-    spans = _spans(time, rule.ring)
-    wide = current.new_empty(0, dtype=torch.float32)
-    starts = wide.new_empty((len(spans) - 1, 1, batch, features))
-    if len(spans) > 1:  # integrate once more for the state at the start of every span
-        state = wide.new_zeros((1, batch, features)) if state is None else state
-        grad_state = torch.zeros_like(state) if grad_state is None else grad_state
-        before = current[: spans[-1][0]]
-        _spatial_forward(before, state, constants, rule, None, starts[-1], starts[:-1])
-    g_current = torch.empty(current.shape, dtype=current.dtype, device=current.device)
-    g_states = [wide.new_empty((1, batch, features)) for _ in range(min(len(spans), 2))]
-    sums = wide.new_zeros(0)
-    for i, (first, steps) in reversed(list(enumerate(spans))):
-        halo = 0 if rule.ring <= WIDEST else 2 * steps
-        tiling = _tiling(batch * rings, rings, rule.ring, halo)
-        choices = _spatial_choices(rule, steps)
-        if learn and len(sums) == 0:
-            sums = wide.new_zeros((4, tiling.size // rings, features))
-        notes = wide.new_empty((cdiv(steps, choices["CHUNK"]) - 1) * tiling.lanes)
-        triton_spatial.spatial_backward_kernel[tiling.grid](
-            grad_out if grad_out is None or rule.rate else grad_out[first],
-            grad_state,
-            current[first],
-            starts[i - 1] if i else state,
-            *constants[:3],
-            g_current[first],
-            g_states[i % 2],
-            sums,
-            notes,
-            steps,
-            rule.ring,
-            rings,
-            batch * rings,
-            current.stride(0),
-            current.stride(1),
-            grad_out.stride(0) if grad_out is not None else 0,
-            batch * features,
-            halo,
-            tiling.rounds,
-            tiling.size,
-            sums.shape[1] * features if learn else 0,
-            time,
-            *_runs(constants[:3], features),
-            rule.v_reset,
-            HAS_STATE=i > 0 or state is not None,
-            HAS_OUT=grad_out is not None,
-            HAS_GRAD_STATE=grad_state is not None,
-            THROUGH_RESET=not rule.detach,
-            LEARN=learn,
-            ADD_TO_SUMS=len(spans) > 1,
-            **choices,
-            **tiling.choices,
-        )
-        grad_state = g_states[i % 2]
-    return g_current, g_states[0], sums
+def _zeros(device: torch.device, size: int) -> Tensor:
+    """Take zeros from a pool that was made outside of any recorded graph; a kernel leaves them zero."""
+    pool = _pools.get(device)
+    if pool is None and not _is_recording(device):
+        pool = _pools[device] = [torch.zeros(POOL, dtype=torch.int32, device=device), 0]
+    if pool is None or pool[1] + size > POOL:
+        return torch.zeros(size, dtype=torch.int32, device=device)
+    pool[1] += size
+    taken: Tensor = pool[0][pool[1] - size : pool[1]]
+    return taken

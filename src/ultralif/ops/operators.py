@@ -22,6 +22,7 @@ from ultralif.functional import (
 )
 from ultralif.functional.scan import OverTime
 from ultralif.ops import autograd, recurrence
+from ultralif.ops.constants import Learned
 from ultralif.ops.recurrence import Constants, Curve, Membrane, Rule
 
 __all__ = ["Backend", "Operator", "adalif", "dspike", "lif", "softlif", "ultradlif", "ultralif"]
@@ -81,10 +82,14 @@ def _operator(
             found = recipe(current, *args, **kwargs) if fused else None
             if found is not None and autograd.is_fused(current, found.rule):
                 return _integrate(current, v0, rate, found)
+            for name, given in kwargs.items():
+                if isinstance(given, Learned):
+                    kwargs[name] = given.value()
             spikes, state = reference(current, v0, *args, **kwargs)
             return (spikes.mean(0) if rate else spikes), state
 
         run.__name__ = run.__qualname__ = recipe.__name__
+        vars(run)["takes_learned"] = True
         run.__doc__ = f"Run `ultralif.functional.{recipe.__name__}`, by a kernel where there is one."
         return run
 
@@ -99,10 +104,8 @@ def _needs_definition(current: Tensor) -> bool:
 
 
 def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tuple[Tensor, S]:
-    features = current.shape[2:]
-    flat = (*current.shape[:2], math.prod(features))
-    dtype = compute_dtype(current.dtype)
     state = None
+    dtype = compute_dtype(current.dtype)
     if v0 is not None:
         stacked = v0.unsqueeze(0) if isinstance(v0, Tensor) else torch.stack(v0)
         if stacked.shape[1:] != current.shape[1:]:
@@ -110,29 +113,11 @@ def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tup
                 f"v0 must have the shape of one step of the current, {tuple(current.shape[1:])}, got "
                 f"{tuple(stacked.shape[1:])}; expand it"
             )
-        state = stacked.to(dtype).reshape(len(stacked), *flat[1:])
-    constants = Constants(
-        *(_per_feature(c, features, dtype) if isinstance(c, Tensor) else c for c in recipe[:4])
-    )
+        state = stacked.to(dtype)
+    constants = Constants(*[c.to(dtype) if isinstance(c, Tensor) else c for c in recipe[:4]])
     rule = recipe.rule._replace(rate=True) if rate else recipe.rule
-    out, last = autograd.run(current.reshape(flat), state, constants, rule)
-    after = last.view(len(last), *current.shape[1:])
-    return (
-        out.view(current.shape[1:] if rate else current.shape),
-        cast(S, AdaptiveState(*after) if recipe.rule.adapt else after[0]),
-    )
-
-
-def _per_feature(constant: Tensor, features: torch.Size, dtype: torch.dtype) -> Tensor:
-    """Lay a constant out as `Constants` wants it: 1-D, each entry for a run of features."""
-    constant = constant.to(dtype)
-    if constant.numel() == 1:
-        return constant.reshape(1)
-    shape = (1,) * (len(features) - constant.dim()) + tuple(constant.shape)
-    runs = next((i for i, (n, f) in enumerate(zip(shape, features, strict=True)) if n != f), len(shape))
-    if any(n != 1 for n in shape[runs:]):
-        constant = constant.expand(features)
-    return constant.reshape(-1)
+    out, last = autograd.run(current, state, constants, rule)
+    return out, cast(S, AdaptiveState(*last) if rule.adapt else last[0])
 
 
 def _membrane(mode: Mode) -> Membrane:
@@ -161,6 +146,10 @@ def _rule(
         v_reset=v_reset,
         **choices,
     )
+
+
+def _are_numbers(*constants: Constant) -> bool:
+    return not any(isinstance(constant, Tensor | Learned) for constant in constants)
 
 
 def _recipe(
@@ -236,8 +225,20 @@ def _surrogate(
     """Return temperature, height and shape of the curve whose derivative the surrogate is."""
     shape = {"curve": Curve[surrogate.upper()], "unit": scaled}
     if scaled:
-        return 1 / slope, 1.0, shape
-    return 1 / slope, 1 / (slope.detach() if isinstance(slope, Tensor) else slope), shape
+        return _inverse(slope), 1.0, shape
+    return _inverse(slope), _inverse(_detached(slope)), shape
+
+
+def _inverse(constant: Constant) -> Constant:
+    if isinstance(constant, Learned):
+        return constant._replace(inverse=not constant.inverse)
+    return 1 / constant
+
+
+def _detached(constant: Constant) -> Constant:
+    if isinstance(constant, Learned):
+        return constant._replace(raw=constant.raw.detach())
+    return constant.detach() if isinstance(constant, Tensor) else constant
 
 
 @_operator(functional.lif)
@@ -282,7 +283,7 @@ def adalif(
     delayed_reset: bool = False,
 ) -> Recipe | None:
     """Give AdaLIF in the terms of the recurrence."""
-    if surrogate not in SURROGATES or isinstance(adapt_strength, Tensor) or isinstance(adapt_decay, Tensor):
+    if surrogate not in SURROGATES or not _are_numbers(adapt_strength, adapt_decay):
         return None
     eps, amplitude, shape = _surrogate(surrogate, surrogate_slope, scaled_surrogate or mode == "soft")
     rule = _rule(
@@ -318,6 +319,7 @@ def dspike(
 ) -> Recipe | None:
     """Give DSpike in the terms of the recurrence."""
     # The curve is a sigmoid at temperature threshold / k, stretched by 1 / tanh(k / 2).
+    sharpness, threshold = (c.value() if isinstance(c, Learned) else c for c in (sharpness, threshold))
     half = sharpness / 2
     amplitude = 1 / (torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half))
     shape = {"unit": False, "clipped": clipped}

@@ -27,14 +27,14 @@ where p = exp(k (V + log leak - P)) is the share of the past.
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
 __all__ = [
     "Constants",
     "Curve",
-    "Implementation",
+    "Flat",
     "LeakForm",
     "Membrane",
     "Reset",
@@ -80,26 +80,21 @@ class Curve(IntEnum):
 
 
 class Constants(NamedTuple):
-    """The constants of a layer, each a number or 1-D with a length L that divides the number F of features.
+    """The constants of a layer: numbers, tensors that broadcast against the features, or `Learned` ones.
 
-    Entry ``l`` of a tensor serves the features from ``l * F / L`` on: L = F is one value for each neuron,
-    L = M one for each member of a stack. A shorter length divides a longer one.
+    A `Flat` implementation gets numbers and 1-D tensors, with a length L that divides the number F of
+    features: entry ``l`` serves the features from ``l * F / L`` on.
     """
 
-    eps: Tensor | float
-    leak: Tensor | float
-    threshold: Tensor | float
-    amplitude: Tensor | float
+    eps: Any
+    leak: Any
+    threshold: Any
+    amplitude: Any
     """The height A of the soft spike."""
 
     def longest(self) -> int:
         """Return the length of the longest."""
         return max(c.numel() if isinstance(c, Tensor) else 1 for c in self)
-
-    def summed(self, grads: Tensor) -> Tensor:
-        """Sum gradients ``[4, ..., F]`` over the features that share a constant, to ``[4, L]``."""
-        longest = self.longest()
-        return grads.view(4, -1, longest, grads.shape[-1] // longest).sum((1, 3))
 
 
 class Rule(NamedTuple):
@@ -164,8 +159,8 @@ def _read(choices: str) -> Rule:
     return Rule(*(kind(int(word)) for kind, word in zip(_KINDS, choices.split(), strict=True)))
 
 
-class Implementation(Protocol):
-    """A module with the recurrence and its derivative. None is rest, or no gradient."""
+class Flat(Protocol):
+    """A module with the recurrence and its derivative for ``[T, B, F]``. None is rest, or no gradient."""
 
     def takes(self, rule: Rule) -> bool:
         """Tell whether it computes a rule, by its choices alone; where nothing does, the definition runs."""
@@ -176,7 +171,7 @@ class Implementation(Protocol):
         """Return the spikes of ``[T, B, F]`` (or their mean, ``[B, F]``) and the last state.
 
         Args:
-            current: ``[T, B, F]``, T and B and F at least 1.
+            current: ``[T, B, F]``, T and B and F at least 1, neighbouring features side by side.
             state: membrane, and for AdaLIF adaptation and last spike, ``[1 or 3, B, F]``.
             constants: tensors are in the dtype of the membrane.
             rule: what to compute.

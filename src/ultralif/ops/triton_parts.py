@@ -1,26 +1,69 @@
-"""What the Triton kernels of all neurons are made of: fast functions, loads, spike."""
+"""The parts that the Triton kernels of all neurons share: fast functions, spike, reset, constants.
+
+The choices of a rule reach a kernel as one number, `RULE`; `bits` takes a choice out of it.
+"""
 
 import triton
 import triton.language as tl
 
+from ultralif.ops.recurrence import Curve, Membrane, Reset
+
 __all__ = [
+    "ADAPT",
     "ADD",
+    "AT_SPIKE",
+    "CENTERED",
+    "LATE",
+    "LEAK_FORM",
     "LN2",
     "LSE",
     "MAX",
-    "constant",
+    "MEMBRANE",
+    "RATE",
+    "SOFT",
+    "UNIT",
+    "address",
+    "bits",
     "exp2",
     "fire",
     "inverse",
     "largest",
     "log2",
+    "settle",
+    "unfire",
     "within",
 ]
 
-LSE = tl.constexpr(0)
-MAX = tl.constexpr(1)
-ADD = tl.constexpr(2)
+LSE = tl.constexpr(int(Membrane.LSE))
+MAX = tl.constexpr(int(Membrane.MAX))
+ADD = tl.constexpr(int(Membrane.ADD))
+ATAN = tl.constexpr(int(Curve.ATAN))
+TRIANGLE = tl.constexpr(int(Curve.TRIANGLE))
+ZERO = tl.constexpr(int(Reset.ZERO))
+SUBTRACT = tl.constexpr(int(Reset.SUBTRACT))
 LN2 = tl.constexpr(0.6931471805599453)
+HALF_PI = tl.constexpr(1.5707963267948966)
+
+# Where the choices of a rule are in its number, two bits each: `ultralif.ops.gpu` writes it.
+MEMBRANE = tl.constexpr(0)
+SOFT = tl.constexpr(1)
+RESET = tl.constexpr(2)
+DETACH = tl.constexpr(3)
+CURVE = tl.constexpr(4)
+CLIPPED = tl.constexpr(5)
+UNIT = tl.constexpr(6)
+RATE = tl.constexpr(7)
+CENTERED = tl.constexpr(8)
+LEAK_FORM = tl.constexpr(9)
+AT_SPIKE = tl.constexpr(10)
+ADAPT = tl.constexpr(11)
+LATE = tl.constexpr(12)
+
+
+@triton.constexpr_function
+def bits(rule, choice):
+    """Return one choice of a rule."""
+    return rule >> 2 * choice & 3
 
 
 @triton.jit
@@ -60,6 +103,30 @@ def largest(x, y):
 
 
 @triton.jit
+def clamp(x, low, high):
+    """Return x where it is inside, else the bound; NaN stays NaN."""
+    return tl.minimum(largest(x, low), high, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def arctangent(x, NATIVE: tl.constexpr):
+    """Return atan within 1e-7: a polynomial on [-1, 1], and of the inverse outside."""
+    steep = tl.abs(x) > 1.0
+    y = tl.where(steep, inverse(x, NATIVE), x)
+    u = y * y
+    q = -0.0040545
+    q = q * u + 0.0218605
+    q = q * u - 0.0559024
+    q = q * u + 0.0964217
+    q = q * u - 0.1390846
+    q = q * u + 0.1994659
+    q = q * u - 0.3332986
+    q = q * u + 0.9999994
+    near = q * y
+    return tl.where(steep, tl.where(x > 0.0, HALF_PI, -HALF_PI) - near, near)
+
+
+@triton.jit
 def within(mask, t, time, EVEN: tl.constexpr):
     """Return the mask of the lanes that have a step t: all, if the chunks divide the time."""
     if EVEN:
@@ -68,36 +135,84 @@ def within(mask, t, time, EVEN: tl.constexpr):
 
 
 @triton.jit
-def constant(pointer, feature, run, mask):
-    """Load a constant of which each entry serves a run of features."""
-    return tl.load(pointer + feature // run, mask=mask, other=1.0).to(tl.float32)
+def address(pos, at):
+    """Return where the neurons of a step are in memory; ``at`` is (time, outer, inner stride, inner size)."""
+    return pos // at[3] * at[1] + pos % at[3] * at[2]
 
 
 @triton.jit
-def fire(
-    base,
-    weight,
-    limit,
-    eps,
-    k,
-    amplitude,
-    MEMBRANE: tl.constexpr,
-    SOFT: tl.constexpr,
-    UNIT: tl.constexpr,
-    NATIVE: tl.constexpr,
-):
-    """Return P, sigmoid(z) and the spike; eps and its inverse k are in units of log 2.
+def fire(base, weight, limit, eps, k, amplitude, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Return the level P = base + eps log(weight), the curve f(z), f'(z) and the spike.
 
-    sigmoid(z) = weight / (weight + exp((limit - base) / eps)) does not wait for the logarithm.
+    eps and its inverse k are in units of log 2. A sigmoid does not wait for the logarithm of P: it is
+    weight / (weight + exp((limit - base) / eps)), and its derivative is left to `steepness`.
     """
-    potential = base
-    if MEMBRANE == LSE:
-        potential = base + eps * log2(weight, NATIVE)
-    gate = weight * inverse(weight + exp2((limit - base) * k, NATIVE), NATIVE)
-    spike = gate
-    if not SOFT:
-        # What is neither above nor below has a NaN in it, and so has the sum: a broken network shows.
-        spike = tl.where(potential > limit, 1.0, tl.where(potential <= limit, 0.0, potential + limit))
-    elif not UNIT:
-        spike = amplitude * gate + (1.0 - amplitude) * 0.5
-    return potential, gate, spike
+    level = base
+    if bits(RULE, MEMBRANE) == LSE:
+        level = base + eps * log2(weight, NATIVE)
+    if bits(RULE, CURVE) == ATAN:
+        z = (level - limit) * (k * LN2 * HALF_PI)
+        steep = 0.5 * inverse(1.0 + z * z, NATIVE)
+        gate = steep
+        if bits(RULE, SOFT):
+            gate = 0.5 + arctangent(z, NATIVE) * (0.5 / HALF_PI)
+    elif bits(RULE, CURVE) == TRIANGLE:
+        z = clamp((level - limit) * (k * LN2), -1.0, 1.0)
+        steep = 1.0 - tl.abs(z)
+        gate = 0.5 + z - 0.5 * z * tl.abs(z)
+    else:
+        gate = weight * inverse(weight + exp2((limit - base) * k, NATIVE), NATIVE)
+        steep = gate
+    return level, gate, steep, spike_of(level, gate, limit, amplitude, RULE)
+
+
+@triton.jit
+def spike_of(level, gate, limit, amplitude, RULE: tl.constexpr):
+    """Return the spike at a level, soft or hard."""
+    if bits(RULE, SOFT):
+        spike = gate
+        if not bits(RULE, UNIT):
+            spike = amplitude * gate + (1.0 - amplitude) * 0.5
+        if bits(RULE, CLIPPED):
+            spike = clamp(spike, 0.0, 1.0)
+        return spike
+    # What is neither above nor below has a NaN in it, and so has the sum: a broken network shows.
+    return tl.where(level > limit, 1.0, tl.where(level <= limit, 0.0, level + limit))
+
+
+@triton.jit
+def settle(potential, spike, limit, v_reset, RULE: tl.constexpr):
+    """Return the membrane after reset."""
+    if bits(RULE, RESET) == ZERO:
+        return potential * (1.0 - spike) + v_reset * spike
+    if bits(RULE, RESET) == SUBTRACT:
+        return potential - limit * spike
+    return potential
+
+
+@triton.jit
+def unfire(gs, gv, potential, level, gate, steep, limit, k, amplitude, v_reset, RULE: tl.constexpr):
+    """Walk back over spike and reset.
+
+    Return the gradients for the spike, for the level by way of the spike, for P by way of the reset, and for
+    the threshold by way of the reset.
+    """
+    spike = spike_of(level, gate, limit, amplitude, RULE)
+    fed, kept, to_limit = gs, gv, 0.0 * gv
+    if bits(RULE, RESET) == ZERO:
+        kept = gv * (1.0 - spike)
+        if not bits(RULE, DETACH):
+            fed += gv * (v_reset - potential)
+    elif bits(RULE, RESET) == SUBTRACT:
+        to_limit = -(gv * spike)
+        if not bits(RULE, DETACH):
+            fed -= gv * limit
+    if bits(RULE, CLIPPED):  # of |A (f - 1/2)| <= 1/2
+        inside = tl.abs(amplitude * (gate - 0.5)) <= 0.5
+        fed = tl.where(inside, fed, 0.0)
+    slope = steep * (k * LN2)
+    if bits(RULE, CURVE) == 0:
+        slope = gate * (1.0 - gate) * (k * LN2)
+    if not bits(RULE, UNIT):
+        slope = slope * amplitude
+    return fed, fed * slope, kept, to_limit

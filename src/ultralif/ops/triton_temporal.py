@@ -2,163 +2,239 @@
 
 A lane integrates one neuron of one sample over all time steps. The backward kernel cuts time into chunks
 whose trace fits into registers: it notes the state at the start of each chunk, then takes the chunks from the
-last to the first, integrates each once more and walks it back. So nothing is kept from the forward pass.
+last to the first, integrates each again and walks it back. So nothing is kept from the forward pass. Where
+the spikes themselves tell the membrane, another kernel walks back over them alone.
 
-Lanes advance over the batch by a multiple of the number of features: a lane keeps its feature, and with it
-the constants and the sums for their gradients.
+Lanes advance over the batch by a multiple of the period of the constants, so that each keeps its own.
+The arguments are tuples of what belongs together, because a launcher takes no structures.
 """
 
 import triton
 import triton.language as tl
 
-from ultralif.ops.triton_parts import ADD, LN2, LSE, MAX, constant, exp2, fire, inverse, largest, log2, within
+from ultralif.ops.triton_constants import constants, reduce
+from ultralif.ops.triton_parts import (
+    ADAPT,
+    ADD,
+    LATE,
+    LN2,
+    LSE,
+    MAX,
+    MEMBRANE,
+    RATE,
+    UNIT,
+    address,
+    bits,
+    exp2,
+    fire,
+    inverse,
+    largest,
+    log2,
+    settle,
+    unfire,
+    within,
+)
 
-__all__ = ["temporal_backward_kernel", "temporal_forward_kernel"]
+__all__ = ["temporal_backward_kernel", "temporal_forward_kernel", "temporal_spikes_backward_kernel"]
 
 FAR = tl.constexpr(1000.0)
 """A gap whose power of two is 0 in float32, and which times 0 is 0, as an infinite one's is not."""
-UNSPECIAL = [
-    "eps_pointer",
-    "leak_pointer",
-    "threshold_pointer",
-    "amplitude_pointer",
-    "time",
-    "rounds",
-    "eps_run",
-    "leak_run",
-    "threshold_run",
-    "amplitude_run",
-]
-"""Arguments of which no value gets a kernel of its own, not even 1 and multiples of 16."""
+UNSPECIAL = ["known", "time"]
+"""Arguments that Triton must not specialise on."""
 
 
 @triton.jit
-def membrane(x, v, k, leak, log_leak, MEMBRANE: tl.constexpr, NATIVE: tl.constexpr):
+def membrane(x, v, k, leak, log_leak, RULE: tl.constexpr, NATIVE: tl.constexpr):
     """Return P in two parts, P = base + eps * log(weight): the weight is 1 but for a log-sum-exp."""
     one = tl.full(x.shape, 1.0, tl.float32)
-    if MEMBRANE == ADD:
+    if bits(RULE, MEMBRANE) == ADD:
         return leak * v + x, one
     past = v + log_leak
-    if MEMBRANE == MAX:
+    if bits(RULE, MEMBRANE) == MAX:
         return largest(past, x), one
     return tl.maximum(past, x), one + exp2(-(tl.abs(past - x) * k), NATIVE)
 
 
 @triton.jit
-def adapt(b, last, threshold, strength, decay, ADAPT: tl.constexpr, LATE: tl.constexpr):
-    """Return AdaLIF's threshold and adaptation."""
-    if ADAPT:
+def advance(x, state, held, numbers, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Take one step: return the next state, the spike, and a trace (P, f, f', threshold, weight)."""
+    eps, k, leak, log_leak, threshold, amplitude = held
+    v_reset, strength, decay = numbers
+    v, b, last = state
+    limit, adapted = threshold, b
+    if bits(RULE, ADAPT):
         adapted = decay * b + (1.0 - decay) * last
-        return threshold + strength * (b if LATE else adapted), adapted
-    return threshold, b
+        limit = threshold + strength * (b if bits(RULE, LATE) else adapted)
+    base, weight = membrane(x, v, k, leak, log_leak, RULE, NATIVE)
+    potential, gate, steep, spike = fire(base, weight, limit, eps, k, amplitude, RULE, NATIVE)
+    after = settle(potential, spike, limit, v_reset, RULE)
+    return (after, adapted, spike), spike, (potential, gate, steep, limit, weight)
+
+
+@triton.jit
+def load_state(pointer, pos, total, mask, zero, HAS: tl.constexpr, RULE: tl.constexpr):
+    """Return membrane, adaptation and last spike; without a state, all zero."""
+    v, b, last = zero, zero, zero
+    if HAS:
+        v = tl.load(pointer + pos, mask=mask, other=0.0)
+        if bits(RULE, ADAPT):
+            b = tl.load(pointer + total + pos, mask=mask, other=0.0)
+            last = tl.load(pointer + 2 * total + pos, mask=mask, other=0.0)
+    return v, b, last
+
+
+@triton.jit
+def store_state(pointer, pos, total, mask, state, RULE: tl.constexpr):
+    """Write membrane, adaptation and last spike."""
+    tl.store(pointer + pos, state[0], mask=mask)
+    if bits(RULE, ADAPT):
+        tl.store(pointer + total + pos, state[1], mask=mask)
+        tl.store(pointer + 2 * total + pos, state[2], mask=mask)
+
+
+@triton.jit
+def load_steps(source, stride, mask, first, time, CHUNK: tl.constexpr, EVEN: tl.constexpr):
+    """Load a chunk of steps before any is used, so that many loads are under way."""
+    xs = ()
+    for j in tl.static_range(CHUNK):
+        xs = xs + (tl.load(source, mask=within(mask, first + j, time, EVEN), other=0.0).to(tl.float32),)
+        source += stride
+    return xs
+
+
+@triton.jit
+def only(inside, x, y, EVEN: tl.constexpr):
+    """Return x, but y for steps past the end."""
+    return x if EVEN else tl.where(inside, x, y)
 
 
 @triton.jit(do_not_specialize=UNSPECIAL)
 def temporal_forward_kernel(
     current,
     state,
-    eps_pointer,
-    leak_pointer,
-    threshold_pointer,
-    amplitude_pointer,
     out,
     last_state,
+    known,
     time,
-    features,
-    total,
-    stride_time,
-    stride_batch,
-    rounds,
-    stride_round,
-    eps_run,
-    leak_run,
-    threshold_run,
-    amplitude_run,
-    v_reset,
-    strength,
-    decay,
-    MEMBRANE: tl.constexpr,
-    SOFT: tl.constexpr,
-    UNIT: tl.constexpr,
-    RATE: tl.constexpr,
-    ADAPT: tl.constexpr,
-    LATE: tl.constexpr,
+    span,
+    at_current,
+    at_out,
+    numbers,
+    RULE: tl.constexpr,
     HAS_STATE: tl.constexpr,
     CHUNK: tl.constexpr,
     EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
-    """Integrate ``[T, B, F]``: write the spikes, or their mean, and the last state."""
+    """Integrate all steps: write the spikes, or their mean, and the last state."""
+    total, rounds, stride_round = span
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    feature = lane % features
-    eps = constant(eps_pointer, feature, eps_run, lane < total)
-    leak = constant(leak_pointer, feature, leak_run, lane < total)
-    threshold = constant(threshold_pointer, feature, threshold_run, lane < total)
-    amplitude = constant(amplitude_pointer, feature, amplitude_run, lane < total)
-    k = inverse(LN2 * eps, NATIVE)
-    log_leak = tl.log(leak)
-    eps = eps * LN2
+    held = constants(known, lane, NATIVE)
+    zero = tl.zeros((BLOCK,), tl.float32)
     for i in range(rounds):
-        element = lane + tl.cast(i, tl.int64) * stride_round
-        mask = element < total
-        sample = lane // features + tl.cast(i, tl.int64) * (stride_round // features)
-        source = current + sample * stride_batch + feature
-        v = tl.zeros((BLOCK,), tl.float32)
-        b = v
-        last = v
-        if HAS_STATE:
-            v = tl.load(state + element, mask=mask, other=0.0)
-            if ADAPT:
-                b = tl.load(state + total + element, mask=mask, other=0.0)
-                last = tl.load(state + 2 * total + element, mask=mask, other=0.0)
-        mean = tl.zeros((BLOCK,), tl.float32)
-        target = out + element
+        pos = lane + tl.cast(i, tl.int64) * stride_round
+        mask = pos < total
+        source = current + address(pos, at_current)
+        target = out + address(pos, at_out)
+        now = load_state(state, pos, total, mask, zero, HAS_STATE, RULE)
+        mean = zero
         for first in range(0, time, CHUNK):
-            xs = ()
+            xs = load_steps(source, at_current[0], mask, first, time, CHUNK, EVEN)
+            source += CHUNK * at_current[0]
             for j in tl.static_range(CHUNK):
+                after, spike, _ = advance(xs[j], now, held, numbers, RULE, NATIVE)
                 inside = within(mask, first + j, time, EVEN)
-                xs = xs + (tl.load(source, mask=inside, other=0.0).to(tl.float32),)
-                source += stride_time
-            for j in tl.static_range(CHUNK):
-                limit, adapted = adapt(b, last, threshold, strength, decay, ADAPT, LATE)
-                base, weight = membrane(xs[j], v, k, leak, log_leak, MEMBRANE, NATIVE)
-                potential, gate, spike = fire(
-                    base, weight, limit, eps, k, amplitude, MEMBRANE, SOFT, UNIT, NATIVE
+                now = (
+                    only(inside, after[0], now[0], EVEN),
+                    only(inside, after[1], now[1], EVEN),
+                    only(inside, after[2], now[2], EVEN),
                 )
-                after = potential * (1.0 - spike) + v_reset * spike
-                if EVEN:
-                    v, b, last = after, adapted, spike
-                    mean += spike
+                if bits(RULE, RATE):
+                    mean += tl.where(inside, spike, 0.0)
                 else:
-                    now = within(mask, first + j, time, EVEN)
-                    v = tl.where(now, after, v)
-                    b = tl.where(now, adapted, b)
-                    last = tl.where(now, spike, last)
-                    mean += tl.where(now, spike, 0.0)
-                if not RATE:
-                    tl.store(target, spike, mask=within(mask, first + j, time, EVEN))
-                    target += total
-        if RATE:
+                    tl.store(target, spike, mask=inside)
+                    target += at_out[0]
+        if bits(RULE, RATE):
             tl.store(target, mean / time, mask=mask)
-        tl.store(last_state + element, v, mask=mask)
-        if ADAPT:
-            tl.store(last_state + total + element, b, mask=mask)
-            tl.store(last_state + 2 * total + element, last, mask=mask)
+        store_state(last_state, pos, total, mask, now, RULE)
 
 
 @triton.jit
-def share_of(x, v, weight, k, log_leak, MEMBRANE: tl.constexpr, NATIVE: tl.constexpr):
+def share_of(x, v, weight, k, log_leak, RULE: tl.constexpr, NATIVE: tl.constexpr):
     """Return dP/dV of a log-sum-exp or a maximum, and dP/deps; for a sum, V, which is dP/dleak."""
-    if MEMBRANE == ADD:
+    if bits(RULE, MEMBRANE) == ADD:
         return v, 0.0 * v
     past = v + log_leak
-    if MEMBRANE == MAX:
+    if bits(RULE, MEMBRANE) == MAX:
         return tl.where(past > x, 1.0, tl.where(past == x, 0.5, 0.0)), 0.0 * v
     gap = tl.minimum(tl.abs(past - x) * k, FAR)
     large = inverse(weight, NATIVE)
     small = exp2(-gap, NATIVE) * large
     return tl.where(past > x, large, small), LN2 * (log2(weight, NATIVE) + gap * small)
+
+
+@triton.jit
+def retreat(
+    gs,
+    grads,
+    sums,
+    trace,
+    share,
+    to_eps,
+    inside,
+    held,
+    numbers,
+    RULE: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """Walk one step back: return the gradients for the current and for the state before, and the sums."""
+    eps, k, leak, log_leak, threshold, amplitude = held
+    v_reset, strength, decay = numbers
+    potential, gate, steep, limit, weight = trace
+    gv, gb, gl = grads
+    fed, back, kept, to_limit = unfire(
+        gs + gl, gv, potential, potential, gate, steep, limit, k, amplitude, v_reset, RULE
+    )
+    g = only(inside, back + kept, 0.0 * gv, EVEN)
+    fed, back = only(inside, fed, 0.0 * gv, EVEN), only(inside, back, 0.0 * gv, EVEN)
+    to_limit = only(inside, to_limit, 0.0 * gv, EVEN) - back
+    past = g * (leak if bits(RULE, MEMBRANE) == ADD else share)
+    sum_eps = sums[0] - back * (potential - limit) * (k * LN2)
+    if bits(RULE, MEMBRANE) == LSE:
+        sum_eps += g * to_eps
+    sum_amplitude = sums[3] if bits(RULE, UNIT) else sums[3] + fed * (gate - 0.5)
+    sums = (sum_eps, sums[1] + g * share, sums[2] + to_limit, sum_amplitude)
+    if bits(RULE, ADAPT):
+        pull = strength * to_limit
+        adapted = gb if bits(RULE, LATE) else gb + pull
+        before = decay * adapted + (pull if bits(RULE, LATE) else 0.0 * pull)
+        gb = only(inside, before, gb, EVEN)
+        gl = only(inside, (1.0 - decay) * adapted, gl, EVEN)
+    to_current = g if bits(RULE, MEMBRANE) == ADD else g - past
+    return to_current, (only(inside, past, gv, EVEN), gb, gl), sums
+
+
+@triton.jit
+def finish(
+    sums,
+    leak,
+    lane,
+    total,
+    known,
+    grads,
+    scratch,
+    RULE: tl.constexpr,
+    WAYS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Reduce the sums of all lanes to the gradients of the constants."""
+    own = lane < total
+    to_leak = sums[1] if bits(RULE, MEMBRANE) == ADD else sums[1] / leak
+    reduce(sums[0], 0, lane, own, known, grads, scratch, WAYS, BLOCK)
+    reduce(to_leak, 1, lane, own, known, grads, scratch, WAYS, BLOCK)
+    reduce(sums[2], 2, lane, own, known, grads, scratch, WAYS, BLOCK)
+    reduce(sums[3], 3, lane, own, known, grads, scratch, WAYS, BLOCK)
 
 
 @triton.jit(do_not_specialize=UNSPECIAL)
@@ -167,179 +243,195 @@ def temporal_backward_kernel(
     grad_state,
     current,
     state,
-    eps_pointer,
-    leak_pointer,
-    threshold_pointer,
-    amplitude_pointer,
     grad_current,
     grad_start,
-    sums,
     notes,
+    known,
+    grads,
+    scratch,
     time,
-    features,
-    total,
-    stride_time,
-    stride_batch,
-    out_stride_time,
-    rounds,
-    stride_round,
-    eps_run,
-    leak_run,
-    threshold_run,
-    amplitude_run,
-    v_reset,
-    strength,
-    decay,
-    MEMBRANE: tl.constexpr,
-    SOFT: tl.constexpr,
-    THROUGH_RESET: tl.constexpr,
-    UNIT: tl.constexpr,
-    RATE: tl.constexpr,
-    ADAPT: tl.constexpr,
-    LATE: tl.constexpr,
-    HAS_STATE: tl.constexpr,
-    HAS_OUT: tl.constexpr,
-    HAS_GRAD_STATE: tl.constexpr,
-    LEARN: tl.constexpr,
+    span,
+    at_current,
+    at_grad,
+    at_out,
+    numbers,
+    RULE: tl.constexpr,
+    HAS: tl.constexpr,
+    WAYS: tl.constexpr,
     CHUNK: tl.constexpr,
     EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
-    """Differentiate: write the gradients for current and state, and the sums for the constants."""
+    """Differentiate: write the gradients for current, state and constants.
+
+    HAS has a bit each for a state, a gradient of the output and one of the last state.
+    """
+    total, rounds, stride_round = span
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    feature = lane % features
-    eps = constant(eps_pointer, feature, eps_run, lane < total)
-    leak = constant(leak_pointer, feature, leak_run, lane < total)
-    threshold = constant(threshold_pointer, feature, threshold_run, lane < total)
-    amplitude = constant(amplitude_pointer, feature, amplitude_run, lane < total)
-    k = inverse(LN2 * eps, NATIVE)
-    log_leak = tl.log(leak)
-    eps = eps * LN2
+    held = constants(known, lane, NATIVE)
     zero = tl.zeros((BLOCK,), tl.float32)
-    sum_eps, sum_entropy, sum_leak, sum_threshold, sum_amplitude = zero, zero, zero, zero, zero
-    steep = k * LN2 if UNIT else k * LN2 * amplitude
+    sums = (zero, zero, zero, zero)
     chunks = tl.cdiv(time, CHUNK)
+    STATES: tl.constexpr = 3 if bits(RULE, ADAPT) else 1
     for i in range(rounds):
-        element = lane + tl.cast(i, tl.int64) * stride_round
-        mask = element < total
-        sample = lane // features + tl.cast(i, tl.int64) * (stride_round // features)
-        source = current + sample * stride_batch + feature
-        start, start_b, start_last = zero, zero, zero
-        if HAS_STATE:
-            start = tl.load(state + element, mask=mask, other=0.0)
-            if ADAPT:
-                start_b = tl.load(state + total + element, mask=mask, other=0.0)
-                start_last = tl.load(state + 2 * total + element, mask=mask, other=0.0)
-
-        # Note the state after each chunk but the last; these are full.
-        v, b, last = start, start_b, start_last
-        reading = source
-        for c in range(chunks - 1):
-            xs = ()
-            for _ in tl.static_range(CHUNK):
-                xs = xs + (tl.load(reading, mask=mask, other=0.0).to(tl.float32),)
-                reading += stride_time
+        pos = lane + tl.cast(i, tl.int64) * stride_round
+        mask = pos < total
+        source = current + address(pos, at_current)
+        start = load_state(state, pos, total, mask, zero, HAS % 2 == 1, RULE)
+        now = start
+        for n in range(chunks - 1):  # note the state after each chunk but the last; these are full
+            xs = load_steps(
+                source + tl.cast(n, tl.int64) * CHUNK * at_current[0],
+                at_current[0],
+                mask,
+                0,
+                time,
+                CHUNK,
+                True,
+            )
             for j in tl.static_range(CHUNK):
-                limit, b = adapt(b, last, threshold, strength, decay, ADAPT, LATE)
-                base, weight = membrane(xs[j], v, k, leak, log_leak, MEMBRANE, NATIVE)
-                potential, gate, last = fire(
-                    base, weight, limit, eps, k, amplitude, MEMBRANE, SOFT, UNIT, NATIVE
-                )
-                v = potential * (1.0 - last) + v_reset * last
-            note = notes + tl.cast(c, tl.int64) * total * (3 if ADAPT else 1) + element
-            tl.store(note, v, mask=mask)
-            if ADAPT:
-                tl.store(note + total, b, mask=mask)
-                tl.store(note + 2 * total, last, mask=mask)
+                now, _, _ = advance(xs[j], now, held, numbers, RULE, NATIVE)
+            store_state(notes + tl.cast(n, tl.int64) * total * STATES, pos, total, mask, now, RULE)
 
-        gv, gb, gl = zero, zero, zero
-        if HAS_GRAD_STATE:
-            gv = tl.load(grad_state + element, mask=mask, other=0.0)
-            if ADAPT:
-                gb = tl.load(grad_state + total + element, mask=mask, other=0.0)
-                gl = tl.load(grad_state + 2 * total + element, mask=mask, other=0.0)
+        flow = load_state(grad_state, pos, total, mask, zero, HAS // 4 == 1, RULE)
         g_mean = zero
-        if HAS_OUT and RATE:
-            g_mean = tl.load(grad_out + element, mask=mask, other=0.0).to(tl.float32) / time
+        incoming = grad_out + address(pos, at_grad)
+        if HAS // 2 % 2 and bits(RULE, RATE):
+            g_mean = tl.load(incoming, mask=mask, other=0.0).to(tl.float32) / time
         for r in range(chunks):
-            c = chunks - 1 - r
-            v, b, last = start, start_b, start_last
+            c = tl.cast(chunks - 1 - r, tl.int64)
+            now = start
             if c > 0:
-                note = notes + tl.cast(c - 1, tl.int64) * total * (3 if ADAPT else 1) + element
-                v = tl.load(note, mask=mask, other=0.0)
-                if ADAPT:
-                    b = tl.load(note + total, mask=mask, other=0.0)
-                    last = tl.load(note + 2 * total, mask=mask, other=0.0)
+                now = load_state(notes + (c - 1) * total * STATES, pos, total, mask, zero, True, RULE)
             first = c * CHUNK
-            reading = source + tl.cast(first, tl.int64) * stride_time
-            incoming = grad_out + tl.cast(first, tl.int64) * out_stride_time + element if HAS_OUT else element
-            xs, gs, potentials, limits, gates, pasts, to_epss = (), (), (), (), (), (), ()
+            xs = load_steps(source + first * at_current[0], at_current[0], mask, first, time, CHUNK, EVEN)
+            gs = xs
+            if HAS // 2 % 2 and not bits(RULE, RATE):
+                gs = load_steps(incoming + first * at_grad[0], at_grad[0], mask, first, time, CHUNK, EVEN)
+            traces, shares, to_epss = (), (), ()
             for j in tl.static_range(CHUNK):
-                inside = within(mask, first + j, time, EVEN)
-                xs = xs + (tl.load(reading, mask=inside, other=0.0).to(tl.float32),)
-                reading += stride_time
-                if HAS_OUT and not RATE:
-                    gs = gs + (tl.load(incoming, mask=inside, other=0.0).to(tl.float32),)
-                    incoming += out_stride_time
-                else:
-                    gs = gs + (g_mean,)
-            for j in tl.static_range(CHUNK):
-                limit, b = adapt(b, last, threshold, strength, decay, ADAPT, LATE)
-                base, weight = membrane(xs[j], v, k, leak, log_leak, MEMBRANE, NATIVE)
-                potential, gate, last = fire(
-                    base, weight, limit, eps, k, amplitude, MEMBRANE, SOFT, UNIT, NATIVE
-                )
-                share, to_eps = share_of(xs[j], v, weight, k, log_leak, MEMBRANE, NATIVE)
-                potentials, limits, gates = potentials + (potential,), limits + (limit,), gates + (gate,)
-                pasts, to_epss = pasts + (share,), to_epss + (to_eps,)
-                v = potential * (1.0 - last) + v_reset * last
-            outgoing = grad_current + tl.cast(first + CHUNK - 1, tl.int64) * total + element
+                v = now[0]
+                now, _, trace = advance(xs[j], now, held, numbers, RULE, NATIVE)
+                share, to_eps = share_of(xs[j], v, trace[4], held[1], held[3], RULE, NATIVE)
+                traces, shares, to_epss = traces + (trace,), shares + (share,), to_epss + (to_eps,)
+            outgoing = grad_current + address(pos, at_out) + (first + CHUNK - 1) * at_out[0]
             for j in tl.static_range(CHUNK - 1, -1, -1):
-                potential, limit, gate = potentials[j], limits[j], gates[j]
-                if SOFT:
-                    spike = gate if UNIT else amplitude * gate + (1.0 - amplitude) * 0.5
-                else:
-                    spike = tl.where(potential > limit, 1.0, 0.0)
-                fed = gs[j] + gl
-                if THROUGH_RESET:
-                    fed += gv * (v_reset - potential)
-                back = fed * (gate * (1.0 - gate) * steep)
-                g = back + gv * (1.0 - spike)
-                if not EVEN:  # steps past the end have no part in anything
-                    now = within(mask, first + j, time, EVEN)
-                    fed = tl.where(now, fed, 0.0)
-                    back = tl.where(now, back, 0.0)
-                    g = tl.where(now, g, 0.0)
-                past = g * (leak if MEMBRANE == ADD else pasts[j])
-                if LEARN:
-                    sum_threshold -= back
-                    sum_eps -= back * (potential - limit)
-                    if MEMBRANE == LSE:
-                        sum_entropy += g * to_epss[j]
-                    sum_leak += g * pasts[j]
-                    if not UNIT:
-                        sum_amplitude += fed * (gate - 0.5)
-                to_current = g if MEMBRANE == ADD else g - past
-                tl.store(outgoing, to_current, mask=within(mask, first + j, time, EVEN))
-                outgoing -= total
-                gv = past if EVEN else tl.where(now, past, gv)
-                if ADAPT:
-                    pull = -strength * back
-                    adapted = gb if LATE else gb + pull
-                    before = decay * adapted + (pull if LATE else zero)
-                    gb = before if EVEN else tl.where(now, before, gb)
-                    gl = (1.0 - decay) * adapted if EVEN else tl.where(now, (1.0 - decay) * adapted, gl)
+                inside = within(mask, first + j, time, EVEN)
+                given = g_mean if bits(RULE, RATE) or HAS // 2 % 2 == 0 else gs[j]
+                to_current, flow, sums = retreat(
+                    given, flow, sums, traces[j], shares[j], to_epss[j], inside, held, numbers, RULE, EVEN
+                )
+                tl.store(outgoing, to_current, mask=inside)
+                outgoing -= at_out[0]
+        if HAS % 2:
+            store_state(grad_start, pos, total, mask, flow, RULE)
+    if WAYS:
+        finish(sums, held[2], lane, total, known, grads, scratch, RULE, WAYS, BLOCK)
+
+
+@triton.jit
+def recall(spike, held, v_reset, NATIVE: tl.constexpr):
+    """Return the logit of a soft spike, P = threshold + eps logit, and V after reset; all stay finite."""
+    logit = log2(tl.maximum(spike, 1.2e-38), NATIVE) - log2(tl.maximum(1.0 - spike, 3e-8), NATIVE)
+    potential = held[4] + held[0] * logit
+    return logit, potential, potential * (1.0 - spike) + v_reset * spike
+
+
+@triton.jit
+def retrace(
+    gs,
+    gv,
+    sums,
+    spike,
+    recalled,
+    v_before,
+    inside,
+    held,
+    v_reset,
+    RULE: tl.constexpr,
+    EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Walk UltraLIF one step back, from its soft spike and the membrane before it."""
+    logit, potential, _ = recalled
+    k, log_leak = held[1], held[3]
+    fed, back, kept, _ = unfire(
+        gs, gv, potential, potential, spike, spike, held[4], k, held[5], v_reset, RULE
+    )
+    g = only(inside, back + kept, 0.0 * gv, EVEN)
+    back = only(inside, back, 0.0 * gv, EVEN)
+    gap = tl.maximum((potential - v_before - log_leak) * k, 0.0)  # log2 of 1 / p
+    share = exp2(-gap, NATIVE)
+    rest = 1.0 - share
+    entropy = share * tl.minimum(gap, FAR) - rest * log2(tl.maximum(rest, 1e-30), NATIVE)
+    past = g * share
+    sums = (sums[0] + (g * entropy - back * logit) * LN2, sums[1] + past, sums[2] - back, sums[3])
+    return g - past, only(inside, past, gv, EVEN), sums
+
+
+@triton.jit(do_not_specialize=UNSPECIAL)
+def temporal_spikes_backward_kernel(
+    grad_out,
+    spikes,
+    state,
+    grad_current,
+    grad_start,
+    known,
+    grads,
+    scratch,
+    time,
+    span,
+    at_spikes,
+    at_grad,
+    at_out,
+    numbers,
+    RULE: tl.constexpr,
+    HAS_STATE: tl.constexpr,
+    WAYS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Differentiate UltraLIF with soft spikes, which tell its membrane: nothing is integrated again."""
+    total, rounds, stride_round = span
+    lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    held = constants(known, lane, NATIVE)
+    zero = tl.zeros((BLOCK,), tl.float32)
+    sums = (zero, zero, zero, zero)
+    for i in range(rounds):
+        pos = lane + tl.cast(i, tl.int64) * stride_round
+        mask = pos < total
+        start = zero
         if HAS_STATE:
-            tl.store(grad_start + element, gv, mask=mask)
-            if ADAPT:
-                tl.store(grad_start + total + element, gb, mask=mask)
-                tl.store(grad_start + 2 * total + element, gl, mask=mask)
-    if LEARN:
-        mask = lane < total
-        if MEMBRANE != ADD:
-            sum_leak = sum_leak / leak
-        tl.store(sums + lane, sum_eps * (k * LN2) + sum_entropy, mask=mask)
-        tl.store(sums + stride_round + lane, sum_leak, mask=mask)
-        tl.store(sums + 2 * stride_round + lane, sum_threshold, mask=mask)
-        tl.store(sums + 3 * stride_round + lane, sum_amplitude, mask=mask)
+            start = tl.load(state + pos, mask=mask, other=0.0)
+        end = tl.cast(time - 1, tl.int64)
+        reading = spikes + address(pos, at_spikes) + end * at_spikes[0]
+        incoming = grad_out + address(pos, at_grad) + end * at_grad[0]
+        outgoing = grad_current + address(pos, at_out) + end * at_out[0]
+        spike = tl.load(reading, mask=mask, other=0.5)
+        recalled = recall(spike, held, numbers[0], NATIVE)
+        flow = zero
+        for r in range(tl.cdiv(time, CHUNK)):
+            left = time - r * CHUNK  # steps that are left
+            gs, earlier = (), ()
+            for j in tl.static_range(CHUNK):
+                gs = gs + (tl.load(incoming, mask=within(mask, j, left, EVEN), other=0.0),)
+                reading -= at_spikes[0]
+                earlier = earlier + (tl.load(reading, mask=within(mask, j + 1, left, False), other=0.5),)
+                incoming -= at_grad[0]
+            for j in tl.static_range(CHUNK):
+                inside = within(mask, j, left, EVEN)
+                before = recall(earlier[j], held, numbers[0], NATIVE)
+                v_before = tl.where(within(mask, j + 1, left, False), before[2], start)
+                to_current, flow, sums = retrace(
+                    gs[j], flow, sums, spike, recalled, v_before, inside, held, numbers[0], RULE, EVEN, NATIVE
+                )
+                spike, recalled = earlier[j], before
+                tl.store(outgoing, to_current, mask=inside)
+                outgoing -= at_out[0]
+        if HAS_STATE:
+            tl.store(grad_start + pos, flow, mask=mask)
+    if WAYS:
+        finish(sums, held[2], lane, total, known, grads, scratch, RULE, WAYS, BLOCK)

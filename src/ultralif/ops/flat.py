@@ -1,0 +1,123 @@
+"""Tensors of any layout for an implementation that takes ``[T, B, F]`` and returns contiguous tensors.
+
+A dense layout with time outermost is only looked at in another way; any other is copied.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ultralif.functional import compute_dtype
+from ultralif.ops.layout import Steps, axes_by_memory, dense_strides, find_place, find_steps, strides_like
+from ultralif.ops.recurrence import Constants, Flat, Rule
+
+__all__ = ["backward", "forward"]
+
+
+class View(NamedTuple):
+    """A layer as ``[T, B, F]``: neurons in the order of memory, and constants that serve runs of them."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """Of outputs like the current."""
+    step: tuple[int, ...]
+    """Of one dense step in the same order."""
+    order: tuple[int, ...]
+    size: tuple[int, int, int]
+    constants: Constants
+
+    def flat(self, x: Tensor) -> Tensor:
+        """Return a sequence as ``[T, B, F]``, by a copy only if three strides do not tell where it is."""
+        at = find_steps(self.shape, x.stride(), self.order)
+        if at is None or (at.outer and at.size != self.size[2]):
+            x = torch.empty_strided(self.shape, (math.prod(self.size[1:]), *self.step), dtype=x.dtype).copy_(
+                x
+            )
+            at = Steps(x.stride(0), 0, 1, math.prod(self.size[1:]))
+        return x.as_strided(self.size, (at.time, at.outer or at.inner * self.size[2], at.inner))
+
+    def flat_step(self, x: Tensor) -> Tensor:
+        """Return tensors of one step, ``[S, B, *features]``, as ``[S, B, F]``."""
+        strides = (math.prod(self.size[1:]), *self.step)
+        if x.stride() != strides:
+            x = torch.empty_strided(x.shape, strides, dtype=x.dtype).copy_(x)
+        return x.as_strided((len(x), *self.size[1:]), (strides[0], self.size[2], 1))
+
+    def full(self, x: Tensor) -> Tensor:
+        """Return contiguous ``[T, B, F]`` in the layout of the current."""
+        found = x.as_strided(self.shape, (math.prod(self.size[1:]), *self.step))
+        if found.stride() == self.strides or self.shape[0] == 1:
+            return found
+        return torch.empty_strided(self.shape, self.strides, dtype=x.dtype).copy_(found)
+
+    def full_step(self, x: Tensor) -> Tensor:
+        """Return contiguous ``[S, B, F]`` as ``[S, B, *features]``."""
+        return x.as_strided((len(x), *self.shape[1:]), (math.prod(self.size[1:]), *self.step))
+
+
+def _view(current: Tensor, constants: Constants, rule: Rule) -> View:
+    shape, strides = tuple(current.shape), strides_like(current)
+    order = axes_by_memory(shape, strides)
+    total = math.prod(shape[1:])
+    shapes = [tuple(c.shape) if isinstance(c, Tensor) and c.numel() > 1 else () for c in constants]
+    places = [find_place(size, shape, order) for size in shapes]
+    periods = {place.run * place.entries for place in places if place and place.entries > 1}
+    ring_last = rule.ring <= 1 or order[-1] == len(shape) - 1
+    if None in places or len(periods) > 1 or not ring_last:
+        order = axes_by_memory(shape, torch.empty(shape, device="meta").stride())
+        features = math.prod(shape[2:])
+        given = [
+            c if not isinstance(c, Tensor) else c.reshape(1) if not size else c.expand(shape[2:]).reshape(-1)
+            for c, size in zip(constants, shapes, strict=True)
+        ]
+    else:
+        features = max([*periods, rule.ring]) if periods or rule.ring else total
+        given = [c.reshape(-1) if isinstance(c, Tensor) else c for c in constants]
+    size = (shape[0], total // features, features)
+    return View(shape, strides, dense_strides(shape, order), order, size, Constants(*given))
+
+
+def forward(
+    flat: Flat, current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
+) -> tuple[Tensor, Tensor]:
+    """Return the spikes and the last state."""
+    view = _view(current, constants, rule)
+    start = None if state is None else view.flat_step(state)
+    out, last = flat.forward(view.flat(current), start, view.constants, rule)
+    whole = view.full_step(out.unsqueeze(0))[0] if rule.rate else view.full(out)
+    return whole, view.full_step(last)
+
+
+def backward(
+    flat: Flat,
+    grad_out: Tensor | None,
+    grad_state: Tensor | None,
+    current: Tensor,
+    state: Tensor | None,
+    constants: Constants,
+    rule: Rule,
+    learned: tuple[bool, ...],
+) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
+    """Return the gradients for current, state and constants."""
+    view = _view(current, constants, rule)
+    dtype = compute_dtype(current.dtype)
+    if grad_out is not None:
+        grad_out = view.flat_step(grad_out.unsqueeze(0))[0] if rule.rate else view.flat(grad_out)
+    g_current, g_state, sums = flat.backward(
+        grad_out,
+        None if grad_state is None else view.flat_step(grad_state.to(dtype)),
+        view.flat(current),
+        None if state is None else view.flat_step(state),
+        view.constants,
+        rule,
+        any(learned),
+    )
+    grads: list[Tensor | None] = [None] * len(constants)
+    for i, (constant, given) in enumerate(zip(constants, view.constants, strict=True)):
+        if learned[i] and isinstance(constant, Tensor) and isinstance(given, Tensor):
+            total = sums[i] if sums.shape[1] == given.numel() else sums[i].view(given.numel(), -1).sum(1)
+            shape = constant.shape if total.numel() == constant.numel() else current.shape[2:]
+            grads[i] = total.view(shape).sum_to_size(constant.shape).clone()  # of its own
+    return view.full(g_current), None if state is None else view.full_step(g_state), grads

@@ -1,0 +1,80 @@
+"""Memory layouts: the neurons of a time step in the order of memory, whatever the order of the axes.
+
+Neurons without neighbours do not care about the order in which they are integrated, so a dense tensor of any
+layout, such as channels-last, is read and written as it is. ``pos`` counts the neurons of a step in the order
+in which the output has them.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Place", "Steps", "axes_by_memory", "dense_strides", "find_place", "find_steps", "strides_like"]
+
+
+class Steps(NamedTuple):
+    """The address of a neuron: ``pos // size * outer + pos % size * inner``, plus ``time`` for each step."""
+
+    time: int
+    outer: int
+    inner: int
+    size: int
+
+
+class Place(NamedTuple):
+    """The entry of a constant that serves a neuron: ``pos // run % entries``."""
+
+    run: int
+    entries: int
+
+
+def strides_like(current: Tensor) -> tuple[int, ...]:
+    """Return the strides of an output like the current: those of the current, if it is dense."""
+    return tuple(torch.empty_like(current, device="meta").stride())
+
+
+def axes_by_memory(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Return the axes after the first, but those of size 1, from the outermost in memory to the innermost."""
+    axes = [axis for axis in range(1, len(shape)) if shape[axis] != 1]
+    return tuple(sorted(axes, key=lambda axis: -strides[axis]))
+
+
+def dense_strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of one dense step, for the axes after the first."""
+    strides = [1] * len(shape)
+    step = 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step *= shape[axis]
+    return tuple(strides[1:])
+
+
+def find_steps(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> Steps | None:
+    """Return where a tensor has the neurons of a step, or None if two strides do not tell."""
+    groups: list[tuple[int, int]] = []
+    for axis in order:
+        size, stride = shape[axis], strides[axis]
+        if groups and groups[-1][1] == size * stride:
+            groups[-1] = groups[-1][0] * size, stride
+        else:
+            groups.append((size, stride))
+    if len(groups) > 2:
+        return None
+    size, inner = groups[-1] if groups else (1, 1)
+    return Steps(strides[0], groups[0][1] if len(groups) == 2 else 0, inner, size)
+
+
+def find_place(constant: Sequence[int], shape: Sequence[int], order: Sequence[int]) -> Place | None:
+    """Return which entry of a constant serves a neuron, or None if no run of neurons shares one."""
+    first = len(shape) - len(constant)
+    axes = [first + i for i, size in enumerate(constant) if size != 1]
+    if not axes:
+        return Place(1, 1)
+    at = [order.index(axis) for axis in axes]
+    if at != list(range(at[0], at[0] + len(at))):
+        return None
+    run = math.prod(shape[axis] for axis in order[at[-1] + 1 :])
+    return Place(run, math.prod(constant))
