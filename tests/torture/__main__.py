@@ -73,7 +73,7 @@ def warm_up() -> None:
     Job.begin([TINY], build_networks([TINY], device), load_data(TINY, device), device)
 
 
-def battery(base: Path, seed: int, quick: bool) -> Iterator[tuple[str, Callable[[], object]]]:
+def battery(base: Path, seed: int, quick: bool, soak: float) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield the parts by name; each gives one row or several."""
     from torture import crowd, hostile, limits, readers, replay, victims, warm
 
@@ -96,16 +96,21 @@ def battery(base: Path, seed: int, quick: bool) -> Iterator[tuple[str, Callable[
     yield "nan", lambda: limits.not_finite(base)
     yield "memory", lambda: limits.out_of_memory(base)
     yield "configs", lambda: limits.fuzzed_configs(rng, 10_000 // few, 100 // few)
+    if os.geteuid() == 0:  # who may become somebody else
+        yield "readonly", lambda: program("alone.py", "readonly", base, seed, 0)
     for name in ("fresh", "ranks", "ray"):
-        yield name, lambda name=name: clusters(name, base, seed, few)
+        yield name, lambda name=name: program("cluster.py", name, base, seed, few)
+    if soak:
+        yield "soak", lambda: program("alone.py", "soak", base, seed, soak)
 
 
-def clusters(part: str, base: Path, seed: int, few: int) -> Row:
-    """Kill parts of clusters, from a process that has neither faults nor torch."""
-    script, folder = Path(__file__).with_name("cluster.py"), base / part
+def program(name: str, part: str, base: Path, seed: int, amount: float) -> Row:
+    """Run a part in a process of its own, which has no faults, and torch only if it imports it."""
+    script, folder = Path(__file__).with_name(name), base / part
+    base.chmod(0o755)
     folder.mkdir()
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-    words = [sys.executable, str(script), part, str(folder), str(seed), str(few)]
+    words = [sys.executable, str(script), part, str(folder), str(seed), str(amount)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, env=environment, check=True)
     return Row(**json.loads(done.stdout.splitlines()[-1]))
 
@@ -148,6 +153,7 @@ def main() -> int:
         "--only", default="", help="run the part of this name, and put its lines into the page"
     )
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--soak", type=float, default=0.0, help="also work for so many seconds on end; 3600")
     given = parser.parse_args()
     if "ultralif-faults" not in os.environ.get("LD_PRELOAD", ""):
         with_faults()
@@ -162,7 +168,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="ultralif-torture-", dir=where) as folder:
         if given.only not in ("", "kill"):
             run(lambda: train(Path(folder) / "training"))  # to which others compare
-        for name, part in battery(Path(folder), given.seed, given.quick):
+        for name, part in battery(Path(folder), given.seed, given.quick, given.soak):
             if given.only not in ("", name):
                 continue
             last = time.monotonic()

@@ -1,0 +1,150 @@
+"""Tests that need a process of their own, started by __main__.py: an ordinary user, and a long day.
+
+python alone.py PART FOLDER SEED AMOUNT prints a row of the table as JSON.
+"""
+
+import contextlib
+import io
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "src")]
+
+from ultralif.cli import main as ultralif  # noqa: E402 (the path comes first)
+
+NOBODY = 65534
+QUICK = ["--epochs", "1", "--timesteps", "1", "--hidden", "4", "--batch-size", "600", "--quiet"]
+
+
+def call(*words: str) -> tuple[int, str]:
+    """Run a command in this process; return its exit code and what it said on standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = ultralif(words)
+    return code, err.getvalue()
+
+
+def attempts(store: Path, out: Path) -> list[list[str]]:
+    """Return commands that read a store, and that write to it or elsewhere."""
+    (run,) = [path.name for path in store.glob("[0-9a-f]*") if path.is_dir()] or ["ec41a8a59bcc"]
+    at = ["--runs-dir", str(store)]
+    return [
+        ["runs", "list", *at],
+        ["runs", "show", run, *at],
+        ["eval", run, *at],
+        ["report", "--inside", "0", "--out", str(out / "page.html"), *at],
+        ["export", run, "--to", "c", "--mode", "tropical", "--out", str(out / "c"), *at],
+        ["export", run, "--to", "nir", "--mode", "hard", "--out", str(out / "nir"), *at],
+        ["analyze", "prune", run, "--out", str(out / "net"), *at],
+        ["analyze", "boundary", "2-3-2", "--resolution", "8", "--out", str(out / "cut.png")],
+        ["data", "show", "digits", "--out", str(out / "digit.png")],
+        ["theory", "--only", "22", "--markdown", str(out / "claims.md")],
+        ["runs", "export", "--out", str(out / "runs.csv"), *at],
+        ["train", *QUICK, "--seed", "7", *at],
+        ["train", *QUICK, *at],
+        ["sweep", *QUICK, "--neurons", "LIF", *at],
+        ["runs", "rebuild", *at],
+        ["runs", "rm", run, "--yes", *at],
+    ]
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path): (path.lstat().st_mode, path.read_bytes() if path.is_file() else b"")
+        for path in folder.rglob("*")
+    }
+
+
+def ordinary_user(base: Path) -> dict[str, Any]:
+    """Work in folders that may be read only, or not at all, without the rights of root."""
+    os.environ["ULTRALIF_CACHE"] = str(base / "cache")
+    base.chmod(0o755)
+    stores = {name: base / name / "runs" for name in ("warm", "readable", "closed")}
+    for store in stores.values():
+        store.parent.mkdir()
+        assert call("train", *QUICK, "--runs-dir", str(store))[0] == 0
+    (base / "warm" / "out").mkdir()
+    for words in attempts(stores["warm"], base / "warm" / "out"):
+        call(*words)  # all that is imported is imported now: an ordinary user may not see root's Python
+    forbidden = base / "forbidden"
+    forbidden.mkdir(mode=0o555)
+    for path in [base / "readable", *(base / "readable").rglob("*")]:
+        os.chown(path, NOBODY, NOBODY)
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    before = snapshot(base / "readable")
+    os.setresgid(NOBODY, NOBODY, 0)
+    os.setresuid(NOBODY, NOBODY, 0)  # which also asks as such
+    tried, bad, done = 0, [], 0
+    for name in ("readable", "closed"):
+        for words in attempts(stores["readable"], forbidden):
+            given = [word.replace("/readable/", f"/{name}/") for word in words]
+            try:
+                code, err = call(*given)
+            except Exception as error:
+                code, err = 70, repr(error)
+            tried, done = tried + 1, done + (code == 0)
+            if code not in (0, 1, 2) or (code and err.count("\n") != 1):
+                bad.append(f"{name}, {' '.join(given[:3])}: {code} {err[-150:]}")
+    os.setresuid(0, 0, 0)
+    os.setresgid(0, 0, 0)
+    same = snapshot(base / "readable") == before and not any(forbidden.iterdir())
+    bar = "done or refused in one line; nothing is changed, made or removed"
+    found = f"{tried - len(bad)}/{tried} ({done} done), {'nothing changed' if same else 'something changed'}"
+    found += "".join(f"; {line}" for line in bad[:3])
+    return _row("read-only folders, an ordinary user", f"{tried} commands", bar, found, same and not bad)
+
+
+def soak(base: Path, seconds: float) -> dict[str, Any]:
+    """Train, evaluate, list, report and remove without end; memory and descriptors must not grow."""
+    began, cycle, bad = time.monotonic(), 0, 0
+    samples: list[tuple[float, float, int]] = []
+    at = ["--runs-dir", str(base / "runs")]
+    while time.monotonic() - began < seconds:
+        for neuron in ("UltraLIF", "UltraDLIF"):
+            words = ["train", *QUICK, "--neuron", neuron, "--seed", str(cycle), *at]
+            bad += call(*words)[0] != 0
+        (*_, run) = sorted(path.name for path in (base / "runs").glob("[0-9a-f]*") if path.is_dir())
+        bad += call("eval", run, *at)[0] != 0
+        bad += (
+            call("report", "--inside", "1", "--samples", "1", "--out", str(base / "page.html"), *at)[0] != 0
+        )
+        for folder in [path.name for path in (base / "runs").glob("[0-9a-f]*") if path.is_dir()]:
+            bad += call("runs", "rm", folder, "--yes", *at)[0] != 0
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        handles = len(list(Path("/proc/self/fd").iterdir()))
+        samples.append((time.monotonic() - began, pages * os.sysconf("SC_PAGESIZE") / 2**20, handles))
+        cycle += 1
+    warm = samples[len(samples) // 4 :]
+    slope = _slope([(t / 3600, size) for t, size, _ in warm])
+    leaked = warm[-1][2] - warm[0][2]
+    size = f"{seconds / 60:.0f} minutes, {cycle} rounds of {2 * cycle} runs"
+    found = (
+        f"{slope:+.2f} MiB/h after warm-up, at {warm[-1][1]:.0f} MiB; {leaked} descriptors; {bad} failures"
+    )
+    bar = "below 1 MiB/h after warm-up, 0 leaked descriptors, 0 failures"
+    return _row("soak", size, bar, found, slope < 1 and leaked <= 0 and not bad)
+
+
+def _slope(points: list[tuple[float, float]]) -> float:
+    """Return the slope of the line that fits points best."""
+    x, y = (sum(values) / len(points) for values in zip(*points, strict=True))
+    spread = sum((a - x) ** 2 for a, _ in points)
+    return sum((a - x) * (b - y) for a, b in points) / spread if spread else 0.0
+
+
+def _row(*values: Any) -> dict[str, Any]:
+    return dict(zip(("test", "size", "bar", "found", "reached"), values, strict=True))
+
+
+if __name__ == "__main__":
+    import torch
+
+    torch.set_num_threads(1)
+    folder = Path(sys.argv[2])
+    part = ordinary_user(folder) if sys.argv[1] == "readonly" else soak(folder, float(sys.argv[4]))
+    print(json.dumps(part))
