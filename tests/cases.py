@@ -94,6 +94,32 @@ CASES: dict[str, Case] = {
     ),
 }
 
+_SOFT = {**_BASE, "surrogate_slope": 3.0}
+_LATE = {"reset": "subtract", "delayed_reset": True}
+CASES |= {
+    "LIF-soft": Case("LIF", "lif", _SOFT, "soft"),
+    "LIF-soft-atan": Case("LIF", "lif", {**_SOFT, "surrogate": "atan", "reset": "subtract"}, "soft"),
+    "LIF-soft-triangle": Case("LIF", "lif", {**_SOFT, "surrogate": "triangle", **_LATE}, "soft"),
+    "LIF-subtract-late": Case("LIF", "lif", {**_BASE, **_LATE}, "hard"),
+    "AdaLIF-soft": Case("AdaLIF", "adalif", {**_ADAPT, "surrogate_slope": 3.0}, "soft"),
+    "AdaLIF-subtract-late": Case("AdaLIF", "adalif", {**_ADAPT, **_LATE, "threshold": 0.6}, "hard"),
+    "DSpike-clipped": Case("DSpike", "dspike", {**_DSPIKE, "clipped": True, "reset": "subtract"}, "soft"),
+    "SoftLIF-saturate": Case("SoftLIF", "softlif", {**_ULTRA, "reset": "saturate", "v_sat": 0.6}, "soft"),
+    "UltraLIF-subtract": Case("UltraLIF", "ultralif", {**_ULTRA, "reset": "subtract"}, "soft"),
+    "UltraLIF-none": Case("UltraLIF", "ultralif", {**_ULTRA, "reset": "none", "threshold": 0.9}, "soft"),
+    **{
+        f"UltraLIF-saturate-{mode}": Case(
+            "UltraLIF", "ultralif", {**_ULTRA, "reset": "saturate", "v_sat": 0.7}, mode
+        )
+        for mode in ul.UltraLIF.modes
+    },
+    "UltraDLIF-spike": Case("UltraDLIF", "ultradlif", {**_ULTRA, "coupling": "spike"}, "soft"),
+    "UltraDLIF-spike-tropical": Case("UltraDLIF", "ultradlif", {**_ULTRA, "coupling": "spike"}, "tropical"),
+    "UltraDPLIF-channels": Case(
+        "UltraDPLIF", "ultradlif", {**_ULTRA, "coupled_axis": -2, "reset": "subtract"}, "soft", (3, 2)
+    ),
+}
+
 EXACT = {name: case for name, case in CASES.items() if case.exact}
 
 

@@ -9,6 +9,7 @@ time, with c = dL/ds given from outside and l = dL/dv from the next step:
 Where the reset is not differentiated, as by default, dL/ds = c.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -302,3 +303,54 @@ def test_the_dspike_curve() -> None:
     v = torch.tensor([0.0, 0.4, 0.8])
     for sharpness in (1.0, 4.0, torch.tensor(9.0)):
         torch.testing.assert_close(functional.dspike_curve(v, 0.4, sharpness), torch.tensor([0.0, 0.5, 1.0]))
+
+
+@pytest.mark.parametrize("surrogate", ["sigmoid", "atan", "triangle"])
+def test_a_hard_spike_has_the_gradient_of_the_soft_one(surrogate: str) -> None:
+    """For membrane, threshold and slope; the derivative has area 1 in z and its greatest value at 0."""
+    leaves = [torch.linspace(-1, 2, 301, requires_grad=True), torch.tensor(0.41, requires_grad=True)]
+    leaves.append(torch.tensor(3.0, requires_grad=True))
+    weights = torch.randn(301)
+    soft, hard, plain = (
+        torch.autograd.grad(
+            (weights * functional.surrogate_spike(*leaves, surrogate=surrogate, **options)).sum(), leaves
+        )
+        for options in ({"mode": "soft"}, {"scaled": True}, {"scaled": False})
+    )
+    torch.testing.assert_close(hard, soft)
+    torch.testing.assert_close(plain, tuple(gradient / 3.0 for gradient in soft))
+    z = torch.linspace(-1e4, 1e4, 2_000_001, requires_grad=True)
+    (slope,) = torch.autograd.grad(functional.surrogate_spike(z, 0.0, 1.0, surrogate=surrogate).sum(), z)
+    assert torch.trapezoid(slope, z.detach()).item() == pytest.approx(1.0, abs=1e-3)
+    assert slope.argmax() == 1_000_000
+
+
+@pytest.mark.parametrize("reset", ["zero", "subtract", "none", "saturate"])
+@pytest.mark.parametrize("huge", [1e30, -1e30])
+def test_huge_currents_leave_spikes_and_gradients_finite(reset: str, huge: float) -> None:
+    current = torch.full((3, 1, 2), 0.1, dtype=torch.float32)
+    current[0] = huge
+    current.requires_grad_()
+    runs = [functional.ultralif(current, eps=0.2, leak=0.9, threshold=0.5, reset=reset)]
+    if reset != "saturate":
+        for surrogate in ("sigmoid", "atan", "triangle"):
+            shape = {"surrogate": surrogate, "detach_reset": False}
+            runs.append(functional.lif(current, leak=0.9, threshold=0.5, reset=reset, **shape))
+    for spikes, _ in runs:
+        (gradient,) = torch.autograd.grad(spikes.sum(), current)
+        assert spikes.isfinite().all() and gradient.isfinite().all()
+
+
+def test_saturation_tends_to_a_minimum() -> None:
+    """The membrane of ``reset="saturate"`` is at most v_sat, and in the limit of eps it is clipped there."""
+    current = CASES["LIF"].current(20)
+    options = {"leak": 0.8, "threshold": 0.4, "reset": "saturate", "v_sat": 0.7}
+    _, limit = functional.ultralif(current, eps=1.0, mode="tropical", **options)
+    assert limit.max() <= 0.7
+    for eps in (1e-1, 1e-2, 1e-3):
+        _, v = functional.ultralif(current, eps=eps, **options)
+        assert v.max() <= 0.7
+        assert (v - limit).abs().max() < 20 * eps
+    u, top = (functional.ultralif(current[:1], eps=0.5, **options)[1] / 0.5).exp(), math.exp(0.7 / 0.5)
+    before = (functional.ultralif(current[:1], eps=0.5, **{**options, "reset": "none"})[1] / 0.5).exp()
+    torch.testing.assert_close(u, before / (1 + before / top))  # a Moebius map of u = exp(V / eps)

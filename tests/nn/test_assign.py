@@ -30,7 +30,7 @@ def test_a_fixed_number_and_a_fixed_tensor():
     assert torch.equal(neuron.threshold, torch.tensor([1.0, 2.0, 3.0]))
 
 
-OUTSIDE = [("eps", 0.01), ("eps", 50.0), ("leak", -0.5), ("leak", 1.5), ("threshold", 0.0)]
+OUTSIDE = [("eps", 0.01), ("eps", 50.0), ("leak", -0.5), ("leak", 1.5), ("threshold", float("inf"))]
 
 
 @pytest.mark.parametrize(("name", "value"), OUTSIDE)

@@ -34,13 +34,13 @@ def test_each_neuron_learns_what_the_paper_learns(name: str) -> None:
 
 @every_neuron
 def test_constants_are_the_papers(name: str) -> None:
-    """Those of appendix D.2."""
+    """Those of appendix D.2, but for the temperature, which suits deep networks."""
     neuron = ul.NEURONS[name]()
     expected = {
         "threshold": 0.5,
         "leak": 0.9,
         "v_reset": 0.0,
-        "eps": 1.0,
+        "eps": 0.2,
         "sharpness": 4.0,
         "surrogate_slope": 10.0,
     }
@@ -88,7 +88,7 @@ def test_parameters_follow_the_default_precision() -> None:
 
 def test_a_learned_value_is_detached_and_owned() -> None:
     value = torch.tensor([0.5, 0.6], requires_grad=True)
-    neuron = ul.UltraPLIF(leak=value, parameter_shape=(2,))
+    neuron = ul.UltraPLIF(eps=1.0, leak=value, parameter_shape=(2,))
     assert neuron.logit_leak.is_leaf and neuron.log_eps.is_contiguous()
     with torch.no_grad():
         neuron.log_eps[0] = 1.0

@@ -22,7 +22,7 @@ class Copy(ul.Stepped[ul.State]):
     learns = frozenset({"eps"})
     state_type = ul.State
 
-    def __init__(self, *, eps: float = 1.0, leak: float = 0.9, **options: Any) -> None:
+    def __init__(self, *, eps: float = 0.2, leak: float = 0.9, **options: Any) -> None:
         super().__init__(**options)
         self.learnable("eps", eps, ul.nn.LOG, bounds=(0.1, 20.0))
         self.learnable("leak", leak, ul.nn.LOGIT, upper=1.0)

@@ -75,7 +75,7 @@ def warm_up() -> None:
 
 def battery(base: Path, seed: int, quick: bool, soak: float) -> Iterator[tuple[str, Callable[[], object]]]:
     """Yield the parts by name; each gives one row or several."""
-    from torture import crowd, hostile, limits, readers, replay, victims, warm
+    from torture import changes, crowd, fuzz, hostile, limits, power, readers, replay, victims, warm
 
     rng = random.Random(seed)  # noqa: S311 (it draws damage, not secrets)
     faults, few = warm.Faults(), 20 if quick else 1
@@ -86,6 +86,10 @@ def battery(base: Path, seed: int, quick: bool, soak: float) -> Iterator[tuple[s
     yield "clock", lambda: victims.clock(base, faults, rng, 20 // few or 1)
     yield "checkpoints", lambda: victims.damaged_checkpoints(base, rng, 200 // few)
     yield "power", lambda: replay.power_failures(base, rng, 20, 5)
+    yield "outage", lambda: power.power_failures(base, faults, rng, 2, few)
+    yield "changes", lambda: changes.every_change(base, faults, few)
+    yield "commands", lambda: fuzz.commands(base, rng, 10_000 // few)
+    yield "runs", lambda: fuzz.run_folders(base, rng, 10_000 // few)
     yield "readers", lambda: readers.mutations(base, rng, 10_000 // few)
     yield "hostile", lambda: hostile.files(base)
     yield "archives", lambda: hostile.archives(base, rng)

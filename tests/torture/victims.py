@@ -87,20 +87,20 @@ def _killed_exports(base: Path, rng: random.Random, kills: int) -> Row:
         kind = rng.choice(("c", "nir"))
         out = base / f"export-{rounds}"
         words = ["export", source, "--to", kind, "--out", str(out), "--mode", "tropical"]
-        ended = Child(lambda words=words: _quiet(words)).killed_after(rng.uniform(0, 0.25))
+        ended = Child(lambda words=words: quiet(words)).killed_after(rng.uniform(0, 0.25))
         count, rounds = count + (ended.code == -9), rounds + 1
         if out.exists() and any(out.iterdir()):
-            whole = run(lambda words=words, out=out: _quiet([*words[:5], str(out) + "-again", *words[6:]]))
+            whole = run(lambda words=words, out=out: quiet([*words[:5], str(out) + "-again", *words[6:]]))
             good += whole.code == 0 and set(files_of(out)) == set(files_of(Path(f"{out}-again")))
         else:
-            good += run(lambda words=words: _quiet(words)).code == 0
+            good += run(lambda words=words: quiet(words)).code == 0
     bar = "the folder is whole or not there, and the same command does it then"
     return Row(
         "SIGKILL in export", f"{count} kills over {rounds} exports", bar, f"{good}/{rounds}", good == rounds
     )
 
 
-def _quiet(words: list[str]) -> None:
+def quiet(words: list[str]) -> None:
     import contextlib
     import io
 

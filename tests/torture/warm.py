@@ -53,6 +53,10 @@ class Child:
             os._exit(code)
         os.close(writing)
 
+    def kill(self) -> None:
+        """Kill it, if it still lives."""
+        os.kill(self.pid, signal.SIGKILL)  # one that has ended but was not waited for does not mind
+
     def wait(self) -> Ended:
         parts = []
         while part := os.read(self.reading, 65536):
@@ -66,7 +70,7 @@ class Child:
         until = time.monotonic() + seconds
         while time.monotonic() < until and not os.waitid(os.P_PID, self.pid, _LOOK):
             time.sleep(0.001)
-        os.kill(self.pid, signal.SIGKILL)  # one that has ended but was not waited for does not mind
+        self.kill()
         return self.wait()
 
 
@@ -98,6 +102,18 @@ class Faults:
     def fail(self, change: int, error: int, *, for_good: bool) -> None:
         """Let a change of the disk fail, counted from 0, or all from it on."""
         self.library.fault_arm(ctypes.c_long(change), error, for_good)
+
+    def kill(self, change: int) -> None:
+        """Let the process be killed just before a change of the disk, counted from 0."""
+        self.library.fault_arm(ctypes.c_long(change), -1, False)
+
+    def count(self) -> None:
+        """Count all changes from now on, removals too, and let none fail."""
+        self.library.fault_arm(ctypes.c_long(1 << 60), -1, False)
+
+    def record(self, log: Path, folder: Path) -> None:
+        """Write every change below a folder to a file."""
+        self.library.fault_record(str(log).encode(), str(folder).encode())
 
     def changes(self) -> int:
         return int(self.library.fault_changes())

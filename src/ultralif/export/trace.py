@@ -26,7 +26,7 @@ from ultralif.export.graph import (
     evaluating,
     norm_constants,
 )
-from ultralif.nn import Network, Neuron
+from ultralif.nn import DelayedLinear, Network, Neuron, Recurrent
 
 __all__ = ["describe", "input_shape"]
 
@@ -232,7 +232,7 @@ class _Watch(TorchFunctionMode):
 
 
 def _is_leaf(module: nn.Module) -> bool:
-    return isinstance(module, Neuron) or not any(True for _ in module.children())
+    return isinstance(module, Neuron | Recurrent) or not any(True for _ in module.children())
 
 
 def _features(x: Tensor) -> tuple[int, ...]:
@@ -262,6 +262,8 @@ def _layer(module: nn.Module, shape: tuple[int, ...]) -> Op | _Unknown:
         rows, columns = (have // want for have, want in sizes)
         kind: PoolKind = "mean" if isinstance(module, nn.AdaptiveAvgPool2d) else "max"
         return Pool(kind, (rows, columns), (rows, columns))
+    if isinstance(module, Recurrent | DelayedLinear):
+        return _Unknown(f"is {type(module).__name__}, which remembers what no file of this library can say")
     return _Unknown(f"is {type(module).__name__}")
 
 
@@ -298,7 +300,7 @@ def _simplified(noted: dict[int, Noted]) -> Graph:
     averaged: set[int] = set()
     for place, (name, op, inputs, shape) in noted.items():
         if isinstance(op, _Unknown):
-            raise InputError(f"layer {name!r} {op.reason}, which cannot be exported")
+            raise InputError(f"layer {name!r} {op.reason}; it cannot be exported")
         after_mean = any(i in averaged for i in inputs)
         if after_mean and (isinstance(op, Spikes) or (isinstance(op, Pool) and op.kind == "max")):
             raise InputError(f"layer {name!r} follows the mean over time; take that mean after it")

@@ -1,14 +1,17 @@
 """Modules: neurons, networks, and how to switch their mode."""
 
 from ultralif.nn.baselines import LIF, PLIF, AdaLIF, DSpike, DSpikePlus, FullPLIF
+from ultralif.nn.delays import DelayedLinear
 from ultralif.nn.layers import TimeDistributed
 from ultralif.nn.modes import mode, set_mode
 from ultralif.nn.network import NEURONS, Network, Output, find_neuron, register
 from ultralif.nn.neuron import Neuron
 from ultralif.nn.parameters import LOG, LOGIT, SOFTPLUS
+from ultralif.nn.recurrent import Recurrent, RecurrentState
 from ultralif.nn.stack import Stack
 from ultralif.nn.state import AdaptiveSynapticState, State, SynapticState
 from ultralif.nn.stepped import Stepped
+from ultralif.nn.truncated import truncated
 from ultralif.nn.ultra import SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF, UltraPLIF
 
 __all__ = [
@@ -22,10 +25,13 @@ __all__ = [
     "AdaptiveSynapticState",
     "DSpike",
     "DSpikePlus",
+    "DelayedLinear",
     "FullPLIF",
     "Network",
     "Neuron",
     "Output",
+    "Recurrent",
+    "RecurrentState",
     "SoftLIF",
     "Stack",
     "State",
@@ -40,4 +46,5 @@ __all__ = [
     "mode",
     "register",
     "set_mode",
+    "truncated",
 ]

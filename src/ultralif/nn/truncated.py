@@ -1,0 +1,79 @@
+"""Long sequences in pieces: states are carried on, gradients are not."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from ultralif.errors import InputError
+from ultralif.nn.delays import DelayedLinear
+from ultralif.nn.neuron import Neuron
+from ultralif.nn.recurrent import Recurrent
+
+__all__ = ["truncated"]
+
+
+@contextmanager
+def truncated(net: nn.Module) -> Iterator[None]:
+    """Let every call of a network go on from where the last one ended, inside a ``with`` block.
+
+    States are cut off from their past between calls, so that each piece of a long sequence is trained in
+    the memory of that piece: truncated backpropagation through time. The block starts at rest.
+
+    Args:
+        net: any module; what remembers in it are our neurons, `Recurrent` and `DelayedLinear`.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import UltraLIF
+        >>> net = nn.Sequential(nn.Linear(8, 4), UltraLIF())
+        >>> with truncated(net):
+        ...     for piece in torch.rand(1000, 2, 8).split(50):
+        ...         net(piece).mean().backward()
+    """
+    layers = list(_remembering(net))
+    if not layers:
+        raise InputError(f"net is a {type(net).__name__} in which nothing remembers; pass the whole network")
+    hooks = []
+    for layer in layers:
+        layer.forward = _carrying(layer)  # type: ignore[method-assign]
+        hooks.append(layer.register_forward_hook(_seen))
+    try:
+        yield
+    finally:
+        for layer, hook in zip(layers, hooks, strict=True):
+            del layer.forward
+            hook.remove()
+
+
+def _remembering(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the outermost modules that have a state."""
+    if isinstance(module, Neuron | Recurrent | DelayedLinear):
+        yield module
+        return
+    for child in module.children():
+        yield from _remembering(child)
+
+
+def _carrying(layer: Any) -> Any:
+    state: Any = None
+
+    def forward(x: Tensor) -> Tensor:
+        nonlocal state
+        out: Tensor
+        out, state = layer.run(x, state)
+        state = _detached(state)
+        return out
+
+    return forward
+
+
+def _seen(module: nn.Module, given: Any, out: Any) -> None:
+    """Do nothing: a neuron that is watched is called as a module, also for its mean spikes."""
+
+
+def _detached(state: Any) -> Any:
+    if isinstance(state, Tensor):
+        return state.detach()
+    return type(state)(*map(_detached, state))
