@@ -29,6 +29,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "exa
 import speedrun  # noqa: E402
 from deep_methods import METHODS, RIVALS, Matched, Mixed, Sigmoid  # noqa: E402
 
+Data = tuple[Tensor, Tensor]
 SEEDS = range(5)
 RATES = {"muon": (0.05, 0.1, 0.2), "sgd": (0.1, 0.3, 1.0)}
 VGG = ((64, 64), (128, 128), (256, 256))
@@ -168,20 +169,20 @@ class Sets:
 
     def __init__(self, folders: dict[str, Path], subset: int | None) -> None:
         self.folders, self.subset = folders, subset
-        self.kept: dict[tuple[str, int], tuple[speedrun.Data, speedrun.Data]] = {}
+        self.kept: dict[tuple[str, int], tuple[Data, Data]] = {}
 
-    def get(self, name: str, timesteps: int) -> tuple[speedrun.Data, speedrun.Data]:
+    def get(self, name: str, timesteps: int) -> tuple[Data, Data]:
         key = name, timesteps if name == "n-mnist" else 0
         if key not in self.kept:
             read = self._cifar if name == "cifar10" else self._other
             self.kept[key] = read(name, timesteps)
         return self.kept[key]
 
-    def _cifar(self, name: str, timesteps: int) -> tuple[speedrun.Data, speedrun.Data]:
+    def _cifar(self, name: str, timesteps: int) -> tuple[Data, Data]:
         folder = self.folders[name]
         return speedrun.load(folder, "train", self.subset), speedrun.load(folder, "test", self.subset)
 
-    def _other(self, name: str, timesteps: int) -> tuple[speedrun.Data, speedrun.Data]:
+    def _other(self, name: str, timesteps: int) -> tuple[Data, Data]:
         data = ul.data.load(name, timesteps, data_dir=self.folders[name])
         halves = []
         for split in (data.train, data.test):
@@ -194,7 +195,7 @@ class Sets:
         return halves[0], halves[1]
 
 
-def run(cell: Cell, recipe: dict[str, Any], data: tuple[speedrun.Data, speedrun.Data]) -> dict[str, Any]:
+def run(cell: Cell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict[str, Any]:
     """Train and judge one cell."""
     train, test = data
     if cell.held:
@@ -236,7 +237,6 @@ def main() -> None:
     if given.table or given.plan:
         print(study.table() if given.table else "\n".join(f"lacking: {c}" for c in study.lacking()))
         return
-    speedrun.prepare()
     started, longest = time.monotonic(), 0.0
     sets = Sets({name: Path(folder) for name, folder in (d.split("=") for d in given.data)}, given.subset)
     for cell in study.lacking():

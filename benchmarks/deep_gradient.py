@@ -40,23 +40,12 @@ def neuron(name: str, **options: object) -> Rule:
     return lambda current: module(current.unsqueeze(0))[0]
 
 
-def triangle(slope: float) -> Rule:
-    """Return the straight-through estimator whose derivative is a triangle of half-width 1 / slope."""
-
-    def rule(current: Tensor) -> Tensor:
-        z = (slope * (current - THRESHOLD)).clamp(-1, 1)
-        soft = z - z * z.abs() / 2
-        return (current > THRESHOLD).to(current.dtype) + soft - soft.detach()
-
-    return rule
-
-
 METHODS: dict[str, Rule] = {
     "sigmoid, slope 10 (the paper's)": neuron("LIF", surrogate_slope=10.0),
     "sigmoid, slope 4": neuron("LIF", surrogate_slope=4.0),
     "sigmoid, slope 2": neuron("LIF", surrogate_slope=2.0),
-    "triangle, half-width 1": triangle(1.0),
-    "triangle, half-width 2": triangle(0.5),
+    "triangle, half-width 1": neuron("LIF", surrogate="triangle", surrogate_slope=1.0),
+    "triangle, half-width 2": neuron("LIF", surrogate="triangle", surrogate_slope=0.5),
     "UltraLIF, eps 0.3": neuron("UltraLIF", **ultra(0.3), learn_eps=False),
     "UltraLIF, eps 0.6": neuron("UltraLIF", **ultra(0.6), learn_eps=False),
 }
@@ -208,7 +197,7 @@ def soft_cosines(net: Binary, task: Task, random: torch.Generator) -> list[float
 def draw(results: dict[str, object], path: Path) -> None:
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = plt.subplots(figsize=(9, 4))
     curves = results["cosines"]
     for name, seeds in curves.items():
         if name.startswith("|"):
@@ -219,7 +208,7 @@ def draw(results: dict[str, object], path: Path) -> None:
             style = "k-"
         axes.plot(range(1, len(mean) + 1), mean, style, marker=".", label=name)
     axes.set(xlabel="layer, from the input", ylabel="cosine to the true gradient", ylim=(0, 1.05))
-    axes.legend(fontsize=8, loc="lower right")
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     figure.tight_layout()
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)

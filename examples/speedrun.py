@@ -1,22 +1,18 @@
 """Speedrun: a quick way to a binary spiking network on CIFAR-10, on one GPU.
 
-    python examples/speedrun.py --data FOLDER --seeds 5
-    python examples/speedrun.py --data FOLDER --timesteps 4 --epochs 90
+    python examples/speedrun.py --data FOLDER --seeds 5 --timesteps 4
     python examples/speedrun.py --data FOLDER --holdout 5000 --try '{"lr": 0.1}' '{"neuron": "SoftLIF"}'
     python examples/speedrun.py --data FOLDER --subset 512 --width 0.0625 --epochs 2 --batch 64    # on a CPU
 
 FOLDER has the six files of cifar-10-batches-bin, plain or as .xz. The recipe:
-
 1. The images live on the GPU. An epoch is cropped, mirrored (every image alternates) and cut out in one go.
 2. The first map is linear, computed once and repeated over time: a frozen 2x2 convolution that whitens, a 3x3
    convolution, batch norm. Everything after it sees spikes.
 3. A group of layers halves the picture before its first neurons. Inside of it currents are added, before the
    neuron: spikes stay 0 or 1, and the gradient has a way around the neurons.
-4. Filters are trained by Muon: an update is an orthogonal matrix, so that no layer starves behind the neurons
-   between it and the loss.
+4. Filters are trained by Muon, whose step is an orthogonal matrix: no layer starves behind its neurons.
 5. For a share of the epochs the neurons are soft and gradients exact; then spikes are binary and the soft
    derivative remains. In the end the statistics of batch norm are taken anew, with binary spikes.
-
 The accuracy is that of the last epoch, without test-time augmentation. `seconds` runs from the first look at
 the training images to the last statistics of batch norm; `warmup_seconds`, for compiling, is needed once.
 """
@@ -48,7 +44,6 @@ RECIPE = {
     "width": 1.0,  # multiplies them all
     "depth": 3,  # convolutions of a group
     "residual": 1,  # 1: inside of a group, add the current of the layer before
-    "bias": 0.0,  # where the shift of batch norm starts
     "optimizer": "muon",  # or sgd, for the filters; all else takes SGD
     "lr": 0.2,  # of the filters
     "norm_lr": 0.05,
@@ -66,6 +61,9 @@ ON_GPU = DEVICE.type == "cuda"
 HALF = torch.bfloat16 if ON_GPU else torch.float32
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 MOMENTUM = 0.4  # of the statistics of batch norm
+if ON_GPU:
+    torch.backends.cudnn.benchmark = True
+    torch._dynamo.config.recompile_limit = 100  # a graph for each mode of each net
 
 
 def load(folder: Path, half: str, count: int | None = None) -> tuple[Tensor, Tensor]:
@@ -94,26 +92,15 @@ def augmented(padded: Tensor, mirrored: Tensor, shift: int, cutout: int, random:
     return images.contiguous(memory_format=torch.channels_last)
 
 
-class Jelly(nn.Module):
-    """SpikingJelly's LIF with its own defaults, for comparison."""
-
-    def __init__(self) -> None:
-        super().__init__()
+def make_neuron(given: Namespace) -> nn.Module:
+    if given.neuron == "relu":
+        return nn.ReLU()
+    if given.neuron == "spikingjelly":  # its LIF, with its own defaults
         from spikingjelly.activation_based import neuron, surrogate
 
-        self.node = neuron.LIFNode(detach_reset=True, surrogate_function=surrogate.ATan(), step_mode="m")
-
-    def forward(self, current: Tensor) -> Tensor:
-        self.node.reset()
-        return self.node(current.float()).to(current.dtype)
-
-
-OTHERS = {"relu": nn.ReLU, "spikingjelly": Jelly}
-
-
-def make_neuron(given: Namespace) -> nn.Module:
-    if given.neuron in OTHERS:
-        return OTHERS[given.neuron]()
+        node = neuron.LIFNode(detach_reset=True, surrogate_function=surrogate.ATan(), step_mode="m")
+        node.register_forward_pre_hook(lambda node, currents: node.reset() or currents[0].float())
+        return node
     options = {"eps": given.eps} if given.neuron.startswith(("Ultra", "Soft")) else {}
     backend = "auto" if given.compile == "none" else "reference"  # a compiler fuses the definition itself
     return ul.nn.NEURONS[given.neuron](backend=backend, **options | json.loads(given.options))
@@ -128,7 +115,6 @@ class Layer(nn.Module):
         self.norm = nn.BatchNorm2d(outputs, momentum=MOMENTUM)
         self.neuron = make_neuron(given)
         self.pool, self.timesteps, self.times = pool, given.timesteps, times
-        nn.init.constant_(self.norm.bias, given.bias)
 
     def current(self, x: Tensor) -> Tensor:
         x = self.conv(x)
@@ -185,11 +171,11 @@ class Muon(torch.optim.Optimizer):
                 past.mul_(group["momentum"]).add_(filters.grad)
                 step = self.orthogonal((filters.grad + group["momentum"] * past).flatten(1))
                 filters.mul_(len(filters) ** 0.5 / filters.norm())
-                filters.add_(step.view(filters.shape), alpha=-group["lr"])
+                filters.add_(step.reshape(filters.shape), alpha=-group["lr"])
 
     @staticmethod
     def orthogonal(matrix: Tensor) -> Tensor:
-        """Bring all singular values near 1, by five steps of a quintic Newton-Schulz iteration."""
+        """Bring all singular values near 1: five steps of a quintic Newton-Schulz iteration."""
         x = matrix.to(HALF) / (matrix.norm() + 1e-7)
         x = x.T if x.shape[0] > x.shape[1] else x
         for _ in range(5):
@@ -205,11 +191,8 @@ def optimizers(net: nn.Module, given: Namespace) -> list[torch.optim.Optimizer]:
     filters = [p for p in net.parameters() if p.dim() == 4 and p.requires_grad]
     known = {id(p) for p in [*norms, *head, *filters]}
     constants = [p for p in net.parameters() if p.requires_grad and id(p) not in known]
-    groups = [
-        {"params": norms, "lr": given.norm_lr},
-        {"params": constants, "lr": given.eps_lr},
-        {"params": head, "lr": given.head_lr, "weight_decay": 1e-3},
-    ]
+    groups = [{"params": norms, "lr": given.norm_lr}, {"params": constants, "lr": given.eps_lr}]
+    groups.append({"params": head, "lr": given.head_lr, "weight_decay": 1e-3})
     if given.optimizer == "sgd":
         groups.append({"params": filters, "lr": given.lr, "weight_decay": 5e-4})
     found = [torch.optim.SGD([g for g in groups if g["params"]], momentum=0.85, nesterov=True)]
@@ -217,26 +200,20 @@ def optimizers(net: nn.Module, given: Namespace) -> list[torch.optim.Optimizer]:
 
 
 @torch.no_grad()
+def scores(net: nn.Module, images: Tensor, batch: int) -> Tensor:
+    with torch.autocast(DEVICE.type, torch.bfloat16, enabled=ON_GPU):
+        return torch.cat([net(x) for x in images.split(batch)])
+
+
 def settle(net: nn.Module, images: Tensor, batch: int) -> None:
     """Take the statistics of batch norm anew, as plain means, with the spikes as they are now."""
     norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None  # a plain mean
-    with torch.autocast(DEVICE.type, torch.bfloat16, enabled=ON_GPU):
-        for x in images.split(batch):
-            net(x)
+    scores(net, images, batch)
     for norm in norms:
         norm.momentum = MOMENTUM
-
-
-@torch.no_grad()
-def accuracy(net: nn.Module, images: Tensor, labels: Tensor) -> float:
-    net.eval()
-    with torch.autocast(DEVICE.type, torch.bfloat16, enabled=ON_GPU):
-        guesses = torch.cat([net(x).argmax(1) for x in images.split(1000)])
-    net.train()
-    return 100 * (guesses == labels).float().mean().item()
 
 
 def fit(net: nn.Module, model: nn.Module, images: Tensor, labels: Tensor, given: Namespace, seed: int):
@@ -244,16 +221,15 @@ def fit(net: nn.Module, model: nn.Module, images: Tensor, labels: Tensor, given:
     random = torch.Generator(DEVICE).manual_seed(seed)
     padded = F.pad(images, [given.shift] * 4, "reflect")
     mirrored = torch.rand(len(images), generator=random, device=DEVICE) < 0.5
-    never = torch.zeros_like(mirrored)
     opts = optimizers(net, given)
     peaks = [(group, group["lr"]) for opt in opts for group in opt.param_groups]
     per_epoch = len(images) // given.batch
-    steps, step = given.epochs * per_epoch, 0
+    step, steps = 0, given.epochs * per_epoch
     rising = given.warmup * steps
     for epoch in range(given.epochs):
-        if given.neuron not in OTHERS:
+        if given.neuron not in ("relu", "spikingjelly"):
             ul.nn.set_mode(net, "soft" if epoch < int(given.soft * given.epochs) else "hard")
-        flipped = mirrored ^ bool(epoch % 2) if given.flip else never
+        flipped = (mirrored ^ bool(epoch % 2)) & bool(given.flip)
         seen = augmented(padded, flipped, given.shift, given.cutout, random)
         order = torch.randperm(len(images), generator=random, device=DEVICE)
         for chosen in order.split(given.batch)[:per_epoch]:
@@ -261,18 +237,15 @@ def fit(net: nn.Module, model: nn.Module, images: Tensor, labels: Tensor, given:
             for group, peak in peaks:
                 group["lr"] = peak * min(step / max(rising, 1), (steps - step) / (steps - rising))
             with torch.autocast(DEVICE.type, torch.bfloat16, enabled=ON_GPU):
-                scores = model(seen[chosen]).float()
-            F.cross_entropy(scores, labels[chosen], label_smoothing=given.smoothing).backward()
+                said = model(seen[chosen]).float()
+            F.cross_entropy(said, labels[chosen], label_smoothing=given.smoothing).backward()
             for opt in opts:
                 opt.step()
                 opt.zero_grad()
     settle(net, seen[: 20 * given.batch], given.batch)
 
 
-Data = tuple[Tensor, Tensor]
-
-
-def run(given: Namespace, seed: int, train: Data, test: Data, build: type[nn.Module] = Net) -> dict:
+def run(given: Namespace, seed: int, train: tuple, test: tuple, build: type[nn.Module] = Net) -> dict:
     """Build, compile, train and judge one net; equal nets find what was compiled before."""
     torch.manual_seed(seed)
     begun = time.perf_counter()
@@ -282,27 +255,23 @@ def run(given: Namespace, seed: int, train: Data, test: Data, build: type[nn.Mod
         if given.compile != "none" and given.neuron != "spikingjelly":
             model = torch.compile(net, mode=given.compile, dynamic=False)
         fresh = {name: value.clone() for name, value in net.state_dict().items()}
-        short = Namespace(**vars(given) | {"epochs": 2, "soft": 0.5})
+        short = Namespace(**vars(given) | {"epochs": 2, "soft": 0.5 if given.soft else 0})
         fit(net, model, *(part[: 3 * given.batch] for part in train), short, seed)
         net.load_state_dict(fresh)
         torch.cuda.synchronize()
     started = time.perf_counter()
-    if isinstance(net, Net):
+    if build is Net:
         net.look(train[0][:5000])
     fit(net, model, *train, given, seed)
     if ON_GPU:
         torch.cuda.synchronize()
-    seconds = {"seconds": time.perf_counter() - started, "warmup_seconds": started - begun}
+    told = {"seed": seed, "seconds": time.perf_counter() - started, "warmup_seconds": started - begun}
+    right = scores(net.eval(), test[0], 1000).argmax(1) == test[1]
     neurons = [module for module in net.modules() if isinstance(module, ul.nn.Neuron)]
-    eps = [round(torch.as_tensor(n.eps).mean().item(), 3) for n in neurons if "eps" in n.declared()]
-    mode = neurons[0].mode if neurons else given.neuron
-    return {"seed": seed, "accuracy": accuracy(net, *test), "mode": mode, **seconds, "eps": eps}
-
-
-def prepare() -> None:
-    """Let a GPU choose its kernels, and the compiler keep a graph for each mode of each net."""
-    torch.backends.cudnn.benchmark = True
-    torch._dynamo.config.recompile_limit = 100
+    told["mode"] = neurons[0].mode if neurons else given.neuron
+    told["device"] = torch.cuda.get_device_name() if ON_GPU else "CPU"
+    told["eps"] = [torch.as_tensor(n.eps).mean().item() for n in neurons if "eps" in n.declared()]
+    return told | {"accuracy": 100 * right.float().mean().item()}
 
 
 def main() -> None:
@@ -320,22 +289,15 @@ def main() -> None:
     given = parser.parse_args()
     if given.spikingjelly:
         sys.path.insert(0, str(given.spikingjelly))
-    prepare()
     train, test = load(given.data, "train", given.subset), load(given.data, "test", given.subset)
     if given.holdout:
         test = train[0][-given.holdout :], train[1][-given.holdout :]
         train = train[0][: -given.holdout], train[1][: -given.holdout]
-    machine = torch.cuda.get_device_name() if ON_GPU else "CPU"
     for seed in range(given.seeds):
         for variant in map(json.loads, given.variants):
             recipe = {name: variant.get(name, getattr(given, name)) for name in RECIPE}
-            row = {
-                "variant": variant,
-                "holdout": given.holdout,
-                "device": machine,
-                "torch": torch.__version__,
-            }
-            line = json.dumps(row | run(Namespace(**recipe), seed, train, test) | {"recipe": recipe})
+            row = run(Namespace(**recipe), seed, train, test) | {"holdout": given.holdout, "recipe": recipe}
+            line = json.dumps({"variant": variant, **row, "torch": torch.__version__})
             print(line, flush=True)
             if given.out:
                 with given.out.open("a") as file:
