@@ -2,12 +2,14 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Literal, get_args
 
 from ultralif.errors import InputError
 
-__all__ = ["BASELINES", "GROUPS", "MODES", "NEURON_NAMES", "ULTRA", "find_name"]
+__all__ = ["BASELINES", "GROUPS", "MODES", "NEURON_NAMES", "ULTRA", "Mode", "find_name"]
 
-MODES = ("soft", "hard", "tropical")
+Mode = Literal["soft", "hard", "tropical"]
+MODES: tuple[Mode, ...] = get_args(Mode)
 """The modes in which a neuron may compute, in the order of tables."""
 ULTRA = ("UltraLIF", "UltraPLIF", "UltraDLIF", "UltraDPLIF")
 """The paper's own neurons."""

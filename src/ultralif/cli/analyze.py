@@ -9,13 +9,14 @@ from ultralif.cli.output import check_place, print_values
 from ultralif.cli.parse import Actions, dispatch
 from ultralif.cli.source import load_network, pick_layer, save_network
 from ultralif.errors import InputError
+from ultralif.names import Mode
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 __all__ = ["COMMAND", "main"]
 
-SpikeMode = Literal["soft", "hard", "tropical"]
+SpikeMode = Mode
 MOST_SLICES = 100_000
 
 

@@ -12,6 +12,7 @@ from ultralif.cli.output import echo
 from ultralif.cli.parse import parse
 from ultralif.cli.source import load_network
 from ultralif.errors import InputError, JobError
+from ultralif.names import Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def export(
     *,
     to: Literal["c", "nir", "onnx", "torch"],
     out: Path,
-    mode: Literal["soft", "hard", "tropical"] = "hard",
+    mode: Mode = "hard",
     timesteps: int | None = None,
     inputs: Path | None = None,
     bits: Literal[16, 32] = 32,

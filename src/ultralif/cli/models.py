@@ -2,6 +2,7 @@
 
 from ultralif.cli.output import echo, print_json, print_table
 from ultralif.cli.parse import Actions, dispatch
+from ultralif.names import MODES
 
 __all__ = ["COMMAND", "main"]
 
@@ -25,9 +26,7 @@ def list_(json: bool = False) -> None:
     rows = []
     for name, card in cards().items():
         accuracy = card["accuracy"]
-        cells = (
-            f"{accuracy[mode]:.2f}" if mode in accuracy else None for mode in ("soft", "hard", "tropical")
-        )
+        cells = (f"{accuracy[mode]:.2f}" if mode in accuracy else None for mode in MODES)
         rows.append((name, card["config"]["neuron"], *cells))
     print_table(("name", "neuron", "soft %", "hard %", "tropical %"), rows)
 

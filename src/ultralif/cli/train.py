@@ -40,6 +40,7 @@ def main(argv: list[str]) -> None:
     """Train one run."""
     args = read_arguments(Train, argv, "train")
     run = args.run()
+    name = run.id  # refuses an option that the neuron does not have
     warn_of_batch(run)
     if args.dry_run:
         from ultralif.cli.dry import show_plan
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> None:
     if args.tensorboard is not None:
         need("tensorboard", "tensorboard")  # better now than when all is trained
     store = Store(args.runs_dir)
-    found = store.rows(runs=[run.id])
+    found = store.rows(runs=[name])
     if found and args.device not in ("auto", "cpu"):  # also where nothing is left to do
         from ultralif.training.device import pick_device
 

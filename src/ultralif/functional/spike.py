@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ultralif.errors import check_choice
 from ultralif.maxplus import hard_spike, soft_spike
+from ultralif.names import Mode
 
 __all__ = [
     "Mode",
@@ -21,7 +22,6 @@ __all__ = [
     "tempered_spike",
 ]
 
-Mode = Literal["soft", "hard", "tropical"]
 Surrogate = Literal["sigmoid", "atan", "triangle"]
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from ultralif import ops
 from ultralif.errors import InputError, check_choice
 from ultralif.functional import Constant, Coupling, LeakForm, Mode, Neighborhood, log_decay
+from ultralif.names import MODES
 from ultralif.nn.neuron import FIRING, LeakParameter, Neuron, NeuronOptions
 from ultralif.nn.parameters import LOG
 from ultralif.nn.state import State
@@ -30,7 +31,7 @@ class _Tempered(Neuron[State]):
     0.24 at the paper's 1.0, where an undriven UltraLIF also rests above its threshold (at log 1.9 = 0.64).
     """
 
-    modes: ClassVar[tuple[Mode, ...]] = ("soft", "hard", "tropical")
+    modes: ClassVar[tuple[Mode, ...]] = MODES
     learns = frozenset({"eps"})
     state_type = State
 

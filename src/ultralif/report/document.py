@@ -8,6 +8,7 @@ from typing import Any
 
 from ultralif.analysis.claims import Verdict
 from ultralif.errors import InputError
+from ultralif.names import MODES
 from ultralif.paper import published
 from ultralif.paper.grids import TABLES, runs_of
 from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS, ULTRA
@@ -23,7 +24,6 @@ from ultralif.training.result import Result
 
 __all__ = ["make_document"]
 
-MODES = ("soft", "hard", "tropical")
 MOST_EPOCHS = 25
 """Of a longer history so many epochs are shown, evenly spaced, with the first and the last."""
 QUANTITIES = ("loss", "accuracy", "spike_rate", "eps", "leak")

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from ultralif.data import DATASETS
 from ultralif.errors import InputError
-from ultralif.names import NEURON_NAMES, find_name
+from ultralif.names import NEURON_NAMES, Mode, find_name
 from ultralif.training.identity import FIELDS, SCHEMA, arguments, changed_options, check_options, document_id
 from ultralif.training.typed import typed
 
@@ -130,7 +130,7 @@ class RunConfig:
     binary_events: bool = False
     """Cut event counts to 0 and 1."""
 
-    mode: Literal["soft", "hard", "tropical"] | None = None
+    mode: Mode | None = None
     """How spikes are computed in training. None, here and below: as the neuron's class has it."""
     hard_epochs: int = 0
     """Train this many of the last epochs with binary spikes forward."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ultralif.data import Split
 from ultralif.functional import Mode
+from ultralif.names import MODES
 from ultralif.training.config import RunConfig
 from ultralif.training.energy import ann_energy, relative_sops, snn_energy
 from ultralif.training.feed import EVALUATION, Data, batches, inputs, make_loaders
@@ -17,8 +18,6 @@ from ultralif.training.members import Members
 from ultralif.training.meter import Meter, make_meter
 
 __all__ = ["Evaluation", "accuracies", "evaluate"]
-
-MODES: tuple[Mode, ...] = ("soft", "hard", "tropical")
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,7 @@ class Result:
         sops, picojoules = energy.part("relative_sops"), energy.part("snn_picojoules")
         rate, rates, held_out = read.part("spike_rate"), read.part("spike_rates"), read.part("validation")
         operations = energy.part("operations")
-        by_mode = {
+        by_mode: dict[str, ModeResult] = {
             mode: ModeResult(
                 accuracy.number(mode),
                 rate.number(mode),

@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from ultralif.errors import InputError
 from ultralif.functional import Mode
+from ultralif.names import MODES
 from ultralif.nn import Neuron, Output, mode
 from ultralif.training.members import Role
 
@@ -125,8 +126,7 @@ class Single(nn.Module):
 
     def modes(self, place: int) -> tuple[Mode, ...]:
         """Return the modes that a neuron of the net has."""
-        every: tuple[Mode, ...] = ("soft", "hard", "tropical")
-        return tuple(one for one in every if any(one in neuron.modes for neuron in self.neurons))
+        return tuple(one for one in MODES if any(one in neuron.modes for neuron in self.neurons))
 
     def constants(self, name: str) -> list[Tensor | None]:
         """Return a constant of all layers that have it, one after another."""
