@@ -72,6 +72,7 @@ def test_a_run_to_c_with_drawn_spikes_and_its_own_time_steps(tmp_path, capsys, m
         report = json.loads(capsys.readouterr().out)
         assert report["timesteps"] == 7
         assert report["max_events"] == 2
+        assert "quantized for at most 2" in report["accuracy"]  # the test set has more
         assert report["constant_bytes"] > 64 * 10 + 10 * 10
         subprocess.run(["make", "-s", "-C", out, "test"], check=True)
 
@@ -89,7 +90,7 @@ def test_to_nir_by_approximation(run, inputs, tmp_path, capsys):
     assert export(folder, "--to", "nir", "--out", tmp_path / "a") == 2
     assert "allow an approximation" in capsys.readouterr().err
     assert export(folder, "--to", "nir", "--out", tmp_path / "a", "--approximate") == 2
-    assert "--approximate needs --inputs" in capsys.readouterr().err
+    assert "there is none here; pass --inputs" in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
     arguments = ("--approximate", "--inputs", inputs, "--json")
     assert export(folder, "--to", "nir", "--out", tmp_path / "a", *arguments) == 0
@@ -189,3 +190,20 @@ def test_weights_that_are_not_finite(run, tmp_path, capsys, to):
     assert export(run(weight=float("nan")), "--to", to, "--out", tmp_path / "out") == 2
     assert "NaN or infinite" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+def test_a_run_is_measured_on_its_whole_test_set(tmp_path, capsys):
+    config = ul.RunConfig(neuron="UltraDLIF", epochs=3, timesteps=4, hidden=(16,), learning_rate=0.01)
+    done = ul.train(config, runs_dir=tmp_path)
+    arguments = (done.id, "--runs-dir", tmp_path, "--json")
+    assert export(*arguments, "--to", "c", "--out", tmp_path / "c") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["test_samples"] == 360
+    assert report["self_test"] == "8 test samples"
+    assert report["float_percent"] == pytest.approx(done.by_mode["hard"].accuracy, abs=0.01)
+    assert abs(report["integer_percent"] - report["float_percent"]) < 2
+    made = subprocess.run(["make", "-s", "-C", tmp_path / "c", "test"], check=True, capture_output=True)
+    assert made.stdout == b"self-test passed\n"
+    assert export(*arguments, "--to", "nir", "--approximate", "--out", tmp_path / "nir") == 0
+    assert json.loads(capsys.readouterr().out)["drift_samples"] == 360

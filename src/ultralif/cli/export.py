@@ -8,23 +8,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
-from ultralif.cli.output import echo
+from ultralif.cli.output import echo, say
 from ultralif.cli.parse import parse
-from ultralif.cli.source import load_network
+from ultralif.cli.source import load_module
 from ultralif.errors import InputError, JobError
 from ultralif.names import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from ultralif.export import IntegerNetwork
-    from ultralif.nn import Network
+    from ultralif.training.config import RunConfig
+
+    Batches = Callable[[], Iterator[tuple[Tensor, Tensor]]]
 
 __all__ = ["COMMAND", "main"]
 
 REPLAYED = 8  # samples in the self-test
+DRIFT = 1000  # samples of the test set that an approximation's drift is measured on
 
 
 def main(argv: list[str]) -> None:
@@ -48,6 +51,7 @@ def export(
     saturate: bool = False,
     leak: Literal["multiply", "shift"] = "multiply",
     approximate: bool = False,
+    data_dir: Path | None = None,
     runs_dir: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -61,15 +65,17 @@ def export(
         mode: how the network computes there; soft is for onnx and torch.
         timesteps: c: the longest sequence between two resets, by default the run's, or 100. onnx, torch: the
             length of a sequence; without it, one time step with the states as inputs and outputs.
-        inputs: a .npy file of event counts [samples, time steps, inputs]. The self-test of c replays the
-            first 8; nir measures an approximation's drift on all.
+        inputs: a .npy file of event counts [samples, time steps, inputs] in place of the run's test set. The
+            self-test of c replays the first 8; nir measures an approximation's drift on all.
         bits: c: of a membrane.
         memory_budget: c: the most bytes of constants and state together.
         input_max: c: the largest event count of an input in one time step; 1 for binary spikes.
         max_events: c: the most events of all inputs together in one time step.
         saturate: c: let membranes stop at their lowest number, where refusing would be the alternative.
         leak: c: apply a leak factor by multiplication, or by shifts.
-        approximate: nir: write what NIR cannot say as LIF, and measure the drift on --inputs.
+        approximate: nir: write what NIR cannot say as LIF, and measure the drift on 1000 test samples or on
+            --inputs.
+        data_dir: searched first for the run's dataset.
         runs_dir: where runs are kept.
         json: print one JSON document.
     """
@@ -80,13 +86,15 @@ def export(
         raise InputError(f"--out {out} exists already; name a new folder, or remove it first")
     if timesteps is not None and timesteps < 1:
         raise InputError(f"--timesteps must be 1 or more, got {timesteps}")
-    net, _, config = load_network(run, runs_dir=runs_dir)
-    if to == "c" and config is not None and config.encoding == "constant":
+    net, config = load_module(run, runs_dir)
+    if to == "c" and config is not None and config.encoding in ("constant", "direct"):
         raise InputError(
-            f"run {run} was trained on real numbers (--encoding constant), and c takes event counts; export "
-            "to onnx, or train with --encoding rate"
+            f"run {run} was trained on real numbers (--encoding {config.encoding}), and c takes event "
+            "counts; export to onnx, or train with --encoding rate"
         )
-    recorded = None if inputs is None else _recorded(inputs, net)
+    shape = _shape(net, config)
+    batches = _test_set(config, shape, data_dir)
+    recorded = None if inputs is None else _recorded(inputs, shape)
     report: dict[str, Any] = {"run": run, "to": to, "mode": mode, "out": str(out)}
     with _whole(out) as folder:
         if to == "c":
@@ -96,17 +104,18 @@ def export(
                 net,
                 mode=mode,
                 timesteps=timesteps or (config.timesteps if config else 100),
+                shape=shape,
                 input_max=input_max,
                 max_events=max_events,
                 bits=bits,
                 saturate=saturate,
                 leak=leak,
             )
-            report |= _to_c(net, mode, integer, folder, recorded, memory_budget)
+            report |= _to_c(net, mode, integer, folder, recorded, batches, memory_budget)
         elif to == "nir":
-            report |= _to_nir(net, folder, recorded, mode, approximate)
+            report |= _to_nir(net, folder, shape, recorded, batches, mode, approximate)
         else:
-            report |= _to_graph(net, folder, to, mode, timesteps)
+            report |= _to_graph(net, folder, shape, to, mode, timesteps)
     report = {k: v.replace(str(folder), str(out)) if isinstance(v, str) else v for k, v in report.items()}
     if json:
         echo(dumps(report))
@@ -140,8 +149,42 @@ def _refuse(to: str, only: str, **given: bool) -> None:
             raise InputError(f"--{name.replace('_', '-')} is for --to {only}, not for {to}; leave it out")
 
 
-def _recorded(path: Path, net: Network) -> Tensor:
-    """Return the event counts of a file, ``[T, B, inputs]``."""
+def _shape(net: nn.Module, config: RunConfig | None) -> tuple[int, ...]:
+    """Return the features of one time step; what cannot be exported is refused here."""
+    from ultralif.data import DATASETS
+    from ultralif.export import describe
+
+    known = config is not None and config.model != "mlp" and not config.is_own
+    shape = DATASETS[config.dataset].shape if config is not None and known else None
+    return describe(net, shape).nodes[0].shape
+
+
+def _test_set(config: RunConfig | None, shape: tuple[int, ...], data_dir: Path | None) -> Batches | None:
+    """Return the batches of a run's test set, inputs ``[T, B, *shape]`` and labels; None without its data."""
+    if config is None or config.is_own:
+        return None
+    import torch
+
+    from ultralif.training.feed import EVALUATION, inputs, load_data, make_loader
+
+    try:
+        data = load_data(config, torch.device("cpu"), data_dir)
+    except (InputError, JobError) as error:
+        say(f"no test set, so that no accuracy is measured: {error}")
+        return None
+    loader = make_loader(config, data, data.dataset.test, training=False)
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
+        for x, labels in loader.epoch(EVALUATION):
+            yield inputs(x, config).reshape(*x.shape[:2], *shape), labels
+
+    return batches
+
+
+def _recorded(path: Path, shape: tuple[int, ...]) -> Tensor:
+    """Return the event counts of a file, ``[T, B, *shape]``."""
+    from math import prod
+
     import numpy as np
     import torch
 
@@ -152,36 +195,78 @@ def _recorded(path: Path, net: Network) -> Tensor:
     except (OSError, ValueError, EOFError, MemoryError) as error:
         raise InputError(f"--inputs {path} is not a .npy file of numbers") from error
     whole = isinstance(counts, np.ndarray) and counts.dtype.kind in "uib" and counts.ndim >= 3 and counts.size
-    if not whole or counts[0, 0].size != net.sizes[0]:
+    if not whole or counts[0, 0].size != prod(shape):
         kind = f"{counts.dtype} {counts.shape}" if isinstance(counts, np.ndarray) else "several arrays"
         raise InputError(
-            f"--inputs {path} must hold whole numbers [samples, time steps, {net.sizes[0]}], not {kind}"
+            f"--inputs {path} must hold whole numbers [samples, time steps, {prod(shape)}], not {kind}"
         )
-    return torch.from_numpy(counts.astype(np.int64)).flatten(2).transpose(0, 1)
+    x = torch.from_numpy(counts.astype(np.int64)).flatten(2).transpose(0, 1)
+    return x.reshape(*x.shape[:2], *shape)
 
 
 def _to_c(
-    net: Network, mode: Any, integer: IntegerNetwork, out: Path, recorded: Tensor | None, budget: int | None
+    net: nn.Module,
+    mode: Any,
+    integer: IntegerNetwork,
+    out: Path,
+    recorded: Tensor | None,
+    batches: Batches | None,
+    budget: int | None,
 ) -> dict[str, Any]:
     from ultralif.export import to_c
-    from ultralif.nn import mode as in_mode
+    from ultralif.nn import Neuron
 
-    samples = _drawn(integer) if recorded is None else recorded[: integer.timesteps]
-    replayed = samples[:, :REPLAYED]
-    title = f"{type(net.neurons[0]).__name__}, {mode}"
-    size = to_c(integer, out, replayed, memory_budget=budget, title=title)
-    with in_mode(net, mode):
-        alike = integer.run(samples).scores.argmax(1) == net(samples.to(next(net.parameters()))).argmax(1)
+    kinds = [type(module).__name__ for module in net.modules() if isinstance(module, Neuron)]
+    samples, source = recorded, "recorded"
+    if samples is None and batches is not None:
+        samples, source = next(batches())[0][:, :REPLAYED], "test"
+    measured = {} if batches is None else _accuracies(net, mode, integer, batches)
+    if samples is None or "accuracy" in measured:
+        samples, source = (_drawn(integer), "drawn") if recorded is None else (recorded, source)
+    samples = samples[: integer.timesteps]
+    size = to_c(integer, out, samples[:, :REPLAYED], memory_budget=budget, title=f"{kinds[0]}, {mode}")
+    if not measured:
+        measured = {"decides_as_floats": _alike(net, mode, integer, samples)}
     return {
-        "sizes": str(integer),
+        "shapes": str(integer),
         "timesteps": integer.timesteps,
         "max_events": integer.max_events,
         "constant_bytes": size.rom,
         "state_bytes": size.ram,
-        "decides_as_floats": f"{int(alike.sum())} of {len(alike)} samples",
-        "self_test": f"{replayed.shape[1]} {'drawn' if recorded is None else 'recorded'} samples",
+        **measured,
+        "self_test": f"{min(samples.shape[1], REPLAYED)} {source} samples",
         "next": f"make -C {out} test",
     }
+
+
+def _accuracies(net: nn.Module, mode: Any, integer: IntegerNetwork, batches: Batches) -> dict[str, Any]:
+    """Return the share of right decisions on the whole test set, by floats and by integers."""
+    import torch
+
+    from ultralif.export.harden import answer
+    from ultralif.nn import mode as in_mode
+
+    right, seen = torch.zeros(2), 0
+    try:
+        with in_mode(net, mode), torch.no_grad():
+            for x, labels in batches():
+                decided = (answer(net, x)[0].argmax(1), integer.run(x).scores.argmax(1))
+                right += torch.tensor([float((part == labels).sum()) for part in decided])
+                seen += len(labels)
+    except InputError as error:
+        return {"accuracy": f"not measured on the test set: {error}"}
+    floats, integers = (100 * right / seen).tolist()
+    return {"test_samples": seen, "float_percent": round(floats, 2), "integer_percent": round(integers, 2)}
+
+
+def _alike(net: nn.Module, mode: Any, integer: IntegerNetwork, samples: Tensor) -> str:
+    from ultralif.export.harden import answer
+    from ultralif.nn import mode as in_mode
+
+    with in_mode(net, mode):
+        floats = answer(net, samples.to(next(net.parameters())))[0].argmax(1)
+    alike = integer.run(samples).scores.argmax(1) == floats
+    return f"{int(alike.sum())} of {len(alike)} samples"
 
 
 def _drawn(integer: IntegerNetwork) -> Tensor:
@@ -190,29 +275,64 @@ def _drawn(integer: IntegerNetwork) -> Tensor:
 
     shape = (min(integer.timesteps, 10), REPLAYED, integer.inputs)
     spikes = torch.rand(shape, generator=torch.Generator().manual_seed(0)) < 0.2
-    return spikes & (spikes.cumsum(-1) <= integer.max_events)
+    spikes &= spikes.cumsum(-1) <= integer.max_events
+    return spikes.view(*shape[:2], *integer.nodes[0].shape)
 
 
-def _to_nir(net: Network, out: Path, recorded: Tensor | None, mode: Any, approximate: bool) -> dict[str, Any]:
+def _to_nir(
+    net: nn.Module,
+    out: Path,
+    shape: tuple[int, ...],
+    recorded: Tensor | None,
+    batches: Batches | None,
+    mode: Any,
+    approximate: bool,
+) -> dict[str, Any]:
     from ultralif.export import to_nir
 
-    if approximate and recorded is None:
-        raise InputError("--approximate needs --inputs, a .npy file, to measure the drift on")
-    samples = recorded.float() if approximate and recorded is not None else None
-    drift = to_nir(net, out / "model.nir", mode=mode, approximate=samples)
-    if drift is None:
+    samples = None
+    if approximate:
+        if recorded is None and batches is None:
+            raise InputError(
+                "--approximate measures the drift on the run's test set, and there is none here; pass "
+                "--inputs, a .npy file"
+            )
+        samples = _some(batches) if recorded is None and batches is not None else recorded
+        samples = None if samples is None else samples.to(next(net.parameters()))
+    drift = to_nir(net, out / "model.nir", mode=mode, approximate=samples, shape=shape)
+    if drift is None or samples is None:
         return {"file": str(out / "model.nir"), "drift": "none: it is exact"}
-    return {"file": str(out / "model.nir"), "drift_spikes": drift.spikes, "drift_decisions": drift.decisions}
+    return {
+        "file": str(out / "model.nir"),
+        "drift_spikes": drift.spikes,
+        "drift_decisions": drift.decisions,
+        "drift_samples": samples.shape[1],
+    }
 
 
-def _to_graph(net: Network, out: Path, to: str, mode: Any, timesteps: int | None) -> dict[str, Any]:
+def _some(batches: Batches) -> Tensor:
+    """Return the first test samples."""
+    import torch
+
+    found, count = [], 0
+    for x, _ in batches():
+        found.append(x)
+        count += x.shape[1]
+        if count >= DRIFT:
+            break
+    return torch.cat(found, 1)[:, :DRIFT]
+
+
+def _to_graph(
+    net: nn.Module, out: Path, shape: tuple[int, ...], to: str, mode: Any, timesteps: int | None
+) -> dict[str, Any]:
     from ultralif.export import to_onnx, to_torch
 
-    form = {"form": "one time step, states in and out" if timesteps is None else f"{timesteps} time steps"}
+    form = {"form": "one time step, states in and out" if timesteps is None else "sequences of any length"}
     if to == "torch":
-        to_torch(net, out / "model.pt2", mode=mode, timesteps=timesteps)
+        to_torch(net, out / "model.pt2", mode=mode, timesteps=timesteps, shape=shape)
         return form | {"file": str(out / "model.pt2")}
-    difference = to_onnx(net, out / "model.onnx", mode=mode, timesteps=timesteps)
+    difference = to_onnx(net, out / "model.onnx", mode=mode, timesteps=timesteps, shape=shape)
     return form | {"file": str(out / "model.onnx"), "onnxruntime_differs_by": difference}
 
 

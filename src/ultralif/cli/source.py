@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ultralif.nn import Network, Neuron
     from ultralif.training.config import RunConfig
 
-__all__ = ["Source", "load_network", "pick_layer", "save_network"]
+__all__ = ["Source", "load_module", "load_network", "pick_layer", "save_network"]
 
 
 class Source(NamedTuple):
@@ -39,28 +39,32 @@ def load_network(
         seed: of a random network.
         runs_dir: where runs are kept.
     """
-    found = _find_network(source, neuron, seed, runs_dir)
-    if not all(bool(parameter.isfinite().all()) for parameter in found.network.parameters()):
-        raise InputError(f"{source} has weights that are NaN or infinite; train it again")
-    return found
-
-
-def _find_network(source: str, neuron: str, seed: int, runs_dir: Path | None) -> Source:
-    import torch
-
     from ultralif.nn import Network
+    from ultralif.training.build import network_arguments
 
     if re.fullmatch(r"\d+(-\d+){2,}", source):
-        sizes = [int(size) for size in source.split("-")]
-        torch.manual_seed(seed)
-        try:
-            return Source(Network(sizes, neuron), {"sizes": sizes, "neuron": neuron})
-        except ValueError as error:
-            raise InputError(str(error)) from error
+        return _random_network(source, neuron, seed)
     if Path(source).is_file() and Path(source).suffix != ".nir":
         return _read_file(Path(source))
+    network, config = load_module(source, runs_dir)
+    if not isinstance(network, Network):
+        raise InputError(
+            f"{source} is a {type(network).__name__}, and this command takes multilayer perceptrons; in "
+            f"Python, ultralif.load({source!r}) returns it"
+        )
+    return Source(network, None if config is None else network_arguments(config), config)
+
+
+def load_module(source: str, runs_dir: Path | None = None) -> "tuple[nn.Module, RunConfig | None]":
+    """Return the module of a run, of a file or of the library, and the run's config; its weights are finite.
+
+    Args:
+        source: a file, a run's folder or name, or the name of a network that comes with the library.
+        runs_dir: where runs are kept.
+    """
+    if Path(source).is_file() and Path(source).suffix != ".nir":
+        return _read_file(Path(source)).network, None
     from ultralif.loading import find_trained
-    from ultralif.training.build import network_arguments
 
     try:
         network, config, diverged = find_trained(source, runs_dir)
@@ -70,14 +74,26 @@ def _find_network(source: str, neuron: str, seed: int, runs_dir: Path | None) ->
         ) from error
     if diverged:
         say(f"the loss of run {source} diverged: these are the weights before it did")
-    if not isinstance(network, Network):
-        raise InputError(
-            f"{source} is a {type(network).__name__}, and this command takes multilayer perceptrons; in "
-            f"Python, ultralif.load({source!r}) returns it"
-        )
-    if config is None:
-        return Source(network, None)
-    return Source(network, network_arguments(config), config)
+    _check_finite(source, network)
+    return network, config
+
+
+def _check_finite(source: object, network: "nn.Module") -> None:
+    if not all(bool(parameter.isfinite().all()) for parameter in network.parameters()):
+        raise InputError(f"{source} has weights that are NaN or infinite; train it again")
+
+
+def _random_network(source: str, neuron: str, seed: int) -> Source:
+    import torch
+
+    from ultralif.nn import Network
+
+    sizes = [int(size) for size in source.split("-")]
+    torch.manual_seed(seed)
+    try:
+        return Source(Network(sizes, neuron), {"sizes": sizes, "neuron": neuron})
+    except ValueError as error:
+        raise InputError(str(error)) from error
 
 
 def _read_file(path: Path) -> Source:
@@ -98,6 +114,7 @@ def _read_file(path: Path) -> Source:
         raise InputError(
             f"{path} is neither a .nir file nor what 'ultralif analyze prune --out' writes: {error!r}"
         ) from error
+    _check_finite(path, network)
     return Source(network, arguments)
 
 

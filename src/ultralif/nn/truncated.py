@@ -37,7 +37,7 @@ def truncated(net: nn.Module) -> Iterator[None]:
         raise InputError(f"net is a {type(net).__name__} in which nothing remembers; pass the whole network")
     hooks = []
     for layer in layers:
-        layer.forward = _carrying(layer)  # type: ignore[method-assign]
+        layer.forward = _carrying(layer)
         hooks.append(layer.register_forward_hook(_seen))
     try:
         yield
