@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import sqlite3
 import stat
@@ -13,13 +14,15 @@ import pytest
 import torch
 
 import ultralif as ul
-from training.small import files, small
+from training.small import files, small, stop_after
 from ultralif.cli import main
 from ultralif.errors import InputError, JobError
-from ultralif.training import Store, plan, train_stack
+from ultralif.training import Interrupted, RunOptions, Store, plan, train_stack
 from ultralif.training import store as store_module
 from ultralif.training.checkpoint import Damaged
 from ultralif.training.identity import FIRST_FIELDS, document_id, first_document
+from ultralif.training.loop import stack_id
+from ultralif.training.record import constants_of
 
 QUICK = {"epochs": 1, "timesteps": 1, "hidden": (3,)}
 
@@ -254,3 +257,26 @@ def test_runs_of_0_1_0_are_read_and_not_trained_again(store: Store) -> None:
     assert store.read(config.id).config == config and store.find(config.id) == name
     network = ul.load(name, store.root)
     assert torch.isfinite(network(torch.zeros(1, 2, 64, dtype=torch.float64))).all()
+
+
+def test_checkpoints_of_finished_stacks_are_removed_with_a_new_index(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, begun = small(**QUICK), small(seed=3)
+    with monkeypatch.context() as patched:
+        patched.setattr("ultralif.training.loop.shutil.rmtree", lambda *_, **__: None)  # killed before that
+        train_stack([done], store, RunOptions(checkpoint_seconds=0))
+    with pytest.raises(Interrupted):
+        train_stack([begun], store, RunOptions(stopping=stop_after(1)))
+    assert len(list((store.root / ".training").iterdir())) == 2
+    assert store.rebuild() == (1, [])
+    (left,) = (store.root / ".training").iterdir()
+    assert left.name == stack_id([begun])
+
+
+def test_a_constant_is_shown_as_the_network_uses_it() -> None:
+    """A learned sharpness may leave its range; the network, and so the report, keeps it inside."""
+    network = ul.Network((4, 3, 2), neuron="DSpike")
+    with torch.no_grad():
+        network.neurons[0].log_sharpness.fill_(math.log(200.0))
+    assert constants_of(network, learned=True)["sharpness"] == [pytest.approx(100.0)]

@@ -91,6 +91,7 @@ class Job:
         tensors |= {f"good.{name}": value for name, value in self.good.items()}
         tensors["sums"] = self.sums
         position = {
+            "runs": [config.id for config in self.configs],
             "epoch": self.epoch,
             "step": self.step,
             "seconds": self.seconds,

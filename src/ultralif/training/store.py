@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ultralif.errors import InputError, JobError
 from ultralif.files import BadFile, parse_json, visible
-from ultralif.training.checkpoint import Contents, Damaged, read_folder, write_folder
+from ultralif.training.checkpoint import Contents, Damaged, newest, read_folder, write_folder
 from ultralif.training.config import RunConfig
 from ultralif.training.identity import SCHEMA, document_id
 from ultralif.training.index import connect, insert, literal, prepare
+from ultralif.training.lock import locked
 from ultralif.training.result import Result
 
 if TYPE_CHECKING:
@@ -275,7 +276,18 @@ class Store:
             kept = [row for name, row in {**rows, **later}.items() if name in names]
             index.execute("DELETE FROM runs")
             insert(index, kept)
+        self._remove_checkpoints()
         return len(kept), [*complaints.values(), *more.values()]
+
+    def _remove_checkpoints(self) -> None:
+        """Remove the checkpoints of stacks all of whose runs are finished: a kill at their end left them."""
+        for folder in (self.root / TRAINING).glob("[0-9a-f]" * 12):
+            with contextlib.suppress(JobError), locked(folder.with_suffix(".lock")):  # or it is in training
+                found, _ = newest(folder)
+                position = found.documents.get("position") if found else None
+                runs = position.get("runs") if isinstance(position, dict) else None
+                if isinstance(runs, list) and runs and self.finished(runs) >= set(runs):
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _names(self) -> set[str]:
         """Return the names of the folders that may be runs."""
