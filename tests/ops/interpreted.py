@@ -10,7 +10,18 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ops.op_cases import CASES, PAIRS, SETTINGS, Setting, check, check_minus_infinity, check_nan
+from ops.op_cases import (
+    CASES,
+    OPTIONS,
+    PAIRS,
+    SETTINGS,
+    Setting,
+    check,
+    check_learned,
+    check_minus_infinity,
+    check_nan,
+    check_spikes_tell_all,
+)
 from ultralif import functional, ops
 from ultralif.ops import autograd, gpu, rings
 
@@ -45,6 +56,20 @@ def triton(monkeypatch):
 def test_float32(case, setting):
     """Short sequences for all, the others for one neuron of each family: an interpreter is slow."""
     check(case, setting, torch.float32)
+
+
+@pytest.mark.parametrize("case", OPTIONS, ids=str)
+def test_options(case):
+    check(case, Setting(7, 3, (33,)), torch.float32)
+    check(case, Setting(5, 2, (2, 32), (2, 1), start=True), torch.float32)
+
+
+def test_spikes_tell_the_membrane():
+    check_spikes_tell_all()
+
+
+def test_learned_constants_are_decoded_in_the_kernel():
+    check_learned()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

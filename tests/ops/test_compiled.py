@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ops.op_cases import CASES, SETTINGS, draw
+from ops.op_cases import CASES, SETTINGS, Setting, draw
 from ultralif import ops
 
 pytest.importorskip("triton")
@@ -44,6 +44,12 @@ def test_every_neuron_compiles_and_fits_into_registers(case):
     for kernel in kernels:
         assert_fits(kernel)
         assert kernel.instructions["LDG"] and kernel.instructions["STG"]
+
+
+def test_the_derivative_from_spikes_alone_compiles():
+    _, backward = compile_call(CASES[0], Setting(30, 8, (64,)), torch.float32)
+    assert backward.name == "temporal_spikes_backward_kernel"
+    assert_fits(backward)
 
 
 @pytest.mark.parametrize("capability", [80, 100])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import ultralif as ul
-from ops.op_cases import CASES, SETTINGS, Setting, check
+from ops.op_cases import CASES, OPTIONS, SETTINGS, Setting, check, check_learned, check_spikes_tell_all
 from ultralif import functional, ops
 from ultralif.ops.autograd import integrate, integrate_backward
 from ultralif.ops.recurrence import LeakForm, Membrane, Rule, encode
@@ -35,6 +35,44 @@ TEMPERATURES = [SETTINGS["cold"], replace(SETTINGS["hot"], start=False)]
 def test_float32(case):
     for setting in [*SIZES, *(s for s in TEMPERATURES if s.applies(case))]:
         check(case, setting, torch.float32, "cuda")
+
+
+@pytest.mark.parametrize("case", OPTIONS, ids=str)
+def test_options(case):
+    for setting in (SIZES[0], replace(SETTINGS["stack"], time=20)):
+        check(case, setting, torch.float32, "cuda")
+
+
+def test_spikes_tell_the_membrane():
+    check_spikes_tell_all("cuda")
+
+
+def test_learned_constants_are_decoded_in_the_kernel():
+    check_learned("cuda")
+
+
+@pytest.mark.parametrize("name", ["UltraLIF", "UltraDPLIF", "FullPLIF"])
+def test_gradients_of_constants_are_the_same_in_every_run(name):
+    """Programs come in any order; their partial sums are added in one. Large enough for many programs."""
+    neuron = ul.NEURONS[name]().cuda()
+    current = torch.randn(10, 64, 1024, device="cuda", requires_grad=True)
+    parameters = list(neuron.parameters())
+    first, *others = [torch.autograd.grad(neuron(current).square().sum(), parameters) for _ in range(5)]
+    for other in others:
+        assert all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+@pytest.mark.parametrize("name", ["UltraLIF", "LIF"])
+def test_a_channels_last_current_is_kept(name):
+    current = torch.randn(12, 16, 9, 9, device="cuda").contiguous(memory_format=torch.channels_last)
+    current = current.unflatten(0, (4, 3)).requires_grad_()
+    found = []
+    for x in (current, current.detach().contiguous().requires_grad_()):
+        neuron = ul.NEURONS[name]().cuda()
+        out = neuron(x)
+        found.append((out, *torch.autograd.grad(out.square().sum(), [x, *neuron.parameters()])))
+    assert found[0][0].stride() == found[0][1].stride() == current.stride()
+    torch.testing.assert_close(found[0], found[1])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -254,8 +254,8 @@ class Plan:
             (self.raws(constants), self.tables, self.where),
             self.time,
             self.span,
-            at,
-            self.at_mean if rate else self.at_out,
+            tuple(at),
+            tuple(self.at_mean if rate else self.at_out),
             self.numbers,
         )
         return out, last
@@ -328,7 +328,7 @@ class Plan:
         common = (known, tuple(grads), scratch, self.time, self.span)
         if from_spikes:
             arguments: tuple[Any, ...] = (grad_out, spikes, state, g_current, g_state)
-            launch(*arguments, *common, self.at_out, at_grad, self.at_out, self.numbers)
+            launch(*arguments, *common, tuple(self.at_out), tuple(at_grad), tuple(self.at_out), self.numbers)
             return self.reduced(constants, grads, partials, learned, ways, self.size)
         at = self.at_current
         if at is None:
@@ -340,7 +340,7 @@ class Plan:
         )
         grad = grad_out if grad_out is not None else current
         arguments = (grad, grad_state, current, state, g_current, g_state, notes)
-        launch(*arguments, *common, at, at_grad, self.at_out, self.numbers)
+        launch(*arguments, *common, tuple(at), tuple(at_grad), tuple(self.at_out), self.numbers)
         return self.reduced(constants, grads, partials, learned, ways, self.size)
 
     def reduction(

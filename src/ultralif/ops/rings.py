@@ -96,8 +96,8 @@ def forward(
             tiles.halo,
             plan.time,
             (rule.ring, plan.total // rule.ring, tiles.rounds, tiles.size),
-            at,
-            plan.at_mean if rule.rate else plan.at_out,
+            tuple(at),
+            tuple(plan.at_mean if rule.rate else plan.at_out),
             plan.numbers[0],
         )
         state = target
@@ -198,9 +198,9 @@ def backward(
             tiles.halo,
             plan.time,
             (rule.ring, plan.total // rule.ring, tiles.rounds, tiles.size),
-            at,
-            at_grad,
-            plan.at_out,
+            tuple(at),
+            tuple(at_grad),
+            tuple(plan.at_out),
             plan.numbers[0],
         )
         grad_state = targets[i % 2]

@@ -1,0 +1,219 @@
+"""Every speed goal of docs/performance.md in one run of about three minutes, with a plain copy beside.
+
+    python benchmarks/fastpath.py --out docs/results/fastpath-h200.json
+    python benchmarks/fastpath.py --out ... --peers FOLDER      # where spikingjelly is, if not installed
+
+The file is written after each row, and a second run goes on where the first stopped. `--device cpu` runs
+small sizes, to try the script itself. Times are medians of calls that take turns, forward and backward; see
+`ultralif.bench.timing` for the clocks: `call` from Python, `host` until the call returns, `device` inside of
+a CUDA graph with a cold cache, `graph` many repetitions in one graph with a warm one.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ultralif.bench import describe, refuse_unless_right
+from ultralif.bench.subjects import Layer, Run, Skip
+from ultralif.bench.timing import in_turns, recorded
+from ultralif.nn import NEURONS
+
+OURS = ("copy", "UltraLIF", "UltraDLIF", "LIF", "PLIF")
+PEERS = ("SpikingJelly LIF", "SpikingJelly PLIF")
+SMALL, LARGE, LONG = (30, 128, 64), (30, 128, 4096), (500, 16, 4096)
+RINGS = (64, 256, 1024, 2048, 4096, 16384)
+Row = tuple[str, str, Layer, tuple[str, ...]]
+
+
+def rows(cuda: bool) -> Iterator[Row]:
+    """Yield part, clock, layer and subjects."""
+    if not cuda:
+        yield "called", "call", Layer(3, 2, 8), OURS
+        yield "rings", "call", Layer(3, 2, 16), ("copy", "UltraDLIF")
+        return
+    everyone = (*OURS, *PEERS)
+    for size in (SMALL, LARGE):
+        yield "called", "call", Layer(*size), everyone
+    yield "host", "host", Layer(*SMALL), everyone
+    yield "graph", "graph", Layer(*SMALL), (*everyone, "UltraLIF rate")
+    for size in (LARGE, LONG):
+        for dtype in ("float32", "bfloat16"):
+            peers = PEERS if dtype == "float32" else ()
+            yield "device", "device", Layer(*size, dtype), (*OURS, *peers)
+    for ring in RINGS:
+        yield "rings", "device", Layer(30, 2**19 // ring, ring), ("copy", "UltraDLIF")
+    for steps in (10, 100, 1000):
+        yield "growth in T", "device", Layer(steps, 16, 4096), ("copy", "UltraLIF", "UltraDLIF")
+
+
+def measure(row: Row, device: torch.device, note: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """Time the subjects of a row in turns."""
+    part, clock, layer, subjects = row
+    runs: dict[str, Callable[[], object]] = {}
+    repetitions = 20 if clock == "graph" else 1
+    for name in subjects:
+        try:
+            run = Run(name, layer, device)
+            run()
+        except Skip as skip:
+            note(str(skip))
+            continue
+        runs[name] = (
+            recorded(run, repetitions) if clock in ("graph", "device") and device.type == "cuda" else run
+        )
+    found = in_turns(runs, device, "host" if clock == "host" else "call", quick=False)
+    base = found["copy"].median
+    for name, spread in found.items():
+        yield {
+            "part": part,
+            "clock": clock,
+            "subject": name,
+            **dict(zip(("time", "batch", "features", "dtype"), layer, strict=True)),
+            "ms": 1e3 * spread.median / repetitions,
+            "low": 1e3 * spread.low / repetitions,
+            "high": 1e3 * spread.high / repetitions,
+            "copies": spread.median / base,
+        }
+
+
+def halves(device: torch.device) -> Iterator[dict[str, Any]]:
+    """Time the host's part of forward and backward apart, in microseconds."""
+    layer = Layer(*SMALL) if device.type == "cuda" else Layer(3, 2, 8)
+    for name in OURS:
+        run = Run(name, layer, device)
+        run()
+        times: dict[str, list[float]] = {"forward": [], "backward": []}
+        for _ in range(200):
+            began = time.perf_counter()
+            out = run.forward(run.x)
+            middle = time.perf_counter()
+            torch.autograd.grad(out, run.inputs, run.weight)
+            ended = time.perf_counter()
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            times["forward"].append(middle - began)
+            times["backward"].append(ended - middle)
+        medians = {k: 1e6 * sorted(v)[len(v) // 2] for k, v in times.items()}
+        yield {"part": "halves", "clock": "host", "subject": name, **medians}
+
+
+class _Convolutions(nn.Module):
+    """Three layers of a spiking VGG at T=1; ``between`` is a neuron or a ReLU."""
+
+    def __init__(self, between: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.Conv2d(a, b, 3, padding=1) for a, b in ((3, 128), (128, 256), (256, 256))
+        )
+        self.between = nn.ModuleList(between() for _ in self.layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer, between in zip(self.layers, self.between, strict=True):
+            x = between(layer(x).unsqueeze(0)).squeeze(0)
+        return x
+
+
+def convolutions(device: torch.device) -> Iterator[dict[str, Any]]:
+    """Time a channels-last convolutional step in bfloat16 with neurons and with ReLU."""
+    cuda = device.type == "cuda"
+    x = torch.randn(500 if cuda else 2, 3, 32, 32, device=device).contiguous(
+        memory_format=torch.channels_last
+    )
+    runs = {}
+    for name in ("ReLU", "UltraLIF", "LIF"):
+        net = _Convolutions(nn.ReLU if name == "ReLU" else NEURONS[name]).to(device)
+        net = net.to(memory_format=torch.channels_last)
+
+        def step(net: nn.Module = net) -> None:
+            with torch.autocast(device.type, torch.bfloat16):
+                out = net(x)
+            torch.autograd.grad(out.float().square().mean(), list(net.parameters()))
+
+        step()
+        runs[name] = step
+    found = in_turns(runs, device, "call", quick=not cuda)
+    for name, spread in found.items():
+        yield {
+            "part": "channels-last convolutions",
+            "clock": "call",
+            "subject": name,
+            "dtype": "bfloat16",
+            "ms": 1e3 * spread.median,
+            "relus": spread.median / found["ReLU"].median,
+        }
+
+
+def stacked(device: torch.device) -> Iterator[dict[str, Any]]:
+    """Time the stacked training step of the paper's variants, its floor, and its kernels."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    import step
+
+    for timesteps in (1, 30) if device.type == "cuda" else ():
+        yield {
+            "part": "stacked step",
+            "clock": "call",
+            "subject": "18 variants",
+            **step.measure(timesteps, device, 30),
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--peers", type=Path, help="a folder to import other libraries from")
+    parser.add_argument("--only", help="only the parts with this name")
+    given = parser.parse_args()
+    if given.peers:
+        sys.path.append(str(given.peers))
+    device = torch.device(given.device)
+    torch.set_num_threads(1)
+    began = time.perf_counter()
+    document: dict[str, Any] = {"machine": describe(device), "notes": [], "done": [], "rows": []}
+    if given.out.exists():
+        document = json.loads(given.out.read_text())
+    refuse_unless_right(device)
+
+    def note(text: str) -> None:
+        if text not in document["notes"]:
+            document["notes"].append(text)
+
+    plan: list[tuple[str, Callable[[], Iterator[dict[str, Any]]]]] = [
+        ("halves", lambda: halves(device)),
+        *(
+            (f"{row[0]} {row[2]}", lambda row=row: measure(row, device, note))
+            for row in rows(given.device == "cuda")
+        ),
+        ("channels-last convolutions", lambda: convolutions(device)),
+        ("stacked step", lambda: stacked(device)),
+    ]
+    for name, run in plan:
+        if name in document["done"] or (given.only and not name.startswith(given.only)):
+            continue
+        try:
+            found = list(run())
+        except Exception as error:
+            note(f"{name}: {type(error).__name__}: {error}")
+            print(f"FAILED {name}: {error}", flush=True)
+            continue
+        document["rows"] += found
+        document["done"].append(name)
+        document["seconds"] = document.get("seconds", 0) + time.perf_counter() - began
+        began = time.perf_counter()
+        given.out.write_text(json.dumps(document, indent=1) + "\n")
+        for row in found:
+            shown = {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items() if k != "kernels"}
+            print(" ".join(f"{k}={v}" for k, v in shown.items()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
