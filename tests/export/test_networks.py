@@ -1,6 +1,8 @@
 """Networks as people build them: described, hardened, in integers and in C."""
 
+import re
 import shutil
+import subprocess
 
 import pytest
 import torch
@@ -161,6 +163,22 @@ class Odd(nn.Module):
 def test_what_cannot_be_exported_is_named(net, message):
     with pytest.raises(InputError, match=message):
         quantize(net)
+
+
+@pytest.mark.skipif(not shutil.which("arm-none-eabi-gcc"), reason="there is no arm-none-eabi-gcc")
+def test_a_vgg_on_a_cortex_m(tmp_path):
+    integer = quantize(made("vgg", 5), shape=SHAPE, timesteps=5, bits=16, saturate=True)
+    size = to_c(integer, tmp_path / "c", events(6, batch=3))
+    printed = subprocess.run(
+        ["make", "-s", "-C", tmp_path / "c", "cortex-m"], check=True, capture_output=True
+    )
+    flash, ram = re.fullmatch(rb"flash (\d+) bytes, RAM (\d+) bytes and the stack\n", printed.stdout).groups()
+    assert size.rom < int(flash) < size.rom + 4000
+    assert int(ram) == size.ram
+    if not shutil.which("qemu-system-arm"):
+        pytest.skip("there is no qemu-system-arm")
+    done = subprocess.run(["make", "-s", "-C", tmp_path / "c", "qemu"], check=True, capture_output=True)
+    assert b"self-test passed" in done.stdout + done.stderr
 
 
 def test_a_shape_that_does_not_fit():

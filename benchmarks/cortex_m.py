@@ -1,0 +1,103 @@
+"""A small VGG for MNIST on a Cortex-M3: train it, count it in integers, run its self-test in QEMU.
+
+    python benchmarks/cortex_m.py [--epochs 2] [--samples 20000] [--data-dir FOLDER]
+
+Prints the accuracy of floats, integers and C on the whole test set, and the bytes of flash and RAM. It needs
+make and a C compiler; arm-none-eabi-gcc and qemu-system-arm for the last two lines.
+"""
+
+import argparse
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+import ultralif as ul
+from ultralif import export
+
+TIMESTEPS, SHAPE = 8, (1, 28, 28)
+
+
+def frames(x: Tensor) -> Tensor:
+    """Return ``[T, B, 1, 28, 28]`` for what the loader gives."""
+    return x.reshape(*x.shape[:2], *SHAPE)
+
+
+def train(net: torch.nn.Module, split: ul.data.Split, epochs: int) -> None:
+    """Train soft, and binary for the last third."""
+    loader = ul.data.Loader(split, 100, TIMESTEPS)
+    steps = epochs * len(loader)
+    optimizer = torch.optim.Adam(net.parameters(), lr=4e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, steps)
+    for step in range(steps):
+        if step % len(loader) == 0:
+            batches = loader.epoch(step // len(loader))
+        ul.set_mode(net, "soft" if step < 2 * steps // 3 else "hard")
+        x, labels = next(batches)
+        optimizer.zero_grad()
+        cross_entropy(net(frames(x)), labels).backward()
+        optimizer.step()
+        schedule.step()
+
+
+def in_c(folder: Path, x: Tensor) -> Tensor:
+    """Return the classes that the built program finds."""
+    counts = x.flatten(2).transpose(0, 1).contiguous().byte().numpy().tobytes()
+    done = subprocess.run([folder / "model", str(len(x))], input=counts, capture_output=True, check=True)
+    return torch.tensor([int(line.split()[0]) for line in done.stdout.splitlines()])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--samples", type=int, default=20_000, help="of the training set")
+    parser.add_argument("--data-dir", type=Path)
+    arguments = parser.parse_args()
+    torch.manual_seed(0)
+    mnist = ul.data.load("mnist", data_dir=arguments.data_dir)
+    net = ul.models.vgg(((8,), (16,)), channels=1, timesteps=TIMESTEPS, neuron="UltraLIF")
+    start = time.perf_counter()
+    train(net, mnist.train.subset(torch.arange(arguments.samples)), arguments.epochs)
+    print(
+        f"trained on {arguments.samples} digits x {arguments.epochs} in {time.perf_counter() - start:.0f} s"
+    )
+    net.eval()
+    integer = export.quantize(net, timesteps=TIMESTEPS, shape=SHAPE, bits=16, saturate=True)
+    right, seen, additions, agree = torch.zeros(4), 0, 0, True
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "vgg"
+        batches = ul.data.Loader(mnist.test, 250, TIMESTEPS, shuffle=False)
+        size = export.to_c(integer, folder, frames(next(iter(batches))[0])[:, :4], title="A VGG for MNIST")
+        subprocess.run(["make", "-s", "-C", folder, "test"], check=True)
+        for x, labels in batches:
+            found = []
+            with torch.no_grad():
+                for mode in ("soft", "hard"):
+                    with ul.mode(net, mode):
+                        found.append(net(frames(x)).argmax(1))
+            output = integer.run(frames(x))
+            found += [output.scores.argmax(1), in_c(folder, x)]
+            agree &= torch.equal(*found[2:])
+            right += torch.tensor([float((part == labels).sum()) for part in found])
+            additions += integer.additions(frames(x), output)
+            seen += len(labels)
+        for name, value in zip(("soft", "hard", "integers", "C"), right.tolist(), strict=True):
+            print(f"{name:9} {100 * value / seen:6.2f} % of {seen} test digits")
+        dense = TIMESTEPS * (8 * 9 * 28 * 28 + 16 * 8 * 9 * 14 * 14 + 16 * 10)
+        print(f"{additions / seen:,.0f} additions a digit; the dense network multiplies {dense:,} times")
+        print(
+            f"{integer}: {size.rom} bytes of constants, {size.ram} of state; C decides as integers: {agree}"
+        )
+        if shutil.which("arm-none-eabi-gcc"):
+            subprocess.run(["make", "-s", "-C", folder, "cortex-m"], check=True)
+        if shutil.which("qemu-system-arm"):
+            subprocess.run(["make", "-s", "-C", folder, "qemu"], check=True)
+
+
+if __name__ == "__main__":
+    main()
