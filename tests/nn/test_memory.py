@@ -7,7 +7,7 @@ from torch.utils.checkpoint import checkpoint_sequential
 
 import ultralif as ul
 from ultralif.errors import InputError
-from ultralif.export import quantize
+from ultralif.export import gap, quantize
 
 
 def currents(*shape: int, seed: int = 0) -> Tensor:
@@ -179,5 +179,8 @@ def test_checkpointing_is_a_line_of_torch():
     ],
 )
 def test_export_refuses_what_it_cannot_say(layer, name):
+    net = nn.Sequential(nn.Linear(3, 3), layer, ul.LIF())
+    found = gap(net, [(torch.ones(4, 2, 3), torch.tensor([0, 1]))])["hard"]
+    assert len(found.spike_rate) == (2 if name == "Recurrent" else 1)
     with pytest.raises(InputError, match=f"layer '1' is {name}"):
         quantize(nn.Sequential(nn.Linear(3, 3), layer, ul.LIF()))
