@@ -28,9 +28,25 @@ PRESETS: dict[str, dict[str, Any]] = {
         "eps": 0.1,
         "learn_eps": False,
     },
+    "deep": {
+        "model": "vgg5",
+        "encoding": "direct",
+        "timesteps": 4,
+        "epochs": 30,
+        "batch_size": 256,
+        "optimizer": "sgd",
+        "learning_rate": 0.1,
+        "schedule": "linear",
+        "warmup_epochs": 1,
+        "weight_decay": 5e-4,
+        "label_smoothing": 0.1,
+        "hard_share": 0.3,
+        "settle_batches": 20,
+        "channels_last": True,
+    },
 }
-"""Fields by the name of a recipe: the paper's as it is written (``paper`` is its old name), and two whose
-spikes are 0 and 1 already in training."""
+"""Fields by the name of a recipe: the paper's as it is written (``paper`` is its old name), two whose spikes
+are 0 and 1 already in training, and one for deep networks: soft first, binary for the last epochs."""
 
 Partition = Literal["tonic", "spikingjelly"]
 C = TypeVar("C")
