@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lint types imports unit test-browser torture docs format clean
+.PHONY: run test lint types imports unit test-browser torture docs format dist release-check clean
 
 run: .venv/installed
 	$(BIN)/python examples/digits.py
@@ -32,6 +32,14 @@ torture: .venv/installed
 # The site, in site/.
 docs: .venv/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The sdist and the wheel, in dist/: the wheel of Linux on x86-64 has compiled kernels.
+dist:
+	$(PYTHON) tools/dist.py
+
+# The checks before a release, one after another, in some minutes: see tools/release.py.
+release-check: .venv/installed
+	$(BIN)/python tools/release.py
 
 format: .venv/installed
 	$(BIN)/ruff check --fix .

@@ -9,6 +9,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
 
 #define SIMD _Pragma("omp simd")
 #define INLINE static inline __attribute__((always_inline))
@@ -180,6 +183,29 @@ INLINE uint16_t to_float16(float x)
     uint32_t small = tiny.i - 0x3f000000, normal = (y.i - 0x38000000 + 0xfff + ((y.i >> 13) & 1)) >> 13;
     uint32_t finite = y.i < 0x38800000 ? small : normal > 0x7c00 ? 0x7c00 : normal;
     return (uint16_t)(sign | (y.i > 0x7f800000 ? 0x7e00 : finite));
+}
+
+/* The same for many. Only a membrane in float comes with halves. */
+static void widen_float16(float *restrict to, const uint16_t *restrict from, int64_t n)
+{
+    int64_t j = 0;
+#ifdef __F16C__
+    for (; j + 8 <= n; j += 8)
+        _mm256_storeu_ps(to + j, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + j))));
+#endif
+    for (; j < n; j++)
+        to[j] = from_float16(from[j]);
+}
+
+static void narrow_float16(uint16_t *restrict to, const float *restrict from, int64_t n)
+{
+    int64_t j = 0;
+#ifdef __F16C__
+    for (; j + 8 <= n; j += 8)
+        _mm_storeu_si128((__m128i *)(to + j), _mm256_cvtps_ph(_mm256_loadu_ps(from + j), _MM_FROUND_TO_NEAREST_INT));
+#endif
+    for (; j < n; j++)
+        to[j] = to_float16(from[j]);
 }
 
 INLINE float root_float(float x) { return __builtin_sqrtf(x); }

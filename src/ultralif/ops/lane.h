@@ -148,8 +148,7 @@ static void NAME(widen)(int type, REAL *restrict to, const void *restrict from, 
         SIMD for (int64_t j = 0; j < n; j++)
             to[j] = (REAL)from_bfloat16(half[j]);
     else if (type == FLOAT16 && stride == 1)
-        SIMD for (int64_t j = 0; j < n; j++)
-            to[j] = (REAL)from_float16(half[j]);
+        widen_float16((float *)to, half, n);
     else
         for (int64_t j = 0; j < n; j++)
             to[j] = type == SAME       ? same[j * stride]
@@ -167,14 +166,13 @@ static void NAME(narrow)(int type, void *restrict to, const REAL *restrict from,
         SIMD for (int64_t j = 0; j < n; j++)
             half[j] = to_bfloat16((float)from[j]);
     else
-        SIMD for (int64_t j = 0; j < n; j++)
-            half[j] = to_float16((float)from[j]);
+        narrow_float16(half, (const float *)from, n);
 }
 
-/* Whether n numbers of a time step can be read where they are. */
-INLINE int NAME(in_place)(const NAME(Call) *c, Strides by)
+/* Whether the numbers of a time step are side by side. */
+INLINE int NAME(dense)(const NAME(Call) *c, Strides by)
 {
-    return c->rule->type == SAME && by.feature == 1 && by.batch == c->rule->features;
+    return by.feature == 1 && (by.batch == c->rule->features || c->rule->batch == 1);
 }
 
 /* Read n numbers of step t from element `at` on: where they are, or put together in the room. */

@@ -59,7 +59,8 @@ def parallel() -> int:
 
 def compile_kernels(compiler: list[str], march: str, target: Path) -> None:
     """Compile the kernels for a processor."""
-    command = [*compiler, *FLAGS, f"-march={march}", str(SOURCE), "-o", str(target)]
+    wide = ["-mprefer-vector-width=512"] if platform.machine() == "x86_64" else []
+    command = [*compiler, *FLAGS, *wide, f"-march={march}", str(SOURCE), "-o", str(target)]
     subprocess.run(command, capture_output=True, text=True, check=True)
 
 

@@ -98,7 +98,7 @@ static const REAL *NAME(view_step)(const NAME(Call) *c, const NAME(Tile) *tile, 
 {
     const int64_t ring = c->rule->ring;
     if (tile->first >= 0 && tile->first + tile->n <= ring)
-        return NAME(fetch)(c, x, by, t, at + tile->first, tile->n, NAME(in_place)(c, by), room);
+        return NAME(fetch)(c, x, by, t, at + tile->first, tile->n, c->rule->type == SAME && NAME(dense)(c, by), room);
     for (int64_t j = 0, n; j < tile->n; j += n) {
         const int64_t first = (tile->first + j + ring) % ring;
         n = tile->n - j < ring - first ? tile->n - j : ring - first;
@@ -268,6 +268,7 @@ static int NAME(advance_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Til
                               int64_t steps, const int traced, const int out, const int shared)
 {
     const Rule *rule = c->rule;
+    const int64_t own = r->at + tile->first + tile->halo; /* its first element in a time step, but for the halo */
     REAL *v = traced ? NAME(rows)(r, 0).v : r->v;
     const REAL *start = NAME(view)(c, tile, r->state, v);
     if (start != v)
@@ -279,9 +280,13 @@ static int NAME(advance_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Til
         const NAME(Rows) rows = NAME(rows)(r, traced ? t - from : 0);
         const REAL *x = NAME(view_step)(c, tile, c->t->current, rule->current, t, r->at, r->x);
         void *to = out && !rule->rate
-                       ? (void *)NAME(element)(c, c->t->out, t * c->row + r->at + tile->first + tile->halo)
+                       ? (void *)NAME(element)(c, c->t->out, t * c->row + own)
                        : 0;
         const int direct = to && !tile->halo && rule->type == SAME;
+        if (t + 1 < rule->time && NAME(dense)(c, rule->current))
+            NAME(expect)(c, NAME(element)(c, c->t->current, (t + 1) * rule->current.time + own), tile->own, 0);
+        if (to && t + 1 < rule->time)
+            NAME(expect)(c, NAME(element)(c, to, c->row), tile->own, 1);
         REAL *spikes = direct ? to : r->spikes;
         int far = 0;
         if (rule->at_spike)
@@ -330,6 +335,13 @@ static void NAME(retreat_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Ti
         void *to = (void *)NAME(element)(c, c->t->g_current, t * c->row + r->at + own);
         const int direct = !tile->halo && rule->type == SAME;
         REAL *gx = direct ? to : r->gx;
+        if (t > 0) {
+            NAME(expect)(c, NAME(element)(c, to, -c->row), tile->own, 1);
+            if (c->t->g_out && !rule->rate && NAME(dense)(c, rule->grad)) {
+                const int64_t before = (t - 1) * rule->grad.time + r->at + own;
+                NAME(expect)(c, NAME(element)(c, c->t->g_out, before), tile->own, 0);
+            }
+        }
         const NAME(Rows) rows = NAME(rows)(r, t - from);
 #define AS(membrane, soft, shared, at_spike)                                                                           \
     case KIND(membrane, soft, shared, at_spike):                                                                       \

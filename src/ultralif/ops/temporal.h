@@ -22,7 +22,8 @@ typedef struct {
     REAL x[LANES], spikes[LANES], mean[LANES], gathered[NAME(FIELDS)][LANES];
     NAME(Lanes) l;
     int64_t at, n, share; /* its first element in a time step; how many; the part of the work */
-    int current, grad_out, out; /* whether these are read and written in place */
+    int current, grad_out, out;     /* whether these are read and written in place */
+    int next_current, next_grad_out; /* whether a later step can be asked for */
 } __attribute__((aligned(64))) NAME(Block);
 
 /* One step: the spikes go to out, and what the derivative needs to the trace, if there is one. */
@@ -121,8 +122,8 @@ INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
         const REAL *x = NAME(fetch)(c, c->t->current, rule->current, t, s->at, s->n, s->current, s->x);
         void *to_out = out && !rule->rate ? (void *)NAME(element)(c, c->t->out, t * c->row + s->at) : 0;
         REAL *spikes = to_out && s->out ? to_out : s->spikes;
-        if (s->current && t + 2 < rule->time)
-            NAME(expect)(c, x + 2 * rule->current.time, s->n, 0);
+        if (s->next_current && t + 2 < rule->time)
+            NAME(expect)(c, NAME(element)(c, c->t->current, (t + 2) * rule->current.time + s->at), s->n, 0);
         if (to_out && t + 2 < rule->time)
             NAME(expect)(c, NAME(element)(c, to_out, 2 * c->row), s->n, 1);
         NAME(advance)(c, s, x, spikes, trace ? trace + (t - from) * ROWS(membrane, soft, adapt) * LANES : 0, membrane,
@@ -146,8 +147,8 @@ INLINE void NAME(retreat_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
         REAL *gx = s->out ? to_gx : s->spikes;
         if (t > 1) {
             NAME(expect)(c, NAME(element)(c, to_gx, -2 * c->row), s->n, 1);
-            if (given && s->grad_out)
-                NAME(expect)(c, gs - 2 * rule->grad.time, s->n, 0);
+            if (given && s->next_grad_out)
+                NAME(expect)(c, NAME(element)(c, c->t->g_out, (t - 2) * rule->grad.time + s->at), s->n, 0);
         }
         NAME(retreat)(c, s, trace + (t - from) * ROWS(membrane, soft, adapt) * LANES, gs, gx, membrane, soft, adapt,
                       curve, learn);
@@ -267,9 +268,11 @@ static void NAME(run_block)(const NAME(Call) *c, int64_t part, int64_t item, REA
     s->at = item * LANES;
     s->n = c->row - s->at < LANES ? c->row - s->at : LANES;
     s->l = NAME(lanes_of)(c, s);
-    s->current = s->n == LANES && NAME(in_place)(c, c->rule->current);
-    s->grad_out = s->n == LANES && NAME(in_place)(c, c->rule->grad);
     s->out = s->n == LANES && c->rule->type == SAME;
+    s->next_current = NAME(dense)(c, c->rule->current);
+    s->next_grad_out = NAME(dense)(c, c->rule->grad);
+    s->current = s->out && s->next_current;
+    s->grad_out = s->out && s->next_grad_out;
     NAME(load_state)(c, s, &s->now, c->t->state);
     memset(s->mean, 0, sizeof(s->mean));
     memset(s->x, 0, sizeof(s->x));
