@@ -5,18 +5,24 @@ from pathlib import Path
 from torch import nn
 
 from ultralif.training.api import Trained, find_run
+from ultralif.training.build import add_model
 
 __all__ = ["find_trained", "load"]
 
 
-def load(source: str | Path, runs_dir: str | Path | None = None) -> nn.Module:
+def load(
+    source: str | Path, runs_dir: str | Path | None = None, *, net: nn.Module | None = None
+) -> nn.Module:
     """Return a trained network.
 
     Args:
         source: a run's folder; its name, or the beginning of it, among the runs; a ``.nir`` file; or the name
             of a network that comes with the library, such as ``ultralif models list`` shows.
         runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
+        net: for a run of a network of your own, such a network; it takes the parameters and is returned.
     """
+    if net is not None:
+        add_model(lambda: net)
     return find_trained(source, runs_dir).network
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ultralif.cli.output import number, print_json, print_result, print_table
+from ultralif.cli.own import know_dataset, know_model, know_neuron
 from ultralif.cli.parse import parse
 from ultralif.training.store import Store
 from ultralif.training.zoo import cards
@@ -29,6 +30,9 @@ def evaluate_run(
     data_dir: Path | None = None,
     device: str = "auto",
     json: bool = False,
+    dataset: str | None = None,
+    model: str | None = None,
+    neuron: str | None = None,
 ) -> None:
     """Evaluate a trained network on its whole test set, with soft, binary and max-plus spikes.
 
@@ -44,13 +48,22 @@ def evaluate_run(
         data_dir: a folder to search first for the data.
         device: cpu, cuda, or auto: the GPU if there is one.
         json: print one JSON document.
+        dataset: the data of a run on data of your own, as for ultralif train.
+        model: file.py:Class of a run of a network of your own.
+        neuron: file.py:Class of a run of a neuron of your own.
     """
+    if neuron is not None:
+        know_neuron(neuron)
+    if dataset is not None:
+        know_dataset(dataset)
     if run in cards():
         from ultralif.training.reevaluate import reevaluate_model
 
         found = reevaluate_model(run, device, data_dir, compare=_gaps if modes else None)
     else:
         store, name = Store.holding(run, runs_dir)
+        if model is not None:
+            know_model(model, store.read(name).config)
         from ultralif.training.reevaluate import reevaluate
 
         found = reevaluate(store, name, device, data_dir, compare=_gaps if modes else None)

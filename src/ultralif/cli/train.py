@@ -1,12 +1,13 @@
 """``ultralif train``: one run, from flags or a file to a table."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ultralif.cli.common import Common, read_arguments, warn_of_batch
 from ultralif.cli.output import print_json, print_result, say
+from ultralif.cli.own import know_model, take_paths
 from ultralif.cli.progress import stop_on_signals, training_progress
 from ultralif.errors import JobError, need
 from ultralif.training.config import RunConfig
@@ -28,6 +29,7 @@ class Train(Common):
       ultralif train
       ultralif train --dataset mnist --neuron UltraDLIF --timesteps 1
       ultralif train --hidden 128,64 --eps 0.5 --epochs 20 --dry-run
+      ultralif train --dataset my.npz --model net.py:Net --neuron neuron.py:Mine
       ultralif train --config runs/6c0c31e38c43/config.json --seed 43
       torchrun --nproc-per-node 8 -m ultralif train --hidden 4096 --batch-size 1024
     """
@@ -38,7 +40,10 @@ class Train(Common):
 
 def main(argv: list[str]) -> None:
     """Train one run."""
+    argv, model = take_paths(argv)
     args = read_arguments(Train, argv, "train")
+    if model is not None:
+        args = replace(args, model=know_model(model, args))
     run = args.run()
     name = run.id  # refuses an option that the neuron does not have
     warn_of_batch(run)

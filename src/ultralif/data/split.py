@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["Events", "Images", "Split", "Store"]
+__all__ = ["Events", "Frames", "Images", "Split", "Store"]
 
 
 class Store(Protocol):
@@ -22,7 +22,7 @@ class Store(Protocol):
 
 
 class Images:
-    """Still images, ``uint8 [N, *shape]``."""
+    """Still images, ``[N, *shape]``: bytes from 0 to 255, or numbers that are taken as they are."""
 
     timesteps: int | None = None
 
@@ -31,8 +31,21 @@ class Images:
         self.shape = tuple(pixels.shape[1:])
 
     def gather(self, rows: Tensor) -> Tensor:
-        """Return ``uint8 [B, *shape]``."""
+        """Return ``[B, *shape]``."""
         return self.pixels.index_select(0, rows)
+
+
+class Frames:
+    """Sequences without gaps, ``[N, T, *shape]``."""
+
+    def __init__(self, pixels: Tensor) -> None:
+        self.pixels = pixels
+        self.shape = tuple(pixels.shape[2:])
+        self.timesteps: int | None = pixels.shape[1]
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """Return ``float32 [T, B, *shape]``."""
+        return self.pixels.index_select(0, rows).transpose(0, 1).float()
 
 
 class Events:

@@ -208,7 +208,7 @@ def integrate_backward(
 def is_fused(current: Tensor, rule: Rule) -> bool:
     """Tell whether a kernel computes a rule for a current on its device."""
     if torch.compiler.is_compiling():  # as if it were a constant: what is built does not change
-        return _is_fused_while_compiling(current.device.type, current.dtype, encode(rule)[0], rule.ring > 0)
+        return _is_fused_by_choices(current.device.type, current.dtype, encode(rule)[0], rule.ring > 0)
     return _is_taken(current.device.type, current.dtype, rule)
 
 
@@ -216,8 +216,8 @@ def _is_fused_by_choices(device: str, dtype: torch.dtype, choices: str, ring: bo
     return _is_taken(device, dtype, decode(choices, int(ring), (0.0, 0.0, 0.0)))
 
 
-_constant_result: Callable[[Any], Any] = torch.compiler.assume_constant_result
-_is_fused_while_compiling: Callable[..., bool] = _constant_result(_is_fused_by_choices)
+# The mark that torch.compiler.assume_constant_result sets; calling that imports the compiler, for a second.
+vars(_is_fused_by_choices)["_dynamo_marked_constant"] = True
 
 
 def _is_taken(device: str, dtype: torch.dtype, rule: Rule) -> bool:

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
 from ultralif.errors import InputError
 from ultralif.nn import set_mode
-from ultralif.training.build import build_network
+from ultralif.training.build import add_model, build_network
 from ultralif.training.checkpoint import Damaged
 from ultralif.training.config import RunConfig
 from ultralif.training.executors import run_local
 from ultralif.training.options import Progress, RunOptions
+from ultralif.training.own import own_config
 from ultralif.training.result import Result
 from ultralif.training.schedule import hard_epochs, temperature
 from ultralif.training.single import neurons_of
@@ -23,7 +24,9 @@ __all__ = ["Trained", "find_run", "load", "restore", "train"]
 
 
 def train(
-    config: RunConfig,
+    config: RunConfig | nn.Module,
+    train: Any = None,
+    test: Any = None,
     *,
     runs_dir: str | Path | None = None,
     device: str = "auto",
@@ -31,27 +34,51 @@ def train(
     report: Callable[[Progress], None] = lambda progress: None,
     stopping: Callable[[], int] = lambda: 0,
     checkpoint_seconds: float = 60.0,
+    **fields: Any,
 ) -> Result:
     """Train one network, store the run and return its result; a run that is finished is not trained again.
 
+    Either a config says it all, or a network of your own is trained, in place, on data of your own.
+
     Args:
-        config: what to train.
+        config: the run; or any module with ultralif neurons that takes ``[T, B, ...]`` (or images
+            ``[B, ...]``, with ``encoding="direct"``) and returns scores ``[B, classes]`` or
+            ``[T, B, classes]``.
+        train: with a module: a pair of tensors, a Dataset or a DataLoader, see `ultralif.data.own.add`.
+        test: the same for the test set.
         runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
         device: ``auto``, ``cpu``, ``cuda`` ...
         data_dir: a folder to search first for the data.
         report: is told about every epoch.
         stopping: asked after every step whether to stop; 0 is no.
         checkpoint_seconds: how much work may be lost at most if the process is killed.
+        fields: with a module: fields of `RunConfig`, such as ``epochs``; and ``events=True`` for samples
+            ``[T, ...]`` that have time already.
 
     Example:
         >>> import tempfile
         >>> result = train(RunConfig(epochs=1), runs_dir=tempfile.mkdtemp())
         >>> result.dataset, result.status, sorted(result.accuracy)
         ('digits', 'done', ['hard', 'soft', 'tropical'])
+        >>> import torch
+        >>> from ultralif import UltraLIF
+        >>> net = nn.Sequential(nn.Linear(4, 8), UltraLIF(), nn.Linear(8, 2))
+        >>> x = torch.rand(64, 4)
+        >>> y = (x[:, 0] > 0.5).long()
+        >>> train(net, (x, y), (x, y), timesteps=3, epochs=1, runs_dir=tempfile.mkdtemp()).neuron
+        'UltraLIF'
     """
     store = Store(runs_dir)
+    net = config if isinstance(config, nn.Module) else None
+    if not isinstance(config, RunConfig):
+        config = own_config(config, train, test, **fields)
+    elif train is not None or test is not None or fields:
+        raise InputError("data and fields go with a network; a config has its own: use config.with_(...)")
     if store.finished([config.id]):
-        return store.read(config.id).result
+        found = store.read(config.id)
+        if net is not None:
+            net.load_state_dict(found.contents.tensors())
+        return found.result
     options = RunOptions(
         device=device,
         data_dir=None if data_dir is None else Path(data_dir),
@@ -71,14 +98,19 @@ class Trained(NamedTuple):
     diverged: bool = False
 
 
-def load(source: str | Path, runs_dir: str | Path | None = None) -> nn.Module:
+def load(
+    source: str | Path, runs_dir: str | Path | None = None, *, net: nn.Module | None = None
+) -> nn.Module:
     """Return the network of a run, or one that comes with the library; `ultralif.load` reads files too.
 
     Args:
         source: a run's folder; its name, or the beginning of it, among the runs; or the name of a network
             that comes with the library.
         runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
+        net: for a run of a network of your own, such a network; it takes the parameters and is returned.
     """
+    if net is not None:
+        add_model(lambda: net)
     return find_run(source, runs_dir).network
 
 

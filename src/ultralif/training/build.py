@@ -1,5 +1,6 @@
 """Networks of a config at their first step."""
 
+import hashlib
 import inspect
 import math
 from collections import Counter
@@ -11,13 +12,17 @@ import torch
 from torch import nn
 
 from ultralif.data import DATASETS
+from ultralif.data.own import PREFIX, find_own
+from ultralif.data.spec import Spec
 from ultralif.errors import InputError
 from ultralif.nn import Network, find_neuron, set_mode
 from ultralif.nn.volume import orthogonal_
 from ultralif.training.config import RunConfig
 from ultralif.training.device import memory
+from ultralif.training.single import neurons_of
 
 __all__ = [
+    "add_model",
     "build_network",
     "build_networks",
     "footprint",
@@ -27,9 +32,37 @@ __all__ = [
 ]
 
 
+_OWN: dict[str, Callable[[], nn.Module]] = {}
+
+
+def add_model(make: Callable[[], nn.Module]) -> str:
+    """Make a network of the user's own known to this process; return its name.
+
+    The name has the class and a part of a digest of all parameters' shapes and of what the module's ``repr``
+    says.
+
+    Args:
+        make: returns the network.
+    """
+    net = make()
+    neurons_of(net)  # or say that it has none
+    shapes = [(name, tuple(value.shape)) for name, value in net.state_dict().items()]
+    digest = hashlib.sha256(f"{shapes} {net!r}".encode()).hexdigest()[:12]
+    name = f"{PREFIX}{type(net).__name__}:{digest}"
+    _OWN[name] = make
+    return name
+
+
+def _spec(config: RunConfig) -> Spec:
+    """Return the description of a config's data."""
+    if config.dataset not in DATASETS:
+        find_own(config.dataset, torch.device("cpu"))  # it says what to do
+    return DATASETS[config.dataset]
+
+
 def layer_sizes(config: RunConfig) -> tuple[int, ...]:
     """Return inputs, hidden layers and classes of a config's multilayer perceptron."""
-    spec = DATASETS[config.dataset]
+    spec = _spec(config)
     return (math.prod(spec.shape), *config.hidden, spec.classes)
 
 
@@ -58,12 +91,7 @@ def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[n
 
 def build_network(config: RunConfig) -> nn.Module:
     """Return the network of a config at its first step; it depends on nothing but the config."""
-    if config.is_own:
-        raise InputError(
-            f"run {config.id} was trained on a network or data of your own, which are not part of it; give "
-            "them again"
-        )
-    spec = DATASETS[config.dataset]
+    spec = _spec(config)
     if config.encoding == "rate-normalized" and not spec.is_events and spec.normalization is None:
         raise InputError(
             f"encoding 'rate-normalized' needs mean and deviation, which are not known for {spec.name}; use "
@@ -71,7 +99,7 @@ def build_network(config: RunConfig) -> nn.Module:
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        network = Network(**network_arguments(config)) if config.model == "mlp" else _build_model(config)
+        network = _build_model(config)
         if config.orthogonal:
             orthogonal_(next(module for module in network.modules() if isinstance(module, nn.Linear)))
     if config.mode is not None:
@@ -80,10 +108,19 @@ def build_network(config: RunConfig) -> nn.Module:
 
 
 def _build_model(config: RunConfig) -> nn.Module:
-    """Return a network of `ultralif.models`."""
+    """Return a multilayer perceptron, a network of `ultralif.models`, or one of the user's own."""
+    if config.model == "mlp":
+        return Network(**network_arguments(config))
+    if config.model.startswith(PREFIX):
+        if config.model not in _OWN:
+            raise InputError(
+                f"the network of run {config.id} is your own, {config.model.split(':')[1]}, and not part of "
+                "it; give it again, on the command line with --model"
+            )
+        return _OWN[config.model]()
     from ultralif import models
 
-    spec = DATASETS[config.dataset]
+    spec = _spec(config)
     if len(spec.shape) != 3:
         raise InputError(f"model {config.model!r} is for images, and {spec.name} has samples of {spec.shape}")
     make: Callable[..., nn.Module] = models.resnet if config.model.startswith("resnet") else models.vgg

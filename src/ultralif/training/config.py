@@ -79,7 +79,8 @@ class RunConfig:
     """
 
     dataset: str = "digits"
-    """One of those that `ultralif data list` shows."""
+    """One of those that `ultralif data list` shows; on the command line also my.npz or a folder of .npy
+    files, both with x_train, y_train, x_test and y_test, or file.py:function."""
     neuron: str = "UltraLIF"
     """UltraLIF, UltraPLIF, UltraDLIF, UltraDPLIF, LIF, PLIF, AdaLIF, FullPLIF, DSpike(Plus) or SoftLIF."""
     timesteps: int = 10
@@ -117,7 +118,8 @@ class RunConfig:
     hidden: tuple[int, ...] = (64,)
     """Neurons of each hidden layer."""
     model: str = "mlp"
-    """mlp, or a network of ultralif.models: vgg5, vgg7, vgg9, vgg11, resnet18 ..."""
+    """mlp, or a network of ultralif.models: vgg5, vgg7, vgg9, vgg11, resnet18 ...; on the command line also
+    file.py:Class."""
     width: float = 1.0
     """Factor of the channels of a model of ultralif.models."""
     channels_last: bool = False

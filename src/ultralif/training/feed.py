@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ultralif.data import Dataset, Loader, Split, load
 from ultralif.data.augment import CROP_AND_FLIP, Augmentation
+from ultralif.data.own import PREFIX, find_own
 from ultralif.training.config import Partition, RunConfig
 from ultralif.training.members import Members
 
@@ -38,6 +39,8 @@ class Data:
 def _load(
     name: str, timesteps: int, data_dir: Path | None, device: torch.device, split: Partition
 ) -> Dataset:
+    if name.startswith(PREFIX):
+        return find_own(name, device)
     return load(name, timesteps, data_dir, device, split)
 
 

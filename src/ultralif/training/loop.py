@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ultralif.data.augment import CROP_AND_FLIP, Augmentation
+from ultralif.data.split import Events, Images
 from ultralif.functional import Mode
 from ultralif.nn import Stack
 from ultralif.training.build import build_networks, step_work
@@ -132,10 +133,18 @@ def _can_be_recorded(job: Job) -> bool:
     shared = job.shared
     return (
         isinstance(job.members, Stack)
+        and _has_bytes(job.data.train.store)
         and shared.encoding in ("rate", "rate-normalized")
         and shared.precision != "float64"
         and augmentation(shared) in (CROP_AND_FLIP, Augmentation())
         and not job.objective.uses_volume
+    )
+
+
+def _has_bytes(samples: object) -> bool:
+    """Tell whether samples are counts of events, or images in bytes."""
+    return isinstance(samples, Events) or (
+        isinstance(samples, Images) and samples.pixels.dtype == torch.uint8
     )
 
 

@@ -1,8 +1,8 @@
 """One module of any kind, trained by the loop that trains stacks."""
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -52,8 +52,19 @@ class Single(nn.Module):
         self.widths: dict[int, int] = {}
         self._seen: dict[int, list[Tensor]] = {}
         self._layers: list[int] = []
-        for layer, neuron in enumerate(self.neurons):
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Note the spikes of all neurons while the net computes."""
+        hooks = [
             neuron.register_forward_hook(lambda module, given, spikes, i=layer: self._note(i, spikes))
+            for layer, neuron in enumerate(self.neurons)
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def _note(self, layer: int, spikes: Tensor) -> None:
         """Keep the mean spike of each sample of a layer, ``[B, 1, 1]``."""
@@ -71,7 +82,7 @@ class Single(nn.Module):
         """Return the scores ``[1, B, classes]`` and for each spiking layer the mean spike ``[B, 1, 1]``."""
         self._seen = {}
         batch = x.shape[1]
-        with mode(self.net, wanted) if wanted is not None else nullcontext():
+        with mode(self.net, wanted) if wanted is not None else nullcontext(), self._watching():
             said = self.net(self._laid_out(x[0] if self.direct else x))
         scores = said.logits if isinstance(said, Output) else said
         if not isinstance(scores, Tensor) or scores.dim() not in (2, 3) or scores.shape[-2] != batch:
@@ -114,7 +125,13 @@ class Single(nn.Module):
 
     def first_weights(self) -> Sequence[Tensor]:
         """Return the weights of the first layer that has any, as a matrix."""
-        return [next(p for name, p in self.named_parameters() if self.role(name) == "weight").flatten(1)]
+        found = (p for name, p in self.named_parameters() if self.role(name) == "weight")
+        first = next(found, None)
+        if first is None:
+            raise InputError(
+                f"net is a {type(self.net).__name__} without weights, so that nothing can be learned"
+            )
+        return [first.flatten(1)]
 
     def role(self, name: str) -> Role:
         """Return the role of a parameter: those of neurons and norms, and biases, do not decay."""

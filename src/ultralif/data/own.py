@@ -1,0 +1,165 @@
+"""Data of your own: tensors, a Dataset, a DataLoader, ``.npz`` files and folders of ``.npy`` files."""
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ultralif.data.dataset import Dataset
+from ultralif.data.npy import parse_npy, read_npy
+from ultralif.data.spec import Spec
+from ultralif.data.split import Frames, Images, Split
+from ultralif.data.table import DATASETS
+from ultralif.errors import InputError
+from ultralif.files import read_bytes
+
+__all__ = ["PREFIX", "add", "find_own", "read_arrays"]
+
+PREFIX = "own:"
+"""Names of such datasets begin so, and go on with a part of their digest."""
+_MOST = 1 << 34
+_KNOWN: dict[str, Dataset] = {}
+
+
+def add(train: Any, test: Any, *, events: bool = False) -> str:
+    """Make data known to this process under a name, by which they can be loaded and trained on.
+
+    Everything is read once and kept in memory, so that random transforms of a Dataset are drawn once; those
+    of a run (``flip``, ``shift``, ``cutout``, ``mixup``) are drawn for every batch.
+
+    Args:
+        train: samples and labels: a pair of tensors or arrays, a map-style or iterable Dataset of pairs, or a
+            DataLoader. Bytes are pixels from 0 to 255; other numbers are taken as they are.
+        test: the same for the test set.
+        events: samples have time first, so that tensors are ``[N, T, ...]``.
+
+    Example:
+        >>> x, y = torch.rand(20, 4), torch.arange(20) % 2
+        >>> add((x, y), (x, y)).startswith("own:")
+        True
+    """
+    halves = {name: _collected(name, given) for name, given in (("train", train), ("test", test))}
+    shapes = {name: tuple(x.shape[1:]) for name, (x, _) in halves.items()}
+    if shapes["train"] != shapes["test"]:
+        raise InputError(
+            f"train has samples of shape {shapes['train']} and test of {shapes['test']}; make them alike"
+        )
+    if events and len(shapes["train"]) < 2:
+        raise InputError(f"events must be [N, T, ...], got samples of shape {shapes['train']}")
+    digest = hashlib.sha256(f"events={events}".encode())
+    for x, y in halves.values():
+        for part in (x, y):
+            digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
+            digest.update(part.contiguous().numpy().data)
+    name = PREFIX + digest.hexdigest()[:12]
+    classes = 1 + max(int(y.max()) for _, y in halves.values())
+    names = tuple(map(str, range(classes)))
+    splits = {
+        half: Split((Frames if events else Images)(x), y, torch.arange(len(y)))
+        for half, (x, y) in halves.items()
+    }
+    shape = splits["train"].shape
+    sizes = (len(splits["train"]), len(splits["test"]))
+    steps = splits["train"].timesteps or 10
+    DATASETS[name] = Spec(name, "data of your own", shape, names, sizes, events, "", "", timesteps=steps)
+    _KNOWN[name] = Dataset(
+        name, shape, classes, names, splits["train"], splits["test"], digest.hexdigest(), None, None
+    )
+    return name
+
+
+def find_own(name: str, device: torch.device) -> Dataset:
+    """Return data that `add` made known, on a device."""
+    if name not in _KNOWN:
+        raise InputError(
+            f"the data {name} of this run are your own and not part of it; give them again, on the command "
+            "line with --dataset"
+        )
+    found = _KNOWN[name]
+    return replace(found, train=_moved(found.train, device), test=_moved(found.test, device))
+
+
+def read_arrays(path: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], bool]:
+    """Return the training set, the test set, and whether they are events, from files of arrays.
+
+    Args:
+        path: an ``.npz`` file or a folder of ``.npy`` files with ``x_train`` and ``x_test``, or for events
+            ``events_train`` and ``events_test``, ``[N, T, ...]``; and ``y_train`` and ``y_test``.
+    """
+    read = _read_folder if path.is_dir() else _read_archive
+    found = read(path, ("events_train", "events_test", "x_train", "x_test", "y_train", "y_test"))
+    kind = "events" if "events_train" in found else "x"
+    wanted = (f"{kind}_train", "y_train", f"{kind}_test", "y_test")
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise InputError(f"{path} has no {', '.join(missing)}; it must hold {', '.join(wanted)}")
+    x_train, y_train, x_test, y_test = (torch.from_numpy(np.array(found[name])) for name in wanted)
+    return (x_train, y_train), (x_test, y_test), kind == "events"
+
+
+def _read_folder(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    return {name: read_npy(path / f"{name}.npy") for name in names if (path / f"{name}.npy").exists()}
+
+
+def _read_archive(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    try:
+        with zipfile.ZipFile(io.BytesIO(read_bytes(path, _MOST))) as archive:
+            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            size = sum(members[name].file_size for name in names if name in members)
+            if size > _MOST:
+                raise InputError(f"{path} holds {size:,} bytes, more than {_MOST:,}; use a folder of .npy")
+            return {name: parse_npy(archive.read(members[name]), path) for name in names if name in members}
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise InputError(f"{path} is not an .npz file ({error}); write it with numpy.savez") from error
+
+
+def _collected(name: str, source: Any) -> tuple[Tensor, Tensor]:
+    """Return all samples and labels of a source."""
+    if isinstance(source, tuple | list) and len(source) == 2 and not isinstance(source[0], tuple | list):
+        x, y = (torch.as_tensor(part).detach().cpu() for part in source)
+    else:
+        x, y = _gathered(name, source)
+    if not len(x) or len(x) != y.numel() or y.is_floating_point() or y.is_complex() or int(y.min()) < 0:
+        raise InputError(
+            f"{name} must have a class from 0 on, a whole number, for each sample, got {len(x)} samples and "
+            f"labels {y.dtype} of shape {tuple(y.shape)}"
+        )
+    kept = x if x.dtype in (torch.uint8, torch.float32) else x.float()
+    if not bool(torch.isfinite(kept).all()):
+        raise InputError(f"{name} holds NaN or infinite values; leave those samples out")
+    return kept, y.reshape(-1).long()
+
+
+def _gathered(name: str, source: Any) -> tuple[Tensor, Tensor]:
+    from torch.utils.data import DataLoader
+
+    if isinstance(source, Mapping | str) or not (
+        hasattr(source, "__iter__") or hasattr(source, "__getitem__")
+    ):
+        raise InputError(
+            f"{name} must be a pair of tensors, a Dataset or a DataLoader, got {type(source).__name__}"
+        )
+    indexed = hasattr(source, "__getitem__") and isinstance(source, Sized)
+    pairs: Iterable[Any] = (source[i] for i in range(len(source))) if indexed else cast(Iterable[Any], source)
+    try:
+        xs, ys = zip(*((torch.as_tensor(np.asarray(x)), torch.as_tensor(y)) for x, y in pairs), strict=True)
+        join = torch.cat if isinstance(source, DataLoader) else torch.stack
+        return join(xs), join(ys)
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{name} must yield pairs of a sample and its class, all of one shape ({reason})"
+        ) from error
+
+
+def _moved(split: Split, device: torch.device) -> Split:
+    store = cast(Images | Frames, split.store)
+    return Split(type(store)(store.pixels.to(device)), split.labels.to(device), split.rows.to(device))

@@ -1,0 +1,54 @@
+"""Any network on any data: the config of a run of your own."""
+
+from dataclasses import fields
+from typing import Any
+
+from torch import nn
+
+from ultralif.data.own import add
+from ultralif.errors import InputError
+from ultralif.nn import NEURONS, set_mode
+from ultralif.training.build import add_model
+from ultralif.training.config import RunConfig
+from ultralif.training.single import neurons_of
+
+__all__ = ["own_config"]
+
+_OF_LIBRARY = (
+    *("dataset", "model", "neuron", "neuron_options", "defaults", "hidden", "readout", "orthogonal", "width"),
+    *("per_neuron", "eps_min", "eps_max", "split"),
+)
+"""Fields that describe a network or data of the library."""
+
+
+def own_config(net: nn.Module, train: Any, test: Any, *, events: bool = False, **options: Any) -> RunConfig:
+    """Return the config of a run of a network and data of the user's own, and make both known.
+
+    Args:
+        net: has ultralif neurons; it is trained in place.
+        train: see `ultralif.data.own.add`.
+        test: the same.
+        events: samples have time first, ``[N, T, ...]``.
+        options: fields of `RunConfig`, such as epochs and timesteps.
+    """
+    known = [each.name for each in fields(RunConfig) if each.name not in _OF_LIBRARY]
+    for name in options:
+        if name not in known:
+            raise InputError(
+                f"{name} is not an option for a network of your own; choose from {', '.join(known)}"
+            )
+    neuron = type(neurons_of(net)[0])
+    NEURONS.setdefault(neuron.__name__, neuron)
+    dataset = add(train, test, events=events)
+    if events:
+        options.setdefault("timesteps", _timesteps(dataset))
+    if options.get("mode") is not None:
+        set_mode(net, options["mode"])
+    options.setdefault("encoding", "direct" if hasattr(net, "timesteps") else "constant")
+    return RunConfig(dataset=dataset, model=add_model(lambda: net), neuron=neuron.__name__, **options)
+
+
+def _timesteps(dataset: str) -> int:
+    from ultralif.data import DATASETS
+
+    return DATASETS[dataset].timesteps
