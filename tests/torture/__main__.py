@@ -36,8 +36,8 @@ ELSEWHERE = """
 - Temperatures below 0.1, the least that is learned by default, are not among the extreme currents.
 - Out of memory and 100 kills on a GPU: not run here, where there is none. The same code halves a stack there,
   on `torch.OutOfMemoryError`.
-- 32 writers of 10,000 rows for ten minutes, and a day's soak: not run; the above takes minutes, not a night.
-- 50 losses of each kind on Ray, and 30 of a rank: fewer, for the same reason.
+- 32 writers of 10,000 rows for ten minutes, and a day's soak: not run. An hour's soak is an option:
+  `python tests/torture --only soak --soak 3600`.
 - Stores and checkpoints of every released version: there is one version so far.
 - pip-audit asks a service on the network, which is not done here; hashes, licences and the bill of materials
   are in `requirements/release.txt`, `docs/licences.md` and `docs/sbom.cdx.json`.

@@ -15,7 +15,9 @@ Stacks = Sequence[Sequence[RunConfig]]
 
 def show_plan(stacks: Stacks, device: str, as_json: bool) -> None:
     """Print what would be trained, its size and time, and the config if there is but one run."""
+    from ultralif.nn import Neuron
     from ultralif.training import estimate
+    from ultralif.training.build import build_network
 
     seconds = estimate(stacks, device)
     if as_json:
@@ -25,6 +27,9 @@ def show_plan(stacks: Stacks, device: str, as_json: bool) -> None:
     if len(stacks) == 1 and len(stacks[0]) == 1:
         for name, value in stacks[0][0].settings().items():
             echo(f"{name:16} {value}")
+        modules = build_network(stacks[0][0]).modules()
+        neuron = next((module for module in modules if isinstance(module, Neuron)), None)
+        echo(f"{'neurons':16} {neuron!r}")
         echo(f"{'id':16} {stacks[0][0].id}")
     _print(stacks, seconds, sys.stdout)
 

@@ -17,7 +17,12 @@ def describe_options() -> str:
     lines = [
         f"  --{_flag(name)} {_KINDS.get(type(example(name)), 'VALUE')}" for name in sorted(known_options())
     ]
-    return "\n".join(["Options of the neuron, for those neurons that have them:", *lines])
+    return "\n".join(
+        [
+            "Options of the neuron, for those that have them; --dry-run prints their values:",
+            *lines,
+        ]
+    )
 
 
 def split_options(argv: Sequence[str], fields: Collection[str]) -> tuple[list[str], dict[str, Any]]:

@@ -161,13 +161,18 @@ def _histories(entries: Sequence[Entry]) -> dict[str, Any]:
         steps = [round(i * (count - 1) / max(shown - 1, 1)) for i in range(shown)]
         out["grid"].append(grids.index([step + 1 for step in steps]))
         for name in QUANTITIES:
-            values = [_short(entry.history[step].get(name)) for step in steps]
+            values = [_measured(entry.history[step].get(name)) for step in steps]
             out[name].append(None if None in values or not values else _collapsed(values))
     return {"grids": grids.values, **out}
 
 
 def _collapsed(values: list[Any]) -> list[Any]:
     return values[:1] if len(set(values)) == 1 else values
+
+
+def _measured(value: Any) -> Any:
+    """Return a number of a run's history, which may come from a stranger; anything else is not known."""
+    return _short(float(value)) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
 
 def _short(value: Any) -> Any:

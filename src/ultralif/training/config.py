@@ -189,8 +189,13 @@ class RunConfig:
         for name in ("sparsity", "volume_reg"):
             _check(name, 0 <= getattr(self, name) < 1e6, getattr(self, name), "0 or more, and below 1e6")
         _check("validation", 0 <= self.validation < 1, self.validation, "a part of the training set, below 1")
-        sizes = bool(self.hidden) and min(self.hidden) >= 1 and max(self.hidden) < 2**31
-        _check("hidden", sizes, self.hidden, "the size of each hidden layer, such as 64")
+        sizes = 1 <= len(self.hidden) <= _MOST_LAYERS and min(self.hidden) >= 1 and max(self.hidden) < 2**31
+        _check(
+            "hidden",
+            sizes,
+            self.hidden,
+            f"the size of each hidden layer, such as 64, for at most {_MOST_LAYERS} layers",
+        )
         _check("gain", 0 < self.gain <= 1, self.gain, "above 0 and at most 1")
         _check("eps_speed", 0 < self.eps_speed <= 1e3, self.eps_speed, "above 0 and at most 1000")
         bounds = (self.eps_min, self.eps_max)
@@ -281,6 +286,7 @@ class RunConfig:
         return replace(self, **changes)
 
 
+_MOST_LAYERS = 1000
 _COUNTS = {"timesteps": 100_000, "epochs": 1_000_000, "batch_size": 1_000_000}
 _SHARED = (
     "dataset",

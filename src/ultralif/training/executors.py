@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-import torch
-
-from ultralif.errors import JobError
+from ultralif.errors import JobError, is_out_of_memory
 from ultralif.training.config import RunConfig
 from ultralif.training.loop import train_stack
 from ultralif.training.options import Progress, RunOptions
@@ -12,12 +10,7 @@ from ultralif.training.result import Result
 from ultralif.training.store import Store
 from ultralif.training.sweep import halves
 
-__all__ = ["is_out_of_memory", "run_local"]
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Tell whether memory ran out; torch has an error of its own for GPUs, and only a text for CPUs."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
+__all__ = ["run_local"]
 
 
 def run_local(

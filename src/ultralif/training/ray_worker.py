@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ultralif.errors import InputError, JobError, need
+from ultralif.errors import InputError, JobError, is_out_of_memory, need
 from ultralif.training.config import RunConfig
-from ultralif.training.executors import is_out_of_memory
 from ultralif.training.lock import Busy
 from ultralif.training.loop import train_stack
 from ultralif.training.options import Interrupted, Progress, RunOptions
