@@ -134,3 +134,11 @@ def test_event_frames_pass_as_they_are():
 def test_bad_arguments_are_refused(make, says):
     with pytest.raises(InputError, match=says):
         make()
+
+
+def test_iterating_takes_one_epoch_after_another():
+    loader = Loader(load("digits").train, batch_size=500, timesteps=1)
+    assert len(loader) == loader.steps == 3
+    for epoch in range(2):
+        for (x, labels), (again, same) in zip(loader, loader.epoch(epoch), strict=True):
+            assert torch.equal(x, again) and torch.equal(labels, same)

@@ -1,0 +1,79 @@
+"""Data, networks and neurons of one's own, given by paths on the command line."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ultralif.cli import main
+from ultralif.training import build
+
+CODE = """
+from pathlib import Path
+
+import torch
+import ultralif as ul
+from torch import nn
+
+Path(__file__).with_suffix(".ran").touch()
+
+
+class Net(nn.Module):
+    def __init__(self, classes, shape, neuron):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(shape[0], 8), ul.find_neuron(neuron)(), nn.Linear(8, classes))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Own(ul.LIF):
+    pass
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(CODE)
+    x = np.random.default_rng(0).random((60, 4), dtype=np.float32)
+    y = (x[:, 0] > 0.5).astype(np.int64)
+    np.savez("my.npz", x_train=x, y_train=y, x_test=x[:20], y_test=y[:20])
+    return tmp_path
+
+
+FLAGS = ["--dataset", "my.npz", "--model", "mine.py:Net", "--neuron", "mine.py:Own"]
+
+
+def test_a_run_of_ones_own_is_trained_stored_and_evaluated(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["train", *FLAGS, "--epochs", "2", "--timesteps", "3", "--encoding", "constant", "--json"]
+    assert main([*words, "--batch-size", "20"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["neuron"] == "Own" and result["dataset"].startswith("own:")
+    (folder / "mine.ran").unlink()
+    monkeypatch.setattr(build, "_OWN", {})  # as in a new process
+    assert main(["eval", result["id"], "--dataset", "my.npz"]) == 2
+    assert "--model" in capsys.readouterr().err
+    assert not (folder / "mine.ran").exists(), "a stored run causes no code to be loaded"
+    assert main(["eval", result["id"], *FLAGS, "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["accuracy"] == result["accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--dataset", "none.npz"], "does not exist"),
+        (["--dataset", "mine.py:none"], "no class or function 'none'"),
+        (["--neuron", "mine.py:Net"], "derived from ultralif.Neuron"),
+        (["--model", "other.py:Net"], "no file other.py"),
+    ],
+)
+def test_a_path_that_leads_nowhere(
+    words: list[str], says: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *words]) == 2
+    assert says in capsys.readouterr().err
