@@ -69,3 +69,23 @@ def test_a_channels_last_network_copies_nothing(name):
         return sum(size > 1 for size in sizes)
 
     assert copies(neuron) == copies(nn.ReLU())
+
+
+@pytest.mark.parametrize("name", ["ultralif", "lif", "ultradlif"])
+@pytest.mark.parametrize("axis", [0, 1, 2, (0, 1), (1, 2), (0, 1, 2)], ids=str)
+def test_a_repeated_current_is_read_where_it_is(name, axis):
+    """Strides of 0: constant currents, one current for all samples, and one number for a layer."""
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    shape = [1 if i in axes else n for i, n in enumerate((7, 3, 40))]
+    current = torch.randn(shape, dtype=torch.float64).expand(7, 3, 40)
+    constants = {"threshold": 0.5, **({"leak": 0.9} if name != "ultradlif" else {})}
+    constants |= {"eps": 0.5} if name != "lif" else {}
+    found = []
+    for module in (ops, functional):
+        x = current.detach().requires_grad_()
+        spikes, _ = getattr(module, name)(x, **constants)
+        found.append((spikes, *torch.autograd.grad(spikes.square().sum(), x)))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-12)
+    with profile(activities=[ProfilerActivity.CPU]) as seen:
+        getattr(ops, name)(current, **constants)
+    assert not {event.key for event in seen.key_averages()} & {"aten::copy_", "aten::clone"}

@@ -30,13 +30,12 @@ class View(NamedTuple):
 
     def flat(self, x: Tensor) -> Tensor:
         """Return a sequence as ``[T, B, F]``, by a copy only if three strides do not tell where it is."""
-        at = find_steps(self.shape, x.stride(), self.order)
-        if at is None or (at.outer and at.size != self.size[2]):
-            x = torch.empty_strided(self.shape, (math.prod(self.size[1:]), *self.step), dtype=x.dtype).copy_(
-                x
-            )
-            at = Steps(x.stride(0), 0, 1, math.prod(self.size[1:]))
-        return x.as_strided(self.size, (at.time, at.outer or at.inner * self.size[2], at.inner))
+        at, (_, batch, features) = find_steps(self.shape, x.stride(), self.order), self.size
+        if at is None or at.size not in (batch * features, features):
+            x = torch.empty_strided(self.shape, (batch * features, *self.step), dtype=x.dtype).copy_(x)
+            at = Steps(x.stride(0), 0, 1, batch * features)
+        outer = at.inner * features if at.size == batch * features else at.outer
+        return x.as_strided(self.size, (at.time, outer, at.inner))
 
     def flat_step(self, x: Tensor) -> Tensor:
         """Return tensors of one step, ``[S, B, *features]``, as ``[S, B, F]``."""
@@ -73,7 +72,8 @@ def _view(current: Tensor, constants: Constants, rule: Rule) -> View:
             for c, size in zip(constants, shapes, strict=True)
         ]
     else:
-        features = max([*periods, rule.ring]) if periods or rule.ring else total
+        at = find_steps(shape, current.stride(), order)
+        features = max([*periods, rule.ring]) if periods or rule.ring else at.size if at else total
         given = [c.reshape(-1) if isinstance(c, Tensor) else c for c in constants]
     size = (shape[0], total // features, features)
     return View(shape, strides, dense_strides(shape, order), order, size, Constants(*given))
