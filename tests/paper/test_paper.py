@@ -16,7 +16,7 @@ from ultralif.paper.published import ULTRA
 from ultralif.paper.results import Results, _student, interval, paired
 from ultralif.paper.tables import make_table
 from ultralif.paper.verdicts import CLAIMS, judge
-from ultralif.report.tables import to_csv, to_latex, to_markdown
+from ultralif.report.markup import to_csv, to_latex, to_markdown
 from ultralif.training.identity import FIRST_FIELDS, document_id, first_document
 
 ROOT = Path(__file__).parents[2]

@@ -139,7 +139,7 @@ def _print_tables(names: list[str], found: "Results", seeds: int, out: Path | No
 
 def _write(table: "Table", out: Path) -> None:
     from ultralif.files import write_file
-    from ultralif.report.tables import to_csv, to_latex, to_markdown
+    from ultralif.report.markup import to_csv, to_latex, to_markdown
 
     for suffix, text in (("md", to_markdown), ("csv", to_csv), ("tex", to_latex)):
         write_file(out / f"{table.name}.{suffix}", text(table).encode())

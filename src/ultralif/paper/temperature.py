@@ -2,8 +2,8 @@
 
 from statistics import fmean
 
-from ultralif.paper.claim import NOT_TESTED, Judgement, sign, signed
 from ultralif.paper.grids import ABLATED
+from ultralif.paper.judgement import NOT_TESTED, Judgement, sign, signed
 from ultralif.paper.published import ULTRA
 from ultralif.paper.results import Results, interval, paired
 

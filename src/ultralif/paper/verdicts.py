@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ultralif.paper.claim import NOT_TESTED, Claim, Judgement, best, compared, sign, signed
 from ultralif.paper.grids import plain
+from ultralif.paper.judgement import NOT_TESTED, Claim, Judgement, best, compared, sign, signed
 from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS, ULTRA
 from ultralif.paper.results import Interval, Results, interval, paired
 from ultralif.paper.temperature import final_eps, learned_is_best, small_beats_large, u_shape

@@ -1,4 +1,4 @@
-"""What a claim of the paper is, and how a difference is judged."""
+"""A claim of the paper, and the judgement on a measured difference."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
