@@ -148,6 +148,33 @@ def test_other_libraries_see_the_spikes_of_convolutions(tmp_path, reader, poolin
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("pooling", ["average", "sum"])
+def test_we_read_convolutions(tmp_path, pooling):
+    net = convolutional()
+    net[1] = ul.LIF(leak=torch.linspace(0.5, 0.9, 5).view(5, 1, 1))
+    x = (torch.rand(STEPS, 6, 2, 8, 8, generator=torch.Generator().manual_seed(4)) < 0.4).float()
+    to_nir(net, tmp_path / "model.nir", shape=(2, 8, 8), pooling=pooling)
+    assert torch.equal(from_nir(tmp_path / "model.nir")(x), net(x))
+
+
+def test_convolutions_that_make_no_sense(tmp_path):
+    for change, message in {
+        _replace("node/nodes/synapses1/weight", np.ones((5, 2, 3))): "weights of shape",
+        _replace("node/nodes/synapses1/stride", np.array([0, 1])): "stride",
+        _replace("node/nodes/synapses1/groups", 3): "3 groups",
+        _replace("node/nodes/pool1/padding", np.array([1, 1])): "pools with padding",
+        _replace("node/nodes/neurons1/tau", np.linspace(1e-3, 2e-3, 80).reshape(5, 4, 4)): "within a channel",
+        _replace("node/nodes/pool1/type", "MaxPool2d"): "'MaxPool2d' where",
+    }.items():
+        path = tmp_path / "model.nir"
+        to_nir(convolutional(), path, shape=(2, 8, 8))
+        with h5py.File(path, "r+") as file:
+            change(file)
+        with pytest.raises(InputError, match=message):
+            from_nir(path)
+
+
+@torch.no_grad()
 @pytest.mark.filterwarnings("ignore")  # theirs
 @pytest.mark.parametrize("reader", ["norse", "snntorch", "spikingjelly"])
 def test_other_libraries_see_the_spikes_of_a_residual_network(tmp_path, reader):

@@ -18,7 +18,10 @@ import numpy as np
 
 __all__ = ["Graph", "Node", "read"]
 
-FIELDS = ("weight", "bias", "tau", "r", "v_leak", "v_threshold", "v_reset", "threshold")
+FIELDS = (
+    *("weight", "bias", "tau", "r", "v_leak", "v_threshold", "v_reset", "threshold"),
+    *("stride", "padding", "dilation", "groups", "kernel_size"),
+)
 MAX_NODES = 1000
 MAX_BYTES = 1 << 29
 MAX_MEMORY = 4 << 30

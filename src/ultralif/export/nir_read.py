@@ -10,21 +10,24 @@ from torch import Tensor, nn
 from ultralif.errors import InputError
 from ultralif.export.nir import DT
 from ultralif.export.nir_file import Graph, Node, read
-from ultralif.nn import LIF, Network, UltraLIF
+from ultralif.nn import LIF, Network, TimeDistributed, UltraLIF
 from ultralif.nn.network import AnyNeuron
 
 __all__ = ["from_nir"]
 
 LINEAR = ("Affine", "Linear")
 SPIKING = ("LIF", "Threshold")
+OF_MAPS = ("Conv2d", "AvgPool2d", "SumPool2d", "Flatten")
 MAX_UNREAD = 4096  # neurons whose readout is the identity: a matrix of their number squared
 
 
-def from_nir(path: str | Path, *, dt: float | None = None) -> Network:
+def from_nir(path: str | Path, *, dt: float | None = None) -> nn.Module:
     """Return the network in a NIR file: layers of Affine or Linear, then LIF or Threshold.
 
-    A LIF becomes our LIF; a Threshold, or a LIF with ``tau = dt``, becomes UltraLIF in tropical mode, which
-    is the same. A linear readout is the mean over time of what the file's last node puts out.
+    With Conv2d, pooling and Flatten among them it is an ``nn.Sequential`` over ``[T, B, C, H, W]`` whose
+    outputs keep the axis of time, without them a `Network`. A LIF becomes our LIF; a Threshold, or a LIF
+    with ``tau = dt``, becomes UltraLIF in tropical mode, which is the same. A network's linear readout is
+    the mean over time of what the file's last node puts out.
 
     Args:
         path: the file; it may come from strangers.
@@ -39,7 +42,9 @@ def from_nir(path: str | Path, *, dt: float | None = None) -> Network:
         step = float(stated) if dt is None else dt
         if not 0 < step < np.inf:
             raise ValueError(f"its time step dt={step} is not positive")
-        return _network(_chain(graph), step)
+        chain = _chain(graph)
+        maps = any(node.kind in OF_MAPS for _, node in chain)
+        return _sequential(chain, step) if maps else _network(chain, step)
     except ValueError as error:
         raise InputError(f"{path} is not a NIR file of a LIF network: {error}") from error
 
@@ -67,6 +72,85 @@ def _chain(graph: Graph) -> list[tuple[str, Node]]:
     while chain and chain[0][1].kind == "Flatten":  # our networks flatten what comes in
         chain.pop(0)
     return chain
+
+
+def _sequential(chain: list[tuple[str, Node]], dt: float) -> nn.Sequential:
+    """Build a network of maps, layer by layer; sums over windows are means with larger weights."""
+    layers: list[nn.Module] = []
+    synapses: nn.Linear | nn.Conv2d | None = None  # those whose currents are on their way to neurons
+    windows = 1.0  # sizes of the windows that spikes were summed over
+    for name, node in chain:
+        if node.kind in (*LINEAR, "Conv2d"):
+            synapses = _linear(name, node) if node.kind in LINEAR else _convolution(name, node)
+            synapses.weight.data.mul_(windows)
+            windows = 1.0
+            layers.append(synapses if isinstance(synapses, nn.Linear) else TimeDistributed(synapses))
+        elif node.kind in ("AvgPool2d", "SumPool2d"):
+            size, stride = _pair(name, node, "kernel_size", 1), _pair(name, node, "stride", 1)
+            if _pair(name, node, "padding", 0) != (0, 0):
+                raise ValueError(f"its node {name!r} pools with padding")
+            count = float(size[0] * size[1]) if node.kind == "SumPool2d" else 1.0
+            if synapses is None:
+                windows *= count
+            else:
+                synapses.weight.data.mul_(count)
+                synapses.bias.data.mul_(count)  # type: ignore[union-attr]
+            layers.append(TimeDistributed(nn.AvgPool2d(size, stride)))
+        elif node.kind == "Flatten":
+            layers.append(nn.Flatten(2))
+        elif node.kind in SPIKING and synapses is not None:
+            layers.append(_driven(name, node, dt, synapses))
+            synapses = None
+        else:
+            raise ValueError(f"its node {name!r} is {node.kind!r} where a network of maps has no such node")
+    return nn.Sequential(*layers).float()
+
+
+def _driven(name: str, node: Node, dt: float, synapses: nn.Linear | nn.Conv2d) -> AnyNeuron:
+    """Return neurons, the factor of their current moved into the synapses that drive them."""
+    gain, shift, neuron = _cell(name, node, dt)
+    channels = len(synapses.weight)
+    if len(gain) % channels or any(
+        bool((part.view(channels, -1) != part.view(channels, -1)[:, :1]).any()) for part in (gain, shift)
+    ):
+        raise ValueError(f"its node {name!r} has constants that differ within a channel, or do not fit it")
+    by_channel = gain.view(channels, -1)[:, 0]
+    synapses.weight.data.mul_(by_channel.view(-1, *[1] * (synapses.weight.dim() - 1)))
+    synapses.bias.data.mul_(by_channel).add_(shift.view(channels, -1)[:, 0])  # type: ignore[union-attr]
+    return neuron
+
+
+def _convolution(name: str, node: Node) -> nn.Conv2d:
+    weight = _tensor(name, node, "weight")
+    bias = _tensor(name, node, "bias") if "bias" in node.arrays else weight.new_zeros(weight.shape[:1])
+    groups = _pair(name, node, "groups", 1)[0]
+    if weight.dim() != 4 or bias.shape != weight.shape[:1] or not weight.numel() or len(weight) % groups:
+        raise ValueError(
+            f"its node {name!r} has weights of shape {tuple(weight.shape)}, biases of {tuple(bias.shape)} "
+            f"and {groups} groups"
+        )
+    conv = nn.Conv2d(
+        weight.shape[1] * groups,
+        weight.shape[0],
+        (weight.shape[2], weight.shape[3]),
+        _pair(name, node, "stride", 1),
+        _pair(name, node, "padding", 0),
+        _pair(name, node, "dilation", 1),
+        groups,
+        dtype=torch.float64,
+    )
+    conv.weight.data, conv.bias = weight, nn.Parameter(bias)
+    return conv
+
+
+def _pair(name: str, node: Node, key: str, least: int) -> tuple[int, int]:
+    """Return whole numbers for rows and columns."""
+    values = _tensor(name, node, key).flatten().tolist()
+    if len(values) > 2 or any(value != int(value) or not least <= value < 1 << 16 for value in values):
+        raise ValueError(
+            f"its node {name!r} has {key} {values}, not one or two whole numbers from {least} on"
+        )
+    return int(values[0]), int(values[-1])
 
 
 def _network(chain: list[tuple[str, Node]], dt: float) -> Network:
@@ -125,26 +209,28 @@ def _identity(size: int) -> nn.Linear:
 def _cell(name: str, node: Node, dt: float) -> tuple[Tensor, Tensor, AnyNeuron]:
     """Return what the current is multiplied by, what is added to it, and the neuron that takes it."""
     if node.kind == "Threshold":
-        threshold = _tensor(name, node, "threshold").flatten()
-        return torch.ones_like(threshold), torch.zeros_like(threshold), _tropical(name, threshold)
-    tau, r, v_leak, threshold = (
-        _tensor(name, node, key).flatten() for key in ("tau", "r", "v_leak", "v_threshold")
-    )
-    v_reset = _tensor(name, node, "v_reset").flatten() if "v_reset" in node.arrays else torch.zeros_like(tau)
+        threshold = _tensor(name, node, "threshold")
+        return (
+            torch.ones_like(threshold).flatten(),
+            torch.zeros_like(threshold).flatten(),
+            _tropical(name, threshold),
+        )
+    tau, r, v_leak, threshold = (_tensor(name, node, key) for key in ("tau", "r", "v_leak", "v_threshold"))
+    v_reset = _tensor(name, node, "v_reset") if "v_reset" in node.arrays else torch.zeros_like(tau)
     if len({part.shape for part in (tau, r, v_leak, threshold, v_reset)}) > 1:
         raise ValueError(f"its node {name!r} has constants of different shapes")
     if not bool((tau > 0).all()):
         raise ValueError(f"its node {name!r} has a time constant that is not positive")
-    gain = dt / tau * r
+    gain = (dt / tau * r).flatten()
     leak = 1 - dt / tau
     if bool((leak.abs() < 1e-5).all()):
-        return gain, v_leak, _tropical(name, threshold)
+        return gain, v_leak.flatten(), _tropical(name, threshold)
     if not bool((leak > 0).all()):
         raise ValueError(
             f"its node {name!r} has a time constant below the time step dt={dt:g}; pass a smaller dt"
         )
     neuron = LIF(leak=_constant(leak), threshold=_positive(name, threshold), v_reset=_constant(v_reset))
-    return gain, v_leak * dt / tau, neuron
+    return gain, (v_leak * dt / tau).flatten(), neuron
 
 
 def _tropical(name: str, threshold: Tensor) -> UltraLIF:
@@ -163,7 +249,8 @@ def _positive(name: str, threshold: Tensor) -> float | Tensor:
 
 def _constant(values: Tensor) -> float | Tensor:
     """Return one number where all neurons have the same."""
-    return float(values[0]) if bool((values == values[0]).all()) else values.float()
+    first = float(values.flatten()[0])
+    return first if bool((values == first).all()) else values.float()
 
 
 def _tensor(name: str, node: Node, key: str) -> Tensor:
