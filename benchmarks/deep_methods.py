@@ -34,6 +34,7 @@ METHODS = {
     "LIF, learned width": surrogate(2, 5, 10, learn_slope=True),
     "LIF, triangle": surrogate(0.5, 1, 2, surrogate="triangle"),
     "UltraLIF as a sigmoid": Method("Matched"),
+    "UltraLIF, binary throughout": Method("UltraLIF", soft=0.0),
     "LIF, sigmoid": surrogate(1, 2, 4),
     "LIF, atan": surrogate(1, 2, 4, surrogate="atan"),
     "DSpike": Method("DSpike", "sharpness", (1, 2, 4), 0.0),
