@@ -89,7 +89,11 @@ class _Device:
 
 
 def recorded(call: Call, repetitions: int) -> Call:
-    """Record repetitions of a call in a CUDA graph and return its replay."""
+    """Record repetitions of a call in a CUDA graph and return its replay.
+
+    The replay keeps the call: recording another graph gives unused memory back to the driver, and a graph
+    whose tensors went with it would read what is no longer there.
+    """
     make: Any = torch.cuda.Stream
     stream = make()
     stream.wait_stream(torch.cuda.current_stream())
@@ -101,4 +105,8 @@ def recorded(call: Call, repetitions: int) -> Call:
     with torch.cuda.graph(graph):
         for _ in range(repetitions):
             call()
-    return graph.replay
+
+    def replay(kept: Call = call) -> None:
+        graph.replay()
+
+    return replay
