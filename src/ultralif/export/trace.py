@@ -12,21 +12,20 @@ from torch.overrides import TorchFunctionMode
 from ultralif.errors import InputError
 from ultralif.export.graph import (
     Flatten,
-    Geometry,
     Graph,
     Input,
     Node,
     Norm,
     Op,
     Pool,
-    PoolKind,
     Spikes,
     Sum,
     Synapses,
     evaluating,
     norm_constants,
 )
-from ultralif.nn import DelayedLinear, Network, Neuron, Recurrent
+from ultralif.export.operations import Unknown, operation
+from ultralif.nn import Network, Neuron, Recurrent
 
 __all__ = ["describe", "input_shape"]
 
@@ -41,18 +40,11 @@ class _TimeMean:
     """The mean over time, which `describe` moves to the end."""
 
 
-@dataclass(frozen=True)
-class _Unknown:
-    """Something that has no place in a graph."""
-
-    reason: str
-
-
 class Noted(NamedTuple):
     """An operation as it was seen, with the places of what it took."""
 
     name: str
-    op: Op | _TimeMean | _Unknown
+    op: Op | _TimeMean | Unknown
     inputs: tuple[int, ...]
     shape: tuple[int, ...]
 
@@ -155,7 +147,7 @@ class _Watch(TorchFunctionMode):
             elif isinstance(module, nn.Flatten):
                 self._reshape(name, "Flatten", place, out)
             else:
-                self._note(name, _layer(module, self.nodes[place].shape), (place,), out)
+                self._note(name, operation(module, self.nodes[place].shape), (place,), out)
 
         return leave
 
@@ -170,7 +162,7 @@ class _Watch(TorchFunctionMode):
         elif name == "mean" and len(inputs) == 1:
             self._mean(label, inputs[0], args, kwargs, out)
         else:
-            self._note(label, _Unknown(f"is the operation {name!r}"), inputs, out)
+            self._note(label, Unknown(f"is the operation {name!r}"), inputs, out)
 
     def _mean(self, label: str, place: int, args: Any, kwargs: Any, out: Tensor) -> None:
         """Note a mean over time, over the places of a map, or over both."""
@@ -180,7 +172,7 @@ class _Watch(TorchFunctionMode):
         time = {0} if x.shape[:2] == (STEPS, BATCH) else set()
         places = {x.dim() - 2, x.dim() - 1} if len(shape) == 3 else set()
         if not axes or axes not in (time, places, time | places) or kwargs.get("keepdim", len(args) > 2):
-            self._note(label, _Unknown(f"is a mean over {axis!r}"), (place,), out)
+            self._note(label, Unknown(f"is a mean over {axis!r}"), (place,), out)
             return
         if places and axes >= places:
             size = (shape[1], shape[2])
@@ -198,7 +190,7 @@ class _Watch(TorchFunctionMode):
         elif _features(out) == (math.prod(shape),):
             self._note(label, Flatten(), (place,), out)
         else:
-            self._note(label, _Unknown(f"is {name!r} to shape {tuple(out.shape)}"), (place,), out)
+            self._note(label, Unknown(f"is {name!r} to shape {tuple(out.shape)}"), (place,), out)
 
     def _same(self, place: int, out: Tensor) -> None:
         self.places[id(out)] = place
@@ -207,7 +199,7 @@ class _Watch(TorchFunctionMode):
     def _note(
         self,
         name: str,
-        op: Op | _TimeMean | _Unknown,
+        op: Op | _TimeMean | Unknown,
         inputs: tuple[int, ...],
         out: Tensor,
         shape: tuple[int, ...] | None = None,
@@ -242,64 +234,13 @@ def _features(x: Tensor) -> tuple[int, ...]:
     return tuple(x.shape[1:]) if x.shape[:1] in ((BATCH,), (STEPS * BATCH,)) else tuple(x.shape)
 
 
-def _layer(module: nn.Module, shape: tuple[int, ...]) -> Op | _Unknown:
-    """Say a module as an operation."""
-    if isinstance(module, nn.Linear):
-        return Synapses(module, None)
-    if isinstance(module, nn.Conv2d):
-        return _convolution(module)
-    if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_mean is not None:
-        return Norm(module)
-    if isinstance(module, Neuron):
-        return _Unknown("has batch_first=True") if module.batch_first else Spikes(module)
-    if isinstance(module, nn.AvgPool2d | nn.MaxPool2d):
-        return _pool(module)
-    if isinstance(module, nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d):
-        wanted = _pair(module.output_size)
-        sizes = [(have, want or have) for have, want in zip(shape[1:], wanted, strict=True)]
-        if any(have % want for have, want in sizes):
-            return _Unknown(f"pools {shape[1:]} to {wanted}, which no one window divides")
-        rows, columns = (have // want for have, want in sizes)
-        kind: PoolKind = "mean" if isinstance(module, nn.AdaptiveAvgPool2d) else "max"
-        return Pool(kind, (rows, columns), (rows, columns))
-    if isinstance(module, Recurrent | DelayedLinear):
-        return _Unknown(f"is {type(module).__name__}, which remembers what no file of this library can say")
-    return _Unknown(f"is {type(module).__name__}")
-
-
-def _convolution(module: nn.Conv2d) -> Op | _Unknown:
-    if module.padding_mode != "zeros":
-        return _Unknown(f"is a Conv2d with padding_mode={module.padding_mode!r}")
-    dilation, stride, kernel = (_pair(part) for part in (module.dilation, module.stride, module.kernel_size))
-    padding = module.padding
-    if padding == "same":
-        reach = [step * (size - 1) for step, size in zip(dilation, kernel, strict=True)]
-        if any(part % 2 for part in reach):
-            return _Unknown("is a Conv2d with padding='same' and an even kernel")
-        padding = (reach[0] // 2, reach[1] // 2)
-    padding = (0, 0) if isinstance(padding, str) else _pair(padding)
-    return Synapses(module, Geometry(stride, padding, dilation, module.groups))
-
-
-def _pool(module: nn.AvgPool2d | nn.MaxPool2d) -> Op | _Unknown:
-    size, stride = _pair(module.kernel_size), _pair(module.stride)
-    other = getattr(module, "divisor_override", None), getattr(module, "dilation", 1)
-    if _pair(module.padding) != (0, 0) or module.ceil_mode or other != (None, 1):
-        return _Unknown(f"is {type(module).__name__} with padding, dilation, ceil_mode or divisor_override")
-    return Pool("mean" if isinstance(module, nn.AvgPool2d) else "max", size, stride)
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    return (value[0], value[1]) if isinstance(value, tuple | list) else (value, value)
-
-
 def _simplified(noted: dict[int, Noted]) -> Graph:
     """Refuse what is unknown, take the mean over time to the end, fold batch normalization."""
     moved: dict[int, int] = {}  # from where a node was noted to where it is now
     nodes: list[Node] = []
     averaged: set[int] = set()
     for place, (name, op, inputs, shape) in noted.items():
-        if isinstance(op, _Unknown):
+        if isinstance(op, Unknown):
             raise InputError(f"layer {name!r} {op.reason}; it cannot be exported")
         after_mean = any(i in averaged for i in inputs)
         if after_mean and (isinstance(op, Spikes) or (isinstance(op, Pool) and op.kind == "max")):
