@@ -19,7 +19,13 @@ LAYOUTS = {
     "one number": lambda x: x[:1, :1, :1, :1, :1].expand_as(x),
     "a part": lambda x: torch.cat((x, x), 2)[:, :, : x.shape[2]],
 }
-SHAPES = {"a number": (), "one a channel": (4, 1, 1), "one a neuron": (4, 3, 5), "one a column": (5,)}
+SHAPES = {
+    "a number": (),
+    "one a channel": (4, 1, 1),
+    "one a neuron": (4, 3, 5),
+    "one a column": (5,),
+    "with a gap": (4, 1, 5),
+}
 
 
 def leaves(layout: str, shape: tuple[int, ...]) -> list[torch.Tensor]:

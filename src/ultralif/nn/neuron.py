@@ -14,6 +14,7 @@ from ultralif.nn.arguments import merged_signature, unknown_argument
 from ultralif.nn.parameters import FORMS, LOGIT, Clamp, Form, Parametrized, fits
 from ultralif.nn.state import State, with_current
 from ultralif.ops import Backend
+from ultralif.ops.operators import prepare
 
 __all__ = ["FIRING", "LeakParameter", "Neuron", "NeuronOptions"]
 
@@ -200,7 +201,30 @@ class Neuron(Parametrized, Generic[S]):
 
     def forward(self, current: Tensor) -> Tensor:
         """Return the spikes for a current ``[T, B, *features]``, from rest."""
-        return self.run(current)[0]
+        if torch.compiler.is_compiling() or type(current) is not Tensor:
+            return self.run(current)[0]
+        ready = self.__dict__.setdefault("_ready", {})
+        key = current.shape, current.dtype, current.device
+        call = ready.get(key)  # the same call as before is checked no more
+        spikes: Tensor | None = None if call is None else call(current, self._parameters)
+        if spikes is None:
+            spikes = self.run(current)[0]
+            plain = not (self.batch_first or self.check_finite or "synapse" in self.declared())
+            if plain and self.backend == "auto":
+                constants, choices = self._given()
+                if len(ready) >= 64:
+                    ready.clear()
+                ready[key] = prepare(type(self).operator, current, constants | choices, self._parameters)
+        return spikes
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute, and forget the calls that were prepared without it."""
+        self.__dict__.pop("_ready", None)
+        super().__setattr__(name, value)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out prepared calls: they belong to a process and its devices."""
+        return {name: value for name, value in self.__dict__.items() if name != "_ready"}
 
     def rate(self, current: Tensor) -> Tensor:
         """Return the mean spike over time, ``[B, *features]``, from rest."""
@@ -222,12 +246,16 @@ class Neuron(Parametrized, Generic[S]):
         return spikes[0], state
 
     def _integrate(self, current: Tensor, state: S | None, rate: bool) -> tuple[Tensor, S]:
-        find = self.given if hasattr(type(self).operator, "takes_learned") else self.constant
+        constants, choices = self._given()
+        return self.integrate(current, state, rate, self.backend, **constants, **choices)
+
+    def _given(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return constants and choices as the operator takes them."""
+        find = self.given if hasattr(type(self).operator, "recipe") else self.constant
         constants: dict[str, Any] = {name: find(name) for name in self.declared()}
         if "synapse" in constants:
             constants["synapse"] = self.constant("synapse")
-        choices = {name: getattr(self, name) for name in self.choices}
-        return self.integrate(current, state, rate, self.backend, **constants, **choices)
+        return constants, {name: getattr(self, name) for name in self.choices}
 
     @classmethod
     def integrate(

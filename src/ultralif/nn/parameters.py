@@ -183,6 +183,7 @@ class Parametrized(nn.Module):
             name: a declared constant.
             value: a number, or a tensor that broadcasts to the constant's shape.
         """
+        self.__dict__.pop("_ready", None)  # calls that were prepared with the value before
         if name in self._learned:
             form, bounds = self._learned[name]
             low, high = bounds or (0.0, min(self._declared[name][1], form.upper))

@@ -15,10 +15,10 @@ from torch import Tensor
 from ultralif.functional import compute_dtype
 from ultralif.ops import cpu, flat
 from ultralif.ops.constants import Learned
-from ultralif.ops.layout import axes_by_memory, dense_strides
+from ultralif.ops.layout import axes_by_memory, dense_strides, has_gap
 from ultralif.ops.recurrence import Constants, Curve, Membrane, Reset, Rule, decode, encode
 
-__all__ = ["is_fused", "run"]
+__all__ = ["is_fused", "repeat", "run"]
 
 Grads = tuple[Tensor | None, ...]
 
@@ -36,12 +36,48 @@ def run(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule)
     if not plain or _gpu(current) is None:
         dtype = compute_dtype(current.dtype)
         constants = Constants(*[c.value().to(dtype) if isinstance(c, Learned) else c for c in constants])
-    tensors = [c.raw if isinstance(c, Learned) else c if isinstance(c, Tensor) else None for c in constants]
+    if any(has_gap(shape_of(c)) for c in constants):
+        constants = Constants(
+            *[_filled(c, current.shape[2:]) if has_gap(shape_of(c)) else c for c in constants]
+        )
+    tensors = _tensors(constants)
     if plain:
-        return _apply(current, state, *tensors, constants, rule)
+        return _apply(current, state, *tensors, constants, rule, None)
     numbers = [1.0 if isinstance(c, Tensor | Learned) else c for c in constants]
     spikes, last = integrate(current, state, *tensors, numbers, *encode(rule))
     return spikes, last
+
+
+def repeat(
+    current: Tensor, tensors: Sequence[Tensor | None], constants: Constants, rule: Rule, plans: dict[Any, Any]
+) -> Tensor | None:
+    """Return the spikes of a call like one before, from rest; None where somebody looks on."""
+    if not _is_plain(current) or torch._C._are_functorch_transforms_active():
+        return None
+    gpu = _gpu(current)
+    if gpu is None:
+        return run(current, None, constants, rule)[0]
+    key = current.stride(), current.data_ptr() % 16
+    plan = plans.get(key)
+    if plan is None:
+        plan = plans[key] = gpu.find_plan(current, None, constants, rule)
+    return _apply(current, None, *tensors, constants, rule, plan)[0]
+
+
+def shape_of(constant: Tensor | Learned | float) -> tuple[int, ...]:
+    """Return the shape of a constant."""
+    if isinstance(constant, Learned):
+        return tuple(constant.raw.shape)
+    return tuple(constant.shape) if isinstance(constant, Tensor) else ()
+
+
+def _tensors(constants: Constants) -> list[Tensor | None]:
+    return [c.raw if isinstance(c, Learned) else c if isinstance(c, Tensor) else None for c in constants]
+
+
+def _filled(constant: Tensor | Learned, features: torch.Size) -> Tensor:
+    value = constant.value() if isinstance(constant, Learned) else constant
+    return value.expand(features).contiguous()
 
 
 def _is_plain(current: Tensor) -> bool:
@@ -59,10 +95,10 @@ class _Integrate(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, current: Tensor, state: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
-        constants, rule = rest[4:]
-        out, last = _forward(current, state, constants, rule)
+        constants, rule, plan = rest[4:]
+        out, last = _forward(current, state, constants, rule, plan)
         ctx.save_for_backward(current, state, *rest[:4])
-        ctx.constants, ctx.rule = constants, rule
+        ctx.constants, ctx.rule, ctx.plan = constants, rule, plan
         # Not saved in autograd's way: whoever changes the spikes in place makes the derivative start from
         # the current, and no error.
         ctx.spikes = out.detach() if _gpu(current) is not None and _tells_all(rule, current.dtype) else None
@@ -79,9 +115,9 @@ class _Integrate(torch.autograd.Function):
         # The constants one by one, so that autograd sees those that are tensors.
         seen = [c.raw if isinstance(c, Learned) else c for c in ctx.constants]
         g_current, g_state, *g_constants = derive(
-            *grads, current, state, ctx.constants, ctx.rule, needed[2:6], spikes, *seen
+            *grads, current, state, ctx.constants, ctx.rule, needed[2:6], spikes, ctx.plan, *seen
         )
-        return g_current, g_state if needed[1] else None, *g_constants, None, None
+        return g_current, g_state if needed[1] else None, *g_constants, None, None, None
 
 
 def _tells_all(rule: Rule, dtype: torch.dtype) -> bool:
@@ -103,11 +139,11 @@ def _tells_all(rule: Rule, dtype: torch.dtype) -> bool:
 
 
 def _forward(
-    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
+    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule, plan: Any = None
 ) -> tuple[Tensor, Tensor]:
     gpu = _gpu(current)
     if gpu is not None:
-        out, last = gpu.forward(current, state, constants, rule)
+        out, last = gpu.forward(current, state, constants, rule, plan)
         return out, last
     return flat.forward(cpu, cpu.stored(current), state, constants, rule)
 
@@ -121,6 +157,7 @@ def _backward(
     rule: Rule,
     learned: tuple[bool, ...],
     spikes: Tensor | None = None,
+    plan: Any = None,
     *_: Tensor | float,
 ) -> tuple[Tensor | None, ...]:
     gpu = _gpu(current)

@@ -4,7 +4,8 @@ A dense layout with time outermost is only looked at in another way; any other i
 """
 
 import math
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -56,27 +57,40 @@ class View(NamedTuple):
         return x.as_strided((len(x), *self.shape[1:]), (math.prod(self.size[1:]), *self.step))
 
 
-def _view(current: Tensor, constants: Constants, rule: Rule) -> View:
-    shape, strides = tuple(current.shape), strides_like(current)
+@lru_cache(maxsize=512)
+def _geometry(
+    shape: tuple[int, ...], current: tuple[int, ...], shapes: tuple[tuple[int, ...], ...], ring: int
+) -> tuple[Any, ...]:
+    """Return the parts of a view from strides, and whether constants are spread over all features."""
+    strides = strides_like(torch.empty_strided(shape, current, device="meta"))
     order = axes_by_memory(shape, strides)
     total = math.prod(shape[1:])
-    shapes = [tuple(c.shape) if isinstance(c, Tensor) and c.numel() > 1 else () for c in constants]
     places = [find_place(size, shape, order) for size in shapes]
     periods = {place.run * place.entries for place in places if place and place.entries > 1}
-    ring_last = rule.ring <= 1 or order[-1] == len(shape) - 1
-    if None in places or len(periods) > 1 or not ring_last:
+    ring_last = ring <= 1 or order[-1] == len(shape) - 1
+    spread = None in places or len(periods) > 1 or not ring_last
+    if spread:
         order = axes_by_memory(shape, torch.empty(shape, device="meta").stride())
         features = math.prod(shape[2:])
-        given = [
-            c if not isinstance(c, Tensor) else c.reshape(1) if not size else c.expand(shape[2:]).reshape(-1)
-            for c, size in zip(constants, shapes, strict=True)
-        ]
     else:
-        at = find_steps(shape, current.stride(), order)
-        features = max([*periods, rule.ring]) if periods or rule.ring else at.size if at else total
-        given = [c.reshape(-1) if isinstance(c, Tensor) else c for c in constants]
-    size = (shape[0], total // features, features)
-    return View(shape, strides, dense_strides(shape, order), order, size, Constants(*given))
+        at = find_steps(shape, current, order)
+        features = max([*periods, ring]) if periods or ring else at.size if at else total
+    return strides, dense_strides(shape, order), order, (shape[0], total // features, features), spread
+
+
+def _view(current: Tensor, constants: Constants, rule: Rule) -> View:
+    shape = tuple(current.shape)
+    shapes = tuple(tuple(c.shape) if isinstance(c, Tensor) and c.numel() > 1 else () for c in constants)
+    strides, step, order, size, spread = _geometry(shape, current.stride(), shapes, rule.ring)
+    given = [
+        c
+        if not isinstance(c, Tensor)
+        else c.expand(shape[2:]).reshape(-1)
+        if spread and c.numel() > 1
+        else c.reshape(-1)
+        for c in constants
+    ]
+    return View(shape, strides, step, order, size, Constants(*given))
 
 
 def forward(

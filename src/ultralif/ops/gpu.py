@@ -26,7 +26,7 @@ from ultralif.ops.layout import (
 )
 from ultralif.ops.recurrence import Constants, Rule
 
-__all__ = ["backward", "forward", "takes"]
+__all__ = ["backward", "find_plan", "forward", "takes"]
 
 NATIVE = os.environ.get("TRITON_INTERPRET") != "1"
 LANES = 1 << 18  # about as many as a large GPU runs at once; what is more is taken in rounds
@@ -41,9 +41,11 @@ def takes(rule: Rule) -> bool:
     return True
 
 
-def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
+def forward(
+    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule, plan: "Plan | None" = None
+) -> tuple[Tensor, Tensor]:
     """Return the spikes and the last state."""
-    return _plan(current, state, constants, rule).forward(current, state, constants)
+    return (plan or find_plan(current, state, constants, rule)).forward(current, state, constants)
 
 
 def backward(
@@ -55,16 +57,18 @@ def backward(
     rule: Rule,
     learned: Sequence[bool],
     spikes: Tensor | None = None,
+    plan: "Plan | None" = None,
 ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
     """Return the gradients for current, state and constants."""
-    plan = _plan(current, state, constants, rule)
+    plan = plan or find_plan(current, state, constants, rule)
     return plan.backward(grad_out, grad_state, current, state, constants, learned, spikes)
 
 
 _plans: dict[Any, "Plan"] = {}
 
 
-def _plan(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> "Plan":
+def find_plan(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> "Plan":
+    """Return the plan for a call, made if there is none."""
     key = (
         current.shape,
         current.stride(),
@@ -173,7 +177,9 @@ class Plan:
         self.numbers = (float(rule.v_reset), float(rule.adapt_strength), float(rule.adapt_decay))
         self.tables = tuple(_table(c, self.device) for c in constants)
         self.backwards: dict[Any, Any] = {}
+        self.steps: dict[tuple[int, ...], Steps | None] = {}
         self.counters: dict[int, Tensor] = {}
+        self.groups: dict[Any, int] = {}
         self.launch: Any = None
         self._set_grid()
 
@@ -212,7 +218,10 @@ class Plan:
 
     def readable(self, x: Tensor) -> tuple[Tensor, Steps]:
         """Return a tensor like the output and where its neurons are; a copy if two strides do not tell."""
-        at = find_steps(self.shape, tuple(x.stride()), self.order)
+        strides = x.stride()
+        if strides not in self.steps:
+            self.steps[strides] = find_steps(self.shape, strides, self.order)
+        at = self.steps[strides]
         if at is not None:
             return x, at
         return torch.empty_strided(self.shape, self.strides, dtype=x.dtype, device=x.device).copy_(
@@ -309,18 +318,20 @@ class Plan:
         from_spikes = spikes is not None and grad_state is None and grad_out is not None
         has = (state is not None) + 2 * (grad_out is not None) + 4 * (grad_state is not None)
         key = (from_spikes, has, tuple(learned), at_grad, _aligned(grad_out))
-        chunk, even = chunk_of(self.time, CHUNK)
-        ways = tuple(
-            _way(p, self.block) if wanted else 0 for p, wanted in zip(self.found, learned, strict=True)
-        )
-        launch = self.backwards.get(key)
-        if launch is None:
+        found = self.backwards.get(key)
+        if found is None:
+            chunk, even = chunk_of(self.time, CHUNK)
+            ways = tuple(
+                _way(p, self.block) if wanted else 0 for p, wanted in zip(self.found, learned, strict=True)
+            )
             kernel: Any = triton_temporal.temporal_backward_kernel
             if from_spikes:
                 kernel, has = triton_temporal.temporal_spikes_backward_kernel, has % 2
             number = sum(way << 2 * i for i, way in enumerate(ways))
             choices = (self.rule_code, has, number, chunk, even, self.block, NATIVE)
-            launch = self.backwards[key] = Launch(kernel, (self.programs,), choices, self.warps)
+            launch = Launch(kernel, (self.programs,), choices, self.warps)
+            found = self.backwards[key] = launch, ways, chunk
+        launch, ways, chunk = found
         region = self.programs * self.block
         grads, partials, counters, groups = self.reduction(constants, learned, ways, self.where, region)
         scratch = (partials, counters, groups, region)
@@ -347,21 +358,23 @@ class Plan:
         self,
         constants: Constants,
         learned: Sequence[bool],
-        ways: Sequence[int],
-        where: Sequence[int],
+        ways: tuple[int, ...],
+        where: tuple[int, ...],
         region: int,
         spans: int = 1,
     ) -> tuple[list[Any], Tensor, Tensor, int]:
         """Return tensors for gradients, partial sums ``[spans, 4 * region]``, counters, and their groups."""
         raws = self.raws(constants)
-        if not any(learned):
+        if True not in learned:
             return list(raws), self.tables[0].expand(spans, -1), self.tables[0], 0
         grads = [torch.empty_like(raw) if wanted else raw for raw, wanted in zip(raws, learned, strict=True)]
         partials = torch.empty((spans, 4 * region), dtype=torch.float32, device=self.device)
-        groups = max(
-            self.found[i].entries if way == SHARED else where[4 * i + 3] if way == EACH else 1
-            for i, way in enumerate(ways)
-        )
+        groups = self.groups.get((ways, where))
+        if groups is None:
+            groups = self.groups[ways, where] = max(
+                self.found[i].entries if way == SHARED else where[4 * i + 3] if way == EACH else 1
+                for i, way in enumerate(ways)
+            )
         return grads, partials, _counters(self, 4 * groups), groups
 
     def reduced(
@@ -374,6 +387,8 @@ class Plan:
         size: int,
     ) -> list[Any]:
         """Return the gradients of the constants; sum here what the lanes left."""
+        if LEFT not in ways:
+            return [g if wanted else None for g, wanted in zip(grads, learned, strict=True)]
         for i, (constant, place) in enumerate(zip(constants, self.found, strict=True)):
             if ways[i] == LEFT:
                 lanes = partials.view(len(partials), 4, -1)[:, i, :size]
@@ -450,7 +465,7 @@ def _counters(plan: Plan, size: int) -> Tensor:
         return _zeros(device, size)
     if _is_recording(device):
         return _zeros(device, size)
-    stream = torch.cuda.current_stream(device).cuda_stream
+    stream = torch._C._cuda_getCurrentRawStream(device.index)
     found = plan.counters.get(stream)
     if found is None or found.numel() < size:
         found = plan.counters[stream] = _zeros(device, size)

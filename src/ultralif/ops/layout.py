@@ -12,7 +12,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Place", "Steps", "axes_by_memory", "dense_strides", "find_place", "find_steps", "strides_like"]
+__all__ = [
+    "Place",
+    "Steps",
+    "axes_by_memory",
+    "dense_strides",
+    "find_place",
+    "find_steps",
+    "has_gap",
+    "strides_like",
+]
 
 
 class Steps(NamedTuple):
@@ -50,6 +59,12 @@ def dense_strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]
         strides[axis] = step
         step *= shape[axis]
     return tuple(strides[1:])
+
+
+def has_gap(constant: Sequence[int]) -> bool:
+    """Tell whether axes along which a constant is the same are between others, so that no run shares it."""
+    axes = [i for i, size in enumerate(constant) if size != 1]
+    return bool(axes) and axes[-1] - axes[0] + 1 != len(axes)
 
 
 def find_steps(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> Steps | None:

@@ -23,6 +23,7 @@ from ultralif.functional import (
 from ultralif.functional.scan import OverTime
 from ultralif.ops import autograd, recurrence
 from ultralif.ops.constants import Learned
+from ultralif.ops.layout import has_gap
 from ultralif.ops.recurrence import Constants, Curve, Membrane, Rule
 
 __all__ = ["Backend", "Operator", "adalif", "dspike", "lif", "softlif", "ultradlif", "ultralif"]
@@ -89,11 +90,49 @@ def _operator(
             return (spikes.mean(0) if rate else spikes), state
 
         run.__name__ = run.__qualname__ = recipe.__name__
-        vars(run)["takes_learned"] = True
+        vars(run)["recipe"] = recipe
         run.__doc__ = f"Run `ultralif.functional.{recipe.__name__}`, by a kernel where there is one."
         return run
 
     return decorate
+
+
+class Repeated:
+    """A call that is made again and again, from rest: its rule, constants and plan are known."""
+
+    def __init__(self, recipe: Recipe, names: dict[int, str]) -> None:
+        self.constants, self.rule = Constants(*recipe[:4]), recipe.rule
+        self.tensors = [c.raw if isinstance(c, Learned) else None for c in self.constants]
+        self.raws = [(names[id(raw)], raw) for raw in self.tensors if raw is not None]
+        self.plans: dict[Any, Any] = {}
+
+    def __call__(self, current: Tensor, parameters: dict[str, Any]) -> Tensor | None:
+        """Return the spikes; None if the call is not the same any more."""
+        for name, raw in self.raws:
+            if parameters[name] is not raw:
+                return None
+        return autograd.repeat(current, self.tensors, self.constants, self.rule, self.plans)
+
+
+def prepare(
+    operator: Callable[..., Any], current: Tensor, given: dict[str, Any], parameters: dict[str, Any]
+) -> Repeated | None:
+    """Return a call of an operator that can be repeated, if its constants are numbers and parameters."""
+    recipe = getattr(operator, "recipe", None)
+    if recipe is None or _needs_definition(current):
+        return None
+    found = recipe(current, **given)
+    if found is None or not autograd.is_fused(current, found.rule):
+        return None
+    names = {id(parameter): name for name, parameter in parameters.items()}
+    for constant in found[:4]:
+        if isinstance(constant, Tensor):
+            return None
+        if isinstance(constant, Learned) and (
+            id(constant.raw) not in names or has_gap(tuple(constant.raw.shape))
+        ):
+            return None
+    return Repeated(found, names)
 
 
 def _needs_definition(current: Tensor) -> bool:
