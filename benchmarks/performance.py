@@ -208,6 +208,55 @@ def draw(results: dict[str, Results]) -> None:
     figure.savefig(DOCS / "images" / "performance.png", dpi=140)
 
 
+GOALS = (  # part, subject, time, batch, features, dtype, most, a number in the row, before
+    ("called", "UltraLIF", 30, 128, 64, "float32", 2.0, "copies", 4.7),
+    ("called", "UltraDLIF", 30, 128, 64, "float32", 2.0, "copies", 4.8),
+    ("called", "UltraLIF", 30, 128, 4096, "float32", 2.0, "copies", 4.8),
+    ("called", "UltraDLIF", 30, 128, 4096, "float32", 2.4, "copies", 4.5),
+    ("host", "UltraLIF", 30, 128, 64, "float32", 1.7, "copies", 4.3),
+    ("host", "UltraDLIF", 30, 128, 64, "float32", 1.7, "copies", 4.8),
+    ("device", "UltraLIF", 30, 128, 4096, "float32", 1.6, "copies", 2.35),
+    ("device", "UltraDLIF", 30, 128, 4096, "float32", 2.2, "copies", 5.4),
+    ("device", "UltraLIF", 500, 16, 4096, "float32", 1.8, "copies", 2.6),
+    ("device", "UltraDLIF", 500, 16, 4096, "float32", 2.5, "copies", 9.3),
+    ("rings", "UltraDLIF", 30, 512, 1024, "float32", 2.2, "copies", 2.7),
+    ("rings", "UltraDLIF", 30, 128, 4096, "float32", 2.4, "copies", 5.0),
+    ("graph", "UltraLIF", 30, 128, 64, "float32", 0.010, "ms", 0.025),
+    ("graph", "UltraDLIF", 30, 128, 64, "float32", 0.014, "ms", 0.032),
+)
+"""The goals that `fastpath.py` measures, with the H200's number at 48a3db5."""
+
+
+def fast_table(path: Path) -> list[str]:
+    """Return every goal of the fast path with its number before and now."""
+    document = json.loads(path.read_text()) if path.exists() else {"rows": []}
+    names = ("part", "subject", "time", "batch", "features", "dtype")
+    found = {tuple(row.get(name) for name in names): row for row in document["rows"]}
+    lines = ["| where | goal | before | now | reached |", "|---|--:|--:|--:|---|"]
+    for *key, most, kind, before in GOALS:
+        row = found.get(tuple(key))
+        unit, scale = ("x copy", 1) if kind == "copies" else (" us", 1000)
+        now = "not measured" if row is None else f"{scale * row[kind]:.3g}{unit}"
+        reached = "" if row is None else "yes" if row[kind] <= most else "no"
+        where = f"{key[1]}, {spell(tuple(key[2:5]))}, {key[0]}"
+        lines.append(
+            f"| {where} | {scale * most:.3g}{unit} | {scale * before:.3g}{unit} | {now} | {reached} |"
+        )
+    for row in document["rows"]:
+        if row["part"] == "stacked step":
+            goals = (8, 15) if row["timesteps"] == 1 else (3, 10)
+            for name, key, most in (
+                ("x floor", "over_floor", goals[0]),
+                ("x one by one", "one_by_one_over_stacked", goals[1]),
+            ):
+                reached = row[key] <= most if key == "over_floor" else row[key] >= most
+                where = f"stacked step of 18 variants, T={row['timesteps']}"
+                lines.append(
+                    f"| {where} | {most} {name} | | {row[key]:.3g} {name} | {'yes' if reached else 'no'} |"
+                )
+    return lines
+
+
 def main() -> None:
     folder = DOCS / "results"
     cpu, h200 = Results(folder / "performance-cpu.json"), Results(folder / "performance-h200.json")
@@ -220,6 +269,8 @@ def main() -> None:
         "",
     ]
     text += ["![time of a step](../images/performance.png)", "", "## Goals", "", *goal_table(verdicts)]
+    text += ["", "## The fast path on an H200", "", "By `benchmarks/fastpath.py`; before: commit 48a3db5."]
+    text += ["", *fast_table(folder / "fastpath-h200.json")]
     for name, r in (("CPU", cpu), ("H200", h200)):
         if r.rows:
             text += ["", f"## All measurements: {name}", "", machine(r), ""]

@@ -163,7 +163,7 @@ def _backward(
     gpu = _gpu(current)
     if gpu is not None:
         found: tuple[Any, ...] = gpu.backward(
-            grad_out, grad_state, current, state, constants, rule, learned, spikes
+            grad_out, grad_state, current, state, constants, rule, learned, spikes, plan
         )
     else:
         grad_out, grad_state = (None if g is None else cpu.stored(g) for g in (grad_out, grad_state))
