@@ -150,6 +150,55 @@ def convolutions(device: torch.device) -> Iterator[dict[str, Any]]:
         }
 
 
+TUNING = (  # subject, layer, and the settings of `ultralif.ops.gpu` and `rings` to try
+    ("UltraLIF", Layer(*LARGE), ({"CHUNK": 5}, {"CHUNK": 10}, {"CHUNK": 15})),
+    ("UltraLIF", Layer(*LONG), ({"CHUNK": 5}, {"CHUNK": 10}, {"CHUNK": 20})),
+    ("UltraDLIF", Layer(30, 512, 1024), ({"CHUNK": 4}, {"CHUNK": 6}, {"CHUNK": 10})),
+    (
+        "UltraDLIF",
+        Layer(*LARGE),
+        tuple(
+            {"CHUNK": c, "WIDEST": w, "SPAN": s}
+            for c in (6, 10)
+            for w, s in ((1024, 30), (512, 15), (256, 10))
+        ),
+    ),
+    (
+        "UltraDLIF",
+        Layer(*LONG),
+        tuple({"WIDEST": w, "SPAN": s} for w, s in ((1024, 50), (512, 25), (256, 20))),
+    ),
+)
+
+
+def tuning(device: torch.device) -> Iterator[dict[str, Any]]:
+    """Time the device's part with other lengths of a chunk, tiles and spans than those that are shipped."""
+    if device.type != "cuda":
+        return
+    from ultralif.ops import gpu, rings
+
+    shipped = {"CHUNK": gpu.CHUNK, "WIDEST": rings.WIDEST, "SPAN": rings.SPAN}
+    for subject, layer, tried in TUNING:
+        for setting in tried:
+            for name, value in (shipped | setting).items():
+                setattr(gpu if name == "CHUNK" else rings, name, value)
+            gpu.forget()
+            runs = {name: recorded(Run(name, layer, device), 1) for name in ("copy", subject)}
+            found = in_turns(runs, device, "call", quick=False)
+            yield {
+                "part": "tuning",
+                "clock": "device",
+                "subject": subject,
+                **dict(zip(("time", "batch", "features", "dtype"), layer, strict=True)),
+                **setting,
+                "ms": 1e3 * found[subject].median,
+                "copies": found[subject].median / found["copy"].median,
+            }
+    for name, value in shipped.items():
+        setattr(gpu if name == "CHUNK" else rings, name, value)
+    gpu.forget()
+
+
 def stacked(device: torch.device) -> Iterator[dict[str, Any]]:
     """Time the stacked training step of the paper's variants, its floor, and its kernels."""
     sys.path.insert(0, str(Path(__file__).parent))
@@ -195,6 +244,7 @@ def main() -> None:
         ),
         ("channels-last convolutions", lambda: convolutions(device)),
         ("stacked step", lambda: stacked(device)),
+        ("tuning", lambda: tuning(device)),
     ]
     for name, run in plan:
         if name in document["done"] or (given.only and not name.startswith(given.only)):

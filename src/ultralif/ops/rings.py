@@ -39,6 +39,7 @@ class Tiling(NamedTuple):
 
 def tiling(rows: int, period: int, ring: int, halo: int, most: int) -> Tiling:
     """Lay out rows of rings; rounds advance by a multiple of the period of the constants, in rows."""
+    halo = cdiv(halo, 4) * 4
     width = next_power_of_2(ring) if halo == 0 else WIDEST
     tiles = 1 if halo == 0 else cdiv(ring, width - 2 * halo)
     lanes = max(width, 64)
@@ -112,7 +113,8 @@ def _choices(plan: "Plan", steps: int, tiles: Tiling) -> tuple[int, ...]:
     from ultralif.ops import gpu
 
     chunk = gpu.chunk_of(steps, gpu.CHUNK // 2)
-    return (*chunk, tiles.lanes, tiles.width, int(tiles.halo == 0), gpu.NATIVE)
+    whole = 1 if tiles.halo == 0 else 2 if plan.rule.ring % 4 == 0 else 0
+    return (*chunk, tiles.lanes, tiles.width, whole, gpu.NATIVE)
 
 
 def _forward_launch(plan: "Plan", steps: int, has: int) -> tuple[Any, Tiling, tuple[int, ...]]:

@@ -44,18 +44,24 @@ UNSPECIAL = ["known", "time", "halo", "mean_of"]
 
 @triton.jit
 def place(ring, halo, LANES: tl.constexpr, WIDTH: tl.constexpr, WHOLE: tl.constexpr):
-    """Return the lanes' row, place on the ring, whether it is their own, and their neighbours."""
+    """Return the lanes' row, place on the ring, whether it is their own, and their neighbours.
+
+    WHOLE is 1 for whole rings, 0 for parts, and 2 for parts that begin at multiples of four neurons.
+    """
     lane = tl.arange(0, LANES)
     row = lane // WIDTH
     along = lane % WIDTH
-    if WHOLE:
+    if WHOLE == 1:
         left = tl.where(along == 0, lane + ring - 1, lane - 1)
         right = tl.where(along == ring - 1, lane - ring + 1, lane + 1)
         return row, along, along < ring, (left % LANES, right % LANES)
     inner = WIDTH - 2 * halo
     spot = tl.program_id(1) * inner - halo + along
     own = (along >= halo) & (along < halo + inner) & (spot < ring)
-    return row, (spot + ring) % ring, own, (tl.maximum(lane - 1, 0), tl.minimum(lane + 1, LANES - 1))
+    around = (spot + ring) % ring
+    if WHOLE == 2:  # so that they are loaded side by side
+        around = tl.max_contiguous(tl.multiple_of(around, 4), 4)
+    return row, around, own, (tl.maximum(lane - 1, 0), tl.minimum(lane + 1, LANES - 1))
 
 
 @triton.jit
