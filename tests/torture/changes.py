@@ -79,7 +79,9 @@ def every_change(base: Path, faults: Faults, few: int) -> Iterator[Row]:
     """Kill each work before each of its changes, then let it be done."""
     bar = "never half a file; the same command then ends as if nothing had been, bit for bit"
     for name, (prepare, work, is_right) in works(base).items():
-        count = int(run(lambda p=prepare, w=work: _counted(base / "counted", p, w, faults)).message)
+        counted = run(lambda p=prepare, w=work: _counted(base / "counted", p, w, faults))
+        assert counted.code == 0, counted.message
+        count = int(counted.message)
         killed = same = 0
         bad: list[str] = []
         for change in range(0, count, few):
