@@ -212,7 +212,11 @@ class Plan:
     def raws(self, constants: Constants) -> tuple[Tensor, ...]:
         """Return what kernels read: raw parameters, tensors, and for numbers their tables."""
         return tuple(
-            c.raw if isinstance(c, Learned) else c if isinstance(c, Tensor) else table
+            c.raw.contiguous()
+            if isinstance(c, Learned)
+            else c.contiguous()
+            if isinstance(c, Tensor)
+            else table
             for c, table in zip(constants, self.tables, strict=True)
         )
 
