@@ -1,5 +1,7 @@
 """Encoders: exact probabilities, explicit randomness, and the same prefix whatever T."""
 
+from typing import get_args
+
 import pytest
 import torch
 from hypothesis import given
@@ -93,6 +95,23 @@ def test_the_other_reading_uses_the_normalised_pixel():
     assert (p == 0).any() and p.max() > 0.9
 
 
+def test_the_released_code_clips_the_normalised_pixel_before_the_gain():
+    normalization = DATASETS["cifar10"].normalization
+    x = torch.rand(3, 4, 4, generator=generator())
+    spikes = encoders.rate_clipped(x.expand(3000, 3, 4, 4), 4, generator(1), normalization, gain=0.5)
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in normalization)
+    p = 0.5 * ((x - mean) / std).clamp(0, 1)
+    assert (spikes.mean((0, 1)) - p).abs().max() < 5 * 0.5 / 12_000**0.5
+    assert (p == 0).any() and (p == 0.5).any()
+
+
+def test_a_normalised_constant_has_mean_0_and_deviation_1_where_the_pixels_have_the_stated_ones():
+    x = torch.rand(500, 1, 4, 4, generator=generator())
+    current = encoders.constant_normalized(x, 2, ((float(x.mean()),), (float(x.std()),)))
+    assert current.shape == (2, 500, 1, 4, 4)
+    assert abs(float(current.mean())) < 1e-5 and abs(float(current.std()) - 1) < 1e-3
+
+
 def test_a_constant_is_the_pixel_at_every_step_and_takes_no_memory():
     x = torch.rand(2, 3)
     current = encoders.constant(x, 5)
@@ -101,7 +120,7 @@ def test_a_constant_is_the_pixel_at_every_step_and_takes_no_memory():
     assert current.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
 
 
-@pytest.mark.parametrize("name", ["rate", "rate-normalized", "constant"])
+@pytest.mark.parametrize("name", get_args(encoders.Encoding))
 def test_encodings_have_names(name):
     x = torch.rand(2, 1, 3, 3)
     out = encoders.encode(x, 4, generator(), encoding=name, normalization=((0.1,), (0.3,)))

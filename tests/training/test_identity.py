@@ -118,10 +118,10 @@ def test_the_tables_of_modes_agree() -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_recipes_can_be_built(name: str) -> None:
-    digits = torch.rand(2, 1, 8, 8)
+    images = torch.rand(2, 1, 28, 28)
     with torch.no_grad():
-        scores = build_network(RunConfig(**PRESETS[name]))(
-            digits if name == "deep" else digits.expand(3, 2, 1, 8, 8)
+        scores = build_network(RunConfig(**PRESETS[name], dataset="mnist"))(
+            images if name == "deep" else images.expand(3, 2, 1, 28, 28)
         )
     assert scores.shape == (2, 10)
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ultralif.data.encoders import NORMALIZED
 from ultralif.data.loader import Loader
 from ultralif.data.split import Events, Images
 from ultralif.errors import InputError
@@ -30,18 +31,27 @@ class DeviceBatches:
         self.seed = torch.zeros(1, dtype=torch.int64, device=device)
         self.store = split.store
         if isinstance(self.store, Images):
-            self.slope, self.offset = self._chances(self.store, device)
+            self.slope, self.offset = self._line(self.store, device)
 
-    def _chances(self, images: Images, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return for each channel the line from a byte to the probability of a spike."""
+    def _line(self, images: Images, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return for each channel the line from a byte to the probability of a spike, or to the current."""
+        loader = self.loader
         channels = images.shape[0] if len(images.shape) > 2 else 1
-        slope, offset = torch.full((channels,), self.loader.gain / 255), torch.zeros(channels)
-        if self.loader.encoding == "rate-normalized":
-            if self.loader.normalization is None:
-                raise InputError("encoding 'rate-normalized' needs the dataset's normalization; use 'rate'")
-            mean, std = (torch.tensor(values) for values in self.loader.normalization)
-            slope, offset = slope / std, -self.loader.gain * mean / std
+        gain = loader.gain if self.draws else 1.0
+        slope, offset = torch.full((channels,), gain / 255), torch.zeros(channels)
+        if loader.encoding in NORMALIZED:
+            if loader.normalization is None:
+                raise InputError(
+                    f"encoding {loader.encoding!r} needs the dataset's normalization; use 'rate'"
+                )
+            mean, std = (torch.tensor(values) for values in loader.normalization)
+            slope, offset = slope / std, -gain * mean / std
         return slope.to(device), offset.to(device)
+
+    @property
+    def draws(self) -> bool:
+        """Whether images become spikes that are drawn; else they are currents."""
+        return self.loader.encoding.startswith("rate")
 
     def begin(self, epoch: int, step: int = 0) -> None:
         """Set out on an epoch, at the batch with that number."""
@@ -53,7 +63,7 @@ class DeviceBatches:
 
     def fill(self, x: Tensor, labels: Tensor) -> None:
         """Write the next batch to ``x [T, B, D]`` and ``labels [B]``; it can be recorded in a graph."""
-        from ultralif.ops.encode import draw_spikes, fill_frames
+        from ultralif.ops.encode import encode_images, fill_frames
 
         if isinstance(self.store, Events):
             parts = self.store.offsets, self.store.keys, self.store.counts
@@ -61,7 +71,9 @@ class DeviceBatches:
         elif isinstance(self.store, Images):
             crop = self.loader.augment.shift
             lines = self.slope, self.offset
-            draw_spikes(x, self.store.pixels, self.order, self.position, self.seed, *lines, crop=crop)
+            most = self.loader.gain if self.loader.encoding == "rate-clipped" else 1.0
+            image = self.store.pixels, self.order, self.position, self.seed
+            encode_images(x, *image, *lines, most=most, draws=self.draws, crop=crop)
         index = self.position + torch.arange(len(labels), device=labels.device)
         torch.index_select(self.labels, 0, index, out=labels)
         self.position += len(labels)

@@ -6,11 +6,22 @@ import torch
 from torch import Tensor
 
 from ultralif.data.spec import Normalization
-from ultralif.errors import InputError
+from ultralif.errors import InputError, check_choice
 
-__all__ = ["Encoding", "constant", "encode", "rate", "rate_normalized"]
+__all__ = [
+    "NORMALIZED",
+    "Encoding",
+    "constant",
+    "constant_normalized",
+    "encode",
+    "rate",
+    "rate_clipped",
+    "rate_normalized",
+]
 
-Encoding = Literal["rate", "rate-normalized", "constant"]
+Encoding = Literal["rate", "rate-normalized", "rate-clipped", "constant", "constant-normalized"]
+NORMALIZED: tuple[Encoding, ...] = ("rate-normalized", "rate-clipped", "constant-normalized")
+"""The encodings that need mean and standard deviation of the pixels."""
 
 
 def rate(x: Tensor, timesteps: int, generator: torch.Generator, gain: float = 0.5) -> Tensor:
@@ -53,14 +64,46 @@ def rate_normalized(
         gain: the factor before cutting.
     """
     _check(x, timesteps, gain)
+    return _bernoulli((gain * _normalized(x, normalization)).clamp_(0, 1), timesteps, generator)
+
+
+def rate_clipped(
+    x: Tensor,
+    timesteps: int,
+    generator: torch.Generator,
+    normalization: Normalization,
+    gain: float = 0.5,
+) -> Tensor:
+    r"""Draw spikes with :math:`P = \mathrm{gain} \cdot \mathrm{clip}((x - \mu) / \sigma, 0, 1)`.
+
+    The paper's released code does this: it clips the normalised pixel first, so that no pixel fires more
+    often than the gain says.
+
+    Args:
+        x: pixels in [0, 1], ``[B, C, ...]``.
+        timesteps: T.
+        generator: on the device of ``x``.
+        normalization: mean and standard deviation of each channel.
+        gain: the greatest probability.
+    """
+    _check(x, timesteps, gain)
+    return _bernoulli(gain * _normalized(x, normalization).clamp_(0, 1), timesteps, generator)
+
+
+def _normalized(x: Tensor, normalization: Normalization) -> Tensor:
     mean, std = (torch.tensor(v, device=x.device).view(-1, *[1] * (x.dim() - 2)) for v in normalization)
-    return _bernoulli((gain * (x - mean) / std).clamp_(0, 1), timesteps, generator)
+    return (x - mean) / std
 
 
 def constant(x: Tensor, timesteps: int) -> Tensor:
     """Return ``x`` as a current that is the same at every step, ``[T, B, *shape]``; it takes no memory."""
     _check(x, timesteps, 1.0)
     return x.expand(timesteps, *x.shape)
+
+
+def constant_normalized(x: Tensor, timesteps: int, normalization: Normalization) -> Tensor:
+    """Return the normalised pixels as a current that is the same at every step."""
+    return constant(_normalized(x, normalization), timesteps)
 
 
 def encode(
@@ -73,17 +116,17 @@ def encode(
     normalization: Normalization | None = None,
 ) -> Tensor:
     """Encode pixels in [0, 1] by the encoding of that name."""
+    check_choice("encoding", encoding, get_args(Encoding))
     if encoding == "rate":
         return rate(x, timesteps, generator, gain)
     if encoding == "constant":
         return constant(x, timesteps)
-    if encoding != "rate-normalized":
-        raise InputError(f"encoding must be one of {', '.join(get_args(Encoding))}, got {encoding!r}")
     if normalization is None:
-        raise InputError(
-            "encoding 'rate-normalized' needs the dataset's normalization; pass it, or use 'rate'"
-        )
-    return rate_normalized(x, timesteps, generator, normalization, gain)
+        raise InputError(f"encoding {encoding!r} needs the dataset's normalization; pass it, or use 'rate'")
+    if encoding == "constant-normalized":
+        return constant_normalized(x, timesteps, normalization)
+    draw = rate_clipped if encoding == "rate-clipped" else rate_normalized
+    return draw(x, timesteps, generator, normalization, gain)
 
 
 def _check(x: Tensor, timesteps: int, gain: float) -> None:

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-import platformdirs
-
 from ultralif.data.spec import Form, Spec
 from ultralif.errors import InputError, JobError
 
@@ -25,7 +23,12 @@ class Found(NamedTuple):
 
 def cache_folder() -> Path:
     """Return the folder for what can be made again: ``ULTRALIF_CACHE``, or the user's cache."""
-    return Path(os.environ.get("ULTRALIF_CACHE") or platformdirs.user_cache_dir("ultralif")).expanduser()
+    given = os.environ.get("ULTRALIF_CACHE")
+    if not given:
+        import platformdirs
+
+        given = platformdirs.user_cache_dir("ultralif")
+    return Path(given).expanduser()
 
 
 def home(data_dir: str | Path | None = None) -> Path:

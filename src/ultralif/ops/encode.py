@@ -3,12 +3,12 @@
 from torch import Tensor
 from triton import cdiv
 
-from ultralif.ops.triton_encode import frames_kernel, spikes_kernel
+from ultralif.ops.triton_encode import frames_kernel, images_kernel
 
-__all__ = ["draw_spikes", "fill_frames"]
+__all__ = ["encode_images", "fill_frames"]
 
 
-def draw_spikes(
+def encode_images(
     out: Tensor,
     pixels: Tensor,
     order: Tensor,
@@ -17,9 +17,11 @@ def draw_spikes(
     slope: Tensor,
     offset: Tensor,
     *,
+    most: float = 1.0,
+    draws: bool = True,
     crop: int = 0,
 ) -> None:
-    """Fill ``out [T, B, D]`` with spikes of the probability ``slope * pixel + offset``.
+    """Fill ``out [T, B, D]`` with spikes of the probability ``slope * pixel + offset``, or with that number.
 
     Args:
         out: what is written.
@@ -29,11 +31,13 @@ def draw_spikes(
         seed: of the random numbers, an ``int64`` on the device.
         slope: factor for each channel, for pixels from 0 to 255.
         offset: summand for each channel.
+        most: the greatest probability.
+        draws: draw spikes; otherwise the number itself is the current of every step.
         crop: pixels by which images are shifted at random, and flipped; 0, not at all.
     """
     time, batch, size = out.shape
     height, width = (pixels.shape[-2], pixels.shape[-1]) if pixels.dim() > 2 else (1, size)
-    spikes_kernel[(batch, cdiv(size, 256))](
+    images_kernel[(batch, cdiv(size, 256))](
         pixels,
         order,
         position,
@@ -46,6 +50,8 @@ def draw_spikes(
         size,
         height,
         width,
+        most,
+        DRAWS=draws,
         PAD=crop,
         BLOCK=256,
         num_warps=4,

@@ -8,7 +8,7 @@ neither the batch size nor the number of steps, and the first T steps of a longe
 import triton
 import triton.language as tl
 
-__all__ = ["frames_kernel", "spikes_kernel"]
+__all__ = ["frames_kernel", "images_kernel"]
 
 
 @triton.jit
@@ -30,7 +30,7 @@ def shifted(d, seed, number, height, width, PAD: tl.constexpr):
 
 
 @triton.jit
-def spikes_kernel(
+def images_kernel(
     pixels,
     order,
     position,
@@ -43,10 +43,12 @@ def spikes_kernel(
     size,
     height,
     width,
+    most,
+    DRAWS: tl.constexpr,
     PAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Write spikes ``[T, B, D]`` whose probability is ``slope * pixel + offset``, cut to [0, 1]."""
+    """Write spikes ``[T, B, D]`` of probability ``slope * pixel + offset`` up to ``most``, or that number."""
     number = tl.load(position) + tl.program_id(0)
     row = tl.load(order + number)
     seed = tl.load(seed_pointer)
@@ -61,15 +63,20 @@ def spikes_kernel(
     plane = d // (height * width)
     chance = tl.load(slope + plane, mask=inside, other=0.0) * pixel
     chance += tl.load(offset + plane, mask=inside, other=0.0)
-    counter = d.to(tl.uint32)
-    zero = tl.zeros_like(counter)
     target = out + tl.program_id(0).to(tl.int64) * size + d
-    for q in range(tl.cdiv(time, 4)):
-        bits = tl.philox(seed, counter, zero + q, zero + number.to(tl.uint32), zero)
-        for j in tl.static_range(4):
-            at = tl.cast(q * 4 + j, tl.int64) * batch * size
-            spike = tl.where(uniform(bits[j]) < chance, 1.0, 0.0)
-            tl.store(target + at, spike, mask=inside & (tl.zeros_like(d) + q * 4 + j < time))
+    if DRAWS:
+        chance = tl.minimum(chance, most)
+        counter = d.to(tl.uint32)
+        zero = tl.zeros_like(counter)
+        for q in range(tl.cdiv(time, 4)):
+            bits = tl.philox(seed, counter, zero + q, zero + number.to(tl.uint32), zero)
+            for j in tl.static_range(4):
+                at = tl.cast(q * 4 + j, tl.int64) * batch * size
+                spike = tl.where(uniform(bits[j]) < chance, 1.0, 0.0)
+                tl.store(target + at, spike, mask=inside & (tl.zeros_like(d) + q * 4 + j < time))
+    else:
+        for t in range(time):
+            tl.store(target + tl.cast(t, tl.int64) * batch * size, chance, mask=inside)
 
 
 @triton.jit

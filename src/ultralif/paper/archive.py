@@ -78,6 +78,7 @@ def _row(result: Result) -> dict[str, Any]:
         "acs": {mode: round(one.acs) for mode, one in operations.items()},
         "constants": asdict(result.constants),
         "by_epoch": asdict(result.by_epoch),
+        **({"hits": result.hits} if result.hits else {}),
     }
 
 

@@ -12,16 +12,21 @@ from ultralif.training.identity import document_id
 
 __all__ = [
     "ABLATION",
+    "CLIPPED",
     "CONTROLS",
     "RECIPES",
+    "RELEASED_ABLATION",
     "SEED",
     "STATIC",
     "TABLES",
     "Key",
     "Variant",
     "cells",
+    "deep_variants",
     "key_of",
     "main_variants",
+    "released_penalized",
+    "released_variants",
     "runs_of",
 ]
 
@@ -29,6 +34,8 @@ SEED = 42
 """The paper's; further seeds follow it."""
 STATIC = ("mnist", "fashion-mnist", "cifar10")
 ABLATED = (0.5, 1.0, 2.0)
+CLIPPED = "rate-clipped"
+"""The rate code of the author's code, which also names its runs among the cells."""
 BASE = RunConfig(**PRESETS["written"], precision="tf32")
 """The paper's recipe; TF32 rounds the weights in matrix products to eleven bits, the spikes are exact."""
 
@@ -52,14 +59,8 @@ class Variant:
 
     def config(self, dataset: str, timesteps: int, seed: int, encoding: str = "rate") -> RunConfig:
         """Return its run."""
-        return BASE.with_(
-            dataset=dataset,
-            neuron=self.neuron,
-            timesteps=timesteps,
-            seed=seed,
-            encoding=encoding,
-            **{name: value for name, value in self.options if name != "neuron"},
-        )
+        given = {"dataset": dataset, "timesteps": timesteps, "seed": seed}
+        return BASE.with_(**{**dict(self.options), **given, "neuron": self.neuron, "encoding": encoding})
 
 
 def plain(neuron: str, sparsity: float = 0.0) -> Variant:
@@ -89,6 +90,42 @@ ABLATION = tuple(
 )
 
 
+_RELEASED = tuple(PRESETS["released"].items())
+
+
+def _as_released(variant: Variant, **options: Any) -> Variant:
+    """Return a network of the paper as its author's code has it."""
+    return Variant(variant.label, variant.neuron, (*_RELEASED, *variant.options, *options.items()))
+
+
+def released_variants() -> tuple[Variant, ...]:
+    """Return the ten neurons of the author's code, and its control, which the paper leaves out."""
+    neurons = (*(plain(neuron) for neuron in (*BASELINES, *ULTRA)), Variant("SigmaLIF", "SoftLIF"))
+    return tuple(_as_released(variant) for variant in neurons)
+
+
+def released_penalized() -> tuple[Variant, ...]:
+    """Return the neurons of the author's code with the sparsity penalty."""
+    return tuple(_as_released(plain(neuron, value)) for neuron in ULTRA for value in LAMBDAS if value)
+
+
+RELEASED_ABLATION = tuple(
+    Variant(variant.label, variant.neuron, (*PRESETS["ablation"].items(), *_FULL, *variant.options))
+    for variant in (*ABLATION, *(plain(neuron) for neuron in ULTRA))
+)
+"""The study of the temperature, in the author's system for it."""
+
+
+def deep_variants() -> tuple[Variant, ...]:
+    """Return LIF, the Ultra neurons and the control with two and three hidden layers."""
+    return tuple(
+        Variant(f"{v.label} {depth} layers", v.neuron, (*v.options, ("hidden", (64,) * depth)))
+        for v in released_variants()
+        for depth in (2, 3)
+        if v.label in ("LIF", "SigmaLIF", *ULTRA)
+    )
+
+
 def main_variants() -> tuple[Variant, ...]:
     """Return what is trained on every dataset and for every T."""
     penalized = (plain(neuron, value) for neuron in ULTRA for value in LAMBDAS if value)
@@ -102,6 +139,10 @@ TABLES: dict[str, str] = {
     **{f"{name}-sparsity": f"the sparsity penalty on {name}" for name in DATASETS},
     "eps-ablation": "fixed and learned temperature on MNIST at T=1",
     "encodings": "both readings of the rate code at T=1",
+    **{f"released-{name}": f"both readings of the paper on {name}" for name in DATASETS},
+    "released-sparsity": "the sparsity penalty as the author's code has it",
+    "released-ablation": "fixed and learned temperature in the author's own system for it",
+    "released-depth": "two and three hidden layers at T=1, as the author's code has them",
     "binary": "binary spikes: a recipe for them against the baselines and the controls",
 }
 """Every table by its name."""
@@ -155,6 +196,18 @@ def _parts(table: str) -> Iterator[tuple[str, int, str, Sequence[Variant]]]:
         for dataset in DATASETS:
             for timesteps in TIMESTEPS:
                 yield dataset, timesteps, "rate", [*unpenalized, *RECIPES]
+    elif table == "released-ablation":
+        yield "mnist", 1, "constant-normalized", RELEASED_ABLATION
+    elif table == "released-depth":
+        for dataset in DATASETS:
+            yield dataset, 1, CLIPPED, deep_variants()
+    elif table == "released-sparsity":
+        for dataset in DATASETS:
+            for timesteps in TIMESTEPS:
+                yield dataset, timesteps, CLIPPED, released_penalized()
+    elif table.startswith("released-"):
+        for timesteps in TIMESTEPS:
+            yield table.removeprefix("released-"), timesteps, CLIPPED, released_variants()
     elif table == "encodings":
         for dataset in STATIC:
             for encoding in ("rate", "rate-normalized"):

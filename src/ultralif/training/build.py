@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ultralif.data import DATASETS
+from ultralif.data.encoders import NORMALIZED
 from ultralif.data.own import PREFIX, find_own
 from ultralif.data.spec import Spec
 from ultralif.errors import InputError
@@ -92,10 +93,10 @@ def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[n
 def build_network(config: RunConfig) -> nn.Module:
     """Return the network of a config at its first step; it depends on nothing but the config."""
     spec = _spec(config)
-    if config.encoding == "rate-normalized" and not spec.is_events and spec.normalization is None:
+    if config.encoding in NORMALIZED and not spec.is_events and spec.normalization is None:
         raise InputError(
-            f"encoding 'rate-normalized' needs mean and deviation, which are not known for {spec.name}; use "
-            "'rate'"
+            f"encoding {config.encoding!r} needs mean and deviation, which are not known for {spec.name}; "
+            "use 'rate'"
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)

@@ -19,6 +19,15 @@ __all__ = ["NEURON_NAMES", "PRESETS", "SCHEMA", "RunConfig", "spelled"]
 PRESETS: dict[str, dict[str, Any]] = {
     "written": {"defaults": "0.1.0"},
     "paper": {"defaults": "0.1.0"},
+    "released": {"defaults": "released", "mode": "soft", "encoding": "rate-clipped", "track_test": True},
+    "ablation": {
+        "defaults": "ablation",
+        "mode": "soft",
+        "encoding": "constant-normalized",
+        "readout": "spiking",
+        "schedule": "constant",
+        "track_test": True,
+    },
     "binary": {"defaults": "0.1.0", "neuron": "UltraDLIF", "centered": True, "mode": "hard"},
     "binary-narrow": {
         "defaults": "0.1.0",
@@ -45,8 +54,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "channels_last": True,
     },
 }
-"""Fields by the name of a recipe: the paper's as it is written (``paper`` is its old name), two whose spikes
-are 0 and 1 already in training, and one for deep networks: soft first, binary for the last epochs."""
+"""Fields by the name of a recipe: the paper's as it is written (``paper`` is its old name), as its author's
+code has it, the system of that code's study of the temperature; two whose spikes are 0 and 1 already in
+training; and one for deep networks: soft first, binary for the last epochs."""
 
 Partition = Literal["tonic", "spikingjelly"]
 C = TypeVar("C")
@@ -129,7 +139,9 @@ class RunConfig:
     orthogonal: bool = False
     """Begin with orthogonal weights in the first layer."""
 
-    encoding: Literal["rate", "rate-normalized", "constant", "direct"] = "rate"
+    encoding: Literal[
+        "rate", "rate-normalized", "rate-clipped", "constant", "constant-normalized", "direct"
+    ] = "rate"
     """How images become sequences: spikes, a constant current, or (direct) left to the model."""
     gain: float = 0.5
     """Spike probability of a white pixel."""
@@ -170,8 +182,8 @@ class RunConfig:
     """Learn one constant for each neuron in place of one for the layer."""
     neuron_options: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the neuron, such as eps, leak and learn_eps."""
-    defaults: Literal["current", "0.1.0"] = "current"
-    """Defaults of the neuron options that are not given: this version's, or those of 0.1.0."""
+    defaults: Literal["current", "0.1.0", "released", "ablation"] = "current"
+    """Defaults of the neuron options that are not given: this version's, those of 0.1.0, or of a reading."""
 
     def __post_init__(self) -> None:
         """Bring values to the types of their fields, and refuse what could not be trained."""

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ultralif.data import Split
@@ -14,6 +16,7 @@ from ultralif.names import MODES
 from ultralif.training.config import RunConfig
 from ultralif.training.energy import ann_energy, relative_sops, snn_energy
 from ultralif.training.feed import EVALUATION, Data, batches, inputs, make_loaders
+from ultralif.training.hits import pack_hits
 from ultralif.training.members import Members
 from ultralif.training.meter import Meter, make_meter
 
@@ -32,6 +35,8 @@ class Evaluation:
     """Mean of each spiking layer."""
     energy: dict[str, Any]
     """The paper's T * rate and picojoules, and counted operations, for each mode."""
+    hits: dict[str, str]
+    """Which samples were classified correctly in each mode, see `ultralif.training.hits`."""
 
 
 @torch.no_grad()
@@ -50,7 +55,7 @@ def evaluate(
     assert samples is not None  # noqa: S101 - the caller asked for a validation set
     shared, places = configs[0], range(len(members))
     modes = [mode for mode in MODES if any(mode in members.modes(place) for place in places)]
-    correct = {mode: torch.zeros(len(members), device=samples.labels.device) for mode in modes}
+    correct: dict[Mode, list[Tensor]] = {mode: [] for mode in modes}
     spikes: dict[Mode, list[Tensor]] = {mode: [] for mode in modes}
     meter = make_meter(members, shared.timesteps)
     for x, labels in batches(make_loaders(members, configs, data, samples, training=False), EVALUATION):
@@ -60,15 +65,16 @@ def evaluate(
         for mode in modes:
             with meter.watching(mode), _autocast(shared, x):
                 out = members(x, mode)
-            correct[mode] += (out.logits.argmax(2) == labels).sum(1)
+            correct[mode].append(out.logits.argmax(2) == labels)
             spikes[mode].append(torch.stack([rate.mean(2).sum(0) for rate in out.rates]))
     rates = {mode: torch.stack(parts).sum(0) / len(samples) for mode, parts in spikes.items()}
+    hits = {mode: torch.cat(parts, 1).cpu().numpy() for mode, parts in correct.items()}
     return [
         _summary(
             meter,
             place,
             shared.timesteps,
-            {mode: 100 * correct[mode][place].item() / len(samples) for mode in members.modes(place)},
+            {mode: hits[mode][place] for mode in members.modes(place)},
             {mode: rates[mode][:, place].tolist() for mode in members.modes(place)},
         )
         for place in places
@@ -77,26 +83,48 @@ def evaluate(
 
 @torch.no_grad()
 def accuracies(
-    members: Members, configs: Sequence[RunConfig], data: Data, samples: Split, mode: Mode | None
+    members: Members,
+    configs: Sequence[RunConfig],
+    data: Data,
+    samples: Split,
+    mode: Mode | None,
+    epoch: int = EVALUATION,
 ) -> list[float]:
-    """Return the accuracy of every member on a set in one mode, in percent; None, the neurons' own."""
-    correct = torch.zeros(len(members), device=samples.labels.device)
-    for x, labels in batches(make_loaders(members, configs, data, samples, training=False), EVALUATION):
-        x = inputs(x, configs[0])
-        with _autocast(configs[0], x):
+    """Return the accuracy of every member on a set in one mode, in percent.
+
+    Args:
+        members: the networks.
+        configs: their configs, in the order of their places.
+        data: where the samples are from.
+        samples: the set.
+        mode: of the neurons; None, their own.
+        epoch: whose spikes are drawn.
+    """
+    device, shared = samples.labels.device, configs[0]
+    batch = _largest_batch(data, shared) if device.type == "cuda" else 256
+    correct = torch.zeros(len(members), device=device)
+    loaders = make_loaders(members, configs, data, samples, training=False, batch=batch)
+    for x, labels in batches(loaders, epoch):
+        x = inputs(x, shared)
+        with _autocast(shared, x):
             out = members(x, mode)
         correct += (out.logits.argmax(2) == members.spread(labels)).sum(1)
     return [100 * count / len(samples) for count in correct.tolist()]
+
+
+def _largest_batch(data: Data, config: RunConfig) -> int:
+    """Return as many samples as make half a gigabyte of inputs: a GPU is quicker with few large batches."""
+    return max(256, 2**27 // (config.timesteps * data.sizes[0])) if config.model == "mlp" else 256
 
 
 def _summary(
     meter: Meter,
     place: int,
     timesteps: int,
-    accuracy: dict[Mode, float],
+    hits: dict[Mode, NDArray[np.bool_]],
     rates: dict[Mode, list[float]],
 ) -> Evaluation:
-    modes = [mode for mode in MODES if mode in accuracy]
+    modes = [mode for mode in MODES if mode in hits]
     widths, synapses = meter.widths(), meter.synapses()
     hidden = {mode: rates[mode][: len(widths)] for mode in modes}
     weights = [width / sum(widths) for width in widths]
@@ -114,7 +142,11 @@ def _summary(
     if any(layers.values()):
         energy["layers"] = layers
     return Evaluation(
-        {m: accuracy[m] for m in modes}, {m: mean[m] for m in modes}, {m: rates[m] for m in modes}, energy
+        {m: 100 * int(hits[m].sum()) / len(hits[m]) for m in modes},
+        {m: mean[m] for m in modes},
+        {m: rates[m] for m in modes},
+        energy,
+        {m: pack_hits(hits[m]) for m in modes},
     )
 
 

@@ -66,13 +66,13 @@ def hold_out(dataset: Dataset, config: RunConfig) -> Data:
     return Data(dataset, *parts)
 
 
-def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool) -> Loader:
-    """Return the batches of a split, as the config wants them for training or for evaluation."""
+def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool, batch: int = 256) -> Loader:
+    """Return the batches of a split, as the config wants them for training, or some for evaluation."""
     images = not split.is_events
     direct = config.encoding == "direct"
     return Loader(
         split,
-        batch_size=config.batch_size if training else 256,
+        batch_size=config.batch_size if training else batch,
         timesteps=1 if direct and images else config.timesteps,
         encoding="constant" if config.encoding == "direct" else config.encoding,
         gain=config.gain,
@@ -92,11 +92,17 @@ def augmentation(config: RunConfig) -> Augmentation:
 
 
 def make_loaders(
-    members: Members, configs: Sequence[RunConfig], data: Data, split: Split, *, training: bool
+    members: Members,
+    configs: Sequence[RunConfig],
+    data: Data,
+    split: Split,
+    *,
+    training: bool,
+    batch: int = 256,
 ) -> list[Loader]:
     """Return a loader for each batch that the members read, by the seed of its first reader."""
     first_readers = configs[:: len(members) // members.batches]
-    return [make_loader(config, data, split, training=training) for config in first_readers]
+    return [make_loader(config, data, split, training=training, batch=batch) for config in first_readers]
 
 
 def batches(loaders: Sequence[Loader], epoch: int, step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:

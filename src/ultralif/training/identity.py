@@ -22,6 +22,7 @@ from ultralif.errors import InputError
 __all__ = [
     "FIELDS",
     "OPTIONS",
+    "READINGS",
     "SCHEMA",
     "arguments",
     "changed_options",
@@ -137,6 +138,40 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 """The options of each neuron of 0.1.0 with the values that give its behaviour then."""
 
+_FREE = {"threshold": 0.0, "clamp": "dead"}
+_FROM_0_9 = {"leak": 0.7109495026250039}  # sigmoid(0.9): there 0.9 is the parameter's first value
+_BOUNDED = {
+    "clipped": True,
+    "clamp": "dead",
+    "sharpness": 4.0181499279178094,  # softplus(4)
+    "sharpness_range": [0.5, 50.0],
+    "sharpness_parameter": "softplus",
+}
+_RELEASED: dict[str, dict[str, Any]] = {
+    "PLIF": _FROM_0_9,
+    "FullPLIF": _FROM_0_9 | {"threshold": 0.6224593312018546},  # sigmoid(0.5)
+    "DSpike": _BOUNDED,
+    "DSpikePlus": _BOUNDED | _FROM_0_9,
+    "SoftLIF": _FREE,
+    "UltraLIF": _FREE,
+    "UltraPLIF": _FREE | {"leak_parameter": "log"},
+    "UltraDLIF": _FREE | {"coupling": "spike"},
+    "UltraDPLIF": _FREE | _FROM_0_9 | {"coupling": "spike"},
+}
+READINGS: dict[str, dict[str, dict[str, Any]]] = {
+    "0.1.0": {},
+    "released": _RELEASED,
+    "ablation": _RELEASED
+    | {
+        "UltraLIF": {"threshold": 1.0, "clamp": "dead"},
+        "UltraPLIF": {"threshold": 1.0, "clamp": "dead", "leak_parameter": "log"},
+        "UltraDLIF": {"threshold": 1.0, "clamp": "dead"},
+        "UltraDPLIF": {"threshold": 1.0, "clamp": "dead"} | _FROM_0_9,
+    },
+}
+"""Where the neurons of a reading of the paper differ from 0.1.0: as it is written, as its author's code has
+them, and as they are in that code's study of the temperature."""
+
 RESERVED = {
     "mode": "the field mode",
     "eps_range": "the fields eps_min and eps_max",
@@ -201,15 +236,15 @@ def changed_options(neuron: str, options: Mapping[str, Any], defaults: str) -> d
     Args:
         neuron: the neuron's name.
         options: those that are given.
-        defaults: where the others come from: ``current`` or ``0.1.0``.
+        defaults: where the others come from: ``current``, or the name of a reading.
     """
     base = OPTIONS.get(neuron)
     if base is None:  # a neuron that 0.1.0 did not have: what is given is all that is known
         _check_names(neuron, options, _live(neuron))
         return dict(options)
-    if defaults == "0.1.0":
+    if defaults in READINGS:
         _check_names(neuron, options, base)
-        resolved = dict(options)
+        resolved = READINGS[defaults].get(neuron, {}) | dict(options)
     else:
         live = _live(neuron)
         _check_names(neuron, options, live)
@@ -223,7 +258,8 @@ def arguments(neuron: str, options: Mapping[str, Any], defaults: str) -> dict[st
     _check_names(neuron, options, live)
     if defaults == "current" or neuron not in OPTIONS:
         return dict(options)
-    base = {name: value for name, value in OPTIONS[neuron].items() if name in live}
+    table = OPTIONS[neuron] | READINGS[defaults].get(neuron, {})
+    base = {name: value for name, value in table.items() if name in live}
     return {name: tuple(v) if isinstance(v, list) else v for name, v in (base | dict(options)).items()}
 
 

@@ -134,7 +134,7 @@ def _can_be_recorded(job: Job) -> bool:
     return (
         isinstance(job.members, Stack)
         and _has_bytes(job.data.train.store)
-        and shared.encoding in ("rate", "rate-normalized")
+        and shared.encoding != "direct"
         and shared.precision != "float64"
         and augmentation(shared) in (CROP_AND_FLIP, Augmentation())
         and not job.objective.uses_volume
@@ -221,7 +221,7 @@ def _tracked(job: Job) -> dict[str, list[float]]:
     mode = epoch_mode(job.shared, job.epoch)
     sets = {"test": job.data.dataset.test, "validation": job.data.validation}
     return {
-        name: accuracies(job.members, job.configs, job.data, samples, mode)
+        name: accuracies(job.members, job.configs, job.data, samples, mode, EVALUATION + 1 + job.epoch)
         for name, samples in sets.items()
         if samples is not None
     }

@@ -68,6 +68,7 @@ def make_result(
         rest: ``status``, ``epochs``, ``seconds``, ``stacked``, ``environment``.
     """
     neuron = neurons_of(network)[0]
+    mode = "hard" if hard_epochs(config) else neuron.mode
     constants = {name: values[0] for name, values in constants_of(network).items() if name in CONSTANTS}
     return Result(
         id=config.id,
@@ -76,8 +77,9 @@ def make_result(
         timesteps=config.timesteps,
         seed=config.seed,
         sparsity=config.sparsity,
-        mode="hard" if hard_epochs(config) else neuron.mode,
+        mode=mode,
         by_mode=by_mode(evaluation, validation),
+        hits=evaluation.hits.get(mode),
         constants=Constants(**constants),
         config=config.to_dict(),
         path=str(path),

@@ -88,6 +88,8 @@ class Result:
     by_mode: Mapping[str, ModeResult]
     constants: Constants = Constants()
     by_epoch: ByEpoch = ByEpoch()
+    hits: str | None = None
+    """Which samples of the test set were classified correctly in `mode`, see `ultralif.training.hits`."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """What the run's config says, see `RunConfig.to_dict`."""
     path: str = ""
@@ -166,6 +168,7 @@ class Result:
                 name: None if values is None else list(values) for name, values in vars(self.by_epoch).items()
             },
             "validation": self.validation,
+            "hits": self.hits,
             "config": dict(self.config),
             "environment": dict(self.environment),
         }
@@ -198,7 +201,8 @@ class Result:
             if mode in accuracy.values
         }
         constants = {"eps": read.number("eps"), "leak": read.number("leak")}
-        constants |= {name: value for name in CONSTANTS if (value := read.part("constants").number(name))}
+        stored = read.part("constants")
+        constants |= {name: v for name in CONSTANTS if (v := stored.number(name)) is not None}
         by_epoch = read.part("by_epoch")
         return cls(
             id=read.text("id"),
@@ -212,6 +216,7 @@ class Result:
             by_mode=by_mode,
             constants=Constants(**constants),
             by_epoch=ByEpoch(**{name: by_epoch.numbers(name) for name in ("test", "validation", "eps")}),
+            hits=read.long_text("hits"),
             config=read.part("config").values,
             path=read.text("path", ""),
             ann_picojoules=energy.number("ann_picojoules"),
@@ -267,6 +272,12 @@ class _Reader:
     def text(self, name: str, default: str | None = None) -> str:
         value = self.values.get(name, default)
         if not isinstance(value, str) or len(value) > 4096:
+            raise self._wrong(name, "a text")
+        return value
+
+    def long_text(self, name: str) -> str | None:
+        value = self.values.get(name)
+        if value is not None and (not isinstance(value, str) or len(value) > LONGEST):
             raise self._wrong(name, "a text")
         return value
 

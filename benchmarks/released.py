@@ -1,0 +1,200 @@
+"""Train the published tables as the paper's author has them in code, and the studies around them.
+
+    python benchmarks/released.py results/released.jsonl.gz --data-dir data --minutes 8
+
+Stacks of many networks are trained in order of worth: T=1, 10 and 30 of every dataset that is on this
+machine, the sparsity penalty, the study of the temperature, deeper networks, and the studies of
+`ultralif.paper.studies`. Several stacks run at once; on a GPU start NVIDIA's multi-process service first
+(nvidia-cuda-mps-control -d), so that they share it. Runs that the file or the folder of runs has are not
+trained again; at the end of the given time whatever is in training is saved, and goes on with the next call.
+The file is written anew after every stack. Needs no GPU, but hours without one.
+"""
+
+import argparse
+import multiprocessing
+import os
+import queue
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ultralif.errors import InputError
+from ultralif.paper import archive
+from ultralif.paper.grids import DATASETS, SEED, cells
+from ultralif.paper.reproduce import at_hand
+from ultralif.training.config import RunConfig
+from ultralif.training.result import Result
+from ultralif.training.store import Store
+from ultralif.training.sweep import plan
+
+STATIC = ("mnist", "fashion-mnist", "cifar10")
+TINY: dict[str, Any] = {"epochs": 2, "batch_size": 512}
+"""For a rehearsal."""
+
+
+def stages() -> dict[str, list[RunConfig]]:
+    """Return the runs of each stage with the first seed, in order of worth."""
+    released = [config for name in DATASETS for _, config in cells(f"released-{name}")]
+    penalized = [config for _, config in cells("released-sparsity")]
+    found = {}
+    for group, datasets in (("", STATIC), ("-events", ("n-mnist", "shd", "dvs-gesture"))):
+        for t in (1, 10, 30):
+            chosen = [c for c in released if c.timesteps == t and c.dataset in datasets]
+            found[f"t{t}{group}"] = chosen
+        for t in (1, 10, 30):
+            chosen = [c for c in penalized if c.timesteps == t and c.dataset in datasets]
+            found[f"penalty-t{t}{group}"] = chosen
+        deep = [c for _, c in cells("released-depth") if c.dataset in datasets]
+        found[f"depth{group}"] = deep
+        if not group:
+            found["ablation"] = [config for _, config in cells("released-ablation")]
+    return found
+
+
+def plan_stacks(given: argparse.Namespace, store: Store, known: set[str]) -> list[list[RunConfig]]:
+    """Return the stacks that are still to be trained, in order of worth, and say what is left out."""
+    wanted = stages()
+    names = given.stages or list(wanted)
+    for name in names:
+        if name not in wanted:
+            raise SystemExit(f"stage {name!r} is not one of {', '.join(wanted)}")
+    here = {name: at_hand(name, given.data_dir) for name in DATASETS}
+    absent = [name for name, is_here in here.items() if not is_here]
+    print(f"datasets not on this machine: {', '.join(absent) or 'none'}", flush=True)
+    stacks: list[list[RunConfig]] = []
+    for name in names:
+        seeds = range(SEED, SEED + given.seeds)
+        runs = [
+            config.with_(seed=seed, **(TINY if given.tiny else {}))
+            for seed in seeds
+            for config in wanted[name]
+            if here[config.dataset] and (not given.datasets or config.dataset in given.datasets)
+        ]
+        left = [run for run in runs if run.id not in known]
+        part = plan(left, store, largest=64, seeds=given.together)
+        print(f"{name}: {sum(map(len, part))} of {len(runs)} runs left, in {len(part)} stacks", flush=True)
+        stacks += part
+    return stacks
+
+
+def work(tasks: Any, reports: Any, given: argparse.Namespace, deadline: float) -> None:
+    """Train stacks until there are none left, or no time."""
+    import torch
+
+    from ultralif.training.executors import run_local
+    from ultralif.training.options import Interrupted, Progress, RunOptions
+
+    torch.set_num_threads(1)
+    store = Store(given.runs_dir)
+    while time.time() < deadline:
+        try:
+            number, stack = tasks.get(timeout=1)
+        except queue.Empty:
+            return
+        began = time.time()
+
+        def tell(progress: Progress, number: int = number, began: float = began) -> None:
+            if progress.note or progress.epoch in (1, 10) or progress.epoch % 25 == 0:
+                took = time.time() - began
+                note = progress.note or f"loss {progress.loss:.3f}, accuracy {progress.accuracy:.2f} %"
+                reports.put(("note", number, f"epoch {progress.epoch} after {took:.0f} s: {note}"))
+
+        options = RunOptions(
+            device=given.device,
+            data_dir=given.data_dir,
+            report=tell,
+            stopping=lambda: int(time.time() > deadline),
+            checkpoint_seconds=1e6,
+        )
+        try:
+            for _ in run_local([stack], store, options):
+                pass
+            reports.put(("done", number, f"{time.time() - began:.0f} s"))
+        except Interrupted as stop:
+            reports.put(("stopped", number, str(stop)))
+        except Exception:
+            reports.put(("failed", number, traceback.format_exc()))
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def named(stack: Sequence[RunConfig]) -> str:
+    """Return what a stack is, for a person."""
+    first = stack[0]
+    seeds = sorted({run.seed for run in stack})
+    depth = f", {len(first.hidden)} layers" if len(first.hidden) > 1 else ""
+    return f"{first.dataset} T={first.timesteps}{depth}: {len(stack)} runs of seeds {seeds[0]} to {seeds[-1]}"
+
+
+def train(
+    given: argparse.Namespace, stacks: list[list[RunConfig]], before: dict[str, Result], store: Store
+) -> None:
+    """Train stacks in several processes, and write the file after each."""
+    deadline = time.time() + 60 * given.minutes
+    context = multiprocessing.get_context("spawn")
+    tasks, reports = context.Queue(), context.Queue()
+    for task in enumerate(stacks):
+        tasks.put(task)
+    workers = [
+        context.Process(target=work, args=(tasks, reports, given, deadline), daemon=True)
+        for _ in range(min(given.processes, len(stacks)))
+    ]
+    for worker in workers:
+        worker.start()
+    began = time.time()
+    while True:
+        running = any(worker.is_alive() for worker in workers)
+        try:
+            kind, number, text = reports.get(timeout=1)
+        except queue.Empty:
+            if not running:
+                break
+            continue
+        print(f"[{time.time() - began:4.0f} s] {kind}: {named(stacks[number])}: {text}", flush=True)
+        if kind == "done":
+            save(given.out, before, store)
+    for worker in workers:
+        worker.join()
+
+
+def save(out: Path, before: dict[str, Result], store: Store) -> int:
+    """Write all runs that there are."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    return archive.write(out, (before | {result.id: result for result in store.rows()}).values())
+
+
+def main() -> None:
+    """Train, and say what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("out", type=Path, help="the file of results; what it has is kept")
+    parser.add_argument("--minutes", type=float, default=1e6, help="stop after this time; the rest is said")
+    parser.add_argument("--stages", nargs="*", help="only these, in this order")
+    parser.add_argument("--datasets", nargs="*", help="only these")
+    parser.add_argument("--seeds", type=int, default=5, help="how many, from 42 on")
+    parser.add_argument("--together", type=int, default=5, help="seeds in one stack")
+    parser.add_argument("--processes", type=int, default=6, help="stacks at once")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, or the GPU if there is one")
+    parser.add_argument("--data-dir", type=Path, help="a folder to search first for the data")
+    parser.add_argument("--runs-dir", type=Path, default=Path("runs-released"), help="where runs are kept")
+    parser.add_argument("--tiny", action="store_true", help="a rehearsal of two epochs")
+    given = parser.parse_args()
+    os.environ.setdefault("ULTRALIF_CACHE", str(given.runs_dir / "cache"))
+    try:
+        before = {r.id: r for r in archive.read(given.out).results} if given.out.exists() else {}
+        store = Store(given.runs_dir)
+        stacks = plan_stacks(given, store, set(before))
+        if stacks:
+            train(given, stacks, before, store)
+        print(f"{save(given.out, before, store)} runs in {given.out}", flush=True)
+        left = plan_stacks(given, store, set(before))
+    except InputError as error:
+        sys.exit(str(error))
+    for stack in left:
+        print(f"still to do: {named(stack)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
