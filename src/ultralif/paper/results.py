@@ -6,7 +6,7 @@ from functools import cache
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from ultralif.paper.grids import SEED, Key, key_of
+from ultralif.paper.grids import CLIPPED, SEED, Key, key_of
 from ultralif.training.config import RunConfig
 from ultralif.training.result import Result
 from ultralif.training.store import Store
@@ -110,6 +110,13 @@ class Results:
     ) -> dict[int, float]:
         """Return accuracies by seed; without a mode, with the spikes that the network was trained with."""
         return self._values("accuracy", Key(label, dataset, timesteps, encoding), mode)
+
+    def best_epoch(
+        self, label: str, dataset: str, timesteps: int, encoding: str = CLIPPED
+    ) -> dict[int, float]:
+        """Return the accuracy of the best epoch on the test set by seed, for runs of the author's reading."""
+        found = self.runs.get(Key(label, dataset, timesteps, encoding), {})
+        return {seed: best for seed, run in sorted(found.items()) if (best := run.by_epoch.best) is not None}
 
     def best(
         self, dataset: str, labels: Sequence[str], timesteps: int, mode: str | None = None

@@ -1,33 +1,17 @@
 """The paper's tables with published and measured numbers side by side."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cache
 from itertools import product
 
-from ultralif.data.find import find
-from ultralif.data.table import find_spec
-from ultralif.paper import published
+from ultralif.paper import published, readings
 from ultralif.paper.grids import ABLATED, CONTROLS, RECIPES, STATIC, TABLES, runs_of
 from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS, ULTRA
 from ultralif.paper.results import Interval, Results, interval, paired
+from ultralif.paper.table import ABSENT, NOT_RUN, Table, difference, nothing, number
 
 __all__ = ["ABSENT", "Table", "make_table"]
 
-ABSENT = "data not at hand"
-NOT_RUN = "not run"
 CONTROL_LABELS = tuple(variant.label for variant in CONTROLS)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table as text: columns, rows, and what a reader must know about it."""
-
-    name: str
-    title: str
-    columns: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    notes: list[str] = field(default_factory=list)
 
 
 def make_table(name: str, results: Results, seeds: int = 5) -> Table:
@@ -42,6 +26,8 @@ def make_table(name: str, results: Results, seeds: int = 5) -> Table:
         table = _encodings(results)
     elif name == "binary":
         table = _binary(results)
+    elif name.startswith("released-"):
+        table = readings.table(name, results)
     else:
         dataset, _, kind = name.rpartition("-")
         rows = (
@@ -69,9 +55,9 @@ def _accuracy(dataset: str, results: Results) -> Table:
                 (
                     label,
                     str(time),
-                    _number(theirs),
-                    str(own or _nothing(dataset)),
-                    _difference(own, theirs),
+                    number(theirs),
+                    str(own or nothing(dataset)),
+                    difference(own, theirs),
                     str(hard or "-") if label not in BASELINES else "-",
                     str(tropical or "-"),
                     str(own.seeds if own else 0),
@@ -111,7 +97,7 @@ def _summary(results: Results) -> Table:
         )
         best = results.best(dataset, BASELINES, 1)
         if best is None:
-            rows.append((dataset, "measured", *[_nothing(dataset)] * 5))
+            rows.append((dataset, "measured", *[nothing(dataset)] * 5))
             continue
         cells = [_named(*best)]
         for mode in (None, "hard"):
@@ -119,10 +105,10 @@ def _summary(results: Results) -> Table:
             if found is None:
                 cells += ["-", "-"]
                 continue
-            difference = paired(
+            gained = paired(
                 results.accuracy(found[0], dataset, 1, mode), results.accuracy(best[0], dataset, 1)
             )
-            cells += [_named(*found), _signed(difference)]
+            cells += [_named(*found), _signed(gained)]
         rows.append((dataset, "measured", *cells))
     return Table("t1-summary", "T=1: best baseline and best Ultra neuron", columns, rows)
 
@@ -153,9 +139,9 @@ def _rates(name: str, dataset: str, rows: Sequence[published.Row], results: Resu
                 row.neuron,
                 str(row.timesteps),
                 f"{row.sparsity:g}",
-                _number(row.accuracy),
-                str(own or _nothing(dataset)),
-                _difference(own, row.accuracy),
+                number(row.accuracy),
+                str(own or nothing(dataset)),
+                difference(own, row.accuracy),
                 f"{row.spike_rate:.3f}",
                 f"{rate.mean:.3f}" if rate else "-",
                 f"{rate.mean * row.timesteps:.2f}" if rate else "-",
@@ -192,7 +178,7 @@ def _ablation(results: Results) -> Table:
                 (
                     neuron,
                     "learned" if eps is None else f"{eps:g}",
-                    _number(published.ablation("accuracy", neuron, eps)),
+                    number(published.ablation("accuracy", neuron, eps)),
                     *(str(value or NOT_RUN) for value in measured),
                     f"{published.ablation('spike_rate', neuron, eps):.3f}",
                     f"{rate.mean:.3f}" if rate else "-",
@@ -213,7 +199,7 @@ def _encodings(results: Results) -> Table:
                 interval(results.accuracy(label, dataset, 1, encoding=code))
                 for code in ("rate", "rate-normalized")
             )
-            rows.append((dataset, label, _number(theirs), *(str(m or NOT_RUN) for m in measured)))
+            rows.append((dataset, label, number(theirs), *(str(m or NOT_RUN) for m in measured)))
     return Table("encodings", "T=1 under both readings of the rate code", columns, rows)
 
 
@@ -225,7 +211,7 @@ def _binary(results: Results) -> Table:
         base = results.best(dataset, BASELINES, timesteps)
         ultra = results.best(dataset, ULTRA, timesteps, "hard")
         if base is None or ultra is None:
-            rows.append((dataset, str(timesteps), *[_nothing(dataset)] * (len(columns) - 2)))
+            rows.append((dataset, str(timesteps), *[nothing(dataset)] * (len(columns) - 2)))
             continue
         controls, recipes = (
             [interval(results.accuracy(label, dataset, timesteps, "hard")) for label in group]
@@ -240,23 +226,9 @@ def _binary(results: Results) -> Table:
     return Table("binary", "Binary spikes", columns, rows, notes)
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _difference(measured: Interval | None, theirs: float | None) -> str:
-    return "-" if measured is None or theirs is None else f"{measured.mean - theirs:+.2f}"
-
-
 def _named(label: str, value: Interval) -> str:
     return f"{value} ({label})"
 
 
 def _signed(value: Interval | None) -> str:
     return "-" if value is None else value.signed
-
-
-@cache
-def _nothing(dataset: str) -> str:
-    """Say why a cell is empty: nobody has the data, or nobody ran it yet."""
-    return NOT_RUN if find(find_spec(dataset)) is not None else ABSENT

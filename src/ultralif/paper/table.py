@@ -1,0 +1,41 @@
+"""A table as text, and how its cells are written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from ultralif.data.find import find
+from ultralif.data.table import find_spec
+from ultralif.paper.results import Interval
+
+__all__ = ["ABSENT", "NOT_RUN", "Table", "difference", "nothing", "number"]
+
+ABSENT = "data not at hand"
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as text: columns, rows, and what a reader must know about it."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    notes: list[str] = field(default_factory=list)
+
+
+def number(value: float | None) -> str:
+    """Write a number of percent, if there is one."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+def difference(measured: Interval | None, theirs: float | None) -> str:
+    """Write how far a measurement is from a published number."""
+    return "-" if measured is None or theirs is None else f"{measured.mean - theirs:+.2f}"
+
+
+@cache
+def nothing(dataset: str) -> str:
+    """Say why a cell is empty: nobody has the data, or nobody ran it yet."""
+    return NOT_RUN if find(find_spec(dataset)) is not None else ABSENT
