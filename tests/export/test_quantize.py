@@ -269,6 +269,7 @@ def test_a_layer_without_weights_is_still_a_layer():
         (torch.full((5, 2, 20), 0.5), "event counts"),
         (-torch.ones(5, 2, 20), "event counts"),
         (2 * torch.ones(5, 2, 20), "max_events=40"),
+        (torch.full((5, 2, 20), 2**62), "events in a time step"),  # their sum is beyond 64 bits
         (torch.zeros(0, 2, 20), "event counts"),
     ],
 )
