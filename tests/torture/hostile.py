@@ -175,7 +175,6 @@ def hostile_readers(base: Path) -> dict[str, Callable[[bytes], object]]:
 
         return reader
 
-    net = ul.Network((4, 5, 3))
     return {
         "CIFAR": lambda data: static.parse_cifar_py(data, here),
         "idx": lambda data: static.parse_idx(data, here),
@@ -186,7 +185,7 @@ def hostile_readers(base: Path) -> dict[str, Callable[[bytes], object]]:
         "run config": vouched("config.json"),
         "config JSON": placed("config.json", read_config),
         "config TOML": placed("config.toml", read_config),
-        "recorded inputs": placed("inputs.npy", lambda path: export_command._recorded(path, net)),
+        "recorded inputs": placed("inputs.npy", lambda path: export_command._recorded(path, (4,))),
         "index": placed("index.sqlite", lambda path: Store(path.parent).rows()),
         "SHD": placed("shd.h5", shd.read_shd),
         "NIR": placed("net.nir", from_nir),

@@ -101,8 +101,8 @@ class _Integrate(torch.autograd.Function):
         ctx.constants, ctx.rule, ctx.plan = constants, rule, plan
         # Not saved in autograd's way: whoever changes the spikes in place makes the derivative start from
         # the current, and no error.
-        ctx.spikes = out.detach() if _gpu(current) is not None and _tells_all(rule, current.dtype) else None
-        ctx.version = out._version
+        kept = _gpu(current) is not None and _tells_all(rule, current.dtype) and not out.is_inference()
+        ctx.spikes, ctx.version = (out.detach(), out._version) if kept else (None, 0)
         ctx.set_materialize_grads(False)
         return out, last
 
