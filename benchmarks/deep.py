@@ -44,8 +44,6 @@ class Deep(nn.Module):
         options = given.neuron_options
         if given.kind == "Mixed":
             options = options | {"steps": given.steps}
-        if given.kind != "relu" and not given.kind.startswith(("Sigmoid", "Matched")):
-            options = options | {"backend": "auto" if given.compile == "none" else "reference"}
         self.events = given.timesteps if given.events else 0
         self.net = ul.models.vgg(
             given.stages,
@@ -226,7 +224,6 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch", type=int, default=500)
     parser.add_argument("--optimizer", choices=RATES, default="sgd")
-    parser.add_argument("--compile", default="default", help="mode of torch.compile, or none")
     parser.add_argument("--subset", type=int, help="use only the first N images: for rehearsals")
     given = parser.parse_args()
     recipe = {"epochs": given.epochs, "batch": given.batch, "optimizer": given.optimizer}
@@ -247,7 +244,7 @@ def main() -> None:
             print(f"stopped: {given.minutes:g} minutes would be over; call again to go on")
             break
         try:
-            row = run(cell, recipe | {"compile": given.compile}, sets.get(cell.dataset, cell.timesteps))
+            row = run(cell, recipe, sets.get(cell.dataset, cell.timesteps))
         except (TypeError, ValueError) as error:  # an option that this version of the library lacks
             print(f"left out: {cell.method}: {error}", flush=True)
             continue

@@ -1,5 +1,6 @@
 """The ways of training that the study of depth compares, with neurons that are not the library's own."""
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -58,7 +59,7 @@ def matched_step(
     current: Tensor, v: Tensor, *, eps: Tensor, threshold: float, mode: str, **unused: Any
 ) -> tuple[Tensor, Tensor]:
     """UltraLIF of one step from rest as a sigmoid: its midpoint and its binary threshold, without s0."""
-    past, limit = torch.log(torch.tensor(0.9, device=eps.device)) / eps, threshold / eps
+    past, limit = math.log(0.9) / eps, threshold / eps
     soft = torch.sigmoid(current / eps - torch.logaddexp(past, limit))
     fires = current / eps > limit + torch.log1p(-torch.exp(past - limit))
     return (soft if mode == "soft" else straight_through(fires.to(soft.dtype), soft)), v

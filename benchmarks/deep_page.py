@@ -71,6 +71,19 @@ def speedrun() -> str:
     return table(header, rows) if rows else "Not measured yet: no run of the speedrun is in `results/`."
 
 
+def heldout() -> str:
+    columns = ("timesteps", "epochs", "eps", "lr", "cutout")
+    rows = []
+    for row in lines("speedrun-heldout.jsonl"):
+        recipe, changed = row["recipe"], row["variant"].items()
+        others = ", ".join(f"{name} {value}" for name, value in changed if name not in columns)
+        step = "recorded" if recipe.get("graph") else "launched"
+        measured = f"{row['accuracy']:.2f}", f"{row['seconds']:.0f}"
+        rows.append((*(recipe[name] for name in columns), others, step, *measured))
+    rows.sort(key=lambda row: (*row[:2], -float(row[-2])))
+    return table((*columns, "besides", "step", "held-out %", "seconds"), rows)
+
+
 def study() -> str:
     found: dict[tuple[Any, ...], list[float]] = {}
     for row in lines("deep.jsonl"):
@@ -98,7 +111,7 @@ def gradient() -> str:
     return table(("derivative", *range(1, found["depth"] + 1)), rows)
 
 
-PARTS = {"trial": trial, "speedrun": speedrun, "study": study, "gradient": gradient}
+PARTS = {"trial": trial, "speedrun": speedrun, "heldout": heldout, "study": study, "gradient": gradient}
 
 
 def filled(page: str) -> str:

@@ -1,11 +1,11 @@
 """Speedrun: a quick way to a binary spiking network on CIFAR-10, on one GPU.
 
     python examples/speedrun.py --data FOLDER --seeds 5 --timesteps 4
-    python examples/speedrun.py --data FOLDER --holdout 5000 --try '{"lr": 0.1}' '{"neuron": "SoftLIF"}'
-    python examples/speedrun.py --data FOLDER --subset 512 --width 0.0625 --epochs 2 --batch 64    # on a CPU
+    python examples/speedrun.py --data FOLDER --holdout 5000 --try '{"lr": 0.2}' '{"neuron": "SoftLIF"}'
+    python examples/speedrun.py --data FOLDER --subset 512 --widths 4,8,24,32 --epochs 2 --batch 64 # on a CPU
 
 FOLDER has the six files of cifar-10-batches-bin, plain or as .xz. The recipe:
-1. The images live on the GPU. An epoch is cropped, mirrored (every image alternates) and cut out in one go.
+1. The images live on the GPU. An epoch is cropped and mirrored (every image alternates) in one go.
 2. The first map is linear, computed once and repeated over time: a frozen 2x2 convolution that whitens, a 3x3
    convolution, batch norm. Everything after it sees spikes.
 3. A group of layers halves the picture before its first neurons. Inside of it currents are added, before the
@@ -13,6 +13,7 @@ FOLDER has the six files of cifar-10-batches-bin, plain or as .xz. The recipe:
 4. Filters are trained by Muon, whose step is an orthogonal matrix: no layer starves behind its neurons.
 5. For a share of the epochs the neurons are soft and gradients exact; then spikes are binary and the soft
    derivative remains. In the end the statistics of batch norm are taken anew, with binary spikes.
+6. A step, from batch to new weights, is recorded as a CUDA graph: its kernels are launched all at once.
 The accuracy is that of the last epoch, without test-time augmentation. `seconds` runs from the first look at
 the training images to the last statistics of batch norm; `warmup_seconds`, for compiling, is needed once.
 """
@@ -23,6 +24,7 @@ import lzma
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -38,14 +40,12 @@ RECIPE = {
     "batch": 1000,
     "neuron": "UltraLIF",  # any neuron of ultralif, relu, or spikingjelly
     "options": "{}",  # its arguments, as JSON
-    "eps": 0.3,  # the temperature at the start, for neurons that have one
+    "eps": 0.6,  # the temperature at the start, for neurons that have one
     "soft": 0.7,  # share of the epochs with soft spikes; then they are binary
     "widths": "64,128,384,512",  # channels of the first layer, then of the groups
-    "width": 1.0,  # multiplies them all
     "depth": 3,  # convolutions of a group
-    "residual": 1,  # 1: inside of a group, add the current of the layer before
     "optimizer": "muon",  # or sgd, for the filters; all else takes SGD
-    "lr": 0.2,  # of the filters
+    "lr": 0.1,  # of the filters
     "norm_lr": 0.05,
     "eps_lr": 0.05,  # of the neurons' constants
     "head_lr": 0.5,
@@ -53,8 +53,8 @@ RECIPE = {
     "smoothing": 0.2,  # of the labels
     "flip": 1,  # 1: mirror images
     "shift": 4,  # pixels by which an image is moved at most
-    "cutout": 12,  # side of the blank square
-    "compile": "default",  # mode of torch.compile, or none
+    "cutout": 0,  # side of the blank square
+    "graph": 1,  # 1: record steps on a GPU; 0: launch every kernel by itself
 }
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"
@@ -63,7 +63,7 @@ MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 MOMENTUM = 0.4  # of the statistics of batch norm
 if ON_GPU:
     torch.backends.cudnn.benchmark = True
-    torch._dynamo.config.recompile_limit = 100  # a graph for each mode of each net
+    torch.cuda.set_stream(torch.cuda.Stream())  # a step on the default stream could not be recorded
 
 
 def load(folder: Path, half: str, count: int | None = None) -> tuple[Tensor, Tensor]:
@@ -78,15 +78,15 @@ def load(folder: Path, half: str, count: int | None = None) -> tuple[Tensor, Ten
     return images.to(HALF, memory_format=torch.channels_last), rows[:, 0].long()
 
 
-def augmented(padded: Tensor, mirrored: Tensor, shift: int, cutout: int, random: torch.Generator) -> Tensor:
+def augmented(padded: Tensor, mirrored: Tensor, shift: int, cutout: int, drawn: dict) -> Tensor:
     """Crop a random window of every padded image, mirror the chosen ones, and blank a square."""
     count, size = len(padded), padded.shape[-1] - 2 * shift
-    corner = torch.randint(2 * shift + 1, (2, count), generator=random, device=DEVICE)
+    corner = torch.randint(2 * shift + 1, (2, count), **drawn)
     windows = padded.permute(0, 2, 3, 1).unfold(1, size, 1).unfold(2, size, 1)  # [N, y, x, C, H, W]
     images = windows[torch.arange(count, device=DEVICE), corner[0], corner[1]]
     images = torch.where(mirrored.view(-1, 1, 1, 1), images.flip(-1), images)
     if cutout:
-        start = torch.randint(size - cutout + 1, (2, count, 1), generator=random, device=DEVICE)
+        start = torch.randint(size - cutout + 1, (2, count, 1), **drawn)
         rows, columns = (torch.arange(size, device=DEVICE) - start) // cutout == 0
         images = images.masked_fill((rows[:, :, None] & columns[:, None, :])[:, None], 0)
     return images.contiguous(memory_format=torch.channels_last)
@@ -102,8 +102,7 @@ def make_neuron(given: Namespace) -> nn.Module:
         node.register_forward_pre_hook(lambda node, currents: node.reset() or currents[0].float())
         return node
     options = {"eps": given.eps} if given.neuron.startswith(("Ultra", "Soft")) else {}
-    backend = "auto" if given.compile == "none" else "reference"  # a compiler fuses the definition itself
-    return ul.nn.NEURONS[given.neuron](backend=backend, **options | json.loads(given.options))
+    return ul.nn.NEURONS[given.neuron](**options | json.loads(given.options))
 
 
 class Layer(nn.Module):
@@ -132,8 +131,8 @@ class Net(nn.Module):
 
     def __init__(self, given: Namespace) -> None:
         super().__init__()
-        self.timesteps, self.residual = given.timesteps, given.residual
-        first, *widths = (max(1, round(int(n) * given.width)) for n in given.widths.split(","))
+        self.timesteps = given.timesteps
+        first, *widths = map(int, given.widths.split(","))
         self.whiten = nn.Conv2d(3, 12, 2, bias=False).requires_grad_(False)
         self.first = Layer(12, first, given, times=given.timesteps)  # an image is a constant current
         self.groups = nn.ModuleList()
@@ -148,7 +147,7 @@ class Net(nn.Module):
             current = first.current(spikes)
             spikes = first.fire(current)
             for layer in others:
-                current = layer.current(spikes) + (current if self.residual else 0)
+                current = current + layer.current(spikes)
                 spikes = layer.fire(current)
         return self.head(spikes.unflatten(0, (self.timesteps, -1)).mean((0, 3, 4)))
 
@@ -160,43 +159,52 @@ class Net(nn.Module):
         self.whiten.weight.copy_((vectors / (values + 5e-4).sqrt()).T.view(12, 3, 2, 2))
 
 
-class Muon(torch.optim.Optimizer):
-    """Momentum whose step is orthogonal; batch norm makes the length of filters idle, so it is kept."""
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Bring all singular values near 1: five steps of a quintic Newton-Schulz iteration."""
+    x = matrices.to(HALF) / (torch.linalg.matrix_norm(matrices, keepdim=True) + 1e-7).to(HALF)
+    x = x.mT if x.shape[1] > x.shape[2] else x
+    for _ in range(5):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=-4.775, alpha=2.0315), x, beta=3.4445)
+    return x.mT if matrices.shape[1] > matrices.shape[2] else x
+
+
+class SGD:
+    """Nesterov's momentum, or Muon. The rate is a tensor, so that a recorded step can follow a schedule."""
+
+    def __init__(self, params: list[Tensor], lr: float, decay: float = 0, muon: bool = False) -> None:
+        self.params, self.lr, self.decay, self.muon = params, lr, decay, muon
+        self.momentum = 0.6 if muon else 0.85
+        self.past = [torch.zeros_like(p) for p in params]
 
     @torch.no_grad()
-    def step(self) -> None:
-        for group in self.param_groups:
-            for filters in group["params"]:
-                past = self.state[filters].setdefault("past", torch.zeros_like(filters))
-                past.mul_(group["momentum"]).add_(filters.grad)
-                step = self.orthogonal((filters.grad + group["momentum"] * past).flatten(1))
-                filters.mul_(len(filters) ** 0.5 / filters.norm())
-                filters.add_(step.reshape(filters.shape), alpha=-group["lr"])
-
-    @staticmethod
-    def orthogonal(matrix: Tensor) -> Tensor:
-        """Bring all singular values near 1: five steps of a quintic Newton-Schulz iteration."""
-        x = matrix.to(HALF) / (matrix.norm() + 1e-7)
-        x = x.T if x.shape[0] > x.shape[1] else x
-        for _ in range(5):
-            square = x @ x.T
-            x = torch.addmm(x, torch.addmm(square, square, square, beta=-4.775, alpha=2.0315), x, beta=3.4445)
-        return x.T if matrix.shape[0] > matrix.shape[1] else x
+    def step(self, factor: Tensor) -> None:
+        grads = [p.grad for p in self.params]
+        if self.decay:
+            torch._foreach_add_(grads, self.params, alpha=self.decay)
+        torch._foreach_mul_(self.past, self.momentum)
+        torch._foreach_add_(self.past, grads)
+        steps = torch._foreach_add(grads, self.past, alpha=self.momentum)
+        if self.muon:
+            for shape in {step.shape for step in steps}:  # filters of a shape at once: fewer kernels
+                same = [step for step in steps if step.shape == shape]
+                found = orthogonal(torch.stack([step.flatten(1) for step in same]))
+                torch._foreach_copy_(same, [matrix.reshape(shape) for matrix in found])
+            for p in self.params:  # batch norm makes the length of filters idle, so it is kept
+                p.mul_(len(p) ** 0.5 / p.norm())
+        torch._foreach_mul_(steps, factor * self.lr)
+        torch._foreach_sub_(self.params, steps)
 
 
-def optimizers(net: nn.Module, given: Namespace) -> list[torch.optim.Optimizer]:
+def optimizers(net: nn.Module, given: Namespace) -> list[SGD]:
     """Return Muon or SGD for the filters and SGD for the rest; constants and norms have no weight decay."""
     norms = [p for m in net.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters()]
-    head = list(net.head.parameters())
+    head, muon = list(net.head.parameters()), given.optimizer == "muon"
     filters = [p for p in net.parameters() if p.dim() == 4 and p.requires_grad]
     known = {id(p) for p in [*norms, *head, *filters]}
     constants = [p for p in net.parameters() if p.requires_grad and id(p) not in known]
-    groups = [{"params": norms, "lr": given.norm_lr}, {"params": constants, "lr": given.eps_lr}]
-    groups.append({"params": head, "lr": given.head_lr, "weight_decay": 1e-3})
-    if given.optimizer == "sgd":
-        groups.append({"params": filters, "lr": given.lr, "weight_decay": 5e-4})
-    found = [torch.optim.SGD([g for g in groups if g["params"]], momentum=0.85, nesterov=True)]
-    return found if given.optimizer == "sgd" else [*found, Muon(filters, {"lr": given.lr, "momentum": 0.6})]
+    found = [SGD(norms, given.norm_lr), SGD(constants, given.eps_lr), SGD(head, given.head_lr, decay=1e-3)]
+    return [o for o in [*found, SGD(filters, given.lr, 0 if muon else 5e-4, muon)] if o.params]
 
 
 @torch.no_grad()
@@ -216,53 +224,74 @@ def settle(net: nn.Module, images: Tensor, batch: int) -> None:
         norm.momentum = MOMENTUM
 
 
-def fit(net: nn.Module, model: nn.Module, images: Tensor, labels: Tensor, given: Namespace, seed: int):
-    """Train the net from here; ``model`` is the net itself or its compiled form."""
-    random = torch.Generator(DEVICE).manual_seed(seed)
+def recorded(step: Callable[[], None]) -> Callable[[], None]:
+    """Return a step that was taken before as a CUDA graph; as it is if that cannot be."""
+    here, graph = torch.cuda.current_stream(), torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            step()
+    except RuntimeError as error:
+        torch.cuda.set_stream(here)
+        print(f"every kernel is launched by itself, as the step was not recorded: {error}", file=sys.stderr)
+        return step
+    return graph.replay
+
+
+def fit(net: nn.Module, images: Tensor, labels: Tensor, given: Namespace, seed: int) -> None:
+    """Train the net from here."""
+    drawn = {"generator": torch.Generator(DEVICE).manual_seed(seed), "device": DEVICE}
     padded = F.pad(images, [given.shift] * 4, "reflect")
-    mirrored = torch.rand(len(images), generator=random, device=DEVICE) < 0.5
+    mirrored = torch.rand(len(images), **drawn) < 0.5
     opts = optimizers(net, given)
-    peaks = [(group, group["lr"]) for opt in opts for group in opt.param_groups]
     per_epoch = len(images) // given.batch
-    step, steps = 0, given.epochs * per_epoch
+    steps = given.epochs * per_epoch
     rising = given.warmup * steps
+    rates = [min(n / max(rising, 1), (steps - n) / (steps - rising)) for n in range(1, steps + 1)]
+    # All that a step reads and counts is on the device, at a place that stays.
+    factors, count = torch.tensor(rates, device=DEVICE), torch.zeros(1, dtype=torch.long, device=DEVICE)
+    seen, order = images.clone(), torch.empty(per_epoch, given.batch, dtype=torch.long, device=DEVICE)
+
+    def step() -> None:
+        net.zero_grad()
+        chosen = order.index_select(0, count % per_epoch)[0]
+        with torch.autocast(DEVICE.type, torch.bfloat16, enabled=ON_GPU, cache_enabled=False):
+            said = net(seen[chosen]).float()
+        F.cross_entropy(said, labels[chosen], label_smoothing=given.smoothing).backward()
+        factor = factors.index_select(0, count)[0]
+        for opt in opts:
+            opt.step(factor)
+        count.add_(1)
+
+    graphs: dict[str, Callable[[], None]] = {}
     for epoch in range(given.epochs):
+        mode = "soft" if epoch < int(given.soft * given.epochs) else "hard"
         if given.neuron not in ("relu", "spikingjelly"):
-            ul.nn.set_mode(net, "soft" if epoch < int(given.soft * given.epochs) else "hard")
+            ul.nn.set_mode(net, mode)
         flipped = (mirrored ^ bool(epoch % 2)) & bool(given.flip)
-        seen = augmented(padded, flipped, given.shift, given.cutout, random)
-        order = torch.randperm(len(images), generator=random, device=DEVICE)
-        for chosen in order.split(given.batch)[:per_epoch]:
-            step += 1
-            for group, peak in peaks:
-                group["lr"] = peak * min(step / max(rising, 1), (steps - step) / (steps - rising))
-            with torch.autocast(DEVICE.type, torch.bfloat16, enabled=ON_GPU):
-                said = model(seen[chosen]).float()
-            F.cross_entropy(said, labels[chosen], label_smoothing=given.smoothing).backward()
-            for opt in opts:
-                opt.step()
-                opt.zero_grad()
+        seen.copy_(augmented(padded, flipped, given.shift, given.cutout, drawn))
+        order.copy_(torch.randperm(len(images), **drawn)[: order.numel()].view_as(order))
+        for number in range(per_epoch):
+            if number == 2 and mode not in graphs and given.graph and ON_GPU:
+                graphs[mode] = recorded(step)
+            graphs.get(mode, step)()
     settle(net, seen[: 20 * given.batch], given.batch)
 
 
 def run(given: Namespace, seed: int, train: tuple, test: tuple, build: type[nn.Module] = Net) -> dict:
-    """Build, compile, train and judge one net; equal nets find what was compiled before."""
+    """Build, train and judge one net; on a GPU, train it for a few steps first, which compiles kernels."""
     torch.manual_seed(seed)
     begun = time.perf_counter()
     net = build(given).to(DEVICE, memory_format=torch.channels_last)
-    model = net
     if ON_GPU:
-        if given.compile != "none" and given.neuron != "spikingjelly":
-            model = torch.compile(net, mode=given.compile, dynamic=False)
         fresh = {name: value.clone() for name, value in net.state_dict().items()}
         short = Namespace(**vars(given) | {"epochs": 2, "soft": 0.5 if given.soft else 0})
-        fit(net, model, *(part[: 3 * given.batch] for part in train), short, seed)
+        fit(net, *(part[: 3 * given.batch] for part in train), short, seed)
         net.load_state_dict(fresh)
         torch.cuda.synchronize()
     started = time.perf_counter()
     if build is Net:
         net.look(train[0][:5000])
-    fit(net, model, *train, given, seed)
+    fit(net, *train, given, seed)
     if ON_GPU:
         torch.cuda.synchronize()
     told = {"seed": seed, "seconds": time.perf_counter() - started, "warmup_seconds": started - begun}
@@ -282,13 +311,9 @@ def main() -> None:
     add("--holdout", type=int, default=0, help="judge by the last N training images instead")
     add("--subset", type=int, help="use only the first N images")
     add("--try", dest="variants", nargs="+", default=["{}"], help="recipes to compare, as JSON")
-    add("--spikingjelly", type=Path, help="a folder with that package")
-    add("--out", type=Path, help="append a JSON line for each run")
     for name, value in RECIPE.items():
         add(f"--{name.replace('_', '-')}", type=type(value), default=value, metavar=str(value))
     given = parser.parse_args()
-    if given.spikingjelly:
-        sys.path.insert(0, str(given.spikingjelly))
     train, test = load(given.data, "train", given.subset), load(given.data, "test", given.subset)
     if given.holdout:
         test = train[0][-given.holdout :], train[1][-given.holdout :]
@@ -297,11 +322,7 @@ def main() -> None:
         for variant in map(json.loads, given.variants):
             recipe = {name: variant.get(name, getattr(given, name)) for name in RECIPE}
             row = run(Namespace(**recipe), seed, train, test) | {"holdout": given.holdout, "recipe": recipe}
-            line = json.dumps({"variant": variant, **row, "torch": torch.__version__})
-            print(line, flush=True)
-            if given.out:
-                with given.out.open("a") as file:
-                    file.write(line + "\n")
+            print(json.dumps({"variant": variant, **row, "torch": torch.__version__}), flush=True)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def test_there_are_six_and_two_for_gpus() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_example_is_one_short_file(path: Path) -> None:
     text = path.read_text()
-    assert len(text.splitlines()) <= (310 if path.stem == "speedrun" else 100)
+    assert len(text.splitlines()) <= (330 if path.stem == "speedrun" else 100)
     assert text.startswith('"""') and 'if __name__ == "__main__":' in text
     assert not re.search(r"^(from|import) (examples|tests)", text, re.MULTILINE)
 
