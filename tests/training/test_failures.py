@@ -56,17 +56,20 @@ def test_the_disk_is_full_at_any_write(
     assert files(store, small()) == files(whole, small())
 
 
-def test_a_real_limit_of_the_system(tmp_path: Path, python) -> None:
-    """No file may grow beyond a kilobyte: the command says so in one line and leaves with 1."""
+@pytest.mark.parametrize(("limit", "said"), [(1000, "index.sqlite"), (80_000, "File too large")])
+def test_a_real_limit_of_the_system(tmp_path: Path, python, limit: int, said: str) -> None:
+    """No file may grow beyond a limit: the command names what did not fit in one line and leaves with 1."""
     code = (
         "import resource, sys; from ultralif.cli import main; import torch; "
         "from ultralif.training import train_stack; from ultralif.data import load; load('digits'); "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
-        f"sys.exit(main(['train', '--epochs', '1', '--quiet', '--runs-dir', {str(tmp_path / 'runs')!r}]))"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
+        "sys.exit(main(['train', '--epochs', '1', '--hidden', '512', '--quiet', "
+        f"'--runs-dir', {str(tmp_path / 'runs')!r}]))"
     )
     done = python.run("-c", code, check=False)
     assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.count("\n") == 1 and "File too large" in done.stderr, done.stderr
+    assert done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
+    assert "make room" in done.stderr
     assert not list(tmp_path.glob("runs/[0-9a-f]*/manifest.json"))
 
 

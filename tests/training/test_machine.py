@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
     [
         ({}, True),
         ({"volume_reg": 0.1}, False),
-        ({"encoding": "constant"}, False),
+        ({"encoding": "constant"}, True),
         ({"precision": "float64"}, False),
     ],
     ids=str,
