@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,11 @@ def test_only_regular_files_of_a_limited_size_are_read(tmp_path: Path) -> None:
     (tmp_path / "zero").symlink_to("/dev/zero")
     os.mkfifo(tmp_path / "pipe")  # nobody writes to it: an ordinary open would wait for ever
     assert read_bytes(tmp_path / "good", 3) == b"abc"
+    assert read_bytes(tmp_path / "good", 1 << 60) == b"abc"  # memory is taken for the file, not for the limit
+    if sys.platform == "linux":  # a file that tells no size
+        assert b"Name:" in read_bytes(Path("/proc/self/status"), 1 << 60)
+        with pytest.raises(BadFile, match="larger than 9 bytes"):
+            read_bytes(Path("/proc/self/status"), 9)
     for name, why in {
         "good": "has 3 bytes, and at most 2",
         "zero": "not a regular file",

@@ -70,8 +70,11 @@ def read_bytes(path: Path, limit: int, root: Path | None = None) -> bytes:
             inside(root, path.absolute().relative_to(root.absolute()))
         _check_kind(path, path.stat(), limit)
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
-            _check_kind(path, os.fstat(file.fileno()), limit)  # it may be another one by now
-            content = file.read(limit + 1)
+            status = os.fstat(file.fileno())
+            _check_kind(path, status, limit)  # it may be another one by now
+            content = file.read(status.st_size + 1)
+            while status.st_size < len(content) <= limit and (more := file.read(1 << 20)):
+                content += more  # it grew, or tells no size
     except OSError as error:
         raise BadFile(f"{shown(path)} cannot be read ({error.strerror})") from error
     except BadFile:
