@@ -2,11 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lint types imports unit test-browser torture docs format dist release-check clean
+.PHONY: run test lint types imports unit test-slow test-browser faults torture docs format dist release-check clean
 
 run: .venv/installed
 	$(BIN)/python examples/digits.py
 
+# The quick checks, within four minutes on two cores; .ci/run has those below as well.
 test: lint types imports unit
 
 lint: .venv/installed
@@ -20,10 +21,18 @@ imports: .venv/installed
 	$(BIN)/lint-imports
 
 unit: .venv/installed
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto -m 'not slow and not browser'
+
+# What needs compilers, clusters, emulators, notebooks or many processes.
+test-slow: .venv/installed
+	$(BIN)/pytest -n auto -m 'slow and not browser'
 
 test-browser: .venv/installed
 	$(BIN)/pytest -m browser tests/browser
+
+# Single faults, put into a copy of the code one after another: each must make a test fail.
+faults: .venv/installed
+	$(BIN)/python tests/faults
 
 # Hard times, in some minutes; writes docs/results/torture.md.
 torture: .venv/installed

@@ -47,6 +47,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_nothing_but_data_get_needs_the_network(trained: Path) -> None:
     assert (trained / "c" / "model.c").is_file()
 

@@ -17,6 +17,8 @@ from ultralif.analysis.claims.evidence import Draw, Evidence
 from ultralif.errors import InputError
 from ultralif.functional import baselines, ultra
 
+pytestmark = pytest.mark.slow
+
 HOLDS = {1, 2, 4, 6, 8, 12, 14, 20, 28, 29, 31, 32, 33, 36, 39, 44}
 FAILS = {9, 17, 18, 19, 21, 22, 23, 24, 25, 37, 40, 42, 45, 48, 49}
 WANTED = {n: "holds" if n in HOLDS else "fails" if n in FAILS else "holds as corrected" for n in range(1, 50)}
@@ -91,7 +93,7 @@ MUTANTS: dict[str, tuple[Any, Wrong, set[int]]] = {
     "a wrong Euler step": (baselines.lif_step, lambda f: lambda x, v, **k: f(1.1 * x, v, **k), {7}),
     "half the leak": (ultra._log, lambda f: lambda leak: 0.5 * f(leak), {10, 26}),
     "wrong diffusion": (spatial.diffuse, lambda f: lambda v, alpha: f(v, 1.1 * alpha), {12}),
-    "a neighbour forgotten": (ultra._neighbors, lambda f: lambda v, n: f(v, n)[:2], {14, 15}),
+    "a neighbour forgotten": (ultra._neighbors, lambda f: lambda *a: f(*a)[:2], {14, 15}),
     "a low ceiling": (convergence.state_ceiling, lambda f: lambda e, t: 0.99 * f(e, t), {16}),
     "a wrong escape": (undriven.escape_current, lambda f: lambda *a, **k: 0.9 * f(*a, **k), {16}),
     "a soft spike too soft": (maxplus.soft_spike, lambda f: lambda v, t, e: f(v, t, 1.1 * e), {17, 20}),
@@ -104,7 +106,7 @@ MUTANTS: dict[str, tuple[Any, Wrong, set[int]]] = {
         lambda f: lambda *a, **k: shrunk(f(*a, **k)),
         {21, 23, 24, 27},
     ),
-    "no reset": (ultra.fire, lambda f: lambda p, t, e, r, m: (f(p, t, e, r, m)[0], p), {25}),
+    "no reset": (ultra.fire, lambda f: lambda p, s, **k: (f(p, s, **k)[0], p), {25}),
     "a slope too steep": (gradients.spike_slope, lambda f: lambda z, e: 1.1 * f(z, e), {28, 30}),
     "a region too many": (arrangement.region_bound, lambda f: lambda h, n: f(h, n) + 1, {41, 43, 44, 46, 48}),
     "too few regions": (arrangement.count_regions, lambda f: lambda w, c: f(w, c) - 1, {43, 47, 48}),

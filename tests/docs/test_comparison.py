@@ -17,6 +17,8 @@ ROWS = (line.strip("|").split("|") for line in PAGE.splitlines() if line.startsw
 TABLE = [[cell.strip() for cell in row] for row in ROWS]
 LIBRARIES = TABLE[0][1:]
 
+pytestmark = pytest.mark.slow
+
 
 def peer(module: str):
     """Import a peer in the version that the page names; skip without it."""

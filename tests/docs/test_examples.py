@@ -11,6 +11,8 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.glob("*.py"))
 
+pytestmark = pytest.mark.slow
+
 
 def example(name: str) -> Callable[..., Any]:
     """Return an example's main function, whose numbers are also what it prints."""

@@ -30,6 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {str(path.relative_to(out)): path.read_text() for path in out.rglob("*.html")}
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(site: dict[str, str]) -> None:
     assert {"index.html", "tutorials/1-drop-in.html", "reference/nn.html"} <= site.keys()
     for name, page in site.items():
@@ -39,18 +40,21 @@ def test_nothing_is_loaded_from_elsewhere(site: dict[str, str]) -> None:
         assert not foreign, f"{name}: {foreign}"
 
 
+@pytest.mark.slow
 def test_formulas_are_drawn_by_the_browser(site: dict[str, str]) -> None:
     assert site["reference/functional.html"].count("<math") >= 6
     for page in site.values():
         assert ":math:" not in page and ".. math::" not in page
 
 
+@pytest.mark.slow
 def test_tutorials_show_code_outputs_and_pictures(site: dict[str, str]) -> None:
     page = site["tutorials/1-drop-in.html"]
     assert 'class="output' in page or "output highlight" in page
     assert 'src="data:image/png;base64,' in page and "1-drop-in.ipynb" in page
 
 
+@pytest.mark.slow
 def test_every_command_is_explained(site: dict[str, str]) -> None:
     for command in COMMANDS:
         assert f"usage: ultralif {command}" in site["commands.html"]
@@ -66,7 +70,7 @@ def test_every_public_function_and_class_is_in_the_reference(package: str) -> No
             assert f"::: ultralif.{package}.{name}\n" in text + "\n", name
 
 
-_OVER_TIME = {"lif", "adalif", "dspike", "softlif", "ultralif", "ultradlif"}
+_OVER_TIME = {"lif", "adalif", "dspike", "softlif", "ultralif", "ultradlif", "synaptic_current"}
 """Made from their steps; the page about functions has a sentence on them."""
 
 

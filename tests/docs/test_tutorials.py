@@ -15,6 +15,8 @@ TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 NOTEBOOKS = {path.stem: json.loads(path.read_text()) for path in sorted(TUTORIALS.glob("*.ipynb"))}
 RUNNER = runpy.run_path(str(TUTORIALS / "run.py"))
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], dict[str, Any]]:

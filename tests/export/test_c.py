@@ -64,6 +64,7 @@ def test_random_networks(tmp_path, compiler, neuron, mode, options):
     assert_equal_bit_for_bit(tmp_path / "c", integer, x)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())

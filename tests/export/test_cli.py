@@ -98,6 +98,7 @@ def test_to_nir_by_approximation(run, inputs, tmp_path, capsys):
     assert nir.read(tmp_path / "a" / "model.nir").metadata["ultralif:drift_spikes"] == drift
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # torch's own, where a scan runs eagerly
 def test_to_onnx_and_torch(run, tmp_path, capsys):
     folder = run("UltraLIF")

@@ -13,6 +13,8 @@ from ultralif.export.onnx import Stepwise, to_onnx, to_torch
 
 STEPS = 4
 
+pytestmark = pytest.mark.slow
+
 
 def network(neuron: str, sizes=(12, 10, 8, 4)) -> ul.Network:
     torch.manual_seed(0)

@@ -38,6 +38,7 @@ os._exit(0)  # gloo's threads may still run, and the interpreter's end would abo
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_two_processes_train_like_one(python, tmp_path: Path) -> None:
     """Each rank sees half of the batch; after three steps every parameter of every neuron is the same."""

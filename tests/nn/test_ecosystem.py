@@ -38,6 +38,7 @@ def gradients(call: nn.Module, neuron: nn.Module, current: Tensor) -> tuple[Tens
     return spikes, torch.autograd.grad((spikes * weights).sum(), leaves)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own, about itself
 class TestCompile:
     @pytest.fixture(autouse=True)
@@ -88,6 +89,7 @@ class TestCompile:
         assert isinstance(state, type(expected_state))
 
 
+@pytest.mark.slow
 @every_neuron
 def test_export(name: str, current: Tensor) -> None:
     """``torch.export`` with a batch of any size, saved and loaded."""
@@ -103,6 +105,7 @@ def test_export(name: str, current: Tensor) -> None:
         torch.testing.assert_close(loaded(x), neuron(x))
 
 
+@pytest.mark.slow
 @every_neuron
 def test_onnx(name: str, current: Tensor) -> None:
     """ONNX Runtime gives the same spikes, in every mode."""

@@ -82,6 +82,7 @@ def test_processes_find_what_one_finds(tmp_path: Path, capsys: pytest.CaptureFix
         assert ours == pytest.approx(theirs, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the threads from /proc")
 def test_no_thread_of_the_group_outlives_it(tmp_path: Path) -> None:
     """Such a thread may touch the interpreter while it ends, and that aborts a finished run now and then."""

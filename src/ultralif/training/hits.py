@@ -19,8 +19,8 @@ def pack_hits(hits: NDArray[np.bool_]) -> str:
     """Return one bit for each sample, compressed, as text, after their number.
 
     Example:
-        >>> pack_hits(np.array([True, False, True]))
-        '3:eJxbAAAAoQCh'
+        >>> unpack_hits(pack_hits(np.array([True, False, True])))
+        array([ True, False,  True])
     """
     return f"{len(hits)}:{base64.b64encode(zlib.compress(np.packbits(hits).tobytes(), 9)).decode()}"
 
