@@ -86,6 +86,14 @@ OPTIONS = [
         for mode, reset in (("soft", "subtract"), ("hard", "zero"))
     ),
     Case("softlif", _ULTRA, {"reset": "subtract"}),
+    *(
+        Case("ultralif", {**_ULTRA, "v_sat": 0.7}, {"mode": mode, "reset": "saturate"})
+        for mode in ("soft", "hard", "tropical")
+    ),
+    *(
+        Case("softlif", {**_ULTRA, "v_sat": 0.7}, {"mode": mode, "reset": "saturate"})
+        for mode in ("soft", "hard")
+    ),
 ]
 """Options of a neuron that the cases above leave alone."""
 

@@ -53,9 +53,8 @@ def test_the_definition_takes_the_rest():
     taken = [
         cpu.takes(Rule(*choice)) for choice in product(Membrane, (False, True), Reset, (False, True), Curve)
     ]
-    assert sum(taken) == 3 * 2 * (
-        3 + 2 * 3
-    )  # reset, detach; LSE hard and soft, MAX hard; ADD with each curve
+    # Reset, detach; LSE hard and soft, MAX hard; ADD with each curve, but saturating with the sigmoid alone.
+    assert sum(taken) == 3 * 2 * (3 + 2 * 3) + 2 * (3 + 2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -54,7 +54,8 @@ class Network(nn.Module):
     Args:
         sizes: inputs, neurons of each hidden layer, classes: ``(784, 64, 10)``.
         neuron: a neuron's name or class.
-        neuron_options: its arguments; every layer has neurons of its own.
+        neuron_options: its arguments; every layer has neurons of its own. With ``time_constants``, each
+            neuron has constants of its own.
         readout: ``linear`` or ``spiking``.
 
     Example:
@@ -87,7 +88,11 @@ class Network(nn.Module):
         self.readout: Readout = readout
         self.linears = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise(sizes))
         spiking = len(self.linears) - (readout == "linear")
-        self.neurons = nn.ModuleList(kind(**options) for _ in range(spiking))
+        spread = options.get("time_constants") is not None and "parameter_shape" not in options
+        self.neurons = nn.ModuleList(
+            kind(**options, **({"parameter_shape": (size,)} if spread else {}))
+            for size in sizes[1 : 1 + spiking]
+        )
 
     def layers(self) -> Iterator[tuple[nn.Linear, AnyNeuron]]:
         """Yield the spiking layers: each linear map with its neurons."""

@@ -1,8 +1,11 @@
 """The exact-gradient neurons of the paper, and their soft control, as modules."""
 
+import math
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, Unpack, get_args
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from ultralif import ops
 from ultralif.errors import InputError, check_choice
@@ -47,7 +50,84 @@ class _Tempered(Neuron[State]):
         self.learnable("eps", eps, LOG, learn_eps, bounds=eps_range)
 
 
-class UltraLIF(_Tempered):
+class _Leaky(_Tempered):
+    """A neuron whose membrane decays by a leak, given as it is or by time constants in steps."""
+
+    choices = (*FIRING, "v_sat")
+    v_sat: Constant
+
+    def __init__(
+        self,
+        *,
+        leak: Constant = 0.9,
+        learn_leak: bool | None = None,
+        leak_parameter: LeakParameter = "logit",
+        time_constants: tuple[float, float] | None = None,
+        v_sat: Constant = 1.0,
+        **options: Unpack[TemperedOptions],
+    ) -> None:
+        super().__init__(**options)
+        self.keep("v_sat", v_sat)
+        self.time_constants = time_constants
+        if time_constants is None:
+            self.declare_leak(leak, learn_leak, leak_parameter)
+            return
+        if isinstance(leak, Tensor) or leak != 0.9 or leak_parameter != "logit":
+            raise InputError(
+                "leak and leak_parameter are not for a neuron with time_constants; leave them out"
+            )
+        raw = torch.log(_spread(time_constants, self._shape))
+        if "leak" in self.learns if learn_leak is None else learn_leak:
+            self.log_time_constant = nn.Parameter(raw)
+        else:
+            self.register_buffer("log_time_constant", raw)
+        self._declared["leak"] = (0.0, 1.0)
+
+    def constant(self, name: str) -> Constant:
+        """Return the value of a constant now; a leak may follow from the time constants."""
+        if name != "leak" or self.time_constants is None:
+            return super().constant(name)
+        return torch.exp(self.eps_per_decay() * -torch.exp(-self.log_time_constant))
+
+    def eps_per_decay(self) -> Constant:
+        """Return log(leak) for a time constant of -1 step: 1 where the membrane itself decays."""
+        return 1.0
+
+    def shapes(self) -> Iterator[tuple[str, torch.Size]]:
+        """Yield the name and the shape of every constant that is a tensor."""
+        for name, size in super().shapes():
+            if name != "log_time_constant":
+                yield name, size
+        if self.time_constants is not None:
+            yield "leak", self.log_time_constant.shape
+
+    @torch.no_grad()
+    def assign(self, name: str, value: Constant) -> None:
+        """Give a constant another value; a leak is given by way of its time constant."""
+        if name != "leak" or self.time_constants is None:
+            super().assign(name, value)
+            return
+        raw = self.log_time_constant
+        decay = torch.log(torch.as_tensor(value, dtype=raw.dtype)) / self.eps_per_decay()
+        if not bool((decay < 0).all() and decay.isfinite().all()):
+            raise InputError(f"leak must lie in (0, 1), got {value}; pass a value inside of that range")
+        raw.copy_(torch.log(-1 / decay))
+
+
+def _spread(time_constants: tuple[float, float], shape: Sequence[int] | None) -> Tensor:
+    """Return time constants for all neurons of a layer, evenly spaced in their logarithm."""
+    if len(time_constants) != 2 or not 0 < time_constants[0] <= time_constants[1] < math.inf:
+        raise InputError(
+            f"time_constants must be two positive numbers of steps, got {time_constants}; pass "
+            "(shortest, longest)"
+        )
+    if shape is None:
+        raise InputError("time_constants needs parameter_shape, such as (64,) for a layer of 64 neurons")
+    low, high = (math.log(tau) for tau in time_constants)
+    return torch.linspace(low, high, math.prod(shape)).exp().reshape(tuple(shape))
+
+
+class UltraLIF(_Leaky):
     """The temporal neuron (definition 4.1): `ultralif.functional.ultralif_step`.
 
     Args:
@@ -55,6 +135,10 @@ class UltraLIF(_Tempered):
         learn_leak: learn the leak. None: only in UltraPLIF.
         leak_parameter: a learned leak is the sigmoid of its parameter (``logit``), or its exponential, which
             may pass 1 (``log``).
+        time_constants: the shortest and the longest of a layer in steps, in place of ``leak``: they are
+            spread evenly in their logarithm over ``parameter_shape``, which must be given. A neuron of time
+            constant c has lambda = leak^(1/eps) = exp(-1/c), by which u = exp(V/eps) decays: it is c that is
+            kept or learned, so that memory does not move with eps.
         v_sat: the ceiling of the membrane for ``reset="saturate"``.
         options: ``eps``, the temperature > 0, by default 0.2, which suits deep networks (the paper has 1.0);
             ``learn_eps``, learn it as ``exp(log_eps)`` (the default); ``eps_range``, where it is kept; and
@@ -68,26 +152,15 @@ class UltraLIF(_Tempered):
     """
 
     operator = staticmethod(ops.ultralif)
-    choices = (*FIRING, "v_sat")
-    v_sat: Constant
-
-    def __init__(
-        self,
-        *,
-        leak: Constant = 0.9,
-        learn_leak: bool | None = None,
-        leak_parameter: LeakParameter = "logit",
-        v_sat: Constant = 1.0,
-        **options: Unpack[TemperedOptions],
-    ) -> None:
-        super().__init__(**options)
-        self.keep("v_sat", v_sat)
-        self.declare_leak(leak, learn_leak, leak_parameter)
 
     @property
     def log_decay(self) -> Constant:
         """The logarithm of the factor by which u = exp(V/eps) decays in a step: log(leak) / eps."""
         return log_decay(self.leak, self.eps)
+
+    def eps_per_decay(self) -> Constant:
+        """Return log(leak) for a time constant of -1 step: lambda is leak^(1/eps)."""
+        return self.eps
 
 
 class UltraPLIF(UltraLIF):
@@ -172,13 +245,14 @@ class UltraDPLIF(UltraDLIF):
     learns = frozenset({"eps", "leak"})
 
 
-class SoftLIF(_Tempered):
+class SoftLIF(_Leaky):
     """The control, an additive membrane with soft spikes: `ultralif.functional.softlif_step`.
 
     Args:
         leak: decay factor in (0, 1).
         learn_leak: learn the leak. None: no.
         leak_parameter: as in `UltraLIF`.
+        time_constants: as in `UltraLIF`, but it is the membrane itself that decays by exp(-1/c).
         v_sat: the ceiling of the membrane for ``reset="saturate"``.
         options: ``eps``, ``learn_eps`` and ``eps_range`` as in `UltraLIF`, and the arguments of every
             `Neuron`.
@@ -187,18 +261,3 @@ class SoftLIF(_Tempered):
     modes = ("soft", "hard")
 
     operator = staticmethod(ops.softlif)
-    choices = (*FIRING, "v_sat")
-    v_sat: Constant
-
-    def __init__(
-        self,
-        *,
-        leak: Constant = 0.9,
-        learn_leak: bool | None = None,
-        leak_parameter: LeakParameter = "logit",
-        v_sat: Constant = 1.0,
-        **options: Unpack[TemperedOptions],
-    ) -> None:
-        super().__init__(**options)
-        self.keep("v_sat", v_sat)
-        self.declare_leak(leak, learn_leak, leak_parameter)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ultralif.functional import compute_dtype
 from ultralif.ops import native
-from ultralif.ops.recurrence import Constants, Curve, Membrane, Rule
+from ultralif.ops.recurrence import Constants, Curve, Membrane, Reset, Rule
 
 __all__ = ["available", "backward", "forward", "stored", "takes"]
 
@@ -52,10 +52,14 @@ def available() -> bool:
 
 def takes(rule: Rule) -> bool:
     """Tell whether the kernels compute a rule: all that neurons have, but no soft spike of a maximum."""
-    if rule.membrane == Membrane.ADD:
-        return not rule.ring
     plain = rule.curve == Curve.SIGMOID and rule.unit and not (rule.clipped or rule.adapt)
-    return plain and not (rule.membrane == Membrane.MAX and rule.soft)
+    if rule.membrane == Membrane.ADD:
+        return not rule.ring and (plain or rule.reset != Reset.SATURATE)
+    return (
+        plain
+        and not (rule.ring and rule.reset == Reset.SATURATE)
+        and not (rule.membrane == Membrane.MAX and rule.soft)
+    )
 
 
 def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:

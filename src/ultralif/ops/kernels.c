@@ -22,8 +22,9 @@
 /* As recurrence.py numbers them. */
 enum { LSE, MAX, ADD };           /* membrane */
 enum { NO_LEAK, FACTOR, SHIFT };  /* leak_form */
-enum { ZERO, SUBTRACT, NONE };    /* reset */
+enum { ZERO, SUBTRACT, NONE, SATURATE }; /* reset */
 enum { SIGMOID, ATAN, TRIANGLE }; /* curve */
+enum { PLAIN, ADAPTS, SATURATES }; /* form of a neuron without neighbours */
 enum { EPS, LEAK, THRESHOLD, AMPLITUDE, CONSTANTS };
 enum { SAME, BFLOAT16, FLOAT16 }; /* the type of current, spikes and their gradients: that of the membrane, or a half */
 enum { LANES = 128 };             /* neurons without neighbours that are integrated together */

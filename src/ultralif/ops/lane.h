@@ -13,7 +13,7 @@ typedef struct {
 } NAME(Tensors);
 
 /* Constants of a few lanes. eps is in units of log 2, and k = 1 / eps; factor and offset make V decay on a ring; after
- * is what a spike adds to the membrane: V = P (1 - s) + after s, or P + after s. */
+ * is what a spike adds to the membrane: V = P (1 - s) + after s, or P + after s; or where it saturates. */
 typedef struct {
     const REAL *eps, *k, *leak, *log_leak, *threshold, *extra, *steep, *factor, *offset, *after;
 } NAME(Lanes);
@@ -227,6 +227,7 @@ static void NAME(derive)(NAME(Call) *c)
             const REAL *tensor = c->t->constants[i];
             value[i] = tensor ? (double)tensor[j * rule->lengths[i] / c->width] : rule->numbers[i];
         }
+        const double height = rule->reset == SATURATE ? 1 : value[AMPLITUDE];
         const double eps = value[EPS] * 0.69314718055994531, leak = value[LEAK];
         const double log_leak = leak > 0 ? log2_double(leak) * 0.69314718055994531 : -__builtin_inf();
         const double fields[] = { eps,
@@ -234,12 +235,13 @@ static void NAME(derive)(NAME(Call) *c)
                                   leak,
                                   log_leak,
                                   value[THRESHOLD],
-                                  value[AMPLITUDE] - 1,
-                                  value[AMPLITUDE] / value[EPS],
+                                  height - 1,
+                                  height / value[EPS],
                                   rule->leak_form == FACTOR ? leak : 1,
                                   rule->leak_form == SHIFT ? log_leak : 0,
                                   rule->reset == ZERO       ? rule->v_reset
                                   : rule->reset == SUBTRACT ? -value[THRESHOLD]
+                                  : rule->reset == SATURATE ? value[AMPLITUDE]
                                                             : 0 };
         for (int i = 0; i < NAME(FIELDS); i++)
             c->constants[i * c->width + j] = (REAL)fields[i];

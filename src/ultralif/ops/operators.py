@@ -31,6 +31,7 @@ __all__ = ["Backend", "Operator", "adalif", "dspike", "lif", "softlif", "ultradl
 Backend = Literal["auto", "reference"]
 BACKENDS, MODES, LEAK_FORMS = get_args(Backend), get_args(Mode), get_args(LeakForm)
 COUPLINGS, SURROGATES = get_args(Coupling), get_args(Surrogate)
+RESETS: tuple[Reset, ...] = get_args(Reset)
 BINARY: tuple[Mode, ...] = ("hard", "soft")
 S = TypeVar("S", Tensor, AdaptiveState)
 P = ParamSpec("P")
@@ -171,10 +172,11 @@ def _rule(
     reset: Reset,
     detach_reset: bool | None,
     delayed_reset: bool,
+    resets: tuple[Reset, ...] = ("zero", "subtract", "none"),
     **choices: Any,
 ) -> Rule | None:
     """Return the rule of a neuron, or None where its definition has to run or to refuse a word."""
-    known = mode in modes and reset in ("zero", "subtract", "none")
+    known = mode in modes and reset in resets
     if delayed_reset or not known or isinstance(v_reset, Tensor):
         return None
     return Rule(
@@ -212,8 +214,8 @@ def ultralif(
     v_sat: Constant = 1.0,
 ) -> Recipe | None:
     """Give UltraLIF in the terms of the recurrence."""
-    rule = _rule(_membrane(mode), MODES, mode, v_reset, reset, detach_reset, delayed_reset)
-    return _recipe(eps, leak, threshold, 1.0, rule)
+    rule = _rule(_membrane(mode), MODES, mode, v_reset, reset, detach_reset, delayed_reset, RESETS)
+    return _recipe(eps, leak, threshold, v_sat if reset == "saturate" else 1.0, rule)
 
 
 @_operator(functional.ultradlif)
@@ -381,5 +383,5 @@ def softlif(
     v_sat: Constant = 1.0,
 ) -> Recipe | None:
     """Give SoftLIF in the terms of the recurrence."""
-    rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset)
-    return _recipe(eps, leak, threshold, 1.0, rule)
+    rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset, RESETS)
+    return _recipe(eps, leak, threshold, v_sat if reset == "saturate" else 1.0, rule)

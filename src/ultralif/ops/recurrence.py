@@ -9,6 +9,7 @@ step, I the current, k = 1/eps:
     z = k (P - threshold)
     s = 1/2 + A (f(z) - 1/2)         soft;  P > threshold      hard, with the derivative of the soft one
     V = P (1 - s) + v_reset s        reset ZERO;  P - threshold s  SUBTRACT;  P  NONE
+        -lse(-P, -v_sat)             SATURATE, for UltraLIF and SoftLIF; for a maximum min(P, v_sat)
 
 f is a sigmoid, or the primitive of another surrogate: see `Curve`. UltraDLIF may be coupled at the spike
 instead (``at_spike``): P = leak * V + I, and z = k (lse(ring of P) - threshold).
@@ -19,7 +20,8 @@ Going back, with gs and gV the gradients for s and V, and s' = A k f'(z):
     G = h s' + gV dV/dP              all that P feeds
     threshold: -h s' (and -gV s for SUBTRACT)     eps: -h s' z + G dP/deps     A: h (f(z) - 1/2)
 
-where dV/ds = v_reset - P and dV/dP = 1 - s for ZERO, -threshold and 1 for SUBTRACT, 0 and 1 for NONE, and
+where dV/ds = v_reset - P and dV/dP = 1 - s for ZERO, -threshold and 1 for SUBTRACT, 0 and 1 for NONE, 0 and
+o = sigmoid(k (v_sat - P)) for SATURATE, where dV/dv_sat = 1 - o and dV/deps is minus the entropy of o; and
 dP/dV, dP/dI, dP/dleak, dP/deps are those of the membrane: for LSE, p, 1 - p, p / leak and the entropy of p,
 where p = exp(k (V + log leak - P)) is the share of the past.
 """
@@ -61,11 +63,12 @@ class LeakForm(IntEnum):
 
 
 class Reset(IntEnum):
-    """The membrane after a spike: ``v_reset``, ``P - threshold``, or P."""
+    """The membrane after a spike: ``v_reset``, ``P - threshold``, P, or the soft minimum of P and ``v_sat``."""
 
     ZERO = 0
     SUBTRACT = 1
     NONE = 2
+    SATURATE = 3
 
 
 class Curve(IntEnum):
@@ -90,7 +93,7 @@ class Constants(NamedTuple):
     leak: Any
     threshold: Any
     amplitude: Any
-    """The height A of the soft spike."""
+    """The height A of the soft spike; where the reset is SATURATE, and the height is 1, ``v_sat``."""
 
     def longest(self) -> int:
         """Return the length of the longest."""

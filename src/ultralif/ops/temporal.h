@@ -26,13 +26,29 @@ typedef struct {
     int next_current, next_grad_out; /* whether a later step can be asked for */
 } __attribute__((aligned(64))) NAME(Block);
 
+/* The soft minimum of P and a ceiling, its derivative by P, and minus that by eps. */
+typedef struct {
+    REAL v, below, entropy;
+} NAME(Saturated);
+
+INLINE NAME(Saturated) NAME(saturate)(const NAME(Call) *c, REAL p, REAL top, REAL eps, REAL k, const int membrane)
+{
+    REAL least = p < top || p != p ? p : top;
+    if (membrane == MAX)
+        return (NAME(Saturated)){ least, p < top ? (REAL)1 : p == top ? (REAL)0.5 : (REAL)0, 0 };
+    REAL gap = (p < top ? top - p : p - top) * k, u = NAME(exp2_or_0)(-gap, c->edge), log_weight = NAME(log2_1p)(u);
+    REAL large = 1 / (1 + u), small = u * large;
+    return (NAME(Saturated)){ least - eps * log_weight, p < top ? large : small,
+                              log_weight + NAME(smaller)(c->edge, gap) * small };
+}
+
 /* One step: the spikes go to out, and what the derivative needs to the trace, if there is one. */
 INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restrict x, REAL *restrict out,
-                          REAL *restrict trace, const int membrane, const int soft, const int adapt, const int curve)
+                          REAL *restrict trace, const int membrane, const int soft, const int form, const int curve)
 {
     const NAME(Lanes) l = s->l;
     REAL *restrict v = s->now.v, *restrict b = s->now.b, *restrict last = s->now.last;
-    const int late = adapt && c->rule->adapt_late;
+    const int adapt = form == ADAPTS, late = adapt && c->rule->adapt_late;
     SIMD for (int j = 0; j < LANES; j++) {
         REAL limit = l.threshold[j], after = l.after[j];
         if (adapt) {
@@ -72,28 +88,32 @@ INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
         }
         if (adapt)
             last[j] = spike;
-        v[j] = p * (1 - c->wiped * spike) + after * spike;
+        v[j] = form == SATURATES ? NAME(saturate)(c, p, after, l.eps[j], l.k[j], membrane).v
+                                 : p * (1 - c->wiped * spike) + after * spike;
         out[j] = spike;
     }
 }
 
 /* One step back, from the gradients of spikes and state to those of the current and of the state before. */
 INLINE void NAME(retreat)(const NAME(Call) *c, NAME(Block) *s, const REAL *restrict trace, const REAL *restrict gs,
-                          REAL *restrict gx, const int membrane, const int soft, const int adapt, const int curve,
+                          REAL *restrict gx, const int membrane, const int soft, const int form, const int curve,
                           const int learn)
 {
     const NAME(Lanes) l = s->l;
     REAL *restrict gv = s->grad.v, *restrict gb = s->grad.b, *restrict gl = s->grad.last;
     NAME(Sums) *restrict sums = &s->sums;
-    const int late = adapt && c->rule->adapt_late;
+    const int adapt = form == ADAPTS, late = adapt && c->rule->adapt_late;
     SIMD for (int j = 0; j < LANES; j++) {
         REAL p = trace[NAME(P) * LANES + j], share = trace[NAME(SHARE) * LANES + j];
         REAL limit = adapt ? trace[MORE(soft) * LANES + j] : l.threshold[j];
         REAL after = adapt ? l.after[j] - c->subtracted * (limit - l.threshold[j]) : l.after[j];
         REAL gate = soft ? trace[NAME(GATE) * LANES + j] : NAME(gate)(c, p, 1, limit, l.k[j], curve);
         NAME(Unfired) f = NAME(unfire)(c, adapt ? gs[j] + gl[j] : gs[j], gv[j], p, p, gate, limit, l.k[j], l.extra[j],
-                                       l.steep[j], after, membrane, soft, curve);
-        REAL g = f.g + f.back, to_limit = f.back + c->subtracted * gv[j] * f.spike;
+                                       l.steep[j], form == SATURATES ? 0 : after, membrane, soft, curve);
+        NAME(Saturated) reset = { 0, 1, 0 };
+        if (form == SATURATES)
+            reset = NAME(saturate)(c, p, after, l.eps[j], l.k[j], membrane);
+        REAL g = f.g * reset.below + f.back, gv_after = gv[j], to_limit = f.back + c->subtracted * gv[j] * f.spike;
         if (adapt) {
             REAL pull = -c->strength * to_limit, adapted = late ? gb[j] : gb[j] + pull;
             gb[j] = c->decay * adapted + (late ? pull : 0);
@@ -103,11 +123,13 @@ INLINE void NAME(retreat)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
         gx[j] = membrane == ADD ? g : g - past;
         gv[j] = past;
         if (learn) {
-            REAL to_eps = -f.back * (p - limit) * l.k[j];
+            REAL to_eps = -f.back * (p - limit) * l.k[j] - gv_after * reset.entropy;
             sums->eps[j] += membrane == LSE ? to_eps + g * trace[MORE(soft) * LANES + j] : to_eps;
             sums->leak[j] += membrane == ADD ? g * share : past;
             sums->threshold[j] -= to_limit;
-            if (membrane == ADD)
+            if (form == SATURATES)
+                sums->amplitude[j] += gv_after * (1 - reset.below);
+            else if (membrane == ADD)
                 sums->amplitude[j] += f.fed * (gate - (REAL)0.5);
         }
     }
@@ -115,7 +137,7 @@ INLINE void NAME(retreat)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
 
 /* Integrate from step `from` to `to`, either with a trace, or without, to the spikes or their mean. */
 INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, REAL *trace,
-                                const int out, const int membrane, const int soft, const int adapt, const int curve)
+                                const int out, const int membrane, const int soft, const int form, const int curve)
 {
     const Rule *rule = c->rule;
     for (int64_t t = from; t < to; t++) {
@@ -126,8 +148,8 @@ INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
             NAME(expect)(c, NAME(element)(c, c->t->current, (t + 2) * rule->current.time + s->at), s->n, 0);
         if (to_out && t + 2 < rule->time)
             NAME(expect)(c, NAME(element)(c, to_out, 2 * c->row), s->n, 1);
-        NAME(advance)(c, s, x, spikes, trace ? trace + (t - from) * ROWS(membrane, soft, adapt) * LANES : 0, membrane,
-                      soft, adapt, curve);
+        NAME(advance)(c, s, x, spikes, trace ? trace + (t - from) * ROWS(membrane, soft, form == ADAPTS) * LANES : 0,
+                      membrane, soft, form, curve);
         if (to_out && !s->out)
             NAME(narrow)(rule->type, to_out, spikes, s->n);
         for (int j = 0; out && rule->rate && j < LANES; j++)
@@ -136,7 +158,7 @@ INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
 }
 
 INLINE void NAME(retreat_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, const REAL *trace,
-                                const int membrane, const int soft, const int adapt, const int curve, const int learn)
+                                const int membrane, const int soft, const int form, const int curve, const int learn)
 {
     const Rule *rule = c->rule;
     const int given = c->t->g_out && !rule->rate;
@@ -150,29 +172,32 @@ INLINE void NAME(retreat_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
             if (given && s->next_grad_out)
                 NAME(expect)(c, NAME(element)(c, c->t->g_out, (t - 2) * rule->grad.time + s->at), s->n, 0);
         }
-        NAME(retreat)(c, s, trace + (t - from) * ROWS(membrane, soft, adapt) * LANES, gs, gx, membrane, soft, adapt,
-                      curve, learn);
+        NAME(retreat)(c, s, trace + (t - from) * ROWS(membrane, soft, form == ADAPTS) * LANES, gs, gx, membrane,
+                      soft, form, curve, learn);
         if (!s->out)
             NAME(narrow)(rule->type, to_gx, gx, s->n);
     }
 }
 
 /* Each kind of neuron has loops of its own, without a branch inside. */
-#define KIND(membrane, soft, adapt, curve) ((((membrane) * 2 + (soft)) * 2 + (adapt)) * 3 + (curve))
-#define CURVES(AS, soft, adapt) AS(ADD, soft, adapt, SIGMOID) AS(ADD, soft, adapt, ATAN) AS(ADD, soft, adapt, TRIANGLE)
+#define FORM(rule) ((rule)->adapt ? ADAPTS : (rule)->reset == SATURATE ? SATURATES : PLAIN)
+#define KIND(membrane, soft, form, curve) ((((membrane) * 2 + (soft)) * 3 + (form)) * 3 + (curve))
+#define CURVES(AS, soft, form) AS(ADD, soft, form, SIGMOID) AS(ADD, soft, form, ATAN) AS(ADD, soft, form, TRIANGLE)
+#define ULTRA(AS, form) AS(LSE, 0, form, SIGMOID) AS(LSE, 1, form, SIGMOID) AS(MAX, 0, form, SIGMOID)
 #define KINDS(AS)                                                                                                      \
-    switch (KIND(c->rule->membrane, c->rule->soft, c->rule->adapt, c->rule->curve)) {                                  \
-        AS(LSE, 0, 0, SIGMOID) AS(LSE, 1, 0, SIGMOID) AS(MAX, 0, 0, SIGMOID)                                           \
-        CURVES(AS, 0, 0) CURVES(AS, 0, 1) CURVES(AS, 1, 0) CURVES(AS, 1, 1)                                            \
+    switch (KIND(c->rule->membrane, c->rule->soft, FORM(c->rule), c->rule->curve)) {                                   \
+        ULTRA(AS, PLAIN) ULTRA(AS, SATURATES)                                                                          \
+        AS(ADD, 0, SATURATES, SIGMOID) AS(ADD, 1, SATURATES, SIGMOID)                                                  \
+        CURVES(AS, 0, PLAIN) CURVES(AS, 0, ADAPTS) CURVES(AS, 1, PLAIN) CURVES(AS, 1, ADAPTS)                          \
     }
 
 static void NAME(advance_block)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, REAL *trace,
                                 const int out)
 {
-#define AS(membrane, soft, adapt, curve)                                                                               \
-    case KIND(membrane, soft, adapt, curve):                                                                           \
-        trace ? NAME(advance_steps)(c, s, from, to, trace, 0, membrane, soft, adapt, curve)                            \
-              : NAME(advance_steps)(c, s, from, to, 0, out, membrane, soft, adapt, curve);                             \
+#define AS(membrane, soft, form, curve)                                                                                \
+    case KIND(membrane, soft, form, curve):                                                                            \
+        trace ? NAME(advance_steps)(c, s, from, to, trace, 0, membrane, soft, form, curve)                             \
+              : NAME(advance_steps)(c, s, from, to, 0, out, membrane, soft, form, curve);                              \
         break;
     KINDS(AS)
 #undef AS
@@ -180,17 +205,19 @@ static void NAME(advance_block)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
 
 static void NAME(retreat_block)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, const REAL *trace)
 {
-#define AS(membrane, soft, adapt, curve)                                                                               \
-    case KIND(membrane, soft, adapt, curve):                                                                           \
-        c->sums ? NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, adapt, curve, 1)                          \
-                : NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, adapt, curve, 0);                         \
+#define AS(membrane, soft, form, curve)                                                                                \
+    case KIND(membrane, soft, form, curve):                                                                            \
+        c->sums ? NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, form, curve, 1)                           \
+                : NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, form, curve, 0);                          \
         break;
     KINDS(AS)
 #undef AS
 }
 #undef KINDS
+#undef ULTRA
 #undef CURVES
 #undef KIND
+#undef FORM
 
 /* Find the constants of a block: where they lie, or gathered if the block goes over the end of the features. */
 static NAME(Lanes) NAME(lanes_of)(const NAME(Call) *c, NAME(Block) *s)

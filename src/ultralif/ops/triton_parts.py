@@ -13,6 +13,7 @@ __all__ = [
     "ADD",
     "AT_SPIKE",
     "CENTERED",
+    "FAR",
     "LATE",
     "LEAK_FORM",
     "LN2",
@@ -20,6 +21,8 @@ __all__ = [
     "MAX",
     "MEMBRANE",
     "RATE",
+    "RESET",
+    "SATURATE",
     "SOFT",
     "UNIT",
     "address",
@@ -29,6 +32,7 @@ __all__ = [
     "inverse",
     "largest",
     "log2",
+    "saturated",
     "settle",
     "unfire",
     "within",
@@ -41,6 +45,9 @@ ATAN = tl.constexpr(int(Curve.ATAN))
 TRIANGLE = tl.constexpr(int(Curve.TRIANGLE))
 ZERO = tl.constexpr(int(Reset.ZERO))
 SUBTRACT = tl.constexpr(int(Reset.SUBTRACT))
+SATURATE = tl.constexpr(int(Reset.SATURATE))
+FAR = tl.constexpr(1000.0)
+"""A gap whose power of two is 0 in float32, and which times 0 is 0, as an infinite one's is not."""
 LN2 = tl.constexpr(0.6931471805599453)
 HALF_PI = tl.constexpr(1.5707963267948966)
 
@@ -188,6 +195,21 @@ def settle(potential, spike, limit, v_reset, RULE: tl.constexpr):
     if bits(RULE, RESET) == SUBTRACT:
         return potential - limit * spike
     return potential
+
+
+@triton.jit
+def saturated(potential, top, eps, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Return the soft minimum of P and a ceiling, its derivative by P, and minus that by eps."""
+    least = tl.minimum(potential, top, propagate_nan=tl.PropagateNan.ALL)
+    if bits(RULE, MEMBRANE) == MAX:
+        below = tl.where(potential < top, 1.0, tl.where(potential == top, 0.5, 0.0))
+        return least, below, 0.0 * below
+    gap = tl.minimum(tl.abs(potential - top) * k, FAR)
+    weight = 1.0 + exp2(-gap, NATIVE)
+    large = inverse(weight, NATIVE)
+    small = exp2(-gap, NATIVE) * large
+    log_weight = log2(weight, NATIVE)
+    return least - eps * log_weight, tl.where(potential < top, large, small), LN2 * (log_weight + gap * small)
 
 
 @triton.jit

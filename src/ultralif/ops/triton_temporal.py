@@ -16,12 +16,15 @@ from ultralif.ops.triton_constants import constants, reduce
 from ultralif.ops.triton_parts import (
     ADAPT,
     ADD,
+    FAR,
     LATE,
     LN2,
     LSE,
     MAX,
     MEMBRANE,
     RATE,
+    RESET,
+    SATURATE,
     UNIT,
     address,
     bits,
@@ -30,6 +33,7 @@ from ultralif.ops.triton_parts import (
     inverse,
     largest,
     log2,
+    saturated,
     settle,
     unfire,
     within,
@@ -37,8 +41,6 @@ from ultralif.ops.triton_parts import (
 
 __all__ = ["temporal_backward_kernel", "temporal_forward_kernel", "temporal_spikes_backward_kernel"]
 
-FAR = tl.constexpr(1000.0)
-"""A gap whose power of two is 0 in float32, and which times 0 is 0, as an infinite one's is not."""
 UNSPECIAL = ["known", "time"]
 """Arguments that Triton must not specialise on."""
 
@@ -67,7 +69,10 @@ def advance(x, state, held, numbers, RULE: tl.constexpr, NATIVE: tl.constexpr):
         limit = threshold + strength * (b if bits(RULE, LATE) else adapted)
     base, weight = membrane(x, v, k, leak, log_leak, RULE, NATIVE)
     potential, gate, steep, spike = fire(base, weight, limit, eps, k, amplitude, RULE, NATIVE)
-    after = settle(potential, spike, limit, v_reset, RULE)
+    if bits(RULE, RESET) == SATURATE:
+        after, _, _ = saturated(potential, amplitude, eps, k, RULE, NATIVE)
+    else:
+        after = settle(potential, spike, limit, v_reset, RULE)
     return (after, adapted, spike), spike, (potential, gate, steep, limit, weight)
 
 
@@ -187,6 +192,7 @@ def retreat(
     numbers,
     RULE: tl.constexpr,
     EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
 ):
     """Walk one step back: return the gradients for the current and for the state before, and the sums."""
     eps, k, leak, log_leak, threshold, amplitude = held
@@ -196,14 +202,19 @@ def retreat(
     fed, back, kept, to_limit = unfire(
         gs + gl, gv, potential, potential, gate, steep, limit, k, amplitude, v_reset, RULE
     )
+    to_top, resets_eps = 0.0 * gv, 0.0 * gv
+    if bits(RULE, RESET) == SATURATE:
+        _, below, entropy = saturated(potential, amplitude, eps, k, RULE, NATIVE)
+        kept = gv * below
+        to_top, resets_eps = only(inside, gv - kept, to_top, EVEN), only(inside, gv * entropy, to_top, EVEN)
     g = only(inside, back + kept, 0.0 * gv, EVEN)
     fed, back = only(inside, fed, 0.0 * gv, EVEN), only(inside, back, 0.0 * gv, EVEN)
     to_limit = only(inside, to_limit, 0.0 * gv, EVEN) - back
     past = g * (leak if bits(RULE, MEMBRANE) == ADD else share)
-    sum_eps = sums[0] - back * (potential - limit) * (k * LN2)
+    sum_eps = sums[0] - back * (potential - limit) * (k * LN2) - resets_eps
     if bits(RULE, MEMBRANE) == LSE:
         sum_eps += g * to_eps
-    sum_amplitude = sums[3] if bits(RULE, UNIT) else sums[3] + fed * (gate - 0.5)
+    sum_amplitude = sums[3] + to_top if bits(RULE, UNIT) else sums[3] + fed * (gate - 0.5)
     sums = (sum_eps, sums[1] + g * share, sums[2] + to_limit, sum_amplitude)
     if bits(RULE, ADAPT):
         pull = strength * to_limit
@@ -320,7 +331,18 @@ def temporal_backward_kernel(
                 inside = within(mask, first + j, time, EVEN)
                 given = g_mean if bits(RULE, RATE) or HAS // 2 % 2 == 0 else gs[j]
                 to_current, flow, sums = retreat(
-                    given, flow, sums, traces[j], shares[j], to_epss[j], inside, held, numbers, RULE, EVEN
+                    given,
+                    flow,
+                    sums,
+                    traces[j],
+                    shares[j],
+                    to_epss[j],
+                    inside,
+                    held,
+                    numbers,
+                    RULE,
+                    EVEN,
+                    NATIVE,
                 )
                 tl.store(outgoing, to_current, mask=inside)
                 outgoing -= at_out[0]
