@@ -12,6 +12,8 @@ import torch
 
 from ops.op_cases import (
     CASES,
+    CHUNKED,
+    CHUNKED_SETTINGS,
     OPTIONS,
     PAIRS,
     SETTINGS,
@@ -23,7 +25,7 @@ from ops.op_cases import (
     check_spikes_tell_all,
 )
 from ultralif import functional, ops
-from ultralif.ops import autograd, gpu, rings
+from ultralif.ops import autograd, gpu, parallel, rings
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 
@@ -62,6 +64,13 @@ def test_float32(case, setting):
 def test_options(case):
     check(case, Setting(7, 3, (33,)), torch.float32)
     check(case, Setting(5, 2, (2, 32), (2, 1), start=True), torch.float32)
+
+
+@pytest.mark.parametrize("case", CHUNKED, ids=str)
+def test_chunks(case, monkeypatch):
+    monkeypatch.setattr(parallel, "chunks", lambda current, rule: 4)
+    for setting in CHUNKED_SETTINGS:
+        check(case, setting, torch.float32)
 
 
 def test_spikes_tell_the_membrane():

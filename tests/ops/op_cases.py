@@ -135,6 +135,18 @@ SETTINGS = {
 }
 
 
+CHUNKED = [
+    *(Case("ultralif", _ULTRA, {"mode": mode, "reset": "none"}) for mode in ("soft", "hard", "tropical")),
+    *(
+        Case("ultralif", {**_ULTRA, "v_sat": 0.7}, {"mode": mode, "reset": "saturate"})
+        for mode in ("soft", "hard", "tropical")
+    ),
+]
+"""Neurons whose time may be cut into chunks,"""
+CHUNKED_SETTINGS = [Setting(24, 3, (5,), (5,), start=True), Setting(16, 2, (3, 4), rate=True)]
+"""and layers that four chunks divide."""
+
+
 PAIRS = [
     pytest.param(case, setting, id=f"{case}-{name}")
     for case in CASES

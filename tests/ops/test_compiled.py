@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ops.op_cases import CASES, SETTINGS, Setting, draw
+from ops.op_cases import CASES, CHUNKED, SETTINGS, Setting, draw
 from ultralif import ops
+from ultralif.ops import parallel
 
 pytest.importorskip("triton")
 from ultralif.bench.static import compiled
@@ -54,6 +55,17 @@ def test_the_derivative_from_spikes_alone_compiles():
     _, backward = compile_call(CASES[0], Setting(30, 8, (64,)), torch.float32)
     assert backward.name == "temporal_spikes_backward_kernel"
     assert_fits(backward)
+
+
+@pytest.mark.parametrize("case", [CHUNKED[0], CHUNKED[3]], ids=str)
+def test_chunks_compile(case, monkeypatch):
+    """The maps of all chunks, the walk and the chunks; each chunk back, the walk back, and back again."""
+    monkeypatch.setattr(parallel, "chunks", lambda current, rule: 64)
+    kernels = compile_call(case, Setting(4096, 16, (64,)), torch.float32)
+    steps = ["ends", "walk", "temporal_forward", "temporal_backward", "walk_back", "temporal_backward"]
+    assert [kernel.name.removesuffix("_kernel") for kernel in kernels] == steps
+    for kernel in kernels:
+        assert_fits(kernel)
 
 
 @pytest.mark.parametrize("capability", [80, 100])

@@ -53,14 +53,14 @@ def compiled(capability: int = 90) -> Iterator[list[Kernel]]:
         0
     """
     need("triton", "dev")
-    from ultralif.ops import gpu, triton_spatial, triton_temporal
+    from ultralif.ops import gpu, triton_parallel, triton_spatial, triton_temporal
 
     gpu.forget()
     made: list[Kernel] = []
     with ExitStack() as replaced:
         replaced.enter_context(_replaced(autograd, "_gpu", lambda current: gpu))
         replaced.enter_context(_replaced(autograd, "_is_taken", lambda *about: True))
-        for module in (triton_temporal, triton_spatial):
+        for module in (triton_temporal, triton_parallel, triton_spatial):
             for name in module.__all__:
                 compiler = _Compiler(getattr(module, name), capability, made)
                 replaced.enter_context(_replaced(module, name, compiler))

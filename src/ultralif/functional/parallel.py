@@ -26,7 +26,7 @@ from torch import Tensor
 from ultralif.functional.scan import Constant
 from ultralif.maxplus import lse
 
-__all__ = ["membranes", "prefix_products", "product", "step_matrices"]
+__all__ = ["follow", "membranes", "prefix_products", "product", "step_matrices"]
 
 
 def membranes(
@@ -54,7 +54,11 @@ def membranes(
         tensor([1.0000, 1.5000, 1.7500, 1.8750])
     """
     matrices = step_matrices(current, eps=eps, leak=leak, v_sat=v_sat, tropical=tropical)
-    products = prefix_products(matrices, eps, tropical)
+    return follow(prefix_products(matrices, eps, tropical), v0, eps, tropical)
+
+
+def follow(products: Tensor, v0: Tensor, eps: Constant, tropical: bool = False) -> Tensor:
+    """Return a membrane ``[B, *features]`` and what each of the products ``[2, 2, T, ...]`` makes of it."""
     start = torch.stack((v0, torch.zeros_like(v0))).unsqueeze(1)
     after, scale = product(products, start.unsqueeze(1), eps, tropical)[:, 0]
     return torch.cat((v0.unsqueeze(0), after - scale))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ultralif.functional import compute_dtype
-from ultralif.ops import cpu, flat
+from ultralif.ops import cpu, flat, parallel
 from ultralif.ops.constants import Learned
 from ultralif.ops.layout import axes_by_memory, dense_strides, has_gap
 from ultralif.ops.recurrence import Constants, Curve, Membrane, Reset, Rule, decode, encode
@@ -42,6 +42,9 @@ def run(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule)
         )
     tensors = _tensors(constants)
     if plain:
+        count = parallel.chunks(current, rule)
+        if count > 1:
+            return parallel.run(_gpu(current), count, current, state, constants, rule)
         return _apply(current, state, *tensors, constants, rule, None)
     numbers = [1.0 if isinstance(c, Tensor | Learned) else c for c in constants]
     spikes, last = integrate(current, state, *tensors, numbers, *encode(rule))
@@ -55,7 +58,7 @@ def repeat(
     if not _is_plain(current) or torch._C._are_functorch_transforms_active():
         return None
     gpu = _gpu(current)
-    if gpu is None:
+    if gpu is None or parallel.chunks(current, rule) > 1:
         return run(current, None, constants, rule)[0]
     key = current.stride(), current.data_ptr() % 16
     plan = plans.get(key)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
-from ultralif.ops import rings, triton_temporal
+from ultralif.ops import rings, triton_parallel, triton_temporal
 from ultralif.ops.constants import Form, Learned
 from ultralif.ops.layout import (
     Place,
@@ -24,9 +24,9 @@ from ultralif.ops.layout import (
     find_steps,
     strides_like,
 )
-from ultralif.ops.recurrence import Constants, Rule
+from ultralif.ops.recurrence import Constants, Reset, Rule
 
-__all__ = ["backward", "find_plan", "forward", "takes"]
+__all__ = ["backward", "find_plan", "forward", "takes", "walk", "walk_back"]
 
 NATIVE = os.environ.get("TRITON_INTERPRET") != "1"
 LANES = 1 << 18  # about as many as a large GPU runs at once; what is more is taken in rounds
@@ -62,6 +62,82 @@ def backward(
     """Return the gradients for current, state and constants."""
     plan = plan or find_plan(current, state, constants, rule)
     return plan.backward(grad_out, grad_state, current, state, constants, learned, spikes)
+
+
+def walk(
+    view: Tensor, current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
+) -> tuple[Tensor, Tensor]:
+    """Return the ends of all chunks, which tell their maps, and the membrane before each and after the last.
+
+    Args:
+        view: the current in chunks, ``[T / K, K, B, *features]``.
+        current: the same, ``[T, B, *features]``.
+        state: the membrane before the first step.
+        constants: as in `forward`.
+        rule: as in `forward`.
+    """
+    chunked, whole = find_plan(view, current, constants, rule), find_plan(current, state, constants, rule)
+    time, count = view.shape[:2]
+    kinds = 3 if rule.reset == Reset.SATURATE else 1
+    ends = torch.empty((kinds, chunked.total), dtype=torch.float32, device=current.device)
+    starts = whole.steps_of(count + 1)
+    at = chunked.at_current
+    if at is None:
+        view, at = chunked.readable(view)
+    known = (chunked.raws(constants), chunked.tables, chunked.where)
+    chunk, even = chunk_of(time, CHUNK)
+    launch = chunked.walks.get("ends")
+    if launch is None:
+        choices = (chunked.rule_code, chunk if even else 1, chunked.block, NATIVE)
+        kernel: Any = triton_parallel.ends_kernel
+        launch = chunked.walks["ends"] = Launch(kernel, (chunked.programs,), choices, chunked.warps)
+    launch(view, ends, known, time, chunked.span, tuple(at), chunked.numbers)
+    launch = whole.walks.get("walk")
+    if launch is None:
+        choices = (whole.rule_code, state is not None, 32, NATIVE)
+        grid = (cdiv(whole.total, 32),)
+        launch = whole.walks["walk"] = Launch(triton_parallel.walk_kernel, grid, choices, 1)
+    before = None if state is None else whole.dense_state(state)
+    known = (whole.raws(constants), whole.tables, whole.where)
+    launch(ends, before, starts, known, count, time, whole.total)
+    return ends, starts
+
+
+def walk_back(
+    ends: Tensor,
+    starts: Tensor,
+    grad_last: Tensor | None,
+    own: Tensor | None,
+    view: Tensor,
+    current: Tensor,
+    constants: Constants,
+    rule: Rule,
+) -> tuple[Tensor, Tensor]:
+    """Return the gradient at the end of every chunk, ``[1, K, ...]``, and that of the first membrane.
+
+    Args:
+        ends: as `walk` returned them.
+        starts: the membrane before each chunk and after the last.
+        grad_last: the gradient of the last membrane.
+        own: for each chunk the gradient that its own spikes send to its start, ``[1, K, ...]``.
+        view: the current in chunks.
+        current: the same as one sequence.
+        constants: as in `forward`.
+        rule: as in `forward`.
+    """
+    whole = find_plan(current, starts, constants, rule)
+    time, count = view.shape[:2]
+    at_ends, g_state = whole.steps_of(count), whole.steps_of(1)
+    has = (own is not None) + 2 * (grad_last is not None)
+    launch = whole.walks.get(has)
+    if launch is None:
+        choices = (whole.rule_code, has, 32, NATIVE)
+        grid = (cdiv(whole.total, 32),)
+        launch = whole.walks[has] = Launch(triton_parallel.walk_back_kernel, grid, choices, 1)
+    last = None if grad_last is None else whole.dense_state(grad_last)
+    known = (whole.raws(constants), whole.tables, whole.where)
+    launch(ends, starts, last, own, at_ends, g_state, known, count, time, whole.total)
+    return at_ends.unsqueeze(0), g_state
 
 
 _plans: dict[Any, "Plan"] = {}
@@ -181,6 +257,7 @@ class Plan:
         self.counters: dict[int, Tensor] = {}
         self.groups: dict[Any, int] = {}
         self.launch: Any = None
+        self.walks: dict[Any, Launch] = {}
         self._set_grid()
 
     def _set_grid(self) -> None:
@@ -232,7 +309,13 @@ class Plan:
             x
         ), self.at_out
 
-    def _state(self, state: Tensor) -> Tensor:
+    def steps_of(self, count: int) -> Tensor:
+        """Return room for so many steps of the membrane, each dense in the order of memory."""
+        size, strides = (count, *self.shape[1:]), (self.total, *self.state_strides[1:])
+        return torch.empty_strided(size, strides, dtype=torch.float32, device=self.device)
+
+    def dense_state(self, state: Tensor) -> Tensor:
+        """Return a state in the order of memory, by a copy if it is not."""
         if tuple(state.stride()) == self.state_strides and state.dtype == torch.float32:
             return state
         fresh = torch.empty_strided(
@@ -250,7 +333,7 @@ class Plan:
         if at is None:
             current, at = self.readable(current)
         if state is not None:
-            state = self._state(state)
+            state = self.dense_state(state)
         if self.rule.ring:
             rings.forward(self, current, at, state, constants, out, last)
             return out, last
@@ -288,12 +371,12 @@ class Plan:
         g_current = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
         g_state = None
         if state is not None:
-            state = self._state(state)
+            state = self.dense_state(state)
             g_state = torch.empty_strided(
                 self.state_shape, self.state_strides, dtype=torch.float32, device=device
             )
         if grad_state is not None:
-            grad_state = self._state(grad_state)
+            grad_state = self.dense_state(grad_state)
         at_grad = self.at_mean
         if grad_out is not None:
             if not self.rule.rate:

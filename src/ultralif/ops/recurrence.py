@@ -63,7 +63,7 @@ class LeakForm(IntEnum):
 
 
 class Reset(IntEnum):
-    """The membrane after a spike: ``v_reset``, ``P - threshold``, P, or the soft minimum of P and ``v_sat``."""
+    """The membrane after a spike: ``v_reset``, ``P - threshold``, P, or a soft minimum of P and ``v_sat``."""
 
     ZERO = 0
     SUBTRACT = 1
