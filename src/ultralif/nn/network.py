@@ -88,11 +88,10 @@ class Network(nn.Module):
         self.readout: Readout = readout
         self.linears = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise(sizes))
         spiking = len(self.linears) - (readout == "linear")
-        spread = options.get("time_constants") is not None and "parameter_shape" not in options
-        self.neurons = nn.ModuleList(
-            kind(**options, **({"parameter_shape": (size,)} if spread else {}))
-            for size in sizes[1 : 1 + spiking]
-        )
+        each: list[dict[str, Any]] = [options] * spiking
+        if options.get("time_constants") is not None:
+            each = [{"parameter_shape": (size,)} | options for size in sizes[1 : 1 + spiking]]
+        self.neurons = nn.ModuleList(kind(**given) for given in each)
 
     def layers(self) -> Iterator[tuple[nn.Linear, AnyNeuron]]:
         """Yield the spiking layers: each linear map with its neurons."""

@@ -363,7 +363,7 @@ def dspike(
     sharpness, threshold = (c.value() if isinstance(c, Learned) else c for c in (sharpness, threshold))
     half = sharpness / 2
     amplitude = 1 / (torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half))
-    shape = {"unit": False, "clipped": clipped}
+    shape: dict[str, Any] = {"unit": False, "clipped": clipped}
     rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset, **shape)
     return _recipe(threshold / sharpness, leak, threshold, amplitude, rule)
 

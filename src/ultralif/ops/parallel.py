@@ -33,7 +33,7 @@ SHORTEST = 512
 """Steps below which a GPU is done sooner one after the other."""
 MOST = 1 << 17
 """Neurons of all chunks that a GPU holds at once."""
-CPU_SHORTEST = 4096
+CPU_SHORTEST = 8192
 CPU_GAIN = 8
 """Chunks below which two passes in place of one do not pay on a CPU."""
 
@@ -98,7 +98,7 @@ class _Chunked(torch.autograd.Function):
         return out.mean(0) if rule.rate else _join(out), last[:, -1]
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None) -> tuple[Any, ...]:
         current, ends, starts, *_ = ctx.saved_tensors
         steps, constants, rule = ctx.steps, ctx.constants, ctx.rule
@@ -120,7 +120,7 @@ _apply: Callable[..., tuple[Tensor, Tensor]] = _Chunked.apply
 
 def _cut(x: Tensor, count: int) -> Tensor:
     """Show ``[T, ...]`` as ``[T / count, count, ...]``: chunks side by side."""
-    return x.unflatten(0, (count, -1)).transpose(0, 1)
+    return x.view(count, -1, *x.shape[1:]).transpose(0, 1)
 
 
 def _join(x: Tensor) -> Tensor:
@@ -134,8 +134,8 @@ class _Plain:
         return flat.forward(cpu, cpu.stored(view), state, constants, rule)
 
     def backward(self, grad_out: Tensor | None, grad_state: Tensor | None, view: Tensor, *rest: Any) -> Any:
-        grads = [None if g is None else cpu.stored(g) for g in (grad_out, grad_state)]
-        return flat.backward(cpu, *grads, cpu.stored(view), *rest)
+        g_out, g_state = (None if g is None else cpu.stored(g) for g in (grad_out, grad_state))
+        return flat.backward(cpu, g_out, g_state, cpu.stored(view), *rest)
 
     def walk(
         self, view: Tensor, current: Tensor, state: Tensor | None, constants: Constants, rule: Rule

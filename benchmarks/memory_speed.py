@@ -1,0 +1,174 @@
+"""The time of UltraLIF over long sequences: step by step, in chunks side by side, and by plain PyTorch.
+
+    python benchmarks/memory_speed.py --device cuda --out docs/results/memory-speed-h200.json
+    python benchmarks/memory_speed.py --device cpu --out docs/results/memory-speed-cpu.json
+
+Forward and backward pass of a layer, in microseconds: the median of repeated calls, on a GPU also as a
+recorded graph, which is free of Python's time. Rows are taken in order of worth and written one by one; after
+``--seconds`` no further one is begun.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ultralif import ops
+from ultralif.bench import describe
+from ultralif.functional.parallel import membranes
+from ultralif.ops import parallel
+
+
+class Row(NamedTuple):
+    """A layer, its reset, and the way to integrate it."""
+
+    time: int
+    batch: int
+    neurons: int
+    reset: str
+    way: str
+    """``steps``, ``chunks``, ``chosen`` (by size), ``pytorch`` (a scan of plain operators) or ``psn``."""
+    count: int = 0
+    """Chunks; 0, the number that `parallel` would take."""
+
+
+MAIN = (4096, 16, 64)
+SHAPES = (
+    MAIN,
+    (256, 16, 64),
+    (512, 16, 64),
+    (1024, 16, 64),
+    (16384, 16, 64),
+    (65536, 16, 64),
+    (1024, 64, 128),
+    (4096, 64, 128),
+    (1024, 128, 256),
+)
+CPU_SHAPES = ((4096, 1, 4), (4096, 1, 16), (16384, 1, 16), (65536, 1, 16), (16384, 1, 64))
+
+
+def rows(device: str) -> list[Row]:
+    """Return what is measured, the most telling first."""
+    ways = ("steps", "chunks", "pytorch")
+    if device == "cpu":
+        return [
+            Row(*shape, reset, way) for shape in CPU_SHAPES for reset in ("none", "saturate") for way in ways
+        ]
+    main = [Row(*MAIN, reset, way) for reset in ("none", "saturate") for way in ways]
+    main += [Row(*MAIN, "none", "psn")]
+    main += [Row(*MAIN, "none", "chunks", count) for count in (32, 128, 256)]
+    main += [Row(*shape, "none", way) for shape in SHAPES[1:] for way in ("steps", "chunks")]
+    return main + [Row(*shape, "saturate", way) for shape in SHAPES[1:] for way in ("steps", "chunks")]
+
+
+def call(row: Row, device: str) -> Callable[[], Any]:
+    """Return a forward and backward pass."""
+    shape = (row.time, row.batch, row.neurons)
+    current = torch.randn(shape, device=device).requires_grad_()
+    eps = torch.tensor(0.2, device=device, requires_grad=True)
+    decay = torch.linspace(-0.5, -0.01, row.neurons, device=device).requires_grad_()
+    weight = torch.randn(shape, device=device)
+    given = {"reset": row.reset} | ({"v_sat": 1.0} if row.reset == "saturate" else {})
+    lanes = row.batch * row.neurons
+    count = row.count or parallel._count(row.time, min(max(1, parallel.MOST // lanes), int(row.time**0.5)))
+    if device == "cpu":
+        count = row.count or parallel._count(
+            row.time, max(2, min(128 * torch.get_num_threads() // lanes, 64))
+        )
+    chosen = {"steps": lambda *_: 1, "chunks": lambda *_: count}.get(row.way)
+    matrix = torch.randn(row.time, row.time, device=device).requires_grad_() if row.way == "psn" else None
+
+    def forward() -> Tensor:
+        if matrix is not None:  # PSN: a learned matrix over time, then a spike
+            return torch.sigmoid((matrix @ current.flatten(1)).view(shape) / 0.2)
+        if row.way != "pytorch":
+            return ops.ultralif(current, eps=eps, leak=torch.exp(decay * eps), threshold=0.5, **given)[0]
+        leak, top = torch.exp(decay * eps), given.get("v_sat", torch.inf)
+        v = membranes(current, torch.zeros(shape[1:], device=device), eps=eps, leak=leak, v_sat=top)[:-1]
+        p = eps * torch.logaddexp((v + decay * eps) / eps, current / eps)
+        return torch.sigmoid((p - 0.5) / eps)
+
+    leaves = [current, matrix] if matrix is not None else [current, eps, decay]
+
+    def both() -> Any:
+        if chosen is not None:
+            parallel.chunks = chosen
+        return torch.autograd.grad(forward(), leaves, weight)
+
+    return both
+
+
+def graph_of(run: Callable[[], Any]) -> Callable[[], Any]:
+    """Record a call on a GPU, to be repeated without Python."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
+
+
+def microseconds(run: Callable[[], Any], device: str, seconds: float = 0.3) -> float:
+    """Return the median of repeated calls."""
+    for _ in range(3):
+        run()
+    found: list[float] = []
+    began = time.perf_counter()
+    while len(found) < 5 or time.perf_counter() - began < seconds:
+        if device == "cuda":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        run()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        found.append(time.perf_counter() - start)
+        if len(found) >= 200:
+            break
+    return 1e6 * statistics.median(found)
+
+
+def warm(row: Row) -> None:
+    """Compile the kernels of a row, which stay in Triton's cache."""
+    call(row, "cuda")()
+    torch.cuda.synchronize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=50.0)
+    args = parser.parse_args()
+    began = time.perf_counter()
+    todo = rows(args.device)
+    if args.device == "cuda":
+        kernels = [row for row in todo if row.way in ("steps", "chunks")]
+        with ProcessPoolExecutor(14, get_context("spawn")) as pool:
+            list(pool.map(warm, kernels))
+    document: dict[str, Any] = {"machine": describe(torch.device(args.device)), "rows": []}
+    print(f"ready after {time.perf_counter() - began:.0f} s", flush=True)
+    for row in todo:
+        if time.perf_counter() - began > args.seconds:
+            break
+        run = call(row, args.device)
+        entry = row._asdict() | {"eager_us": microseconds(run, args.device)}
+        if args.device == "cuda" and row.way != "pytorch":
+            entry["graph_us"] = microseconds(graph_of(run), args.device)
+        document["rows"].append({k: round(v, 1) if isinstance(v, float) else v for k, v in entry.items()})
+        print(json.dumps(document["rows"][-1]), flush=True)
+        args.out.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
