@@ -9,9 +9,19 @@ import torch
 import ultralif as ul
 from ultralif.cli import COMMANDS, main
 
-NEURONS = (
-    "UltraLIF UltraPLIF UltraDLIF UltraDPLIF LIF PLIF AdaLIF FullPLIF DSpike DSpikePlus SoftLIF".split()
-)
+NEURONS = [
+    "UltraLIF",
+    "UltraPLIF",
+    "UltraDLIF",
+    "UltraDPLIF",
+    "LIF",
+    "PLIF",
+    "AdaLIF",
+    "FullPLIF",
+    "DSpike",
+    "DSpikePlus",
+    "SoftLIF",
+]
 X = torch.rand(3, 2, 6)
 
 
@@ -111,7 +121,20 @@ def test_models_and_layers() -> None:
 
 
 def test_every_command_of_the_design_has_help(capsys: pytest.CaptureFixture[str]) -> None:
-    promised = "train eval sweep reproduce report runs models data export analyze theory bench".split()
+    promised = [
+        "train",
+        "eval",
+        "sweep",
+        "reproduce",
+        "report",
+        "runs",
+        "models",
+        "data",
+        "export",
+        "analyze",
+        "theory",
+        "bench",
+    ]
     assert set(promised) <= set(COMMANDS)
     for command in promised:
         with pytest.raises(SystemExit) as stop:
@@ -125,7 +148,19 @@ def test_json_of_train_and_runs_has_the_promised_fields(tmp_path, capsys) -> Non
     trained = json.loads(capsys.readouterr().out)
     assert main(["runs", "list", *where]) == 0
     (listed,) = json.loads(capsys.readouterr().out)
-    fields = "id dataset neuron timesteps seed accuracy spike_rate energy eps leak path".split()
+    fields = [
+        "id",
+        "dataset",
+        "neuron",
+        "timesteps",
+        "seed",
+        "accuracy",
+        "spike_rate",
+        "energy",
+        "eps",
+        "leak",
+        "path",
+    ]
     for document in (trained, listed):
         assert set(fields) <= document.keys()
         assert {"soft", "hard", "tropical"} == document["accuracy"].keys()

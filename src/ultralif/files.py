@@ -122,7 +122,7 @@ def parse_json(content: bytes | str, source: str, depth: int = DEPTH) -> Any:
 
 
 def gunzip(content: bytes, source: str, limit: int) -> bytes:
-    """Return what gzip packed, if it is at most so many bytes.
+    """Return the content of a gzip file, if it is within the limit of bytes.
 
     Args:
         content: one or more gzip members.

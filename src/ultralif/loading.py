@@ -1,4 +1,4 @@
-"""Trained networks from wherever they are: runs, the library's own, and NIR files."""
+"""`ultralif.load`: trained networks from runs, from the library's zoo and from NIR files."""
 
 from pathlib import Path
 

@@ -26,7 +26,7 @@ MAX_TERMS = 2**25
 def lse(x: Tensor, eps: float | Tensor = 1.0, dim: int = -1) -> Tensor:
     r"""Return the soft maximum along a dimension, :math:`\epsilon \log \sum_i e^{x_i/\epsilon}` (eq. 3).
 
-    It lies between ``max(x)`` and ``max(x) + eps * log(n)``, and its gradient is ``softmax(x / eps)``.
+    It is between ``max(x)`` and ``max(x) + eps * log(n)``, and its gradient is ``softmax(x / eps)``.
     The maximum is taken out first, so nothing overflows, and the gradient for ``eps`` is the entropy of
     that softmax without cancellation. ``-inf``, the zero of the algebra, is absorbed.
 
@@ -215,4 +215,4 @@ def _check_square(a: Tensor) -> None:
             f"a must be a square matrix of floating-point numbers, got {a.dtype} of shape {tuple(a.shape)}"
         )
     if not bool((a < torch.inf).all()):
-        raise InputError("a holds NaN or +inf, which max-plus algebra lacks; -inf stands for no edge")
+        raise InputError("a holds NaN or +inf, which max-plus algebra lacks; -inf means no edge")

@@ -37,7 +37,7 @@ MOST_BARS = 20
 
 
 class Recording(NamedTuple):
-    """What one spiking layer did at every step."""
+    """Spikes and membranes of one spiking layer at every step."""
 
     spikes: Tensor
     """``[T, B, *features]``"""

@@ -125,7 +125,7 @@ def test_mean_spikes_keep_the_mean_output() -> None:
 
 def test_bad_requests_are_named() -> None:
     net = doubled_network()
-    with pytest.raises(InputError, match="keep must lie between 1 and the layer's 7 neurons, got 0"):
+    with pytest.raises(InputError, match="keep must be between 1 and the layer's 7 neurons, got 0"):
         prune_neurons(net, 0)
     with pytest.raises(InputError, match="layer must be a hidden layer, 0 to 1, got 2"):
         prune_neurons(net, 1, layer=2)

@@ -67,7 +67,7 @@ def test_a_pruned_network_can_be_read_again(capsys: pytest.CaptureFixture[str], 
     again = run(capsys, "volume", out)
     assert again["neurons"] == 5
     assert again["log_volume"] == pytest.approx(found["log_volume_after"], abs=1e-4)
-    assert "keep must lie" in refused(capsys, "prune", "20-12-3", "--keep", "13")
+    assert "keep must be" in refused(capsys, "prune", "20-12-3", "--keep", "13")
 
 
 @pytest.mark.parametrize("options", [{"anneal": (2.0, 0.1)}, {"mode": "hard"}, {"per_neuron": True}], ids=str)

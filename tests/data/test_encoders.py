@@ -131,7 +131,7 @@ def test_encodings_have_names(name):
     ("call", "says"),
     [
         (lambda x: encoders.rate(x, 0, generator()), "timesteps must be at least 1, got 0"),
-        (lambda x: encoders.rate(x, 1, generator(), gain=1.5), r"gain must lie in \[0, 1\], got 1.5"),
+        (lambda x: encoders.rate(x, 1, generator(), gain=1.5), r"gain must be in \[0, 1\], got 1.5"),
         (lambda x: encoders.rate(x.byte(), 1, generator()), "torch.uint8; divide bytes by 255"),
         (lambda x: encoders.encode(x, 1, generator(), encoding="poisson"), "got 'poisson'"),
         (lambda x: encoders.encode(x, 1, generator(), encoding="rate-normalized"), "needs the dataset's"),

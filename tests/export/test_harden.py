@@ -139,5 +139,5 @@ def test_annealing_what_has_no_temperature():
 
 
 def test_annealing_out_of_range():
-    with pytest.raises(ValueError, match=r"eps must lie in \[0.1, 20\]"):
+    with pytest.raises(ValueError, match=r"eps must be in \[0.1, 20\]"):
         finetune(network(), batches(), steps=2, mode="soft", eps=(1.0, 0.01))

@@ -181,10 +181,10 @@ def test_a_centered_ring_does_not_drift():
     ("change", "message"),
     [
         ({"mode": "soft"}, "mode must be hard or tropical"),
-        ({"timesteps": 0}, "timesteps must lie in"),
+        ({"timesteps": 0}, "timesteps must be in"),
         ({"bits": 8}, "bits must be 16 or 32"),
         ({"leak": "guess"}, "leak must be multiply or shift"),
-        ({"table_bits": 20}, "table_bits must lie in"),
+        ({"table_bits": 20}, "table_bits must be in"),
         ({"input_max": 0}, "events in a time step"),
         ({"max_events": 2**31}, "events in a time step"),
         ({"bits": 16, "input_max": 255}, "int16 cannot hold.*bits=32.*saturate=True"),

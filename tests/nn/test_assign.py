@@ -35,5 +35,5 @@ OUTSIDE = [("eps", 0.01), ("eps", 50.0), ("leak", -0.5), ("leak", 1.5), ("thresh
 
 @pytest.mark.parametrize(("name", "value"), OUTSIDE)
 def test_out_of_range(name, value):
-    with pytest.raises(ValueError, match=f"{name} must lie in"):
+    with pytest.raises(ValueError, match=f"{name} must be in"):
         ul.UltraLIF().assign(name, value)

@@ -1,4 +1,4 @@
-"""The activation family: what log-sum-exp and the soft spike are when looked at one input at a time."""
+"""The activation family: log-sum-exp and the soft spike as functions of a single input."""
 
 import torch
 from torch import Tensor

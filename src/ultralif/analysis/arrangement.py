@@ -29,7 +29,7 @@ MAX_REGIONS = 300_000
 """Jobs with a greater bound are refused: they take minutes and more."""
 
 SECONDS_PER_REGION = 2e-4
-"""What a region takes on one core of a laptop, at most: for estimates, not for promises."""
+"""Seconds per region on one core of a laptop, an upper estimate."""
 
 
 def region_bound(hyperplanes: int, dimension: int) -> int:
@@ -52,7 +52,7 @@ class Regions(NamedTuple):
     points: Tensor
     """``[regions, n]``"""
     patterns: Tensor
-    """``[regions, h]``: on which hyperplanes' positive side the region lies, ``w . x > c``."""
+    """``[regions, h]``: the hyperplanes on whose positive side the region is, ``w . x > c``."""
 
 
 def enumerate_regions(

@@ -21,7 +21,7 @@ class BoundarySlice(NamedTuple):
 
     labels: Tensor
     margin: Tensor
-    """How far the best score is ahead of the next; 0 where they tie."""
+    """Difference between the best score and the next; 0 where they tie."""
     boundary: Tensor
     """True next to a change of class, the locus where two scores cross."""
     tied: Tensor
@@ -52,7 +52,7 @@ def boundary_slice(
         resolution: points along a side.
     """
     if not 2 <= resolution <= MAX_POINTS**0.5:
-        raise InputError(f"resolution must lie between 2 and {int(MAX_POINTS**0.5)}, got {resolution}")
+        raise InputError(f"resolution must be between 2 and {int(MAX_POINTS**0.5)}, got {resolution}")
     grid = plane.grid(extent, resolution).flatten(0, 1)
     values = torch.cat([scores(chunk) for chunk in torch.split(grid, 8192)]).double()
     if values.shape[-1] < 2:
@@ -77,7 +77,7 @@ def boundary_slices(
     """Slice a network through three samples ``[3, n]``, once in each mode.
 
     Returns:
-        where the samples lie in the plane, ``[3, 2]``; half the side of the square; a slice for each mode.
+        positions of the samples in the plane, ``[3, 2]``; half the side of the square; a slice for each mode.
     """
     flat = samples.flatten(1)
     if flat.shape[1] != net.sizes[0]:

@@ -1,4 +1,4 @@
-"""How the soft neurons approach their max-plus limit, and how fast: trajectories and bounds."""
+"""Convergence of soft neurons to their max-plus limit: trajectories and bounds."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -71,7 +71,7 @@ def state_ceiling(eps: float | Tensor, threshold: float | Tensor) -> Tensor:
 
 
 class MarginBounds(NamedTuple):
-    """What a margin buys: the corrected form of the paper's proposition 5.2, for steps 1..T."""
+    """Bounds that follow from a margin: the corrected proposition 5.2 of the paper, for steps 1..T."""
 
     margin: Tensor
     """``[T]``: how far from the threshold each membrane of the limit must stay."""

@@ -1,4 +1,4 @@
-"""Say what a job would take before it starts."""
+"""Limits on the size of a job, checked before it starts."""
 
 from collections.abc import Callable
 

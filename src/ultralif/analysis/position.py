@@ -1,4 +1,4 @@
-"""Degenerate or not: general position of hyperplanes, and a count that needs none."""
+"""General position of hyperplanes, and a count of regions that does not require it."""
 
 from collections.abc import Iterator
 from itertools import combinations, islice
@@ -44,7 +44,7 @@ def whitney_count(weight: Tensor, offset: Tensor, tol: float = TOLERANCE) -> Ten
 
 
 class Position(NamedTuple):
-    """How far an arrangement is from degenerate."""
+    """Distance of an arrangement from a degenerate one."""
 
     general: bool
     margin: float

@@ -78,7 +78,7 @@ def prune_neurons(
     mean_spikes: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> Network:
-    """Return a network with only so many neurons left in a hidden layer.
+    """Return a network that keeps the given number of neurons of a hidden layer.
 
     Args:
         net: a network; it is not changed.
@@ -92,7 +92,7 @@ def prune_neurons(
     linear, following = _linears(net, layer)
     h = linear.out_features
     if not 1 <= keep <= h:
-        raise InputError(f"keep must lie between 1 and the layer's {h} neurons, got {keep}")
+        raise InputError(f"keep must be between 1 and the layer's {h} neurons, got {keep}")
     gone = prune_order(linear.weight, h - keep, by, generator)
     kept = sorted(set(range(h)) - set(gone))
     bias: Tensor | None = following.bias

@@ -109,7 +109,7 @@ def plane_through(samples: Tensor) -> Plane:
     directions = samples[1:] - samples[0]
     _, values, basis = torch.linalg.svd(directions, full_matrices=False)
     if len(values) < 2 or float(values[-1]) < 1e-9 * float(values[0]):
-        raise InputError("samples lie on one line, so no plane is theirs; choose three others")
+        raise InputError("samples are on one line and define no plane; choose three others")
     return Plane(samples.mean(0), basis[0], basis[1])
 
 
@@ -181,7 +181,7 @@ def static_bound(hyperplane_count: int, dimension: int, copies: int) -> int:
 
 
 class Growth(NamedTuple):
-    """How many spike rasters a layer has after so many steps."""
+    """Number of distinct spike rasters of a layer after each number of steps."""
 
     steps: int
     found: int
@@ -206,7 +206,7 @@ def growth(
         neuron: its neurons.
         points: ``[N, n]``, a constant input each; or ``[T, N, n]``, sequences of inputs.
         steps: numbers of time steps, ascending.
-        dimension: that of the space the points lie in; 2 for the grid of a `Plane`, None for n.
+        dimension: dimension of the space of the points; 2 for the grid of a `Plane`, None for n.
         spike_mode: the mode to run in; see `ultralif.set_mode`.
     """
     if not steps or min(steps) < 1 or any(a >= b for a, b in pairwise(steps)):

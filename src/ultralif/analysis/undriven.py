@@ -51,7 +51,7 @@ def undriven_ring(
 
 
 class SteadyState(NamedTuple):
-    """Where a uniform ring without input settles."""
+    """Steady state of a uniform ring without input."""
 
     v: float
     s: float

@@ -61,7 +61,7 @@ def log_volume(weight: Tensor) -> Tensor:
 
 
 def log_volume_gap(h: int, n: int) -> float:
-    r"""Return how far at most `log_volume` lies below the log of the exact volume, for h >= n.
+    r"""Return an upper bound on how far `log_volume` is below the log of the exact volume, for h >= n.
 
     By Cauchy-Binet :math:`\det W^T W = \sum_S \det(W_S)^2`, so
     :math:`\sqrt{\det} \le \mathrm{vol} \le \sqrt{\binom hn \det}`.

@@ -1,4 +1,4 @@
-"""How fast neurons are: time and memory of a layer, beside the plain loop, other libraries and a copy."""
+"""Benchmark: time and memory of a layer, compared with the plain loop, other libraries and a copy."""
 
 from ultralif.bench.plan import Row, describe, measure, refuse_unless_right
 from ultralif.bench.subjects import OURS, Layer

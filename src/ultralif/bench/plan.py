@@ -1,4 +1,4 @@
-"""Which subjects are measured on which layers, and what a measurement says."""
+"""Benchmark plans: the layers and subjects to measure, and the type of a measurement."""
 
 import platform
 import warnings
@@ -43,7 +43,7 @@ class Part(NamedTuple):
     layer: Layer
     clock: Clock = "call"
     repetitions: int = 1
-    """How often a recorded call is in its graph."""
+    """Number of times that a recorded call is repeated in its graph."""
 
 
 LOOPS = tuple(f"{name} loop" for name in OURS)

@@ -1,4 +1,4 @@
-"""What a GPU would run, without one: the Triton kernels of a call, compiled, disassembled and counted."""
+"""Instruction counts of the Triton kernels of a call, compiled and disassembled without a GPU."""
 
 import re
 import subprocess
@@ -30,11 +30,11 @@ class Kernel(NamedTuple):
     registers: int
     """Of a thread."""
     instructions: Counter[str]
-    """How often each stands in the code."""
+    """Number of occurrences of each instruction."""
 
     @property
     def spills(self) -> int:
-        """How often something is put aside because registers do not hold it, or taken back."""
+        """Number of register spills and reloads."""
         return self.instructions["STL"] + self.instructions["LDL"]
 
 
@@ -79,7 +79,7 @@ def _replaced(module: ModuleType, name: str, value: Any) -> Iterator[None]:
 
 
 class _Compiler:
-    """Stands where a kernel stood; ``kernel[grid](...)`` compiles it for these arguments."""
+    """Replacement of a kernel: ``kernel[grid](...)`` compiles it for these arguments."""
 
     def __init__(self, kernel: Any, capability: int, made: list[Kernel]) -> None:
         self.kernel, self.capability, self.made = kernel, capability, made

@@ -1,4 +1,4 @@
-"""What is compared: our neurons, their definition as a loop, other libraries, and a copy."""
+"""Subjects of the benchmark: our neurons, their definition as a loop, other libraries, and a copy."""
 
 import importlib
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Layer(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """How many neurons, samples and time steps there are."""
+        """Number of neurons, samples and time steps."""
         return self.time * self.batch * self.features
 
 
@@ -79,7 +79,7 @@ def build(name: str, device: torch.device) -> tuple[Forward, list[nn.Parameter]]
 
 
 class _Copy(torch.autograd.Function):
-    """What any layer costs at least: read and write once forward, once backward."""
+    """A copy, the least that any layer costs: one read and one write, forward and backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:

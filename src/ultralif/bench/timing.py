@@ -1,4 +1,4 @@
-"""How a call is timed: after a warm-up, with a cold cache, many times, and in turns with the others.
+"""Timing of calls: after a warm-up, with a cold cache, many times, alternating with the others.
 
 On a GPU device events measure a call, and the second-level cache is emptied before each; ``device`` records
 the call in a CUDA graph first, so that no launch from the host is in the time, and ``host`` measures only the

@@ -17,7 +17,7 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS: dict[str, str] = {
     "train": "train one network; without arguments on built-in data",
-    "eval": "evaluate a run once more, with soft, binary and max-plus spikes",
+    "eval": "evaluate a run again, in the modes soft, hard and tropical",
     "sweep": "train a grid of networks, many at a time",
     "reproduce": "the paper's tables, trained, beside the published numbers",
     "report": "runs as one page for the browser, and as figures",
@@ -39,7 +39,7 @@ EXAMPLES: dict[str, str] = {
     "ultralif runs list": "what was trained",
     "ultralif theory": "the paper's claims, checked",
 }
-"""What to try first, printed when no command is given."""
+"""First commands to try, printed when no command is given."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -90,7 +90,7 @@ def _explain(error: Exception) -> tuple[str | None, int]:
 
 
 def _drop_output() -> None:
-    """Let go of what is still buffered, and has nowhere to go."""
+    """Discard buffered output that can no longer be written."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

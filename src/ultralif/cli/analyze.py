@@ -174,7 +174,7 @@ def growth(
 
     linear, neurons = pick_layer(load_network(source, neuron, seed, runs_dir).network, layer)
     if not (2 <= resolution <= 2000 and 0 < extent < inf):
-        raise InputError(f"resolution={resolution} must lie in 2..2000 and extent={extent} above 0")
+        raise InputError(f"resolution={resolution} must be in 2..2000 and extent={extent} above 0")
     generator = torch.Generator().manual_seed(seed)
     plane = analysis.random_plane(linear.in_features, generator)
     points = plane.grid(extent, resolution).flatten(0, 1)

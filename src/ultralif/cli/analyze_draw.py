@@ -97,7 +97,7 @@ def undriven(
     """Follow a ring of UltraDLIF neurons without input, by powers of its max-plus matrix.
 
     Args:
-        neurons: how many stand on the ring.
+        neurons: number on the ring.
         steps: how long to follow it.
         eps: temperature of the soft form.
         leak: decay factor; 1, none.

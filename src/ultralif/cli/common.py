@@ -1,4 +1,4 @@
-"""What the commands that train have in common: their flags, and a file of a run's fields."""
+"""Flags that the training commands share, and files with the fields of a run."""
 
 import os
 import tomllib
@@ -33,13 +33,13 @@ class Common(RunConfig):
     """A TOML or JSON file with fields of a run, such as a run's config.json, or the name of a recipe, such as
     written or binary; flags override it."""
     runs_dir: Path | None = None
-    """Where runs are kept. None: $ULTRALIF_RUNS or ./runs."""
+    """Folder of the runs. None: $ULTRALIF_RUNS or ./runs."""
     data_dir: Path | None = None
     """A folder to search first for the data."""
     device: str = "auto"
     """cpu, cuda, or auto: the GPU if there is one."""
     checkpoint_seconds: float = 60.0
-    """How much work may be lost if the process is killed."""
+    """The most work, in seconds, that a killed process loses."""
     dry_run: bool = False
     """Print what would be trained, its size and the time it would take, and train nothing."""
     quiet: bool = False

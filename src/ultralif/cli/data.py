@@ -1,4 +1,4 @@
-"""``ultralif data``: what there is, where it lies, get it, check it, look at it."""
+"""``ultralif data``: list, fetch, check and show datasets."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ def main(argv: list[str]) -> None:
 
 
 def list_(data_dir: Path | None = None, json: bool = False) -> None:
-    """List the datasets and where they lie on this machine.
+    """List the datasets and their folders on this machine.
 
     Args:
         data_dir: a folder to search first.

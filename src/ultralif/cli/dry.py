@@ -1,4 +1,4 @@
-"""What a command would do: the configs, the size and the time, without doing it."""
+"""``--dry-run``: print the configs, sizes and estimated time of a command without running it."""
 
 import sys
 from collections.abc import Sequence

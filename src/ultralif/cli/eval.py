@@ -1,4 +1,4 @@
-"""``ultralif eval``: a trained run on the test set once more, in every mode."""
+"""``ultralif eval``: evaluate a trained run on the test set again, in every mode."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""All that commands print: lines, tables and JSON, with control characters spelled out."""
+"""Output of the commands: lines, tables and JSON, with control characters escaped."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ def echo(text: str = "", file: IO[str] | None = None) -> None:
 
 
 def say(text: str) -> None:
-    """Tell a person something in one line, aside from the command's output."""
+    """Print one line for a person to standard error."""
     echo(text, sys.stderr)
 
 
@@ -65,7 +65,7 @@ def print_table(
     title: str | None = None,
     file: IO[str] | None = None,
 ) -> None:
-    """Print a table; numbers stand at the right, and what does not fit goes on in the next line."""
+    """Print a table; numbers are aligned right, and long cells are wrapped."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -133,7 +133,7 @@ def print_result(result: "Result", then: str | None = None) -> None:
 
 
 def number(value: float | None, digits: int, unit: float = 1.0) -> str | None:
-    """Write a number with commas and so many digits, in a unit; what is not known stays so."""
+    """Format a number with commas, the given digits and a unit; unknown is '-'."""
     return None if value is None else f"{value * unit:,.{digits}f}"
 
 

@@ -1,4 +1,4 @@
-"""Data, networks and neurons of your own on the command line, given by paths.
+"""The user's own data, networks and neurons on the command line, given by paths.
 
 Code is run only from a path that is typed in the command; no stored run and no config file names one.
 """

@@ -149,7 +149,7 @@ def stop_on_signals() -> Iterator[Callable[[], int]]:
             signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))  # the third ends the process
             raise KeyboardInterrupt
         came = 128 + number
-        say("stopping after this step; everything will be saved (once more to stop at once)")
+        say("stopping after this step; everything will be saved (press again to stop immediately)")
 
     def asked() -> int:
         nonlocal training

@@ -39,7 +39,7 @@ def reproduce(
 ) -> None:
     """Train what a table of the paper needs and print it beside the published numbers.
 
-    What is finished is not trained again, and what was stopped goes on. Datasets that are not on this machine
+    Finished runs are not trained again, and stopped ones are resumed. Datasets that are not on this machine
     are left out, and said to be.
 
     Examples:

@@ -1,4 +1,4 @@
-"""``ultralif runs``: find, show, compare, remove and export what was trained."""
+"""``ultralif runs``: find, show, compare, remove and export trained runs."""
 
 import csv
 import io
@@ -68,7 +68,7 @@ def list_(
 
     Args:
         which: a filter.
-        limit: at most so many.
+        limit: the most runs to show.
         runs_dir: where runs are kept.
         json: print one JSON document.
     """

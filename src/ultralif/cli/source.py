@@ -1,4 +1,4 @@
-"""The network that a command is given: where sizes, files and runs become modules."""
+"""The network that a command is given, built from sizes, a file or a run."""
 
 import re
 from json import dumps, loads
@@ -122,7 +122,7 @@ def pick_layer(network: "Network", layer: int) -> "tuple[nn.Linear, Neuron[Any]]
     """Return a spiking layer's linear map and neurons."""
     layers = list(network.layers())
     if not 0 <= layer < len(layers):
-        raise InputError(f"layer must lie between 0 and {len(layers) - 1}, got {layer}")
+        raise InputError(f"layer must be between 0 and {len(layers) - 1}, got {layer}")
     return layers[layer]
 
 

@@ -50,7 +50,7 @@ class Sweep(Common):
     seeds: tuple[int, ...] = (1,)
     """One number: how many seeds, from --seed on. Several: the seeds themselves."""
     largest: int = 64
-    """How many networks of a seed are trained together at most."""
+    """The most networks of a seed that are trained together."""
     ray: str | None = None
     """Train on a Ray cluster: its address, or none to start Ray here. All nodes must see --runs-dir."""
     cpus: int = 1
@@ -117,7 +117,7 @@ def seeds_together(device: str, seeds: int) -> int:
 
 
 def _with_address(argv: list[str]) -> list[str]:
-    """Let ``--ray`` stand without an address."""
+    """Accept ``--ray`` without an address."""
     words = zip(argv, [*argv[1:], "--"], strict=True)
     return ["--ray=local" if word == "--ray" and after.startswith("-") else word for word, after in words]
 

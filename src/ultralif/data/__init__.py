@@ -1,4 +1,4 @@
-"""Datasets: found or downloaded, checked, read without foreign code, and fed from the device.
+"""Datasets: found or downloaded, verified, read by our own readers, and batched on the device.
 
 Names are imported when they are first used, so that the command line can list datasets without torch.
 """

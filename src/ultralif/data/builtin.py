@@ -85,7 +85,7 @@ def randman(spec: Spec, timesteps: int, *, seed: int = 0, dimensions: int = 1) -
         spec: sizes, classes and units.
         timesteps: the bins of time.
         seed: draws the manifolds and the points on them.
-        dimensions: of a manifold; the times of a sample depend on so many numbers.
+        dimensions: of a manifold: the number of coordinates that determine a sample's spike times.
     """
     rng = np.random.default_rng(seed)
     (units,) = spec.shape

@@ -70,7 +70,7 @@ def _sync(file: BinaryIO) -> None:
 
 
 def cached(folder: Path, build: Callable[[], Pieces]) -> Arrays:
-    """Return the arrays that lie in a folder; make them if they do not, or if they are damaged.
+    """Return the arrays of a folder; make them if they are absent or damaged.
 
     Args:
         folder: the place of these arrays in the cache; its name says all that they depend on.

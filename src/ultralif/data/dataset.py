@@ -41,7 +41,7 @@ class Dataset:
     normalization: Normalization | None
     """Mean and standard deviation of each channel for pixels in [0, 1]."""
     folder: Path | None
-    """Where it was found; None if it was made here."""
+    """The folder it was found in; None if it was generated."""
 
 
 def load(

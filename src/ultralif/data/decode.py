@@ -1,4 +1,4 @@
-"""From recordings on a disk to sparse frames in the cache."""
+"""Decoding of event recordings into sparse frames, kept in the cache."""
 
 import hashlib
 import os
@@ -33,7 +33,7 @@ _JOBS: dict[Kind, Callable[[Folder, str, int], list[Job]]] = {
     "shd": shd_jobs,
 }
 _VERSION = 1
-"""Of what the cache holds: a change makes every frame anew."""
+"""Version of the cached frames: a change makes them all again."""
 
 
 def read_frames(found: Found, spec: Spec, timesteps: int) -> Arrays:

@@ -17,7 +17,7 @@ class DeviceBatches:
     The order of the samples is the loader's; the random numbers are the GPU's own.
 
     Args:
-        loader: its split lies on a GPU.
+        loader: one whose split is on a GPU.
         binary: cut event counts to 0 and 1.
     """
 
@@ -50,7 +50,7 @@ class DeviceBatches:
 
     @property
     def draws(self) -> bool:
-        """Whether images become spikes that are drawn; else they are currents."""
+        """True if images become random spikes, False if they become currents."""
         return self.loader.encoding.startswith("rate")
 
     def begin(self, epoch: int, step: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Images into spikes or currents over time, drawn on the device from a generator."""
+"""Encoders: images to spikes or currents over time, drawn on the device from a generator."""
 
 from typing import Literal, get_args
 
@@ -135,7 +135,7 @@ def _check(x: Tensor, timesteps: int, gain: float) -> None:
     if timesteps < 1:
         raise InputError(f"timesteps must be at least 1, got {timesteps}")
     if not 0 <= gain <= 1:
-        raise InputError(f"gain must lie in [0, 1], got {gain}; it is the spike probability of a white pixel")
+        raise InputError(f"gain must be in [0, 1], got {gain}; it is the spike probability of a white pixel")
 
 
 def _bernoulli(p: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:

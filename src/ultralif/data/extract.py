@@ -21,7 +21,7 @@ __all__ = ["LIMITS", "Limits", "extract"]
 
 @dataclass(frozen=True)
 class Limits:
-    """What an archive may unpack to."""
+    """Limits on the content of an archive."""
 
     size: int = 16 << 30
     """Bytes in all."""
@@ -127,7 +127,7 @@ def _zip_members(archive: Path, allowed: int) -> Iterator[_Member]:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream of which only so many bytes may be read until more are allowed."""
+    """A stream with a limit on the bytes that may be read."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream

@@ -29,7 +29,7 @@ _TIMEOUT = 30
 _ORPHANED = 2 * _TIMEOUT
 """Seconds without a byte after which a partial file has no owner any more."""
 _TRIES = 5
-"""How often a server that breaks off is asked to go on."""
+"""Number of attempts to resume a download that broke off."""
 _LARGEST = 8 << 30
 
 
@@ -45,7 +45,7 @@ def https_opener(*more: urllib.request.BaseHandler) -> Opener:
     """Return an opener that knows https alone: a redirect to http, ftp or a file finds no way.
 
     Args:
-        more: further handlers, such as one with certificates of one's own.
+        more: further handlers, such as one with the user's own certificates.
     """
     opener = Opener()
     opener.addheaders = [("User-Agent", f"ultralif/{__version__}")]
@@ -111,7 +111,7 @@ def _sound(path: Path, remote: Remote) -> bool:
 def _partial(path: Path) -> Iterator[Path]:
     """Give a partial file that no other process writes to: one that was left, or a new one.
 
-    What is in it when the download fails is handed over under the name ``<file>.part``; a disk that is full
+    When a download fails, its bytes are kept as ``<file>.part``; a disk that is full
     gets its space back.
     """
     mine = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")

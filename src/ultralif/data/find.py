@@ -1,4 +1,4 @@
-"""Where datasets lie: the folders that are searched, and what to say when one is not there."""
+"""Search for datasets on this machine, and the error when one is missing."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from ultralif.errors import InputError, JobError
 __all__ = ["Found", "cache_folder", "find", "home", "installed", "missing", "roots"]
 
 _SHARED = Path("/usr/share/datasets")
-"""Where Debian's packages put datasets."""
+"""The folder in which Debian's packages install datasets."""
 
 
 class Found(NamedTuple):
@@ -49,11 +49,11 @@ def roots(data_dir: str | Path | None = None) -> list[Path]:
 
 
 def find(spec: Spec, data_dir: str | Path | None = None, split: str | None = None) -> Found | None:
-    """Return where a dataset lies, or None.
+    """Return the location of a dataset, or None.
 
     Args:
         spec: the dataset.
-        data_dir: a folder to search first, below which or directly in which the files may lie.
+        data_dir: a folder to search first; the files may be in it or below it.
         split: only forms that hold this published split; None, any.
     """
     forms = [form for form in spec.forms if split is None or form.split in (None, split)]
@@ -61,7 +61,7 @@ def find(spec: Spec, data_dir: str | Path | None = None, split: str | None = Non
 
 
 def _places(forms: Sequence[Form], data_dir: str | Path | None) -> Iterator[Found]:
-    """Yield every folder in which the files may lie."""
+    """Yield every folder that may have the files."""
     for root in roots(data_dir):
         direct = [""] if data_dir and root == Path(data_dir).expanduser().absolute() else []
         for form in forms:

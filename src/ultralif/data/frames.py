@@ -1,4 +1,4 @@
-"""Events into T bins of time, equal to tonic's ``ToFrame(n_time_bins=T)``, kept sparse."""
+"""Binning of events into T frames, equal to tonic's ``ToFrame(n_time_bins=T)``, kept sparse."""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ class Recordings(NamedTuple):
     times: Integers
     """``[E]``"""
     addresses: Integers
-    """Which cell saw the event, ``[E]``: polarity, y and x as one number."""
+    """The cell of each event, ``[E]``: polarity, y and x as one number."""
     labels: Integers
     """``[R]``"""
 

@@ -1,4 +1,4 @@
-"""Get a dataset: reuse what is there, else download, check, unpack and put it in place in one move."""
+"""Installation of a dataset: reuse a copy, or download, verify, unpack and rename it into place."""
 
 import shutil
 import urllib.request
@@ -24,7 +24,7 @@ def get(
     progress: Progress | None = None,
     opener: urllib.request.OpenerDirector | None = None,
 ) -> Found:
-    """Return where a dataset lies; download it if it is nowhere.
+    """Return the location of a dataset; download it if it is not on this machine.
 
     Args:
         spec: a dataset that has files.

@@ -19,7 +19,7 @@ __all__ = ["Loader"]
 class Loader:
     """Batches ``(x [T, B, *shape], labels [B])`` of a split.
 
-    What a batch holds depends on the seed, the epoch and the step alone, so an epoch can be taken up at any
+    A batch depends on the seed, the epoch and the step alone, so an epoch can be taken up at any
     step.
 
     Args:

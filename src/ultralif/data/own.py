@@ -1,4 +1,4 @@
-"""Data of your own: tensors, a Dataset, a DataLoader, ``.npz`` files and folders of ``.npy`` files."""
+"""The user's own data: tensors, a Dataset, a DataLoader, ``.npz`` files and folders of ``.npy`` files."""
 
 import hashlib
 import io
@@ -24,7 +24,7 @@ from ultralif.files import read_bytes
 __all__ = ["PREFIX", "add", "find_own", "read_arrays"]
 
 PREFIX = "own:"
-"""Names of such datasets begin so, and go on with a part of their digest."""
+"""Prefix of such datasets' names; a part of their digest follows."""
 _MOST = 1 << 34
 _KNOWN: dict[str, Dataset] = {}
 

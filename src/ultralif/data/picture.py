@@ -22,7 +22,7 @@ _POLARITIES = ("#2166ac", "#b2182b")
 def draw(dataset: Dataset, split: Split, index: int, path: Path) -> None:
     """Draw one sample into a picture file; its name's ending chooses the format."""
     if not 0 <= index < len(split):
-        raise InputError(f"index must lie in 0 to {len(split) - 1}, got {index}")
+        raise InputError(f"index must be in 0 to {len(split) - 1}, got {index}")
     sample = split.batch([index]).cpu().numpy()
     label = int(split.labels[index])
     title = f"{dataset.name}, sample {index}, class {label}: {dataset.class_names[label]}"

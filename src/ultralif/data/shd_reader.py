@@ -33,7 +33,7 @@ def main(path: Path) -> None:
 
 
 def _dataset(file: Any, name: str) -> Any:
-    """Return a dataset that lies in the file itself: no link to another file, no outside storage."""
+    """Return a dataset that is stored in the file itself: no link to another file, no outside storage."""
     node = file
     for part in name.split("/"):
         link = node.get(part, getlink=True)

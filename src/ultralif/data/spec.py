@@ -1,4 +1,4 @@
-"""What there is to say about a dataset."""
+"""Dataset descriptions: shape, files, digests, URLs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ __all__ = ["Form", "Kind", "Normalization", "Remote", "Spec"]
 Kind = Literal[
     "idx", "cifar-bin", "cifar-py", "nmnist-raw", "nmnist-binned", "gesture-npy", "gesture-aedat", "shd"
 ]
-"""How the files of a dataset are read."""
+"""The readers of dataset files, by name."""
 
 Normalization = tuple[tuple[float, ...], tuple[float, ...]]
 """Mean and standard deviation of each channel, for pixels in [0, 1]."""
@@ -27,15 +27,15 @@ class Remote:
 
 @dataclass(frozen=True)
 class Form:
-    """A layout in which a dataset lies on a disk."""
+    """A layout of a dataset's files on disk."""
 
     kind: Kind
     folders: tuple[str, ...]
-    """Where it lies below a searched folder."""
+    """Its folder below a searched folder."""
     files: tuple[str, ...]
-    """What must be there, as patterns; a file with ``.gz`` added is as good."""
+    """Patterns of the required files; one with ``.gz`` added is accepted."""
     more: tuple[str, ...] = ()
-    """What else is read, as patterns."""
+    """Patterns of optional files."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """The digest of each file's content, decompressed."""
     split: str | None = None

@@ -11,7 +11,7 @@ __all__ = ["Events", "Frames", "Images", "Split", "Store"]
 
 
 class Store(Protocol):
-    """What holds samples and gives batches of them."""
+    """A container of samples that returns batches."""
 
     shape: tuple[int, ...]
     timesteps: int | None
@@ -101,14 +101,14 @@ class Split:
     labels: Tensor
     """``int64 [N]``, on the device."""
     rows: Tensor
-    """Where each sample lies in the store, ``int64 [N]``."""
+    """Index of each sample in the store, ``int64 [N]``."""
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @property
     def is_events(self) -> bool:
-        """Whether samples have time: batches are ``[T, B, *shape]`` then."""
+        """True if samples have a time axis: batches are then ``[T, B, *shape]``."""
         return self.store.timesteps is not None
 
     @property

@@ -14,7 +14,7 @@ __all__ = ["Report", "verify"]
 
 @dataclass(frozen=True)
 class Report:
-    """What was checked."""
+    """Result of a check."""
 
     folder: Path
     form: str

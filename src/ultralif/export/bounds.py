@@ -1,4 +1,4 @@
-"""How far the numbers of an integer network can go, whatever comes in: interval arithmetic."""
+"""Bounds on every number of an integer network for any input, by interval arithmetic."""
 
 from dataclasses import replace
 from typing import NamedTuple

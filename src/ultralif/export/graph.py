@@ -40,7 +40,7 @@ PoolKind = Literal["mean", "max"]
 
 @dataclass(frozen=True)
 class Input:
-    """What comes in."""
+    """The input of the network."""
 
 
 @dataclass(frozen=True)

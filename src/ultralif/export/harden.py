@@ -1,4 +1,4 @@
-"""From soft to binary spikes: what is lost on the way, and how to win it back."""
+"""Hardening: measure the accuracy lost by binary spikes, and recover it by calibration or finetuning."""
 
 import copy
 import math
@@ -27,7 +27,7 @@ Batches = Iterable[tuple[Tensor, Tensor]]
 
 
 class Parting(NamedTuple):
-    """Where spikes first differ from those of the soft network; layers and time steps count from 1."""
+    """The first difference from the spikes of the soft network; layers and time steps count from 1."""
 
     layer: int
     step: int
@@ -37,7 +37,7 @@ class Parting(NamedTuple):
 
 @dataclass(frozen=True)
 class Gap:
-    """How a network does in one mode, and how far that is from its first, the one it was trained in."""
+    """Accuracy of a network in one mode, and its difference from the mode of training."""
 
     accuracy: float
     """Percent of the samples."""

@@ -72,7 +72,7 @@ Decay = Multiply | Shifts | Offset
 
 @dataclass(frozen=True)
 class Table:
-    r"""What a log-sum-exp adds to a maximum, :math:`\epsilon \log(1 + e^{-d/\epsilon})`, by distance d."""
+    r"""Excess of log-sum-exp over the maximum, :math:`\epsilon \log(1 + e^{-d/\epsilon})`, by distance d."""
 
     entries: Tensor
     """int64, falling; beyond the last the answer is 0."""
@@ -103,7 +103,7 @@ class IntegerNeuron:
     axis: int = -1
     """Along which a ring runs."""
     floor: int | None = None
-    """Where a membrane saturates; None if it was shown never to fall that far."""
+    """The lowest membrane; None if it is proved never to fall that low."""
 
     def membrane(self, current: Tensor, v: Tensor) -> Tensor:
         """Return the membrane before its reset."""
@@ -139,7 +139,7 @@ class IntegerSynapses:
     bias: Tensor
     """int64 ``[outputs]``, in units."""
     unit: Tensor
-    """float64 ``[outputs]``: what 1 stands for."""
+    """float64 ``[outputs]``: the real value of the integer 1."""
     geometry: Geometry | None
 
     def sums(self, x: Tensor, weight: Tensor | None = None) -> Tensor:

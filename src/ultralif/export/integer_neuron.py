@@ -47,13 +47,13 @@ class Wanted:
         if self.mode not in ("hard", "tropical"):
             raise InputError(f"mode must be hard or tropical to run in integers, got {self.mode!r}")
         if not 1 <= self.timesteps <= 1_000_000:
-            raise InputError(f"timesteps must lie in 1..1000000, got {self.timesteps}")
+            raise InputError(f"timesteps must be in 1..1000000, got {self.timesteps}")
         if self.bits not in (16, 32):
             raise InputError(f"bits must be 16 or 32, got {self.bits}")
         if self.leak not in ("multiply", "shift"):
             raise InputError(f"leak must be multiply or shift, got {self.leak!r}")
         if not 3 <= self.table_bits <= 10:
-            raise InputError(f"table_bits must lie in 3..10, got {self.table_bits}")
+            raise InputError(f"table_bits must be in 3..10, got {self.table_bits}")
 
 
 def has_table(neuron: AnyNeuron, mode: Mode) -> bool:

@@ -35,7 +35,7 @@ NO_LEAK = 1 - 2.0**-10  # the leak of an approximation that should have none
 
 
 class Drift(NamedTuple):
-    """How an approximation differs from its network on given inputs."""
+    """Difference between an approximation and its network on given inputs."""
 
     spikes: float
     """Share of the spikes of all layers."""

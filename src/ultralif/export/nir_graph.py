@@ -30,7 +30,7 @@ class Cell(Protocol):
 
     @property
     def shift(self) -> Tensor:
-        """What is added to the current."""
+        """Constant added to the current."""
 
 
 def written_graph(

@@ -144,7 +144,7 @@ class _Group:
 
     @property
     def by_channel(self) -> bool:
-        """Whether every channel of the one sink may have its own unit."""
+        """True if every channel of the only sink may have its own unit."""
         channels = {self.graph.nodes[i].shape[0] for i in (*self.sinks, *self.sources)}
         return len(self.sinks) == 1 and len(channels) == 1
 

@@ -1,4 +1,4 @@
-"""The arguments of neurons: the signature of a class, and names that it does not have."""
+"""Signatures of neuron classes, and the error for an unknown argument."""
 
 import inspect
 from collections.abc import Iterable, Mapping

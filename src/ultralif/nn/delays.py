@@ -1,4 +1,4 @@
-"""Synapses that deliver late, by a time that is learned."""
+"""Linear layer with a learned delay for each synapse."""
 
 import math
 

@@ -24,7 +24,7 @@ NEURONS: dict[str, type[AnyNeuron]] = {
 
 
 def register(neuron: type[AnyNeuron]) -> type[AnyNeuron]:
-    """Make a neuron of your own known by its name to networks and to `ultralif.train`; a decorator."""
+    """Register your own neuron by its name for networks and `ultralif.train`; a decorator."""
     NEURONS[neuron.__name__] = neuron
     return neuron
 
@@ -150,7 +150,7 @@ class Network(nn.Module):
 
 
 def _check_arguments(sizes: object, neuron: object) -> None:
-    """Explain two slips: sizes that are not one argument, and a neuron that was made already."""
+    """Raise a clear error for two common mistakes: sizes given one by one, and a neuron instance."""
     if not isinstance(sizes, Sequence) or not all(isinstance(size, int) for size in sizes):
         raise TypeError(
             f"sizes must be one sequence of whole numbers, got {sizes!r}; for example Network((784, 64, 10))"

@@ -187,7 +187,7 @@ class Neuron(Parametrized, Generic[S]):
 
     @property
     def mode(self) -> Mode:
-        """How the neuron computes: ``soft``, ``hard`` or ``tropical``; see `ultralif.set_mode`."""
+        """The mode: ``soft``, ``hard`` or ``tropical``; see `ultralif.set_mode`."""
         return self._mode
 
     @mode.setter

@@ -21,7 +21,7 @@ Clamp = Literal["inward", "dead"]
 
 @dataclass(frozen=True)
 class Form:
-    """How a learned constant is stored: ``value = to_value(raw)``, with raw unconstrained."""
+    """The form of a learned constant: ``value = to_value(raw)``, with raw unconstrained."""
 
     prefix: str
     to_raw: Callable[[Tensor], Tensor]
@@ -210,7 +210,7 @@ def fits(shape: Sequence[int], features: Sequence[int]) -> bool:
 
 
 def _check_range(name: str, value: Constant, low: float, high: float, *, closed: bool) -> None:
-    """Raise an InputError if any entry of a constant lies outside of its range."""
+    """Raise an InputError if any entry of a constant is outside of its range."""
     if isinstance(value, Tensor) and value.is_meta:
         return  # under torch.device("meta") there are no values yet
     if isinstance(value, Tensor) and not value.numel():
@@ -221,6 +221,6 @@ def _check_range(name: str, value: Constant, low: float, high: float, *, closed:
         brackets = "[]" if closed else "()"
         shown = value if not isinstance(value, Tensor) else value.tolist()
         raise InputError(
-            f"{name} must lie in {brackets[0]}{low:g}, {high:g}{brackets[1]}, got {shown}; "
+            f"{name} must be in {brackets[0]}{low:g}, {high:g}{brackets[1]}, got {shown}; "
             "pass a value inside of that range"
         )

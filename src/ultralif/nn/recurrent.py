@@ -1,4 +1,4 @@
-"""A layer of neurons that hears its own spikes."""
+"""Recurrent layer: its own spikes of the previous step are fed back."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Many networks as one: members that read the same batch share every kernel.
+"""`Stack`: many networks computed as one, so that members with the same batch share every kernel.
 
 A member computes what it computes alone; the stack only lays parameters side by side. The first layers of all
 members are one matrix product, neurons of one kind are one call of their operator, and the constants of all
@@ -52,7 +52,7 @@ class Stack(nn.Module):
             raise InputError(f"readers must name each batch from 0 equally often, got {batch}")
         kinds = [_kind(cast(AnyNeuron, network.neurons[0])) for network in networks]
         self.order = sorted(range(len(networks)), key=lambda i: (batch[i], kinds.index(kinds[i])))
-        """Which of the networks stands at each place: by the batch that they read, then by their kind."""
+        """The network at each place, sorted by the batch that it reads, then by its kind."""
         self.members = [networks[i] for i in self.order]
         self.sizes, self.readout = networks[0].sizes, networks[0].readout
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
@@ -183,7 +183,7 @@ class Stack(nn.Module):
 
 
 class _Entry(NamedTuple):
-    """Where one constant of one neuron stands in the vector of all."""
+    """Position of one neuron's constant in the vector of all constants."""
 
     neuron: AnyNeuron
     name: str

@@ -1,4 +1,4 @@
-"""A neuron of your own, from a step of your own."""
+"""`Stepped`: base class of user-defined neurons, made from one step function."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar
@@ -15,7 +15,7 @@ S = TypeVar("S", bound=tuple[Tensor, ...])
 
 
 class Stepped(Neuron[S]):
-    """A neuron of your own: a subclass names its step, and its operator is that step over time.
+    """Base class of user-defined neurons: a subclass names its step, which is repeated over time.
 
     It declares constants in ``__init__`` and lists in ``choices`` the attributes that the step takes besides.
     """

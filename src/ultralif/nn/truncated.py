@@ -1,4 +1,4 @@
-"""Long sequences in pieces: states are carried on, gradients are not."""
+"""Truncated backpropagation: states pass from one piece of a sequence to the next, gradients do not."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A layer's log-volume as a penalty, and the orthogonal start that has the greatest."""
+"""The log-volume of a layer as a penalty, and the orthogonal initialisation that maximises it."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from ultralif.errors import InputError
 __all__ = ["matrix_shape", "orthogonal_", "volume_regularizer"]
 
 JITTER = 1e-6
-"""What `volume_regularizer` adds to the diagonal of the Gram matrix, in units of its mean."""
+"""Constant that `volume_regularizer` adds to the diagonal of the Gram matrix, in units of its mean."""
 
 
 def volume_regularizer(weight: Tensor) -> Tensor:
@@ -19,7 +19,7 @@ def volume_regularizer(weight: Tensor) -> Tensor:
 
     G is the smaller Gram matrix, ``[m, m]``; delta keeps the value and its gradient finite where the rank
     is deficient. Scaling W by c > 0 subtracts ``m * log(c)``, so the norm of the weights is drawn
-    upwards too: combine it with weight decay if that matters. The gradient lies in the span of the rows:
+    upwards too: combine it with weight decay if that matters. The gradient is in the span of the rows:
     it widens every singular value that training, or noise, has left above zero.
 
     Args:

@@ -135,7 +135,7 @@ class Rule(NamedTuple):
 
     @property
     def is_classic(self) -> bool:
-        """Whether it resets to ``v_reset``, with sigmoids that are not clipped, coupled in the membrane."""
+        """True if it resets to ``v_reset``, with unclipped sigmoids, coupled in the membrane."""
         return (
             self.reset == Reset.ZERO and self.curve == Curve.SIGMOID and not (self.clipped or self.at_spike)
         )

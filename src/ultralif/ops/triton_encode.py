@@ -1,6 +1,6 @@
 """Triton kernels that make a batch on the GPU: images into spikes, events into frames.
 
-Which samples are next, and the seed, stand in device memory, so that a recorded graph of kernels can be
+The indices of the next samples, and the seed, are in device memory, so that a recorded graph can be
 replayed for every batch. The number for pixel d of sample i at step t is Philox(seed; d, t, i): it depends on
 neither the batch size nor the number of steps, and the first T steps of a longer draw are the draw for T.
 """

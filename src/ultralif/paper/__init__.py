@@ -1,1 +1,1 @@
-"""The paper's experiments: what it published, which runs make its tables, and what of it holds."""
+"""The paper's experiments: published numbers, the runs of each table, and verdicts on its claims."""

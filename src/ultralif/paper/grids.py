@@ -1,4 +1,4 @@
-"""Which runs make each table and figure of the paper, with two controls and the binary modes beside them."""
+"""The runs of each table and figure of the paper, with two controls and the binary modes added."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -28,7 +28,7 @@ def best(results: Results, dataset: str, labels: Sequence[str], timesteps: int) 
 
 
 def sign(difference: Interval | None) -> Judgement:
-    """A difference holds if its interval lies above 0, and holds weaker if only its mean does."""
+    """A difference holds if its interval is above 0, and holds weaker if only its mean does."""
     if difference is None:
         return "not tested"
     if difference.mean - (difference.half or 0) > 0:
@@ -37,7 +37,7 @@ def sign(difference: Interval | None) -> Judgement:
 
 
 def compared(difference: Interval | None, published: float) -> Judgement:
-    """A gain holds if the published one lies in its interval or below it."""
+    """A gain holds if the published one is in its interval or below it."""
     found = sign(difference)
     if difference is None or found != "holds":
         return found

@@ -53,7 +53,7 @@ class Cell(NamedTuple):
 
     @property
     def is_reproduced(self) -> bool:
-        """Whether the published number is within the margin, or two standard deviations, of the mean."""
+        """True if the published number is within the margin, or two standard deviations, of the mean."""
         return abs(self.mean - self.published) <= max(MARGIN, 2 * self.spread)
 
 

@@ -1,4 +1,4 @@
-"""What the paper's tables still need, on this machine."""
+"""The runs that the paper's tables still need on this machine."""
 
 from pathlib import Path
 

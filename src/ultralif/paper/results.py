@@ -1,4 +1,4 @@
-"""The runs that there are, by their cells in the paper's tables, with means and intervals over seeds."""
+"""Measured runs by table cell, with means and intervals over seeds."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -67,7 +67,7 @@ def _student(freedom: int) -> float:
 
 
 def _within(t: float, freedom: int) -> float:
-    """Return the probability that Student's t lies between -t and t: a finite sum for whole degrees."""
+    """Return the probability that Student's t is between -t and t: a finite sum for whole degrees."""
     angle = math.atan(t / math.sqrt(freedom))
     cosine, odd = math.cos(angle), freedom % 2
     term, total = (cosine, cosine if freedom > 1 else 0.0) if odd else (1.0, 1.0)

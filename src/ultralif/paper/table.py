@@ -1,4 +1,4 @@
-"""A table as text, and how its cells are written."""
+"""Text tables and the formatting of their cells."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

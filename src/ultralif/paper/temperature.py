@@ -1,4 +1,4 @@
-"""How the paper's claims about the temperature are judged (section 6, appendix E)."""
+"""Judgement of the paper's claims about the temperature (section 6, appendix E)."""
 
 from statistics import fmean
 

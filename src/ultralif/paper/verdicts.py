@@ -14,7 +14,7 @@ __all__ = ["CLAIMS", "Claim", "Verdict", "judge"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the measurements say about a claim."""
+    """Verdict of the measurements on a claim."""
 
     claim: str
     section: str
@@ -63,7 +63,7 @@ def _best_is(dataset: str, timesteps: int, wanted: Sequence[str], text: str, sec
 
 
 def _penalty(dataset: str, timesteps: int, neuron: str, published: float) -> Claim:
-    """Lambda = 0.1 lowers the spike rate by so many percent, and the accuracy is kept."""
+    """Lambda = 0.1 lowers the spike rate by a given percentage, and the accuracy is kept."""
 
     def decide(results: Results) -> tuple[Judgement, str]:
         found = _reduction(results, dataset, timesteps, neuron)

@@ -1,4 +1,4 @@
-"""What all figures share: size, colours that every eye can tell apart, files that are the same every time."""
+"""Style that all figures share: size, colour-blind safe colours, reproducible files."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the report for the browser shows, as one JSON document."""
+"""Content of the browser report as one JSON document."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ from ultralif.training.result import Result
 __all__ = ["make_document"]
 
 MOST_EPOCHS = 25
-"""Of a longer history so many epochs are shown, evenly spaced, with the first and the last."""
+"""The most epochs of a history that are shown, evenly spaced, with the first and the last."""
 QUANTITIES = ("loss", "accuracy", "spike_rate", "eps", "leak")
 NOTES = [
     "Accuracy is that of the last epoch on the whole test set, never of the best epoch.",
@@ -82,7 +82,7 @@ def make_document(
 
 
 def _columns(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return the runs by columns; what many runs share stands in a pool, and empty columns are left out."""
+    """Return the runs by columns; shared values are kept once in a pool, and empty columns are left out."""
     pools: dict[str, Pool] = {"rest": Pool(), "environment": Pool()}
     rows = []
     for entry, apart in zip(entries, differences(entries), strict=True):
@@ -152,7 +152,7 @@ def _rest(config: RunConfig) -> dict[str, Any]:
 
 
 def _histories(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return a few epochs of every run; a single value stands for one that never changed."""
+    """Return a few epochs of every run; a value that never changed is given once."""
     grids = Pool()
     out: dict[str, list[Any]] = {name: [] for name in ("grid", *QUANTITIES)}
     for entry in entries:

@@ -43,7 +43,7 @@ class Gathered(NamedTuple):
 
     entries: list[Entry]
     notes: list[str]
-    """What a reader must know, such as which are left out."""
+    """Notes for the reader, such as the runs that are left out."""
     step_ms: dict[str, dict[str, float]]
     """Milliseconds of a training step by setting and neuron, from files of results."""
 

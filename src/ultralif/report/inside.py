@@ -1,4 +1,4 @@
-"""What a trained network does with samples of its test set: spikes, membranes, decisions, boundaries."""
+"""A look inside a trained network on test samples: spikes, membranes, decisions, boundaries."""
 
 import base64
 from collections import Counter
@@ -25,7 +25,7 @@ MOST_VALUES = 2560
 """Steps times neurons of all layers: what a sample may show, so that a page stays small."""
 RESOLUTION = 64
 MARGINS = 7
-"""Margins are told apart in so many steps; with the class they fill a byte."""
+"""Number of levels of a margin; level and class together fill one byte."""
 
 
 class Subject(NamedTuple):

@@ -1,4 +1,4 @@
-"""Networks of a config at their first step."""
+"""Untrained networks built from a config."""
 
 import hashlib
 import inspect

@@ -1,4 +1,4 @@
-"""Folders that are whole or not there: written aside, flushed, renamed, and vouched for by a manifest.
+"""Crash-safe folders: prepared beside their place, flushed, renamed, and verified by a manifest of digests.
 
 A folder is valid if its ``manifest.json``, which is written last, names every file with its SHA-256. Neither
 safetensors nor JSON would notice a flipped bit.
@@ -25,12 +25,12 @@ __all__ = ["Contents", "Damaged", "newest", "read_folder", "save_checkpoint", "w
 
 MANIFEST = "manifest.json"
 FORMAT = 1
-"""Version of a folder's layout; it stands in every manifest."""
+"""Version of a folder's layout, written to every manifest."""
 TENSORS = ".safetensors"
 MOST_TENSORS, MOST_TEXT = 1 << 33, 1 << 28
 """Bytes that a file of tensors and a document may have: 8 GiB and 256 MiB."""
 KEEP = 2
-"""How many checkpoints there are at least: one more than is needed, should the newest be damaged."""
+"""Number of checkpoints kept: one more than needed, in case the newest is damaged."""
 
 
 class Damaged(JobError):
@@ -38,7 +38,7 @@ class Damaged(JobError):
 
 
 class Contents(NamedTuple):
-    """What a folder holds: documents by name, and the file of tensors, which needs torch to be read."""
+    """Content of a folder: documents by name, and the file of tensors, which needs torch to be read."""
 
     documents: dict[str, Any]
     file: bytes

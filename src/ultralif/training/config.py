@@ -96,22 +96,22 @@ class RunConfig:
     timesteps: int = 10
     """Time steps T."""
     seed: int = 42
-    """Of initialisation, order and spikes."""
+    """Seed for initialisation, shuffling and spike encoding."""
 
     epochs: int = 100
     """Passes over the data."""
     batch_size: int = 128
-    """Samples a step."""
+    """Samples per step."""
     learning_rate: float = 1e-3
-    """Of Adam."""
+    """Learning rate of the optimizer."""
     schedule: Literal["cosine", "constant", "linear"] = "cosine"
-    """How the learning rate falls from epoch to epoch."""
+    """Course of the learning rate over the epochs."""
     optimizer: Literal["adam", "sgd"] = "adam"
     """Adam, or gradient descent with Nesterov's momentum of 0.9."""
     weight_decay: float = 0.0
-    """Pull of the weights towards zero; biases, norms and the neurons' constants are spared."""
+    """Weight decay; not applied to biases, norms and the neurons' constants."""
     warmup_epochs: int = 0
-    """Let the learning rate rise over this many epochs, step by step of an epoch."""
+    """Epochs at the start over which the learning rate rises linearly."""
     label_smoothing: float = 0.0
     """Share of each label that is spread over all classes."""
     loss: Literal["mean", "tet"] = "mean"
@@ -121,9 +121,9 @@ class RunConfig:
     volume_reg: float = 0.0
     """alpha: weight of the volume regulariser of the first layer."""
     precision: Literal["float32", "tf32", "bfloat16", "float64"] = "float32"
-    """Of the arithmetic; tf32 and bfloat16 concern the matrix products."""
+    """Precision of the arithmetic; tf32 and bfloat16 apply to matrix products only."""
     validation: float = 0.0
-    """Part of the training set that is held out; model selection looks at nothing else."""
+    """Fraction of the training set that is held out for model selection."""
 
     hidden: tuple[int, ...] = (64,)
     """Neurons of each hidden layer."""
@@ -133,16 +133,16 @@ class RunConfig:
     width: float = 1.0
     """Factor of the channels of a model of ultralif.models."""
     channels_last: bool = False
-    """Lay images out with their channels last, which is faster on a GPU."""
+    """Store images with channels last, which is faster on a GPU."""
     readout: Literal["linear", "spiking"] = "linear"
     """A linear map of the mean spikes, or the mean spikes of a last spiking layer."""
     orthogonal: bool = False
-    """Begin with orthogonal weights in the first layer."""
+    """Initialise the first layer with orthogonal weights."""
 
     encoding: Literal[
         "rate", "rate-normalized", "rate-clipped", "constant", "constant-normalized", "direct"
     ] = "rate"
-    """How images become sequences: spikes, a constant current, or (direct) left to the model."""
+    """Encoding of images as sequences: spikes, a constant current, or (direct) left to the model."""
     gain: float = 0.5
     """Spike probability of a white pixel."""
     augment: bool | None = None
@@ -156,28 +156,28 @@ class RunConfig:
     mixup: float = 0.0
     """Mix each training image with another; the weight is drawn from Beta(mixup, mixup)."""
     split: Partition = "tonic"
-    """Which of DVS-Gesture's published splits."""
+    """Published split of DVS-Gesture."""
     binary_events: bool = False
-    """Cut event counts to 0 and 1."""
+    """Clip event counts to 0 and 1."""
 
     mode: Mode | None = None
-    """How spikes are computed in training. None, here and below: as the neuron's class has it."""
+    """Mode of training. None, here and below: the default of the neuron's class."""
     hard_epochs: int = 0
-    """Train this many of the last epochs with binary spikes forward."""
+    """Number of last epochs trained with binary spikes in the forward pass."""
     hard_share: float = 0.0
-    """The same as a share of all epochs; the greater of the two counts."""
+    """The same as a fraction of all epochs; the larger of the two is used."""
     settle_batches: int = 0
-    """At the end take the statistics of batch norm from this many batches, in the mode of the last epoch."""
+    """Batches from which the statistics of batch norm are computed again at the end, in the last mode."""
     track_test: bool = False
-    """Note the accuracy on the test set, and on the validation set if there is one, after every epoch."""
+    """Record the accuracy on the test set, and on a validation set if there is one, after every epoch."""
     eps_min: float = 0.1
-    """The least temperature that is learned."""
+    """Lower bound of a learned temperature."""
     eps_max: float = 20.0
-    """The greatest temperature that is learned."""
+    """Upper bound of a learned temperature."""
     eps_speed: float = 1.0
     """Factor of the learning rate of the temperature."""
     anneal: tuple[float, float] | None = None
-    """Let the temperature go from the first value to the second, geometrically over the epochs."""
+    """Anneal the temperature from the first value to the second, geometrically over the epochs."""
     per_neuron: bool = False
     """Learn one constant for each neuron in place of one for the layer."""
     neuron_options: Mapping[str, Any] = field(default_factory=dict)
@@ -248,12 +248,12 @@ class RunConfig:
 
     @property
     def is_own(self) -> bool:
-        """Whether its network or data are the user's own, and not part of the library."""
+        """True if its network or data are the user's own, not part of the library."""
         return self.dataset.startswith("own:") or self.model.startswith("own:")
 
     @property
     def shared(self) -> tuple[object, ...]:
-        """What a run must have in common with another to be trained in one stack with it."""
+        """The fields that runs of one stack must share."""
         alone = () if self.model == "mlp" else (self.id,)  # only perceptrons are laid side by side
         return (*(getattr(self, name) for name in _SHARED), *alone)
 

@@ -25,7 +25,7 @@ __all__ = ["Evaluation", "accuracies", "evaluate"]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What one member of a stack did on a set of samples."""
+    """Evaluation of one member of a stack on a set of samples."""
 
     accuracy: dict[str, float]
     """Percent, for each mode that the neuron has."""
@@ -36,7 +36,7 @@ class Evaluation:
     energy: dict[str, Any]
     """The paper's T * rate and picojoules, and counted operations, for each mode."""
     hits: dict[str, str]
-    """Which samples were classified correctly in each mode, see `ultralif.training.hits`."""
+    """The samples classified correctly in each mode, see `ultralif.training.hits`."""
 
 
 @torch.no_grad()

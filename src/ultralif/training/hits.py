@@ -1,4 +1,4 @@
-"""Which samples a network classified correctly, as a short text. Needs no torch."""
+"""The set of correctly classified samples, packed as a short text. Needs no torch."""
 
 import base64
 import binascii
@@ -12,7 +12,7 @@ from ultralif.errors import InputError
 __all__ = ["pack_hits", "unpack_hits"]
 
 MOST = 1 << 20
-"""Samples that a text may tell of."""
+"""The most samples in one text."""
 
 
 def pack_hits(hits: NDArray[np.bool_]) -> str:

@@ -169,7 +169,7 @@ READINGS: dict[str, dict[str, dict[str, Any]]] = {
         "UltraDPLIF": {"threshold": 1.0, "clamp": "dead"} | _FROM_0_9,
     },
 }
-"""Where the neurons of a reading of the paper differ from 0.1.0: as it is written, as its author's code has
+"""Differences of a reading's neurons from 0.1.0: as it is written, as its author's code has
 them, and as they are in that code's study of the temperature."""
 
 RESERVED = {

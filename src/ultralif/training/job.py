@@ -1,4 +1,4 @@
-"""The state of a stack in training, and how it is saved and restored."""
+"""`Job`: the state of a stack in training, with its checkpoints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -77,7 +77,7 @@ class Job:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing left to train."""
+        """True if nothing is left to train."""
         return self.epoch >= self.shared.epochs or len(self.lost) == len(self.members)
 
     def parameters(self) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""One process at a time."""
+"""File lock: one process per run."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ class Busy(JobError):
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock that a file stands for, and remove the file at the end; a crash lets go of the lock.
+    """Hold the lock of a file, and remove the file at the end; a crash releases the lock.
 
     Windows has no such locks: there nothing keeps two processes apart.
     """

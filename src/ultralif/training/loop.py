@@ -1,4 +1,4 @@
-"""Training from the first step, or from a checkpoint, to results in the store: read it from the top."""
+"""The training loop, from the first step or a checkpoint to results in the store; read it from the top."""
 
 import hashlib
 import math
@@ -243,7 +243,7 @@ def progress_of(job: Job, note: str | None = None) -> Progress:
 
 @torch.no_grad()
 def settle(job: Job) -> None:
-    """Take the statistics of batch norm anew, as means over some training batches at the final parameters."""
+    """Compute the statistics of batch norm again: means over training batches at the final parameters."""
     norms = [
         module for net in job.members.unstack() for module in net.modules() if isinstance(module, _BatchNorm)
     ]
@@ -266,7 +266,7 @@ def finish(job: Job, store: Store, aside: Path) -> list[Result]:
     Args:
         job: trained to its end.
         store: where the runs are written.
-        aside: where their folders are prepared.
+        aside: the folder in which theirs are prepared.
     """
     job.members.load_state_dict(job.good)
     if job.shared.settle_batches:

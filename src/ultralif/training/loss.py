@@ -16,7 +16,7 @@ __all__ = ["Losses", "Objective", "member_losses"]
 
 
 class Objective(NamedTuple):
-    """What is minimised: the cross-entropy's form, and the penalties of each member, ``[M]``."""
+    """The objective: the form of the cross-entropy, and the penalties of each member, ``[M]``."""
 
     sparsity: Tensor
     volume: Tensor

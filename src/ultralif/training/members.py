@@ -1,4 +1,4 @@
-"""The networks that the loop trains, whatever they are made of: `Members`."""
+"""`Members`: the interface of networks that the training loop needs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol
@@ -11,7 +11,7 @@ from ultralif.nn import Output
 __all__ = ["Members", "Role"]
 
 Role = Literal["weight", "eps", "other"]
-"""Of a parameter: weights decay, temperatures have a learning rate of their own."""
+"""Role of a parameter: weights decay, temperatures have their own learning rate."""
 
 
 class Members(Protocol):
@@ -24,9 +24,9 @@ class Members(Protocol):
     batches: int
     """Different batches that the members read."""
     order: list[int]
-    """Which of the given networks is at each place."""
+    """The index of the given network at each place."""
     draws: bool
-    """Whether a forward pass may draw random numbers, as dropout does."""
+    """True if a forward pass may draw random numbers, as dropout does."""
 
     def __len__(self) -> int: ...
 

@@ -45,7 +45,7 @@ def _never() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Where and how runs are trained; their results do not depend on it."""
+    """Options of training that do not change its results."""
 
     device: str = "auto"
     """``cpu``, ``cuda`` ... or ``auto``: the GPU if there is one."""
@@ -59,7 +59,7 @@ class RunOptions:
     """The most work, in seconds, that is lost if the process is killed."""
 
     def __post_init__(self) -> None:
-        """Refuse a time that cannot be meant."""
+        """Raise an InputError for a time that is not positive."""
         if not self.checkpoint_seconds >= 0:
             raise InputError(f"checkpoint_seconds must be 0 or more, got {self.checkpoint_seconds}")
 

@@ -1,4 +1,4 @@
-"""Any network on any data: the config of a run of your own."""
+"""Configs of runs with the user's own network or data."""
 
 from dataclasses import fields
 from typing import Any

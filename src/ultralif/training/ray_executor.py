@@ -25,7 +25,7 @@ from ultralif.training.sweep import halves
 __all__ = ["run_ray"]
 
 CRASHES = 10
-"""How often a stack may lose its worker without an epoch in between: it is then the stack that kills it."""
+"""The most times that a stack may lose its worker without finishing an epoch."""
 STALE = 90 * 24 * 3600
 """Seconds after which a driver's token is what a killed one left behind."""
 OBJECTS = 100 << 20

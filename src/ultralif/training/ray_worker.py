@@ -20,7 +20,7 @@ __all__ = ["PATIENCE", "PAUSE", "Board", "Order", "Outcome", "Task", "train_task
 PAUSE = 0.2
 """Seconds between two looks at the cluster."""
 PATIENCE = 60.0
-"""Seconds to wait for a node with room, and for a lost worker to let go of its stack."""
+"""Seconds to wait for a free node, and for a lost worker to release its stack."""
 
 
 class _Folders(Store):
@@ -32,7 +32,7 @@ class _Folders(Store):
 
 
 class Order(NamedTuple):
-    """What a worker must know beside its stack."""
+    """Settings of a worker."""
 
     root: Path
     token: str
@@ -42,7 +42,7 @@ class Order(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a task ended: ``done``, ``stopped``, ``too large``, ``bad input``, ``failed`` or ``lost``."""
+    """The outcome of a task: ``done``, ``stopped``, ``too large``, ``bad input``, ``failed`` or ``lost``."""
 
     kind: str
     message: str = ""
@@ -58,7 +58,7 @@ class Task:
 
 
 class Board:
-    """Where workers pin their progress, and read whether to stop; an actor beside the driver."""
+    """Actor to which workers report progress, and which tells them whether to stop."""
 
     def __init__(self) -> None:
         self.news: list[Progress] = []

@@ -1,4 +1,4 @@
-"""A trained network on its test set once more."""
+"""Evaluation of a stored network on its test set again."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace

@@ -89,9 +89,9 @@ class Result:
     constants: Constants = Constants()
     by_epoch: ByEpoch = ByEpoch()
     hits: str | None = None
-    """Which samples of the test set were classified correctly in `mode`, see `ultralif.training.hits`."""
+    """The test samples classified correctly in `mode`, see `ultralif.training.hits`."""
     config: Mapping[str, Any] = field(default_factory=dict)
-    """What the run's config says, see `RunConfig.to_dict`."""
+    """The run's config, see `RunConfig.to_dict`."""
     path: str = ""
     ann_picojoules: float | None = None
     """The paper's energy of a network without spikes."""

@@ -1,4 +1,4 @@
-"""All runs in one place: a folder for each, and one SQLite file that finds them.
+"""`Store`: a folder for each run, and one SQLite file that indexes them.
 
 Only this module writes runs. The folder is the truth; the index can be made again from the folders.
 """
@@ -35,7 +35,7 @@ FILTERS = ("dataset", "neuron", "timesteps", "seed", "sparsity", "status")
 
 
 def default_runs_dir() -> Path:
-    """Return where runs go unless told otherwise: ``$ULTRALIF_RUNS`` or ``./runs``."""
+    """Return the default folder of runs: ``$ULTRALIF_RUNS`` or ``./runs``."""
     return Path(os.environ.get("ULTRALIF_RUNS") or "runs")
 
 
@@ -89,7 +89,7 @@ class Store:
 
     @property
     def index(self) -> Path:
-        """The file that finds the runs."""
+        """The SQLite file that indexes the runs."""
         return self.root / "index.sqlite"
 
     def path(self, run: str) -> Path:
@@ -117,8 +117,8 @@ class Store:
         """Write the folders of finished runs, and then all their rows at once.
 
         Args:
-            runs: what a stack came to.
-            aside: where folders are prepared, on the same disk.
+            runs: the finished runs of a stack.
+            aside: the folder in which they are prepared, on the same disk.
         """
         self.prepare()
         rows = self.write_folders(runs, aside)
@@ -197,7 +197,7 @@ class Store:
         raise NoSuchRun(f"there is no run {run!r} in {self.root}; see: ultralif runs list")
 
     def finished(self, runs: Iterable[str]) -> set[str]:
-        """Return the names of those runs that are here; those that diverged would do so again."""
+        """Return the names of the runs that are stored, diverged ones included."""
         wanted = json.dumps(list(runs))
         query = (
             "SELECT id FROM runs WHERE id IN (SELECT value FROM json_each(?)) UNION "

@@ -1,4 +1,4 @@
-"""Many runs: which ones, and in which stacks. Needs no torch."""
+"""Grids of runs, and their grouping into stacks. Needs no torch."""
 
 from collections.abc import Sequence
 

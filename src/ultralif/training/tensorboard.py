@@ -1,4 +1,4 @@
-"""The history of a run for TensorBoard."""
+"""Export of a run's history to TensorBoard."""
 
 from pathlib import Path
 

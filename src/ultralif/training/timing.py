@@ -1,4 +1,4 @@
-"""How long a stack will train, measured on made-up data by the steps that it will take."""
+"""Estimates of training time, measured by a few real steps on random data."""
 
 import time
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ __all__ = ["estimate"]
 
 STEPS = 6
 ENOUGH = 2.0
-"""Seconds after which the steps so far must do."""
+"""Seconds after which measuring ends."""
 
 
 def estimate(stacks: Sequence[Sequence[RunConfig]], device: str = "auto") -> list[float]:

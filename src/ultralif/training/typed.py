@@ -1,4 +1,4 @@
-"""Values with the types that the fields of a class have, or an error that says what a field holds."""
+"""Conversion of values to the types of a class's fields, with clear errors."""
 
 import math
 from functools import cache
@@ -36,7 +36,7 @@ def typed(owner: type, name: str, value: object) -> object:
 
 
 class _Kind(NamedTuple):
-    """What a field may hold."""
+    """The kinds of values of a field."""
 
     types: tuple[type, ...]
     choices: tuple[str, ...]

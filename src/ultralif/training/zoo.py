@@ -1,4 +1,4 @@
-"""Trained networks that come with the library: small, with the config, the numbers and the hash of each."""
+"""The zoo: small trained networks shipped with the library, each with its config, numbers and hash."""
 
 import hashlib
 import json

@@ -33,7 +33,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the tests say about a claim."""
+    """Outcome of a claim's tests."""
 
     claim: int
     label: str
@@ -45,11 +45,11 @@ class Verdict:
     truth: str
     """The corrected statement, what is true instead, or a sharper form."""
     worst: str
-    """The worst case of what stands: of the claim if it holds, else of the true statement."""
+    """The worst case: of the claim if it holds, else of the corrected statement."""
     cases: int
-    """How often the claim as written was tested,"""
+    """Number of tests of the claim as written,"""
     violations: int
-    """how often that violated it,"""
+    """number of tests that violated it,"""
     truth_cases: int
     """and how often the true statement was tested."""
 

@@ -1,4 +1,4 @@
-"""What the checks of one statement find: how often it was tested, where it broke, where it came closest."""
+"""Evidence about one statement: number of tests, counterexamples, and the closest case."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""Write an integer network as one self-contained folder of plain C99; the templates stand beside."""
+"""Write an integer network as one self-contained folder of plain C99, from the templates here."""
 
 import re
 import tempfile
@@ -79,7 +79,7 @@ def footprint(net: IntegerNetwork) -> Footprint:
 
 
 def _one_line(title: str) -> str:
-    """Return a title that neither ends the comment that it stands in nor begins another."""
+    """Return a title that neither ends the comment around it nor begins another."""
     printable = "".join(c for c in " ".join(title.split()) if c.isprintable())
     return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)", " ", printable)
 
