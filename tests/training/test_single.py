@@ -107,9 +107,10 @@ def test_operations_are_counted_layer_by_layer(tmp_path: Path) -> None:
     result = ul.train(net, (X, Y), TEST, runs_dir=tmp_path, **(OPTIONS | {"epochs": 1}))
     with torch.no_grad(), ul.mode(net, "hard"):
         spikes = net[1](net[0](TEST[0].expand(2, -1, -1, -1, -1)))
-    first, last = result.by_mode["hard"].layers
-    assert first["macs"] == pytest.approx(2 * 3 * 16 * 9) and first["acs"] == 0  # no pixel is zero
-    assert last["acs"] == pytest.approx(float(spikes.sum()) / 30 * 2) and last["macs"] == 0
+    first, last = result.by_mode["hard"].layers.values()
+    assert first.macs == pytest.approx(2 * 3 * 16 * 9) and first.acs == 0  # no pixel is zero
+    assert last.acs == pytest.approx(float(spikes.sum()) / 30 * 2) and last.macs == 0
+    assert Store(tmp_path).rows()[0].by_mode["hard"].layers == result.by_mode["hard"].layers
     assert result.by_mode["hard"].spike_rates == pytest.approx((float(spikes.mean()),), abs=1e-6)
 
 

@@ -11,6 +11,7 @@ from ultralif.errors import InputError
 from ultralif.files import visible
 
 if TYPE_CHECKING:
+    from ultralif.training.energy import Operations
     from ultralif.training.result import Result
 
 __all__ = [
@@ -103,6 +104,7 @@ def print_result(result: "Result", then: str | None = None) -> None:
         result: the run's result.
         then: the next command to try.
     """
+    counted = ("MACs", "ACs", "counted nJ")
     rows = [
         (
             mode,
@@ -110,15 +112,15 @@ def print_result(result: "Result", then: str | None = None) -> None:
             number(one.spike_rate, 3),
             number(one.relative_sops, 2),
             number(one.snn_picojoules, 1, 1e-3),
-            number(one.operations.macs, 0) if one.operations else None,
-            number(one.operations.acs, 0) if one.operations else None,
-            number(one.operations.energy, 1, 1e-3) if one.operations else None,
+            *_counts(one.operations),
         )
         for mode, one in result.by_mode.items()
     ]
     title = f"{result.neuron} on {result.dataset}, T={result.timesteps}, seed {result.seed}"
-    columns = ("spikes", "accuracy %", "rate", "T*rate", "paper nJ", "MACs", "ACs", "counted nJ")
-    print_table(columns, rows, title)
+    print_table(("spikes", "accuracy %", "rate", "T*rate", "paper nJ", *counted), rows, title)
+    if layers := result.own.layers:
+        by_layer = [(name, *_counts(part)) for name, part in layers.items()]
+        print_table(("layer", *counted), by_layer, f"layer by layer, with {result.mode} spikes")
     echo(f"per sample; without spikes the paper counts {number(result.ann_picojoules, 1, 1e-3)} nJ")
     constants = asdict(result.constants)
     learned = [f"{name} {number(constants[name], 4)}" for name in constants if constants[name] is not None]
@@ -135,6 +137,12 @@ def print_result(result: "Result", then: str | None = None) -> None:
 def number(value: float | None, digits: int, unit: float = 1.0) -> str | None:
     """Format a number with commas, the given digits and a unit; unknown is '-'."""
     return None if value is None else f"{value * unit:,.{digits}f}"
+
+
+def _counts(operations: "Operations | None") -> tuple[str | None, ...]:
+    if operations is None:
+        return (None, None, None)
+    return number(operations.macs, 0), number(operations.acs, 0), number(operations.energy, 1, 1e-3)
 
 
 def _is_number(value: object) -> bool:

@@ -129,18 +129,13 @@ def _summary(
     hidden = {mode: rates[mode][: len(widths)] for mode in modes}
     weights = [width / sum(widths) for width in widths]
     mean = {m: math.fsum(w * r for w, r in zip(weights, hidden[m], strict=True)) for m in modes}
-    operations = {mode: meter.operations(place, mode, hidden[mode]) for mode in modes}
     energy: dict[str, Any] = {
         "relative_sops": {m: relative_sops(timesteps, mean[m]) for m in modes},
         "snn_picojoules": {m: snn_energy(timesteps, mean[m], synapses) for m in modes},
         "ann_picojoules": ann_energy(synapses),
-        "operations": {
-            m: {"macs": o.macs, "acs": o.acs, "picojoules": o.energy} for m, o in operations.items()
-        },
+        "operations": {m: meter.operations(place, m, hidden[m]) for m in modes},
+        "layers": {m: meter.by_layer(m) for m in modes},
     }
-    layers = {m: meter.by_layer(m) for m in modes}
-    if any(layers.values()):
-        energy["layers"] = layers
     return Evaluation(
         {m: 100 * int(hits[m].sum()) / len(hits[m]) for m in modes},
         {m: mean[m] for m in modes},

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -40,7 +40,7 @@ class Meter(Protocol):
         """Return the operations of a member; the rates are those of its hidden layers."""
         ...
 
-    def by_layer(self, mode: Mode) -> list[dict[str, Any]]:
+    def by_layer(self, mode: Mode) -> dict[str, Operations]:
         """Return the operations of each layer, where they are known."""
         ...
 
@@ -86,8 +86,8 @@ class _Sizes:
             binary=mode != "soft",
         )
 
-    def by_layer(self, mode: Mode) -> list[dict[str, Any]]:
-        return []
+    def by_layer(self, mode: Mode) -> dict[str, Operations]:
+        return {}
 
 
 class _Count:
@@ -141,9 +141,8 @@ class _Layers:
         return sum(count.every for count in counts.values()) // max(1, self.samples * self.timesteps)
 
     def operations(self, place: int, mode: Mode, rates: list[float]) -> Operations:
-        parts = [count.operations(self.samples) for count in self.counts[mode].values()]
+        parts = self.by_layer(mode).values()
         return Operations(sum(part.macs for part in parts), sum(part.acs for part in parts))
 
-    def by_layer(self, mode: Mode) -> list[dict[str, Any]]:
-        parts = {name: count.operations(self.samples) for name, count in self.counts[mode].items()}
-        return [{"layer": name, "macs": part.macs, "acs": part.acs} for name, part in parts.items()]
+    def by_layer(self, mode: Mode) -> dict[str, Operations]:
+        return {name: count.operations(self.samples) for name, count in self.counts[mode].items()}

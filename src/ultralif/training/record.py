@@ -10,7 +10,6 @@ from torch import nn
 
 from ultralif import __version__
 from ultralif.training.config import RunConfig
-from ultralif.training.energy import Operations
 from ultralif.training.evaluate import Evaluation
 from ultralif.training.result import CONSTANTS, Constants, ModeResult, Result
 from ultralif.training.schedule import hard_epochs
@@ -97,11 +96,11 @@ def by_mode(evaluation: Evaluation, validation: Evaluation | None = None) -> dic
             accuracy,
             evaluation.spike_rate[mode],
             tuple(evaluation.spike_rates[mode]),
-            Operations(energy["operations"][mode]["macs"], energy["operations"][mode]["acs"]),
+            energy["operations"][mode],
             energy["relative_sops"][mode],
             energy["snn_picojoules"][mode],
             None if validation is None else validation.accuracy[mode],
-            tuple(energy.get("layers", {}).get(mode, ())),
+            energy["layers"][mode],
         )
         for mode, accuracy in evaluation.accuracy.items()
     }

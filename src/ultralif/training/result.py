@@ -32,8 +32,8 @@ class ModeResult:
     """The paper's energy."""
     validation: float | None = None
     """Percent of the held-out part of the training set."""
-    layers: tuple[Mapping[str, Any], ...] = ()
-    """Operations of each layer, where they were counted layer by layer."""
+    layers: Mapping[str, Operations] = field(default_factory=dict)
+    """Operations of each layer by its name, where they were counted layer by layer."""
 
 
 @dataclass(frozen=True)
@@ -139,16 +139,12 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Return the result as JSON has it: what is known of each mode, by quantity and mode."""
         modes = self.by_mode
-        operations = {
-            mode: {
-                "macs": one.operations.macs,
-                "acs": one.operations.acs,
-                "picojoules": one.operations.energy,
-            }
+        operations = {m: _counts(one.operations) for m, one in modes.items() if one.operations is not None}
+        layers = {
+            mode: [{"layer": name, **_counts(part)} for name, part in one.layers.items()]
             for mode, one in modes.items()
-            if one.operations is not None
+            if one.layers
         }
-        layers = {mode: [dict(layer) for layer in one.layers] for mode, one in modes.items() if one.layers}
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "accuracy": self.accuracy,
@@ -195,7 +191,7 @@ class Result:
                 sops.number(mode),
                 picojoules.number(mode),
                 held_out.number(mode),
-                energy.part("layers").objects(mode),
+                energy.part("layers").layers(mode),
             )
             for mode in MODES
             if mode in accuracy.values
@@ -255,6 +251,10 @@ CONSTANTS = ("eps", "leak", "threshold", "sharpness", "slope")
 """The names of `Constants`."""
 
 
+def _counts(operations: Operations) -> dict[str, float]:
+    return {"macs": operations.macs, "acs": operations.acs, "picojoules": operations.energy}
+
+
 class _Reader:
     """Values of a JSON object in their types, or an error that names the object and the entry."""
 
@@ -302,11 +302,12 @@ class _Reader:
         macs, acs = self.number("macs"), self.number("acs")
         return None if macs is None or acs is None else Operations(macs, acs)
 
-    def objects(self, name: str) -> tuple[dict[str, Any], ...]:
+    def layers(self, name: str) -> dict[str, Operations]:
         value = self.values.get(name, [])
         if not isinstance(value, list) or len(value) > LONGEST:
             raise self._wrong(name, "a list of objects")
-        return tuple(_Reader(entry, f"{name} of {self.source}").scalars() for entry in value)
+        entries = [_Reader(entry, f"{name} of {self.source}") for entry in value]
+        return {one.text("layer"): found for one in entries if (found := one.operations()) is not None}
 
     def scalars(self) -> dict[str, Any]:
         return {name: v for name, v in self.values.items() if isinstance(v, str | int | float | None)}
