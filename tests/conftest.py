@@ -23,7 +23,7 @@ settings.register_profile("fixed", derandomize=True, deadline=None, database=Non
 settings.load_profile("fixed")
 
 
-collect_ignore = ["torture"]  # a program of its own: make torture
+collect_ignore = ["faults", "torture"]  # programs of their own: make faults, make torture
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,0 +1,327 @@
+"""The faults: a line of the code, what it becomes, and the quick tests that must notice."""
+
+from typing import NamedTuple
+
+__all__ = ["FAULTS", "Fault"]
+
+
+class Fault(NamedTuple):
+    """One fault."""
+
+    name: str
+    file: str
+    """Below ``src/ultralif``."""
+    was: str
+    """A part of the file that is there once."""
+    becomes: str
+    tests: tuple[str, ...]
+
+
+ORACLE = ("tests/functional/test_oracle.py",)
+GRADIENTS = ("tests/functional/test_gradients.py",)
+PARITY = ("tests/ops/test_parity.py",)
+LOOP = ("tests/training/test_plain_loop.py",)
+WIRING = ("tests/training/test_wiring.py",)
+QUANTIZE = ("tests/export/test_quantize.py", "tests/export/test_networks.py")
+PAPER = ("tests/paper/test_paper.py",)
+EVALUATE = ("tests/training/test_evaluate.py", "tests/training/test_energy.py")
+
+OLD = [
+    # Faults that an earlier look at the tests found unnoticed.
+    Fault("halo of a ring's derivative", "ops/spatial.h", "r.span << backward", "r.span", PARITY),
+    Fault(
+        "spike at the threshold",
+        "ops/lane.h",
+        "return p > limit ? (REAL)1 : p <= limit ? (REAL)0 : p - limit;",
+        "return p >= limit ? (REAL)1 : p <= limit ? (REAL)0 : p - limit;",
+        PARITY,
+    ),
+    Fault(
+        "bounds of the temperature",
+        "training/build.py",
+        '"eps_range"] = (config.eps_min, config.eps_max)',
+        '"eps_range"] = (0.1, 20.0)',
+        WIRING,
+    ),
+    Fault(
+        "speed of the temperature on the leak",
+        "nn/stack.py",
+        'eps_speed if entry.name == "eps" else 1.0',
+        "eps_speed",
+        WIRING,
+    ),
+    Fault(
+        "penalty by layers",
+        "nn/stack.py",
+        "return (hidden[0] if len(hidden) == 1 else torch.cat(hidden, 2)).mean((0, 2))",
+        "return torch.stack([one.mean((0, 2)) for one in hidden]).mean(0)",
+        WIRING,
+    ),
+    Fault("gain", "training/feed.py", "gain=config.gain", "gain=0.5", WIRING),
+    Fault(
+        "augmentation",
+        "training/feed.py",
+        "augmentation(config) if training and images else False",
+        "False",
+        WIRING,
+    ),
+    Fault(
+        "threshold rounded", "export/integer_neuron.py", "/ unit).floor()),", "/ unit).round()),", QUANTIZE
+    ),
+    Fault("Student's t", "paper/results.py", "< 0.95 else", "< 0.94 else", PAPER),
+    Fault(
+        "orthogonal start", "training/build.py", "        if config.orthogonal:", "        if False:", LOOP
+    ),
+    Fault("binary events", "training/feed.py", "if config.binary_events:", "if False:", LOOP),
+    Fault(
+        "sign of the volume",
+        "nn/volume.py",
+        "(-0.5 * log_det)",
+        "(0.5 * log_det)",
+        (*LOOP, "src/ultralif/nn/volume.py"),
+    ),
+    Fault(
+        "hard epochs",
+        "training/schedule.py",
+        "epoch >= config.epochs - hard_epochs(config)",
+        "epoch > config.epochs - hard_epochs(config)",
+        LOOP,
+    ),
+    Fault("seed of the loader", "training/feed.py", "seed=config.seed", "seed=42", LOOP),
+    Fault(
+        "encoding",
+        "training/feed.py",
+        'encoding="constant" if config.encoding == "direct" else config.encoding',
+        'encoding="rate"',
+        LOOP,
+    ),
+]
+
+NEW = [
+    # The definition.
+    Fault(
+        "soft reset never differentiated",
+        "functional/reset.py",
+        'mode != "soft" if detach_reset is None else detach_reset',
+        "True",
+        GRADIENTS,
+    ),
+    Fault(
+        "saturation",
+        "functional/reset.py",
+        "torch.minimum(potential, top)",
+        "torch.maximum(potential, top)",
+        ORACLE,
+    ),
+    Fault(
+        "logarithm of the decay",
+        "functional/ultra.py",
+        "return _log(leak) / eps",
+        "return _log(leak) * eps",
+        ("tests/functional", "-m", "not slow"),
+    ),
+    Fault(
+        "centred in the limit",
+        "functional/ultra.py",
+        'if centered and mode != "tropical" else',
+        "if centered else",
+        ("tests/functional", "tests/analysis/test_dynamics.py", "-m", "not slow"),
+    ),
+    Fault("grid", "functional/ultra.py", "v.roll(-1, axis - 1)]", "v.roll(-1, axis)]", ORACLE),
+    Fault(
+        "adaptation too late",
+        "functional/baselines.py",
+        "(state.b if adapt_late else adapted)",
+        "(adapted if adapt_late else state.b)",
+        ORACLE,
+    ),
+    Fault(
+        "clip of DSpike",
+        "functional/spike.py",
+        "curve.clamp(0.0, 1.0) if clipped",
+        "curve.clamp(0.0, 1.1) if clipped",
+        ORACLE,
+    ),
+    Fault(
+        "area of atan",
+        "functional/spike.py",
+        "torch.atan(math.pi / 2 * z)",
+        "torch.atan(math.pi * z)",
+        ("tests/functional/test_surrogates.py",),
+    ),
+    Fault(
+        "synaptic current",
+        "functional/baselines.py",
+        "i = synapse * i + current",
+        "i = synapse * (i + current)",
+        ("tests/functional", "tests/nn/test_neuron.py", "-m", "not slow"),
+    ),
+    Fault(
+        "infinite terms",
+        "maxplus.py",
+        "gap = torch.where(infinite, 0.0, x - top)",
+        "gap = (x - top)",
+        ("tests/test_maxplus.py",),
+    ),
+    # Kernels in C.
+    Fault(
+        "subtracted threshold of AdaLIF",
+        "ops/temporal.h",
+        "after -= c->subtracted * rise;",
+        "after += c->subtracted * rise;",
+        PARITY,
+    ),
+    Fault("late adaptation's derivative", "ops/temporal.h", "+ (late ? pull : 0);", ";", PARITY),
+    Fault("slope of atan", "ops/lane.h", "2.4674011002723395", "2.4674", PARITY),
+    Fault(
+        "a tie of a maximum", "ops/temporal.h", "past == x[j] ? (REAL)0.5", "past == x[j] ? (REAL)1", PARITY
+    ),
+    Fault("height's derivative", "ops/temporal.h", "f.fed * (gate - (REAL)0.5)", "f.fed * gate", PARITY),
+    # Modules.
+    Fault(
+        "state of a delay",
+        "nn/delays.py",
+        "signal[len(signal) - self.max_delay :]",
+        "signal[: self.max_delay]",
+        ("tests/nn", "-m", "not slow", "-k", "delay or Delay or recurrent or memory"),
+    ),
+    Fault(
+        "gradient across pieces",
+        "nn/truncated.py",
+        "state = _detached(state)\n",
+        "",
+        ("tests/nn/test_memory.py", "tests/nn/test_stepped.py"),
+    ),
+    Fault(
+        "dead clamp in a stack",
+        "nn/stack.py",
+        'dead = entry.neuron.clamp == "dead"',
+        "dead = False",
+        ("tests/nn/test_stack.py", "tests/training/test_members.py"),
+    ),
+    Fault(
+        "mode of a stack",
+        "nn/stack.py",
+        'choices["mode"] = mode if mode in one.modes else "hard"',
+        'choices["mode"] = "hard"',
+        ("tests/nn/test_stack.py",),
+    ),
+    # Training.
+    Fault("label smoothing", "training/loss.py", "label_smoothing=smoothing", "label_smoothing=0.0", LOOP),
+    Fault(
+        "loss by step",
+        "training/loss.py",
+        'configs[0].loss == "tet"',
+        "False",
+        ("tests/training", "-m", "not slow", "-k", "plain or tet or loss or objective or step or deep"),
+    ),
+    Fault(
+        "warm-up",
+        "training/schedule.py",
+        "config.learning_rate * (epoch + part) / warm",
+        "config.learning_rate * (epoch + 1) / warm",
+        (*LOOP, "tests/training/test_optimizer.py", "tests/training/test_deep.py"),
+    ),
+    Fault(
+        "end of annealing",
+        "training/schedule.py",
+        "max(1, config.epochs - 1)",
+        "max(1, config.epochs)",
+        (*LOOP, "tests/training/test_config.py", "tests/training/test_members.py"),
+    ),
+    Fault(
+        "second moment",
+        "training/optimizer.py",
+        "beta2=0.999",
+        "beta2=0.99",
+        ("tests/training/test_optimizer.py",),
+    ),
+    Fault(
+        "steps are not restored",
+        "training/optimizer.py",
+        'return {"steps": self.steps, **named}',
+        "return named",
+        ("tests/training/test_resume.py",),
+    ),
+    Fault(
+        "validation on the test set",
+        "training/evaluate.py",
+        'if split == "test" else data.validation',
+        'if split == "test" else data.dataset.test',
+        ("tests/training/test_evaluate.py", "tests/training/test_sweep.py"),
+    ),
+    Fault(
+        "energy of soft spikes",
+        "training/energy.py",
+        "macs += float(timesteps * n_in * n_out)",
+        "macs += float(timesteps * rate * n_in * n_out)",
+        EVALUATE,
+    ),
+    Fault(
+        "frozen default",
+        "training/identity.py",
+        '_ULTRA = _EVERY | {"eps": 1.0,',
+        '_ULTRA = _EVERY | {"eps": 0.2,',
+        ("tests/training/test_identity.py",),
+    ),
+    Fault(
+        "unchecked file",
+        "training/checkpoint.py",
+        "if hashlib.sha256(content).hexdigest() != digest:",
+        "if False:",
+        ("tests/training/test_checkpoint.py",),
+    ),
+    Fault(
+        "kept checkpoints",
+        "training/checkpoint.py",
+        "if folder <= written)[-KEEP:]",
+        ")[-KEEP:]",
+        ("tests/training/test_checkpoint.py", "tests/training/test_resume.py"),
+    ),
+    Fault(
+        "diverged members",
+        "training/loop.py",
+        "job.members.copy_member(place, before, job.good)",
+        "pass",
+        ("tests/training/test_divergence.py",),
+    ),
+    # Data, export, paper, commands.
+    Fault(
+        "order of an epoch",
+        "data/loader.py",
+        "manual_seed(self.seed_of(epoch, 0))",
+        "manual_seed(self.seed_of(0, 0))",
+        ("tests/data/test_loader.py",),
+    ),
+    Fault(
+        "label of a mixture",
+        "data/augment.py",
+        "(batch, certain)",
+        "(batch, certain.roll(1, 0))",
+        ("tests/data", "-m", "not slow", "-k", "mix or augment or loader"),
+    ),
+    Fault(
+        "square at the edge",
+        "data/augment.py",
+        "- middle + size // 2",
+        "- middle",
+        ("tests/data", "-m", "not slow", "-k", "cut or augment or loader"),
+    ),
+    Fault(
+        "interval",
+        "paper/results.py",
+        "/ math.sqrt(len(values))",
+        "/ math.sqrt(len(values) - 1)",
+        (*PAPER, "src/ultralif/paper/results.py"),
+    ),
+    Fault(
+        "reset in integers",
+        "export/integer_neuron.py",
+        "reset=whole(each(neuron.v_reset, node.shape) / unit)",
+        "reset=whole(each(neuron.v_reset, node.shape))",
+        QUANTIZE,
+    ),
+    Fault("size of a file", "files.py", "if status.st_size > limit:", "if False:", ("tests/test_files.py",)),
+]
+
+FAULTS: list[Fault] = [*OLD, *NEW]
