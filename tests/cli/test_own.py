@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import ultralif as ul
 from ultralif.cli import main
 from ultralif.training import build
 
@@ -44,6 +45,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 FLAGS = ["--dataset", "my.npz", "--model", "mine.py:Net", "--neuron", "mine.py:Own"]
+
+
+def test_a_run_whose_neuron_is_not_known_here_is_named_and_stops_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", "--epochs", "1", "--timesteps", "2", "--hidden", "4", "--json"]
+    ids = []
+    for neuron in ("mine.py:Own", "PLIF"):
+        assert main([*words, "--neuron", neuron]) == 0
+        ids.append(json.loads(capsys.readouterr().out)["id"])
+    del ul.NEURONS["Own"]  # as in a new process
+    assert main(["runs", "list"]) == 0
+    out, err = capsys.readouterr()
+    assert all(run in out for run in ids) and "Own is not known here" in err
+    assert main(["report", "--out", "report.html"]) == 0
+    assert f"'Own' of run {ids[0]} is not known here" in capsys.readouterr().err
+    for command in (["eval", ids[0]], ["export", ids[0], "--to", "c", "--out", "c"]):
+        assert main(command) == 2
+        assert f"'Own' of run {ids[0]} is not known here; register it" in capsys.readouterr().err
+    assert main(["eval", ids[0], "--neuron", "mine.py:Own"]) == 0
 
 
 def test_a_run_of_ones_own_is_trained_stored_and_evaluated(

@@ -14,7 +14,7 @@ from ultralif.names import NEURON_NAMES, Mode, find_name
 from ultralif.training.identity import FIELDS, SCHEMA, arguments, changed_options, check_options, document_id
 from ultralif.training.typed import typed
 
-__all__ = ["NEURON_NAMES", "PRESETS", "SCHEMA", "RunConfig", "spelled"]
+__all__ = ["NEURON_NAMES", "PRESETS", "SCHEMA", "RunConfig", "known_neurons", "spelled"]
 
 PRESETS: dict[str, dict[str, Any]] = {
     "written": {"defaults": "0.1.0"},
@@ -347,14 +347,13 @@ def spelled(kind: str, name: str) -> str:
     """Return a neuron or dataset as its name is spelled; ``ultralif``, ``DSpike+``, ``N_MNIST`` are known."""
     if kind == "dataset" and name.startswith("own:"):
         return name
-    known = tuple(DATASETS) if kind == "dataset" else dict.fromkeys((*NEURON_NAMES, *_registered()))
-    return find_name(kind, name, known)
+    return find_name(kind, name, tuple(DATASETS) if kind == "dataset" else known_neurons())
 
 
-def _registered() -> tuple[str, ...]:
-    """Return the neurons that the caller has registered; without `ultralif.nn` there are none."""
-    network = sys.modules.get("ultralif.nn.network")
-    return tuple(network.NEURONS) if network else ()
+def known_neurons() -> tuple[str, ...]:
+    """Return the neurons of the library, and those that the caller has registered."""
+    network = sys.modules.get("ultralif.nn.network")  # without it nobody has registered any
+    return tuple(dict.fromkeys((*NEURON_NAMES, *(network.NEURONS if network else ()))))
 
 
 def _check(name: str, good: bool, value: object, wanted: str) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ultralif.errors import InputError, JobError
 from ultralif.files import BadFile, parse_json, visible
 from ultralif.training.checkpoint import Contents, Damaged, newest, read_folder, write_folder
-from ultralif.training.config import RunConfig
+from ultralif.training.config import RunConfig, known_neurons
 from ultralif.training.identity import SCHEMA, document_id
 from ultralif.training.index import connect, insert, literal, prepare
 from ultralif.training.lock import locked
@@ -150,6 +150,11 @@ class Store:
         """Return a run, every byte of it checked."""
         name = self.find(run)
         contents, result, history = self._load(name)
+        if result.neuron not in known_neurons():
+            raise InputError(
+                f"neuron {visible(result.neuron)!r} of run {name} is not known here; register it with "
+                "ultralif.register, or give it to ultralif eval as --neuron file.py:Class"
+            )
         return Run(RunConfig.from_dict(contents.documents["config"]), contents, result, history)
 
     def read_result(self, run: str) -> tuple[Result, list[dict[str, Any]]]:
