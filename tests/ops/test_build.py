@@ -14,6 +14,8 @@ import torch
 
 from ultralif.ops import native
 
+pytestmark = pytest.mark.slow
+
 USE = """
 import sys, warnings
 import torch

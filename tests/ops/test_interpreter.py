@@ -10,6 +10,8 @@ import pytest
 pytest.importorskip("triton")
 HERE = Path(__file__).parent
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "part", ["float32 and ultralif", "float32 and ultradlif", "float32 and not ultra", "not float32"]
