@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import math
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from report.made_runs import made_result
@@ -13,10 +15,12 @@ from ultralif.paper import published
 from ultralif.paper.archive import read, write
 from ultralif.paper.grids import ABLATION, TABLES, main_variants, runs_of
 from ultralif.paper.published import ULTRA
-from ultralif.paper.results import Results, _student, interval, paired
+from ultralif.paper.results import Results
+from ultralif.paper.statistics import bootstrap, holm, interval, mcnemar, paired, quantile
 from ultralif.paper.tables import make_table
 from ultralif.paper.verdicts import CLAIMS, judge
 from ultralif.report.markup import to_csv, to_latex, to_markdown
+from ultralif.training.hits import pack_hits, unpack_hits
 from ultralif.training.identity import FIRST_FIELDS, document_id, first_document
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +29,7 @@ SOURCE = Path(__file__).parents[3] / "shared" / "paper" / "tables.json"
 
 def row(config, soft, *, hard=None, rate=0.4, eps=0.7, path=None):
     """Return a finished run with these numbers."""
-    ultra = config.neuron.startswith(("Ultra", "SoftLIF"))
+    ultra = config.neuron.startswith(("Ultra", "SoftLIF")) or config.mode == "soft"
     accuracy = {"soft": soft, "hard": soft if hard is None else hard} if ultra else {"hard": soft}
     rates = dict.fromkeys(accuracy, rate)
     return made_result(config, accuracy, rates, eps=eps if ultra else None, path=path)
@@ -92,10 +96,44 @@ class TestStatistics:
     def test_students_interval(self):
         found = interval(dict(enumerate([1.0, 2.0, 3.0, 4.0])))
         assert found.mean == 2.5 and found.half == pytest.approx(3.182446 * 1.2909944 / 2, rel=1e-6)
-        assert interval({}) is None and interval({42: 5.0}) == (5.0, None, 1)
+        assert interval({}) is None and interval({42: 5.0})[:3] == (5.0, None, 1)
 
     def test_pairing_uses_common_seeds_only(self):
-        assert paired({1: 3.0, 2: 5.0, 9: 100.0}, {1: 1.0, 2: 3.0, 7: -50.0}) == (2.0, 0.0, 2)
+        assert paired({1: 3.0, 2: 5.0, 9: 100.0}, {1: 1.0, 2: 3.0, 7: -50.0})[:3] == (2.0, 0.0, 2)
+
+    def test_holm_corrects_for_the_number_of_comparisons(self):
+        assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+        assert holm([0.9, 0.9]) == [1.0, 1.0] and holm([]) == []
+
+    def test_students_probability(self):
+        found = interval(dict(enumerate([1.0, 2.0, 3.0, 4.0])))
+        assert found.p == pytest.approx(0.0304662, rel=1e-4)  # t = 3.873 with 3 degrees of freedom
+        assert found.low > 0 and interval({1: 1.0}).low == -math.inf
+
+    def test_mcnemar(self):
+        ours, theirs = np.zeros(100, bool), np.zeros(100, bool)
+        ours[:12], theirs[10:15] = True, True
+        first, second, p = mcnemar(ours, theirs)
+        assert (first, second) == (10, 3) and p == pytest.approx(2 * 378 / 2**13)
+        assert mcnemar(ours, ours) == (0, 0, 1.0)
+        with pytest.raises(InputError, match="same samples"):
+            mcnemar(ours, ours[:-1])
+
+    def test_bootstrap_over_images_and_seeds(self):
+        generator = np.random.default_rng(1)
+        theirs = [generator.random(4000) < 0.8 for _ in range(4)]
+        ours = [hits | (generator.random(4000) < 0.05) for hits in theirs]
+        low, high = bootstrap(ours, theirs, draws=400)
+        mean = 100 * np.mean([a.mean() - b.mean() for a, b in zip(ours, theirs, strict=True)])
+        assert 0.5 < low < mean < high < 1.5
+        assert low == pytest.approx(bootstrap(ours, theirs, draws=400)[0])
+
+    def test_hits_survive_packing(self):
+        hits = np.random.default_rng(0).random(10_001) < 0.9
+        assert np.array_equal(unpack_hits(pack_hits(hits)), hits)
+        for bad in ("", "7", "3:x", "99999999999:eJxbAAAAoQCh", "300:eJxbAAAAoQCh"):
+            with pytest.raises(InputError, match="cannot be read"):
+                unpack_hits(bad)
 
 
 class TestTables:
@@ -154,7 +192,32 @@ class TestVerdicts:
         results = made_up(
             lambda c: 95 + (noise[c.seed] if c.neuron == "UltraDLIF" else -9 if "Ultra" in c.neuron else 0)
         )
-        assert verdict(results, "mnist, T=1: the best Ultra neuron is +0.09").verdict == "holds weaker"
+        assert verdict(results, "mnist, T=1: the best Ultra neuron is +0.09").verdict == "inconclusive"
+
+    def test_one_seed_decides_nothing(self):
+        results = made_up(lambda c: 95.0 + (c.neuron == "UltraDLIF"), seeds=1)
+        assert verdict(results, "mnist, T=1: the best Ultra neuron is +0.09").verdict == "inconclusive"
+
+    @pytest.mark.parametrize(
+        ("noise", "loss", "expected"),
+        [(0.1, 0.1, "holds"), (1.5, 0.1, "inconclusive"), (0.1, 2.0, "does not hold")],
+    )
+    def test_noise_does_not_help_to_show_no_loss(self, noise, loss, expected):
+        """The wider the interval, the harder it is to exclude a loss."""
+        wave = {42: noise, 43: -noise, 44: 0.0}
+        results = made_up(
+            lambda c: 95.0 + (wave[c.seed] - loss if c.sparsity == 0.1 else 0.0),
+            rate=lambda c: 0.2 if c.sparsity == 0.1 else 0.4,
+        )
+        assert verdict(results, "mnist, T=1: lambda=0.1 cuts UltraDLIF").verdict == expected
+
+    def test_both_readings_are_judged(self):
+        results = made_up(
+            lambda c: 95.0 + 0.01 * c.seed + (c.neuron == "UltraDLIF") * (1 if c.track_test else -1),
+            tables=("mnist", "released-mnist"),
+        )
+        found = verdict(results, "mnist, T=1: the best Ultra neuron is +0.09")
+        assert (found.verdict, found.released) == ("inconclusive", "holds")
 
     @pytest.mark.parametrize(
         ("after", "expected"), [(0.24, "holds"), (0.3, "holds weaker"), (0.39, "does not hold")]
@@ -171,7 +234,7 @@ class TestVerdicts:
 
     def test_the_temperature(self):
         wide = made_up(lambda c: 95 + (c.neuron_options.get("eps") == 2.0), eps=0.15, path=[1.0, 0.4, 0.15])
-        assert verdict(wide, "a learned temperature is the best").verdict == "does not hold"
+        assert verdict(wide, "a learned temperature beats").verdict == "does not hold"
         assert verdict(wide, "learned temperatures end between").verdict == "does not hold"
         assert verdict(wide, "falls to about 0.42").verdict == "does not hold"
         assert verdict(wide, "eps of 0.5 beats 2.0").verdict == "does not hold"
@@ -181,7 +244,7 @@ class TestVerdicts:
             path=[1.0, 0.42, 0.8],
         )
         for words in (
-            "a learned temperature is",
+            "a learned temperature beats",
             "temperatures end between",
             "falls to about 0.42",
             "eps of 0.5 beats",
@@ -244,7 +307,7 @@ def test_the_archive_has_every_run_of_the_four_datasets() -> None:
 @pytest.mark.parametrize("freedom", [*range(1, 31), 100, 1000])
 def test_students_t(freedom: int) -> None:
     stats = pytest.importorskip("scipy.stats")
-    assert _student(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-9)
+    assert quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), rel=1e-9)
 
 
 def test_every_seed_is_matched() -> None:

@@ -1,4 +1,4 @@
-"""The reading of the author's code: each neuron stated anew in plain PyTorch, and the tables of both readings."""
+"""The reading of the author's code: each neuron stated anew in plain PyTorch, and both readings' tables."""
 
 import math
 

@@ -153,8 +153,10 @@ def _print_verdicts(found: "Results", out: Path | None, as_json: bool) -> None:
 
     verdicts = judge(found)
     if out is not None:
-        rows = [(v.claim, v.section, v.verdict, v.measured) for v in verdicts]
-        columns = ("claim", "section", "verdict", "measured")
+        rows = [
+            (v.claim, v.section, v.verdict, v.measured, v.released, v.released_measured) for v in verdicts
+        ]
+        columns = ("claim", "section", "as written", "measured", "as released", "measured so")
         _write(Table("verdicts", "What holds of the paper's claims", columns, rows), out)
     if as_json:
         print_json([asdict(verdict) for verdict in verdicts])
@@ -162,6 +164,8 @@ def _print_verdicts(found: "Results", out: Path | None, as_json: bool) -> None:
     for verdict in verdicts:
         echo(f"{verdict.verdict:13}  {verdict.claim} (section {verdict.section})")
         echo(f"{'':13}  {verdict.measured}")
+        if verdict.released != "not tested":
+            echo(f"{'':13}  as released, {verdict.released}: {verdict.released_measured}")
     counts = {
         kind: sum(v.verdict == kind for v in verdicts) for kind in dict.fromkeys(v.verdict for v in verdicts)
     }

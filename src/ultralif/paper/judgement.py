@@ -2,14 +2,40 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from ultralif.paper.results import Interval, Results
+from ultralif.paper.results import Results
+from ultralif.paper.statistics import Interval, holm
 
-__all__ = ["NOT_TESTED", "Claim", "Judgement", "best", "compared", "sign", "signed"]
+__all__ = [
+    "MARGIN",
+    "NOT_TESTED",
+    "Claim",
+    "Finding",
+    "Judgement",
+    "best",
+    "compared",
+    "corrected",
+    "kept",
+    "sign",
+    "signed",
+    "together",
+]
 
-Judgement = Literal["holds", "holds weaker", "does not hold", "not tested"]
-NOT_TESTED = "the runs are not there"
+Judgement = Literal["holds", "holds weaker", "does not hold", "inconclusive", "not tested"]
+MARGIN = 0.5
+"""Points of accuracy that count as a loss: "no loss" means that a greater one is excluded."""
+
+
+class Finding(NamedTuple):
+    """The judgement on a claim, what was measured, and the probability of that by chance, if it has one."""
+
+    verdict: Judgement
+    measured: str
+    p: float | None = None
+
+
+NOT_TESTED = Finding("not tested", "the runs are not there")
 
 
 @dataclass(frozen=True)
@@ -18,7 +44,7 @@ class Claim:
 
     text: str
     section: str
-    judge: Callable[[Results], tuple[Judgement, str]]
+    judge: Callable[[Results], Finding]
 
 
 def best(results: Results, dataset: str, labels: Sequence[str], timesteps: int) -> str | None:
@@ -28,20 +54,65 @@ def best(results: Results, dataset: str, labels: Sequence[str], timesteps: int) 
 
 
 def sign(difference: Interval | None) -> Judgement:
-    """A difference holds if its interval is above 0, and holds weaker if only its mean does."""
+    """A difference holds if its interval is above 0, and does not if it is below; else nothing is known."""
     if difference is None:
         return "not tested"
-    if difference.mean - (difference.half or 0) > 0:
+    if difference.low > 0:
         return "holds"
-    return "holds weaker" if difference.mean > 0 else "does not hold"
+    return "does not hold" if difference.high <= 0 else "inconclusive"
 
 
 def compared(difference: Interval | None, published: float) -> Judgement:
-    """A gain holds if the published one is in its interval or below it."""
+    """A gain holds if the published one is in its interval or below it; a smaller one holds weaker."""
     found = sign(difference)
     if difference is None or found != "holds":
         return found
-    return "holds" if difference.mean + (difference.half or 0) >= published else "holds weaker"
+    return "holds" if difference.high >= published else "holds weaker"
+
+
+def kept(difference: Interval | None, margin: float = MARGIN) -> Judgement:
+    """Accuracy is kept if a loss beyond the margin is excluded: the lower end is above it."""
+    if difference is None:
+        return "not tested"
+    if difference.low > -margin:
+        return "holds"
+    return "does not hold" if difference.high < -margin else "inconclusive"
+
+
+def corrected(findings: Sequence[Finding]) -> list[Finding]:
+    """Withdraw what is not significant once it is counted how many comparisons were made, by Holm's rule."""
+    known = [place for place, finding in enumerate(findings) if finding.p is not None]
+    chances = dict(zip(known, holm([findings[place].p or 0.0 for place in known]), strict=True))
+    out = []
+    for place, finding in enumerate(findings):
+        decided = finding.verdict in ("holds", "holds weaker", "does not hold")
+        if decided and chances.get(place, 0.0) >= 0.05:
+            note = f"{finding.measured}; not significant among {len(known)} comparisons"
+            finding = Finding("inconclusive", note, finding.p)
+        out.append(finding)
+    return out
+
+
+def together(parts: Sequence[tuple[str, Interval]], word: str) -> Finding:
+    """Judge several differences that a claim says are all above 0, corrected for their number.
+
+    Args:
+        parts: what is compared, and the differences.
+        word: for a difference above 0.
+    """
+    if not parts:
+        return NOT_TESTED
+    chances = holm([1.0 if part.p is None else part.p for _, part in parts])
+    sure = [chance < 0.05 for chance in chances]
+    wins = sum(known and part.mean > 0 for known, (_, part) in zip(sure, parts, strict=True))
+    losses = sum(known and part.mean < 0 for known, (_, part) in zip(sure, parts, strict=True))
+    verdict: Judgement = "inconclusive"
+    if losses:
+        verdict = "does not hold"
+    elif wins:
+        verdict = "holds" if wins == len(parts) else "holds weaker"
+    text = f"{word} in {wins} of {len(parts)}, the reverse in {losses} (corrected for their number): "
+    return Finding(verdict, text + "; ".join(f"{name}: {signed(part)}" for name, part in parts))
 
 
 def signed(value: Interval | None) -> str:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from ultralif.paper import published
 from ultralif.paper.grids import ABLATED, CLIPPED, STATIC
 from ultralif.paper.published import BASELINES, DATASETS, LAMBDAS, TIMESTEPS, ULTRA
-from ultralif.paper.results import Results, interval
+from ultralif.paper.results import Results
+from ultralif.paper.statistics import interval
 from ultralif.paper.table import Table, difference, nothing, number
 
 __all__ = ["MARGIN", "Cell", "cells_of", "reproduced", "table"]

@@ -1,81 +1,28 @@
-"""Measured runs by table cell, with means and intervals over seeds."""
+"""The runs that there are, by their cells in the paper's tables."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from statistics import fmean, stdev
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ultralif.paper.grids import CLIPPED, SEED, Key, key_of
+from ultralif.paper.published import BASELINES, ULTRA
+from ultralif.paper.statistics import Interval, interval, paired
 from ultralif.training.config import RunConfig
+from ultralif.training.hits import unpack_hits
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 
-__all__ = ["Interval", "Key", "Results", "from_store", "interval", "paired"]
+__all__ = ["Gain", "Key", "Results", "from_store"]
 
 
-class Interval(NamedTuple):
-    """A mean with the half width of its 95 % interval; the width is None for a single value."""
+class Gain(NamedTuple):
+    """The best Ultra neuron against the best baseline, both chosen by mean accuracy on the test set."""
 
-    mean: float
-    half: float | None
-    seeds: int
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f}{self._width}"
-
-    @property
-    def signed(self) -> str:
-        """The same as text, with the sign of a difference."""
-        return f"{self.mean:+.2f}{self._width}"
-
-    @property
-    def _width(self) -> str:
-        return "" if self.half is None else f" ± {self.half:.2f}"
-
-
-def interval(by_seed: Mapping[int, float]) -> Interval | None:
-    """Return mean and 95 % interval by Student's t; None without values.
-
-    Example:
-        >>> print(interval({42: 1.0, 43: 2.0, 44: 3.0}))
-        2.00 ± 2.48
-    """
-    values = list(by_seed.values())
-    if not values:
-        return None
-    if len(values) == 1:
-        return Interval(values[0], None, 1)
-    return Interval(
-        fmean(values), _student(len(values) - 1) * stdev(values) / math.sqrt(len(values)), len(values)
-    )
-
-
-def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Interval | None:
-    """Return the mean difference over the seeds that both have: they saw the same batches and spikes."""
-    return interval({seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())})
-
-
-@cache
-def _student(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t, by bisection of its distribution."""
-    low, high = 0.0, 20.0
-    while high - low > 1e-12 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < 0.95 else (low, middle)
-    return (low + high) / 2
-
-
-def _within(t: float, freedom: int) -> float:
-    """Return the probability that Student's t is between -t and t: a finite sum for whole degrees."""
-    angle = math.atan(t / math.sqrt(freedom))
-    cosine, odd = math.cos(angle), freedom % 2
-    term, total = (cosine, cosine if freedom > 1 else 0.0) if odd else (1.0, 1.0)
-    for k in range(2 + odd, freedom - 1, 2):
-        term *= (k - 1) / k * cosine**2
-        total += term
-    total *= math.sin(angle)
-    return 2 / math.pi * (angle + total) if odd else total
+    ultra: str
+    baseline: str
+    difference: Interval
 
 
 class Results:
@@ -119,12 +66,44 @@ class Results:
         return {seed: best for seed, run in sorted(found.items()) if (best := run.by_epoch.best) is not None}
 
     def best(
-        self, dataset: str, labels: Sequence[str], timesteps: int, mode: str | None = None
+        self,
+        dataset: str,
+        labels: Sequence[str],
+        timesteps: int,
+        mode: str | None = None,
+        encoding: str = "rate",
     ) -> tuple[str, Interval] | None:
         """Return the label with the best mean accuracy over seeds, and that accuracy."""
-        found = [(label, interval(self.accuracy(label, dataset, timesteps, mode))) for label in labels]
+        found = [
+            (label, interval(self.accuracy(label, dataset, timesteps, mode, encoding))) for label in labels
+        ]
         known = [(label, value) for label, value in found if value is not None]
         return max(known, key=lambda pair: pair[1].mean) if known else None
+
+    def gain(
+        self, dataset: str, timesteps: int, mode: str | None = None, encoding: str = "rate"
+    ) -> Gain | None:
+        """Return by how much the best Ultra neuron is ahead of the best baseline.
+
+        This is the one definition of a gain: the best of each group by mean accuracy, the Ultra neurons in
+        the given mode, the baselines as they were trained; then the difference paired by seed.
+        """
+        base = self.best(dataset, BASELINES, timesteps, encoding=encoding)
+        ultra = self.best(dataset, ULTRA, timesteps, mode, encoding)
+        if base is None or ultra is None:
+            return None
+        difference = paired(
+            self.accuracy(ultra[0], dataset, timesteps, mode, encoding),
+            self.accuracy(base[0], dataset, timesteps, encoding=encoding),
+        )
+        return None if difference is None else Gain(ultra[0], base[0], difference)
+
+    def hits(
+        self, label: str, dataset: str, timesteps: int, encoding: str = "rate"
+    ) -> dict[int, NDArray[np.bool_]]:
+        """Return by seed which test samples were classified correctly, where that was kept."""
+        found = self.runs.get(Key(label, dataset, timesteps, encoding), {})
+        return {seed: unpack_hits(run.hits) for seed, run in sorted(found.items()) if run.hits}
 
     def spike_rate(
         self, label: str, dataset: str, timesteps: int, mode: str | None = None, encoding: str = "rate"
@@ -154,6 +133,14 @@ class Results:
             if value is not None:
                 values[seed] = value
         return values
+
+    def as_released(self) -> "Results":
+        """Return the runs of the author's reading alone, found where the text's runs are found here."""
+        view = Results()
+        for key, by_seed in self.runs.items():
+            if key.encoding == CLIPPED:
+                view.runs[key._replace(encoding="rate")] = by_seed
+        return view
 
     def first(self, seeds: int) -> "Results":
         """Return the runs of that many seeds, from the paper's on."""

@@ -6,7 +6,7 @@ from functools import cache
 
 from ultralif.data.find import find
 from ultralif.data.table import find_spec
-from ultralif.paper.results import Interval
+from ultralif.paper.statistics import Interval
 
 __all__ = ["ABSENT", "NOT_RUN", "Table", "difference", "nothing", "number"]
 

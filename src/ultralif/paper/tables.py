@@ -6,7 +6,8 @@ from itertools import product
 from ultralif.paper import published, readings
 from ultralif.paper.grids import ABLATED, CONTROLS, RECIPES, STATIC, TABLES, runs_of
 from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS, ULTRA
-from ultralif.paper.results import Interval, Results, interval, paired
+from ultralif.paper.results import Results
+from ultralif.paper.statistics import Interval, interval
 from ultralif.paper.table import ABSENT, NOT_RUN, Table, difference, nothing, number
 
 __all__ = ["ABSENT", "Table", "make_table"]
@@ -101,16 +102,11 @@ def _summary(results: Results) -> Table:
             continue
         cells = [_named(*best)]
         for mode in (None, "hard"):
-            found = results.best(dataset, ULTRA, 1, mode)
-            if found is None:
-                cells += ["-", "-"]
-                continue
-            gained = paired(
-                results.accuracy(found[0], dataset, 1, mode), results.accuracy(best[0], dataset, 1)
-            )
-            cells += [_named(*found), _signed(gained)]
+            found, gained = results.best(dataset, ULTRA, 1, mode), results.gain(dataset, 1, mode)
+            cells += ["-", "-"] if not found or not gained else [_named(*found), gained.difference.signed]
         rows.append((dataset, "measured", *cells))
-    return Table("t1-summary", "T=1: best baseline and best Ultra neuron", columns, rows)
+    notes = ["The best of each group is chosen on the test set: one of six, one of four in that mode."]
+    return Table("t1-summary", "T=1: best baseline and best Ultra neuron", columns, rows, notes)
 
 
 def _rates(name: str, dataset: str, rows: Sequence[published.Row], results: Results) -> Table:
@@ -228,7 +224,3 @@ def _binary(results: Results) -> Table:
 
 def _named(label: str, value: Interval) -> str:
     return f"{value} ({label})"
-
-
-def _signed(value: Interval | None) -> str:
-    return "-" if value is None else value.signed

@@ -8,7 +8,8 @@ from ultralif.errors import InputError
 from ultralif.paper import published
 from ultralif.paper.grids import ABLATED, ABLATION, CONTROLS, plain
 from ultralif.paper.published import BASELINES, DATASETS, LAMBDAS, TIMESTEPS, ULTRA
-from ultralif.paper.results import Interval, Results, interval
+from ultralif.paper.results import Results
+from ultralif.paper.statistics import Interval, interval
 from ultralif.report.canvas import new_figure, save_figure, style_of
 
 __all__ = ["ablation_figure", "accuracy_figure", "energy_figure", "paper_figures"]
