@@ -23,8 +23,9 @@ from typing import Any
 
 from ultralif.errors import InputError
 from ultralif.paper import archive
-from ultralif.paper.grids import DATASETS, SEED, cells
+from ultralif.paper.grids import DATASETS, cells
 from ultralif.paper.reproduce import at_hand
+from ultralif.paper.studies import STUDIES
 from ultralif.training.config import RunConfig
 from ultralif.training.result import Result
 from ultralif.training.store import Store
@@ -51,7 +52,7 @@ def stages() -> dict[str, list[RunConfig]]:
         found[f"depth{group}"] = deep
         if not group:
             found["ablation"] = [config for _, config in cells("released-ablation")]
-    return found
+    return found | {name: [config for _, config in study()] for name, study in STUDIES.items()}
 
 
 def plan_stacks(given: argparse.Namespace, store: Store, known: set[str]) -> list[list[RunConfig]]:
@@ -66,10 +67,9 @@ def plan_stacks(given: argparse.Namespace, store: Store, known: set[str]) -> lis
     print(f"datasets not on this machine: {', '.join(absent) or 'none'}", flush=True)
     stacks: list[list[RunConfig]] = []
     for name in names:
-        seeds = range(SEED, SEED + given.seeds)
         runs = [
-            config.with_(seed=seed, **(TINY if given.tiny else {}))
-            for seed in seeds
+            config.with_(seed=config.seed + i, **(TINY if given.tiny else {}))
+            for i in range(given.seeds if name != "tuning" else 1)
             for config in wanted[name]
             if here[config.dataset] and (not given.datasets or config.dataset in given.datasets)
         ]
@@ -80,8 +80,10 @@ def plan_stacks(given: argparse.Namespace, store: Store, known: set[str]) -> lis
     return stacks
 
 
-def work(tasks: Any, reports: Any, given: argparse.Namespace, deadline: float) -> None:
-    """Train stacks until there are none left, or no time."""
+def work(
+    stacks: Sequence[list[RunConfig]], tasks: Any, reports: Any, given: argparse.Namespace, deadline: float
+) -> None:
+    """Train stacks, from the one whose number all workers share, until there are none left, or no time."""
     import torch
 
     from ultralif.training.executors import run_local
@@ -90,10 +92,12 @@ def work(tasks: Any, reports: Any, given: argparse.Namespace, deadline: float) -
     torch.set_num_threads(1)
     store = Store(given.runs_dir)
     while time.time() < deadline:
-        try:
-            number, stack = tasks.get(timeout=1)
-        except queue.Empty:
+        with tasks.get_lock():
+            number = tasks.value
+            tasks.value += 1
+        if number >= len(stacks):
             return
+        stack = stacks[number]
         began = time.time()
 
         def tell(progress: Progress, number: int = number, began: float = began) -> None:
@@ -135,11 +139,9 @@ def train(
     """Train stacks in several processes, and write the file after each."""
     deadline = time.time() + 60 * given.minutes
     context = multiprocessing.get_context("spawn")
-    tasks, reports = context.Queue(), context.Queue()
-    for task in enumerate(stacks):
-        tasks.put(task)
+    tasks, reports = context.Value("i", 0), context.Queue()
     workers = [
-        context.Process(target=work, args=(tasks, reports, given, deadline), daemon=True)
+        context.Process(target=work, args=(stacks, tasks, reports, given, deadline), daemon=True)
         for _ in range(min(given.processes, len(stacks)))
     ]
     for worker in workers:
