@@ -1,4 +1,4 @@
-"""How the paper's claims about the sparsity penalty are judged (section 6, appendix E.3)."""
+"""Judgement of the paper's claims about the sparsity penalty (section 6, appendix E.3)."""
 
 from statistics import fmean
 from typing import NamedTuple
@@ -23,7 +23,7 @@ __all__ = ["best_with_penalty", "consistent", "improves", "most_spikes", "penalt
 
 
 class Cut(NamedTuple):
-    """How far lambda = 0.1 lowers the spike rate, in percent, and the change of accuracy."""
+    """Percent by which lambda = 0.1 lowers the spike rate, and the change of accuracy."""
 
     cut: float
     cost: Interval

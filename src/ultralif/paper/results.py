@@ -1,4 +1,4 @@
-"""The runs that there are, by their cells in the paper's tables."""
+"""Measured runs by table cell."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple

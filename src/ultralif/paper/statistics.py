@@ -1,4 +1,4 @@
-"""Means and differences over seeds and over test images, and how many comparisons are allowed to count."""
+"""Means and differences over seeds and over test images, corrected for the number of comparisons."""
 
 import math
 from collections.abc import Mapping, Sequence
