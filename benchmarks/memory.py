@@ -42,12 +42,14 @@ class Task(NamedTuple):
     train: int | None = None
     """Training samples, the first ones; None, all."""
     rates: tuple[float, ...] = (3e-3, 1e-2)
+    temperatures: tuple[float, ...] = (0.2, 0.3)
+    ceilings: tuple[float, ...] = (1.0, 2.0)
 
 
 SHORT, LONG = ((2.0, 15.0), (5.0, 30.0)), ((10.0, 100.0), (30.0, 800.0))
 TASKS = {
     "randman": Task("randman", 256, 30, SHORT),
-    "rows": Task("mnist", 128, 8, SHORT, 20_000),
+    "rows": Task("mnist", 128, 6, SHORT, 10_000, (1e-2, 3e-2), (0.2,), (2.0,)),
     "nmnist": Task("n-mnist", 64, 20, SHORT),
     "columns": Task("cifar10", 512, 50, SHORT),
     "pixels": Task("mnist", 256, 50, LONG),
@@ -81,10 +83,10 @@ def grid(task: str, method: str) -> list[Cell]:
     given = TASKS[task]
     if method == "LIF":
         return [Cell(task, method, lr, (), 0.0, 0.0, 0, True) for lr in (*given.rates, 3e-2)]
-    tops = (1.0, 2.0) if method == "saturate" else (0.0,)
+    tops = given.ceilings if method == "saturate" else (0.0,)
     return [
         Cell(task, method, *values, 0, True)
-        for values in product(given.rates, given.time_constants, (0.2, 0.3), tops)
+        for values in product(given.rates, given.time_constants, given.temperatures, tops)
     ]
 
 

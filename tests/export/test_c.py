@@ -109,6 +109,18 @@ def test_a_thousand_real_samples(request, tmp_path, train, compiler, dataset, ne
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+@pytest.mark.parametrize("reset", ["none", "saturate"])
+def test_resets_without_a_spike(tmp_path, reset):
+    """Membranes that remember, in additions and comparisons alone."""
+    net = random_network("UltraLIF", 5, reset=reset, time_constants=(2, 20), v_sat=0.7)
+    integer = quantize(net, mode="tropical", timesteps=8, input_max=3)
+    x = counts(6)
+    to_c(integer, tmp_path / "c", x[:, :3])
+    make(tmp_path / "c", "gcc", f"-O1 -Wconversion -Wshadow -Wcast-qual {SANITIZE}", "model")
+    assert_equal_bit_for_bit(tmp_path / "c", integer, x)
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
 @pytest.mark.parametrize("sizes", [(3, 1, 2), (3, 2, 2), (1, 3, 1)])
 def test_rings_of_one_and_two(tmp_path, sizes):
     integer = quantize(random_network("UltraDLIF", 3, sizes), timesteps=8, input_max=3)

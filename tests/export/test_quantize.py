@@ -63,6 +63,8 @@ def snap(net: ul.Network, step: float = 2.0**-6) -> ul.Network:
     [
         ("UltraDLIF", "tropical", {}),
         ("UltraLIF", "tropical", {}),
+        ("UltraLIF", "tropical", {"reset": "none", "leak": math.exp(-0.25)}),
+        ("UltraLIF", "tropical", {"reset": "saturate", "v_sat": 0.75, "leak": math.exp(-0.25)}),
         ("UltraDPLIF", "tropical", {"leak": 0.5}),
         ("LIF", "hard", {"leak": 0.5}),
         ("LIF", "hard", {"leak": 0.75, "threshold": 1.25, "v_reset": -0.25}),
@@ -201,6 +203,7 @@ def test_what_cannot_be_asked(change, message):
     [
         ("AdaLIF", {}, "AdaLIF neurons, which have no integer form; choose UltraLIF"),
         ("UltraLIF", {"delayed_reset": True}, "delayed_reset"),
+        ("UltraLIF", {"reset": "saturate"}, "reset='saturate', which has no integer form"),
         ("UltraDLIF", {"eps": torch.linspace(0.5, 1, 16), "learn_eps": False}, "different eps"),
     ],
 )

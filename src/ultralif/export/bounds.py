@@ -147,6 +147,10 @@ def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Ra
 
 def _reset(neuron: IntegerNeuron, before: Range) -> Range:
     """Return the range after the membranes above threshold were reset, and the lowest floored."""
+    if neuron.after != "zero":
+        never = torch.zeros_like(neuron.threshold, dtype=torch.bool)
+        low, high = (neuron.kept(end, never) for end in before)
+        return Range(low, high) if neuron.floor is None else Range(low.clamp(min=neuron.floor), high)
     fires = before.high > neuron.threshold
     low, high = before.low, torch.minimum(before.high, neuron.threshold)
     low = torch.where(fires, torch.minimum(low, neuron.reset), low)

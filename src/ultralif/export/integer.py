@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 Coupling = Literal["add", "max", "ring"]
+After = Literal["zero", "none", "saturate"]
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class IntegerNeuron:
     threshold: Tensor
     """int64, ``[n]``, ``[C, 1, 1]`` or ``[C, H, W]``, like all constants: a spike is v > threshold."""
     reset: Tensor
-    """int64: the membrane after a spike."""
+    """int64: the membrane after a spike, or where ``after`` is ``saturate`` the greatest that is kept."""
     decay: Decay | None
     table: Table | None
     """Makes each maximum a log-sum-exp; None in tropical mode."""
@@ -104,6 +105,9 @@ class IntegerNeuron:
     """Along which a ring runs."""
     floor: int | None = None
     """The lowest membrane; None if it is proved never to fall that low."""
+    after: After = "zero"
+    """A spike sets the membrane to ``reset`` (``zero``) or leaves it (``none``); ``saturate`` cuts off what is
+    above ``reset``."""
 
     def membrane(self, current: Tensor, v: Tensor) -> Tensor:
         """Return the membrane before its reset."""
@@ -121,7 +125,13 @@ class IntegerNeuron:
         """Return the spikes, True or False, and the membrane after reset."""
         membrane = self.membrane(current, v)
         spike = membrane > self.threshold
-        return spike, torch.where(spike, self.reset, membrane)
+        return spike, self.kept(membrane, spike)
+
+    def kept(self, membrane: Tensor, spike: Tensor) -> Tensor:
+        """Return what is left of a membrane after the reset."""
+        if self.after == "zero":
+            return torch.where(spike, self.reset, membrane)
+        return membrane if self.after == "none" else torch.minimum(membrane, self.reset)
 
     def _top(self, a: Tensor, b: Tensor) -> Tensor:
         top = torch.maximum(a, b)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ultralif.errors import InputError
 from ultralif.export.graph import Node
-from ultralif.export.integer import Coupling, Decay, IntegerNeuron, Multiply, Offset, Shifts, Table
+from ultralif.export.integer import After, Coupling, Decay, IntegerNeuron, Multiply, Offset, Shifts, Table
 from ultralif.functional import Constant, Mode
 from ultralif.nn import LIF, DSpike, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
 from ultralif.nn.network import AnyNeuron
@@ -96,12 +96,19 @@ def integer_neuron(node: Node, neuron: AnyNeuron, wanted: Wanted, unit: Tensor) 
         coupling,
         # A whole number exceeds theta / unit exactly when it exceeds its floor.
         threshold=whole((each(neuron.threshold, node.shape) / unit).floor()),
-        reset=whole(each(neuron.v_reset, node.shape) / unit),
+        reset=whole(
+            each(neuron.v_sat if _after(neuron) == "saturate" else neuron.v_reset, node.shape) / unit
+        ),
         decay=decay,
         table=made,
         axis=getattr(neuron, "coupled_axis", -1),
         floor=1 - (1 << (wanted.bits - 1)) if wanted.saturate else None,
+        after=_after(neuron),
     )
+
+
+def _after(neuron: AnyNeuron) -> After:
+    return neuron.reset if isinstance(neuron, UltraLIF) and neuron.reset != "subtract" else "zero"
 
 
 def _form(node: Node, neuron: AnyNeuron, wanted: Wanted, unit: Tensor) -> tuple[Coupling, Decay | None]:
@@ -112,6 +119,12 @@ def _form(node: Node, neuron: AnyNeuron, wanted: Wanted, unit: Tensor) -> tuple[
     usual = {"delayed_reset": False, "reset": "zero", "coupling": "membrane"}
     for option, value in (usual | {"neighborhood": "ring"}).items():
         found = getattr(neuron, option, value)
+        if (
+            option == "reset"
+            and _after(neuron) == found
+            and (found != "saturate" or wanted.mode == "tropical")
+        ):
+            continue
         if found != value:
             raise InputError(
                 f"{name} has {option}={found!r}, which has no integer form; train with {value!r}"

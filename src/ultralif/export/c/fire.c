@@ -1,11 +1,10 @@
 
 static void fire_$l(model_state *s, uint32_t i, int32_t v)
 {$floor
-    if (v > threshold_$l[$threshold_at]) {
-        v = reset_$l[$reset_at];
+    if (v > threshold_$l[$threshold_at]) {$reset
         COUNT(spikes, 1);
         push_$l(s, i);
-    }
+    }$ceiling
     s->v_$l[i] = (model_membrane)v;
 }
 

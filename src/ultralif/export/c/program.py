@@ -190,7 +190,8 @@ def _layer(net: IntegerNetwork, place: int) -> str:
         "n": size,
         "from": node.inputs[0],
         "threshold_at": _at(size, neuron.threshold.numel()),
-        "reset_at": _at(size, neuron.reset.numel()),
+        "reset": _reset(neuron, place, size),
+        "ceiling": _ceiling(neuron, place, size),
         "decay": _decay(neuron, place, size),
         "top": _top(neuron, place),
         "floor": floor,
@@ -200,6 +201,21 @@ def _layer(net: IntegerNetwork, place: int) -> str:
         length = node.shape[neuron.axis]
         facts |= {"step": step, "reach": (length - 1) * step, "rings": _rings(place, size, length, step)}
     return fill("fire.c", **facts) + fill(f"layer_{neuron.coupling}.c", **facts)
+
+
+def _reset(neuron: IntegerNeuron, place: int, size: int) -> str:
+    """Return what a spike does to its membrane."""
+    if neuron.after != "zero":
+        return ""
+    return f"\n        v = reset_{place}[{_at(size, neuron.reset.numel())}];"
+
+
+def _ceiling(neuron: IntegerNeuron, place: int, size: int) -> str:
+    """Return what cuts off a membrane that saturates."""
+    if neuron.after != "saturate":
+        return ""
+    top = f"reset_{place}[{_at(size, neuron.reset.numel())}]"
+    return f"\n    if (v > {top})\n        v = {top};"
 
 
 def _rings(place: int, size: int, length: int, step: int) -> str:

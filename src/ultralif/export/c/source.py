@@ -88,7 +88,8 @@ def _synapses(number: int, op: IntegerSynapses) -> Iterator[Array]:
 
 def _neuron(number: int, op: IntegerNeuron, bits: int) -> Iterator[Array]:
     yield Array(f"threshold_{number}", f"int{bits}_t", op.threshold.flatten())
-    yield Array(f"reset_{number}", f"int{bits}_t", op.reset.flatten())
+    if op.after != "none":
+        yield Array(f"reset_{number}", f"int{bits}_t", op.reset.flatten())
     if isinstance(op.decay, Multiply):
         yield Array(f"leak_{number}", "uint16_t", op.decay.factor.flatten())
     if isinstance(op.decay, Offset):
