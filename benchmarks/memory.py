@@ -48,7 +48,7 @@ class Task(NamedTuple):
 
 SHORT, LONG = ((2.0, 15.0), (5.0, 30.0)), ((10.0, 100.0), (30.0, 800.0))
 TASKS = {
-    "randman": Task("randman", 256, 30, SHORT),
+    "randman": Task("randman", 256, 30, SHORT, rates=(1e-2,)),
     "rows": Task("mnist", 128, 6, SHORT, 10_000, (1e-2, 3e-2), (0.2,), (2.0,)),
     "nmnist": Task("n-mnist", 64, 20, SHORT),
     "columns": Task("cifar10", 512, 50, SHORT),

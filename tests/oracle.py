@@ -80,7 +80,7 @@ def minimum(v: Array, v_sat: Array | float, mode: str, eps: Array | float) -> Ar
     return -maximum([-v, np.broadcast_to(-np.asarray(v_sat), v.shape)], mode, eps)
 
 
-def ultralif(current: Array, v0: Array, *, eps, leak, threshold, mode="soft", v_sat=1.0, **reset) -> Trace:
+def ultralif(current: Array, v0: Array, *, eps, leak, threshold, mode="soft", v_sat=2.0, **reset) -> Trace:
     """Definition 4.1."""
     return unroll(
         lambda v, x: maximum([v + np.log(leak), x], mode, eps),
@@ -127,7 +127,7 @@ def ultradlif(
     return unroll(membrane, fire, current, v0, threshold=threshold, **reset)
 
 
-def softlif(current: Array, v0: Array, *, eps, leak, threshold, mode="soft", v_sat=1.0, **reset) -> Trace:
+def softlif(current: Array, v0: Array, *, eps, leak, threshold, mode="soft", v_sat=2.0, **reset) -> Trace:
     """LIF's membrane with the spike of equation 17."""
     return unroll(
         lambda v, x: leak * v + x,

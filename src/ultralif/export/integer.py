@@ -97,7 +97,7 @@ class IntegerNeuron:
     threshold: Tensor
     """int64, ``[n]``, ``[C, 1, 1]`` or ``[C, H, W]``, like all constants: a spike is v > threshold."""
     reset: Tensor
-    """int64: the membrane after a spike, or where ``after`` is ``saturate`` the greatest that is kept."""
+    """int64: the membrane after a spike, or for ``saturate`` the greatest that is kept."""
     decay: Decay | None
     table: Table | None
     """Makes each maximum a log-sum-exp; None in tropical mode."""
@@ -106,8 +106,7 @@ class IntegerNeuron:
     floor: int | None = None
     """The lowest membrane; None if it is proved never to fall that low."""
     after: After = "zero"
-    """A spike sets the membrane to ``reset`` (``zero``) or leaves it (``none``); ``saturate`` cuts off what is
-    above ``reset``."""
+    """A spike sets the membrane to ``reset`` (``zero``) or not (``none``); ``saturate`` cuts off above it."""
 
     def membrane(self, current: Tensor, v: Tensor) -> Tensor:
         """Return the membrane before its reset."""

@@ -96,15 +96,18 @@ def integer_neuron(node: Node, neuron: AnyNeuron, wanted: Wanted, unit: Tensor) 
         coupling,
         # A whole number exceeds theta / unit exactly when it exceeds its floor.
         threshold=whole((each(neuron.threshold, node.shape) / unit).floor()),
-        reset=whole(
-            each(neuron.v_sat if _after(neuron) == "saturate" else neuron.v_reset, node.shape) / unit
-        ),
+        reset=whole(each(_level(neuron), node.shape) / unit),
         decay=decay,
         table=made,
         axis=getattr(neuron, "coupled_axis", -1),
         floor=1 - (1 << (wanted.bits - 1)) if wanted.saturate else None,
         after=_after(neuron),
     )
+
+
+def _level(neuron: AnyNeuron) -> Constant:
+    """Return the membrane after a spike, or the greatest that is kept."""
+    return neuron.v_sat if isinstance(neuron, UltraLIF) and neuron.reset == "saturate" else neuron.v_reset
 
 
 def _after(neuron: AnyNeuron) -> After:

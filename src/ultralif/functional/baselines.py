@@ -214,7 +214,7 @@ def softlif_step(
     reset: Reset = "zero",
     detach_reset: bool | None = None,
     delayed_reset: bool = False,
-    v_sat: Constant = 1.0,
+    v_sat: Constant = 2.0,
 ) -> tuple[Tensor, Tensor]:
     r"""Advance SoftLIF by one step: an additive membrane with the soft spike of UltraLIF.
 

@@ -58,7 +58,7 @@ def ultralif_step(
     reset: Reset = "zero",
     detach_reset: bool | None = None,
     delayed_reset: bool = False,
-    v_sat: Constant = 1.0,
+    v_sat: Constant = 2.0,
 ) -> tuple[Tensor, Tensor]:
     r"""Advance UltraLIF by one step (definition 4.1) and return the spike and the membrane.
 

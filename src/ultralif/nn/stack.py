@@ -370,3 +370,8 @@ def _check(networks: Sequence[Network]) -> None:
                     f"{type(neuron).__name__} has no operator to be stacked with; derive it from "
                     "ultralif.Stepped"
                 )
+            if getattr(neuron, "time_constants", None) is not None:
+                raise InputError(
+                    f"{type(neuron).__name__} with time_constants cannot be stacked; train each "
+                    "network by itself"
+                )

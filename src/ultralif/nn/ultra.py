@@ -63,7 +63,7 @@ class _Leaky(_Tempered):
         learn_leak: bool | None = None,
         leak_parameter: LeakParameter = "logit",
         time_constants: tuple[float, float] | None = None,
-        v_sat: Constant = 1.0,
+        v_sat: Constant = 2.0,
         **options: Unpack[TemperedOptions],
     ) -> None:
         super().__init__(**options)

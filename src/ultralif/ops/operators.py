@@ -211,7 +211,7 @@ def ultralif(
     reset: Reset = "zero",
     detach_reset: bool | None = None,
     delayed_reset: bool = False,
-    v_sat: Constant = 1.0,
+    v_sat: Constant = 2.0,
 ) -> Recipe | None:
     """Give UltraLIF in the terms of the recurrence."""
     rule = _rule(_membrane(mode), MODES, mode, v_reset, reset, detach_reset, delayed_reset, RESETS)
@@ -380,7 +380,7 @@ def softlif(
     reset: Reset = "zero",
     detach_reset: bool | None = None,
     delayed_reset: bool = False,
-    v_sat: Constant = 1.0,
+    v_sat: Constant = 2.0,
 ) -> Recipe | None:
     """Give SoftLIF in the terms of the recurrence."""
     rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset, RESETS)
