@@ -138,7 +138,10 @@ def _form(node: Node, neuron: AnyNeuron, wanted: Wanted, unit: Tensor) -> tuple[
     if isinstance(neuron, UltraDLIF):
         if not isinstance(neuron, UltraDPLIF):
             return "ring", None
-        return "ring", offset if neuron.leak_form == "shift" else _factor(name, node, neuron, wanted)
+        if neuron.leak_form == "factor":
+            return "ring", _factor(name, node, neuron, wanted)
+        if neuron.leak_form == "shift":
+            return "ring", offset
     if isinstance(neuron, UltraLIF):
         return "max", offset
     if isinstance(neuron, LIF | DSpike | SoftLIF):

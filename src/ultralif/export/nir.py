@@ -156,8 +156,10 @@ def _uncoupled(neuron: UltraDLIF, mode: Mode, each: Callable[[Constant], Tensor]
     if isinstance(neuron, UltraDPLIF):
         if neuron.leak_form == "factor":
             leak = each(neuron.leak)
-        else:
+        elif neuron.leak_form == "shift":
             shift = shift + each(neuron.leak).log()
+        else:
+            raise InputError(f"leak_form={neuron.leak_form!r} has no form in NIR; train with 'factor'")
     return _Cell(leak, each(neuron.threshold), each(neuron.v_reset), shift)
 
 

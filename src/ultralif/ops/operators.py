@@ -29,7 +29,8 @@ from ultralif.ops.recurrence import Constants, Curve, Membrane, Rule
 __all__ = ["Backend", "Operator", "adalif", "dspike", "lif", "softlif", "ultradlif", "ultralif"]
 
 Backend = Literal["auto", "reference"]
-BACKENDS, MODES, LEAK_FORMS = get_args(Backend), get_args(Mode), get_args(LeakForm)
+BACKENDS, MODES = get_args(Backend), get_args(Mode)
+LEAK_FORMS = tuple(form.name.lower() for form in recurrence.LeakForm)
 COUPLINGS, SURROGATES = get_args(Coupling), get_args(Surrogate)
 RESETS: tuple[Reset, ...] = get_args(Reset)
 BINARY: tuple[Mode, ...] = ("hard", "soft")
