@@ -22,6 +22,14 @@ def speedrun():
     return module
 
 
+@pytest.fixture
+def on_cpu(speedrun, monkeypatch):
+    """Compute on the CPU, in float32, also where there is a GPU."""
+    for name, value in {"DEVICE": torch.device("cpu"), "ON_GPU": False, "HALF": torch.float32}.items():
+        monkeypatch.setattr(speedrun, name, value)
+
+
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize("shape", [(8, 40), (40, 8), (16, 16)])
 def test_a_step_of_muon_keeps_directions_and_evens_their_sizes(speedrun, shape):
     gradient = torch.randn(shape, generator=torch.Generator().manual_seed(0))
@@ -41,6 +49,7 @@ def plain_orthogonal(matrix):
     return x.T if matrix.shape[0] > matrix.shape[1] else x
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_muon_takes_filters_of_a_shape_together_and_each_as_if_alone(speedrun):
     torch.manual_seed(0)
     shapes = [(4, 6, 3, 3), (40, 2, 3, 3), (4, 6, 3, 3), (9, 1, 3, 3)]
@@ -72,6 +81,7 @@ def test_the_rest_takes_the_steps_of_torchs_sgd(speedrun):
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_images_are_moved_mirrored_and_cut(speedrun):
     image = torch.arange(2 * 3 * 12 * 12.0).view(2, 3, 12, 12) + 1
     drawn = {"generator": torch.Generator().manual_seed(0)}
@@ -86,6 +96,7 @@ def test_images_are_moved_mirrored_and_cut(speedrun):
         assert sum(matches) == 1
 
 
+@pytest.mark.usefixtures("on_cpu")
 def test_whitened_patches_are_uncorrelated(speedrun):
     torch.manual_seed(0)
     net = speedrun.Net(speedrun.Namespace(**speedrun.RECIPE | {"widths": "3,6,19,26"}))
@@ -95,6 +106,7 @@ def test_whitened_patches_are_uncorrelated(speedrun):
     torch.testing.assert_close(patches @ patches.T / patches.shape[1], torch.eye(12), atol=2e-3, rtol=0)
 
 
+@pytest.mark.usefixtures("on_cpu")
 @pytest.mark.parametrize("recipe", [{}, {"optimizer": "sgd", "timesteps": 2, "cutout": 4}])
 def test_no_step_asks_the_device_for_a_number(speedrun, monkeypatch, recipe):
     """A step can only be recorded if the host needs no value: fake tensors have none to give."""
@@ -104,6 +116,24 @@ def test_no_step_asks_the_device_for_a_number(speedrun, monkeypatch, recipe):
         net = speedrun.Net(speedrun.Namespace(**given))
         data = torch.randn(13, 3, 32, 32), torch.randint(10, (13,))
         speedrun.fit(net, *data, speedrun.Namespace(**given), seed=0)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_recorded_step_does_what_its_kernels_do_one_by_one(speedrun, capsys):
+    given = {"epochs": 2, "batch": 40, "widths": "8,16,16,16", "optimizer": "sgd", "soft": 0.5}
+    data = torch.randn(240, 3, 32, 32, device="cuda").bfloat16(), torch.randint(10, (240,), device="cuda")
+    data = data[0].contiguous(memory_format=torch.channels_last), data[1]
+    changes = []
+    for graph in (0, 1):
+        torch.manual_seed(0)
+        recipe = speedrun.Namespace(**speedrun.RECIPE | given | {"graph": graph})
+        net = speedrun.Net(recipe).cuda().to(memory_format=torch.channels_last)
+        before = torch.cat([p.detach().flatten() for p in net.parameters()])
+        speedrun.fit(net, *data, recipe, seed=0)
+        changes.append(torch.cat([p.detach().flatten() for p in net.parameters()]) - before)
+    assert torch.cosine_similarity(*changes, dim=0) > 0.95  # bfloat16 does not round the same way twice
+    assert not capsys.readouterr().err
 
 
 def test_it_runs_and_ends_with_binary_spikes(speedrun, tmp_path, monkeypatch, capsys):
