@@ -14,8 +14,8 @@ from ops.op_cases import (
     CASES,
     CHUNKED,
     CHUNKED_SETTINGS,
+    KINDS,
     OPTIONS,
-    PAIRS,
     SETTINGS,
     Setting,
     check,
@@ -23,6 +23,7 @@ from ops.op_cases import (
     check_minus_infinity,
     check_nan,
     check_spikes_tell_all,
+    pairs,
 )
 from ultralif import functional, ops
 from ultralif.ops import autograd, gpu, parallel, rings
@@ -32,11 +33,6 @@ assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 pytestmark = pytest.mark.usefixtures("triton", "poisoned")
 
 RINGS = [case for case in CASES if case.name == "ultradlif"]
-FEW = [
-    CASES[0],
-    RINGS[0],
-    *(case for case in CASES if case.fixed in ({"adapt_late": True}, {"mode": "soft"})),
-]
 
 
 @pytest.fixture
@@ -48,15 +44,10 @@ def triton(monkeypatch):
 
 @pytest.mark.parametrize(
     ("case", "setting"),
-    [
-        pair
-        for pair in PAIRS
-        for case, setting in [pair.values]
-        if setting.time < 10 or (setting.time <= 100 and case in FEW)
-    ],
+    [pair for pair in pairs("T=2 from a state", "stack") if pair.values[1].time <= 100],
 )
 def test_float32(case, setting):
-    """Short sequences for all, the others for one neuron of each family: an interpreter is slow."""
+    """Some short sequences for all, the others for one case of each formula: an interpreter is slow."""
     check(case, setting, torch.float32)
 
 
@@ -82,7 +73,7 @@ def test_learned_constants_are_decoded_in_the_kernel():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", KINDS, ids=str)
 def test_half_precision(case, dtype):
     """The interpreter, unlike a GPU, cuts bfloat16 off in place of rounding it."""
     check(case, replace(SETTINGS["one per neuron"], time=3), dtype, cut=dtype == torch.bfloat16)
@@ -97,7 +88,7 @@ def test_a_nan_is_not_hidden(case):
     check_nan(case)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", KINDS, ids=str)
 def test_several_rounds(case, monkeypatch):
     """A layer larger than the device takes at once."""
     monkeypatch.setattr(gpu, "LANES", 16)
@@ -115,7 +106,7 @@ def test_a_ring_in_parts(case, monkeypatch):
     check(case, Setting(6, 2, (3, 40), (3, 1), rate=True), torch.float32)
 
 
-@pytest.mark.parametrize("case", FEW, ids=str)
+@pytest.mark.parametrize("case", KINDS, ids=str)
 def test_only_the_last_state_is_differentiated(case):
     grads = []
     for module in (ops, functional):

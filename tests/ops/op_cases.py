@@ -56,6 +56,9 @@ CASES = [
     *(Case("softlif", _ULTRA, {"mode": mode}) for mode in ("soft", "hard")),
 ]
 
+KINDS = [*{case.name: case for case in reversed(CASES)}.values()]
+"""The first case of each formula, for what is slow."""
+
 _SPIKE = {"coupling": "spike"}
 OPTIONS = [
     *(Case("ultralif", _ULTRA, {"mode": mode, "reset": "subtract"}) for mode in ("soft", "hard", "tropical")),
@@ -147,13 +150,14 @@ CHUNKED_SETTINGS = [Setting(24, 3, (5,), (5,), start=True), Setting(16, 2, (3, 4
 """and layers that four chunks divide."""
 
 
-PAIRS = [
-    pytest.param(case, setting, id=f"{case}-{name}")
-    for case in CASES
-    for name, setting in SETTINGS.items()
-    if setting.applies(case)
-]
-"""Every case in every setting that it knows."""
+def pairs(*settings: str) -> list[Any]:
+    """Return every case in these settings, and one of each formula in all settings that it knows."""
+    return [
+        pytest.param(case, setting, id=f"{case}-{name}")
+        for case in CASES
+        for name, setting in SETTINGS.items()
+        if setting.applies(case) and (case in KINDS or name in settings)
+    ]
 
 
 def draw(case: Case, setting: Setting, dtype: torch.dtype, device: str = "cpu") -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ops.op_cases import CASES, CHUNKED, SETTINGS, Setting, draw
+from ops.op_cases import CASES, CHUNKED, KINDS, SETTINGS, Setting, draw
 from ultralif import ops
 from ultralif.ops import parallel
 
@@ -15,8 +15,6 @@ from ultralif.bench.static import compiled
 pytestmark = pytest.mark.slow
 
 RINGS = [case for case in CASES if case.name == "ultradlif"]
-KINDS = [*{case.name: case for case in reversed(CASES)}.values(), RINGS[-1]]
-"""One case of each formula, and a ring that decays: a compilation takes some seconds."""
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +39,7 @@ def assert_fits(kernel):
     assert kernel.spills <= 2 * kernel.instructions["CALL"], kernel
 
 
-@pytest.mark.parametrize("case", KINDS, ids=str)
+@pytest.mark.parametrize("case", [*KINDS, RINGS[-1]], ids=str)
 def test_every_neuron_compiles_and_fits_into_registers(case):
     kernels = compile_call(case, replace(SETTINGS["one per neuron"], time=30), torch.float32)
     family = "spatial" if case.name == "ultradlif" else "temporal"

@@ -11,13 +11,13 @@ from hypothesis.strategies import booleans, integers, sampled_from
 from ops.op_cases import (
     CASES,
     OPTIONS,
-    PAIRS,
     SETTINGS,
     Setting,
     check,
     check_minus_infinity,
     check_nan,
     draw,
+    pairs,
 )
 from ultralif import functional, ops
 from ultralif.functional import compute_dtype
@@ -29,12 +29,12 @@ assert cpu.available()  # or the definition would be compared with itself
 pytestmark = pytest.mark.usefixtures("poisoned")
 
 
-@pytest.mark.parametrize(("case", "setting"), PAIRS)
+@pytest.mark.parametrize(("case", "setting"), pairs(*SETTINGS))
 def test_float64(case, setting):
     check(case, setting, torch.float64)
 
 
-@pytest.mark.parametrize(("case", "setting"), PAIRS)
+@pytest.mark.parametrize(("case", "setting"), pairs("T=31 rate", "one for each"))
 def test_float32(case, setting):
     check(case, setting, torch.float32)
 

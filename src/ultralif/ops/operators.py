@@ -30,7 +30,8 @@ __all__ = ["Backend", "Operator", "adalif", "dspike", "lif", "softlif", "ultradl
 
 Backend = Literal["auto", "reference"]
 BACKENDS, MODES = get_args(Backend), get_args(Mode)
-LEAK_FORMS = tuple(form.name.lower() for form in recurrence.LeakForm)
+LEAK_FORMS = tuple(form.name.lower() for form in recurrence.LeakForm if form)
+"""Those that kernels know; another one runs the definition."""
 COUPLINGS, SURROGATES = get_args(Coupling), get_args(Surrogate)
 RESETS: tuple[Reset, ...] = get_args(Reset)
 BINARY: tuple[Mode, ...] = ("hard", "soft")
