@@ -260,3 +260,14 @@ def test_a_hot_neuron_forgets_its_input(run, spikes: list[float]) -> None:
     torch.testing.assert_close(
         found, torch.tensor(spikes).reshape(3, 1, 1).expand(3, 1, 4), rtol=0, atol=1e-4
     )
+
+
+@given(currents(), temperature)
+def test_ultralif_without_reset_is_linear_in_exponentials(current: Tensor, eps: float) -> None:
+    """u = exp(V / eps) decays by exp(log_decay) and gains exp(I / eps)."""
+    _, v = ultralif(current, eps=eps, leak=LEAK, threshold=NEVER)
+    log_decay = functional.log_decay(LEAK, eps)
+    terms = torch.cat([current / eps, torch.zeros_like(current[:1])])  # at rest u is 1
+    steps = torch.tensor([*reversed(range(len(current))), len(current)]).view(-1, 1, 1)
+    expected = torch.logsumexp(terms + log_decay * steps, 0)
+    torch.testing.assert_close(v / eps, expected, rtol=1e-10, atol=1e-10)

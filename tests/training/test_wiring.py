@@ -46,7 +46,7 @@ def test_the_penalty_is_the_mean_over_neurons_and_not_over_layers() -> None:
     [
         ({"gain": 0.9, "seed": 5, "augment": True}, CROP_AND_FLIP),
         ({"flip": True, "cutout": 2}, Augmentation(flip=True, cutout=2)),
-        ({}, Augmentation()),
+        ({"encoding": "constant"}, Augmentation()),
     ],
     ids=["the paper's", "own", "none"],
 )
