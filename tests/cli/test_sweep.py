@@ -30,7 +30,7 @@ def test_a_sweep_from_plan_to_table(ultralif: Commands) -> None:
     assert plan[3].startswith("16 runs in 4 stacks, about ")
     table = said.out.splitlines()
     assert len(table) == 1 + 8 + 2 and all(" ± " in row for row in table[1:-2])
-    assert table[-2] == "±: standard deviation over seeds"
+    assert table[-2].endswith("±: 95 % interval over seeds.")
     assert table[-1] == "16 runs in runs; next: ultralif runs list"
     again = ultralif("sweep", *GRID, "--lambdas", "0,0.1", "--seeds", "2")
     assert again.err == "all runs are finished already\n" and again.out == said.out

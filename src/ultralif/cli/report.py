@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ultralif.cli.output import check_place, echo, print_json, say
-from ultralif.cli.parse import parse
+from ultralif.cli.parse import Inline, parse
+from ultralif.cli.runs import ALL, Filter
 from ultralif.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def main(argv: list[str]) -> None:
 def report(
     runs: tuple[str, ...] = (),
     /,
+    which: Inline[Filter] = ALL,
     out: Path | None = None,
     figures: Path | None = None,
     format: Literal["png", "svg", "pdf"] = "png",
@@ -45,11 +47,13 @@ def report(
     Examples:
       ultralif report
       ultralif report 3f2a 91bc --out two.html
+      ultralif report --dataset mnist --timesteps 1
       ultralif report results/paper.jsonl.gz --out paper.html --theory
       ultralif report --figures figures --format svg
 
     Args:
         runs: names of runs, their folders, folders that hold runs, or a file of results; none, all runs.
+        which: a filter.
         out: the page; report.html, unless only figures are wanted.
         figures: a folder for the figures.
         format: of the figures.
@@ -66,7 +70,7 @@ def report(
     if out is not None and out.suffix not in PAGES:
         raise InputError(f"out must end in .html, got {str(out)!r}; figures go to --figures")
     check_place(out)
-    entries, notes, timings = gather(runs, runs_dir)
+    entries, notes, timings = gather(runs, runs_dir, which.admits)
     written: list[Path] = []
     if figures is not None:
         from ultralif.report.draw import draw_figures

@@ -1,18 +1,19 @@
 """``ultralif runs``: find, show, compare, remove and export trained runs."""
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from ultralif.cli.output import check_place, confirm, echo, number, print_json, print_result, print_table, say
-from ultralif.cli.parse import Actions, Inline, dispatch
+from ultralif.cli.parse import Actions, Inline, Names, dispatch
 from ultralif.cli.progress import spell_count
 from ultralif.errors import InputError, JobError
 from ultralif.files import write_file
 from ultralif.names import MODES
+from ultralif.paper.tables import Table
+from ultralif.report import markup
+from ultralif.report.summary import BY, summarize
 from ultralif.training.config import NEURON_NAMES, spelled
 from ultralif.training.result import Result
 from ultralif.training.store import Store
@@ -27,7 +28,7 @@ def main(argv: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which runs."""
+    """The runs that a command is about."""
 
     dataset: str | None = None
     """Only those on this dataset."""
@@ -44,15 +45,23 @@ class Filter:
 
     def rows(self, store: Store, limit: int | None = None) -> list[Result]:
         """Return the results of these runs, newest first."""
-        wanted = asdict(self)
-        for field in ("dataset", "neuron"):
-            wanted[field] = wanted[field] and spelled(field, wanted[field])
-        rows = store.rows(limit, complain=say, **wanted)
+        rows = store.rows(limit, complain=say, **self.values())
         unknown = {row.neuron for row in rows} - set(NEURON_NAMES)
         if unknown:
             names = ", ".join(sorted(unknown))
             say(f"neuron {names} is not known here; its runs are listed, and cannot be loaded")
         return rows
+
+    def values(self) -> dict[str, Any]:
+        """Return the wanted values by field, names as they are spelled; None leaves a field open."""
+        wanted = asdict(self)
+        for field in ("dataset", "neuron"):
+            wanted[field] = wanted[field] and spelled(field, wanted[field])
+        return wanted
+
+    def admits(self, result: Result) -> bool:
+        """Tell whether a run is one of these."""
+        return all(value in (None, getattr(result, name)) for name, value in self.values().items())
 
 
 ALL = Filter()
@@ -173,13 +182,46 @@ def export(
 
         text = dumps([row.to_dict() for row in rows], indent=2) + "\n"
     else:
-        text = _delimited(rows) if to == "csv" else _markdown(rows)
-    if out is None:
-        for line in text.splitlines():
-            echo(line)
-        return
-    write_file(out, text.encode())
-    echo(f"{spell_count(len(rows), 'run')} in {out}")
+        cells = [tuple("-" if cell is None else str(cell) for cell in _cells(row)) for row in rows]
+        text = _markup(Table("runs", "", _COLUMNS, cells), to)
+    _write(text, out, rows)
+
+
+def table(
+    which: Inline[Filter] = ALL,
+    by: Names = BY,
+    to: Literal["markdown", "latex", "csv"] | None = None,
+    out: Path | None = None,
+    runs_dir: Path | None = None,
+) -> None:
+    """Show mean and 95 % interval over seeds for each kind of run, in every mode.
+
+    Examples:
+      ultralif runs table
+      ultralif runs table --by neuron,timesteps --dataset mnist --to latex --out table.tex
+      ultralif runs table --by neuron,eps,hidden
+
+    Args:
+        which: a filter.
+        by: settings of a run; runs that agree in them share a row.
+        to: a format for a paper or a spreadsheet; without it the table is for the terminal.
+        out: a file; without it the table is printed.
+        runs_dir: where runs are kept.
+    """
+    check_place(out)
+    if out is not None and to is None:
+        raise InputError("out needs a format; add --to markdown, latex or csv")
+    rows = which.rows(Store(runs_dir))
+    if not rows:
+        raise InputError("no run is like that; see all with: ultralif runs list")
+    found = summarize(rows, by)
+    if to is None:
+        print_table(found.columns, found.rows)
+    else:
+        _write(_markup(found, to), out, rows)
+    if to != "markdown":
+        for note in found.notes:
+            say(note)
 
 
 def rebuild(runs_dir: Path | None = None) -> None:
@@ -195,8 +237,23 @@ def rebuild(runs_dir: Path | None = None) -> None:
     echo(f"{spell_count(count, 'run')} in {store.root}; next: ultralif runs list")
 
 
+def _markup(found: Table, to: str) -> str:
+    return {"csv": markup.to_csv, "markdown": markup.to_markdown, "latex": markup.to_latex}[to](found)
+
+
+def _write(text: str, out: Path | None, rows: Sequence[Result]) -> None:
+    """Write a table into a file, or print it."""
+    if out is None:
+        for line in text.splitlines():
+            echo(line)
+        return
+    write_file(out, text.encode())
+    echo(f"{spell_count(len(rows), 'run')} in {out}")
+
+
 COMMAND: Actions = {
     "list": list_,
+    "table": table,
     "show": show_run,
     "compare": compare,
     "rm": remove,
@@ -204,42 +261,19 @@ COMMAND: Actions = {
     "rebuild": rebuild,
 }
 
-_NUMBERS = ("soft %", "hard %", "tropical %", "rate", "eps", "leak")
+_NUMBERS = ("accuracy %", "soft %", "hard %", "tropical %", "rate", "eps", "leak")
 _COLUMNS = ("run", "dataset", "neuron", "T", "lambda", "seed", *_NUMBERS, "status")
 
 
 def _numbers(row: Result) -> Sequence[str | None]:
     accuracies = (number(row.accuracy.get(mode), 2) for mode in MODES)
-    return (*accuracies, *(number(value, 3) for value in (row.own.spike_rate, row.eps, row.leak)))
+    return (
+        number(row.own.accuracy, 2),
+        *accuracies,
+        *(number(value, 3) for value in (row.own.spike_rate, row.eps, row.leak)),
+    )
 
 
 def _cells(row: Result) -> Sequence[Any]:
     kind = (row.id, row.dataset, row.neuron, row.timesteps, row.sparsity, row.seed)
     return (*kind, *_numbers(row), row.status)
-
-
-def _delimited(rows: list[Result]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(_COLUMNS)
-    writer.writerows([_safe(cell) for cell in _cells(row)] for row in rows)
-    return out.getvalue()
-
-
-def _safe(cell: Any) -> Any:
-    """Keep a spreadsheet from reading a name as a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r\n") else cell
-
-
-def _markdown(rows: list[Result]) -> str:
-    lines = ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
-    lines += ["| " + " | ".join(map(_escaped, _cells(row))) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
-
-
-def _escaped(cell: Any) -> str:
-    """Write a cell so that Markdown and HTML read it as text of one line."""
-    text = "-" if cell is None else " ".join(str(cell).split())
-    return "".join(
-        f"\\{c}" if c in "\\`*_[]|" else {"<": "&lt;", ">": "&gt;", "&": "&amp;"}.get(c, c) for c in text
-    )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from ultralif.cli.common import Common, read_arguments, warn_of_batch
 from ultralif.cli.output import echo, print_json, print_table, say
@@ -173,25 +173,13 @@ def run_plan(
 
 
 def _print_summary(rows: "list[Result]") -> None:
-    """Print mean and spread over seeds for each kind of run."""
-    from statistics import mean, stdev
+    """Print mean and interval over seeds for each kind of run."""
+    from ultralif.report.summary import summarize
 
-    kinds: dict[tuple[Any, ...], list[Result]] = {}
-    for row in rows:
-        kinds.setdefault((row.dataset, row.neuron, row.timesteps, row.sparsity), []).append(row)
-    table = []
-    for kind, group in sorted(kinds.items()):
-        cells: list[Any] = [*kind, len(group)]
-        for mode in ("soft", "hard"):
-            values = [value for row in group if (value := row.accuracy.get(mode)) is not None]
-            spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
-            cells.append(f"{mean(values):.2f}{spread}" if values else None)
-        rates = [rate for row in group if (rate := row.own.spike_rate) is not None]
-        cells.append(f"{mean(rates):.3f}" if rates else None)
-        table.append(cells)
-    print_table(("dataset", "neuron", "T", "lambda", "seeds", "soft %", "hard %", "rate"), table)
-    if any("±" in str(cell) for cells in table for cell in cells):
-        echo("±: standard deviation over seeds")
+    table = summarize(rows)
+    print_table(table.columns, table.rows)
+    for note in table.notes[:1]:
+        echo(note)
 
 
 COMMAND = Sweep

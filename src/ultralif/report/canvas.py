@@ -15,13 +15,15 @@ STYLES: dict[str, tuple[str, str, str]] = {
     "UltraDPLIF": ("#E69F00", "solid", "D"),
     "SoftLIF": ("#009E73", "solid", "o"),
     "LIF": ("#80868F", "solid", "o"),
-    "PLIF": ("#80868F", "dashed", "s"),
-    "FullPLIF": ("#80868F", "dotted", "^"),
+    "PLIF": ("#8C6BB1", "dashed", "s"),
+    "FullPLIF": ("#6A8F3C", "dotted", "^"),
     "AdaLIF": ("#9A6B1F", "dashed", "D"),
     "DSpike": ("#CC79A7", "solid", "s"),
-    "DSpikePlus": ("#CC79A7", "dashed", "^"),
+    "DSpikePlus": ("#C0404F", "dashed", "^"),
 }
-"""Colour (after Okabe and Ito), line and marker of every neuron, here and in the report for the browser."""
+"""Colour (most after Okabe and Ito), line and marker of every neuron, in figures and in the browser."""
+DPI = 200
+"""Dots an inch of a PNG: enough for print, at about three and a half inches a panel."""
 
 
 def style_of(label: str) -> dict[str, str]:
@@ -50,7 +52,7 @@ def save_figure(figure: Any, path: Path) -> Path:
     dates = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     names = {"svg.hashsalt": "ultralif"}  # else they are random
     with need("matplotlib", "plot").rc_context(names), drafted(path) as draft:
-        figure.savefig(draft, dpi=90, metadata=dates[path.suffix])
+        figure.savefig(draft, dpi=DPI, metadata=dates[path.suffix])
     return path
 
 

@@ -1,7 +1,7 @@
 """The runs that a report is about: from a store, from folders of runs, from files of results."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,40 +48,47 @@ class Gathered(NamedTuple):
     """Milliseconds of a training step by setting and neuron, from files of results."""
 
 
-def gather(sources: Sequence[str], runs_dir: Path | None = None) -> Gathered:
+def gather(
+    sources: Sequence[str],
+    runs_dir: Path | None = None,
+    admits: Callable[[Result], bool] = lambda result: True,
+) -> Gathered:
     """Find the runs that are named.
 
     Args:
         sources: names of runs, their folders, folders that hold runs, or files of results (.jsonl.gz); none,
             every run of the store.
         runs_dir: the store.
+        admits: tells which of them are wanted.
     """
     store = Store(runs_dir)
     found: dict[str, Entry] = {}
     rest = Gathered([], [], {})
     for source in sources or [str(store.root)]:
-        for entry in _read(source, store, rest):
+        for entry in _read(source, store, rest, admits):
             found.setdefault(entry.result.id, entry)
     if not found:
         where = ", ".join(sources) or store.root
         why = "".join(f" {note}" for note in rest.notes)
-        raise InputError(f"there are no runs in {where}; train one with: ultralif train.{why}")
+        raise InputError(f"there are no runs in {where} that match; train one with: ultralif train.{why}")
     return rest._replace(entries=list(found.values()))
 
 
-def _read(source: str, store: Store, rest: Gathered) -> Iterable[Entry]:
+def _read(source: str, store: Store, rest: Gathered, admits: Callable[[Result], bool]) -> Iterable[Entry]:
     path = Path(source)
     if path.is_file():
-        return _from_file(path, rest)
+        return _from_file(path, rest, admits)
     if (path / "manifest.json").is_file():
-        return [_entry(Store(path.parent), path.name)]
-    if path.is_dir() or path == store.root:
-        return _from_store(Store(path), rest.notes)
-    return [_entry(store, source)]
+        named = [_entry(Store(path.parent), path.name)]
+    elif path.is_dir() or path == store.root:
+        return _from_store(Store(path), rest.notes, admits)
+    else:
+        named = [_entry(store, source)]
+    return [entry for entry in named if admits(entry.result)]
 
 
-def _from_store(store: Store, notes: list[str]) -> Iterable[Entry]:
-    for result in store.rows(complain=lambda line: notes.append(f"{line}.")):
+def _from_store(store: Store, notes: list[str], admits: Callable[[Result], bool]) -> Iterable[Entry]:
+    for result in filter(admits, store.rows(complain=lambda line: notes.append(f"{line}."))):
         try:
             yield _entry(store, result.id)
         except (Damaged, InputError) as error:  # damaged, or with a neuron that is not known here
@@ -96,12 +103,12 @@ def _entry(store: Store, name: str) -> Entry:
     return Entry(run.config, run.result, run.history, rounded, weights, Path(run.result.path))
 
 
-def _from_file(path: Path, rest: Gathered) -> Iterable[Entry]:
+def _from_file(path: Path, rest: Gathered, admits: Callable[[Result], bool]) -> Iterable[Entry]:
     archive = read(path)
     rest.step_ms.update(archive.step_ms)
     digest = hashlib.sha256(read_bytes(path, MOST_PACKED)).hexdigest()
     rest.notes.append(f"{path.name} (SHA-256 {digest}) keeps neither devices nor checksums of its runs.")
-    for result in archive.results:
+    for result in filter(admits, archive.results):
         try:
             config = RunConfig.from_dict(result.config)
         except InputError as error:

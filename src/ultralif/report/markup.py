@@ -12,9 +12,10 @@ def to_markdown(table: Table) -> str:
     """Return a table as Markdown, with its notes below."""
 
     def line(cells: tuple[str, ...]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "| " + " | ".join(map(_one_line, cells)) + " |"
 
-    lines = [f"### {table.title}", "", line(table.columns), "|" + "---|" * len(table.columns)]
+    title = [f"### {table.title}", ""] if table.title else []
+    lines = [*title, line(table.columns), "|" + "---|" * len(table.columns)]
     lines += map(line, table.rows)
     lines += [f"\n{note}" for note in table.notes]
     return "\n".join(lines) + "\n"
@@ -25,7 +26,7 @@ def to_csv(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(table.columns)
-    writer.writerows(table.rows)
+    writer.writerows(map(_safe, row) for row in table.rows)
     return out.getvalue()
 
 
@@ -48,7 +49,25 @@ def to_latex(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _one_line(cell: str) -> str:
+    """Write a cell so that Markdown and HTML read it as text of one line."""
+    return "".join(_IN_MARKDOWN.get(char, char) for char in " ".join(cell.split()))
+
+
+def _safe(cell: str) -> str:
+    """Keep a spreadsheet from reading a name as a formula; numbers stay as they are."""
+    signed = cell[:1] in ("+", "-") and (len(cell) == 1 or cell[1:2].isdigit())
+    return f"'{cell}" if cell[:1] in tuple("=+-@\t\r\n") and not signed else cell
+
+
 def _escape(text: str) -> str:
-    for char in "&%$#_{}":
-        text = text.replace(char, f"\\{char}")
-    return text.replace("±", r"$\pm$").replace("lambda=", r"$\lambda$=")
+    text = "".join(_IN_LATEX.get(char, char) for char in " ".join(text.split()))
+    return text.replace("±", r"$\pm$").replace("lambda", r"$\lambda$")
+
+
+_IN_MARKDOWN = {char: f"\\{char}" for char in "\\`*_[]|"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+_IN_LATEX = {char: f"\\{char}" for char in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}

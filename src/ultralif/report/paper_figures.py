@@ -37,15 +37,16 @@ def accuracy_figure(path: Path, results: Results, datasets: Sequence[str] = DATA
     figure, axes = new_figure(columns, -(-len(datasets) // columns), height=3.6)
     for axis in axes.flat[len(datasets) :]:
         axis.set_axis_off()
-    labels = _labels(results)
+    labels, beside_paper = _labels(results), False
     for axis, dataset in zip(axes.flat, datasets, strict=False):
         times = _times(results, dataset)
         for i, label in enumerate(labels):
-            _draw_line(axis, results, label, dataset, times, shift=0.04 * (i - (len(labels) - 1) / 2))
+            shift = 0.04 * (i - (len(labels) - 1) / 2)
+            beside_paper |= _draw_line(axis, results, label, dataset, times, shift)
         axis.set_xticks(range(len(times)), [str(time) for time in times])
         axis.set(title=dataset, xlabel="time steps T", ylabel="test accuracy %")
         axis.set_xlim(-0.6, len(times) - 0.4)
-    _legend(figure, axes, PUBLISHED if any(name in DATASETS for name in datasets) else None)
+    _legend(figure, axes, PUBLISHED if beside_paper else None)
     return save_figure(figure, path)
 
 
@@ -74,7 +75,8 @@ def _legend(figure: Any, axes: Any, title: str | None) -> None:
 
 def _draw_line(
     axis: Any, results: Results, label: str, dataset: str, times: Sequence[int], shift: float
-) -> None:
+) -> bool:
+    """Draw a neuron's accuracy, and the published points; tell whether there are any of these."""
     style = style_of(label)
     found = [interval(results.accuracy(label, dataset, time)) for time in times]
     known = [(x + shift, value) for x, value in enumerate(found) if value is not None]
@@ -89,14 +91,14 @@ def _draw_line(
             lw=1.1,
             label=label,
         )
-    if dataset in DATASETS and label in (*BASELINES, *ULTRA):
-        theirs = [
-            (x + shift, published.accuracy(dataset, label, time))
-            for x, time in enumerate(times)
-            if time in TIMESTEPS
-        ]
-        for place in theirs:
-            axis.plot(*place, style["marker"], color=style["color"], mfc="none", ms=6.5, alpha=0.7)
+    theirs = [
+        (x + shift, published.accuracy(dataset, label, time))
+        for x, time in enumerate(times)
+        if dataset in DATASETS and label in (*BASELINES, *ULTRA) and time in TIMESTEPS
+    ]
+    for place in theirs:
+        axis.plot(*place, style["marker"], color=style["color"], mfc="none", ms=6.5, alpha=0.7)
+    return bool(theirs)
 
 
 def energy_figure(path: Path, results: Results, dataset: str) -> Path:

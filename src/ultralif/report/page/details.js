@@ -26,9 +26,16 @@ function runColumns(data) {
     plain("T", "timesteps", "Time steps"),
     plain("λ", "sparsity", "Weight of the spike rate in the loss"),
     plain("Seed", "seed"),
+    {
+      name: "Accuracy %",
+      title: "Test accuracy as trained",
+      numeric: true,
+      value: (run) => at(run, "accuracy", "own"),
+      text: (run) => fixed(2)(at(run, "accuracy", "own")),
+    },
     number("Soft %", "accuracy_soft", 2, "Test accuracy with soft spikes"),
     number("Hard %", "accuracy_hard", 2, "Test accuracy with binary spikes, same weights"),
-    number("Max-plus %", "accuracy_tropical", 2, "Test accuracy with binary spikes and maxima"),
+    number("Tropical %", "accuracy_tropical", 2, "Test accuracy with binary spikes and maxima: max-plus algebra"),
     {
       name: "Rate",
       title: "Mean spike of the hidden neurons, as trained",

@@ -1,0 +1,100 @@
+"""Runs as a table for a paper: a row for each kind of run, with the mean and the interval over its seeds."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ultralif.names import MODES, find_name
+from ultralif.paper.results import interval
+from ultralif.paper.tables import Table
+from ultralif.training.identity import FIELDS, known_options
+from ultralif.training.result import Result
+
+__all__ = ["BY", "summarize"]
+
+BY = ("dataset", "neuron", "timesteps", "sparsity")
+"""The settings that tell the rows of a table apart unless others are named."""
+LONG = {"T": "timesteps", "lambda": "sparsity"}
+"""Settings by the words that tables have for them."""
+
+
+def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
+    """Return mean and 95 % interval over seeds of each kind of run, as trained and in every mode.
+
+    Args:
+        results: the runs; those that diverged are left out, with a note.
+        by: settings of a run, such as neuron, timesteps, hidden or eps: runs that agree in them share a row.
+    """
+    known = sorted({*FIELDS, *known_options(), *LONG} - {"seed"})
+    by = [LONG.get(name, name) for name in (find_name("setting", name, known) for name in by)]
+    done = [result for result in results if result.status == "done"]
+    groups: dict[tuple[str, ...], list[Result]] = {}
+    for result in done:
+        settings = _settings(result)
+        groups.setdefault(tuple(_text(settings.get(name)) for name in by), []).append(result)
+    modes = [mode for mode in MODES if any(mode in result.accuracy for result in done)]
+    rows = [
+        (
+            *kind,
+            str(len({result.seed for result in group})),
+            _mean(result.own.accuracy for result in group),
+            *(_mean(result.accuracy.get(mode) for result in group) for mode in modes),
+            _mean((result.own.spike_rate for result in group), 3),
+        )
+        for kind, group in sorted(groups.items(), key=lambda item: [_order(cell) for cell in item[0]])
+    ]
+    short = {name: word for word, name in LONG.items()}
+    columns = (
+        *(short.get(name, name) for name in by),
+        "seeds",
+        "accuracy %",
+        *(f"{mode} %" for mode in modes),
+        "rate",
+    )
+    notes = []
+    if rows:
+        notes.append(
+            "Accuracy and rate as trained, then the same weights in each mode; ±: 95 % interval over seeds."
+        )
+    if len(done) < len(results):
+        notes.append(f"{len(results) - len(done)} that diverged are left out.")
+    mixed = sorted({name for group in groups.values() for name in _differing(group)})
+    if mixed:
+        notes.append(f"Some rows mix runs that differ in {', '.join(mixed)}; add it to --by, or filter.")
+    return Table("runs", "Test accuracy (%)", columns, rows, notes)
+
+
+def _settings(result: Result) -> dict[str, Any]:
+    """Return the settings of a run by name; one that is not in its config has the value of 0.1.0."""
+    config = dict(result.config)
+    options = config.pop("neuron_options", {})
+    named = {name: getattr(result, name) for name in BY}
+    return {**FIELDS, **config, **(options if isinstance(options, Mapping) else {}), **named}
+
+
+def _differing(group: Sequence[Result]) -> set[str]:
+    """Return the settings, but for the seed, in which the runs of a group differ."""
+    settings = [_settings(result) for result in group]
+    names = {name for each in settings for name in each} - {"seed", "schema"}
+    return {name for name in names if len({_text(each.get(name)) for each in settings}) > 1}
+
+
+def _mean(values: Iterable[float | None], digits: int = 2) -> str:
+    there = [value for value in values if value is not None]
+    found = interval(dict(enumerate(there)))
+    if found is None:
+        return "-"
+    return f"{found.mean:.{digits}f}" + ("" if found.half is None else f" ± {found.half:.{digits}f}")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " ".join(map(_text, value))
+    return "default" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _order(cell: str) -> tuple[float, str]:
+    """Sort numbers by value, before names."""
+    try:
+        return float(cell), ""
+    except ValueError:
+        return float("inf"), cell
