@@ -2,10 +2,11 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lint types imports unit test-slow test-browser faults torture docs format dist release-check clean
+.PHONY: run test lint types imports unit test-slow test-browser faults torture docs docs-serve format dist release-check clean
 
-run: .venv/installed
-	$(BIN)/python examples/digits.py
+# A demonstration in a minute, in an environment of its own that has torch and little else.
+run: .venv-run/installed
+	OMP_WAIT_POLICY=PASSIVE .venv-run/bin/python examples/digits.py
 
 # The quick checks, within four minutes on two cores; .ci/run has those below as well.
 test: lint types imports unit
@@ -38,9 +39,12 @@ faults: .venv/installed
 torture: .venv/installed
 	$(BIN)/python tests/torture
 
-# The site, in site/.
+# The site, in site/; docs-serve shows it on http://127.0.0.1:8000 and follows changes.
 docs: .venv/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 # The sdist and the wheel, in dist/: the wheel of Linux on x86-64 has compiled kernels.
 dist:
@@ -55,7 +59,17 @@ format: .venv/installed
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-run
+
+# Of scikit-learn only the file of the digits is read, so that it comes without what it depends on.
+.venv-run/installed: pyproject.toml constraints.txt
+	@echo "installing torch and ultralif into .venv-run"
+	$(PYTHON) -m venv .venv-run
+	.venv-run/bin/pip install --quiet --constraint constraints.txt torch==2.13.0 numpy
+	.venv-run/bin/pip install --quiet --constraint constraints.txt --editable .
+	.venv-run/bin/pip install --quiet --constraint constraints.txt --no-deps scikit-learn
+	@du -sh .venv-run
+	touch $@
 
 # torch comes first and by its exact version: any looser requirement would bring the GPU build.
 .venv/installed: pyproject.toml constraints.txt tests/peers.txt

@@ -1,4 +1,4 @@
-"""The config of a run: every choice of an experiment, with the paper's as defaults. Needs no torch."""
+"""The config of a run: every choice of an experiment. Needs no torch."""
 
 import json
 import re
@@ -37,6 +37,17 @@ PRESETS: dict[str, dict[str, Any]] = {
         "eps": 0.1,
         "learn_eps": False,
     },
+    "digits": {
+        "model": "vgg5",
+        "encoding": "direct",
+        "timesteps": 4,
+        "epochs": 20,
+        "batch_size": 64,
+        "learning_rate": 0.01,
+        "shift": 1,
+        "hard_share": 0.3,
+        "settle_batches": 20,
+    },
     "deep": {
         "model": "vgg5",
         "encoding": "direct",
@@ -56,7 +67,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 """Fields by the name of a recipe: the paper's as it is written (``paper`` is its old name), as its author's
 code has it, the system of that code's study of the temperature; two whose spikes are 0 and 1 already in
-training; and one for deep networks: soft first, binary for the last epochs."""
+training; and two for convolutional networks, small ones and deep ones: soft first, binary for the last
+epochs."""
 
 Partition = Literal["tonic", "spikingjelly"]
 C = TypeVar("C")
