@@ -10,8 +10,9 @@ from typing import Any
 
 from ultralif import __version__
 from ultralif.files import visible
+from ultralif.report.canvas import STYLES
 
-__all__ = ["SCRIPTS", "make_page"]
+__all__ = ["SCRIPTS", "make_page", "make_playground"]
 
 SCRIPTS = (
     "dom",
@@ -60,6 +61,11 @@ def make_page(document: Mapping[str, Any], title: str) -> str:
     head, *pieces = _read("page.html").split("{{")
     filled = [parts[name] + rest for name, rest in (piece.split("}}", 1) for piece in pieces)]
     return head + "".join(filled)
+
+
+def make_playground() -> str:
+    """Return a page with the playground alone."""
+    return make_page({"styles": STYLES, "alone": True}, "Playground")
 
 
 def _visible(value: Any) -> Any:

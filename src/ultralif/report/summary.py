@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ultralif.names import MODES, find_name
-from ultralif.paper.results import interval
+from ultralif.paper.statistics import interval
 from ultralif.paper.tables import Table
 from ultralif.training.identity import FIELDS, known_options
 from ultralif.training.result import Result

@@ -75,7 +75,13 @@ function fillRuns(runs) {
   filters(bar, data, runs, (shown) => followers.forEach((update) => update(shown)));
 }
 
+function playgroundAlone() {
+  for (const part of document.querySelectorAll("header, footer, section:not(#playground)")) part.remove();
+  playground(find("playground").lastElementChild, data);
+}
+
 function main() {
+  if (data.alone) return playgroundAlone();
   const runs = readRuns(data);
   const { networks, tables, verdicts, theory } = data;
   find("summary").textContent = summary(runs);
