@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 from ultralif.names import ULTRA
 from ultralif.paper.grids import BASE
@@ -70,7 +71,7 @@ def factorial() -> Iterator[tuple[str, RunConfig]]:
 
 def one_at_a_time() -> Iterator[tuple[str, RunConfig]]:
     """Yield runs of the text's reading with one open point changed, at T=1 and 10 on MNIST and CIFAR-10."""
-    changes = {
+    changes: dict[str, dict[str, Any]] = {
         "as written": {},
         "rate-normalized": {"encoding": "rate-normalized"},
         "rate-clipped": {"encoding": "rate-clipped"},
