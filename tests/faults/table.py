@@ -46,7 +46,7 @@ OLD = [
     ),
     Fault(
         "speed of the temperature on the leak",
-        "nn/stack.py",
+        "nn/stacked.py",
         'eps_speed if entry.name == "eps" else 1.0',
         "eps_speed",
         WIRING,
@@ -195,14 +195,14 @@ NEW = [
     ),
     Fault(
         "dead clamp in a stack",
-        "nn/stack.py",
+        "nn/stacked.py",
         'dead = entry.neuron.clamp == "dead"',
         "dead = False",
         ("tests/nn/test_stack.py", "tests/training/test_members.py"),
     ),
     Fault(
         "mode of a stack",
-        "nn/stack.py",
+        "nn/stacked.py",
         'choices["mode"] = mode if mode in one.modes else "hard"',
         'choices["mode"] = "hard"',
         ("tests/nn/test_stack.py",),
