@@ -17,8 +17,7 @@ import ultralif as ul
 from training.small import files, small, stop_after
 from ultralif.cli import main
 from ultralif.errors import InputError, JobError
-from ultralif.training import Interrupted, RunOptions, Store, plan, train_stack
-from ultralif.training import store as store_module
+from ultralif.training import Interrupted, RunOptions, Store, folders, plan, train_stack
 from ultralif.training.checkpoint import Damaged
 from ultralif.training.identity import FIRST_FIELDS, document_id, first_document
 from ultralif.training.loop import stack_id
@@ -179,7 +178,7 @@ def test_a_stack_that_was_killed_while_it_was_written_is_finished_as_a_whole(
     configs = [small(**QUICK), small(**QUICK, neuron="LIF"), small(**QUICK, neuron="PLIF")]
     whole = Store(tmp_path / "whole")
     train_stack(configs, whole)
-    write, count = store_module.write_folder, 0
+    write, count = folders.write_folder, 0
 
     def killed(*args: Any) -> None:
         nonlocal count
@@ -189,7 +188,7 @@ def test_a_stack_that_was_killed_while_it_was_written_is_finished_as_a_whole(
         write(*args)
 
     with monkeypatch.context() as patched:
-        patched.setattr(store_module, "write_folder", killed)
+        patched.setattr(folders, "write_folder", killed)
         with pytest.raises(Killed):
             train_stack(configs, store)
     (stack,) = plan(configs, store)

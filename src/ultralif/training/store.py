@@ -1,32 +1,29 @@
 """`Store`: a folder for each run, and one SQLite file that indexes them.
 
-Only this module writes runs. The folder is the truth; the index can be made again from the folders.
+Only `Store` writes runs, in the form of `folders`. The folder is the truth; the index can be made again from
+the folders.
 """
 
 import contextlib
 import json
-import math
 import os
-import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from ultralif.errors import InputError, JobError
-from ultralif.files import BadFile, parse_json, visible
-from ultralif.training.checkpoint import Contents, Damaged, newest, read_folder, write_folder
+from ultralif.files import parse_json, visible
+from ultralif.training.checkpoint import Damaged, newest
 from ultralif.training.config import RunConfig, known_neurons
-from ultralif.training.identity import SCHEMA, document_id
+from ultralif.training.folders import Finished, Run, is_id, load_run, plain, write_run
+from ultralif.training.identity import document_id
 from ultralif.training.index import connect, insert, literal, prepare
 from ultralif.training.lock import locked
 from ultralif.training.result import Result
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 __all__ = ["TRAINING", "Finished", "NoSuchRun", "Run", "Store", "default_runs_dir", "is_id"]
 
@@ -41,24 +38,6 @@ def default_runs_dir() -> Path:
 
 class NoSuchRun(InputError):
     """No run has this name."""
-
-
-class Finished(NamedTuple):
-    """A run that is ready to be written."""
-
-    config: RunConfig
-    tensors: "Mapping[str, Tensor]"
-    result: Result
-    history: Sequence[Mapping[str, Any]]
-
-
-class Run(NamedTuple):
-    """A run as it was written."""
-
-    config: RunConfig
-    contents: Contents
-    result: Result
-    history: list[dict[str, Any]]
 
 
 def _ignore(complaint: str) -> None:
@@ -128,12 +107,9 @@ class Store:
     def write_folders(self, runs: Iterable[Finished], aside: Path | None = None) -> list[tuple[Any, ...]]:
         """Write the folders of finished runs, and return the rows that the index lacks."""
         rows = []
-        for config, tensors, result, history in runs:
-            result = result.with_history(history)
-            stored = {name: value for name, value in result.to_dict().items() if name != "config"}
-            documents = {"config": config.to_dict(), "result": _plain(stored), "history": _plain(history)}
-            write_folder(self.path(config.id), "model", tensors, documents, aside)
-            rows.append(_row(result, config.id))
+        for run in runs:
+            result = write_run(self.path(run.config.id), run, aside)
+            rows.append(_row(result, run.config.id))
         return rows
 
     def adopt(self, runs: Iterable[str]) -> bool:
@@ -149,7 +125,7 @@ class Store:
     def read(self, run: str) -> Run:
         """Return a run, every byte of it checked."""
         name = self.find(run)
-        contents, result, history = self._load(name)
+        contents, result, history = load_run(self.path(name))
         if result.neuron not in known_neurons():
             raise InputError(
                 f"neuron {visible(result.neuron)!r} of run {name} is not known here; register it with "
@@ -159,32 +135,11 @@ class Store:
 
     def read_result(self, run: str) -> tuple[Result, list[dict[str, Any]]]:
         """Return the result and the history of a run, whose neuron need not be known here."""
-        _, result, history = self._load(self.find(run))
+        _, result, history = load_run(self.path(self.find(run)))
         return result, history
 
-    def _load(self, name: str) -> tuple[Contents, Result, list[dict[str, Any]]]:
-        """Return the files, the result and the history of a run's folder; its name is that of its config."""
-        folder = self.path(name)
-        contents = read_folder(folder)
-        documents = contents.documents
-        config, history = documents.get("config"), documents.get("history")
-        if not isinstance(config, dict) or document_id(config) != name:
-            raise Damaged(
-                f"{folder} does not hold the run of its name; it was renamed or changed, and is not used"
-            )
-        if not isinstance(history, list) or not all(isinstance(epoch, dict) for epoch in history):
-            raise Damaged(f"{folder}/history.json is not a list of epochs; it is not used")
-        try:
-            result = Result.from_dict(documents.get("result"), f"{folder}/result.json")
-        except BadFile as error:
-            raise Damaged(f"{error}; it is not used") from error
-        if result.id != name:
-            raise Damaged(f"{folder}/result.json is that of run {visible(result.id)}; it is not used")
-        result = replace(result, config=_meaning(config), path=str(folder)).with_history(history)
-        return contents, result, history
-
     def _row_of(self, name: str) -> tuple[Any, ...]:
-        _, result, _ = self._load(name)
+        _, result, _ = load_run(self.path(name))
         return _row(result, document_id(result.config))
 
     def find(self, run: str) -> str:
@@ -353,31 +308,7 @@ class Store:
         )
 
 
-def is_id(name: str) -> bool:
-    """Tell whether a text has the form of a run's name."""
-    return re.fullmatch("[0-9a-f]{12}", name) is not None
-
-
-def _meaning(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a stored config in the schema of this version, if its neuron is known here."""
-    if document.get("schema") == SCHEMA:
-        return document
-    try:
-        return RunConfig.from_dict(document).to_dict()
-    except InputError:
-        return document
-
-
 def _row(result: Result, meaning: str) -> tuple[Any, ...]:
     names = ("id", "finished", "status", "dataset", "neuron", "timesteps", "seed", "sparsity")
-    text = json.dumps(_plain(result.to_dict()))
+    text = json.dumps(plain(result.to_dict()))
     return (*(getattr(result, name) for name in names), meaning, text)
-
-
-def _plain(value: Any) -> Any:
-    """Return a document as JSON has it, which knows neither NaN nor infinity."""
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
