@@ -9,10 +9,20 @@ import pytest
 import torch
 
 import ultralif as ul
-from ops.op_cases import CASES, OPTIONS, SETTINGS, Setting, check, check_learned, check_spikes_tell_all
+from ops.op_cases import (
+    CASES,
+    CHUNKED,
+    OPTIONS,
+    SETTINGS,
+    Setting,
+    check,
+    check_learned,
+    check_spikes_tell_all,
+)
 from ultralif import functional, ops
+from ultralif.ops import parallel
 from ultralif.ops.autograd import integrate, integrate_backward
-from ultralif.ops.recurrence import LeakForm, Membrane, Rule, encode
+from ultralif.ops.recurrence import LeakForm, Membrane, Reset, Rule, encode
 
 pytestmark = [
     pytest.mark.gpu,
@@ -40,6 +50,15 @@ def test_float32(case):
 @pytest.mark.parametrize("case", OPTIONS, ids=str)
 def test_options(case):
     for setting in (SIZES[0], replace(SETTINGS["stack"], time=20)):
+        check(case, setting, torch.float32, "cuda")
+
+
+@pytest.mark.parametrize("case", [case for case in CHUNKED if case.soft], ids=str)
+def test_long_sequences_are_cut_into_chunks(case):
+    for setting in (Setting(1024, 4, (64,), (64,), start=True), Setting(784, 2, (3, 5), rate=True)):
+        current = torch.empty(setting.time, setting.batch, *setting.features, device="cuda")
+        reset = Reset[case.fixed["reset"].upper()]
+        assert parallel.chunks(current, Rule(Membrane.LSE, True, reset)) > 1
         check(case, setting, torch.float32, "cuda")
 
 

@@ -88,7 +88,7 @@ class _Chunked(torch.autograd.Function):
         ctx: Any, gpu: Any, count: int, current: Tensor, state: Tensor | None, *rest: Any
     ) -> tuple[Tensor, Tensor]:
         constants, rule = rest[4:]
-        steps = _Triton(gpu) if gpu is not None else _Plain()
+        steps = _Plain() if gpu is None else gpu
         view = _cut(current, count)
         ends, starts = steps.walk(view, current, state, constants, rule)
         out, last = steps.forward(view, starts[:-1].unsqueeze(0), constants, rule)
@@ -128,7 +128,7 @@ def _join(x: Tensor) -> Tensor:
 
 
 class _Plain:
-    """The walk by PyTorch's operators, and the kernels for the CPU."""
+    """The walk by PyTorch's operators, and the kernels for the CPU: in place of `ultralif.ops.gpu`."""
 
     def forward(self, view: Tensor, state: Tensor, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
         return flat.forward(cpu, cpu.stored(view), state, constants, rule)
@@ -203,21 +203,3 @@ def _slopes(matrices: Tensor, starts: Tensor, eps: Any, tropical: bool) -> Tenso
             below, torch.full_like(v, 0.5)
         )
     return torch.sigmoid((p + v - q) / eps) - torch.sigmoid((r + v - s) / eps)
-
-
-class _Triton:
-    """The walk and the chunks by Triton kernels."""
-
-    def __init__(self, gpu: Any) -> None:
-        self.gpu = gpu
-        self.forward, self.backward = gpu.forward, gpu.backward
-
-    def walk(
-        self, view: Tensor, current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
-    ) -> tuple[Tensor, Tensor]:
-        ends, starts = self.gpu.walk(view, current, state, constants, rule)
-        return ends, starts
-
-    def walk_back(self, *given: Any) -> tuple[Tensor, Tensor]:
-        g_ends, g_state = self.gpu.walk_back(*given)
-        return g_ends, g_state
