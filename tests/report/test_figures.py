@@ -67,15 +67,14 @@ def test_accuracy_has_means_with_intervals_and_published_points(
     drawn: list[Any], results: Results, tmp_path: Path
 ) -> None:
     paper_figures.accuracy_figure(tmp_path / "accuracy.png", results, ["mnist"])
-    axis = drawn[0].axes[0]
-    bars = {str(one.get_label()): one for one in axis.containers}
+    bars = {str(one.get_label()): one for axis in drawn[0].axes for one in axis.containers}
     line, _, (span,) = bars["UltraDLIF"]
     for place, time in enumerate(published.TIMESTEPS):
         mean, half, *_ = interval(results.accuracy("UltraDLIF", "mnist", time))
         assert line.get_ydata()[place] == pytest.approx(mean)
         low, high = span.get_segments()[place][:, 1]
         assert (low, high) == pytest.approx((mean - half, mean + half))
-    hollow = [one for one in axis.lines if one.get_markerfacecolor() == "none"]
+    hollow = [one for axis in drawn[0].axes for one in axis.lines if one.get_markerfacecolor() == "none"]
     theirs = {published.accuracy("mnist", name, t) for name in paper_figures.ORDER[:10] for t in (1, 10, 30)}
     assert {float(one.get_ydata()[0]) for one in hollow} == theirs
 

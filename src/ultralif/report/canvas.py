@@ -14,6 +14,7 @@ STYLES: dict[str, tuple[str, str, str]] = {
     "UltraDLIF": ("#D55E00", "solid", "^"),
     "UltraDPLIF": ("#E69F00", "solid", "D"),
     "SoftLIF": ("#009E73", "solid", "o"),
+    "SigmaLIF": ("#009E73", "dotted", "D"),
     "LIF": ("#80868F", "solid", "o"),
     "PLIF": ("#8C6BB1", "dashed", "s"),
     "FullPLIF": ("#6A8F3C", "dotted", "^"),

@@ -16,6 +16,14 @@ __all__ = ["ablation_figure", "accuracy_figure", "energy_figure", "paper_figures
 
 ORDER = (*BASELINES, *ULTRA, *(control.label for control in CONTROLS))
 PUBLISHED = "hollow: published"
+FAMILIES = {
+    "leaky": BASELINES[:4],
+    "DSpike": BASELINES[4:],
+    "temporal": ULTRA[:2],
+    "spatial": ULTRA[2:],
+    "controls": (*(control.label for control in CONTROLS), "SigmaLIF"),
+}
+"""The columns of the figure of accuracies: few lines each."""
 
 
 def paper_figures(results: Results, folder: Path, suffix: str = ".png") -> list[Path]:
@@ -23,29 +31,51 @@ def paper_figures(results: Results, folder: Path, suffix: str = ".png") -> list[
     datasets = list(dict.fromkeys(key.dataset for key in results.runs))
     datasets.sort(key=lambda name: DATASETS.index(name) if name in DATASETS else len(DATASETS))
     drawn = [accuracy_figure(folder / f"accuracy{suffix}", results, datasets)] if datasets else []
+    images = [name for name in datasets if results.best_epoch("LIF", name, 1)]
+    if images:
+        drawn.append(accuracy_figure(folder / f"released{suffix}", results, images, released=True))
     drawn += [energy_figure(folder / f"energy-{name}{suffix}", results, name) for name in datasets]
     if any(results.trajectories(neuron) for neuron in ULTRA):
         drawn.append(ablation_figure(folder / f"eps-ablation{suffix}", results))
     return drawn
 
 
-def accuracy_figure(path: Path, results: Results, datasets: Sequence[str] = DATASETS) -> Path:
-    """Draw accuracy over T, a panel for each dataset: means with 95 % intervals, published points hollow."""
+def accuracy_figure(
+    path: Path, results: Results, datasets: Sequence[str] = DATASETS, *, released: bool = False
+) -> Path:
+    """Draw accuracy over T: a row for each dataset, a column for each family of neurons, LIF in all of them.
+
+    Means with 95 % intervals; hollow: published.
+
+    Args:
+        path: the file.
+        results: the runs.
+        datasets: the rows.
+        released: draw the best epochs of the author's reading; else the last ones of the text's.
+    """
     if not datasets:
         raise InputError(f"datasets must name at least one, such as {DATASETS[0]}")
-    columns = 2 if len(datasets) in (2, 4) else min(len(datasets), 3)
-    figure, axes = new_figure(columns, -(-len(datasets) // columns), height=3.6)
-    for axis in axes.flat[len(datasets) :]:
-        axis.set_axis_off()
-    labels, beside_paper = _labels(results), False
-    for axis, dataset in zip(axes.flat, datasets, strict=False):
+    labels = [*_labels(results), *(["SigmaLIF"] if released else [])]
+    families = {name: [one for one in family if one in labels] for name, family in FAMILIES.items()}
+    others = [label for label in labels if not any(label in family for family in FAMILIES.values())]
+    if others:
+        families["others"] = others
+    drawn = {name: family for name, family in families.items() if family}
+    figure, axes = new_figure(len(drawn), len(datasets), width=2.6, height=2.3)
+    beside_paper = False
+    for row, dataset in zip(axes, datasets, strict=True):
         times = _times(results, dataset)
-        for i, label in enumerate(labels):
-            shift = 0.04 * (i - (len(labels) - 1) / 2)
-            beside_paper |= _draw_line(axis, results, label, dataset, times, shift)
-        axis.set_xticks(range(len(times)), [str(time) for time in times])
-        axis.set(title=dataset, xlabel="time steps T", ylabel="test accuracy %")
-        axis.set_xlim(-0.6, len(times) - 0.4)
+        for axis, (name, family) in zip(row, drawn.items(), strict=True):
+            axis.sharey(row[0])
+            for i, label in enumerate(dict.fromkeys((*family, "LIF"))):
+                shift = 0.08 * (i - len(family) / 2)
+                beside_paper |= _draw_line(axis, results, label, dataset, times, shift, released=released)
+            axis.set_xticks(range(len(times)), [str(time) for time in times])
+            axis.set_xlim(-0.5, len(times) - 0.5)
+            axis.set_title(f"{dataset}: {name}", fontsize=8)
+        row[0].set_ylabel("test accuracy %")
+    for axis in axes[-1]:
+        axis.set_xlabel("time steps T")
     _legend(figure, axes, PUBLISHED if beside_paper else None)
     return save_figure(figure, path)
 
@@ -74,11 +104,19 @@ def _legend(figure: Any, axes: Any, title: str | None) -> None:
 
 
 def _draw_line(
-    axis: Any, results: Results, label: str, dataset: str, times: Sequence[int], shift: float
+    axis: Any,
+    results: Results,
+    label: str,
+    dataset: str,
+    times: Sequence[int],
+    shift: float,
+    *,
+    released: bool,
 ) -> bool:
     """Draw a neuron's accuracy, and the published points; tell whether there are any of these."""
     style = style_of(label)
-    found = [interval(results.accuracy(label, dataset, time)) for time in times]
+    find = results.best_epoch if released else results.accuracy
+    found = [interval(find(label, dataset, time)) for time in times]
     known = [(x + shift, value) for x, value in enumerate(found) if value is not None]
     if known:
         axis.plot(*zip(*((x, value.mean) for x, value in known), strict=True), **style, ms=0, lw=1, alpha=0.5)
