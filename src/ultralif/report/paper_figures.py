@@ -1,5 +1,6 @@
 """The paper's figures from the runs that there are, beside the published points."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,9 @@ def accuracy_figure(
 
 def _labels(results: Results) -> list[str]:
     """Return the networks without a penalty and with learned temperature, the paper's first."""
-    found = dict.fromkeys(key.label for key in results.runs if "lambda=" not in key.label)
+    found = dict.fromkeys(
+        key.label for key in results.runs if not re.search(r"lambda=| layers$|^SigmaLIF", key.label)
+    )
     known = {*ORDER, *(variant.label for variant in ABLATION)}
     return [label for label in ORDER if label in found] + [label for label in found if label not in known]
 
