@@ -36,7 +36,8 @@ def write(
     count = len(rows)
     if step_ms:
         rows.append({"id": TIMING, "step_ms": step_ms})
-    lines = sorted(json.dumps(_rounded(row), separators=(",", ":"), sort_keys=True) for row in rows)
+    short = [{**_rounded(row), **({"config": row["config"]} if "config" in row else {})} for row in rows]
+    lines = sorted(json.dumps(row, separators=(",", ":"), sort_keys=True) for row in short)
     write_file(path, gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
     return count
 

@@ -59,7 +59,7 @@ def accuracy_figure(
     labels = [*_labels(results), *(["SigmaLIF"] if released else [])]
     families = {name: [one for one in family if one in labels] for name, family in FAMILIES.items()}
     others = [label for label in labels if not any(label in family for family in FAMILIES.values())]
-    if others:
+    if others and not released:
         families["others"] = others
     drawn = {name: family for name, family in families.items() if family}
     figure, axes = new_figure(len(drawn), len(datasets), width=2.6, height=2.3)
