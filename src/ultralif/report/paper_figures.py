@@ -68,7 +68,8 @@ def accuracy_figure(
         times = _times(results, dataset)
         for axis, (name, family) in zip(row, drawn.items(), strict=True):
             axis.sharey(row[0])
-            for i, label in enumerate(dict.fromkeys((*family, "LIF"))):
+            beside = ["LIF"] if "LIF" in labels else []
+            for i, label in enumerate(dict.fromkeys((*family, *beside))):
                 shift = 0.08 * (i - len(family) / 2)
                 beside_paper |= _draw_line(axis, results, label, dataset, times, shift, released=released)
             axis.set_xticks(range(len(times)), [str(time) for time in times])
