@@ -7,6 +7,7 @@ so that no number of it is typed by hand.
 """
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from ultralif.paper.archive import read
 from ultralif.paper.grids import CLIPPED, STATIC
 from ultralif.paper.published import BASELINES, TIMESTEPS, ULTRA
 from ultralif.paper.readings import cells_of, reproduced
-from ultralif.paper.results import Results
+from ultralif.paper.results import Key, Results
 from ultralif.paper.statistics import bootstrap, holm, interval, paired
 from ultralif.paper.verdicts import judge
 
@@ -188,6 +189,23 @@ def binary(results: Results) -> str:
     return "\n".join(lines)
 
 
+def draws(results: Results) -> str:
+    """Say what one draw of the rate code adds: the last epoch was measured by two independent draws."""
+    lines = ["| dataset | T | sd of one draw of the test set's spikes | networks |", "|---|---|---|---|"]
+    for dataset in STATIC:
+        for time in TIMESTEPS:
+            found = []
+            for label in (*BASELINES, *ULTRA, "SigmaLIF"):
+                for run in results.runs.get(Key(label, dataset, time, CLIPPED), {}).values():
+                    last, other = run.by_epoch.last, run.own.accuracy
+                    if last is not None and other is not None:
+                        found.append(last - other)
+            if found:
+                spread = math.sqrt(fmean(value**2 for value in found) / 2)
+                lines.append(f"| {NAMES[dataset]} | {time} | {spread:.2f} | {len(found)} |")
+    return "\n".join(lines)
+
+
 def trial(_: Results) -> str:
     """Show the first trial of the released reading, which a script apart from the library made."""
     lines = ["| dataset | neuron | published | best epoch | sd | last epoch |", "|---|---|---|---|---|---|"]
@@ -203,7 +221,7 @@ def trial(_: Results) -> str:
 
 PARTS: dict[str, Callable[[Results], str]] = {
     make.__name__.replace("_", "-"): make
-    for make in (cells, exceptions, best_epoch, control, gains, written, verdicts, binary, trial)
+    for make in (cells, exceptions, best_epoch, control, gains, written, verdicts, binary, draws, trial)
 }
 
 

@@ -9,7 +9,7 @@ __all__ = ["claims_page", "found", "summary"]
 
 PREFACE = """# The paper's claims, tested
 
-Every mathematical claim of the paper, tested in float64 on simple, adversarial and seeded random inputs.
+The mathematical statements of the paper, tested in float64 on simple, adversarial and seeded random inputs.
 This page was written by `ultralif theory --markdown docs/results/claims.md`; `ultralif theory --only 23` runs
 one claim.
 
@@ -18,6 +18,10 @@ one claim.
   tests.
 - **fails**: the counterexample violates it, and no correction keeps it; what is true instead passes all its
   tests.
+
+Whether a violated statement has a correction that keeps its sense is our judgement. The list is not the
+paper's own: 16 and 22 are statements of ours that others need, 33 and 37 repeat 2 and 21 in the paper's second
+wording, and 35 and 42 are two sides of one claim about decision boundaries.
 
 Symbols: L_eps is log-sum-exp at temperature eps, P the membrane before reset, V after it, s the spike; lower
 case is the max-plus limit; theta the threshold, tau_0 the leak, R(h,n) the greatest number of regions of h

@@ -78,11 +78,11 @@ def claim(
 
 
 def check(claim: Claim) -> Verdict:
-    """Test a claim and judge it by what was found, by nothing else.
+    """Test a claim and judge it by the checks, and by whether we wrote a correction for it.
 
     It holds if nothing violates it as written. If something does, it holds as corrected where a correction
-    was given and every test of that passes, and fails otherwise. It is unsettled if the statement that
-    should be true is violated.
+    was given and every test of that passes, and fails otherwise: which of the two is our judgement. It is
+    unsettled if the statement that should be true is violated.
     """
     written, truth = Evidence(), Evidence()
     claim.test(written, truth, Draw(claim.number))
