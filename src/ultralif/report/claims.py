@@ -20,8 +20,8 @@ one claim.
   tests.
 
 Whether a violated statement has a correction that keeps its sense is our judgement. The list is not the
-paper's own: 16 and 22 are statements of ours that others need, 33 and 37 repeat 2 and 21 in the paper's second
-wording, and 35 and 42 are two sides of one claim about decision boundaries.
+paper's own: 16 and 22 are statements of ours that others need, 33 and 37 repeat 2 and 21 in the paper's
+second wording, and 35 and 42 are two sides of one claim about decision boundaries.
 
 Symbols: L_eps is log-sum-exp at temperature eps, P the membrane before reset, V after it, s the spike; lower
 case is the max-plus limit; theta the threshold, tau_0 the leak, R(h,n) the greatest number of regions of h
