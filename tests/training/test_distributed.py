@@ -17,7 +17,8 @@ from ultralif.cli import main
 SOURCE = str(Path(__file__).parents[2] / "src")
 # The last of five batches has one sample, so that all processes but one have none of it.
 TRAIN = (
-    "train --neuron UltraPLIF --timesteps 2 --batch-size 359 --sparsity 0.1 --volume-reg 0.001 --epochs 15"
+    "train --hidden 64 --neuron UltraPLIF --timesteps 2 --batch-size 359 --sparsity 0.1 --volume-reg 0.001 "
+    "--epochs 15"
 )
 STRICT = "--precision float64 --checkpoint-seconds 0 --json"
 

@@ -232,10 +232,8 @@ class RunConfig:
         _check("eps_max", bounds[1] <= 1e6, bounds[1], "at most 1e6")
         _check("hard_epochs", 0 <= self.hard_epochs <= self.epochs, self.hard_epochs, "0 or up to the epochs")
         _check("hard_share", 0 <= self.hard_share <= 1, self.hard_share, "a share of the epochs, from 0 to 1")
-        warm = 0 <= self.warmup_epochs < self.epochs
-        _check(
-            "warmup_epochs", warm or not self.warmup_epochs, self.warmup_epochs, "0 or less than the epochs"
-        )
+        warm = 0 <= self.warmup_epochs <= self.epochs
+        _check("warmup_epochs", warm, self.warmup_epochs, f"from 0 to the {self.epochs} epochs")
         for name in ("label_smoothing", "weight_decay"):
             _check(name, 0 <= getattr(self, name) < 1, getattr(self, name), "0 or more, and below 1")
         for name in ("shift", "cutout", "settle_batches"):
