@@ -25,7 +25,7 @@ sys.addaudithook(refuse)
 os.umask(0o022)
 from ultralif.cli import main
 
-assert main(["train", "--epochs", "1", "--timesteps", "2", "--runs-dir", "runs", "--quiet"]) == 0
+assert main(["train", "--hidden", "64", "--epochs", "1", "--runs-dir", "runs", "--quiet"]) == 0
 (run,) = [name for name in os.listdir("runs") if len(name) == 12 and "." not in name]
 for words in (
     ["eval", run, "--runs-dir", "runs"],

@@ -43,6 +43,7 @@ def test_the_package_is_imported_in_a_moment(python) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no count of processor time")
+@pytest.mark.slow
 def test_the_first_command_of_all(python, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without arguments, in half a minute: of the processor, which other work does not lengthen."""
     import resource

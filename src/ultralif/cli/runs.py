@@ -11,7 +11,7 @@ from ultralif.cli.progress import spell_count
 from ultralif.errors import InputError, JobError
 from ultralif.files import write_file
 from ultralif.names import MODES
-from ultralif.paper.tables import Table
+from ultralif.paper.table import Table
 from ultralif.report import markup
 from ultralif.report.summary import BY, summarize
 from ultralif.training.config import NEURON_NAMES, spelled

@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import fmean, stdev
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from ultralif.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "Interval",
@@ -119,7 +120,7 @@ def holm(probabilities: Sequence[float]) -> list[float]:
     return corrected
 
 
-def mcnemar(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> tuple[int, int, float]:
+def mcnemar(ours: "NDArray[np.bool_]", theirs: "NDArray[np.bool_]") -> tuple[int, int, float]:
     """Compare two networks on the same samples by McNemar's exact test.
 
     Returns:
@@ -139,8 +140,8 @@ def mcnemar(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> tuple[int, in
 
 
 def bootstrap(
-    ours: Sequence[NDArray[np.bool_]],
-    theirs: Sequence[NDArray[np.bool_]],
+    ours: "Sequence[NDArray[np.bool_]]",
+    theirs: "Sequence[NDArray[np.bool_]]",
     draws: int = 2000,
     seed: int = 0,
 ) -> tuple[float, float]:
@@ -155,6 +156,8 @@ def bootstrap(
         draws: how many.
         seed: of the draws.
     """
+    import numpy as np
+
     difference = np.stack([a.astype(np.float32) - b for a, b in zip(ours, theirs, strict=True)])
     generator = np.random.default_rng(seed)
     seeds, samples = difference.shape
@@ -167,6 +170,6 @@ def bootstrap(
     return float(low), float(high)
 
 
-def _check(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> None:
+def _check(ours: "NDArray[np.bool_]", theirs: "NDArray[np.bool_]") -> None:
     if ours.shape != theirs.shape:
         raise InputError(f"hits must be of the same samples, got {ours.shape} and {theirs.shape}")

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from ultralif.paper.tables import Table
+from ultralif.paper.table import Table
 
 __all__ = ["to_csv", "to_latex", "to_markdown"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ultralif.names import MODES, find_name
 from ultralif.paper.statistics import interval
-from ultralif.paper.tables import Table
+from ultralif.paper.table import Table
 from ultralif.training.identity import FIELDS, known_options
 from ultralif.training.result import Result
 

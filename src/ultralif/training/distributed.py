@@ -75,9 +75,9 @@ def train_distributed(
 ) -> Result | None:
     """Train one network as one of the processes that ``torchrun`` started; only the first of them writes.
 
-    The result is that of one process with the same ``batch_size``, but for rounding; where there is batch
-    norm or dropout it is not, for each process has statistics and draws of its own part. A run may be taken up
-    again by another number of processes; all must see the folder of the runs.
+    The result is that of one process with the same ``batch_size``, but for rounding; with batch norm or
+    dropout it is another one, for each process has the statistics and draws of its own part. A run may be
+    taken up again by another number of processes; all must see the folder of the runs.
 
     Args:
         config: what to train; ``batch_size`` is that of all processes together.
