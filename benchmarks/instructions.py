@@ -16,10 +16,10 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import torch
+from disassembly import Kernel, compiled
 from torch import Tensor
 
 from ultralif import ops
-from ultralif.bench.static import Kernel, compiled
 from ultralif.ops import gpu
 
 LENGTHS = (gpu.CHUNK, 4)

@@ -88,6 +88,7 @@ def test_functions_return_spikes_and_the_last_membrane() -> None:
             if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
         }
         assert getattr(ul.functional, name)(X, **needed)[0].shape == X.shape
+        assert needed.keys() <= inspect.signature(getattr(ul.ops, name)).parameters.keys()
 
 
 def test_the_algebra() -> None:

@@ -147,6 +147,10 @@ class TestTables:
         assert to_csv(table).count("\n") == len(table.rows) + 1
         assert to_latex(table).count(r"\\") == len(table.rows) + 1
 
+    def test_every_run_of_25_seeds_is_in_its_row(self):
+        text = to_markdown(make_table("mnist", made_up(lambda c: 95.0, 25, ("mnist",)), seeds=25))
+        assert text.count(" | 25 |") == len(runs_of("mnist", 1)) and "not run" not in text
+
     def test_measured_beside_published(self):
         results = made_up(lambda c: 95.0 + 0.1 * (c.seed - 43), tables=("mnist",))
         text = to_markdown(make_table("mnist", results, seeds=3))
