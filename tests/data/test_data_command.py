@@ -59,7 +59,7 @@ def test_get_reuses_what_is_there(capsys, tmp_path):
         for kind in ("images-idx3", "labels-idx1"):
             (folder / f"{part}-{kind}-ubyte.gz").write_bytes(gzip.compress(b""))
     code, out, err = run(capsys, "get", "fashion-mnist")
-    assert (code, out, err) == (0, f"fashion-mnist lies in {folder}\n", "")
+    assert (code, out, err) == (0, f"fashion-mnist is in {folder}\n", "")
     assert run(capsys, "get", "randman")[1] == "randman needs no download\n"
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_is_missing_is_named(capsys, tmp_path):
         (folder / f"{part}-labels-idx1-ubyte").write_bytes(idx(np.zeros(2)))
     code, _, err = run(capsys, "verify", "mnist")
     assert code == 1
-    assert f"mnist lies in {folder}, but t10k-images-idx3-ubyte is not there" in err
+    assert f"mnist is in {folder}, but t10k-images-idx3-ubyte is not there" in err
 
 
 def test_verify_accepts_the_real_thing(capsys, shared):

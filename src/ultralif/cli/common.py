@@ -19,7 +19,7 @@ __all__ = ["Common", "read_arguments", "read_config", "warn_of_batch"]
 
 C = TypeVar("C", bound="Common")
 
-# Threads that wait by spinning stand in each other's way on a busy machine, and steps take ten times as long.
+# Threads that wait by spinning hinder each other on a busy machine, and steps take ten times as long.
 # It must be said before torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 

@@ -104,7 +104,7 @@ def get(name: str, /, data_dir: Path | None = None) -> None:
         return
     with _progress() as progress:
         found = install(spec, data_dir, progress)
-    echo(f"{spec.name} lies in {found.folder}")
+    echo(f"{spec.name} is in {found.folder}")
 
 
 def verify(

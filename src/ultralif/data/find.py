@@ -102,7 +102,7 @@ def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> Input
     other = find(spec, data_dir)
     if other:
         return JobError(
-            f"{spec.name} lies in {other.folder} only as the split {other.form.split!r}, not {split!r}; load "
+            f"{spec.name} is in {other.folder} only as the split {other.form.split!r}, not {split!r}; load "
             f"it with split={other.form.split!r}, or put {wanted} into one of {folders}"
         )
     if not spec.remotes or forms[0].split not in (None, spec.forms[0].split):
@@ -114,7 +114,7 @@ def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> Input
         lacking = _lacking(folder, form)
         if len(lacking) < len(form.files):
             return JobError(
-                f"{spec.name} lies in {folder}, but {', '.join(lacking)} is not there; add it, or get all "
+                f"{spec.name} is in {folder}, but {', '.join(lacking)} is not there; add it, or get all "
                 f"with: ultralif data get {spec.name}"
             )
     published = ", ".join(f"{remote.file} ({remote.digest})" for remote in spec.remotes)

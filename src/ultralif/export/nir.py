@@ -2,7 +2,7 @@
 
 NIR's LIF is ``tau dv/dt = (v_leak - v) + r I``, with a spike where ``v > v_threshold`` and then
 ``v = v_reset``. With time steps dt that is our LIF of ``leak = 1 - dt / tau``, its current scaled by
-``r * (1 - leak)``. Readers differ in how they treat r and dt, so r is 1, its inverse stands in the weights,
+``r * (1 - leak)``. Readers differ in how they treat r and dt, so r is 1, its inverse is in the weights,
 and dt is 1e-4, which all of them know.
 """
 

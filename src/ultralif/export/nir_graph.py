@@ -38,7 +38,7 @@ def written_graph(
 ) -> Any:
     """Return the NIR graph.
 
-    NIR multiplies a current by ``1 - leak``; the inverse stands in the weights of the synapses.
+    NIR multiplies a current by ``1 - leak``; the inverse is in the weights of the synapses.
 
     Args:
         nir: the module.
