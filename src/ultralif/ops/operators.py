@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from inspect import Signature, signature
+from inspect import Parameter, Signature, signature
 from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_args
 
 import torch
@@ -95,7 +95,9 @@ def _operator(
 
         run.__name__ = run.__qualname__ = recipe.__name__
         vars(run)["recipe"] = recipe
-        first = [p for p in signature(run).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        first: list[Parameter] = [
+            p for p in signature(run).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD
+        ]
         vars(run)["__signature__"] = Signature([*first, *list(signature(recipe).parameters.values())[1:]])
         run.__doc__ = f"Run `ultralif.functional.{recipe.__name__}`, by a kernel where there is one."
         return run
