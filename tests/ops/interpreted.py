@@ -27,6 +27,7 @@ from ops.op_cases import (
 )
 from ultralif import functional, ops
 from ultralif.ops import autograd, gpu, parallel, rings
+from ultralif.ops.encode import encode_images
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 
@@ -116,3 +117,19 @@ def test_only_the_last_state_is_differentiated(case):
             (last if isinstance(last, torch.Tensor) else last.v).square().sum(), current
         )
     torch.testing.assert_close(*grads, rtol=1e-5, atol=1e-6)
+
+
+def test_images_become_clipped_spikes_or_currents():
+    """As the released code of the paper encodes them: p = gain * clip((x - mean) / std, 0, 1)."""
+    mean, std, gain = 0.13, 0.31, 0.5
+    pixels = torch.randint(0, 256, (6, 1, 10, 10), dtype=torch.uint8)
+    where = pixels, torch.arange(6), torch.zeros(1, dtype=torch.int64), torch.tensor([7])
+    normal = ((pixels.float() / 255 - mean) / std).flatten(1)
+    spikes, current = torch.empty(400, 6, 100), torch.empty(2, 6, 100)
+    line = torch.tensor([gain / 255 / std]), torch.tensor([-gain * mean / std])
+    encode_images(spikes, *where, *line, most=gain)
+    chance = gain * normal.clamp(0, 1)
+    assert (spikes.mean(0) - chance).abs().max() < 5 * 0.5 / 400**0.5
+    assert spikes[:, chance == 0].sum() == 0
+    encode_images(current, *where, *(part / gain for part in line), draws=False)
+    torch.testing.assert_close(current, normal.expand(2, 6, 100), rtol=1e-5, atol=1e-5)

@@ -1,6 +1,7 @@
 """The reading of the author's code: each neuron stated anew in plain PyTorch, and both readings' tables."""
 
 import math
+from collections import Counter
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from ultralif.names import NEURON_NAMES
 from ultralif.paper.grids import CLIPPED, cells, key_of
 from ultralif.paper.readings import reproduced
 from ultralif.paper.results import Results
+from ultralif.paper.studies import STUDIES
 from ultralif.training.build import build_network
 from ultralif.training.config import PRESETS
 from ultralif.training.result import ByEpoch, ModeResult, Result
@@ -134,3 +136,20 @@ def test_a_published_number_is_reproduced_within_half_a_point_or_two_deviations(
     ]
     assert near.best_epoch("LIF", "mnist", 1) == {42: 95.80, 43: 95.81}
     assert near.accuracy("LIF", "mnist", 1, encoding=CLIPPED) == {42: 94.80, 43: 94.81}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_is_a_grid_of_runs_that_can_be_built(name: str) -> None:
+    runs = list(STUDIES[name]())
+    assert len({config.id for _, config in runs}) > 0.9 * len(runs)  # where a change changes nothing
+    for _, config in runs:
+        if config.dataset == "mnist" and config.timesteps == 1 and config.learning_rate == 1e-3:
+            neuron = build_network(config).neurons[0]
+            assert config.mode in (None, neuron.mode)
+
+
+def test_the_tuning_grid_is_as_large_for_every_neuron() -> None:
+    counts = Counter(config.neuron for _, config in STUDIES["tuning"]())
+    lif = counts.pop("LIF")
+    assert set(counts.values()) == {lif // 3}, "LIF has three surrogates"
+    assert all(config.validation and config.seed == 1000 for _, config in STUDIES["tuning"]())
