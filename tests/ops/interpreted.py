@@ -125,11 +125,11 @@ def test_images_become_clipped_spikes_or_currents():
     pixels = torch.randint(0, 256, (6, 1, 10, 10), dtype=torch.uint8)
     where = pixels, torch.arange(6), torch.zeros(1, dtype=torch.int64), torch.tensor([7])
     normal = ((pixels.float() / 255 - mean) / std).flatten(1)
-    spikes, current = torch.empty(400, 6, 100), torch.empty(2, 6, 100)
+    spikes, current = torch.empty(60, 6, 100), torch.empty(2, 6, 100)
     line = torch.tensor([gain / 255 / std]), torch.tensor([-gain * mean / std])
     encode_images(spikes, *where, *line, most=gain)
     chance = gain * normal.clamp(0, 1)
-    assert (spikes.mean(0) - chance).abs().max() < 5 * 0.5 / 400**0.5
+    assert (spikes.mean(0) - chance).abs().max() < 5 * 0.5 / 60**0.5
     assert spikes[:, chance == 0].sum() == 0
     encode_images(current, *where, *(part / gain for part in line), draws=False)
     torch.testing.assert_close(current, normal.expand(2, 6, 100), rtol=1e-5, atol=1e-5)
