@@ -148,14 +148,14 @@ NEW = [
         "functional/spike.py",
         "torch.atan(math.pi / 2 * z)",
         "torch.atan(math.pi * z)",
-        ("tests/functional/test_surrogates.py",),
+        ORACLE,
     ),
     Fault(
         "synaptic current",
         "functional/baselines.py",
         "i = synapse * i + current",
         "i = synapse * (i + current)",
-        ("tests/functional", "tests/nn/test_neuron.py", "-m", "not slow"),
+        LAWS,
     ),
     Fault(
         "infinite terms",

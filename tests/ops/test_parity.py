@@ -209,3 +209,11 @@ def test_huge_and_infinite_currents_give_what_the_definition_gives(case, dtype):
             found.append((out, *grads))
         close = 1e-9 if dtype == torch.float64 else 2e-5
         torch.testing.assert_close(found[0], found[1], rtol=close, atol=close, equal_nan=True)
+
+
+def test_past_and_current_that_tie_share_the_gradient():
+    for module in (ops, functional):
+        current = torch.full((1, 2, 40), 0.25, dtype=torch.float64, requires_grad=True)
+        state = current[0].detach().clone().requires_grad_()
+        _, last = module.ultralif(current, state, eps=0.5, leak=1.0, threshold=9.0, mode="tropical")
+        assert all((g == 0.5).all() for g in torch.autograd.grad(last.sum(), [current, state]))
