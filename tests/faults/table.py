@@ -228,7 +228,7 @@ NEW = [
         "training/schedule.py",
         "max(1, config.epochs - 1)",
         "max(1, config.epochs)",
-        (*LOOP, "tests/training/test_config.py", "tests/training/test_members.py"),
+        WIRING,
     ),
     Fault(
         "second moment",

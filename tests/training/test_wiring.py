@@ -9,6 +9,7 @@ from ultralif.nn import Network, Stack
 from ultralif.training.build import build_network
 from ultralif.training.feed import load_data, make_loader
 from ultralif.training.job import Job
+from ultralif.training.schedule import temperature
 
 CPU = torch.device("cpu")
 
@@ -59,3 +60,8 @@ def test_the_loader_has_the_fields_of_the_config(changes: dict, expected: Augmen
     assert (loader.batch_size, loader.timesteps, loader.shuffle) == (512, 2, True)
     quiet = make_loader(config, data, data.dataset.test, training=False)
     assert quiet.augment == Augmentation() and not quiet.shuffle
+
+
+def test_annealing_ends_where_it_says() -> None:
+    config = small(epochs=5, anneal=(2.0, 0.5))
+    assert [temperature(config, epoch) for epoch in range(5)] == pytest.approx([2, 2**0.5, 1, 0.5**0.5, 0.5])
