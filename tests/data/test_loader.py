@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ultralif.data.augment import shift_and_flip
+from ultralif.data.augment import cut_out, shift_and_flip
 from ultralif.data.dataset import load
 from ultralif.data.loader import Loader
 from ultralif.data.split import Events, Images, Split
@@ -142,3 +142,10 @@ def test_iterating_takes_one_epoch_after_another():
     for epoch in range(2):
         for (x, labels), (again, same) in zip(loader, loader.epoch(epoch), strict=True):
             assert torch.equal(x, again) and torch.equal(labels, same)
+
+
+def test_a_square_is_cut_around_its_middle() -> None:
+    """Both edges lose their pixels equally often: 2 of 9 middles of a 3 x 3 square reach each."""
+    images = cut_out(torch.ones(5000, 1, 9, 9), torch.Generator().manual_seed(0), 3)
+    top, bottom = ((images[:, 0, row] == 0).any(1).float().mean().item() for row in (0, -1))
+    assert top == pytest.approx(2 / 9, abs=0.03) and bottom == pytest.approx(2 / 9, abs=0.03)

@@ -299,7 +299,7 @@ NEW = [
         "data/augment.py",
         "(batch, certain)",
         "(batch, certain.roll(1, 0))",
-        ("tests/data", "-m", "not slow", "-k", "mix or augment or loader"),
+        ("src/ultralif/data/augment.py",),
     ),
     Fault(
         "square at the edge",

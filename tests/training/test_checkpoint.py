@@ -159,3 +159,10 @@ def test_a_file_is_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             write_file(path, b"new")
     assert path.read_bytes() == b"old" and list(path.parent.iterdir()) == [path]
     shutil.rmtree(tmp_path / "a")
+
+
+def test_what_was_passed_over_is_removed_by_the_next(tmp_path) -> None:
+    """A checkpoint with a higher number is a damaged one: it must not push out a whole one."""
+    for number in (1, 9, 2):
+        save_checkpoint(tmp_path, number, {"x": torch.zeros(1)}, {"state": number})
+    assert sorted(int(path.name) for path in tmp_path.iterdir()) == [1, 2]

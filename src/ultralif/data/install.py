@@ -39,6 +39,9 @@ def get(
     target = home(data_dir) / spec.name
     downloads = target.parent / "downloads" / spec.name
     if target.exists():
+        found = find(spec, data_dir, split)
+        if found is not None:  # another process has put it there since
+            return found
         raise JobError(f"{target} is there, but is not a complete {spec.name}; move it and run this again")
     try:
         return _install(spec, target, downloads, progress, opener)
