@@ -14,6 +14,7 @@ TEXT = (ROOT / "docs" / "report.md").read_text()
 
 def test_its_code_runs() -> None:
     plt.switch_backend("agg")
+    plt.close("all")  # whatever other tests have left open
     session: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL):
         exec(compile(block, "docs/report.md", "exec"), session)  # noqa: S102
