@@ -4,6 +4,20 @@ from typing import Any
 
 __all__ = ["PRESETS"]
 
+_DEPTH: dict[str, Any] = {
+    "model": "vgg5",
+    "encoding": "direct",
+    "timesteps": 4,
+    "optimizer": "sgd",
+    "learning_rate": 0.1,
+    "schedule": "linear",
+    "warmup_epochs": 1,
+    "weight_decay": 5e-4,
+    "label_smoothing": 0.1,
+    "settle_batches": 20,
+}
+"""A small VGG, soft first and binary for the last epochs."""
+
 PRESETS: dict[str, dict[str, Any]] = {
     "written": {"defaults": "0.1.0"},
     "paper": {"defaults": "0.1.0"},
@@ -25,38 +39,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "eps": 0.1,
         "learn_eps": False,
     },
-    "digits": {
-        "model": "vgg5",
-        "encoding": "direct",
-        "timesteps": 4,
-        "epochs": 24,
-        "batch_size": 64,
-        "optimizer": "sgd",
-        "learning_rate": 0.1,
-        "schedule": "linear",
-        "warmup_epochs": 1,
-        "weight_decay": 5e-4,
-        "label_smoothing": 0.1,
-        "shift": 1,
-        "hard_share": 0.5,
-        "settle_batches": 20,
-    },
-    "deep": {
-        "model": "vgg5",
-        "encoding": "direct",
-        "timesteps": 4,
-        "epochs": 30,
-        "batch_size": 256,
-        "optimizer": "sgd",
-        "learning_rate": 0.1,
-        "schedule": "linear",
-        "warmup_epochs": 1,
-        "weight_decay": 5e-4,
-        "label_smoothing": 0.1,
-        "hard_share": 0.3,
-        "settle_batches": 20,
-        "channels_last": True,
-    },
+    "digits": {**_DEPTH, "epochs": 24, "batch_size": 64, "shift": 1, "hard_share": 0.5},
+    "deep": {**_DEPTH, "epochs": 30, "batch_size": 256, "hard_share": 0.3, "channels_last": True},
 }
 """Fields by the name of a recipe: the paper's as it is written (``paper`` is its old name), as its author's
 code has it, the system of that code's study of the temperature; two whose spikes are 0 and 1 already in
