@@ -226,7 +226,7 @@ def test_boundaries_are_drawn_for_every_mode(page: Page) -> None:
     }""")
     assert colors > 3
     page.locator("#boundaries").get_by_label("Network").select_option("1")
-    assert page.locator("#boundaries canvas").count() == 1  # FullPLIF has binary spikes alone
+    assert page.locator("#boundaries canvas").count() == 2  # FullPLIF has no tropical mode
 
 
 def test_tables_and_verdicts_of_the_paper(page: Page) -> None:

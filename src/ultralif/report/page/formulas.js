@@ -53,13 +53,12 @@ const formulas = (() => {
     });
   }
 
-  // A hard spike, differentiated by the paper's surrogate sigmoid'(slope (v - threshold)), reset and all.
+  // A hard spike, differentiated by the paper's surrogate sigmoid'(slope (v - threshold)); its reset is not.
   function lifStep(current, v, { leak, threshold, slope = 10 }) {
     const membrane = [leak * v[0] + current[0], leak * v[1] + current[1]];
     const soft = sigmoid(slope * (membrane[0] - threshold));
     const spike = [Number(membrane[0] > threshold), soft * (1 - soft) * membrane[1]];
-    const dv = membrane[1] * (1 - spike[0]) - membrane[0] * spike[1];
-    return { membrane, spike, v: [membrane[0] * (1 - spike[0]), dv] };
+    return { membrane, spike, v: [membrane[0] * (1 - spike[0]), membrane[1] * (1 - spike[0])] };
   }
 
   // Run a neuron from rest on strength * shape[t]; derivatives are for the strength. UltraDLIF stands on a ring
