@@ -53,6 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         if sys.stdout is not None:  # it may have been closed
             sys.stdout.flush()
+        if argv is None:  # an exception while the interpreter ends would be printed
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         return code
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
