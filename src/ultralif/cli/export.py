@@ -187,17 +187,19 @@ def _recorded(path: Path, shape: tuple[int, ...]) -> Tensor:
     import numpy as np
     import torch
 
+    from ultralif.data.npy import read_npy
+
+    if not path.exists():
+        raise InputError(f"--inputs {path} does not exist")
     try:
-        counts = np.load(path, allow_pickle=False)
-    except FileNotFoundError as error:
-        raise InputError(f"--inputs {path} does not exist") from error
-    except (OSError, ValueError, EOFError, MemoryError) as error:
+        counts = read_npy(path)
+    except (InputError, JobError, MemoryError) as error:
         raise InputError(f"--inputs {path} is not a .npy file of numbers") from error
-    whole = isinstance(counts, np.ndarray) and counts.dtype.kind in "uib" and counts.ndim >= 3 and counts.size
+    whole = counts.dtype.kind in "uib" and counts.ndim >= 3 and counts.size
     if not whole or counts[0, 0].size != prod(shape):
-        kind = f"{counts.dtype} {counts.shape}" if isinstance(counts, np.ndarray) else "several arrays"
         raise InputError(
-            f"--inputs {path} must hold whole numbers [samples, time steps, {prod(shape)}], not {kind}"
+            f"--inputs {path} must hold whole numbers [samples, time steps, {prod(shape)}], not "
+            f"{counts.dtype} {counts.shape}"
         )
     x = torch.from_numpy(counts.astype(np.int64)).flatten(2).transpose(0, 1)
     return x.reshape(*x.shape[:2], *shape)
