@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_its_tables_are_those_of_the_data():
-    spec = importlib.util.spec_from_file_location("memory_study", ROOT / "benchmarks" / "memory.py")
+    spec = importlib.util.spec_from_file_location("memory_study", ROOT / "benchmarks" / "memory_page.py")
     study = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(study)
     rows = [json.loads(line) for line in (ROOT / "results" / "memory.jsonl").read_text().splitlines()]
