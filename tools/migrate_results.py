@@ -15,8 +15,9 @@ from ultralif.files import gunzip, parse_json, read_bytes
 from ultralif.names import BASELINES
 from ultralif.paper import archive
 from ultralif.paper.grids import SEED, cells
+from ultralif.training.baseline import FIRST_FIELDS
 from ultralif.training.config import RunConfig
-from ultralif.training.identity import FIRST_FIELDS, document_id, first_document
+from ultralif.training.identity import document_id, first_document
 from ultralif.training.result import ByEpoch, Constants, ModeResult, Operations, Result
 
 SEEDS = 20

@@ -18,9 +18,9 @@ from ultralif.cli.common import read_arguments
 from ultralif.cli.train import Train
 from ultralif.errors import InputError
 from ultralif.training import RunConfig
+from ultralif.training.baseline import FIELDS, OPTIONS
 from ultralif.training.build import build_network
 from ultralif.training.config import NEURON_NAMES
-from ultralif.training.identity import FIELDS, OPTIONS
 
 ANYTHING = st.one_of(
     st.none(),

@@ -133,7 +133,7 @@ def small_nmnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["show", "randman", "--out", "no/such/a.png"], 2, "the folder no/such does not exist"),
         (["show", "randman", "--out", "a.docx"], 1, "a.docx cannot be written"),
         (["show", "shd"], 1, "shd is not on this machine"),
-        (["info", "mnst"], 2, "there is no dataset 'mnst'"),
+        (["info", "mnst"], 2, "dataset 'mnst' is not known; did you mean mnist"),
         (["verify", "digits"], 2, "digits has no files to verify"),
         (["verify", "dvs-gesture", "--split", "mine"], 2, "--split must be one of"),
         (["get"], 2, "ultralif data get"),

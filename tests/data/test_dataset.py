@@ -92,7 +92,7 @@ def test_missing_scikit_learn_is_said(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"name": "imagenet"}, "there is no dataset 'imagenet'"),
+        ({"name": "imagenet"}, "dataset 'imagenet' is not known; choose one of digits"),
         ({"name": "randman", "timesteps": 0}, "timesteps must be at least 1, got 0"),
         ({"name": "randman", "device": "tpu9"}, "device must be a name such as cpu"),
         ({"name": "dvs-gesture", "split": "mine"}, "split must be one of tonic, spikingjelly, got 'mine'"),

@@ -114,7 +114,7 @@ def test_both_splits_of_the_gestures_are_told_apart(tmp_path):
 def test_names_are_forgiving():
     assert find_spec("Fashion_MNIST").name == "fashion-mnist"
     assert find_spec("nmnist").name == "n-mnist"
-    with pytest.raises(InputError, match="there is no dataset 'mnst'; choose one of digits"):
+    with pytest.raises(InputError, match="dataset 'mnst' is not known; did you mean mnist"):
         find_spec("mnst")
 
 

@@ -260,7 +260,7 @@ NEW = [
     ),
     Fault(
         "frozen default",
-        "training/identity.py",
+        "training/baseline.py",
         '_ULTRA = _EVERY | {"eps": 1.0,',
         '_ULTRA = _EVERY | {"eps": 0.2,',
         ("tests/training/test_identity.py",),

@@ -20,8 +20,9 @@ from ultralif.paper.statistics import bootstrap, holm, interval, mcnemar, paired
 from ultralif.paper.tables import make_table
 from ultralif.paper.verdicts import CLAIMS, judge
 from ultralif.report.markup import to_csv, to_latex, to_markdown
+from ultralif.training.baseline import FIRST_FIELDS
 from ultralif.training.hits import pack_hits, unpack_hits
-from ultralif.training.identity import FIRST_FIELDS, document_id, first_document
+from ultralif.training.identity import document_id, first_document
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).parents[3] / "shared" / "paper" / "tables.json"

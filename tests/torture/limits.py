@@ -18,7 +18,8 @@ from torture.warm import Child, Row, run
 from ultralif.errors import InputError
 from ultralif.training import RunConfig, RunOptions, Store, run_local
 from ultralif.training import loop as training_loop
-from ultralif.training.identity import FIELDS, known_options
+from ultralif.training.baseline import FIELDS
+from ultralif.training.identity import known_options
 
 
 def extreme_inputs(rng: random.Random, count: int) -> Row:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from training.small import small
 from ultralif.errors import InputError
 from ultralif.training import RunConfig
+from ultralif.training.baseline import FIELDS
 from ultralif.training.config import NEURON_NAMES, SCHEMA
-from ultralif.training.identity import FIELDS
 
 
 def test_the_defaults_are_the_papers_recipe() -> None:

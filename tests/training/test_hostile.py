@@ -18,8 +18,9 @@ from training.small import files, small, stop_after
 from ultralif.cli import main
 from ultralif.errors import InputError, JobError
 from ultralif.training import Interrupted, RunOptions, Store, folders, plan, train_stack
+from ultralif.training.baseline import FIRST_FIELDS
 from ultralif.training.checkpoint import Damaged
-from ultralif.training.identity import FIRST_FIELDS, document_id, first_document
+from ultralif.training.identity import document_id, first_document
 from ultralif.training.loop import stack_id
 from ultralif.training.record import constants_of
 

@@ -16,10 +16,11 @@ from ultralif.cli import main
 from ultralif.errors import InputError
 from ultralif.names import MODES, NEURON_NAMES
 from ultralif.nn.parameters import LOG
-from ultralif.training import identity
+from ultralif.training import baseline
+from ultralif.training.baseline import FIELDS, OPTIONS, RESERVED
 from ultralif.training.build import build_network
 from ultralif.training.config import PRESETS
-from ultralif.training.identity import FIELDS, OPTIONS, RESERVED, document_id, first_document
+from ultralif.training.identity import document_id, first_document
 from ultralif.training.zoo import cards
 
 FIRST = {
@@ -90,8 +91,8 @@ def test_another_default_renames_new_runs_and_leaves_old_ones_alone(request: pyt
 def test_a_new_field_renames_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     name = RunConfig(eps=0.5).id
     monkeypatch.setattr(RunConfig, "momentum", 0.9, raising=False)
-    monkeypatch.setitem(identity.FIELDS, "momentum", 0.9)
-    monkeypatch.setitem(identity.OPTIONS, "UltraLIF", {**OPTIONS["UltraLIF"], "shape": "round"})
+    monkeypatch.setitem(baseline.FIELDS, "momentum", 0.9)
+    monkeypatch.setitem(baseline.OPTIONS, "UltraLIF", {**OPTIONS["UltraLIF"], "shape": "round"})
     monkeypatch.setattr("ultralif.training.config.typed", lambda owner, name, value: value)
     assert RunConfig(eps=0.5).id == name
 

@@ -1,7 +1,7 @@
 """The datasets as data: sizes, normalisation, the files they come in, where those are published."""
 
 from ultralif.data.spec import Form, Kind, Remote, Spec
-from ultralif.errors import InputError
+from ultralif.names import find_name
 
 __all__ = ["DATASETS", "find_spec"]
 
@@ -69,16 +69,8 @@ _FASHION = Spec(
     title="Photographs of clothes",
     shape=(1, 28, 28),
     class_names=(
-        "T-shirt",
-        "Trouser",
-        "Pullover",
-        "Dress",
-        "Coat",
-        "Sandal",
-        "Shirt",
-        "Sneaker",
-        "Bag",
-        "Boot",
+        *("T-shirt", "Trouser", "Pullover", "Dress", "Coat"),
+        *("Sandal", "Shirt", "Sneaker", "Bag", "Boot"),
     ),
     sizes=(60_000, 10_000),
     is_events=False,
@@ -299,11 +291,4 @@ DATASETS: dict[str, Spec] = {
 
 def find_spec(name: str) -> Spec:
     """Return the dataset of that name; upper and lower case, ``-`` and ``_`` are the same."""
-
-    def plain(text: str) -> str:
-        return text.lower().replace("-", "").replace("_", "")
-
-    for known, spec in DATASETS.items():
-        if plain(known) == plain(name):
-            return spec
-    raise InputError(f"there is no dataset {name!r}; choose one of {', '.join(DATASETS)}")
+    return DATASETS[find_name("dataset", name, DATASETS)]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ultralif.errors import InputError
 from ultralif.files import BadFile, gunzip, parse_json, read_bytes, write_file
-from ultralif.training.identity import FIELDS
+from ultralif.training.baseline import FIELDS
 from ultralif.training.result import Result
 
 __all__ = ["Archive", "read", "write"]

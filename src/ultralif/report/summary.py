@@ -6,7 +6,8 @@ from typing import Any
 from ultralif.names import MODES, find_name
 from ultralif.paper.statistics import interval
 from ultralif.paper.table import Table
-from ultralif.training.identity import FIELDS, known_options
+from ultralif.training.baseline import FIELDS
+from ultralif.training.identity import known_options
 from ultralif.training.result import Result
 
 __all__ = ["BY", "summarize"]

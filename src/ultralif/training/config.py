@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeVar
 from ultralif.data import DATASETS
 from ultralif.errors import InputError
 from ultralif.names import NEURON_NAMES, Mode, find_name
-from ultralif.training.identity import FIELDS, SCHEMA, arguments, changed_options, check_options, document_id
+from ultralif.training.baseline import FIELDS
+from ultralif.training.identity import SCHEMA, arguments, changed_options, check_options, document_id
 from ultralif.training.presets import PRESETS
 from ultralif.training.typed import typed
 
@@ -153,40 +154,14 @@ class RunConfig:
         object.__setattr__(self, "neuron", spelled("neuron", self.neuron))
         object.__setattr__(self, "dataset", spelled("dataset", self.dataset))
         object.__setattr__(self, "neuron_options", check_options(self.neuron, self.neuron_options))
-        for name, most in _COUNTS.items():
-            _check(name, 1 <= getattr(self, name) <= most, getattr(self, name), f"from 1 to {most}")
-        _check("seed", 0 <= self.seed < 2**63, self.seed, "from 0 to 2**63 - 1")
-        _check("learning_rate", 0 < self.learning_rate < 1e3, self.learning_rate, "above 0 and below 1000")
-        for name in ("sparsity", "volume_reg"):
-            _check(name, 0 <= getattr(self, name) < 1e6, getattr(self, name), "0 or more, and below 1e6")
-        _check("validation", 0 <= self.validation < 1, self.validation, "a part of the training set, below 1")
-        sizes = 1 <= len(self.hidden) <= _MOST_LAYERS and min(self.hidden) >= 1 and max(self.hidden) < 2**31
-        _check(
-            "hidden",
-            sizes,
-            self.hidden,
-            f"the size of each hidden layer, such as 64, for at most {_MOST_LAYERS} layers",
-        )
-        _check("gain", 0 < self.gain <= 1, self.gain, "above 0 and at most 1")
-        _check("eps_speed", 0 < self.eps_speed <= 1e3, self.eps_speed, "above 0 and at most 1000")
-        bounds = (self.eps_min, self.eps_max)
-        _check("eps_min", 0 < bounds[0] < bounds[1], bounds[0], f"above 0 and below eps_max, {bounds[1]}")
-        _check("eps_max", bounds[1] <= 1e6, bounds[1], "at most 1e6")
-        _check("hard_epochs", 0 <= self.hard_epochs <= self.epochs, self.hard_epochs, "0 or up to the epochs")
-        _check("hard_share", 0 <= self.hard_share <= 1, self.hard_share, "a share of the epochs, from 0 to 1")
-        warm = 0 <= self.warmup_epochs <= self.epochs
-        _check("warmup_epochs", warm, self.warmup_epochs, f"from 0 to the {self.epochs} epochs")
-        for name in ("label_smoothing", "weight_decay"):
-            _check(name, 0 <= getattr(self, name) < 1, getattr(self, name), "0 or more, and below 1")
-        for name in ("shift", "cutout", "settle_batches"):
-            _check(name, 0 <= getattr(self, name) <= 10_000, getattr(self, name), "from 0 to 10000")
-        _check("mixup", 0 <= self.mixup <= 100, self.mixup, "from 0 to 100")
-        _check("width", 0 < self.width <= 100, self.width, "above 0 and at most 100")
-        known = re.fullmatch(r"mlp|(vgg|resnet)\d+|own:.+", self.model)
-        _check("model", known is not None, repr(self.model), "mlp or a model such as vgg9 or resnet18")
-        if self.anneal is not None:
-            good = len(self.anneal) == 2 and 0 < min(self.anneal) <= max(self.anneal) <= 1e6
-            _check("anneal", good, self.anneal, "two positive temperatures, such as 2 0.1")
+        for names, good, wanted in _LIMITS:
+            for name in names:
+                _check(name, good(getattr(self, name)), getattr(self, name), wanted)
+        low, high, epochs = self.eps_min, self.eps_max, self.epochs
+        _check("eps_min", 0 < low < high, low, f"above 0 and below eps_max, {high}")
+        _check("hard_epochs", 0 <= self.hard_epochs <= epochs, self.hard_epochs, "0 or up to the epochs")
+        warm = 0 <= self.warmup_epochs <= epochs
+        _check("warmup_epochs", warm, self.warmup_epochs, f"from 0 to the {epochs} epochs")
 
     def neuron_arguments(self) -> dict[str, Any]:
         """Return the keyword arguments that build its neurons."""
@@ -212,7 +187,7 @@ class RunConfig:
     def shared(self) -> tuple[object, ...]:
         """The fields that runs of one stack must share."""
         alone = () if self.model == "mlp" else (self.id,)  # only perceptrons are laid side by side
-        return (*(getattr(self, name) for name in _SHARED), *alone)
+        return (*(getattr(self, name) for name in FIELDS if name not in _OWN), *alone)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema's version and what differs from 0.1.0, ready for JSON."""
@@ -255,41 +230,44 @@ class RunConfig:
         return replace(self, **changes)
 
 
+_OWN = {
+    *("neuron", "seed", "sparsity", "volume_reg", "orthogonal", "mode"),
+    *("eps_min", "eps_max", "eps_speed", "anneal", "per_neuron"),
+}
+"""The fields in which the runs of one stack may differ."""
 _MOST_LAYERS = 1000
-_COUNTS = {"timesteps": 100_000, "epochs": 1_000_000, "batch_size": 1_000_000}
-_SHARED = (
-    "dataset",
-    "timesteps",
-    "epochs",
-    "batch_size",
-    "learning_rate",
-    "schedule",
-    "precision",
-    "validation",
-    "hidden",
-    "readout",
-    "encoding",
-    "gain",
-    "augment",
-    "split",
-    "binary_events",
-    "hard_epochs",
-    "hard_share",
-    "settle_batches",
-    "track_test",
-    "optimizer",
-    "weight_decay",
-    "warmup_epochs",
-    "label_smoothing",
-    "loss",
-    "flip",
-    "shift",
-    "cutout",
-    "mixup",
-    "model",
-    "width",
-    "channels_last",
+_LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
+    (("timesteps",), lambda n: 1 <= n <= 100_000, "from 1 to 100000"),
+    (("epochs", "batch_size"), lambda n: 1 <= n <= 1_000_000, "from 1 to 1000000"),
+    (("seed",), lambda n: 0 <= n < 2**63, "from 0 to 2**63 - 1"),
+    (("learning_rate",), lambda x: 0 < x < 1e3, "above 0 and below 1000"),
+    (("sparsity", "volume_reg"), lambda x: 0 <= x < 1e6, "0 or more, and below 1e6"),
+    (("validation",), lambda x: 0 <= x < 1, "a part of the training set, below 1"),
+    (
+        ("hidden",),
+        lambda sizes: 1 <= len(sizes) <= _MOST_LAYERS and min(sizes) >= 1 and max(sizes) < 2**31,
+        f"the size of each hidden layer, such as 64, for at most {_MOST_LAYERS} layers",
+    ),
+    (("gain",), lambda x: 0 < x <= 1, "above 0 and at most 1"),
+    (("eps_speed",), lambda x: 0 < x <= 1e3, "above 0 and at most 1000"),
+    (("eps_max",), lambda x: x <= 1e6, "at most 1e6"),
+    (("hard_share",), lambda x: 0 <= x <= 1, "a share of the epochs, from 0 to 1"),
+    (("label_smoothing", "weight_decay"), lambda x: 0 <= x < 1, "0 or more, and below 1"),
+    (("shift", "cutout", "settle_batches"), lambda n: 0 <= n <= 10_000, "from 0 to 10000"),
+    (("mixup",), lambda x: 0 <= x <= 100, "from 0 to 100"),
+    (("width",), lambda x: 0 < x <= 100, "above 0 and at most 100"),
+    (
+        ("model",),
+        lambda name: re.fullmatch(r"mlp|(vgg|resnet)\d+|own:.+", name) is not None,
+        "mlp or a model such as vgg9 or resnet18",
+    ),
+    (
+        ("anneal",),
+        lambda ends: ends is None or (len(ends) == 2 and 0 < min(ends) <= max(ends) <= 1e6),
+        "two positive temperatures, such as 2 0.1",
+    ),
 )
+"""Fields, the test that their values pass, and the words for it."""
 
 
 def _named(given: Mapping[Any, Any]) -> dict[str, Any]:
@@ -315,4 +293,4 @@ def known_neurons() -> tuple[str, ...]:
 
 def _check(name: str, good: bool, value: object, wanted: str) -> None:
     if not good:
-        raise InputError(f"{name} must be {wanted}, got {value}")
+        raise InputError(f"{name} must be {wanted}, got {value!r}")

@@ -1,17 +1,20 @@
 """The table of an index of runs in SQLite: made, checked and brought up to date. `Store` alone uses it."""
 
 import contextlib
+import json
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ultralif.errors import JobError
+from ultralif.training.folders import plain
+from ultralif.training.result import Result
 
-__all__ = ["connect", "insert", "literal", "prepare"]
+__all__ = ["as_row", "connect", "insert", "literal", "named", "prepare"]
 
 VERSION = 2
 """Of the table below."""
@@ -103,6 +106,25 @@ def _create(index: sqlite3.Connection) -> None:
 def insert(index: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     """Add rows, or replace those of the same names."""
     index.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def as_row(result: Result, meaning: str) -> tuple[Any, ...]:
+    """Return the row of a run.
+
+    Args:
+        result: its result.
+        meaning: the name that its config has now.
+    """
+    names = ("id", "finished", "status", "dataset", "neuron", "timesteps", "seed", "sparsity")
+    text = json.dumps(plain(result.to_dict()))
+    return (*(getattr(result, name) for name in names), meaning, text)
+
+
+def named(runs: Iterable[str]) -> tuple[str, list[str]]:
+    """Return the condition that a run has one of these names, stored or now, and the values for its marks."""
+    names = json.dumps(list(runs))
+    query = "(id IN (SELECT value FROM json_each(?)) OR meaning IN (SELECT value FROM json_each(?)))"
+    return query, [names, names]
 
 
 def literal(text: str) -> str:

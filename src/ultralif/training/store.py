@@ -5,7 +5,6 @@ the folders.
 """
 
 import contextlib
-import json
 import os
 import shutil
 import sqlite3
@@ -19,9 +18,9 @@ from ultralif.errors import InputError, JobError
 from ultralif.files import parse_json, visible
 from ultralif.training.checkpoint import Damaged, newest
 from ultralif.training.config import RunConfig, known_neurons
-from ultralif.training.folders import Finished, Run, is_id, load_run, plain, write_run
+from ultralif.training.folders import Finished, Run, is_id, load_run, write_run
 from ultralif.training.identity import document_id
-from ultralif.training.index import connect, insert, literal, prepare
+from ultralif.training.index import as_row, connect, insert, literal, named, prepare
 from ultralif.training.lock import locked
 from ultralif.training.result import Result
 
@@ -109,7 +108,7 @@ class Store:
         rows = []
         for run in runs:
             result = write_run(self.path(run.config.id), run, aside)
-            rows.append(_row(result, run.config.id))
+            rows.append(as_row(result, run.config.id))
         return rows
 
     def adopt(self, runs: Iterable[str]) -> bool:
@@ -140,7 +139,7 @@ class Store:
 
     def _row_of(self, name: str) -> tuple[Any, ...]:
         _, result, _ = load_run(self.path(name))
-        return _row(result, document_id(result.config))
+        return as_row(result, document_id(result.config))
 
     def find(self, run: str) -> str:
         """Return the full name of a run from its first characters, or from the name of its config now."""
@@ -158,12 +157,10 @@ class Store:
 
     def finished(self, runs: Iterable[str]) -> set[str]:
         """Return the names of the runs that are stored, diverged ones included."""
-        wanted = json.dumps(list(runs))
-        query = (
-            "SELECT id FROM runs WHERE id IN (SELECT value FROM json_each(?)) UNION "
-            "SELECT meaning FROM runs WHERE meaning IN (SELECT value FROM json_each(?))"
-        )
-        return {row[0] for row in self._select(query, (wanted, wanted))}
+        wanted = set(runs)
+        query, values = named(wanted)
+        rows = self._select(f"SELECT id, meaning FROM runs WHERE {query}", values)  # noqa: S608
+        return wanted.intersection(name for row in rows for name in row)
 
     def rows(
         self,
@@ -186,15 +183,13 @@ class Store:
             raise InputError(f"runs cannot be filtered by {sorted(unknown)}; use {', '.join(FILTERS)}")
         if limit is not None and limit < 1:
             raise InputError(f"limit must be at least 1, got {limit}")
-        wanted = {f"{name} = ?": value for name, value in filters.items() if value is not None}
-        values = list(wanted.values())
+        given = {name: value for name, value in filters.items() if value is not None}
+        conditions, values = [f"{name} = ?" for name in given], list(given.values())
         if runs is not None:
-            names = json.dumps(list(runs))
-            wanted[
-                "(id IN (SELECT value FROM json_each(?)) OR meaning IN (SELECT value FROM json_each(?)))"
-            ] = 0
-            values += [names, names]
-        where = " AND ".join(wanted) or "1"
+            query, names = named(runs)
+            conditions.append(query)
+            values += names
+        where = " AND ".join(conditions) or "1"
         query = f"SELECT id, result FROM runs WHERE {where} ORDER BY finished DESC, id LIMIT ?"  # noqa: S608
         results = []
         for run, text in self._select(query, (*values, -1 if limit is None else limit)):
@@ -295,20 +290,11 @@ class Store:
                 f"{self.index} cannot be used ({error}); make room, or choose another folder with --runs-dir"
             ) from error
         except (sqlite3.DatabaseError, UnicodeError, OverflowError) as error:
-            raise self._damaged(error) from error
+            raise JobError(
+                f"{self.index} is damaged ({error}); delete it, and make it again from the runs with: "
+                "ultralif runs rebuild"
+            ) from error
 
     def _is_lost(self) -> bool:
         """Tell whether there are runs, but no index."""
         return not self.index.exists() and any(self.root.glob("[0-9a-f]" * 12 + "/result.json"))
-
-    def _damaged(self, error: Exception) -> JobError:
-        return JobError(
-            f"{self.index} is damaged ({error}); delete it, and make it again from the runs with: ultralif "
-            "runs rebuild"
-        )
-
-
-def _row(result: Result, meaning: str) -> tuple[Any, ...]:
-    names = ("id", "finished", "status", "dataset", "neuron", "timesteps", "seed", "sparsity")
-    text = json.dumps(plain(result.to_dict()))
-    return (*(getattr(result, name) for name in names), meaning, text)

@@ -1,0 +1,60 @@
+"""Recordings: spikes and membranes of a network's layers at every step, to plot or to compare."""
+
+from itertools import chain
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ultralif.errors import InputError
+from ultralif.functional import Constant
+from ultralif.nn.network import Network
+from ultralif.nn.neuron import Neuron
+
+__all__ = ["Recording", "record"]
+
+
+class Recording(NamedTuple):
+    """Spikes and membranes of one spiking layer at every step."""
+
+    spikes: Tensor
+    """``[T, B, *features]``"""
+    membrane: Tensor
+    """The same shape: after reset."""
+    threshold: Constant
+
+
+@torch.no_grad()
+def record(net: nn.Module, x: Tensor) -> list[Recording]:
+    """Return what each spiking layer did, in the order of the signal.
+
+    Args:
+        net: a network, or any module that calls neurons, or a neuron.
+        x: its input, ``[T, B, *input]``.
+    """
+    if isinstance(net, Network):
+        net, x = nn.Sequential(*chain(*net.layers())), x.flatten(2)
+    currents: list[tuple[Neuron[Any], Tensor]] = []
+
+    def keep(neuron: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
+        assert isinstance(neuron, Neuron)  # noqa: S101 - it is hooked to neurons alone
+        currents.append((neuron, args[0].transpose(0, 1) if neuron.batch_first else args[0]))
+
+    hooks = [m.register_forward_hook(keep) for m in net.modules() if isinstance(m, Neuron)]
+    try:
+        net(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not currents:
+        raise InputError(f"net is a {type(net).__name__} that calls no ultralif neurons; there is no spike")
+    return [_step_through(neuron, current) for neuron, current in currents]
+
+
+def _step_through(neuron: Neuron[Any], current: Tensor) -> Recording:
+    state, spikes, membranes = None, [], []
+    for x in current:
+        spike, state = neuron.step(x, state)
+        spikes.append(spike)
+        membranes.append(state[0])
+    return Recording(torch.stack(spikes), torch.stack(membranes), neuron.threshold)
