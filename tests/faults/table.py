@@ -69,7 +69,7 @@ OLD = [
     Fault(
         "threshold rounded", "export/integer_neuron.py", "/ unit).floor()),", "/ unit).round()),", QUANTIZE
     ),
-    Fault("Student's t", "paper/results.py", "< 0.95 else", "< 0.94 else", PAPER),
+    Fault("Student's t", "paper/statistics.py", "LEVEL = 0.95", "LEVEL = 0.94", PAPER),
     Fault(
         "orthogonal start", "training/build.py", "        if config.orthogonal:", "        if False:", LOOP
     ),
@@ -310,16 +310,16 @@ NEW = [
     ),
     Fault(
         "interval",
-        "paper/results.py",
-        "/ math.sqrt(len(values))",
-        "/ math.sqrt(len(values) - 1)",
-        (*PAPER, "src/ultralif/paper/results.py"),
+        "paper/statistics.py",
+        "/ math.sqrt(count)",
+        "/ math.sqrt(count - 1)",
+        (*PAPER, "src/ultralif/paper/statistics.py"),
     ),
     Fault(
         "reset in integers",
         "export/integer_neuron.py",
-        "reset=whole(each(neuron.v_reset, node.shape) / unit)",
-        "reset=whole(each(neuron.v_reset, node.shape))",
+        "reset=whole(each(_level(neuron), node.shape) / unit)",
+        "reset=whole(each(_level(neuron), node.shape))",
         QUANTIZE,
     ),
     Fault("size of a file", "files.py", "if status.st_size > limit:", "if False:", ("tests/test_files.py",)),
