@@ -210,7 +210,7 @@ def run(cell: Cell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict[str
     given["steps"] = given["epochs"] * (len(train[0]) // given["batch"])
     if cell.dataset != "cifar10":
         given |= {"flip": int(cell.dataset == "fashion-mnist"), "cutout": 0, "shift": 2}
-    row = speedrun.run(Namespace(**given), cell.seed, train, test, Deep)
+    row, _ = speedrun.run(Namespace(**given), cell.seed, train, test, Deep)
     return row | ({"mode": "hard"} if method.neuron == "Mixed" else {})  # judged with all units binary
 
 

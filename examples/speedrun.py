@@ -15,7 +15,7 @@ FOLDER has the six files of cifar-10-batches-bin, plain or as .xz. The recipe:
    derivative remains. In the end the statistics of batch norm are taken anew, with binary spikes.
 6. A step, from batch to new weights, is recorded as a CUDA graph: its kernels are launched all at once.
 The accuracy is that of the last epoch, without test-time augmentation. `seconds` runs from the first look at
-the training images to the last statistics of batch norm; `warmup_seconds`, for compiling, is needed once.
+the training images to the last statistics of batch norm; `warmup_seconds` went before, for compiling.
 """
 
 import argparse
@@ -24,7 +24,6 @@ import lzma
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +53,7 @@ RECIPE = {
     "flip": 1,  # 1: mirror images
     "shift": 4,  # pixels by which an image is moved at most
     "cutout": 0,  # side of the blank square
+    "average": 0.0,  # the weights that are judged are a running mean of those of the steps, with this memory
     "graph": 1,  # 1: record steps on a GPU; 0: launch every kernel by itself
 }
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -108,16 +108,14 @@ def make_neuron(given: Namespace) -> nn.Module:
 class Layer(nn.Module):
     """Convolution, perhaps pooling, batch norm over time and batch; then neurons."""
 
-    def __init__(self, inputs: int, outputs: int, given: Namespace, pool: int = 1, times: int = 0) -> None:
+    def __init__(
+        self, inputs: int, outputs: int, given: Namespace, pool: bool = False, times: int = 0
+    ) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
-        self.norm = nn.BatchNorm2d(outputs, momentum=MOMENTUM)
-        self.neuron = make_neuron(given)
-        self.pool, self.timesteps, self.times = pool, given.timesteps, times
-
-    def current(self, x: Tensor) -> Tensor:
-        x = self.conv(x)
-        return self.norm(F.max_pool2d(x, self.pool) if self.pool > 1 else x)
+        conv = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        norm = nn.BatchNorm2d(outputs, momentum=MOMENTUM)
+        self.current = nn.Sequential(conv, *[nn.MaxPool2d(2)] * pool, norm)
+        self.neuron, self.timesteps, self.times = make_neuron(given), given.timesteps, times
 
     def fire(self, current: Tensor) -> Tensor:
         """Return spikes ``[T*B, C, H, W]``; channels-last memory is read as it is, channels innermost."""
@@ -133,12 +131,12 @@ class Net(nn.Module):
         super().__init__()
         self.timesteps = given.timesteps
         first, *widths = map(int, given.widths.split(","))
-        self.whiten = nn.Conv2d(3, 12, 2, bias=False).requires_grad_(False)
-        self.first = Layer(12, first, given, times=given.timesteps)  # an image is a constant current
+        self.whiten = nn.Conv2d(3, 16, 2, bias=False).requires_grad_(False)  # 12, in eights for the GPU
+        self.first = Layer(16, first, given, times=given.timesteps)  # an image is a constant current
         self.groups = nn.ModuleList()
         for inputs, width in zip([first, *widths], widths, strict=False):
             others = (Layer(width, width, given) for _ in range(given.depth - 1))
-            self.groups.append(nn.ModuleList([Layer(inputs, width, given, pool=2), *others]))
+            self.groups.append(nn.ModuleList([Layer(inputs, width, given, pool=True), *others]))
         self.head = nn.Linear(widths[-1], 10)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -155,8 +153,8 @@ class Net(nn.Module):
     def look(self, images: Tensor) -> None:
         """Whiten: the first filters are the principal directions of 2x2 patches, at equal variance."""
         patches = F.unfold(images.float(), 2).transpose(1, 2).flatten(0, 1)
-        values, vectors = torch.linalg.eigh(patches.T @ patches / len(patches))
-        self.whiten.weight.copy_((vectors / (values + 5e-4).sqrt()).T.view(12, 3, 2, 2))
+        values, vectors = torch.linalg.eigh((patches.T @ patches / len(patches)).cpu())
+        self.whiten.weight.zero_()[:12] = (vectors / (values + 5e-4).sqrt()).T.view(12, 3, 2, 2)
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
@@ -190,8 +188,9 @@ class SGD:
                 same = [step for step in steps if step.shape == shape]
                 found = orthogonal(torch.stack([step.flatten(1) for step in same]))
                 torch._foreach_copy_(same, [matrix.reshape(shape) for matrix in found])
-            for p in self.params:  # batch norm makes the length of filters idle, so it is kept
-                p.mul_(len(p) ** 0.5 / p.norm())
+            lengths = torch._foreach_norm(self.params)
+            for p, length in zip(self.params, lengths, strict=True):  # idle before batch norm, so it is kept
+                p.mul_(len(p) ** 0.5 / length)
         torch._foreach_mul_(steps, factor * self.lr)
         torch._foreach_sub_(self.params, steps)
 
@@ -224,74 +223,99 @@ def settle(net: nn.Module, images: Tensor, batch: int) -> None:
         norm.momentum = MOMENTUM
 
 
-def recorded(step: Callable[[], None]) -> Callable[[], None]:
-    """Return a step that was taken before as a CUDA graph; as it is if that cannot be."""
-    here, graph = torch.cuda.current_stream(), torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.graph(graph):
-            step()
-    except RuntimeError as error:
-        torch.cuda.set_stream(here)
-        print(f"every kernel is launched by itself, as the step was not recorded: {error}", file=sys.stderr)
-        return step
-    return graph.replay
+class Training:
+    """The steps of a net. All that they read and count is on the device, at a place that stays."""
 
+    def __init__(self, net: nn.Module, images: Tensor, given: Namespace) -> None:
+        self.net, self.given, self.opts = net, given, optimizers(net, given)
+        self.seen, self.labels = torch.randn_like(images), torch.arange(len(images), device=DEVICE) % 10
+        self.order = self.labels[: len(images) // given.batch * given.batch].view(-1, given.batch).clone()
+        self.count = torch.zeros(1, dtype=torch.long, device=DEVICE)
+        steps = given.epochs * len(self.order)
+        rising = given.warmup * steps
+        n = torch.arange(1, steps + 1, device=DEVICE)
+        self.factors = torch.minimum(n / max(rising, 1), (steps - n) / (steps - rising))
+        self.params = [p for p in net.parameters() if p.requires_grad]
+        self.means = [p.detach().clone() for p in self.params]
+        self.graphs: dict[str, torch.cuda.CUDAGraph] = {}
+        if ON_GPU:
+            self.compile()
 
-def fit(net: nn.Module, images: Tensor, labels: Tensor, given: Namespace, seed: int) -> None:
-    """Train the net from here."""
-    drawn = {"generator": torch.Generator(DEVICE).manual_seed(seed), "device": DEVICE}
-    padded = F.pad(images, [given.shift] * 4, "reflect")
-    mirrored = torch.rand(len(images), **drawn) < 0.5
-    opts = optimizers(net, given)
-    per_epoch = len(images) // given.batch
-    steps = given.epochs * per_epoch
-    rising = given.warmup * steps
-    rates = [min(n / max(rising, 1), (steps - n) / (steps - rising)) for n in range(1, steps + 1)]
-    # All that a step reads and counts is on the device, at a place that stays.
-    factors, count = torch.tensor(rates, device=DEVICE), torch.zeros(1, dtype=torch.long, device=DEVICE)
-    seen, order = images.clone(), torch.empty(per_epoch, given.batch, dtype=torch.long, device=DEVICE)
-
-    def step() -> None:
-        net.zero_grad()
-        chosen = order.index_select(0, count % per_epoch)[0]
+    def step(self) -> None:
+        self.net.zero_grad()
+        chosen = self.order.index_select(0, self.count % len(self.order))[0]
         with torch.autocast(DEVICE.type, torch.bfloat16, enabled=ON_GPU, cache_enabled=False):
-            said = net(seen[chosen]).float()
-        F.cross_entropy(said, labels[chosen], label_smoothing=given.smoothing).backward()
-        factor = factors.index_select(0, count)[0]
-        for opt in opts:
+            said = self.net(self.seen[chosen]).float()
+        F.cross_entropy(said, self.labels[chosen], label_smoothing=self.given.smoothing).backward()
+        factor = self.factors.index_select(0, self.count)[0]
+        for opt in self.opts:
             opt.step(factor)
-        count.add_(1)
+        with torch.no_grad():
+            torch._foreach_lerp_(self.means, self.params, 1 - self.given.average)
+        self.count.add_(1)
 
-    graphs: dict[str, Callable[[], None]] = {}
-    for epoch in range(given.epochs):
-        mode = "soft" if epoch < int(given.soft * given.epochs) else "hard"
-        if given.neuron not in ("relu", "spikingjelly"):
-            ul.nn.set_mode(net, mode)
-        flipped = (mirrored ^ bool(epoch % 2)) & bool(given.flip)
-        seen.copy_(augmented(padded, flipped, given.shift, given.cutout, drawn))
-        order.copy_(torch.randperm(len(images), **drawn)[: order.numel()].view_as(order))
-        for number in range(per_epoch):
-            if number == 2 and mode not in graphs and given.graph and ON_GPU:
-                graphs[mode] = recorded(step)
-            graphs.get(mode, step)()
-    settle(net, seen[: 20 * given.batch], given.batch)
+    def set_mode(self, epoch: int) -> str:
+        if self.given.neuron in ("relu", "spikingjelly"):
+            return self.given.neuron
+        mode = "soft" if epoch < int(self.given.soft * self.given.epochs) else "hard"
+        ul.nn.set_mode(self.net, mode)
+        return mode
+
+    def compile(self) -> None:
+        """Compile every kernel and record the steps, on noise; then undo what that changed."""
+        changed = [*self.net.state_dict().values(), *(past for opt in self.opts for past in opt.past)]
+        changed += [*self.means, self.count]
+        before = [tensor.clone() for tensor in changed]
+        here = torch.cuda.current_stream()
+        for epoch in (0, self.given.epochs - 1):
+            mode, graph = self.set_mode(epoch), torch.cuda.CUDAGraph()
+            self.step()
+            self.step()
+            try:
+                if self.given.graph and mode not in self.graphs:
+                    with torch.cuda.graph(graph):
+                        self.step()
+                    self.graphs[mode] = graph
+            except RuntimeError as error:
+                torch.cuda.set_stream(here)
+                print(
+                    f"the step was not recorded, its kernels are launched one by one: {error}",
+                    file=sys.stderr,
+                )
+        settle(self.net, self.seen[: self.given.batch], self.given.batch)
+        torch._foreach_copy_(changed, before)
+        torch.cuda.synchronize()
+
+    def fit(self, images: Tensor, labels: Tensor, seed: int) -> None:
+        """Train the net from here."""
+        given = self.given
+        drawn = {"generator": torch.Generator(DEVICE).manual_seed(seed), "device": DEVICE}
+        padded = F.pad(images, [given.shift] * 4, "reflect")
+        mirrored = torch.rand(len(images), **drawn) < 0.5
+        self.labels.copy_(labels)
+        for epoch in range(given.epochs):
+            graph = self.graphs.get(self.set_mode(epoch))
+            flipped = (mirrored ^ bool(epoch % 2)) & bool(given.flip)
+            self.seen.copy_(augmented(padded, flipped, given.shift, given.cutout, drawn))
+            order = torch.randperm(len(images), **drawn)
+            self.order.copy_(order[: self.order.numel()].view_as(self.order))
+            for _ in range(len(self.order)):
+                graph.replay() if graph else self.step()
+        with torch.no_grad():
+            torch._foreach_copy_(self.params, self.means)
+        settle(self.net, self.seen[: 20 * given.batch], given.batch)
 
 
-def run(given: Namespace, seed: int, train: tuple, test: tuple, build: type[nn.Module] = Net) -> dict:
-    """Build, train and judge one net; on a GPU, train it for a few steps first, which compiles kernels."""
+def run(given: Namespace, seed: int, train: tuple, test: tuple, build: type[nn.Module] = Net) -> tuple:
+    """Build, train and judge one net; return what was measured, and the net."""
     torch.manual_seed(seed)
     begun = time.perf_counter()
     net = build(given).to(DEVICE, memory_format=torch.channels_last)
-    if ON_GPU:
-        fresh = {name: value.clone() for name, value in net.state_dict().items()}
-        short = Namespace(**vars(given) | {"epochs": 2, "soft": 0.5 if given.soft else 0})
-        fit(net, *(part[: 3 * given.batch] for part in train), short, seed)
-        net.load_state_dict(fresh)
-        torch.cuda.synchronize()
+    training = Training(net, train[0], given)
     started = time.perf_counter()
     if build is Net:
         net.look(train[0][:5000])
-    fit(net, *train, given, seed)
+    training.fit(*train, seed)
     if ON_GPU:
         torch.cuda.synchronize()
     told = {"seed": seed, "seconds": time.perf_counter() - started, "warmup_seconds": started - begun}
@@ -300,7 +324,7 @@ def run(given: Namespace, seed: int, train: tuple, test: tuple, build: type[nn.M
     told["mode"] = neurons[0].mode if neurons else given.neuron
     told["device"] = torch.cuda.get_device_name() if ON_GPU else "CPU"
     told["eps"] = [torch.as_tensor(n.eps).mean().item() for n in neurons if "eps" in n.declared()]
-    return told | {"accuracy": 100 * right.float().mean().item()}
+    return told | {"accuracy": 100 * right.float().mean().item()}, net
 
 
 def main() -> None:
@@ -321,8 +345,9 @@ def main() -> None:
     for seed in range(given.seeds):
         for variant in map(json.loads, given.variants):
             recipe = {name: variant.get(name, getattr(given, name)) for name in RECIPE}
-            row = run(Namespace(**recipe), seed, train, test) | {"holdout": given.holdout, "recipe": recipe}
-            print(json.dumps({"variant": variant, **row, "torch": torch.__version__}), flush=True)
+            row, _ = run(Namespace(**recipe), seed, train, test)
+            row |= {"holdout": given.holdout, "recipe": recipe, "torch": torch.__version__}
+            print(json.dumps({"variant": variant, **row}), flush=True)
 
 
 if __name__ == "__main__":
