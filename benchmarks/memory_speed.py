@@ -35,7 +35,8 @@ class Row(NamedTuple):
     neurons: int
     reset: str
     way: str
-    """``steps``, ``chunks``, ``chosen`` (by size), ``pytorch`` (a scan of plain operators) or ``psn``."""
+    """``steps``, ``chunks``, ``chosen`` (by size), ``pytorch`` (a scan of plain operators),
+    or ``psn`` (SpikingJelly's)."""
     count: int = 0
     """Chunks; 0, the number that `parallel` would take."""
 
@@ -69,6 +70,13 @@ def rows(device: str) -> list[Row]:
     return main + [Row(*shape, "saturate", way) for shape in SHAPES[1:] for way in ("steps", "chunks")]
 
 
+def make_psn(steps: int) -> torch.nn.Module:
+    """Return SpikingJelly's parallel neuron: a learned matrix over time, then a spike."""
+    from spikingjelly.activation_based.neuron import PSN
+
+    return PSN(steps)
+
+
 def call(row: Row, device: str) -> Callable[[], Any]:
     """Return a forward and backward pass."""
     shape = (row.time, row.batch, row.neurons)
@@ -84,11 +92,11 @@ def call(row: Row, device: str) -> Callable[[], Any]:
             row.time, max(2, min(128 * torch.get_num_threads() // lanes, 64))
         )
     chosen = {"steps": lambda *_: 1, "chunks": lambda *_: count}.get(row.way)
-    matrix = torch.randn(row.time, row.time, device=device).requires_grad_() if row.way == "psn" else None
+    peer = make_psn(row.time).to(device) if row.way == "psn" else None
 
     def forward() -> Tensor:
-        if matrix is not None:  # PSN: a learned matrix over time, then a spike
-            return torch.sigmoid((matrix @ current.flatten(1)).view(shape) / 0.2)
+        if peer is not None:
+            return peer(current)
         if row.way != "pytorch":
             return ops.ultralif(current, eps=eps, leak=torch.exp(decay * eps), threshold=0.5, **given)[0]
         leak, top = torch.exp(decay * eps), given.get("v_sat", torch.inf)
@@ -96,7 +104,7 @@ def call(row: Row, device: str) -> Callable[[], Any]:
         p = eps * torch.logaddexp((v + decay * eps) / eps, current / eps)
         return torch.sigmoid((p - 0.5) / eps)
 
-    leaves = [current, matrix] if matrix is not None else [current, eps, decay]
+    leaves = [current, eps, decay] if peer is None else [current, *peer.parameters()]
 
     def both() -> Any:
         if chosen is not None:

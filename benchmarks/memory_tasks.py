@@ -1,12 +1,10 @@
 """The tasks of `memory`: sequences that need memory, the nets for them, and how one is trained and judged."""
 
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import pairwise, product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -14,9 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import ultralif as ul
-
-sys.path[:0] = [str(Path(__file__).parents[1] / "examples")]
-from speedrun import recorded  # noqa: E402
 
 Data = tuple[Tensor, Tensor]
 
@@ -52,6 +47,7 @@ TASKS = {
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "none": ("UltraPLIF", {"reset": "none"}),
     "saturate": ("UltraPLIF", {"reset": "saturate"}),
+    "saturate, learned": ("UltraPLIF", {"reset": "saturate"}),  # a ceiling for each neuron, from v_sat on
     "zero": ("UltraPLIF", {"reset": "zero"}),
     "subtract": ("UltraPLIF", {"reset": "subtract"}),
     "SoftLIF": ("SoftLIF", {"reset": "zero", "learn_leak": True}),
@@ -77,7 +73,7 @@ def grid(task: str, method: str) -> list[Cell]:
     given = TASKS[task]
     if method == "LIF":
         return [Cell(task, method, lr, (), 0.0, 0.0, 0, True) for lr in (*given.rates, 3e-2)]
-    tops = given.ceilings if method == "saturate" else (0.0,)
+    tops = given.ceilings if "saturate" in method else (0.0,)
     return [
         Cell(task, method, *values, 0, True)
         for values in product(given.rates, given.time_constants, given.temperatures, tops)
@@ -153,11 +149,23 @@ def build(cell: Cell, inputs: int, classes: int) -> nn.Module:
         net = ul.Network(
             (inputs, *[given.hidden] * given.depth, classes), neuron=neuron, neuron_options=options
         )
-    if cell.method in ("none", "saturate"):
+    if cell.method == "saturate, learned":
+        for _, layer in layers(net):
+            del layer.v_sat
+            layer.v_sat = nn.Parameter(torch.full_like(layer.log_time_constant, cell.v_sat))
+    if "saturate" in cell.method or cell.method == "none":
         with torch.no_grad():
             for biased, layer in layers(net):
                 biased.bias += layer.eps * torch.log(-torch.expm1(layer.log_decay))
     return net
+
+
+def recorded(step: Callable[[], None]) -> Callable[[], None]:
+    """Return a step that was taken before as a CUDA graph; it is not taken now."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
 
 
 def train(cell: Cell, data: Data) -> nn.Module:
@@ -220,6 +228,8 @@ def memory(net: nn.Module, x: Tensor) -> float:
 
 def measure(cell: Cell, folder: str | None, device: str) -> dict[str, Any]:
     """Train and judge one run."""
+    if device == "cuda":
+        torch.cuda.set_stream(torch.cuda.Stream())  # a step on the default stream could not be recorded
     (x, labels), test = load(cell.task, folder, device)
     if cell.held:
         order = torch.randperm(x.shape[1], generator=torch.Generator().manual_seed(0)).to(x.device)
