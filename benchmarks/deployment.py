@@ -26,7 +26,7 @@ from torch import Tensor
 
 import ultralif as ul
 from ultralif import export
-from ultralif.export.integer_neuron import table_error
+from ultralif.export.quantize_neuron import table_error
 
 
 def table_of(*header: str) -> Callable[..., None]:

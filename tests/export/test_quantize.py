@@ -12,8 +12,8 @@ from ultralif.errors import InputError
 from ultralif.export import bounds
 from ultralif.export.harden import spike_trains
 from ultralif.export.integer import IntegerNetwork
-from ultralif.export.integer_neuron import halvings, table, table_error
 from ultralif.export.quantize import quantize
+from ultralif.export.quantize_neuron import halvings, table, table_error
 from ultralif.export.trace import describe
 
 INTEGER_NEURONS = (

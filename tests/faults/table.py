@@ -67,7 +67,7 @@ OLD = [
         WIRING,
     ),
     Fault(
-        "threshold rounded", "export/integer_neuron.py", "/ unit).floor()),", "/ unit).round()),", QUANTIZE
+        "threshold rounded", "export/quantize_neuron.py", "/ unit).floor()),", "/ unit).round()),", QUANTIZE
     ),
     Fault("Student's t", "paper/statistics.py", "LEVEL = 0.95", "LEVEL = 0.94", PAPER),
     Fault(
@@ -317,7 +317,7 @@ NEW = [
     ),
     Fault(
         "reset in integers",
-        "export/integer_neuron.py",
+        "export/quantize_neuron.py",
         "reset=whole(each(_level(neuron), node.shape) / unit)",
         "reset=whole(each(_level(neuron), node.shape))",
         QUANTIZE,

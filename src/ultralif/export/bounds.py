@@ -8,7 +8,8 @@ from torch import Tensor
 
 from ultralif.errors import InputError
 from ultralif.export.graph import Flatten, Graph, Input, Pool, Spikes, Sum, Synapses
-from ultralif.export.integer import IntegerNeuron, IntegerSynapses, Shifts
+from ultralif.export.integer import IntegerSynapses
+from ultralif.export.integer_neuron import IntegerNeuron, Shifts
 
 __all__ = ["Counts", "Range", "counts", "currents", "membranes", "sums"]
 

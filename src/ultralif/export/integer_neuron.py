@@ -1,204 +1,117 @@
-"""A layer of neurons in integers: its constants in units of its membrane, and its tables."""
+"""A layer of neurons in integers: decays, tables and resets, each rounded in one stated way."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ultralif.errors import InputError
-from ultralif.export.graph import Node
-from ultralif.export.integer import After, Coupling, Decay, IntegerNeuron, Multiply, Offset, Shifts, Table
-from ultralif.functional import Constant, Mode
-from ultralif.nn import LIF, DSpike, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
-from ultralif.nn.network import AnyNeuron
+__all__ = ["After", "Coupling", "Decay", "IntegerNeuron", "Multiply", "Offset", "Shifts", "Table"]
 
-__all__ = [
-    "TABLE_REACH",
-    "LeakBy",
-    "Wanted",
-    "each",
-    "halvings",
-    "has_table",
-    "integer_neuron",
-    "table",
-    "table_error",
-    "whole",
-]
-
-LeakBy = Literal["multiply", "shift"]
-TABLE_REACH = 8  # tables end at this many eps: what they drop, log(1 + e^-8), is below 0.0004 eps
+Coupling = Literal["add", "max", "ring"]
+After = Literal["zero", "none", "saturate"]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The choices of `ultralif.export.quantize`, whose docstring describes them."""
+class Multiply:
+    """A decay to ``v * factor / 2^15``, rounded to nearest."""
 
-    mode: Mode
-    timesteps: int
-    bits: Literal[16, 32]
-    saturate: bool
-    leak: LeakBy
-    table_bits: int
+    factor: Tensor
+    """int64, at most 2^15."""
 
-    def __post_init__(self) -> None:
-        """Check them."""
-        if self.mode not in ("hard", "tropical"):
-            raise InputError(f"mode must be hard or tropical to run in integers, got {self.mode!r}")
-        if not 1 <= self.timesteps <= 1_000_000:
-            raise InputError(f"timesteps must be in 1..1000000, got {self.timesteps}")
-        if self.bits not in (16, 32):
-            raise InputError(f"bits must be 16 or 32, got {self.bits}")
-        if self.leak not in ("multiply", "shift"):
-            raise InputError(f"leak must be multiply or shift, got {self.leak!r}")
-        if not 3 <= self.table_bits <= 10:
-            raise InputError(f"table_bits must be in 3..10, got {self.table_bits}")
+    def __call__(self, v: Tensor) -> Tensor:
+        """Return the decayed membrane."""
+        return (v * self.factor + (1 << 14)) >> 15
 
 
-def has_table(neuron: AnyNeuron, mode: Mode) -> bool:
-    """Tell whether a neuron's membrane is a log-sum-exp."""
-    return mode == "hard" and isinstance(neuron, UltraLIF | UltraDLIF)
+@dataclass(frozen=True)
+class Shifts:
+    """A decay to a sum of signed halvings, ``v - (v >> 3) + (v >> 5)``: no multiplication."""
+
+    terms: tuple[tuple[int, int], ...]
+    """Signs and distances: ``((-1, 3), (1, 5))``."""
+
+    def __call__(self, v: Tensor) -> Tensor:
+        """Return the decayed membrane."""
+        return v + sum(sign * (v >> distance) for sign, distance in self.terms)
 
 
-def each(constant: Constant, shape: tuple[int, ...]) -> Tensor:
-    """Return a constant in float64 for features of a shape: ``[n]``, ``[C, 1, 1]`` or ``[C, H, W]``."""
-    value = torch.as_tensor(constant).detach().double().cpu()
-    if len(shape) == 1:
-        return value.expand(shape).contiguous()
-    channels = (shape[0], *[1] * (len(shape) - 1))
-    inner = tuple(value.shape[-len(shape) + 1 :])
-    return value.expand(channels if all(size == 1 for size in inner) else shape).contiguous()
+@dataclass(frozen=True)
+class Offset:
+    """A decay to ``v + amount``: the leak of max-plus algebra."""
+
+    amount: Tensor
+    """int64, negative."""
+
+    def __call__(self, v: Tensor) -> Tensor:
+        """Return the decayed membrane."""
+        return v + self.amount
 
 
-def whole(x: Tensor) -> Tensor:
-    """Round to int64; what is out of all ranges stays so, and is found when ranges are checked."""
-    return x.round().clamp(-(2.0**40), 2.0**40).long()
+Decay = Multiply | Shifts | Offset
 
 
-def integer_neuron(node: Node, neuron: AnyNeuron, wanted: Wanted, unit: Tensor) -> IntegerNeuron:
-    """Return a layer of neurons in integers.
+@dataclass(frozen=True)
+class Table:
+    r"""Excess of log-sum-exp over the maximum, :math:`\epsilon \log(1 + e^{-d/\epsilon})`, by distance d."""
 
-    Args:
-        node: where it is.
-        neuron: the neurons.
-        wanted: how.
-        unit: of the membranes, ``[channels]`` or ``[1]``.
-    """
-    unit = unit.view(-1, *[1] * (len(node.shape) - 1))
-    coupling, decay = _form(node, neuron, wanted, unit)
-    made = None
-    if has_table(neuron, wanted.mode):
-        made = table(
-            max(1, round(float((each(neuron.eps, node.shape) / unit).flatten()[0]))), wanted.table_bits
-        )
-    return IntegerNeuron(
-        coupling,
-        # A whole number exceeds theta / unit exactly when it exceeds its floor.
-        threshold=whole((each(neuron.threshold, node.shape) / unit).floor()),
-        reset=whole(each(_level(neuron), node.shape) / unit),
-        decay=decay,
-        table=made,
-        axis=getattr(neuron, "coupled_axis", -1),
-        floor=1 - (1 << (wanted.bits - 1)) if wanted.saturate else None,
-        after=_after(neuron),
-    )
+    entries: Tensor
+    """int64, falling; beyond the last the answer is 0."""
+    shift: int
+    """Distance d is looked up at ``d >> shift``."""
+
+    def __call__(self, distance: Tensor) -> Tensor:
+        """Return what to add to the greater of two numbers that far apart."""
+        index = distance >> self.shift
+        last = len(self.entries) - 1
+        return torch.where(index > last, 0, self.entries[index.clamp(max=last)])
 
 
-def _level(neuron: AnyNeuron) -> Constant:
-    """Return the membrane after a spike, or the greatest that is kept."""
-    return neuron.v_sat if isinstance(neuron, UltraLIF) and neuron.reset == "saturate" else neuron.v_reset
+@dataclass(frozen=True)
+class IntegerNeuron:
+    """A layer of neurons; their constants are counted in the units of their membranes."""
 
+    coupling: Coupling
+    """``add``: decay(v) + I (LIF). ``max``: max(decay(v), I) (UltraLIF). ``ring``: the maximum of
+    decay(v) over three neighbours, + I (UltraDLIF)."""
+    threshold: Tensor
+    """int64, ``[n]``, ``[C, 1, 1]`` or ``[C, H, W]``, like all constants: a spike is v > threshold."""
+    reset: Tensor
+    """int64: the membrane after a spike, or for ``saturate`` the greatest that is kept."""
+    decay: Decay | None
+    table: Table | None
+    """Makes each maximum a log-sum-exp; None in tropical mode."""
+    axis: int = -1
+    """Along which a ring runs."""
+    floor: int | None = None
+    """The lowest membrane; None if it is proved never to fall that low."""
+    after: After = "zero"
+    """A spike sets the membrane to ``reset`` (``zero``) or not (``none``); ``saturate`` cuts off above it."""
 
-def _after(neuron: AnyNeuron) -> After:
-    return neuron.reset if isinstance(neuron, UltraLIF) and neuron.reset != "subtract" else "zero"
+    def membrane(self, current: Tensor, v: Tensor) -> Tensor:
+        """Return the membrane before its reset."""
+        decayed = v if self.decay is None else self.decay(v)
+        if self.coupling == "add":
+            membrane = decayed + current
+        elif self.coupling == "max":
+            membrane = self._top(decayed, current)
+        else:
+            pair = self._top(decayed.roll(1, self.axis), decayed)
+            membrane = self._top(pair, decayed.roll(-1, self.axis)) + current
+        return membrane if self.floor is None else membrane.clamp(min=self.floor)
 
+    def step(self, current: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the spikes, True or False, and the membrane after reset."""
+        membrane = self.membrane(current, v)
+        spike = membrane > self.threshold
+        return spike, self.kept(membrane, spike)
 
-def _form(node: Node, neuron: AnyNeuron, wanted: Wanted, unit: Tensor) -> tuple[Coupling, Decay | None]:
-    """Return how a membrane is computed, or say why it cannot be."""
-    name = f"layer {node.name!r}"
-    if "synapse" in neuron.declared():
-        raise InputError(f"{name} has a synaptic current (synapse=), which has no integer form; leave it out")
-    usual = {"delayed_reset": False, "reset": "zero", "coupling": "membrane"}
-    for option, value in (usual | {"neighborhood": "ring"}).items():
-        found = getattr(neuron, option, value)
-        if (
-            option == "reset"
-            and _after(neuron) == found
-            and (found != "saturate" or wanted.mode == "tropical")
-        ):
-            continue
-        if found != value:
-            raise InputError(
-                f"{name} has {option}={found!r}, which has no integer form; train with {value!r}"
-            )
-    offset = (
-        Offset(whole(each(neuron.leak, node.shape).log() / unit)) if "leak" in neuron.declared() else None
-    )
-    if isinstance(neuron, UltraDLIF):
-        if not isinstance(neuron, UltraDPLIF):
-            return "ring", None
-        if neuron.leak_form == "factor":
-            return "ring", _factor(name, node, neuron, wanted)
-        if neuron.leak_form == "shift":
-            return "ring", offset
-    if isinstance(neuron, UltraLIF):
-        return "max", offset
-    if isinstance(neuron, LIF | DSpike | SoftLIF):
-        return "add", _factor(name, node, neuron, wanted)
-    raise InputError(
-        f"{name} has {type(neuron).__name__} neurons, which have no integer form; choose "
-        "UltraLIF, UltraDLIF, LIF, PLIF or FullPLIF"
-    )
+    def kept(self, membrane: Tensor, spike: Tensor) -> Tensor:
+        """Return what is left of a membrane after the reset."""
+        if self.after == "zero":
+            return torch.where(spike, self.reset, membrane)
+        return membrane if self.after == "none" else torch.minimum(membrane, self.reset)
 
-
-def _factor(name: str, node: Node, neuron: AnyNeuron, wanted: Wanted) -> Decay:
-    leak = each(neuron.leak, node.shape)
-    if wanted.leak == "multiply":
-        return Multiply(whole(leak * (1 << 15)))
-    if bool((leak != leak.flatten()[0]).any()):
-        raise InputError(f"{name} has a leak for each neuron; choose leak='multiply' for it")
-    return halvings(float(leak.flatten()[0]))
-
-
-def table(resolution: int, bits: int) -> Table:
-    r"""Tabulate :math:`\epsilon \log(1 + e^{-d/\epsilon})` for distances d of up to 8 eps.
-
-    Args:
-        resolution: membrane units in one eps.
-        bits: the table has 2^bits entries or up to twice as many, each the middle of the distances it
-            serves.
-    """
-    exact = resolution * TABLE_REACH / 2**bits
-    width = 1 << max(0, math.floor(math.log2(exact)))  # distances that share an entry
-    middle = torch.arange(math.ceil(resolution * TABLE_REACH / width), dtype=torch.float64) * width
-    entries = whole(resolution * torch.log1p(torch.exp(-(middle + (width - 1) / 2) / resolution)))
-    return Table(entries, shift=width.bit_length() - 1)
-
-
-def table_error(table: Table, resolution: int) -> float:
-    """Return the largest error of a table, in eps, over every distance.
-
-    Example:
-        >>> round(table_error(table(512, bits=8), 512), 4)  # 512 bytes: a quarter of an entry's width
-        0.0079
-    """
-    distance = torch.arange((len(table.entries) << table.shift) + 1)
-    exact = torch.log1p(torch.exp(-distance.double() / resolution))
-    return float((table(distance) / resolution - exact).abs().max())
-
-
-def halvings(leak: float) -> Shifts:
-    """Write a leak as 1 plus at most three signed powers of two.
-
-    Example:
-        >>> halvings(0.9).terms  # 1 - 1/8 + 1/32 - 1/128 = 0.8984
-        ((-1, 3), (1, 5), (-1, 7))
-    """
-    terms: list[tuple[int, int]] = []
-    rest = leak - 1
-    while abs(rest) >= 2.0**-12 and len(terms) < 3:
-        sign, distance = int(math.copysign(1, rest)), max(0, round(-math.log2(abs(rest))))
-        terms.append((sign, distance))
-        rest -= sign * 2.0**-distance
-    return Shifts(tuple(terms))
+    def _top(self, a: Tensor, b: Tensor) -> Tensor:
+        top = torch.maximum(a, b)
+        return top if self.table is None else top + self.table((a - b).abs())

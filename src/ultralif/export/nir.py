@@ -20,8 +20,8 @@ from ultralif import functional
 from ultralif.errors import InputError, check_choice, need
 from ultralif.export.graph import Graph
 from ultralif.export.harden import answer
-from ultralif.export.integer_neuron import each as channelwise
 from ultralif.export.nir_graph import written_graph
+from ultralif.export.quantize_neuron import each as channelwise
 from ultralif.export.trace import describe
 from ultralif.functional import Constant, Mode
 from ultralif.nn import LIF, AdaLIF, DSpike, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -10,9 +9,10 @@ from torch import Tensor, nn
 
 from ultralif.errors import InputError
 from ultralif.export import bounds
-from ultralif.export.graph import Flatten, Graph, Input, Node, Norm, Pool, Spikes, Sum, Synapses
-from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerNode, IntegerOp, IntegerSynapses
-from ultralif.export.integer_neuron import (
+from ultralif.export.graph import Flatten, Input, Node, Pool, Spikes, Sum, Synapses
+from ultralif.export.integer import IntegerNetwork, IntegerNode, IntegerOp, IntegerSynapses
+from ultralif.export.integer_neuron import IntegerNeuron
+from ultralif.export.quantize_neuron import (
     TABLE_REACH,
     LeakBy,
     Wanted,
@@ -22,6 +22,7 @@ from ultralif.export.integer_neuron import (
     whole,
 )
 from ultralif.export.trace import describe
+from ultralif.export.units import Group, groups
 from ultralif.functional import Mode
 from ultralif.nn import UltraDLIF
 from ultralif.nn.network import AnyNeuron
@@ -66,7 +67,7 @@ def quantize(
     """
     request = Wanted(mode, timesteps, bits, saturate, leak, table_bits)
     graph = describe(net, shape)
-    _refuse(graph)
+    together = groups(graph)
     events = math.prod(graph.nodes[0].shape) * input_max if max_events is None else max_events
     if not 1 <= events < 1 << 31:
         raise InputError(
@@ -75,7 +76,7 @@ def quantize(
         )
     most = bounds.counts(graph, events)
     made: dict[int, IntegerSynapses | IntegerNeuron] = {}
-    for group in _groups(graph):
+    for group in together:
         made |= _finest(group, request, most)
     synapses = {i: op for i, op in made.items() if isinstance(op, IntegerSynapses)}
     totals, _ = bounds.currents(graph, synapses, most)
@@ -96,96 +97,8 @@ def _operation(node: Node, made: IntegerSynapses | IntegerNeuron | None) -> Inte
     return made
 
 
-def _refuse(graph: Graph) -> None:
-    """Refuse what has no integer form."""
-    for place, node in enumerate(graph.nodes):
-        counted = [graph.is_count[i] for i in node.inputs]
-        reason = None
-        if isinstance(node.op, Norm):
-            reason = "follows no Linear or Conv2d that it could be folded into"
-        elif isinstance(node.op, Synapses) and not counted[0]:
-            reason = "takes real numbers from another layer; put neurons before it"
-        elif isinstance(node.op, Spikes) and counted[0]:
-            reason = "takes spikes without weights; put Linear or Conv2d before it"
-        elif isinstance(node.op, Sum) and len(set(counted)) > 1:
-            reason = "adds spikes to currents; add spikes to spikes, or currents to currents"
-        elif (
-            isinstance(node.op, Sum)
-            and graph.is_count[place]
-            and _scale(graph, node.inputs[0]) != _scale(graph, node.inputs[1])
-        ):
-            reason = "adds spikes to means of spikes; pool both branches alike"
-        if reason is not None:
-            raise InputError(f"layer {node.name!r} {reason}; it has no integer form")
-
-
-def _scale(graph: Graph, place: int) -> int:
-    """Return how many events make 1 in a node that gives counts."""
-    node = graph.nodes[place]
-    if isinstance(node.op, Input | Spikes):
-        return 1
-    inner = _scale(graph, node.inputs[0])
-    return inner * node.op.count if isinstance(node.op, Pool) and node.op.kind == "mean" else inner
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Neurons, or the readout, that share a unit because they share synapses."""
-
-    graph: Graph
-    sinks: tuple[int, ...]
-    """Spiking nodes; the last node where it is a linear readout."""
-    sources: dict[int, int]
-    """Synapses, each with the values that are averaged on the way to a sink."""
-
-    @property
-    def name(self) -> str:
-        return " and ".join(f"layer {self.graph.nodes[sink].name!r}" for sink in self.sinks)
-
-    @property
-    def by_channel(self) -> bool:
-        """True if every channel of the only sink may have its own unit."""
-        channels = {self.graph.nodes[i].shape[0] for i in (*self.sinks, *self.sources)}
-        return len(self.sinks) == 1 and len(channels) == 1
-
-    def neurons(self) -> Iterator[tuple[Node, AnyNeuron]]:
-        for sink in self.sinks:
-            op = self.graph.nodes[sink].op
-            if isinstance(op, Spikes):
-                yield self.graph.nodes[sink], op.neuron
-
-    def affine(self, source: int) -> tuple[Tensor, Tensor]:
-        """Return weight and bias in float64, known to be finite, for inputs counted as events."""
-        node = self.graph.nodes[source]
-        if not isinstance(node.op, Synapses):
-            raise TypeError(f"{node.name!r} is not Synapses")
-        weight, bias = node.op.folded()
-        if not bool(torch.isfinite(weight).all() and torch.isfinite(bias).all()):
-            raise InputError(
-                f"layer {node.name!r} has weights that are not finite, so they fit no integer range"
-            )
-        return weight / _scale(self.graph, node.inputs[0]), bias
-
-
-def _groups(graph: Graph) -> list[_Group]:
-    sinks = graph.spiking if graph.is_count[-1] else [*graph.spiking, len(graph.nodes) - 1]
-    found: list[_Group] = []
-    for sink in sinks:
-        node = graph.nodes[sink]
-        group = _Group(graph, (sink,), graph.sources(node.inputs[0] if isinstance(node.op, Spikes) else sink))
-        for other in [other for other in found if other.sources.keys() & group.sources.keys()]:
-            found.remove(other)
-            if any(group.sources.get(i, factor) != factor for i, factor in other.sources.items()):
-                raise InputError(
-                    f"{group.name} averages synapses that {other.name} does not; it has no integer form"
-                )
-            group = replace(group, sinks=other.sinks + group.sinks, sources=other.sources | group.sources)
-        found.append(group)
-    return found
-
-
 def _finest(
-    group: _Group, request: Wanted, most: dict[int, bounds.Counts]
+    group: Group, request: Wanted, most: dict[int, bounds.Counts]
 ) -> dict[int, IntegerSynapses | IntegerNeuron]:
     """Return synapses and neurons in the finest unit that fits."""
     problem = ""
@@ -197,7 +110,7 @@ def _finest(
     raise InputError(f"{group.name} {problem}")
 
 
-def _units(group: _Group, request: Wanted) -> Iterator[tuple[Tensor, dict[int, Tensor]]]:
+def _units(group: Group, request: Wanted) -> Iterator[tuple[Tensor, dict[int, Tensor]]]:
     """Yield units for the channels of the sinks, the finest first, with the scales of all synapses.
 
     Neurons that are compared with each other, or share a table, need one unit, so weight scales are that
@@ -245,7 +158,7 @@ def _table_unit(node: Node, neuron: AnyNeuron, compared: bool, request: Wanted) 
 
 
 def _in_units(
-    group: _Group, request: Wanted, unit: Tensor, scales: dict[int, Tensor]
+    group: Group, request: Wanted, unit: Tensor, scales: dict[int, Tensor]
 ) -> dict[int, IntegerSynapses | IntegerNeuron]:
     """Return synapses and neurons counted in a unit of the sinks."""
     made: dict[int, IntegerSynapses | IntegerNeuron] = {}
@@ -271,7 +184,7 @@ def _in_units(
     return made
 
 
-def _centering(group: _Group, request: Wanted) -> Tensor | float:
+def _centering(group: Group, request: Wanted) -> Tensor | float:
     """Return what centered neurons take off their currents: an undriven membrane then does not drift."""
     for node, neuron in group.neurons():
         if getattr(neuron, "centered", False) and has_table(neuron, request.mode):
@@ -285,7 +198,7 @@ def _centering(group: _Group, request: Wanted) -> Tensor | float:
 
 
 def _overflow(
-    group: _Group,
+    group: Group,
     request: Wanted,
     made: dict[int, IntegerSynapses | IntegerNeuron],
     most: dict[int, bounds.Counts],

@@ -11,7 +11,8 @@ from torch import Tensor
 from ultralif.errors import InputError, check_choice
 from ultralif.functional import AdaptiveState, Constant, Mode, Reset, synaptic_current
 from ultralif.nn.arguments import merged_signature, unknown_argument
-from ultralif.nn.parameters import FORMS, LOGIT, Clamp, Form, Parametrized, fits
+from ultralif.nn.checks import check_constants, check_current, check_state, check_steps
+from ultralif.nn.parameters import FORMS, LOGIT, Clamp, Form, Parametrized, short
 from ultralif.nn.state import State, with_current
 from ultralif.ops import Backend
 from ultralif.ops.operators import prepare
@@ -139,15 +140,6 @@ class Neuron(Parametrized, Generic[S]):
         defaults: dict[str, Any] = {f"learn_{name}": True for name in cls.learns}
         cls.__signature__ = merged_signature(cls, {"mode": cls.modes[0], **defaults})
 
-    def keep(self, name: str, value: Constant) -> None:
-        """Keep a finite number as an attribute, or a tensor as a buffer: an argument that is not learned."""
-        if not math.isfinite(value if not isinstance(value, Tensor) else float(value.sum())):
-            raise InputError(f"{name} must be finite, got {value}; pass a number, or leave {name} out")
-        if isinstance(value, Tensor):
-            self.register_buffer(name, value.detach().clone())
-        else:
-            setattr(self, name, value)
-
     v_reset: Constant
 
     def learnable(
@@ -241,7 +233,7 @@ class Neuron(Parametrized, Generic[S]):
     def step(self, x: Tensor, state: S | None = None) -> tuple[Tensor, S]:
         """Return the spike for one time step ``[B, *features]`` and the state to go on from."""
         self._check_current(x, ("B",))
-        self._check_shapes(state, x.shape)
+        self._check_step(state, x.shape)
         spikes, state = self._integrate(x.unsqueeze(0), state, rate=False)
         return spikes[0], state
 
@@ -292,53 +284,18 @@ class Neuron(Parametrized, Generic[S]):
     def _time_major(self, current: Tensor, state: S | None) -> Tensor:
         """Check current and state, and return the current with time first."""
         self._check_current(current, ("T", "B"))
-        if self.batch_first:
-            current = current.transpose(0, 1)
-        if current.shape[0] == 0:
-            raise InputError(
-                f"current has no time steps, its [T, B, *features] are {tuple(current.shape)}; "
-                "pass at least one"
-            )
-        self._check_shapes(state, current.shape[1:])
+        current = current.transpose(0, 1) if self.batch_first else current
+        check_steps(current)
+        self._check_step(state, current.shape[1:])
         return current
 
     def _check_current(self, current: Tensor, leading: tuple[str, ...]) -> None:
-        if not isinstance(current, Tensor) or not current.is_floating_point():
-            kind = current.dtype if isinstance(current, Tensor) else type(current).__name__
-            raise TypeError(f"current must be a floating-point tensor, got {kind}; call .float() on it")
-        if current.dim() <= len(leading):
-            raise InputError(
-                f"current must be [{', '.join(leading)}, *features], got shape "
-                f"{tuple(current.shape)}; add the missing axes with unsqueeze"
-            )
-        if self.check_finite and not bool(torch.isfinite(current).all()):
-            bad = int((~torch.isfinite(current)).sum())
-            raise InputError(
-                f"current holds {bad} NaN or infinite values among {current.numel()}; look for what "
-                "diverged before this layer, or pass check_finite=False"
-            )
+        check_current(current, leading, finite=self.check_finite)
 
-    def _check_shapes(self, state: S | None, shape: torch.Size) -> None:
-        """Compare the constants and the state with one step of the current, ``[B, *features]``."""
-        for name, size in self.shapes():
-            if not fits(size, shape[1:]):
-                raise InputError(
-                    f"{name} has shape {tuple(size)}, which does not broadcast against features "
-                    f"{tuple(shape[1:])}; give the neuron a parameter_shape or a tensor that does"
-                )
-        if state is None:
-            return
-        if not isinstance(state, self.state_type):
-            raise TypeError(
-                f"state must be the {self.state_type.__name__} that run or step returned, got "
-                f"{type(state).__name__}; pass None to start at rest"
-            )
-        for tensor in state:
-            if tensor.shape != shape:
-                raise InputError(
-                    f"state has shape {tuple(tensor.shape)}, but one step of the current has "
-                    f"{tuple(shape)}; pass state=None to start at rest"
-                )
+    def _check_step(self, state: S | None, shape: torch.Size) -> None:
+        check_constants(self.shapes(), shape[1:])
+        if state is not None:
+            check_state(state, self.state_type, shape)
 
     def special(self) -> dict[str, Any]:
         """Return the choices, other than the mode, in which this neuron differs from its class's defaults.
@@ -358,19 +315,6 @@ class Neuron(Parametrized, Generic[S]):
 
     def extra_repr(self) -> str:
         """Show the constants, those choices that are not the default, and the mode."""
-        constants = [self._shown(name) for name in sorted(self.declared())]
-        others = (f"{name}={_short(value)}" for name, value in self.special().items() if name != "synapse")
+        constants = [self.shown(name) for name in sorted(self.declared())]
+        others = (f"{name}={short(value)}" for name, value in self.special().items() if name != "synapse")
         return ", ".join([*constants, *others, f"mode={self.mode}"])
-
-    def _shown(self, name: str) -> str:
-        return f"{name}={_short(self.constant(name))}" + (" learned" if self.learned(name) else "")
-
-
-def _short(value: Constant | str | bool) -> str:
-    """Write a value as a representation shows it: a tensor by its mean."""
-    if isinstance(value, Tensor):
-        if value.is_meta:
-            return "unknown"
-        shape = f" mean of {tuple(value.shape)}" if value.dim() else ""
-        return f"{float(value.detach().double().mean()):g}{shape}"
-    return f"{value:g}" if isinstance(value, float) else str(value)

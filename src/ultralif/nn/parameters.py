@@ -14,7 +14,19 @@ from ultralif.functional import Constant
 from ultralif.ops.constants import Form as Code
 from ultralif.ops.constants import Learned, bounded
 
-__all__ = ["FORMS", "LOG", "LOGIT", "SOFTPLUS", "Clamp", "Form", "Parametrized", "bounded", "clamped", "fits"]
+__all__ = [
+    "FORMS",
+    "LOG",
+    "LOGIT",
+    "SOFTPLUS",
+    "Clamp",
+    "Form",
+    "Parametrized",
+    "bounded",
+    "clamped",
+    "fits",
+    "short",
+]
 
 Clamp = Literal["inward", "dead"]
 
@@ -123,6 +135,15 @@ class Parametrized(nn.Module):
         self.register_parameter(f"{form.prefix}_{name}", nn.Parameter(raw.clone()))
         self._learned[name] = (form, bounds)
 
+    def keep(self, name: str, value: Constant) -> None:
+        """Keep a finite number as an attribute, or a tensor as a buffer: an argument that is not learned."""
+        if not math.isfinite(value if not isinstance(value, Tensor) else float(value.sum())):
+            raise InputError(f"{name} must be finite, got {value}; pass a number, or leave {name} out")
+        if isinstance(value, Tensor):
+            self.register_buffer(name, value.detach().clone())
+        else:
+            setattr(self, name, value)
+
     def declared(self) -> tuple[str, ...]:
         """Return the names of the constants."""
         return tuple(self._declared)
@@ -175,6 +196,10 @@ class Parametrized(nn.Module):
             for name, value in values.items()
         }
 
+    def shown(self, name: str) -> str:
+        """Return a constant as a representation shows it: ``eps=0.2 learned``."""
+        return f"{name}={short(self.constant(name))}" + (" learned" if name in self._learned else "")
+
     @torch.no_grad()
     def assign(self, name: str, value: Constant) -> None:
         """Give a constant another value; a learned one goes on being learned from there.
@@ -196,6 +221,16 @@ class Parametrized(nn.Module):
             self._numbers[name] = float(value)
         else:
             getattr(self, f"fixed_{name}").copy_(torch.as_tensor(value))
+
+
+def short(value: Constant | str | bool) -> str:
+    """Write a value as a representation shows it: a tensor by its mean."""
+    if isinstance(value, Tensor):
+        if value.is_meta:
+            return "unknown"
+        shape = f" mean of {tuple(value.shape)}" if value.dim() else ""
+        return f"{float(value.detach().double().mean()):g}{shape}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def fits(shape: Sequence[int], features: Sequence[int]) -> bool:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from ultralif.export.c.source import fields, fill, lines
 from ultralif.export.graph import Flatten, Pool, Sum
-from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses, Multiply, Offset, Shifts
+from ultralif.export.integer import IntegerNetwork, IntegerSynapses
+from ultralif.export.integer_neuron import IntegerNeuron, Multiply, Offset, Shifts
 
 __all__ = ["program"]
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from ultralif.export.graph import Pool
-from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses, Multiply, Offset
+from ultralif.export.integer import IntegerNetwork, IntegerSynapses
+from ultralif.export.integer_neuron import IntegerNeuron, Multiply, Offset
 
 __all__ = ["Array", "Field", "arrays", "checksum", "fields", "fill", "lines", "recording", "state"]
 

@@ -1,0 +1,68 @@
+"""Checks of what a neuron is called with: each bad input gets one clear error."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from ultralif.errors import InputError
+from ultralif.nn.parameters import fits
+
+__all__ = ["check_constants", "check_current", "check_state", "check_steps"]
+
+
+def check_current(current: Tensor, leading: Sequence[str], *, finite: bool) -> None:
+    """Check the type and the axes of a current.
+
+    Args:
+        current: as the user passed it.
+        leading: the names of the axes before the features.
+        finite: refuse NaN and infinity, too.
+    """
+    if not isinstance(current, Tensor) or not current.is_floating_point():
+        kind = current.dtype if isinstance(current, Tensor) else type(current).__name__
+        raise TypeError(f"current must be a floating-point tensor, got {kind}; call .float() on it")
+    if current.dim() <= len(leading):
+        raise InputError(
+            f"current must be [{', '.join(leading)}, *features], got shape {tuple(current.shape)}; "
+            "add the missing axes with unsqueeze"
+        )
+    if finite and not bool(torch.isfinite(current).all()):
+        bad = int((~torch.isfinite(current)).sum())
+        raise InputError(
+            f"current holds {bad} NaN or infinite values among {current.numel()}; look for what "
+            "diverged before this layer, or pass check_finite=False"
+        )
+
+
+def check_steps(current: Tensor) -> None:
+    """Check that a current ``[T, B, *features]`` has time steps."""
+    if current.shape[0] == 0:
+        raise InputError(
+            f"current has no time steps, its [T, B, *features] are {tuple(current.shape)}; pass at least one"
+        )
+
+
+def check_constants(shapes: Iterable[tuple[str, torch.Size]], features: torch.Size) -> None:
+    """Check that constants, given by name and shape, broadcast against the features."""
+    for name, size in shapes:
+        if not fits(size, features):
+            raise InputError(
+                f"{name} has shape {tuple(size)}, which does not broadcast against features "
+                f"{tuple(features)}; give the neuron a parameter_shape or a tensor that does"
+            )
+
+
+def check_state(state: tuple[Tensor, ...], wanted: type, shape: torch.Size) -> None:
+    """Check the type of a state, and its shapes against one step of the current, ``[B, *features]``."""
+    if not isinstance(state, wanted):
+        raise TypeError(
+            f"state must be the {wanted.__name__} that run or step returned, got "
+            f"{type(state).__name__}; pass None to start at rest"
+        )
+    for tensor in state:
+        if tensor.shape != shape:
+            raise InputError(
+                f"state has shape {tuple(tensor.shape)}, but one step of the current has "
+                f"{tuple(shape)}; pass state=None to start at rest"
+            )
