@@ -21,7 +21,6 @@ the training images to the last statistics of batch norm; `warmup_seconds` went 
 import argparse
 import json
 import lzma
-import sys
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -60,7 +59,6 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"
 HALF = torch.bfloat16 if ON_GPU else torch.float32
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-MOMENTUM = 0.4  # of the statistics of batch norm
 if ON_GPU:
     torch.backends.cudnn.benchmark = True
     torch.cuda.set_stream(torch.cuda.Stream())  # a step on the default stream could not be recorded
@@ -108,12 +106,9 @@ def make_neuron(given: Namespace) -> nn.Module:
 class Layer(nn.Module):
     """Convolution, perhaps pooling, batch norm over time and batch; then neurons."""
 
-    def __init__(
-        self, inputs: int, outputs: int, given: Namespace, pool: bool = False, times: int = 0
-    ) -> None:
+    def __init__(self, inputs: int, width: int, given: Namespace, pool: bool = False, times: int = 0) -> None:
         super().__init__()
-        conv = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
-        norm = nn.BatchNorm2d(outputs, momentum=MOMENTUM)
+        conv, norm = nn.Conv2d(inputs, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
         self.current = nn.Sequential(conv, *[nn.MaxPool2d(2)] * pool, norm)
         self.neuron, self.timesteps, self.times = make_neuron(given), given.timesteps, times
 
@@ -172,8 +167,7 @@ class SGD:
 
     def __init__(self, params: list[Tensor], lr: float, decay: float = 0, muon: bool = False) -> None:
         self.params, self.lr, self.decay, self.muon = params, lr, decay, muon
-        self.momentum = 0.6 if muon else 0.85
-        self.past = [torch.zeros_like(p) for p in params]
+        self.momentum, self.past = 0.6 if muon else 0.85, [torch.zeros_like(p) for p in params]
 
     @torch.no_grad()
     def step(self, factor: Tensor) -> None:
@@ -188,9 +182,8 @@ class SGD:
                 same = [step for step in steps if step.shape == shape]
                 found = orthogonal(torch.stack([step.flatten(1) for step in same]))
                 torch._foreach_copy_(same, [matrix.reshape(shape) for matrix in found])
-            lengths = torch._foreach_norm(self.params)
-            for p, length in zip(self.params, lengths, strict=True):  # idle before batch norm, so it is kept
-                p.mul_(len(p) ** 0.5 / length)
+            for p, length in zip(self.params, torch._foreach_norm(self.params), strict=True):
+                p.mul_(len(p) ** 0.5 / length)  # idle before batch norm, so it is kept
         torch._foreach_mul_(steps, factor * self.lr)
         torch._foreach_sub_(self.params, steps)
 
@@ -214,13 +207,10 @@ def scores(net: nn.Module, images: Tensor, batch: int) -> Tensor:
 
 def settle(net: nn.Module, images: Tensor, batch: int) -> None:
     """Take the statistics of batch norm anew, as plain means, with the spikes as they are now."""
-    norms = [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]
-    for norm in norms:
+    for norm in [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]:
         norm.reset_running_stats()
         norm.momentum = None  # a plain mean
     scores(net, images, batch)
-    for norm in norms:
-        norm.momentum = MOMENTUM
 
 
 class Training:
@@ -232,11 +222,10 @@ class Training:
         self.order = self.labels[: len(images) // given.batch * given.batch].view(-1, given.batch).clone()
         self.count = torch.zeros(1, dtype=torch.long, device=DEVICE)
         steps = given.epochs * len(self.order)
-        rising = given.warmup * steps
-        n = torch.arange(1, steps + 1, device=DEVICE)
-        self.factors = torch.minimum(n / max(rising, 1), (steps - n) / (steps - rising))
-        self.params = [p for p in net.parameters() if p.requires_grad]
-        self.means = [p.detach().clone() for p in self.params]
+        n = torch.arange(1, steps + 1, device=DEVICE) / steps
+        self.factors = torch.minimum(n / given.warmup, (1 - n) / (1 - given.warmup))
+        self.params = [p.detach() for p in net.parameters() if p.requires_grad]
+        self.means = [p.clone() for p in self.params]
         self.graphs: dict[str, torch.cuda.CUDAGraph] = {}
         if ON_GPU:
             self.compile()
@@ -250,39 +239,29 @@ class Training:
         factor = self.factors.index_select(0, self.count)[0]
         for opt in self.opts:
             opt.step(factor)
-        with torch.no_grad():
-            torch._foreach_lerp_(self.means, self.params, 1 - self.given.average)
+        torch._foreach_lerp_(self.means, self.params, 1 - self.given.average)
         self.count.add_(1)
 
     def set_mode(self, epoch: int) -> str:
-        if self.given.neuron in ("relu", "spikingjelly"):
-            return self.given.neuron
         mode = "soft" if epoch < int(self.given.soft * self.given.epochs) else "hard"
-        ul.nn.set_mode(self.net, mode)
+        if self.given.neuron not in ("relu", "spikingjelly"):
+            ul.nn.set_mode(self.net, mode)
         return mode
 
     def compile(self) -> None:
         """Compile every kernel and record the steps, on noise; then undo what that changed."""
-        changed = [*self.net.state_dict().values(), *(past for opt in self.opts for past in opt.past)]
-        changed += [*self.means, self.count]
+        changed = [*self.net.state_dict().values(), *self.means, self.count]
+        changed += [past for opt in self.opts for past in opt.past]
         before = [tensor.clone() for tensor in changed]
-        here = torch.cuda.current_stream()
         for epoch in (0, self.given.epochs - 1):
-            mode, graph = self.set_mode(epoch), torch.cuda.CUDAGraph()
+            mode = self.set_mode(epoch)
             self.step()
             self.step()
-            try:
-                if self.given.graph and mode not in self.graphs:
-                    with torch.cuda.graph(graph):
-                        self.step()
-                    self.graphs[mode] = graph
-            except RuntimeError as error:
-                torch.cuda.set_stream(here)
-                print(
-                    f"the step was not recorded, its kernels are launched one by one: {error}",
-                    file=sys.stderr,
-                )
-        settle(self.net, self.seen[: self.given.batch], self.given.batch)
+            if self.given.graph and mode not in self.graphs:
+                self.graphs[mode] = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graphs[mode]):
+                    self.step()
+        scores(self.net, self.seen[: self.given.batch], self.given.batch)
         torch._foreach_copy_(changed, before)
         torch.cuda.synchronize()
 
@@ -297,13 +276,11 @@ class Training:
             graph = self.graphs.get(self.set_mode(epoch))
             flipped = (mirrored ^ bool(epoch % 2)) & bool(given.flip)
             self.seen.copy_(augmented(padded, flipped, given.shift, given.cutout, drawn))
-            order = torch.randperm(len(images), **drawn)
-            self.order.copy_(order[: self.order.numel()].view_as(self.order))
+            self.order.copy_(torch.randperm(len(images), **drawn)[: self.order.numel()].view_as(self.order))
             for _ in range(len(self.order)):
                 graph.replay() if graph else self.step()
-        with torch.no_grad():
-            torch._foreach_copy_(self.params, self.means)
-        settle(self.net, self.seen[: 20 * given.batch], given.batch)
+        torch._foreach_copy_(self.params, self.means)
+        settle(self.net, images[: 20 * given.batch], given.batch)
 
 
 def run(given: Namespace, seed: int, train: tuple, test: tuple, build: type[nn.Module] = Net) -> tuple:
@@ -316,8 +293,7 @@ def run(given: Namespace, seed: int, train: tuple, test: tuple, build: type[nn.M
     if build is Net:
         net.look(train[0][:5000])
     training.fit(*train, seed)
-    if ON_GPU:
-        torch.cuda.synchronize()
+    torch.cuda.synchronize() if ON_GPU else None
     told = {"seed": seed, "seconds": time.perf_counter() - started, "warmup_seconds": started - begun}
     right = scores(net.eval(), test[0], 1000).argmax(1) == test[1]
     neurons = [module for module in net.modules() if isinstance(module, ul.nn.Neuron)]
