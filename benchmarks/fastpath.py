@@ -5,8 +5,8 @@
 
 The file is written after each row, and a second run goes on where the first stopped. `--device cpu` runs
 small sizes, to try the script itself. Times are medians of calls that take turns, forward and backward; see
-`ultralif.bench.timing` for the clocks: `call` from Python, `host` until the call returns, `device` inside of
-a CUDA graph with a cold cache, `graph` many repetitions in one graph with a warm one.
+`ultralif.bench.stopwatch` for the clocks: `call` from Python, `host` until the call returns, `device` inside
+of a CUDA graph with a cold cache, `graph` many repetitions in one graph with a warm one.
 """
 
 import argparse
@@ -21,8 +21,8 @@ import torch
 from torch import nn
 
 from ultralif.bench import describe, refuse_unless_right
+from ultralif.bench.stopwatch import in_turns, recorded
 from ultralif.bench.subjects import Layer, Run, Skip
-from ultralif.bench.timing import in_turns, recorded
 from ultralif.nn import NEURONS
 
 OURS = ("copy", "UltraLIF", "UltraDLIF", "LIF", "PLIF")

@@ -7,8 +7,8 @@ import torch
 
 from ultralif.bench import OURS, Layer, measure, refuse_unless_right
 from ultralif.bench.plan import EVERY, PLANS, Part
+from ultralif.bench.stopwatch import Spread
 from ultralif.bench.subjects import PEERS, Run, Skip, build
-from ultralif.bench.timing import Spread
 from ultralif.cli import main
 from ultralif.errors import JobError
 from ultralif.ops import autograd, cpu

@@ -189,7 +189,7 @@ VALUES += (True, False, "", "LIF", "ultradlif", "hard", "soft", [], [4], [2, 0.1
 
 
 def _fuzzed(rng: random.Random, parsed: int, trained: int) -> str:
-    import ultralif.training.timing as timing
+    from ultralif.training import forecast
 
     names, bad, valid = [*FIELDS, *known_options()], [], []
     for _ in range(parsed):
@@ -211,7 +211,7 @@ def _fuzzed(rng: random.Random, parsed: int, trained: int) -> str:
     small = [c for c in valid if max(c.hidden) < 99 and c.timesteps < 99 and c.batch_size < 999]
     for config in rng.sample(small, min(trained, len(small))):
         try:
-            timing._step_seconds([config.with_(dataset="digits")], torch.device("cpu"))
+            forecast._step_seconds([config.with_(dataset="digits")], torch.device("cpu"))
         except InputError:
             pass
         except Exception as error:

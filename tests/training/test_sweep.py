@@ -16,10 +16,10 @@ from ultralif.training import (
     Store,
     estimate,
     executors,
+    forecast,
     grid,
     plan,
     run_local,
-    timing,
     train_stack,
 )
 from ultralif.training.sweep import GROUPS, halves
@@ -128,7 +128,7 @@ def test_what_cannot_fit_this_machine_is_said_before_data_are_loaded(store: Stor
 
 def test_the_estimate_counts_steps() -> None:
     """A step is timed once for stacks that differ in their seed or penalty; the rest is arithmetic."""
-    assert timing._steps(RunConfig(epochs=1)) == 12 and timing._steps(RunConfig(epochs=50)) == 600
-    assert timing._steps(RunConfig(epochs=1, validation=0.5)) == 6
+    assert forecast._steps(RunConfig(epochs=1)) == 12 and forecast._steps(RunConfig(epochs=50)) == 600
+    assert forecast._steps(RunConfig(epochs=1, validation=0.5)) == 6
     first, second = estimate([[small()], [small(seed=7, sparsity=0.1)]])
     assert first == second > 0

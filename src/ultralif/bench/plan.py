@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ultralif.bench.stopwatch import Clock, in_turns, recorded
 from ultralif.bench.subjects import OURS, PEERS, Layer, Run, kept_bytes, peer_versions
-from ultralif.bench.timing import Clock, in_turns, recorded
 from ultralif.errors import JobError
 from ultralif.nn import NEURONS
 

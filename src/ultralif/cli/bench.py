@@ -1,11 +1,15 @@
 """``ultralif bench``: the time and the memory of a layer of neurons, beside a copy and other libraries."""
 
 import os
-from typing import Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 from ultralif.cli.output import echo, number, print_json, print_table, say
 from ultralif.cli.parse import parse
 from ultralif.errors import InputError, check_range
+
+if TYPE_CHECKING:
+    from ultralif.bench.plan import Row
 
 __all__ = ["COMMAND", "main"]
 
@@ -63,6 +67,11 @@ def bench(
     if json:
         print_json({"machine": machine, "rows": [row._asdict() for row in rows]})
         return
+    title = f"T={timesteps} B={batch} N={features} {dtype}, forward and backward, on {machine['device']}"
+    _print_rows(rows, title)
+
+
+def _print_rows(rows: "Sequence[Row]", title: str) -> None:
     copy = next(row.ms for row in rows if row.subject == "copy")
     columns = ("layer", "ms", "quartiles", "ns a step", "x copy", "kept B")
     cells = [
@@ -76,7 +85,6 @@ def bench(
         )
         for row in rows
     ]
-    title = f"T={timesteps} B={batch} N={features} {dtype}, forward and backward, on {machine['device']}"
     print_table(columns, cells, title)
     echo("a step: one neuron of one sample at one time; kept: for backward, beyond input and output")
 

@@ -59,15 +59,11 @@ class Loader:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
         if seed < 0:
             raise InputError(f"seed must not be negative, got {seed}")
-        if split.is_events and timesteps not in (None, split.timesteps):
-            raise InputError(
-                f"timesteps is {timesteps}, but the events were counted in {split.timesteps} bins; load the "
-                f"dataset with timesteps={timesteps}"
-            )
-        if split.is_events and augment not in (False, Augmentation()):
-            raise InputError("augment is for images; event frames are used as they are")
-        if not split.is_events and timesteps is None:
-            raise InputError("timesteps must be given for images; pass timesteps=10, for example")
+        if isinstance(augment, bool):
+            augment = CROP_AND_FLIP if augment else Augmentation()
+        _check_split(split, timesteps, augment)
+        if augment.mixup and classes < 1:
+            raise InputError("augment with mixup needs the number of classes; pass classes=10, for example")
         self.split = split
         self.batch_size = batch_size
         self.timesteps = timesteps or split.timesteps or 1
@@ -76,10 +72,6 @@ class Loader:
         self.normalization = normalization
         self.seed = seed
         self.shuffle = shuffle
-        if isinstance(augment, bool):
-            augment = CROP_AND_FLIP if augment else Augmentation()
-        if augment.mixup and classes < 1:
-            raise InputError("augment with mixup needs the number of classes; pass classes=10, for example")
         self.augment = augment
         self.classes = classes
         self.passes = 0
@@ -135,3 +127,18 @@ class Loader:
     def seed_of(self, epoch: int, use: int) -> int:
         """Mix the seed with an epoch and a use (0: the order; from 1: the steps) into one number."""
         return int(np.random.SeedSequence((self.seed, epoch, use)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _check_split(split: Split, timesteps: int | None, augment: Augmentation) -> None:
+    """Refuse time steps and augmentation that images or events do not have."""
+    if not split.is_events:
+        if timesteps is None:
+            raise InputError("timesteps must be given for images; pass timesteps=10, for example")
+        return
+    if timesteps not in (None, split.timesteps):
+        raise InputError(
+            f"timesteps is {timesteps}, but the events were counted in {split.timesteps} bins; load the "
+            f"dataset with timesteps={timesteps}"
+        )
+    if augment != Augmentation():
+        raise InputError("augment is for images; event frames are used as they are")

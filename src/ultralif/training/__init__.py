@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ultralif.training.api import train as train
     from ultralif.training.config import RunConfig as RunConfig
     from ultralif.training.executors import run_local as run_local
+    from ultralif.training.forecast import estimate as estimate
     from ultralif.training.loop import train_stack as train_stack
     from ultralif.training.options import Interrupted as Interrupted
     from ultralif.training.options import Progress as Progress
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ultralif.training.store import Store as Store
     from ultralif.training.sweep import grid as grid
     from ultralif.training.sweep import plan as plan
-    from ultralif.training.timing import estimate as estimate
 
 _HOMES = {
     "Interrupted": "options",
@@ -29,7 +29,7 @@ _HOMES = {
     "RunConfig": "config",
     "RunOptions": "options",
     "Store": "store",
-    "estimate": "timing",
+    "estimate": "forecast",
     "grid": "sweep",
     "load": "api",
     "plan": "sweep",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ultralif.names import MODES
+from ultralif.names import MODES, Mode
 from ultralif.training.energy import Operations
 from ultralif.training.reader import Reader
 
@@ -174,24 +174,6 @@ class Result:
             source: named in errors.
         """
         read = Reader(data, source)
-        energy, accuracy = read.part("energy"), read.part("accuracy")
-        sops, picojoules = energy.part("relative_sops"), energy.part("snn_picojoules")
-        rate, rates, held_out = read.part("spike_rate"), read.part("spike_rates"), read.part("validation")
-        operations = energy.part("operations")
-        by_mode: dict[str, ModeResult] = {
-            mode: ModeResult(
-                accuracy.number(mode),
-                rate.number(mode),
-                rates.numbers(mode) or (),
-                operations.part(mode).operations(),
-                sops.number(mode),
-                picojoules.number(mode),
-                held_out.number(mode),
-                energy.part("layers").layers(mode),
-            )
-            for mode in MODES
-            if mode in accuracy.values
-        }
         constants = {"eps": read.number("eps"), "leak": read.number("leak")}
         stored = read.part("constants")
         constants |= {name: v for name in CONSTANTS if (v := stored.number(name)) is not None}
@@ -205,13 +187,13 @@ class Result:
             seed=read.whole("seed"),
             mode=read.text("mode"),
             sparsity=read.number("sparsity") or 0.0,
-            by_mode=by_mode,
+            by_mode={mode: _in_mode(read, mode) for mode in MODES if mode in read.part("accuracy").values},
             constants=Constants(**constants),
             by_epoch=ByEpoch(**{name: by_epoch.numbers(name) for name in ("test", "validation", "eps")}),
             hits=read.long_text("hits"),
             config=read.part("config").values,
             path=read.text("path", ""),
-            ann_picojoules=energy.number("ann_picojoules"),
+            ann_picojoules=read.part("energy").number("ann_picojoules"),
             epochs=read.whole("epochs", 0),
             seconds=read.number("seconds"),
             stacked=None if read.values.get("stacked") is None else read.whole("stacked"),
@@ -249,3 +231,18 @@ CONSTANTS = ("eps", "leak", "threshold", "sharpness", "slope")
 
 def _counts(operations: Operations) -> dict[str, float]:
     return {"macs": operations.macs, "acs": operations.acs, "picojoules": operations.energy}
+
+
+def _in_mode(read: Reader, mode: Mode) -> ModeResult:
+    """Read what is known of a network in one mode."""
+    energy = read.part("energy")
+    return ModeResult(
+        read.part("accuracy").number(mode),
+        read.part("spike_rate").number(mode),
+        read.part("spike_rates").numbers(mode) or (),
+        energy.part("operations").part(mode).operations(),
+        energy.part("relative_sops").number(mode),
+        energy.part("snn_picojoules").number(mode),
+        read.part("validation").number(mode),
+        energy.part("layers").layers(mode),
+    )
