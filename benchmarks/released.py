@@ -1,13 +1,15 @@
 """Train the published tables as the paper's author has them in code, and the studies around them.
 
     python benchmarks/released.py results/released.jsonl.gz --data-dir data --minutes 8
+    python benchmarks/released.py results/released.jsonl.gz --plan
 
 Stacks of many networks are trained in order of worth: T=1, 10 and 30 of every dataset that is on this
-machine, the sparsity penalty, the study of the temperature, deeper networks, and the studies of
-`ultralif.paper.studies`. Several stacks run at once; on a GPU start NVIDIA's multi-process service first
-(nvidia-cuda-mps-control -d), so that they share it. Runs that the file or the folder of runs has are not
-trained again; at the end of the given time whatever is in training is saved, and goes on with the next call.
-The file is written anew after every stack. Needs no GPU, but hours without one.
+machine, the studies of `ultralif.paper.studies`, the study of the temperature, deeper networks and the
+sparsity penalty. ``tuned`` trains what ``tuning`` found best on held-out data, as soon as that is there.
+Several stacks run at once; on a GPU start NVIDIA's multi-process service first (nvidia-cuda-mps-control -d),
+so that they share it. Runs that the file, results/paper.jsonl.gz or the folder of runs has are not trained
+again; at the end of the given time whatever is in training is saved, and goes on with the next call. The file
+is written anew after every stack. Needs no GPU, but hours without one.
 """
 
 import argparse
@@ -17,47 +19,63 @@ import queue
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ultralif.errors import InputError
 from ultralif.paper import archive
-from ultralif.paper.grids import DATASETS, cells
+from ultralif.paper.grids import cells
+from ultralif.paper.published import DATASETS, TIMESTEPS
 from ultralif.paper.reproduce import at_hand
-from ultralif.paper.studies import STUDIES
+from ultralif.paper.studies import SEARCH, STUDIES, tuned
 from ultralif.training.config import RunConfig
+from ultralif.training.identity import document_id
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 from ultralif.training.sweep import plan
 
 STATIC = ("mnist", "fashion-mnist", "cifar10")
+EVENTS = ("n-mnist", "shd", "dvs-gesture")
+LARGEST = 80
+"""Members of one seed in a stack; a tuning stack has 72."""
+PAPER = Path(__file__).parents[1] / "results" / "paper.jsonl.gz"
 TINY: dict[str, Any] = {"epochs": 2, "batch_size": 512}
 """For a rehearsal."""
 
 
-def stages() -> dict[str, list[RunConfig]]:
-    """Return the runs of each stage with the first seed, in order of worth."""
+def stages(rows: Iterable[Result]) -> dict[str, list[RunConfig]]:
+    """Return the runs of each stage with the first seed, in order of worth.
+
+    Args:
+        rows: all results that there are; those of the tuning say what is trained as ``tuned``.
+    """
     released = [config for name in DATASETS for _, config in cells(f"released-{name}")]
     penalized = [config for _, config in cells("released-sparsity")]
-    found = {}
-    for group, datasets in (("", STATIC), ("-events", ("n-mnist", "shd", "dvs-gesture"))):
-        for t in (1, 10, 30):
-            chosen = [c for c in released if c.timesteps == t and c.dataset in datasets]
-            found[f"t{t}{group}"] = chosen
-        for t in (1, 10, 30):
-            chosen = [c for c in penalized if c.timesteps == t and c.dataset in datasets]
-            found[f"penalty-t{t}{group}"] = chosen
-        deep = [c for _, c in cells("released-depth") if c.dataset in datasets]
-        found[f"depth{group}"] = deep
-        if not group:
-            found["ablation"] = [config for _, config in cells("released-ablation")]
-    return found | {name: [config for _, config in study()] for name, study in STUDIES.items()}
+    deep = [config for _, config in cells("released-depth")]
+    studies = {name: [config for _, config in study()] for name, study in STUDIES.items()}
+    chosen = [config for _, config in tuned(rows)]
+    found = {f"t{t}": _of(released, t, STATIC) for t in TIMESTEPS}
+    found |= {f"t{t}-events": _of(released, t, EVENTS) for t in TIMESTEPS}
+    found |= {"tuning-t1": _of(studies["tuning"], 1), "tuned-t1": _of(chosen, 1)}
+    found |= {
+        f"{name}-t{t}": _of(studies[name], t) for name in ("factorial", "one-at-a-time") for t in (1, 10)
+    }
+    found |= {"ablation": [config for _, config in cells("released-ablation")]}
+    found |= {"depth": _of(deep, 1, STATIC)}
+    found |= {f"penalty-t{t}": _of(penalized, t, STATIC) for t in (1, 10)}
+    found |= {"tuning-t10": _of(studies["tuning"], 10), "tuned-t10": _of(chosen, 10)}
+    found |= {"penalty-t30": _of(penalized, 30, STATIC), "depth-events": _of(deep, 1, EVENTS)}
+    return found | {f"penalty-t{t}-events": _of(penalized, t, EVENTS) for t in TIMESTEPS}
 
 
-def plan_stacks(given: argparse.Namespace, store: Store, known: set[str]) -> list[list[RunConfig]]:
+def _of(runs: Sequence[RunConfig], timesteps: int, datasets: Sequence[str] = DATASETS) -> list[RunConfig]:
+    return [run for run in runs if run.timesteps == timesteps and run.dataset in datasets]
+
+
+def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result]) -> list[list[RunConfig]]:
     """Return the stacks that are still to be trained, in order of worth, and say what is left out."""
-    wanted = stages()
+    wanted, known = stages(rows), {document_id(result.config) for result in rows}
     names = given.stages or list(wanted)
     for name in names:
         if name not in wanted:
@@ -69,13 +87,17 @@ def plan_stacks(given: argparse.Namespace, store: Store, known: set[str]) -> lis
     for name in names:
         runs = [
             config.with_(seed=config.seed + i, **(TINY if given.tiny else {}))
-            for i in range(given.seeds if name != "tuning" else 1)
+            for i in range(given.seeds if not name.startswith("tuning") else 1)
             for config in wanted[name]
             if here[config.dataset] and (not given.datasets or config.dataset in given.datasets)
         ]
         left = [run for run in runs if run.id not in known]
-        part = plan(left, store, largest=64, seeds=given.together)
-        print(f"{name}: {sum(map(len, part))} of {len(runs)} runs left, in {len(part)} stacks", flush=True)
+        part = plan(left, store, largest=LARGEST, seeds=given.together)
+        members = ", ".join(str(len(stack)) for stack in part)
+        print(
+            f"{name}: {sum(map(len, part))} of {len(runs)} runs left, in stacks of {members or 'none'}",
+            flush=True,
+        )
         stacks += part
     return stacks
 
@@ -134,10 +156,13 @@ def named(stack: Sequence[RunConfig]) -> str:
 
 
 def train(
-    given: argparse.Namespace, stacks: list[list[RunConfig]], before: dict[str, Result], store: Store
+    given: argparse.Namespace,
+    stacks: list[list[RunConfig]],
+    before: dict[str, Result],
+    store: Store,
+    deadline: float,
 ) -> None:
     """Train stacks in several processes, and write the file after each."""
-    deadline = time.time() + 60 * given.minutes
     context = multiprocessing.get_context("spawn")
     tasks, reports = context.Value("i", 0), context.Queue()
     workers = [
@@ -172,6 +197,7 @@ def main() -> None:
     """Train, and say what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("out", type=Path, help="the file of results; what it has is kept")
+    parser.add_argument("--plan", action="store_true", help="say what is left, and train nothing")
     parser.add_argument("--minutes", type=float, default=1e6, help="stop after this time; the rest is said")
     parser.add_argument("--stages", nargs="*", help="only these, in this order")
     parser.add_argument("--datasets", nargs="*", help="only these")
@@ -181,17 +207,28 @@ def main() -> None:
     parser.add_argument("--device", default="auto", help="cpu, cuda, or the GPU if there is one")
     parser.add_argument("--data-dir", type=Path, help="a folder to search first for the data")
     parser.add_argument("--runs-dir", type=Path, default=Path("runs-released"), help="where runs are kept")
+    parser.add_argument("--known", type=Path, default=PAPER, help="runs of this file are not trained again")
     parser.add_argument("--tiny", action="store_true", help="a rehearsal of two epochs")
     given = parser.parse_args()
+    if given.tiny:
+        SEARCH.update(TINY)
     os.environ.setdefault("ULTRALIF_CACHE", str(given.runs_dir / "cache"))
+    deadline = time.time() + 60 * given.minutes
     try:
-        before = {r.id: r for r in archive.read(given.out).results} if given.out.exists() else {}
-        store = Store(given.runs_dir)
-        stacks = plan_stacks(given, store, set(before))
-        if stacks:
-            train(given, stacks, before, store)
-        print(f"{save(given.out, before, store)} runs in {given.out}", flush=True)
-        left = plan_stacks(given, store, set(before))
+        known, before = (
+            {r.id: r for r in archive.read(path).results} if path.exists() else {}
+            for path in (given.known, given.out)
+        )
+        store, tried = Store(given.runs_dir), set[str]()
+        while True:
+            rows = known | before | {result.id: result for result in store.rows()}
+            left = plan_stacks(given, store, list(rows.values()))
+            stacks = [stack for stack in left if not tried & {run.id for run in stack}]
+            if given.plan or not stacks or time.time() > deadline:
+                break
+            tried |= {run.id for stack in stacks for run in stack}
+            train(given, stacks, before, store, deadline)
+            print(f"{save(given.out, before, store)} runs in {given.out}", flush=True)
     except InputError as error:
         sys.exit(str(error))
     for stack in left:

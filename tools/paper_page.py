@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
@@ -21,7 +22,10 @@ from ultralif.paper.published import BASELINES, TIMESTEPS, ULTRA
 from ultralif.paper.readings import cells_of, reproduced
 from ultralif.paper.results import Key, Results
 from ultralif.paper.statistics import bootstrap, holm, interval, paired
+from ultralif.paper.studied import factors_table, readings_table, tuned_summary, tuned_table
+from ultralif.paper.table import Table
 from ultralif.paper.verdicts import judge
+from ultralif.report.markup import to_markdown
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results" / "paper.md"
@@ -219,9 +223,29 @@ def trial(_: Results) -> str:
     return "\n".join(lines)
 
 
+def tuned(results: Results) -> str:
+    """Compare neurons that were tuned alike."""
+    return _study(tuned_summary(results.every))
+
+
+def factorial(results: Results) -> str:
+    """Show what each ingredient adds."""
+    return _study(factors_table(results.every))
+
+
+def readings(results: Results) -> str:
+    """Show what each open reading changes."""
+    return _study(readings_table(results.every))
+
+
+def _study(table: Table) -> str:
+    named = [tuple(NAMES.get(cell, cell) for cell in row) for row in table.rows]
+    return to_markdown(replace(table, rows=named)).rstrip("\n") if named else "Not run yet."
+
+
+_PARTS = (cells, exceptions, best_epoch, draws, control, written, gains, verdicts, binary, trial)
 PARTS: dict[str, Callable[[Results], str]] = {
-    make.__name__.replace("_", "-"): make
-    for make in (cells, exceptions, best_epoch, control, gains, written, verdicts, binary, draws, trial)
+    make.__name__.replace("_", "-"): make for make in (*_PARTS, tuned, factorial, readings)
 }
 
 
@@ -238,6 +262,7 @@ def main() -> None:
     """Write the page."""
     results = Results(*read(ROOT / "results" / "paper.jsonl.gz"))
     PAGE.write_text(fill(PAGE.read_text(), results))
+    (PAGE.parent / "paper" / "tuned.md").write_text(to_markdown(tuned_table(results.every)))
     print(f"{len(results.by_id)} runs in {PAGE}")
 
 

@@ -39,6 +39,8 @@ class Results:
         self.runs: dict[Key, dict[int, Result]] = {}
         self.by_id: dict[str, Result] = {}
         """Those of the paper."""
+        self.others: list[Result] = []
+        """Runs that are none of the paper's: those of studies around it."""
         self.step_ms = dict(step_ms or {})
         for result in results:
             self.add(result)
@@ -46,11 +48,18 @@ class Results:
     def add(self, result: Result) -> bool:
         """Take in a run if it belongs to the paper and is finished; tell whether it does."""
         key = key_of(result.config)
+        if key is None:
+            self.others.append(result)
         if key is None or result.status != "done":
             return False
         self.runs.setdefault(key, {})[result.seed] = result
         self.by_id[result.id] = result
         return True
+
+    @property
+    def every(self) -> list[Result]:
+        """All runs, those of the paper and others."""
+        return [*self.by_id.values(), *self.others]
 
     def accuracy(
         self, label: str, dataset: str, timesteps: int, mode: str | None = None, encoding: str = "rate"

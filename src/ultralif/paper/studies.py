@@ -1,112 +1,199 @@
 """Studies around the paper: equal tuning for all, what each ingredient adds, one open reading at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from ultralif.names import ULTRA
-from ultralif.paper.grids import BASE
+from ultralif.paper import perceptrons
+from ultralif.paper.grids import BASE, SEED
 from ultralif.training.config import RunConfig
+from ultralif.training.identity import document_id
+from ultralif.training.result import Result
 
-__all__ = ["STUDIES", "factorial", "one_at_a_time", "tuning"]
+__all__ = [
+    "MEMBRANES",
+    "READ",
+    "READINGS",
+    "SEARCH",
+    "STUDIES",
+    "TUNED",
+    "Cell",
+    "collect",
+    "factorial",
+    "held_out",
+    "one_at_a_time",
+    "tuned",
+    "tuning",
+]
 
-SIXTH = 1 / 6
 RATES = (3e-4, 1e-3, 3e-3, 1e-2)
 WIDTHS = (0.1, 0.25, 0.5, 1.0)
 """Of a surrogate, and the temperature: the same values for all."""
-TUNED = ("LIF", "PLIF", "AdaLIF", "FullPLIF", "DSpike", "SoftLIF", *ULTRA)
+SEARCH: dict[str, Any] = {"validation": 1 / 6, "epochs": 40, "seed": 1000}
+"""Of the tuning runs; the chosen settings are then trained as all others are."""
 _IMAGES = ("mnist", "fashion-mnist", "cifar10")
 _PLAIN = BASE.with_(defaults="current")
 
 
-def tuning() -> Iterator[tuple[str, RunConfig]]:
+class Cell(NamedTuple):
+    """A run of a study but for its seed."""
+
+    label: str
+    dataset: str
+    timesteps: int
+
+
+Runs = Iterator[tuple[Cell, RunConfig]]
+
+_LIF = {"scaled_surrogate": True}
+_BINARY: dict[str, Any] = {"mode": "hard"}
+TUNED: dict[str, tuple[str, dict[str, Any]]] = {
+    "LIF": ("LIF", _LIF),
+    "LIF atan": ("LIF", _LIF | {"surrogate": "atan"}),
+    "LIF triangle": ("LIF", _LIF | {"surrogate": "triangle"}),
+    "LIF learned width": ("LIF", {"learn_slope": True}),
+    "PLIF": ("PLIF", _LIF),
+    "AdaLIF": ("AdaLIF", _LIF),
+    "FullPLIF": ("FullPLIF", _LIF),
+    "DSpike": ("DSpike", {}),
+    "DSpikePlus": ("DSpikePlus", {}),
+    "SoftLIF": ("SoftLIF", {}),
+    **{neuron: (neuron, {}) for neuron in ULTRA},
+    "SoftLIF binary": ("SoftLIF", _BINARY),
+    "UltraLIF binary": ("UltraLIF", _BINARY),
+    "UltraPLIF binary": ("UltraPLIF", _BINARY),
+    "UltraDLIF binary": ("UltraDLIF", _BINARY | {"centered": True}),
+}
+"""What is tuned: neuron and options by label. Those called binary are trained with spikes 0 and 1."""
+
+
+def tuning() -> Runs:
     """Yield the tuning grid, as large for every neuron: learning rate x width, on a held-out sixth.
 
     The width is that of the surrogate (1 / slope), of DSpike's curve (its sharpness is 2 * threshold / width)
-    or the temperature; it is where a learned one starts. LIF is tuned with three surrogates.
+    or the temperature; it is where a learned one starts.
     """
-    for dataset, time, rate, width in product((*_IMAGES, "n-mnist"), (1, 10), RATES, WIDTHS):
-        base = _PLAIN.with_(dataset=dataset, timesteps=time, learning_rate=rate, validation=SIXTH, seed=1000)
-        for neuron in TUNED:
-            yield f"{neuron} width={width:g} lr={rate:g}", _with_width(base, neuron, width)
-        for surrogate in ("atan", "triangle"):
-            config = _with_width(base, "LIF", width)
-            options = {**config.neuron_options, "surrogate": surrogate}
-            yield f"LIF {surrogate} width={width:g} lr={rate:g}", config.with_(neuron_options=options)
+    for time, dataset, rate in product((1, 10), ("mnist", "cifar10", "fashion-mnist", "n-mnist"), RATES):
+        base = _PLAIN.with_(dataset=dataset, timesteps=time, learning_rate=rate, **SEARCH)
+        for width, (label, (neuron, options)) in product(WIDTHS, TUNED.items()):
+            changed = base.with_(neuron=neuron, **{**options, **_width(neuron, width)})
+            yield Cell(f"{label}, width {width:g}, rate {rate:g}", dataset, time), changed
 
 
-def _with_width(base: RunConfig, neuron: str, width: float) -> RunConfig:
+def _width(neuron: str, width: float) -> dict[str, float]:
     if neuron in ("LIF", "PLIF", "AdaLIF", "FullPLIF"):
-        options = {"surrogate_slope": 1 / width, "scaled_surrogate": True}
-    elif neuron.startswith("DSpike"):
-        options = {"sharpness": min(100.0, 1 / width)}
-    else:
-        options = {"eps": width}
-    return base.with_(neuron=neuron, neuron_options=options)
+        return {"surrogate_slope": 1 / width}
+    return {"sharpness": 1 / width} if neuron.startswith("DSpike") else {"eps": width}
 
 
-def factorial() -> Iterator[tuple[str, RunConfig]]:
-    """Yield spikes soft or hard x membrane additive, LSE or ring x width fixed or learned x reset detached.
+def tuned(results: Iterable[Result]) -> Runs:
+    """Yield for every neuron the setting of the tuning grid that is best on the held-out sixth.
 
-    At T=1 and 10 on three sets of images; a sigmoid perceptron is the additive soft one at T=1.
+    Only where the whole grid of a neuron is there; a run that diverged is one that was tried.
     """
-    membranes = {"additive": "SoftLIF", "lse": "UltraLIF", "ring": "UltraDLIF"}
-    for dataset, time in product(_IMAGES, (1, 10)):
-        for (label, neuron), mode, learned, detached in product(
-            membranes.items(), ("soft", "hard"), (True, False), (True, False)
+    known = {result.id: result for result in results}
+    grids: dict[Cell, list[RunConfig]] = {}
+    for cell, config in tuning():
+        grids.setdefault(cell._replace(label=cell.label.partition(",")[0]), []).append(config)
+    for cell, configs in grids.items():
+        if all(config.id in known for config in configs):
+            best = max(configs, key=lambda config: held_out(known[config.id]))
+            yield cell, best.with_(validation=0.0, epochs=BASE.epochs, seed=SEED)
+
+
+def held_out(result: Result) -> float:
+    """Return the accuracy on the held-out part in the mode of training; 0 for a run that diverged."""
+    value = result.own.validation if result.status == "done" else 0.0
+    return 0.0 if value is None else value
+
+
+MEMBRANES = {"additive": "SoftLIF", "LSE": "UltraLIF", "ring": "UltraDLIF"}
+"""The membranes of the factorial: V = leak V + I, log-sum-exp over time, and over a centred ring."""
+
+
+def factorial() -> Runs:
+    """Yield spikes soft or binary x membrane x width fixed or learned x reset differentiated or not.
+
+    At T=1 there is no step after the reset. Perceptrons of sigmoids and of ReLUs are beside it.
+    """
+    for time, dataset in product((1, 10), ("cifar10", "mnist", "fashion-mnist")):
+        base = _PLAIN.with_(dataset=dataset, timesteps=time)
+        resets = (True, False) if time > 1 else (True,)
+        for (membrane, neuron), mode, learned, detached in product(
+            MEMBRANES.items(), ("soft", "hard"), (True, False), resets
         ):
             options = {"eps": 0.5, "learn_eps": learned, "detach_reset": detached}
             if neuron == "UltraDLIF":
                 options["centered"] = True
-            name = (
-                f"{label} {mode} {'learned' if learned else 'fixed'} {'detached' if detached else 'through'}"
+            words = (
+                membrane,
+                "soft" if mode == "soft" else "binary",
+                "learned" if learned else "fixed",
+                "detached" if detached else "differentiated",
             )
-            yield (
-                name,
-                _PLAIN.with_(
-                    dataset=dataset, timesteps=time, neuron=neuron, mode=mode, neuron_options=options
-                ),
-            )
+            config = base.with_(neuron=neuron, mode=mode, neuron_options=options)
+            yield Cell(", ".join(words), dataset, time), config
+        for unit in (perceptrons.Sigmoid, perceptrons.Rectifier):
+            yield Cell(f"{unit.__name__} perceptron", dataset, time), base.with_(neuron=unit.__name__)
 
 
-def one_at_a_time() -> Iterator[tuple[str, RunConfig]]:
-    """Yield runs of the text's reading with one open point changed, at T=1 and 10 on MNIST and CIFAR-10."""
-    changes: dict[str, dict[str, Any]] = {
-        "as written": {},
-        "rate-normalized": {"encoding": "rate-normalized"},
-        "rate-clipped": {"encoding": "rate-clipped"},
-        "spiking output": {"readout": "spiking"},
-        "reset detached": {"detach_reset": True},
-        "reset differentiated": {"detach_reset": False},
-        "threshold 0": {"threshold": 0.0},
-        "clamp dead": {"clamp": "dead"},
-        "eps_min 0.02": {"eps_min": 0.02},
-        "eps_min 0.25": {"eps_min": 0.25},
-        "scaled surrogate": {"scaled_surrogate": True},
-        "soft": {"mode": "soft"},
-        "clipped": {"clipped": True},
-        "coupled at the spike": {"coupling": "spike"},
-    }
-    only = {
-        "threshold 0": ULTRA,
-        "clamp dead": ULTRA,
-        "eps_min 0.02": ULTRA,
-        "eps_min 0.25": ULTRA,
-        "scaled surrogate": ("LIF",),
-        "soft": ("LIF", "DSpike"),
-        "clipped": ("DSpike",),
-        "coupled at the spike": ("UltraDLIF",),
-    }
-    for dataset, time, neuron in product(
-        ("mnist", "cifar10"), (1, 10), ("LIF", "DSpike", "UltraLIF", "UltraDLIF")
-    ):
+READINGS: dict[str, dict[str, Any]] = {
+    "as written": {},
+    "rate code of normalised pixels": {"encoding": "rate-normalized"},
+    "rate code, clipped as released": {"encoding": "rate-clipped"},
+    "spiking output": {"readout": "spiking"},
+    "reset not differentiated": {"detach_reset": True},
+    "threshold 0": {"threshold": 0.0},
+    "gradient of eps cut at its bounds": {"clamp": "dead"},
+    "eps at least 0.02": {"eps_min": 0.02},
+    "eps at least 0.25": {"eps_min": 0.25},
+    "surrogate scaled by its slope": {"scaled_surrogate": True},
+    "soft spikes": {"mode": "soft"},
+    "curve clipped": {"clipped": True},
+    "coupled at the spike": {"coupling": "spike"},
+}
+"""One open reading of the text each, and what it changes."""
+_ONLY = {
+    "threshold 0": ULTRA,
+    "gradient of eps cut at its bounds": ULTRA,
+    "eps at least 0.02": ULTRA,
+    "eps at least 0.25": ULTRA,
+    "surrogate scaled by its slope": ("LIF",),
+    "soft spikes": ("LIF", "DSpike"),
+    "curve clipped": ("DSpike",),
+    "coupled at the spike": ("UltraDLIF",),
+}
+READ = ("LIF", "DSpike", "UltraLIF", "UltraDLIF")
+"""The neurons whose readings are changed."""
+
+
+def one_at_a_time() -> Runs:
+    """Yield runs of the text's reading with one open point changed, at T=1 and 10 on CIFAR-10 and MNIST."""
+    for time, dataset, neuron in product((1, 10), ("cifar10", "mnist"), READ):
         base = BASE.with_(dataset=dataset, timesteps=time, neuron=neuron)
-        for name, fields in changes.items():
-            if neuron in only.get(name, (neuron,)):
-                known = {key: value for key, value in fields.items() if hasattr(base, key)}
-                options = {key: value for key, value in fields.items() if key not in known}
-                yield f"{neuron}, {name}", base.with_(**known, neuron_options=options)
+        for name, changes in READINGS.items():
+            if neuron in _ONLY.get(name, (neuron,)):
+                yield (
+                    Cell(f"{neuron}, {name}", dataset, time),
+                    base.with_(**{"neuron_options": {}, **changes}),
+                )
 
 
-STUDIES = {"tuning": tuning, "factorial": factorial, "one-at-a-time": one_at_a_time}
-"""Every study by its name; each yields names and runs of one seed."""
+STUDIES: dict[str, Callable[[], Runs]] = {
+    "tuning": tuning,
+    "factorial": factorial,
+    "one-at-a-time": one_at_a_time,
+}
+"""Every study by its name; each yields cells and runs of one seed."""
+
+
+def collect(runs: Runs, results: Iterable[Result]) -> dict[Cell, dict[int, Result]]:
+    """Return the finished results of a study's cells by seed."""
+    cells = {config.with_(seed=SEED).id: cell for cell, config in runs}
+    found: dict[Cell, dict[int, Result]] = {}
+    for result in results:
+        name = document_id({key: value for key, value in result.config.items() if key != "seed"})
+        if name in cells and result.status == "done":
+            found.setdefault(cells[name], {})[result.seed] = result
+    return found

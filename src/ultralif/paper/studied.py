@@ -1,0 +1,189 @@
+"""Tables of the studies: equal tuning for all, the factorial, one open reading at a time."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from ultralif.paper.published import ULTRA
+from ultralif.paper.statistics import holm, interval, paired
+from ultralif.paper.studies import (
+    READ,
+    READINGS,
+    TUNED,
+    Cell,
+    collect,
+    factorial,
+    held_out,
+    one_at_a_time,
+    tuned,
+    tuning,
+)
+from ultralif.paper.table import NOT_RUN, Table
+from ultralif.training.result import Result
+
+__all__ = ["factors_table", "readings_table", "tuned_summary", "tuned_table"]
+
+Values = Mapping[int, float]
+GROUPS: dict[str, tuple[str, ...]] = {
+    "LIF, three surrogates": ("LIF", "LIF atan", "LIF triangle"),
+    "other baselines": ("PLIF", "AdaLIF", "FullPLIF", "DSpike", "DSpikePlus"),
+    "LIF learned width": ("LIF learned width",),
+    "SoftLIF": ("SoftLIF",),
+    "Ultra": ULTRA,
+    "SoftLIF binary": ("SoftLIF binary",),
+    "Ultra binary": ("UltraLIF binary", "UltraPLIF binary", "UltraDLIF binary"),
+}
+"""What the summary of the tuning compares; the best of each is chosen on the held-out sixth."""
+BASELINES = (*GROUPS["LIF, three surrogates"], *GROUPS["other baselines"])
+
+
+class Tuned(NamedTuple):
+    """A tuned neuron: the setting that was chosen, its accuracy on held-out data, and on the test set."""
+
+    setting: str
+    held_out: float
+    own: Values
+    binary: Values
+
+
+def _tuned(results: Sequence[Result]) -> dict[Cell, Tuned]:
+    """Return every tuned neuron for which there are runs on the test set."""
+    known = {result.id: result for result in results}
+    chosen: dict[Cell, tuple[float, str]] = {}
+    for cell, config in tuning():
+        if config.id in known:
+            label, _, setting = cell.label.partition(", ")
+            entry = held_out(known[config.id]), setting
+            at = cell._replace(label=label)
+            chosen[at] = max(chosen.get(at, entry), entry, key=lambda pair: pair[0])
+    return {
+        cell: Tuned(chosen[cell][1], chosen[cell][0], _accuracy(by_seed), _accuracy(by_seed, "hard"))
+        for cell, by_seed in collect(tuned(results), results).items()
+    }
+
+
+def _accuracy(by_seed: Mapping[int, Result], mode: str | None = None) -> Values:
+    """Return accuracies on the test set by seed; without a mode, in the mode of training."""
+    found = {seed: run.by_mode.get(mode or run.mode) for seed, run in sorted(by_seed.items())}
+    return {seed: one.accuracy for seed, one in found.items() if one and one.accuracy is not None}
+
+
+def tuned_table(results: Iterable[Result]) -> Table:
+    """Make the table of every tuned neuron."""
+    found = _tuned(list(results))
+    columns = ("dataset", "T", "neuron", "chosen", "held out", "test", "test, binary", "seeds")
+    rows = [
+        (
+            cell.dataset,
+            str(cell.timesteps),
+            label,
+            one.setting,
+            f"{one.held_out:.2f}",
+            str(interval(one.own) or NOT_RUN),
+            str(interval(one.binary) or "-"),
+            str(len(one.own)),
+        )
+        for place in dict.fromkeys((cell.dataset, cell.timesteps) for cell in found)
+        for label in TUNED
+        if (one := found.get(cell := Cell(label, *place)))
+    ]
+    notes = [
+        "Each neuron has the same 16 settings, four learning rates and four widths, judged on a sixth of the "
+        "training set after 40 epochs with one seed; the chosen one is then trained on all of it "
+        "for 100 epochs with other seeds. The width is where a learned one starts.",
+        "Test: with the spikes of training; binary: the same networks with spikes 0 and 1.",
+    ]
+    return Table("tuned", "Every neuron tuned alike", columns, rows, notes)
+
+
+def tuned_summary(results: Iterable[Result]) -> Table:
+    """Compare the best of each group, chosen on held-out data, with the best baseline, chosen likewise."""
+    found = _tuned(list(results))
+    rows, chances = [], []
+    for place in dict.fromkeys((cell.dataset, cell.timesteps) for cell in found):
+
+        def best(labels: Sequence[str], place: tuple[str, int] = place) -> tuple[str, Tuned] | None:
+            here = [(label, found[cell]) for label in labels if (cell := Cell(label, *place)) in found]
+            return max(here, key=lambda pair: pair[1].held_out) if here else None
+
+        base = best(BASELINES)
+        for group, labels in GROUPS.items():
+            one = best(labels)
+            if one is None or base is None:
+                continue
+            over = paired(one[1].own, base[1].own) if one[0] != base[0] else None
+            binary = paired(one[1].binary, base[1].own) if one[0] != base[0] else None
+            name = group if len(labels) == 1 else f"{group}: {one[0]}"
+            shown = str(interval(one[1].own) or NOT_RUN), over.signed if over else "-"
+            same = one[1].binary == one[1].own
+            rows.append(
+                (place[0], str(place[1]), name, *shown, binary.signed if binary and not same else "-")
+            )
+            chances.append(None if over is None else over.p)
+    corrected = iter(holm([p for p in chances if p is not None]))
+    judged = [
+        (*row, "-" if p is None else f"{next(corrected):.3f}") for row, p in zip(rows, chances, strict=True)
+    ]
+    columns = (
+        "dataset",
+        "T",
+        "best of its group",
+        "test",
+        "over the best baseline",
+        "run binary",
+        "p (Holm)",
+    )
+    return Table("tuned-summary", "", columns, judged)
+
+
+def factors_table(results: Iterable[Result]) -> Table:
+    """Show the factorial: each factor's mean effect over all settings of the others, by dataset and T."""
+    found = {cell: _accuracy(runs) for cell, runs in collect(factorial(), results).items()}
+    columns = ("dataset", "T", "effect", "mean", "least", "most", "pairs")
+    rows = []
+    for place in dict.fromkeys((cell.dataset, cell.timesteps) for cell in found):
+        here = {tuple(cell.label.split(", ")): v for cell, v in found.items() if cell[1:] == place}
+        for name, position, ours, theirs in _EFFECTS:
+            pairs = [
+                (values, here[other])
+                for words, values in here.items()
+                if words[position:][:1] == (ours,)
+                and (other := (*words[:position], theirs, *words[position + 1 :])) in here
+            ]
+            differences = [d for pair in pairs if (d := paired(*pair)) is not None]
+            seeds = set.intersection(*(set(a.keys() & b.keys()) for a, b in pairs)) if pairs else set()
+            overall = interval({s: sum(a[s] - b[s] for a, b in pairs) / len(pairs) for s in sorted(seeds)})
+            if overall:
+                ends = (f"{end(d.mean for d in differences):+.2f}" for end in (min, max))
+                rows.append((place[0], str(place[1]), name, overall.signed, *ends, str(len(pairs))))
+        for unit, name in (("Sigmoid perceptron", "sigmoid"), ("Rectifier perceptron", "ReLU")):
+            mine, like = here.get((unit,)), here.get(("additive", "soft", "learned", "detached"))
+            if mine and like and (over := paired(mine, like)):
+                text = f"{name} perceptron, {interval(mine)}, over the additive soft membrane, learned width"
+                rows.append((place[0], str(place[1]), text, over.signed, "-", "-", "1"))
+    notes = ["Mean: over all settings of the other factors, with a 95 % interval over seeds."]
+    return Table("factorial", "", columns, rows, notes)
+
+
+_EFFECTS = (
+    ("LSE over additive membrane", 0, "LSE", "additive"),
+    ("ring over additive membrane", 0, "ring", "additive"),
+    ("soft over binary spikes", 1, "soft", "binary"),
+    ("learned over fixed width", 2, "learned", "fixed"),
+    ("reset detached over differentiated", 3, "detached", "differentiated"),
+)
+
+
+def readings_table(results: Iterable[Result]) -> Table:
+    """Show what each open reading changes, alone, by neuron."""
+    found = {cell: _accuracy(runs) for cell, runs in collect(one_at_a_time(), results).items()}
+    rows = []
+    for place, name in product(dict.fromkeys((cell.dataset, cell.timesteps) for cell in found), READINGS):
+        cells = []
+        for neuron in READ:
+            mine, base = (found.get(Cell(f"{neuron}, {word}", *place), {}) for word in (name, "as written"))
+            shown = interval(mine) if name == "as written" else paired(mine, base)
+            cells.append("-" if shown is None else str(shown) if name == "as written" else shown.signed)
+        if set(cells) != {"-"}:
+            rows.append((place[0], str(place[1]), name, *cells))
+    return Table("readings", "", ("dataset", "T", "reading", *READ), rows)
