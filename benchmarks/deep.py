@@ -1,31 +1,39 @@
 """Which way of training gives the best deep network of binary spikes: a study that runs by itself.
 
-    python benchmarks/deep.py --data cifar10=FOLDER --minutes 9      # goes on where it stopped
-    python benchmarks/deep.py --plan                                 # what is done and what is lacking
-    python benchmarks/deep.py --table                                # the tables, from what is done
+    python benchmarks/deep.py --data cifar10=FOLDER --jobs 4 --minutes 9  # goes on where it stopped
+    python benchmarks/deep.py --plan                                      # what is lacking
 
-Every finished run is a line of ``--out``. The questions are taken in order of worth. Learning rate and width
-of the derivative (eps, or 1 / slope) are chosen for each method by nine runs at T=1 on a held-out sixth of
-the training images. The chosen pair is trained from five seeds on all of them and judged by the test set
-after the last epoch. The nets are `ul.models.vgg`; training is that of ``examples/speedrun.py``.
+Every finished run is a line of ``--out``; several run at once, in processes of their own. The questions are
+taken in order of worth. Learning rate and width of the derivative (eps, or 1 / slope) are chosen for each
+method by nine short runs at T=1 on a held-out sixth of the training images. The chosen pair is trained from
+five seeds on all of them and judged by the test set after the last epoch. The nets are `ul.models.vgg`, for
+pixels from 0 to 1 as `ul.data` has them; training is that of ``examples/speedrun.py``.
+
+    python benchmarks/deep.py --data cifar10=FOLDER --epochs 60 --optimizer muon --save FOLDER --cells \\
+        '{"timesteps": 4, "stages": [[128, 128], [256, 256], [512, 512]], "lr": 0.1, "value": 0.6}'
+
+trains networks that are named instead, and keeps them: ``tools/zoo.py`` puts one into a zoo.
 """
 
 import argparse
 import json
-import statistics
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import ultralif as ul
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "examples")]
+import deep_page  # noqa: E402
 import speedrun  # noqa: E402
 from deep_methods import METHODS, RIVALS, Matched, Mixed, Sigmoid  # noqa: E402
 
@@ -61,18 +69,23 @@ class Deep(nn.Module):
 class Cell(NamedTuple):
     """One run of the study."""
 
-    study: str
-    dataset: str
-    method: str
-    timesteps: int
-    stages: tuple[tuple[int, ...], ...]
-    lr: float
-    value: float
-    seed: int
+    study: str = "named"
+    dataset: str = "cifar10"
+    method: str = "UltraLIF"
+    timesteps: int = 1
+    stages: tuple[tuple[int, ...], ...] = VGG
+    lr: float = 0.3
+    value: float = 0.6
+    """Width of the derivative: see `Method.key`."""
+    seed: int = 0
     held: bool = False
 
+    @classmethod
+    def read(cls, given: dict[str, Any]) -> "Cell":
+        return cls(**given | {"stages": tuple(map(tuple, given.get("stages", VGG)))})
 
-def stages(depth: int, width: int = 128) -> tuple[tuple[int, ...], ...]:
+
+def stages(depth: int, width: int = 64) -> tuple[tuple[int, ...], ...]:
     """Spread convolutions of equal width over three stages, or fewer."""
     parts = min(depth, 3)
     return tuple((width,) * (depth // parts + (i < depth % parts)) for i in range(parts))
@@ -86,80 +99,55 @@ class Study:
         if out.exists():
             rows = [json.loads(line) for line in out.read_text().splitlines()]
             self.rows = [row for row in rows if row.get("base") == recipe]
-        self.known = {json.dumps(row["cell"]): row["accuracy"] for row in self.rows}
-
-    def accuracy(self, cell: Cell) -> float | None:
-        return self.known.get(json.dumps(cell._asdict()))
+        self.known = {Cell.read(row["cell"]): row["accuracy"] for row in self.rows}
 
     def tuning(self, method: str) -> list[Cell]:
         pairs = [(lr, v) for lr in RATES[self.recipe["optimizer"]] for v in METHODS[method].values]
         return [Cell("tuning", "cifar10", method, 1, VGG, lr, v, 0, True) for lr, v in pairs]
 
-    def final(self, study: str, method: str, dataset: str, timesteps: int, plan: Any) -> list[Cell]:
-        """Return the seeds of a method with its best pair, or nothing while that is unknown."""
-        tried = [(self.accuracy(cell), cell) for cell in self.tuning(method)]
-        if any(accuracy is None for accuracy, _ in tried):
-            return []
-        best = max(tried, key=lambda pair: pair[0])[1]
-        pair = best.lr, best.value
-        return [Cell(study, dataset, method, timesteps, plan, *pair, seed) for seed in SEEDS]
+    def final(self, study: str, methods: list[str], dataset: str, timesteps: int, *plans: Any) -> list[Cell]:
+        """Return the seeds of methods, each with its best pair, if that is known; first seed 0 of all."""
+        chosen = []
+        for method in methods:
+            tried = self.tuning(method)
+            if all(cell in self.known for cell in tried):
+                chosen.append(max(tried, key=self.known.__getitem__))
+        return [
+            Cell(study, dataset, best.method, timesteps, plan, best.lr, best.value, seed)
+            for seed in SEEDS
+            for plan in plans
+            for best in chosen
+        ]
 
     def cells(self) -> Iterator[Cell]:
         """Yield everything that is known to be wanted, the most telling first."""
         others = [method for method in METHODS if method not in RIVALS]
-        for method in RIVALS:
-            yield from self.tuning(method)
-        firsts = [cell for method in RIVALS for cell in self.final("T", method, "cifar10", 1, VGG)]
-        yield from sorted(firsts, key=lambda cell: cell.seed)
-        for timesteps in (4, 2):
-            for method in RIVALS:
-                yield from self.final("T", method, "cifar10", timesteps, VGG)
-        for method in others:
-            yield from self.tuning(method)
-            yield from self.final("T", method, "cifar10", 1, VGG)
-        for depth in (2, 4, 8, 16):
-            for method in [*RIVALS, "ReLU"]:
-                yield from self.final("depth", method, "cifar10", 1, stages(depth))
-        for timesteps in (4, 2):
-            for method in others:
-                yield from self.final("T", method, "cifar10", timesteps, VGG)
+        depths = [stages(depth) for depth in (2, 4, 8, 16)]
+        for methods in (RIVALS, others):
+            for method in methods:
+                yield from self.tuning(method)
+            yield from self.final("T", methods, "cifar10", 1, VGG)
+            if methods is RIVALS:
+                yield from self.final("depth", methods, "cifar10", 1, *depths)
+                yield from self.final("T", methods, "cifar10", 4, VGG)
+        yield from self.final("depth", ["ReLU"], "cifar10", 1, *depths)
+        yield from self.final("T", RIVALS, "cifar10", 2, VGG)
         for dataset in ("fashion-mnist", "n-mnist"):
-            for method in RIVALS:
-                yield from self.final("data", method, dataset, 4, VGG)
+            yield from self.final("data", RIVALS, dataset, 4, VGG)
+        for timesteps in (4, 2):
+            yield from self.final("T", others, "cifar10", timesteps, VGG)
 
-    def lacking(self) -> Iterator[Cell]:
-        """Yield what is wanted and not done; what is chosen by a run comes after that run."""
-        seen: set[Cell] = set()
-        while todo := [c for c in self.cells() if c not in seen and self.accuracy(c) is None]:
-            seen.add(todo[0])
-            yield todo[0]
+    def lacking(self, wanted: list[Cell] | None = None) -> Iterator[Cell]:
+        """Yield what is wanted and not done, as far as it is known."""
+        return (cell for cell in wanted or self.cells() if cell not in self.known)
 
     def keep(self, cell: Cell, row: dict[str, Any]) -> None:
-        row = {"cell": json.loads(json.dumps(cell._asdict())), "base": self.recipe, **row}
+        row = {"cell": cell._asdict(), "base": self.recipe, **row}
         self.rows.append(row)
-        self.known[json.dumps(row["cell"])] = row["accuracy"]
+        self.known[cell] = row["accuracy"]
         self.out.parent.mkdir(parents=True, exist_ok=True)
         with self.out.open("a") as file:
             file.write(json.dumps(row) + "\n")
-
-    def table(self) -> str:
-        """Return mean and deviation of the finals, a row each."""
-        found: dict[tuple[Any, ...], list[float]] = {}
-        for row in self.rows:
-            cell = row["cell"]
-            if not cell["held"]:
-                depth = sum(map(len, cell["stages"]))
-                key = cell["study"], cell["dataset"], cell["timesteps"], depth, cell["method"]
-                found.setdefault(key, []).append(row["accuracy"])
-        lines = [
-            "| study | data | T | convolutions | method | seeds | binary % | deviation |",
-            "|---" * 8 + "|",
-        ]
-        for key, values in sorted(found.items(), key=lambda pair: (*pair[0][:4], -statistics.mean(pair[1]))):
-            spread = f"{statistics.stdev(values):.2f}" if len(values) > 1 else "-"
-            cells = [*map(str, key), str(len(values)), f"{statistics.mean(values):.2f}", spread]
-            lines.append(f"| {' | '.join(cells)} |")
-        return "\n".join(lines)
 
 
 class Sets:
@@ -177,8 +165,13 @@ class Sets:
         return self.kept[key]
 
     def _cifar(self, name: str, timesteps: int) -> tuple[Data, Data]:
-        folder = self.folders[name]
-        return speedrun.load(folder, "train", self.subset), speedrun.load(folder, "test", self.subset)
+        mean, std = (torch.tensor(v, device=speedrun.DEVICE) for v in (speedrun.MEAN, speedrun.STD))
+        halves = []
+        for half in ("train", "test"):
+            x, labels = speedrun.load(self.folders[name], half, self.subset)
+            pixels = (x.permute(0, 2, 3, 1) * std + mean).permute(0, 3, 1, 2)
+            halves.append((pixels.to(speedrun.HALF), labels))
+        return halves[0], halves[1]
 
     def _other(self, name: str, timesteps: int) -> tuple[Data, Data]:
         data = ul.data.load(name, timesteps, data_dir=self.folders[name])
@@ -186,15 +179,14 @@ class Sets:
         for split in (data.train, data.test):
             count = min(len(split), self.subset or len(split))
             parts = [split.batch(range(i, min(i + 1000, count))) for i in range(0, count, 1000)]
-            x = torch.cat([p.transpose(0, 1).flatten(1, 2) if p.dim() == 5 else p for p in parts]).float()
-            x = (x - x.mean()) / x.std()
+            x = torch.cat([p.transpose(0, 1).flatten(1, 2) if p.dim() == 5 else p for p in parts])
             x = x.to(speedrun.DEVICE, speedrun.HALF, memory_format=torch.channels_last)
             halves.append((x, torch.as_tensor(split.labels[:count]).long().to(speedrun.DEVICE)))
         return halves[0], halves[1]
 
 
-def run(cell: Cell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict[str, Any]:
-    """Train and judge one cell."""
+def run(cell: Cell, recipe: dict[str, Any], data: tuple[Data, Data]) -> tuple[dict[str, Any], nn.Module]:
+    """Train and judge one cell; return what was measured, and the net."""
     train, test = data
     if cell.held:
         sixth = len(train[0]) // 6
@@ -203,6 +195,8 @@ def run(cell: Cell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict[str
     options = method.options | ({} if method.neuron == "relu" else {method.key: cell.value})
     events = cell.dataset == "n-mnist"
     given = speedrun.RECIPE | recipe
+    if cell.held:
+        given["epochs"] = recipe["tuning_epochs"]
     given |= {"timesteps": cell.timesteps, "lr": cell.lr, "soft": method.soft, "stages": cell.stages}
     given |= {"kind": method.neuron, "neuron_options": options, "events": events}
     given["neuron"] = {"relu": "relu", "Mixed": "relu"}.get(method.neuron, "UltraLIF")  # relu: has no modes
@@ -210,48 +204,88 @@ def run(cell: Cell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict[str
     given["steps"] = given["epochs"] * (len(train[0]) // given["batch"])
     if cell.dataset != "cifar10":
         given |= {"flip": int(cell.dataset == "fashion-mnist"), "cutout": 0, "shift": 2}
-    row, _ = speedrun.run(Namespace(**given), cell.seed, train, test, Deep)
-    return row | ({"mode": "hard"} if method.neuron == "Mixed" else {})  # judged with all units binary
+    row, net = speedrun.run(Namespace(**given), cell.seed, train, test, Deep)
+    if method.neuron == "Mixed":
+        row["mode"] = "hard"  # judged with all units binary
+    return row, net.net
+
+
+class Worker:
+    """A process of the pool: its datasets, and where it leaves networks."""
+
+    sets: Sets
+    save: Path | None = None
+
+    @classmethod
+    def begin(cls, folders: dict[str, Path], subset: int | None, save: Path | None) -> None:
+        cls.sets, cls.save = Sets(folders, subset), save
+
+    @classmethod
+    def run(cls, cell: Cell, recipe: dict[str, Any]) -> dict[str, Any]:
+        row, net = run(cell, recipe, cls.sets.get(cell.dataset, cell.timesteps))
+        if cls.save is not None and not cell.held:
+            cls.save.mkdir(parents=True, exist_ok=True)
+            name = f"{cell.dataset}-{cell.method.replace(' ', '-')}-t{cell.timesteps}-{cell.seed}.safetensors"
+            tensors = {key: value.half().contiguous() for key, value in net.state_dict().items()}
+            told = {"cell": cell._asdict(), "base": recipe, **row}
+            save_file(tensors, cls.save / name, {"row": json.dumps(told)})
+        return row
+
+
+def work(study: Study, wanted: list[Cell] | None, given: Namespace, folders: dict[str, Path]) -> None:
+    """Run what is lacking, several cells at once, until all is done or time is up."""
+    started, longest, taken = time.monotonic(), 0.0, set()
+    running: dict[Future[Any], tuple[Cell, float]] = {}
+    begin = (folders, given.subset, given.save)
+    with ProcessPoolExecutor(given.jobs, get_context("spawn"), Worker.begin, begin) as pool:
+        while True:
+            now = time.monotonic()
+            free = len(running) < given.jobs and (now - started + longest) / 60 < given.minutes
+            todo = (c for c in study.lacking(wanted) if c not in taken and c.dataset in folders)
+            if free and (cell := next(todo, None)) is not None:
+                taken.add(cell)
+                running[pool.submit(Worker.run, cell, study.recipe)] = cell, now
+                continue
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                cell, begun = running.pop(future)
+                if error := future.exception():
+                    print(f"left out: {cell}: {error!r}", flush=True)
+                    continue
+                row = future.result() | {"jobs": given.jobs}
+                longest = max(longest, time.monotonic() - begun)
+                study.keep(cell, row)
+                print(f"{row['accuracy']:.2f} % in {row['seconds']:.1f} s: {cell}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", nargs="+", default=[], metavar="NAME=FOLDER", help="cifar10, n-mnist, ...")
-    parser.add_argument("--out", type=Path, default=Path("results/deep.jsonl"))
-    parser.add_argument("--minutes", type=float, default=1e9, help="start no run that would end later")
-    parser.add_argument("--plan", action="store_true", help="tell what is lacking, and stop")
-    parser.add_argument("--table", action="store_true", help="print the table of what is done, and stop")
-    parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--batch", type=int, default=500)
-    parser.add_argument("--optimizer", choices=RATES, default="sgd")
-    parser.add_argument("--subset", type=int, help="use only the first N images: for rehearsals")
+    add = parser.add_argument
+    add("--data", nargs="+", default=[], metavar="NAME=FOLDER", help="cifar10, n-mnist, ...")
+    add("--out", type=Path, default=Path("results/deep.jsonl"))
+    add("--jobs", type=int, default=1, help="runs at once")
+    add("--minutes", type=float, default=1e9, help="start no run that would end later")
+    add("--plan", action="store_true", help="tell what is lacking, and stop")
+    add("--cells", nargs="+", type=json.loads, help="train these instead, as JSON")
+    add("--save", type=Path, help="folder for the networks that were trained on all images")
+    add("--epochs", type=int, default=12)
+    add("--tuning-epochs", type=int, default=6)
+    add("--batch", type=int, default=500)
+    add("--optimizer", choices=RATES, default="sgd")
+    add("--subset", type=int, help="use only the first N images: for rehearsals")
     given = parser.parse_args()
-    recipe = {"epochs": given.epochs, "batch": given.batch, "optimizer": given.optimizer}
+    recipe = {name: getattr(given, name) for name in ("epochs", "tuning_epochs", "batch", "optimizer")}
     recipe |= {"shift": 4, "cutout": 8, "smoothing": 0.1, "head_lr": 0.2, "eps_lr": 0.2, "norm_lr": 0.2}
     if given.subset:
         recipe["subset"] = given.subset
     study = Study(given.out, recipe)
-    if given.table or given.plan:
-        print(study.table() if given.table else "\n".join(f"lacking: {c}" for c in study.lacking()))
+    if given.plan:
+        print("\n".join(f"lacking: {cell}" for cell in study.lacking()))
         return
-    started, longest = time.monotonic(), 0.0
-    sets = Sets({name: Path(folder) for name, folder in (d.split("=") for d in given.data)}, given.subset)
-    for cell in study.lacking():
-        if cell.dataset not in sets.folders:
-            continue
-        begun = time.monotonic()
-        if (begun - started + longest) / 60 > given.minutes:
-            print(f"stopped: {given.minutes:g} minutes would be over; call again to go on")
-            break
-        try:
-            row = run(cell, recipe, sets.get(cell.dataset, cell.timesteps))
-        except (TypeError, ValueError) as error:  # an option that this version of the library lacks
-            print(f"left out: {cell.method}: {error}", flush=True)
-            continue
-        longest = max(longest, time.monotonic() - begun)
-        study.keep(cell, row)
-        print(f"{row['accuracy']:.2f} % in {row['seconds']:.1f} s: {cell}", flush=True)
-    print(study.table())
+    folders = {name: Path(folder) for name, folder in (d.split("=") for d in given.data)}
+    work(study, given.cells and [Cell.read(cell) for cell in given.cells], given, folders)
+    print(deep_page.study(study.rows))
 
 
 if __name__ == "__main__":

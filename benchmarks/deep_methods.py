@@ -16,7 +16,7 @@ class Method(NamedTuple):
     neuron: str
     key: str = "eps"
     """The option that is the width of the derivative, and the values to choose from."""
-    values: tuple[float, ...] = (0.15, 0.3, 0.6)
+    values: tuple[float, ...] = (0.3, 0.6, 1.0)
     soft: float = 0.7
     """Share of the epochs with soft spikes."""
     options: dict[str, Any] = {}  # noqa: RUF012
@@ -31,20 +31,20 @@ METHODS = {
     "UltraLIF": Method("UltraLIF"),
     "SoftLIF": Method("SoftLIF"),
     "sigmoid": Method("Sigmoid"),
-    "ASGL-like mix": Method("Mixed"),
     "LIF, learned width": surrogate(2, 5, 10, learn_slope=True),
+    "LIF, atan": surrogate(1, 2, 4, surrogate="atan"),
+    "ASGL-like mix": Method("Mixed"),
     "LIF, triangle": surrogate(0.5, 1, 2, surrogate="triangle"),
+    "DSpike": Method("DSpike", "sharpness", (1, 2, 4), 0.0),
+    "ReLU": Method("relu", values=(1.0,), soft=0.0),
     "UltraLIF as a sigmoid": Method("Matched"),
     "UltraLIF, binary throughout": Method("UltraLIF", soft=0.0),
     "LIF, sigmoid": surrogate(1, 2, 4),
-    "LIF, atan": surrogate(1, 2, 4, surrogate="atan"),
-    "DSpike": Method("DSpike", "sharpness", (1, 2, 4), 0.0),
-    "UltraPLIF": Method("UltraPLIF"),
     "UltraDLIF along channels": Method("UltraDLIF", options={"centered": True, "coupled_axis": -3}),
     "UltraDLIF along rows": Method("UltraDLIF", options={"centered": True}),
-    "ReLU": Method("relu", values=(1.0,)),
+    "UltraPLIF": Method("UltraPLIF"),
 }
-RIVALS = [*METHODS][:6]
+RIVALS = [*METHODS][:5]
 
 
 def sigmoid_step(

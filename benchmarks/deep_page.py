@@ -84,9 +84,9 @@ def heldout() -> str:
     return table((*columns, "besides", "step", "held-out %", "seconds"), rows)
 
 
-def study() -> str:
+def study(rows: Iterable[dict[str, Any]] | None = None) -> str:
     found: dict[tuple[Any, ...], list[float]] = {}
-    for row in lines("deep.jsonl"):
+    for row in lines("deep.jsonl") if rows is None else rows:
         cell = row["cell"]
         if not cell["held"]:
             layers = sum(map(len, cell["stages"]))

@@ -1,11 +1,14 @@
 """The study of depth: what UltraLIF is at T=1, the neurons made for comparison, the order of its runs."""
 
+import json
 import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import ultralif as ul
 
@@ -18,7 +21,7 @@ def deep(monkeypatch):
     import deep
 
     yield deep
-    for name in ("deep", "deep_methods", "speedrun"):
+    for name in ("deep", "deep_methods", "deep_page", "speedrun"):
         sys.modules.pop(name, None)
 
 
@@ -63,20 +66,38 @@ def test_a_mix_goes_from_soft_to_binary(deep):
 
 
 def test_runs_come_in_order_and_none_twice(deep, tmp_path):
-    study = deep.Study(tmp_path / "rows.jsonl", {"optimizer": "sgd"})
+    recipe = {"optimizer": "sgd"}
+    study = deep.Study(tmp_path / "rows.jsonl", recipe)
     done = []
-    for cell in study.lacking():
-        if len(done) == 100:
-            break
-        done.append(cell)
+    while len(done) < 100:
+        done.append(next(study.lacking()))
+        cell = done[-1]
         study.keep(cell, {"accuracy": 50 - abs(cell.value - 0.3) - abs(cell.lr - 0.3)})
-    assert len(set(done)) == 100 and all(cell.held for cell in done[:54])  # six methods, nine runs each
+    assert len(set(done)) == 100 and all(cell.held for cell in done[:45])  # five methods, nine runs each
     finals = [cell for cell in done if not cell.held]
-    assert [cell.seed for cell in finals[:12]] == [0] * 6 + [1] * 6
+    assert [cell.seed for cell in finals[:10]] == [0] * 5 + [1] * 5
     assert {(cell.lr, cell.value) for cell in finals if cell.method == "SoftLIF"} == {(0.3, 0.3)}
-    again = deep.Study(tmp_path / "rows.jsonl", {"optimizer": "sgd"})
+    again = deep.Study(tmp_path / "rows.jsonl", recipe)
     assert next(again.lacking()) not in done
-    assert "| T | cifar10 | 1 | 6 | UltraLIF | 5 |" in again.table()
+    assert "| cifar10 | 1 | 6 | sgd | UltraLIF |" in deep.deep_page.study(again.rows)
+
+
+@pytest.mark.slow
+def test_cells_run_at_once_and_their_networks_are_kept(deep, tmp_path, monkeypatch):
+    rows = np.random.default_rng(0).integers(0, 256, (40, 3073), np.uint8)
+    rows[:, 0] %= 10
+    for name in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
+        (tmp_path / f"{name}.bin").write_bytes(rows.tobytes())
+    cells = [{"method": name, "stages": [[2], [4], [4]]} for name in ("UltraLIF", "sigmoid", "LIF, atan")]
+    words = f"--data cifar10={tmp_path} --out {tmp_path}/rows.jsonl --save {tmp_path}/nets"
+    words += " --jobs 2 --epochs 2 --batch 20 --subset 60"
+    monkeypatch.setattr(sys, "argv", ["deep.py", *words.split(), "--cells", *map(json.dumps, cells)])
+    deep.main()
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert {row["cell"]["method"] for row in rows} == {"UltraLIF", "sigmoid", "LIF, atan"}
+    assert all(row["mode"] == "hard" for row in rows)
+    net = ul.models.vgg(((2,), (4,), (4,)), timesteps=1, neuron="UltraLIF")
+    net.load_state_dict(load_file(tmp_path / "nets" / "cifar10-UltraLIF-t1-0.safetensors"))
 
 
 def test_the_page_has_the_tables_of_the_results(monkeypatch):
