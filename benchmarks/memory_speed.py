@@ -23,6 +23,8 @@ from torch import Tensor
 
 from ultralif import ops
 from ultralif.bench import describe
+from ultralif.functional import ultralif_step
+from ultralif.functional.newton import newton
 from ultralif.functional.parallel import membranes
 from ultralif.ops import parallel
 
@@ -36,7 +38,7 @@ class Row(NamedTuple):
     reset: str
     way: str
     """``steps``, ``chunks``, ``chosen`` (by size), ``pytorch`` (a scan of plain operators),
-    or ``psn`` (SpikingJelly's)."""
+    ``newton`` (by plain operators, for a reset that a spike sets off) or ``psn`` (SpikingJelly's)."""
     count: int = 0
     """Chunks; 0, the number that `parallel` would take."""
 
@@ -65,6 +67,7 @@ def rows(device: str) -> list[Row]:
         ]
     main = [Row(*MAIN, reset, way) for reset in ("none", "saturate") for way in ways]
     main += [Row(*MAIN, "none", "psn")]
+    main += [Row(*shape, "zero", way) for shape in (MAIN, (65536, 16, 64)) for way in ("steps", "newton")]
     main += [Row(*MAIN, "none", "chunks", count) for count in (32, 128, 256)]
     main += [Row(*shape, "none", way) for shape in SHAPES[1:] for way in ("steps", "chunks")]
     return main + [Row(*shape, "saturate", way) for shape in SHAPES[1:] for way in ("steps", "chunks")]
@@ -97,6 +100,11 @@ def call(row: Row, device: str) -> Callable[[], Any]:
     def forward() -> Tensor:
         if peer is not None:
             return peer(current)
+        if row.way == "newton":
+            constants = {"eps": eps, "leak": torch.exp(decay * eps), "threshold": 0.5}
+            v0 = torch.zeros(shape[1:], device=device)
+            v, _ = newton(lambda v, i: ultralif_step(i, v, **constants)[1], current, v0, tolerance=1e-5)
+            return ultralif_step(current, torch.cat((v0[None], v[:-1])), **constants)[0]
         if row.way != "pytorch":
             return ops.ultralif(current, eps=eps, leak=torch.exp(decay * eps), threshold=0.5, **given)[0]
         leak, top = torch.exp(decay * eps), given.get("v_sat", torch.inf)
@@ -173,7 +181,7 @@ def main() -> None:
             break
         run = call(row, args.device)
         entry = row._asdict() | {"eager_us": microseconds(run, args.device)}
-        if args.device == "cuda" and row.way != "pytorch":
+        if args.device == "cuda" and row.way not in ("pytorch", "newton"):
             entry["graph_us"] = microseconds(graph_of(run), args.device)
         document["rows"].append({k: round(v, 1) if isinstance(v, float) else v for k, v in entry.items()})
         print(json.dumps(document["rows"][-1]), flush=True)
