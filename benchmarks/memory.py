@@ -17,7 +17,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from pathlib import Path
@@ -38,10 +38,10 @@ def key(row: Row) -> Cell:
     )
 
 
-def todo(task: str, rows: list[Row]) -> Iterator[Cell]:
+def todo(task: str, rows: list[Row], methods: Iterable[str] = METHODS) -> Iterator[Cell]:
     """Yield the runs that are lacking; the last ones depend on what the first find."""
     done = {key(row) for row in rows}
-    for method in METHODS:
+    for method in methods:
         cells = grid(task, method)
         yield from (cell for cell in cells if cell not in done)
         held = [row for row in rows if key(row) in set(cells)]
@@ -63,7 +63,7 @@ def work(args: argparse.Namespace) -> None:
     with ProcessPoolExecutor(args.processes, get_context("spawn")) as pool, args.out.open("a") as file:
         while True:
             rows = finished(args.out)
-            lacking = (cell for task in args.task for cell in todo(task, rows))
+            lacking = (cell for task in args.task for cell in todo(task, rows, args.methods))
             waiting = [cell for cell in lacking if cell not in running.values()]
             if time.perf_counter() - began < 60 * args.minutes:
                 for cell in waiting[: args.processes - len(running)]:
@@ -81,6 +81,7 @@ def work(args: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", choices=TASKS, nargs="+", default=["randman"])
+    parser.add_argument("--methods", choices=METHODS, nargs="+", default=list(METHODS))
     parser.add_argument("--data", help="a folder to search for the dataset first")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--minutes", type=float, default=math.inf, help="after them no run is begun")
@@ -94,7 +95,7 @@ def main() -> None:
     for task in TASKS:
         rows = finished(args.out)
         done = sum(row["task"] == task for row in rows)
-        print(f"{task}: {done} runs done, at least {len(list(todo(task, rows)))} lacking")
+        print(f"{task}: {done} runs done, at least {len(list(todo(task, rows, args.methods)))} lacking")
 
 
 if __name__ == "__main__":

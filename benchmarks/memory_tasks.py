@@ -39,10 +39,10 @@ SHORT, LONG = ((2.0, 15.0), (5.0, 30.0)), ((10.0, 100.0), (30.0, 800.0))
 TASKS = {
     "randman": Task("randman", 256, 30, SHORT, rates=(1e-2,), batch=64),
     "rows": Task("mnist", 128, 6, SHORT, 10_000, (1e-2, 3e-2), (0.2,), (2.0,)),
-    "nmnist": Task("n-mnist", 64, 20, SHORT, ceilings=(2.0,), batch=256, held_epochs=8),
-    "permuted": Task("mnist", 256, 20, LONG, None, (3e-3, 1e-2), (0.2,), (2.0,), 256, 8, 3),
+    "nmnist": Task("n-mnist", 64, 20, SHORT, None, (3e-3, 1e-2), (0.2,), (2.0,), 256, 8),
+    "permuted": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.2,), (2.0,), 256, 4, 3),
     "columns": Task("cifar10", 128, 20, SHORT, None, (1e-3, 3e-3), (0.3,), (2.0,), 256, 6),
-    "pixels": Task("mnist", 256, 20, LONG, None, (3e-3, 1e-2), (0.2,), (2.0,), 256, 8, 3),
+    "pixels": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.2,), (2.0,), 256, 4, 3),
 }
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "none": ("UltraPLIF", {"reset": "none"}),
