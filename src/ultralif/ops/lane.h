@@ -119,7 +119,7 @@ INLINE NAME(Unfired) NAME(unfire)(const NAME(Call) *c, REAL gs, REAL gv, REAL u,
         REAL curve_at = NAME(stretched)(gate, extra);
         f.fed = curve_at >= c->low - NAME(CLOSE) && curve_at <= c->high + NAME(CLOSE) ? f.fed : 0;
     }
-    f.back = f.fed * steep * NAME(slope)(gate, u, limit, k, curve);
+    f.back = f.fed * (steep * NAME(slope)(gate, u, limit, k, curve)); /* a slope of 0 comes first: fed may be huge */
     f.g = gv * (1 - c->wiped * f.spike);
     return f;
 }
