@@ -1,4 +1,4 @@
-"""The neurons, in the variants that tests go through one by one."""
+"""The table of neurons and their options that all tests go through, those of kernels included."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,16 +36,20 @@ class Case:
 
     def function(self, current: Tensor, v0: Tensor | None = None, **constants: Any) -> tuple[Tensor, Any]:
         """Run the pure function; constants replace those of the case."""
-        chosen = {**self.constants, **self.surrogate, **self._mode(), **constants}
         state = v0
         if self.formula == "adalif" and v0 is not None:
             state = functional.AdaptiveState(v0, torch.zeros_like(v0), torch.zeros_like(v0))
-        return getattr(functional, self.formula)(current, state, **chosen)
+        return getattr(functional, self.formula)(current, state, **{**self.arguments, **constants})
 
     def oracle(self, current: np.ndarray, v0: np.ndarray | None = None, **constants: Any) -> oracle.Trace:
         """Run the numpy version."""
         v0 = np.zeros_like(current[0]) if v0 is None else v0
         return getattr(oracle, self.formula)(current, v0, **{**self.constants, **self._mode(), **constants})
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """All arguments of the function."""
+        return {**self.constants, **self.surrogate, **self._mode()}
 
     def current(self, timesteps: int, batch: int = 2, scale: float = 1.5) -> Tensor:
         """Some currents on both sides of the threshold, the same on every machine."""
@@ -63,7 +67,7 @@ _GRID = {**_SPATIAL, "neighborhood": "grid"}
 _DSPIKE = {**_BASE, "sharpness": 3.0, "clipped": False}
 _ADAPT = {**_BASE, "adapt_strength": 0.6, "adapt_decay": 0.7}
 
-CASES: dict[str, Case] = {
+PLAIN: dict[str, Case] = {
     **{f"UltraLIF-{mode}": Case("UltraLIF", "ultralif", _ULTRA, mode) for mode in ul.UltraLIF.modes},
     "UltraLIF-delayed": Case("UltraLIF", "ultralif", {**_ULTRA, "delayed_reset": True}, "soft"),
     "UltraLIF-delayed-hard": Case("UltraLIF", "ultralif", {**_ULTRA, "delayed_reset": True}, "hard"),
@@ -96,7 +100,7 @@ CASES: dict[str, Case] = {
 
 _SOFT = {**_BASE, "surrogate_slope": 3.0}
 _LATE = {"reset": "subtract", "delayed_reset": True}
-CASES |= {
+OPTIONS: dict[str, Case] = {
     "LIF-soft": Case("LIF", "lif", _SOFT, "soft"),
     "LIF-soft-atan": Case("LIF", "lif", {**_SOFT, "surrogate": "atan", "reset": "subtract"}, "soft"),
     "LIF-soft-triangle": Case("LIF", "lif", {**_SOFT, "surrogate": "triangle", **_LATE}, "soft"),
@@ -120,6 +124,7 @@ CASES |= {
     ),
 }
 
+CASES = PLAIN | OPTIONS
 EXACT = {name: case for name, case in CASES.items() if case.exact}
 
 

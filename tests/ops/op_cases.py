@@ -1,4 +1,4 @@
-"""Every neuron with every choice that a kernel knows, and how a kernel is held against its definition."""
+"""The table of neurons as kernels see it, and the comparison of a kernel with its definition."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,96 +7,84 @@ import pytest
 import torch
 from torch import Tensor
 
+import cases
 from ultralif import functional, ops
 from ultralif.functional import AdaptiveState, compute_dtype
 from ultralif.ops.constants import Form, Learned
 
+LEARNED = {"eps": 0.5, "leak": 0.9, "threshold": 0.5, "v_sat": 0.7, "surrogate_slope": 5.0, "sharpness": 4.0}
+"""The constants that kernels differentiate by. Their values here differ from the table's."""
+WITHOUT_KERNEL = {"delayed_reset", "neighborhood", "coupled_axis"}
+
 
 @dataclass(frozen=True)
 class Case:
-    """A neuron's function with its learned constants and its fixed choices."""
+    """A case of the table as a kernel sees it: a function, its learned constants and its fixed choices."""
 
+    title: str
     name: str
     learned: dict[str, float]
     fixed: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        choices = [f"{k}={v}" if v is not True else k for k, v in self.fixed.items()]
-        return "-".join([self.name, *choices])
+        return self.title
 
     @property
     def soft(self) -> bool:
         """Whether its spikes are continuous: a rounding error cannot flip one."""
-        return (
-            self.fixed.get("mode", "hard" if self.name in ("lif", "adalif", "dspike") else "soft") == "soft"
-        )
+        return self.fixed.get("mode") == "soft"
 
 
-_ULTRA = {"eps": 0.5, "leak": 0.9, "threshold": 0.5}
-_RING = {"eps": 0.5, "threshold": 0.5}
-_HARD = {"leak": 0.9, "threshold": 0.5, "surrogate_slope": 5.0}
-_CURVE = {"leak": 0.9, "threshold": 0.5, "sharpness": 4.0}
+def kernel_case(title: str, **changes: Any) -> Case:
+    """Return a case of the table, with other options."""
+    case = cases.CASES[title]
+    given = {**case.arguments, "v_reset": -0.125, **changes}  # sums of sixteenths are exact, see `draw`
+    learned = {name: changes.get(name, LEARNED[name]) for name in given if name in LEARNED}
+    fixed = {name: value for name, value in given.items() if name not in LEARNED}
+    return Case("-".join([title, *(f"{k}={v}" for k, v in changes.items())]), case.formula, learned, fixed)
 
-CASES = [
-    *(Case("ultralif", _ULTRA, {"mode": mode}) for mode in ("soft", "hard", "tropical")),
-    Case("ultralif", _ULTRA, {"v_reset": -0.2}),
-    *(Case("ultradlif", _RING, {"mode": mode}) for mode in ("soft", "hard", "tropical")),
-    Case("ultradlif", _RING, {"centered": True, "v_reset": 0.1}),
-    Case("ultradlif", {**_ULTRA, "leak": 0.8}),
-    Case("ultradlif", {**_ULTRA, "leak": 0.8}, {"leak_form": "shift"}),
-    Case("ultradlif", {**_ULTRA, "leak": 0.8}, {"leak_form": "shift", "mode": "hard"}),
-    Case("lif", _HARD),
-    Case("lif", _HARD, {"detach_reset": False}),
-    Case("lif", _HARD, {"mode": "soft"}),
-    Case("lif", _HARD, {"scaled_surrogate": True, "v_reset": 0.1}),
-    Case("adalif", _HARD),
-    Case("adalif", _HARD, {"mode": "soft", "detach_reset": True}),
-    Case("adalif", _HARD, {"adapt_late": True, "scaled_surrogate": True}),
-    *(Case("dspike", _CURVE, {"mode": mode, "clipped": False}) for mode in ("soft", "hard")),
-    *(Case("softlif", _ULTRA, {"mode": mode}) for mode in ("soft", "hard")),
-]
+
+def _table(rows: dict[str, cases.Case]) -> list[Case]:
+    """Return the cases that have a kernel, without those that repeat one: PLIF is LIF here."""
+    made = [kernel_case(title) for title, row in rows.items() if not WITHOUT_KERNEL & row.arguments.keys()]
+    found: dict[str, Case] = {}
+    for case in made:
+        found.setdefault(f"{case.name} {case.learned} {case.fixed}", case)
+    return list(found.values())
+
+
+CASES = _table(cases.PLAIN)
 
 KINDS = [*{case.name: case for case in reversed(CASES)}.values()]
 """The first case of each formula, for what is slow."""
 
-_SPIKE = {"coupling": "spike"}
 OPTIONS = [
-    *(Case("ultralif", _ULTRA, {"mode": mode, "reset": "subtract"}) for mode in ("soft", "hard", "tropical")),
-    Case("ultralif", _ULTRA, {"mode": "soft", "reset": "none", "detach_reset": True}),
-    Case("ultralif", {**_ULTRA, "threshold": -0.5}, {"mode": "soft", "detach_reset": True, "v_reset": -1.0}),
-    Case("ultralif", _ULTRA, {"mode": "hard", "detach_reset": False, "v_reset": 0.3}),
+    *_table(cases.OPTIONS),
+    # What the table has in another mode, and what only gradients show.
+    *(kernel_case(f"UltraLIF-{mode}", reset="subtract") for mode in ("hard", "tropical")),
+    kernel_case("UltraLIF-none", detach_reset=True),
+    kernel_case("UltraLIF-soft", threshold=-0.5, v_reset=-1.0, detach_reset=True),
+    kernel_case("UltraLIF-hard", detach_reset=False, v_reset=0.3),
+    kernel_case("UltraDLIF-spike", mode="hard"),
+    kernel_case("UltraDLIF-spike", mode="hard", reset="subtract"),
+    kernel_case("UltraDLIF-spike", leak_form="shift", centered=True),
+    kernel_case("UltraDLIF-soft", reset="subtract", detach_reset=True),
+    kernel_case("UltraDLIF-soft", reset="none", centered=True),
+    kernel_case("LIF", detach_reset=False),
     *(
-        Case("ultradlif", {**_ULTRA, "leak": 0.8}, {"mode": m, **_SPIKE})
-        for m in ("soft", "hard", "tropical")
-    ),
-    Case("ultradlif", {**_ULTRA, "leak": 0.8}, {**_SPIKE, "leak_form": "shift", "centered": True}),
-    Case("ultradlif", {**_ULTRA, "leak": 0.8}, {**_SPIKE, "reset": "subtract", "mode": "hard"}),
-    Case("ultradlif", _RING, {"reset": "subtract", "detach_reset": True}),
-    Case("ultradlif", _RING, {"reset": "none", "centered": True}),
-    *(
-        Case("lif", _HARD, {"surrogate": surrogate, "mode": mode, "detach_reset": False, "v_reset": 0.1})
+        kernel_case(title, surrogate=surrogate, detach_reset=False)
+        for title in ("LIF", "LIF-soft")
         for surrogate in ("atan", "triangle")
-        for mode in ("soft", "hard")
     ),
-    Case("lif", _HARD, {"reset": "subtract", "surrogate": "atan", "scaled_surrogate": True}),
-    Case("adalif", _HARD, {"reset": "subtract", "mode": "soft", "surrogate": "triangle"}),
-    Case(
-        "adalif", _HARD, {"reset": "subtract", "detach_reset": False, "surrogate": "atan", "adapt_late": True}
-    ),
-    Case("adalif", _HARD, {"mode": "soft", "surrogate": "atan"}),
-    *(
-        Case("dspike", _CURVE, {"mode": mode, "reset": reset})
-        for mode, reset in (("soft", "subtract"), ("hard", "zero"))
-    ),
-    Case("softlif", _ULTRA, {"reset": "subtract"}),
-    *(
-        Case("ultralif", {**_ULTRA, "v_sat": 0.7}, {"mode": mode, "reset": "saturate"})
-        for mode in ("soft", "hard", "tropical")
-    ),
-    *(
-        Case("softlif", {**_ULTRA, "v_sat": 0.7}, {"mode": mode, "reset": "saturate"})
-        for mode in ("soft", "hard")
-    ),
+    kernel_case("LIF-scaled", surrogate="atan", reset="subtract"),
+    kernel_case("AdaLIF-soft", detach_reset=True),
+    kernel_case("AdaLIF-soft", surrogate="triangle", reset="subtract"),
+    kernel_case("AdaLIF-soft", surrogate="atan"),
+    kernel_case("AdaLIF-late", scaled_surrogate=True),
+    kernel_case("AdaLIF-late", surrogate="atan", reset="subtract", detach_reset=False),
+    kernel_case("DSpike-hard", clipped=True),
+    kernel_case("SoftLIF", reset="subtract"),
+    kernel_case("SoftLIF-saturate", mode="hard"),
 ]
 """Options of a neuron that the cases above leave alone."""
 
@@ -139,11 +127,8 @@ SETTINGS = {
 
 
 CHUNKED = [
-    *(Case("ultralif", _ULTRA, {"mode": mode, "reset": "none"}) for mode in ("soft", "hard", "tropical")),
-    *(
-        Case("ultralif", {**_ULTRA, "v_sat": 0.7}, {"mode": mode, "reset": "saturate"})
-        for mode in ("soft", "hard", "tropical")
-    ),
+    *(kernel_case("UltraLIF-none", mode=mode) for mode in ("soft", "hard", "tropical")),
+    *(kernel_case(f"UltraLIF-saturate-{mode}") for mode in ("soft", "hard", "tropical")),
 ]
 """Neurons whose time may be cut into chunks,"""
 CHUNKED_SETTINGS = [Setting(24, 3, (5,), (5,), start=True), Setting(16, 2, (3, 4), rate=True)]
