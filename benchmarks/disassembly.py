@@ -18,7 +18,13 @@ from ultralif.ops import autograd
 
 __all__ = ["Kernel", "compiled"]
 
-_TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int32: "*i32"}
+_TYPES = {
+    torch.float32: "*fp32",
+    torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
+    torch.int32: "*i32",
+    torch.int64: "*i64",
+}
 
 
 class Kernel(NamedTuple):
@@ -53,14 +59,14 @@ def compiled(capability: int = 90) -> Iterator[list[Kernel]]:
         0
     """
     need("triton", "dev")
-    from ultralif.ops import gpu, triton_parallel, triton_spatial, triton_temporal
+    from ultralif.ops import gpu, triton_parallel, triton_spatial, triton_step, triton_temporal
 
     gpu.forget()
     made: list[Kernel] = []
     with ExitStack() as replaced:
         replaced.enter_context(_replaced(autograd, "_gpu", lambda current: gpu))
         replaced.enter_context(_replaced(autograd, "_is_taken", lambda *about: True))
-        for module in (triton_temporal, triton_parallel, triton_spatial):
+        for module in (triton_temporal, triton_parallel, triton_spatial, triton_step):
             for name in module.__all__:
                 compiler = _Compiler(getattr(module, name), capability, made)
                 replaced.enter_context(_replaced(module, name, compiler))
@@ -106,7 +112,8 @@ class _Compiler:
         source = ASTSource(fn=self.kernel, signature=signature, constexprs=fixed)
         launch = {name: value for name, value in options.items() if name not in signature}
         code = compile_kernel(source, target=GPUTarget("cuda", self.capability, 32), options=launch)
-        lanes = given.get("LANES", given.get("BLOCK")) // (32 * launch["num_warps"])
+        tile = next(given[name] for name in ("LANES", "BLOCK", "BATCH") if name in given)
+        lanes = tile // (32 * launch["num_warps"])
         self.made.append(Kernel(self.kernel.__name__, lanes, *_disassembled(code.asm["cubin"])))
 
 

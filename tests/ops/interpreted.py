@@ -25,6 +25,7 @@ from ops.op_cases import (
     check_spikes_tell_all,
     pairs,
 )
+from ops.stack_cases import check_adam, check_groups, check_readout
 from ultralif import functional, ops
 from ultralif.ops import autograd, gpu, parallel, rings
 from ultralif.ops.encode import encode_images
@@ -71,6 +72,19 @@ def test_spikes_tell_the_membrane():
 
 def test_learned_constants_are_decoded_in_the_kernel():
     check_learned()
+
+
+@pytest.mark.parametrize("time", [1, 7])
+def test_all_kinds_of_a_stack_in_one_call(time):
+    check_groups(time)
+
+
+def test_readout_and_loss():
+    check_readout()
+
+
+def test_adam():
+    check_adam()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -127,7 +141,9 @@ def test_images_become_clipped_spikes_or_currents():
     normal = ((pixels.float() / 255 - mean) / std).flatten(1)
     spikes, current = torch.empty(60, 6, 100), torch.empty(2, 6, 100)
     line = torch.tensor([gain / 255 / std]), torch.tensor([-gain * mean / std])
-    encode_images(spikes, *where, *line, most=gain)
+    picked = torch.empty(6, dtype=torch.int64)
+    encode_images(spikes, *where, *line, most=gain, labels=10 * torch.arange(6), picked=picked)
+    assert picked.tolist() == [0, 10, 20, 30, 40, 50]
     chance = gain * normal.clamp(0, 1)
     assert (spikes.mean(0) - chance).abs().max() < 5 * 0.5 / 60**0.5
     assert spikes[:, chance == 0].sum() == 0

@@ -68,6 +68,23 @@ def test_chunks_compile(case, monkeypatch):
         assert_fits(kernel)
 
 
+def test_readout_and_adam_compile():
+    from ultralif.ops import step
+
+    rates, weight, bias = (
+        torch.zeros(s, requires_grad=True) for s in ((128, 18, 64), (18, 10, 64), (18, 10))
+    )
+    labels = torch.zeros(1, 128, dtype=torch.int64)
+    with compiled() as kernels:
+        step.readout_loss(rates, weight, bias, labels, torch.zeros(18))[0].sum().backward()
+        step.adam(
+            [weight] * 2, [weight] * 2, [weight] * 2, [weight] * 2, torch.zeros(()), torch.zeros(()), 0.0
+        )
+    assert [kernel.name for kernel in kernels] == ["readout_kernel", "readout_backward_kernel", "adam_kernel"]
+    for kernel in kernels:
+        assert kernel.spills < 10, kernel
+
+
 @pytest.mark.parametrize("capability", [80, 100])
 @pytest.mark.parametrize("case", [CASES[0], RINGS[0]], ids=str)
 def test_older_and_newer_gpus(case, capability):

@@ -19,6 +19,7 @@ from ops.op_cases import (
     check_learned,
     check_spikes_tell_all,
 )
+from ops.stack_cases import check_adam, check_groups, check_readout
 from ultralif import functional, ops
 from ultralif.ops import parallel
 from ultralif.ops.autograd import integrate, integrate_backward
@@ -68,6 +69,19 @@ def test_spikes_tell_the_membrane():
 
 def test_learned_constants_are_decoded_in_the_kernel():
     check_learned("cuda")
+
+
+@pytest.mark.parametrize("time", [1, 30])
+def test_all_kinds_of_a_stack_in_one_call(time):
+    check_groups(time, "cuda")
+
+
+def test_readout_and_loss():
+    check_readout("cuda")
+
+
+def test_adam():
+    check_adam("cuda")
 
 
 @pytest.mark.parametrize("name", ["UltraLIF", "UltraDPLIF", "FullPLIF"])

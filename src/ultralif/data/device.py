@@ -65,15 +65,14 @@ class DeviceBatches:
         """Write the next batch to ``x [T, B, D]`` and ``labels [B]``; it can be recorded in a graph."""
         from ultralif.ops.encode import encode_images, fill_frames
 
+        wanted = {"labels": self.labels, "picked": labels}
         if isinstance(self.store, Events):
             parts = self.store.offsets, self.store.keys, self.store.counts
-            fill_frames(x, *parts, self.order, self.position, binary=self.binary)
+            fill_frames(x, *parts, self.order, self.position, binary=self.binary, **wanted)
         elif isinstance(self.store, Images):
             crop = self.loader.augment.shift
             lines = self.slope, self.offset
             most = self.loader.gain if self.loader.encoding == "rate-clipped" else 1.0
             image = self.store.pixels, self.order, self.position, self.seed
-            encode_images(x, *image, *lines, most=most, draws=self.draws, crop=crop)
-        index = self.position + torch.arange(len(labels), device=labels.device)
-        torch.index_select(self.labels, 0, index, out=labels)
+            encode_images(x, *image, *lines, most=most, draws=self.draws, crop=crop, **wanted)
         self.position += len(labels)

@@ -80,14 +80,23 @@ class Stack(nn.Module):
             mode: what `ultralif.set_mode` would set; None, the modes that the members had when stacked.
             by_step: return the scores of each step too, ``[T, M, B, classes]``.
         """
+        rates, signal = self._run(x, mode, by_step)
+        scores = torch.stack([self._read_out(s) for s in signal]) if by_step else None
+        return Output(self._read_out(rates[-1]), rates, scores)
+
+    def rates(self, x: Tensor, mode: Mode | None = None) -> tuple[Tensor, ...]:
+        """Return the rates of each spiking layer, as `forward` does, without scores."""
+        return self._run(x, mode, by_step=False)[0]
+
+    def _run(self, x: Tensor, mode: Mode | None, by_step: bool) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Return the rates of each spiking layer, and with ``by_step`` the spikes of the last."""
         signal, rates = x, []
         for layer, neurons in enumerate(self.neurons):
             last = layer == len(self.neurons) - 1
             currents = self._current(signal, layer) if layer else self._first_currents(x)
             signal = neurons(currents, mode, rate=last and not by_step)
             rates.append(signal if last and not by_step else signal.mean(0))
-        scores = torch.stack([self._read_out(s) for s in signal]) if by_step else None
-        return Output(self._read_out(rates[-1]), tuple(rates), scores)
+        return tuple(rates), signal
 
     def _read_out(self, spikes: Tensor) -> Tensor:
         """Return the scores ``[M, B, classes]`` for the spikes ``[B, M, N]`` of the last layer."""

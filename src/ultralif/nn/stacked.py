@@ -9,11 +9,17 @@ from torch import Tensor, nn
 
 from ultralif.functional import Mode
 from ultralif.nn.neuron import Neuron
-from ultralif.nn.parameters import LOG, SOFTPLUS, bounded
+from ultralif.nn.parameters import bounded
+from ultralif.ops.autograd import kernels_for
+from ultralif.ops.constants import Form as Code
+from ultralif.ops.constants import Learned
+from ultralif.ops.groups import Group, run_groups
 
 __all__ = ["StackedNeurons", "kind"]
 
 AnyNeuron = Neuron[Any]
+INVERTED = ("surrogate_slope",)
+"""Constants of which operators take the inverse."""
 
 
 class _Entry(NamedTuple):
@@ -31,10 +37,8 @@ class StackedNeurons(nn.Module):
     by_softplus: Tensor
     dead: Tensor
     is_learned: Tensor
-    fixed: Tensor
-    low: Tensor
-    high: Tensor
-    speed: Tensor
+    rows: Tensor
+    """For each constant: form, fixed number, low, high, inward, inverse, speed, as kernels read them."""
 
     def __init__(self, neurons: list[AnyNeuron], eps_speeds: list[float], batches: int) -> None:
         super().__init__()
@@ -47,6 +51,14 @@ class StackedNeurons(nn.Module):
             self.groups[-1].append(neuron)
         self.numbers = [_numbers(group) for group in self.groups]
         self.choices = [{name: getattr(group[0], name) for name in group[0].choices} for group in self.groups]
+        self.sizes = [n for group in self.groups for n in _sizes(group)]
+        self.learned = [
+            {name: any(neuron.learned(name) for neuron in group) for name in group[0].declared()}
+            for group in self.groups
+        ]
+        self.can_be_fused = all(
+            one.backend == "auto" and "synapse" not in one.declared() for one, *_ in self.groups
+        )
         speeds = dict(zip(map(id, neurons), eps_speeds, strict=True))
         self.entries = [
             _Entry(neuron, name, _size(neuron, name))
@@ -55,46 +67,91 @@ class StackedNeurons(nn.Module):
             for neuron in group
         ]
         parts = [_describe(entry, speeds[id(entry.neuron)]) for entry in self.entries]
-        raw, *buffers = (torch.cat(column) for column in zip(*parts, strict=True))
+        raw, rows = (torch.cat(part) for part in zip(*parts, strict=True))
         self.raw = nn.Parameter(raw)
         self.assigned: dict[tuple[int, str], float] = {}
-        for name, buffer in zip(_COLUMNS[1:], buffers, strict=True):
+        form, inward = rows[:, 0], rows[:, 4]
+        buffers = {
+            "rows": rows,
+            "by_log": form == Code.EXP,
+            "by_softplus": form == Code.SOFTPLUS,
+            "dead": (inward == 0) & (form != 0),
+            "is_learned": form != 0,
+        }
+        for name, buffer in buffers.items():
             self.register_buffer(name, buffer, persistent=False)
         self.any_softplus, self.any_dead = bool(self.by_softplus.any()), bool(self.dead.any())
 
     def values(self) -> Tensor:
         """Return all constants now."""
-        raw = self.raw * self.speed
+        _, fixed, low, high, _, _, speed = self.rows.unbind(1)
+        raw = self.raw * speed
         value = torch.where(self.by_log, torch.exp(raw * self.by_log), torch.sigmoid(raw))
         if self.any_softplus:
             value = torch.where(self.by_softplus, nn.functional.softplus(raw), value)
-        inside = bounded(value, self.low, self.high)
+        inside = bounded(value, low, high)
         if self.any_dead:
-            inside = torch.where(self.dead, value.clamp(self.low, self.high), inside)
-        return torch.where(self.is_learned, inside, self.fixed)
+            inside = torch.where(self.dead, value.clamp(low, high), inside)
+        return torch.where(self.is_learned, inside, fixed)
 
     def forward(self, currents: Sequence[Tensor], mode: Mode | None, rate: bool) -> Tensor:
         """Return the spikes ``[T, B, M, N]`` of all members, or their mean over time."""
-        constants = iter(torch.split(self.values(), [n for group in self.groups for n in _sizes(group)]))
-        spikes = []
-        parts = self._parts(currents)
-        for group, numbers, chosen, part in zip(self.groups, self.numbers, self.choices, parts, strict=True):
-            one = group[0]
-            given = {name: next(constants).view(len(group), -1) for name in one.declared()} | numbers
-            choices = dict(chosen)
-            if mode is not None and "mode" in choices:
-                choices["mode"] = mode if mode in one.modes else "hard"
-            spikes.append(type(one).integrate(part, None, rate, one.backend, **given, **choices)[0])
+        spikes: list[Tensor] = []
+        values: list[dict[str, Tensor]] = []
+        for current, numbers in self._shares(currents):
+            fused = self._fused(current, numbers, mode, rate)
+            if fused is not None:
+                spikes.append(fused)
+                continue
+            values = values or self._by_group(self.values())
+            parts = torch.split(current, [len(self.groups[n]) for n in numbers], dim=2)
+            for n, part in zip(numbers, parts, strict=True):
+                one = self.groups[n][0]
+                given = {name: v.view(len(self.groups[n]), -1) for name, v in values[n].items()}
+                given |= self.numbers[n] | self._chosen(n, mode)
+                spikes.append(type(one).integrate(part, None, rate, one.backend, **given)[0])
         return spikes[0] if len(spikes) == 1 else torch.cat(spikes, dim=1 if rate else 2)
 
-    def _parts(self, currents: Sequence[Tensor]) -> Iterator[Tensor]:
-        """Yield the current of each group; one that is given holds whole groups."""
-        lengths = iter([len(group) for group in self.groups])
+    def _fused(self, current: Tensor, numbers: list[int], mode: Mode | None, rate: bool) -> Tensor | None:
+        """Return the spikes of some groups by one call that copies nothing; None where there is no kernel."""
+        if not self.can_be_fused or kernels_for(current) is None:
+            return None
+        raws, rows = self._by_group(self.raw), self._by_group(self.rows)
+        groups = []
+        for n in numbers:
+            size = len(self.groups[n])
+            given: dict[str, Any] = {
+                name: Learned(
+                    (raw if self.learned[n][name] else raw.detach()).view(size, -1),
+                    Code.VALUE,
+                    rows=rows[n][name],
+                )
+                for name, raw in raws[n].items()
+            }
+            given |= self.numbers[n] | self._chosen(n, mode)
+            groups.append(Group(type(self.groups[n][0]).operator, size, given))
+        return run_groups(current, self.raw, groups, rate)
+
+    def _by_group(self, vector: Tensor) -> list[dict[str, Tensor]]:
+        """Return for each group its part of a vector of all constants, by name."""
+        parts = iter(torch.split(vector, self.sizes))
+        return [{name: next(parts) for name in group[0].declared()} for group in self.groups]
+
+    def _chosen(self, n: int, mode: Mode | None) -> dict[str, Any]:
+        """Return the choices of a group, in a mode that it has."""
+        choices = dict(self.choices[n])
+        if mode is not None and "mode" in choices:
+            choices["mode"] = mode if mode in self.groups[n][0].modes else "hard"
+        return choices
+
+    def _shares(self, currents: Sequence[Tensor]) -> Iterator[tuple[Tensor, list[int]]]:
+        """Yield each current with the numbers of its groups; it holds whole groups."""
+        numbers = iter(range(len(self.groups)))
         for current in currents:
             inside: list[int] = []
-            while sum(inside) < current.shape[2]:
-                inside.append(next(lengths))
-            yield from torch.split(current, inside, dim=2)
+            while sum(len(self.groups[n]) for n in inside) < current.shape[2]:
+                inside.append(next(numbers))
+            yield current, inside
 
     def by_member(self, name: str) -> list[Tensor | None]:
         """Return one constant of each member, as it is now: parts of one copy in main memory."""
@@ -121,14 +178,14 @@ class StackedNeurons(nn.Module):
         for group, numbers in zip(self.groups, self.numbers, strict=True):
             if neuron in group:
                 numbers.pop(name, None)
-        for entry, fixed in self._split(self.fixed):
+        for entry, row in self._split(self.rows):
             if entry.neuron is neuron and entry.name == name:
-                fixed.fill_(value)
+                row[:, 1] = value
                 self.assigned[id(neuron), name] = value
 
     def write_back(self) -> None:
         """Copy the constants to the neurons themselves."""
-        for entry, raw in self._split(self.raw * self.speed):
+        for entry, raw in self._split(self.raw * self.rows[:, 6]):
             learned = entry.neuron.learned(entry.name)
             if learned is not None:
                 learned[2].copy_(raw.view_as(learned[2]))
@@ -139,26 +196,23 @@ class StackedNeurons(nn.Module):
         return zip(self.entries, torch.split(vector, [entry.size for entry in self.entries]), strict=True)
 
 
-_COLUMNS = ("raw", "by_log", "by_softplus", "dead", "is_learned", "fixed", "low", "high", "speed")
-
-
-def _describe(entry: _Entry, eps_speed: float) -> tuple[Tensor, ...]:
-    """Return the entry's part of every column."""
+def _describe(entry: _Entry, eps_speed: float) -> tuple[Tensor, Tensor]:
+    """Return the entry's part of the raw vector, and of the rows that say how it is read."""
     learned = entry.neuron.learned(entry.name)
+    inverse = float(entry.name in INVERTED)
     if learned is None:
         fixed = entry.neuron.constant(entry.name)
-        columns: tuple[Any, ...] = (0.0, False, False, False, False, fixed, 0.0, math.inf, 1.0)
+        raw, row = torch.zeros(1), (0.0, fixed, 0.0, math.inf, 1.0, inverse, 1.0)
     else:
         form, bounds, raw = learned
         speed = eps_speed if entry.name == "eps" else 1.0
-        by_log, by_softplus = form.prefix == LOG.prefix, form.prefix == SOFTPLUS.prefix
-        dead = entry.neuron.clamp == "dead"
         low, high = bounds or (0.0, math.inf)
-        start = raw.detach().double() / speed
-        columns = (start, by_log, by_softplus, dead, True, 1.0, low, high, speed)
-    kinds = (torch.bool if isinstance(column, bool) else torch.float64 for column in columns)
-    parts = (torch.as_tensor(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True))
-    return tuple(part.reshape(-1).expand(entry.size) for part in parts)
+        raw = raw.detach().double() / speed
+        row = (float(form.code), 1.0, low, high, float(entry.neuron.clamp == "inward"), inverse, speed)
+    columns = [
+        torch.as_tensor(column, dtype=torch.float64).reshape(-1).expand(entry.size) for column in (raw, *row)
+    ]
+    return columns[0], torch.stack(columns[1:], 1)
 
 
 def _size(neuron: AnyNeuron, name: str) -> int:

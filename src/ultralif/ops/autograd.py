@@ -16,9 +16,9 @@ from ultralif.functional import compute_dtype
 from ultralif.ops import cpu, flat, parallel
 from ultralif.ops.constants import Learned
 from ultralif.ops.layout import axes_by_memory, dense_strides, has_gap
-from ultralif.ops.recurrence import Constants, Curve, Membrane, Reset, Rule, decode, encode
+from ultralif.ops.recurrence import Constants, Curve, Membrane, Reset, Rule, decode, encode, spelled_out
 
-__all__ = ["is_fused", "repeat", "run"]
+__all__ = ["is_fused", "kernels_for", "repeat", "run"]
 
 Grads = tuple[Tensor | None, ...]
 
@@ -36,6 +36,7 @@ def run(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule)
     if not plain or _gpu(current) is None:
         dtype = compute_dtype(current.dtype)
         constants = Constants(*[c.value().to(dtype) if isinstance(c, Learned) else c for c in constants])
+        constants, rule = spelled_out(constants, rule)
     if any(has_gap(shape_of(c)) for c in constants):
         constants = Constants(
             *[_filled(c, current.shape[2:]) if has_gap(shape_of(c)) else c for c in constants]
@@ -65,6 +66,13 @@ def repeat(
     if plan is None:
         plan = plans[key] = gpu.find_plan(current, None, constants, rule)
     return _apply(current, None, *tensors, constants, rule, plan)[0]
+
+
+def kernels_for(current: Tensor) -> Any:
+    """Return the implementation for a GPU, if that is where the current is and nobody looks on."""
+    if not _is_plain(current) or torch._C._are_functorch_transforms_active():
+        return None
+    return _gpu(current)
 
 
 def shape_of(constant: Tensor | Learned | float) -> tuple[int, ...]:

@@ -37,6 +37,10 @@ class Learned(NamedTuple):
     inward: bool = True
     """Outside of the bounds, pass gradients whose descent step leads back; if false, none."""
     inverse: bool = False
+    rows: Tensor | None = None
+    """For each entry of ``raw`` how a kernel reads it, see `triton_constants`, in place of all the above."""
+    grad: Tensor | None = None
+    """The place of its gradient, where that is given."""
 
     def value(self) -> Tensor:
         """Return the constant by PyTorch's operators, which can be differentiated and traced."""

@@ -20,6 +20,8 @@ def encode_images(
     most: float = 1.0,
     draws: bool = True,
     crop: int = 0,
+    labels: Tensor | None = None,
+    picked: Tensor | None = None,
 ) -> None:
     """Fill ``out [T, B, D]`` with spikes of the probability ``slope * pixel + offset``, or with that number.
 
@@ -34,6 +36,8 @@ def encode_images(
         most: the greatest probability.
         draws: draw spikes; otherwise the number itself is the current of every step.
         crop: pixels by which images are shifted at random, and flipped; 0, not at all.
+        labels: in the order of the epoch; those of the batch go to ``picked``.
+        picked: ``[B]``.
     """
     time, batch, size = out.shape
     height, width = (pixels.shape[-2], pixels.shape[-1]) if pixels.dim() > 2 else (1, size)
@@ -45,6 +49,8 @@ def encode_images(
         slope,
         offset,
         out,
+        labels,
+        picked,
         time,
         batch,
         size,
@@ -68,11 +74,25 @@ def fill_frames(
     position: Tensor,
     *,
     binary: bool = False,
+    labels: Tensor | None = None,
+    picked: Tensor | None = None,
 ) -> None:
     """Fill ``out [T, B, D]`` with the event counts of recordings, see `ultralif.data.split.Events`."""
     out.zero_()
     _, batch, size = out.shape
     largest = 1.0 if binary else 3e38
     frames_kernel[(batch, 4)](
-        offsets, keys, counts, order, position, out, batch, size, largest, BLOCK=256, num_warps=4
+        offsets,
+        keys,
+        counts,
+        order,
+        position,
+        out,
+        labels,
+        picked,
+        batch,
+        size,
+        largest,
+        BLOCK=256,
+        num_warps=4,
     )

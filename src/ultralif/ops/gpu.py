@@ -34,6 +34,7 @@ CHUNK = 10  # steps whose trace a lane keeps in registers: longer ones take a co
 PROGRAMS = 264  # two for each multiprocessor of a large GPU
 PLANS = 512  # most that are kept
 SHARED, EACH, LEFT = 1, 2, 3  # ways to reduce a gradient: see `triton_constants`
+ROW = 7  # numbers in a row of a table
 
 
 def takes(rule: Rule) -> bool:
@@ -143,8 +144,18 @@ def walk_back(
 _plans: dict[Any, "Plan"] = {}
 
 
-def find_plan(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> "Plan":
-    """Return the plan for a call, made if there is none."""
+def find_plan(
+    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule, *, inside: bool = False
+) -> "Plan":
+    """Return the plan for a call, made if there is none.
+
+    Args:
+        current: as in `forward`.
+        state: as in `forward`.
+        constants: as in `forward`.
+        rule: as in `forward`.
+        inside: the output is a part of a larger tensor, with the strides of the current.
+    """
     key = (
         current.shape,
         current.stride(),
@@ -152,6 +163,7 @@ def find_plan(current: Tensor, state: Tensor | None, constants: Constants, rule:
         current.device,
         current.data_ptr() % 16,
         state is None,
+        inside,
         rule,
         *[
             c if isinstance(c, float | int) else (c.shape, c.dtype) if isinstance(c, Tensor) else _spec(c)
@@ -162,7 +174,7 @@ def find_plan(current: Tensor, state: Tensor | None, constants: Constants, rule:
     if plan is None:
         if len(_plans) >= PLANS:
             _plans.clear()
-        plan = Plan(current, constants, rule)
+        plan = Plan(current, constants, rule, inside)
         if not _is_recording(current.device):  # what a recorded graph owns goes with it
             _plans[key] = plan
     return plan
@@ -174,7 +186,8 @@ def forget() -> None:
 
 
 def _spec(learned: Learned) -> tuple[Any, ...]:
-    return learned.raw.shape, learned.raw.dtype, *learned[1:]
+    rows = None if learned.rows is None else learned.rows.data_ptr()
+    return learned.raw.shape, learned.raw.dtype, *learned[1:6], rows
 
 
 def _is_recording(device: torch.device) -> bool:
@@ -222,6 +235,7 @@ def code(rule: Rule) -> int:
         rule.at_spike,
         rule.adapt,
         rule.adapt_late,
+        rule.sharp,
     )
     return sum(int(choice) << 2 * i for i, choice in enumerate(choices))
 
@@ -229,10 +243,10 @@ def code(rule: Rule) -> int:
 class Plan:
     """The launches for one layout of the current, one rule and one kind of constants."""
 
-    def __init__(self, current: Tensor, constants: Constants, rule: Rule) -> None:
+    def __init__(self, current: Tensor, constants: Constants, rule: Rule, inside: bool = False) -> None:
         self.rule, self.device, self.dtype = rule, current.device, current.dtype
         self.shape, self.time = tuple(current.shape), current.shape[0]
-        self.strides = strides_like(current)
+        self.strides = tuple(current.stride()) if inside else strides_like(current)
         order = axes_by_memory(self.shape, self.strides)
         places = [find_place(_shape(c), self.shape, order) for c in constants]
         if None in places or (rule.ring and rule.ring > 1 and order[-1:] != (len(self.shape) - 1,)):
@@ -249,9 +263,12 @@ class Plan:
         assert at_out is not None, "a dense layout has an order"  # noqa: S101
         self.at_out = at_out
         self.at_mean = Steps(0, 0, 1, self.total)
+        if inside:
+            self.mean_strides, self.at_mean = self.strides[1:], at_out._replace(time=0)
         self.state_shape = (rule.states, *self.shape[1:])
         self.numbers = (float(rule.v_reset), float(rule.adapt_strength), float(rule.adapt_decay))
         self.tables = tuple(_table(c, self.device) for c in constants)
+        self.row = tuple(ROW if isinstance(c, Learned) and c.rows is not None else 0 for c in constants)
         self.backwards: dict[Any, Any] = {}
         self.steps: dict[tuple[int, ...], Steps | None] = {}
         self.counters: dict[int, Tensor] = {}
@@ -276,9 +293,17 @@ class Plan:
         # All lanes share a single entry: a run as long as all of them.
         runs = [Place(self.programs * block, 1) if p.entries == 1 else p for p in found]
         self.found = runs
-        self.where = tuple(n for p in runs for n in (p.run, p.entries, 0, self._side(p)))
+        self.where = tuple(
+            n for p, row in zip(runs, self.row, strict=True) for n in (p.run, p.entries, row, self._side(p))
+        )
         self.span = (self.total, self.rounds, self.size)
         self.rule_code = code(rule)
+
+    def leaves(self, learned: Sequence[bool]) -> bool:
+        """Tell whether the kernel leaves the reduction of a gradient to `reduced`."""
+        ring = self.rule.ring
+        ways = rings.ways(self) if ring else [_way(place, self.block) for place in self.found]
+        return any(way == LEFT and wanted for way, wanted in zip(ways, learned, strict=True))
 
     def _side(self, place: Place) -> int:
         """Return how many programs that follow each other reduce their gradient together, or all of a row."""
@@ -323,11 +348,14 @@ class Plan:
         )
         return fresh.copy_(state)
 
-    def forward(self, current: Tensor, state: Tensor | None, constants: Constants) -> tuple[Tensor, Tensor]:
-        """Integrate."""
+    def forward(
+        self, current: Tensor, state: Tensor | None, constants: Constants, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Integrate, into a tensor that is given, or a new one."""
         rate, device = self.rule.rate, self.device
-        shape, strides = (self.shape[1:], self.mean_strides) if rate else (self.shape, self.strides)
-        out = torch.empty_strided(shape, strides, dtype=self.dtype, device=device)
+        if out is None:
+            shape, strides = (self.shape[1:], self.mean_strides) if rate else (self.shape, self.strides)
+            out = torch.empty_strided(shape, strides, dtype=self.dtype, device=device)
         last = torch.empty_strided(self.state_shape, self.state_strides, dtype=torch.float32, device=device)
         at = self.at_current
         if at is None:
@@ -365,10 +393,12 @@ class Plan:
         constants: Constants,
         learned: Sequence[bool],
         spikes: Tensor | None,
+        g_current: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
-        """Differentiate."""
+        """Differentiate, into a tensor that is given, or a new one."""
         device = self.device
-        g_current = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
+        if g_current is None:
+            g_current = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
         g_state = None
         if state is not None:
             state = self.dense_state(state)
@@ -454,7 +484,10 @@ class Plan:
         raws = self.raws(constants)
         if True not in learned:
             return list(raws), self.tables[0].expand(spans, -1), self.tables[0], 0
-        grads = [torch.empty_like(raw) if wanted else raw for raw, wanted in zip(raws, learned, strict=True)]
+        grads = [
+            _place_of_grad(c, raw) if wanted else raw
+            for c, raw, wanted in zip(constants, raws, learned, strict=True)
+        ]
         partials = torch.empty((spans, 4 * region), dtype=torch.float32, device=self.device)
         groups = self.groups.get((ways, where))
         if groups is None:
@@ -485,6 +518,11 @@ class Plan:
                 elif isinstance(constant, Tensor):
                     grads[i] = total.view(constant.shape).to(constant.dtype)
         return [g if wanted else None for g, wanted in zip(grads, learned, strict=True)]
+
+
+def _place_of_grad(constant: Tensor | Learned | float, raw: Tensor) -> Tensor:
+    given = constant.grad if isinstance(constant, Learned) else None
+    return torch.empty_like(raw) if given is None else given
 
 
 def _shape(constant: Tensor | Learned | float) -> tuple[int, ...]:
@@ -522,7 +560,9 @@ _kept_tables: dict[Any, Tensor] = {}
 def _table(constant: Tensor | Learned | float, device: torch.device) -> Tensor:
     """Return how a constant is read: form, number, low, high, inward, inverse, speed."""
     if isinstance(constant, Learned):
-        row = (float(constant.form), 0.0, *map(float, constant[2:]), 1.0)
+        if constant.rows is not None:
+            return constant.rows
+        row = (float(constant.form), 0.0, *map(float, constant[2:6]), 1.0)
     elif isinstance(constant, Tensor):
         row = (float(Form.VALUE), 0.0, -math.inf, math.inf, 1.0, 0.0, 1.0)
     else:

@@ -1,6 +1,5 @@
 """Each neuron as an instance of the one recurrence in `ultralif.ops.recurrence`."""
 
-import math
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
 from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_args
@@ -366,13 +365,9 @@ def dspike(
     delayed_reset: bool = False,
 ) -> Recipe | None:
     """Give DSpike in the terms of the recurrence."""
-    # The curve is a sigmoid at temperature threshold / k, stretched by 1 / tanh(k / 2).
-    sharpness, threshold = (c.value() if isinstance(c, Learned) else c for c in (sharpness, threshold))
-    half = sharpness / 2
-    amplitude = 1 / (torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half))
-    shape: dict[str, Any] = {"unit": False, "clipped": clipped}
+    shape: dict[str, Any] = {"unit": False, "clipped": clipped, "sharp": True}
     rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset, **shape)
-    return _recipe(threshold / sharpness, leak, threshold, amplitude, rule)
+    return _recipe(sharpness, leak, threshold, 1.0, rule)
 
 
 @_operator(functional.softlif)

@@ -26,11 +26,13 @@ dP/dV, dP/dI, dP/dleak, dP/deps are those of the membrane: for LSE, p, 1 - p, p 
 where p = exp(k (V + log leak - P)) is the share of the past.
 """
 
+import math
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "Rule",
     "decode",
     "encode",
+    "spelled_out",
 ]
 
 
@@ -127,6 +130,8 @@ class Rule(NamedTuple):
     v_reset: float = 0.0
     adapt_strength: float = 0.0
     adapt_decay: float = 0.0
+    sharp: bool = False
+    """DSpike with its sharpness b in the place of eps: eps is threshold / b, and A is 1 / tanh(b / 2)."""
 
     @property
     def states(self) -> int:
@@ -139,6 +144,16 @@ class Rule(NamedTuple):
         return (
             self.reset == Reset.ZERO and self.curve == Curve.SIGMOID and not (self.clipped or self.at_spike)
         )
+
+
+def spelled_out(constants: Constants, rule: Rule) -> tuple[Constants, Rule]:
+    """Return constants with temperature and height in place of a sharpness."""
+    if not rule.sharp:
+        return constants, rule
+    sharpness, threshold = constants.eps, constants.threshold
+    half = sharpness / 2
+    height = 1 / (torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half))
+    return constants._replace(eps=threshold / sharpness, amplitude=height), rule._replace(sharp=False)
 
 
 _CHOICES = Rule._fields.index("ring")

@@ -15,7 +15,7 @@ from ultralif.ops.recurrence import Constants
 if TYPE_CHECKING:
     from ultralif.ops.gpu import Plan
 
-__all__ = ["WIDEST", "backward", "forward"]
+__all__ = ["WIDEST", "backward", "forward", "ways"]
 
 WIDEST = 1024  # neurons of a ring that one program takes whole
 SPAN = 30  # steps a launch where a ring is cut into parts
@@ -123,7 +123,8 @@ def _forward_launch(plan: "Plan", steps: int, has: int) -> tuple[Any, Tiling, tu
     found = plan.backwards.get(("forward", steps, has))
     if found is None:
         tiles = _tiling(plan, 0 if plan.rule.ring <= WIDEST else steps)
-        where = tuple(n for place in plan.found for n in (place.run, place.entries, 0, 1))
+        pairs = zip(plan.found, plan.row, strict=True)
+        where = tuple(n for place, row in pairs for n in (place.run, place.entries, row, 1))
         choices = (plan.rule_code, has, *_choices(plan, steps, tiles))
         kernel = triton_spatial.spatial_forward_kernel
         found = gpu.Launch(kernel, tiles.grid, choices, tiles.lanes // 64), tiles, where
@@ -148,6 +149,13 @@ def _way(plan: "Plan", i: int, tiles: Tiling, spans: int) -> tuple[int, int]:
     if place.run == 1 and tiles.lanes == ring and place.entries % ring == 0:
         return EACH, place.entries // ring
     return LEFT, 1
+
+
+def ways(plan: "Plan") -> list[int]:
+    """Return how the gradient of each constant is reduced."""
+    spans = _spans(plan.time, plan.rule.ring)
+    tiles = _tiling(plan, 0 if plan.rule.ring <= WIDEST else 2 * spans[-1][1])
+    return [_way(plan, i, tiles, len(spans))[0] for i in range(len(plan.found))]
 
 
 def backward(
@@ -222,7 +230,9 @@ def _backward_launch(
         tiles = _tiling(plan, 0 if plan.rule.ring <= WIDEST else 2 * steps)
         pairs = [_way(plan, i, tiles, spans) if wanted else (0, 1) for i, wanted in enumerate(learned)]
         where = tuple(
-            n for p, (_, side) in zip(plan.found, pairs, strict=True) for n in (p.run, p.entries, 0, side)
+            n
+            for p, row, (_, side) in zip(plan.found, plan.row, pairs, strict=True)
+            for n in (p.run, p.entries, row, side)
         )
         ways = tuple(way for way, _ in pairs)
         number = sum(way << 2 * i for i, way in enumerate(ways))

@@ -47,6 +47,7 @@ def decode(raw, table, step, index):
     y = tl.where(form == 0.0, tl.load(row + 1), y)
     slope = tl.where(form == EXP, y, tl.where(form == SIGMOID, y * (1.0 - y), 1.0))
     slope = tl.where(form == SOFTPLUS, positive, slope) * tl.load(row + 6)
+    slope = tl.where(form == 0.0, 0.0, slope)
     value = clamp(y, tl.load(row + 2), tl.load(row + 3))
     value = tl.where(tl.load(row + 5) > 0.0, 1.0 / value, value)
     return value, y, slope, row
@@ -64,13 +65,17 @@ def pull(g, raw, table, step, index):
 
 
 @triton.jit
-def constants(known, pos, NATIVE: tl.constexpr):
+def constants(known, pos, NATIVE: tl.constexpr, SHARP: tl.constexpr = False):
     """Return eps and its inverse in units of log 2, leak, log(leak), threshold and amplitude of each lane."""
     raws, tables, places = known
     eps, _, _, _ = decode(raws[0], tables[0], places[2], entry(places, 0, pos))
     leak, _, _, _ = decode(raws[1], tables[1], places[6], entry(places, 1, pos))
     threshold, _, _, _ = decode(raws[2], tables[2], places[10], entry(places, 2, pos))
     amplitude, _, _, _ = decode(raws[3], tables[3], places[14], entry(places, 3, pos))
+    if SHARP:  # see `recurrence.Rule`: the first constant is the sharpness
+        small = tl.exp(-eps)
+        amplitude = (1.0 + small) / (1.0 - small)
+        eps = threshold / eps
     return eps * LN2, inverse(LN2 * eps, NATIVE), leak, tl.log(leak), threshold, amplitude
 
 

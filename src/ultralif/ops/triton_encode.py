@@ -30,6 +30,14 @@ def shifted(d, seed, number, height, width, PAD: tl.constexpr):
 
 
 @triton.jit
+def pick(labels, picked, number):
+    """Write the label of a program's sample, where labels are wanted."""
+    if labels is not None:  # noqa: SIM102 - known when compiled, unlike the next
+        if tl.program_id(1) == 0:
+            tl.store(picked + tl.program_id(0), tl.load(labels + number))
+
+
+@triton.jit
 def images_kernel(
     pixels,
     order,
@@ -38,6 +46,8 @@ def images_kernel(
     slope,
     offset,
     out,
+    labels,
+    picked,
     time,
     batch,
     size,
@@ -50,6 +60,7 @@ def images_kernel(
 ):
     """Write spikes ``[T, B, D]`` of probability ``slope * pixel + offset`` up to ``most``, or that number."""
     number = tl.load(position) + tl.program_id(0)
+    pick(labels, picked, number)
     row = tl.load(order + number)
     seed = tl.load(seed_pointer)
     d = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -80,9 +91,24 @@ def images_kernel(
 
 
 @triton.jit
-def frames_kernel(offsets, keys, counts, order, position, out, batch, size, largest, BLOCK: tl.constexpr):
+def frames_kernel(
+    offsets,
+    keys,
+    counts,
+    order,
+    position,
+    out,
+    labels,
+    picked,
+    batch,
+    size,
+    largest,
+    BLOCK: tl.constexpr,
+):
     """Write the counts of sparse events into frames ``[T, B, D]`` that are zero so far."""
-    row = tl.load(order + tl.load(position) + tl.program_id(0))
+    number = tl.load(position) + tl.program_id(0)
+    pick(labels, picked, number)
+    row = tl.load(order + number)
     end = tl.load(offsets + row + 1)
     first = tl.load(offsets + row) + tl.program_id(1) * BLOCK
     for start in range(first, end, tl.num_programs(1) * BLOCK):

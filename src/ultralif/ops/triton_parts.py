@@ -23,6 +23,7 @@ __all__ = [
     "RATE",
     "RESET",
     "SATURATE",
+    "SHARP",
     "SOFT",
     "UNIT",
     "address",
@@ -65,6 +66,7 @@ LEAK_FORM = tl.constexpr(9)
 AT_SPIKE = tl.constexpr(10)
 ADAPT = tl.constexpr(11)
 LATE = tl.constexpr(12)
+SHARP = tl.constexpr(13)
 
 
 @triton.constexpr_function

@@ -25,6 +25,7 @@ from ultralif.ops.triton_parts import (
     RATE,
     RESET,
     SATURATE,
+    SHARP,
     UNIT,
     address,
     bits,
@@ -135,7 +136,7 @@ def temporal_forward_kernel(
     """Integrate all steps: write the spikes, or their mean, and the last state."""
     total, rounds, stride_round = span
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    held = constants(known, lane, NATIVE)
+    held = constants(known, lane, NATIVE, bits(RULE, SHARP))
     zero = tl.zeros((BLOCK,), tl.float32)
     for i in range(rounds):
         pos = lane + tl.cast(i, tl.int64) * stride_round
@@ -229,7 +230,7 @@ def retreat(
 @triton.jit
 def finish(
     sums,
-    leak,
+    held,
     lane,
     total,
     known,
@@ -241,10 +242,15 @@ def finish(
 ):
     """Reduce the sums of all lanes to the gradients of the constants."""
     own = lane < total
-    to_leak = sums[1] if bits(RULE, MEMBRANE) == ADD else sums[1] / leak
-    reduce(sums[0], 0, lane, own, known, grads, scratch, WAYS, BLOCK)
+    to_eps, to_limit = sums[0], sums[2]
+    to_leak = sums[1] if bits(RULE, MEMBRANE) == ADD else sums[1] / held[2]
+    if bits(RULE, SHARP):  # eps = threshold / b, A = 1 / tanh(b / 2)
+        share = held[0] / (LN2 * held[4])  # 1 / b
+        to_limit += to_eps * share
+        to_eps = -to_eps * held[4] * share * share - sums[3] * 0.5 * (held[5] * held[5] - 1.0)
+    reduce(to_eps, 0, lane, own, known, grads, scratch, WAYS, BLOCK)
     reduce(to_leak, 1, lane, own, known, grads, scratch, WAYS, BLOCK)
-    reduce(sums[2], 2, lane, own, known, grads, scratch, WAYS, BLOCK)
+    reduce(to_limit, 2, lane, own, known, grads, scratch, WAYS, BLOCK)
     reduce(sums[3], 3, lane, own, known, grads, scratch, WAYS, BLOCK)
 
 
@@ -280,7 +286,7 @@ def temporal_backward_kernel(
     """
     total, rounds, stride_round = span
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    held = constants(known, lane, NATIVE)
+    held = constants(known, lane, NATIVE, bits(RULE, SHARP))
     zero = tl.zeros((BLOCK,), tl.float32)
     sums = (zero, zero, zero, zero)
     chunks = tl.cdiv(time, CHUNK)
@@ -349,7 +355,7 @@ def temporal_backward_kernel(
         if HAS % 2:
             store_state(grad_start, pos, total, mask, flow, RULE)
     if WAYS:
-        finish(sums, held[2], lane, total, known, grads, scratch, RULE, WAYS, BLOCK)
+        finish(sums, held, lane, total, known, grads, scratch, RULE, WAYS, BLOCK)
 
 
 @triton.jit
@@ -419,7 +425,7 @@ def temporal_spikes_backward_kernel(
     """Differentiate UltraLIF with soft spikes, which tell its membrane: nothing is integrated again."""
     total, rounds, stride_round = span
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    held = constants(known, lane, NATIVE)
+    held = constants(known, lane, NATIVE, bits(RULE, SHARP))
     zero = tl.zeros((BLOCK,), tl.float32)
     sums = (zero, zero, zero, zero)
     for i in range(rounds):
@@ -456,4 +462,4 @@ def temporal_spikes_backward_kernel(
         if HAS_STATE:
             tl.store(grad_start + pos, flow, mask=mask)
     if WAYS:
-        finish(sums, held[2], lane, total, known, grads, scratch, RULE, WAYS, BLOCK)
+        finish(sums, held, lane, total, known, grads, scratch, RULE, WAYS, BLOCK)

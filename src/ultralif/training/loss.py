@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ultralif.functional import Mode
+from ultralif.nn import Stack
 from ultralif.nn.volume import volume_regularizer
 from ultralif.training.config import RunConfig
 from ultralif.training.members import Members
@@ -62,6 +63,14 @@ def member_losses(
         objective: the loss.
         mode: of the neurons; None, their own.
     """
+    if can_be_fused(members, x, labels, objective):
+        from ultralif.ops.step import readout_loss
+
+        assert isinstance(members, Stack)  # noqa: S101 - no others can
+        rates = members.rates(x, mode)[-1].contiguous()
+        by_batch = labels.reshape(members.batches, -1)
+        parameters = members.weights[-1], members.biases[-1]
+        return Losses(*readout_loss(rates, *parameters, by_batch, objective.sparsity, objective.smoothing))
     out = members(x, mode, by_step=objective.by_step)
     labels = members.spread(labels)
     if out.by_step is not None and objective.by_step:
@@ -79,6 +88,18 @@ def member_losses(
     classes = labels.argmax(2) if labels.is_floating_point() else labels
     correct = (out.logits.detach().argmax(2) == classes).sum(1)
     return Losses(loss, correct, rate.detach())
+
+
+def can_be_fused(members: Members, x: Tensor, labels: Tensor, objective: Objective) -> bool:
+    """Tell whether one kernel computes readout and loss: on a GPU, for one spiking layer and plain labels."""
+    return (
+        x.is_cuda
+        and x.dtype != torch.float64
+        and isinstance(members, Stack)
+        and members.readout == "linear"
+        and len(members.neurons) == 1
+        and not (objective.by_step or objective.uses_volume or labels.is_floating_point())
+    )
 
 
 def _entropies(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:

@@ -14,6 +14,12 @@ from torch import Tensor
 __all__ = ["SGD", "Adam", "Group", "Optimizer"]
 
 _KERNELS = cast(Any, torch)  # the fused kernels are not in torch's type stubs
+FEW = 8
+"""Tensors up to which our kernel moves all at once; torch's leaves most of a GPU idle there."""
+
+
+def _is_plain(x: Tensor) -> bool:
+    return x.dtype == torch.float32 and x.is_contiguous()
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,11 @@ class Adam(Optimizer):
 
     def _move(self, columns: list[list[Tensor]], grads: list[Tensor], group: Group, rate: Any) -> None:
         parameters, first, second = columns
+        if self.steps.is_cuda and len(grads) <= FEW and all(_is_plain(x) for x in (*parameters, *grads)):
+            from ultralif.ops.step import adam
+
+            adam(parameters, grads, first, second, self.steps, rate, group.decay)
+            return
         _KERNELS._fused_adamw_(
             parameters,
             grads,
