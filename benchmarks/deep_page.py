@@ -72,13 +72,13 @@ def speedrun() -> str:
 
 
 def heldout() -> str:
-    columns = ("timesteps", "epochs", "eps", "lr", "cutout")
+    columns = ("timesteps", "epochs", "widths", "eps", "lr", "cutout")
     rows = []
     for row in lines("speedrun-heldout.jsonl"):
         recipe, changed = row["recipe"], row["variant"].items()
         others = ", ".join(f"{name} {value}" for name, value in changed if name not in columns)
         step = "recorded" if recipe.get("graph") else "launched"
-        measured = f"{row['accuracy']:.2f}", f"{row['seconds']:.0f}"
+        measured = f"{row['accuracy']:.2f}", "-" if row.get("shared") else f"{row['seconds']:.0f}"
         rows.append((*(recipe[name] for name in columns), others, step, *measured))
     rows.sort(key=lambda row: (*row[:2], -float(row[-2])))
     return table((*columns, "besides", "step", "held-out %", "seconds"), rows)

@@ -40,7 +40,7 @@ RECIPE = {
     "options": "{}",  # its arguments, as JSON
     "eps": 0.6,  # the temperature at the start, for neurons that have one
     "soft": 0.7,  # share of the epochs with soft spikes; then they are binary
-    "widths": "64,128,384,512",  # channels of the first layer, then of the groups
+    "widths": "64,256,512,512",  # channels of the first layer, then of the groups
     "depth": 3,  # convolutions of a group
     "optimizer": "muon",  # or sgd, for the filters; all else takes SGD
     "lr": 0.1,  # of the filters
@@ -51,7 +51,7 @@ RECIPE = {
     "smoothing": 0.2,  # of the labels
     "flip": 1,  # 1: mirror images
     "shift": 4,  # pixels by which an image is moved at most
-    "cutout": 0,  # side of the blank square
+    "cutout": 8,  # side of the blank square
     "average": 0.0,  # the weights that are judged are a running mean of those of the steps, with this memory
     "graph": 1,  # 1: record steps on a GPU; 0: launch every kernel by itself
 }

@@ -2,6 +2,7 @@
 
 import json
 import math
+import runpy
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import ultralif as ul
+from ultralif.training.zoo import get_model
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,7 +90,7 @@ def test_cells_run_at_once_and_their_networks_are_kept(deep, tmp_path, monkeypat
     rows[:, 0] %= 10
     for name in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
         (tmp_path / f"{name}.bin").write_bytes(rows.tobytes())
-    cells = [{"method": name, "stages": [[2], [4], [4]]} for name in ("UltraLIF", "sigmoid", "LIF, atan")]
+    cells = [{"method": name, "stages": [[2], [4, 4], [8]]} for name in ("UltraLIF", "sigmoid", "LIF, atan")]
     words = f"--data cifar10={tmp_path} --out {tmp_path}/rows.jsonl --save {tmp_path}/nets"
     words += " --jobs 2 --epochs 2 --batch 20 --subset 60"
     monkeypatch.setattr(sys, "argv", ["deep.py", *words.split(), "--cells", *map(json.dumps, cells)])
@@ -96,8 +98,14 @@ def test_cells_run_at_once_and_their_networks_are_kept(deep, tmp_path, monkeypat
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert {row["cell"]["method"] for row in rows} == {"UltraLIF", "sigmoid", "LIF, atan"}
     assert all(row["mode"] == "hard" for row in rows)
-    net = ul.models.vgg(((2,), (4,), (4,)), timesteps=1, neuron="UltraLIF")
-    net.load_state_dict(load_file(tmp_path / "nets" / "cifar10-UltraLIF-t1-0.safetensors"))
+    saved = tmp_path / "nets" / "cifar10-UltraLIF-t1-0.safetensors"
+    monkeypatch.setattr(sys, "argv", ["zoo.py", str(saved), str(tmp_path / "zoo"), "--name=cifar10/small"])
+    runpy.run_path(str(ROOT / "tools" / "zoo.py"), run_name="__main__")
+    monkeypatch.setenv("ULTRALIF_CACHE", str(tmp_path / "cache"))
+    get_model("cifar10/small", tmp_path / "zoo")
+    net = ul.load("cifar10/small")
+    assert [neuron.mode for neuron in net.modules() if isinstance(neuron, ul.nn.Neuron)] == ["hard"] * 4
+    assert all(torch.equal(net.state_dict()[key], value.float()) for key, value in load_file(saved).items())
 
 
 def test_the_page_has_the_tables_of_the_results(monkeypatch):

@@ -10,6 +10,7 @@ import ultralif as ul
 from ultralif.cli import main
 from ultralif.errors import InputError, JobError
 from ultralif.training import zoo
+from ultralif.training.build import build_network
 from ultralif.training.config import RunConfig
 from ultralif.training.identity import document_id
 
@@ -46,6 +47,25 @@ def test_a_network_is_as_good_as_its_card_says(name: str, capsys: pytest.Capture
     assert found["id"] == card["run"]
     for mode, accuracy in card["accuracy"].items():
         assert found["accuracy"][mode] == pytest.approx(accuracy, abs=0.6)
+
+
+def test_a_network_is_fetched_from_a_folder(tmp_path: Path, monkeypatch, capsys) -> None:
+    config = RunConfig(dataset="mnist", model="vgg5", width=0.125, timesteps=2, hard_share=0.5, seed=1)
+    made = build_network(config)
+    card = {"config": config.to_dict(), "run": config.id, "command": "none", "accuracy": {"hard": 10.0}}
+    zoo.add_model(tmp_path / "theirs", "mnist/vgg5-t2", made.state_dict(), card)
+    monkeypatch.setenv("ULTRALIF_CACHE", str(tmp_path / "cache"))
+    assert main(["models", "get", "mnist/vgg5-t2", str(tmp_path / "theirs")]) == 0
+    assert main(["models", "list"]) == 0
+    assert "vgg5" in capsys.readouterr().out
+    found, x = ul.load("mnist/vgg5-t2"), torch.rand(3, 1, 28, 28)
+    ul.set_mode(made.half().float(), "hard")
+    torch.testing.assert_close(found(x), made.eval()(x))
+    with pytest.raises(InputError, match="there are: mnist/vgg5-t2"):
+        zoo.get_model("mnist/other", tmp_path / "theirs")
+    (tmp_path / "theirs" / "mnist-vgg5-t2.safetensors").write_bytes(b"cut")
+    with pytest.raises(JobError, match="SHA-256"):
+        zoo.get_model("mnist/vgg5-t2", tmp_path / "theirs")
 
 
 def test_a_network_that_is_not_there_or_not_whole_is_refused(tmp_path: Path, monkeypatch) -> None:

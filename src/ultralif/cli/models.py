@@ -1,4 +1,6 @@
-"""``ultralif models``: trained networks that come with the library."""
+"""``ultralif models``: trained networks that come with the library, or were fetched."""
+
+from pathlib import Path
 
 from ultralif.cli.output import echo, print_json, print_table
 from ultralif.cli.parse import Actions, dispatch
@@ -8,7 +10,7 @@ __all__ = ["COMMAND", "main"]
 
 
 def main(argv: list[str]) -> None:
-    """List the networks, or show one."""
+    """List the networks, show one, or fetch one."""
     dispatch(COMMAND, argv, "models")
 
 
@@ -18,6 +20,7 @@ def list_(json: bool = False) -> None:
     Args:
         json: print one JSON document.
     """
+    from ultralif.training.config import RunConfig
     from ultralif.training.zoo import cards
 
     if json:
@@ -27,8 +30,9 @@ def list_(json: bool = False) -> None:
     for name, card in cards().items():
         accuracy = card["accuracy"]
         cells = (f"{accuracy[mode]:.2f}" if mode in accuracy else None for mode in MODES)
-        rows.append((name, card["config"]["neuron"], *cells))
-    print_table(("name", "neuron", "soft %", "hard %", "tropical %"), rows)
+        config = RunConfig.from_dict(card["config"])
+        rows.append((name, config.model, config.neuron, *cells))
+    print_table(("name", "model", "neuron", "soft %", "hard %", "tropical %"), rows)
 
 
 def show_model(name: str, /, json: bool = False) -> None:
@@ -49,4 +53,16 @@ def show_model(name: str, /, json: bool = False) -> None:
         echo(f"{key:10} {value}")
 
 
-COMMAND: Actions = {"list": list_, "show": show_model}
+def get_model(name: str, folder: Path, /) -> None:
+    """Fetch a network that is too large to come with the library, from a folder that has it.
+
+    Args:
+        name: as the folder's index has it, such as cifar10/vgg7-t4.
+        folder: it has an index.json and the networks.
+    """
+    from ultralif.training import zoo
+
+    echo(f"{zoo.get_model(name, folder)}; ul.load({name!r}) returns it")
+
+
+COMMAND: Actions = {"list": list_, "show": show_model, "get": get_model}
