@@ -1,13 +1,13 @@
-"""Hard times, as one command: python tests/torture [--quick] [--only NAME].
+"""Hard times, as one command: python tests/torture [--quick] [--only NAME ...].
 
 It kills, fills disks, turns the clock, damages files, starves and crowds, and writes what came of it to
-docs/results/torture.md. It needs Linux and a C compiler; a red line names the seed by which it comes back.
+docs/results/torture.json and the page beside it. It needs Linux and a C compiler; a red line names the seed
+by which it comes back. What another machine wrote with --rows is taken over with --merge.
 """
 
 import argparse
 import json
 import os
-import platform
 import random
 import shutil
 import subprocess
@@ -17,32 +17,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "src")]
-PAGE = ROOT / "docs" / "results" / "torture.md"
 
-from torture.warm import Row  # noqa: E402 (the path comes first)
-
-ELSEWHERE = """
-## What else there is, and what there is not
-
-- Hostile downloads (web pages, cut and stalled bodies, redirects, wrong digests) are tested by `make test`,
-  in `tests/data/test_fetch.py`; hostile names and values in reports in `tests/report`; exported C under
-  sanitizers in `tests/export/test_c.py`.
-- Not reached: a network that is called with NaN or Inf should raise, naming layer and step. It does not look:
-  of soft spikes NaN comes out for that sample, and a binary neuron does not fire. Every reader refuses such
-  values, so none comes from a dataset; to look at each batch would cost time in every step.
-- Temperatures below 0.1, the least that is learned by default, are not among the extreme currents.
-- Out of memory and 100 kills on a GPU: not run here, where there is none. The same code halves a stack there,
-  on `torch.OutOfMemoryError`.
-- 32 writers of 10,000 rows for ten minutes, and a day's soak: not run. An hour's soak is an option:
-  `python tests/torture --only soak --soak 3600`.
-- Stores and checkpoints of every released version: there is one version so far.
-- pip-audit asks a service on the network, which is not done here; hashes, licences and the bill of materials
-  are in `requirements/release.txt`, `docs/licences.md` and `docs/sbom.cdx.json`.
-- Archives are unpacked by the Python that runs this; other versions are not tried.
-"""
+from torture.page import ROWS, known, record, save  # noqa: E402 (the path comes first)
+from torture.warm import Row  # noqa: E402
 
 
 def with_faults() -> None:
@@ -73,12 +54,22 @@ def warm_up() -> None:
     Job.begin([TINY], build_networks([TINY], device), load_data(TINY, device), device)
 
 
-def battery(base: Path, seed: int, quick: bool, soak: float) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Yield the parts by name; each gives one row or several."""
+def battery(
+    base: Path, seed: int, few: int, processes: int, soak: float
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield the parts by name; each gives one row or several.
+
+    Args:
+        base: a folder for whatever they write.
+        seed: draws the damage.
+        few: one in so many of the cases is tried.
+        processes: the number of processes that share the cases of a long part.
+        soak: seconds of the soak.
+    """
     from torture import changes, crowd, fuzz, hostile, limits, power, readers, replay, victims, warm
 
     rng = random.Random(seed)  # noqa: S311 (it draws damage, not secrets)
-    faults, few = warm.Faults(), 20 if quick else 1
+    faults = warm.Faults()
     kills = {"training": 500 // few, "sweep": 300 // few, "export": 200 // few}
     yield "kill", lambda: victims.sigkill(base, rng, kills)
     yield "signals", lambda: limits.signals(base, rng, 100 // few)
@@ -86,11 +77,11 @@ def battery(base: Path, seed: int, quick: bool, soak: float) -> Iterator[tuple[s
     yield "clock", lambda: victims.clock(base, faults, rng, 20 // few or 1)
     yield "checkpoints", lambda: victims.damaged_checkpoints(base, rng, 200 // few)
     yield "power", lambda: replay.power_failures(base, rng, 20, 5)
-    yield "outage", lambda: power.power_failures(base, faults, rng, 2, few)
-    yield "changes", lambda: changes.every_change(base, faults, few)
-    yield "commands", lambda: fuzz.commands(base, rng, 10_000 // few)
-    yield "runs", lambda: fuzz.run_folders(base, rng, 10_000 // few)
-    yield "readers", lambda: readers.mutations(base, rng, 10_000 // few)
+    yield "outage", lambda: power.power_failures(base, faults, seed, 2, few, processes)
+    yield "changes", lambda: changes.every_change(base, faults, few, processes)
+    yield "commands", lambda: fuzz.commands(base, rng, 10_000 // few, processes)
+    yield "runs", lambda: fuzz.run_folders(base, rng, 10_000 // few, processes)
+    yield "readers", lambda: readers.mutations(base, rng, 10_000 // few, processes)
     yield "hostile", lambda: hostile.files(base)
     yield "archives", lambda: hostile.archives(base, rng)
     yield "writers", lambda: crowd.writers(base, rng, 32, 60 // few or 1)
@@ -119,78 +110,59 @@ def program(name: str, part: str, base: Path, seed: int, amount: float) -> Row:
     return Row(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def page(rows: list[list[str]], seed: int) -> str:
-    """Return the table as Markdown."""
-    reached = sum(row[4] == "yes" for row in rows)
-    minutes = sum(float(row[5]) for row in rows) / 60
-    lines = [
-        "# Hard times",
-        "",
-        f"`make torture` on {platform.machine()} with {os.cpu_count()} cores (shared), Python "
-        f"{platform.python_version()}, seed {seed}: {reached} of these {len(rows)} bars reached in "
-        f"{minutes:.0f} minutes. A line may be of a later call: `--only NAME` renews those of a part.",
-        "",
-        "| test | size | bar | found | reached | s |",
-        "|---|---|---|---|---|---|",
-        *("| " + " | ".join(row) + " |" for row in rows),
-    ]
-    return "\n".join(lines) + "\n" + ELSEWHERE
-
-
-def cells(row: Row, seconds: float) -> list[str]:
-    """Return a line of the table, each cell as one line of text."""
-    values = (row.test, row.size, row.bar, row.found, "yes" if row.reached else "**no**", f"{seconds:.0f}")
-    return [" ".join(value.replace("|", "/").split()) for value in values]
-
-
-def known() -> list[list[str]]:
-    """Return the lines of the table as it is."""
-    lines = PAGE.read_text().splitlines() if PAGE.exists() else []
-    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
-    return [row for row in rows[1:] if len(row) == 6]
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a twentieth of everything, and write no page")
-    parser.add_argument(
-        "--only", default="", help="run the part of this name, and put its lines into the page"
-    )
+    parser.add_argument("--only", nargs="+", default=[], help="run these parts, and renew their lines")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--soak", type=float, default=0.0, help="also work for so many seconds on end; 3600")
+    parser.add_argument("--soak", type=float, default=3600.0, help="the seconds of the soak; 0 leaves it out")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="that share a long part")
+    parser.add_argument("--rows", type=Path, default=ROWS, help="the file of results")
+    parser.add_argument(
+        "--merge", type=Path, nargs="+", default=[], help="run nothing; take these files over"
+    )
     given = parser.parse_args()
+    if given.merge:
+        save(
+            {name: row for path in [given.rows, *given.merge] for name, row in known(path).items()},
+            given.rows,
+        )
+        return 0
     if "ultralif-faults" not in os.environ.get("LD_PRELOAD", ""):
         with_faults()
     warnings.simplefilter("ignore")
     warm_up()
-    from torture.victims import train
-    from torture.warm import run
-
-    rows, good = {}, True
+    good = True
     memory = Path("/dev/shm")  # noqa: S108 (a disk would only be slow: kills do not lose what was written)
     where = memory if memory.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="ultralif-torture-", dir=where) as folder:
-        if given.only not in ("", "kill"):
-            run(lambda: train(Path(folder) / "training"))  # to which others compare
-        for name, part in battery(Path(folder), given.seed, given.quick, given.soak):
-            if given.only not in ("", name):
-                continue
-            last = time.monotonic()
-            found = part()
-            for row in found if isinstance(found, Iterator) else [found]:
-                now = time.monotonic()
-                rows[row.test] = cells(row, now - last)
-                good = good and row.reached
-                print(
-                    f"{'ok ' if row.reached else 'NO '} {row.test}: {row.found} ({now - last:.0f} s)",
-                    flush=True,
-                )
-                last = now
-    if given.only:
-        rows = {row[0]: row for row in known()} | rows
-    if not given.quick:
-        PAGE.write_text(page(list(rows.values()), given.seed))
+        for row in rows_of(Path(folder), given):
+            good = good and row["reached"]
+            mark = "ok " if row["reached"] else "NO "
+            print(f"{mark} {row['test']}: {row['found']} ({row['seconds']:.0f} s)", flush=True)
+            if not given.quick:
+                save(known(given.rows) | {row["test"]: row}, given.rows)
     return 0 if good else 1
+
+
+def rows_of(base: Path, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Run the battery, or the parts that are asked for, and yield each row as it comes."""
+    from torture.victims import train
+    from torture.warm import run
+
+    if given.only and "kill" not in given.only:
+        run(lambda: train(base / "training"))  # to which others compare
+    few = 20 if given.quick else 1
+    parts = battery(base, given.seed, few, given.processes, given.soak / few)
+    for name, part in parts:
+        if given.only and name not in given.only:
+            continue
+        last = time.monotonic()
+        found = part()
+        for row in found if isinstance(found, Iterator) else [found]:
+            now = time.monotonic()
+            yield record(row, now - last)
+            last = now
 
 
 if __name__ == "__main__":

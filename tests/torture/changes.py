@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torture.victims import SHORT, quiet, runs_of, train
-from torture.warm import Faults, Row, files_of, run
+from torture.warm import Faults, Row, files_of, lanes, run
 from ultralif.training import RunOptions, Store, grid, plan, run_local
 
 OFTEN = RunOptions(checkpoint_seconds=0)
@@ -75,40 +75,44 @@ def _rows(folder: Path) -> list[str]:
     return sorted(runs_of(folder))
 
 
-def every_change(base: Path, faults: Faults, few: int) -> Iterator[Row]:
+def every_change(base: Path, faults: Faults, few: int, processes: int) -> Iterator[Row]:
     """Kill each work before each of its changes, then let it be done."""
     bar = "never half a file; the same command then ends as if nothing had been, bit for bit"
-    for name, (prepare, work, is_right) in works(base).items():
-        counted = run(lambda p=prepare, w=work: _counted(base / "counted", p, w, faults))
+    for name, work in works(base).items():
+        counted = run(lambda work=work: _counted(base / "counted", work, faults))
         assert counted.code == 0, counted.message
-        count = int(counted.message)
-        killed = same = 0
-        bad: list[str] = []
-        for change in range(0, count, few):
-            folder = base / "killed"
-            prepare(folder)
+        tried = range(0, int(counted.message), few)
 
-            def dies(folder: Path = folder, work: Callable = work, change: int = change) -> None:
-                faults.kill(change)
-                work(folder)
+        def share(lane: int, work: Work = work, tried: range = tried) -> list[tuple[bool, str]]:
+            return [_killed(base / f"killed-{lane}", work, faults, k) for k in tried[lane::processes]]
 
-            ended = run(dies)
-            killed += ended.code == -9
-            again = run(lambda work=work, folder=folder: work(folder))
-            right = again.code == 0 and is_right(folder)
-            same += right
-            if not right:
-                bad.append(f"change {change}: {(again.message.strip() or 'differs').splitlines()[-1][:120]}")
-            shutil.rmtree(folder, ignore_errors=True)
-        tried = len(range(0, count, few))
-        found = f"{same}/{tried} as they should be" + "".join(f"; {line}" for line in bad[:3])
-        yield Row(f"SIGKILL before every change of {name}", f"{killed} kills", bar, found, same == tried)
+        found = [result for part in lanes(share, processes) for result in part]
+        bad = [complaint for _, complaint in found if complaint]
+        said = f"{len(found) - len(bad)}/{len(found)} as they should be" + "".join(f"; {b}" for b in bad[:3])
+        kills = sum(killed for killed, _ in found)
+        yield Row(f"SIGKILL before every change of {name}", f"{kills} kills", bar, said, not bad)
 
 
-def _counted(folder: Path, prepare: Callable, work: Callable, faults: Faults) -> int:
-    prepare(folder)
+def _killed(folder: Path, work: Work, faults: Faults, change: int) -> tuple[bool, str]:
+    """Kill a work before a change, do it again, and tell whether it was killed and what is wrong then."""
+
+    def dies() -> None:
+        faults.kill(change)
+        work.work(folder)
+
+    work.prepare(folder)
+    ended = run(dies)
+    again = run(lambda: work.work(folder))
+    right = again.code == 0 and work.is_right(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    why = (again.message.strip() or "differs").splitlines()[-1][:120]
+    return ended.code == -9, "" if right else f"change {change}: {why}"
+
+
+def _counted(folder: Path, work: Work, faults: Faults) -> int:
+    work.prepare(folder)
     faults.count()
-    work(folder)
+    work.work(folder)
     count = faults.changes()
     shutil.rmtree(folder)
     return count

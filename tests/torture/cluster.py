@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "src")]
 os.environ |= {"PYTHONPATH": str(ROOT / "src"), "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"}
 ULTRALIF = [sys.executable, "-m", "ultralif"]
-SWEEP = "sweep --neurons UltraLIF,LIF --timesteps 1,2,3,4,5 --checkpoint-seconds 0.2 --json --epochs"
+SWEEP = "sweep --neurons UltraLIF,LIF --timesteps 1,2,3,4,5 --checkpoint-seconds 0.2 --json --epochs 150"
 TRAIN = "train --timesteps 2 --epochs 40 --checkpoint-seconds 0 --json"
 MADE_ANEW = ("path", "seconds", "finished")
 OBJECTS = 80 << 20
@@ -40,19 +40,21 @@ def without_times(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def ray_losses(base: Path, rng: random.Random, losses: int) -> dict[str, Any]:
-    """Sweep on a cluster of three nodes and kill what can be killed, ten of each kind in a sweep.
+    """Sweep on a cluster of three nodes and kill what can be killed, until enough are lost of each kind.
 
     Args:
         base: an empty folder.
         rng: draws victims and moments.
         losses: of each kind.
     """
+    local = start(*ULTRALIF, *SWEEP.split(), "--runs-dir", str(base / "local")).communicate()[0]
+    alone = without_times(json.loads(local))
     lost, sweeps, same, longest = Counter(dict.fromkeys(("workers", "nodes", "drivers"), 0)), 0, 0, 0.0
     while min(lost.values()) < losses:
         order = [kind for kind in lost for _ in range(min(10, losses - lost[kind]))]
         rng.shuffle(order)
-        is_same, done, silence = _ray_sweep(base / str(sweeps), rng, order)
-        sweeps, same, longest = sweeps + 1, same + is_same, max(longest, silence)
+        runs, done, silence = _ray_sweep(base / str(sweeps), rng, order)
+        sweeps, same, longest = sweeps + 1, same + (runs == alone), max(longest, silence)
         lost.update(done)
         row = _ray_row(lost, sweeps, same, longest)
         print(json.dumps(row), flush=True)  # what there is, should it be stopped
@@ -68,19 +70,18 @@ def _ray_row(lost: Counter[str], sweeps: int, same: int, longest: float) -> dict
     return _row("Ray: SIGKILL and lost nodes", size, bar, found, same == sweeps and longest < 60)
 
 
-def _ray_sweep(base: Path, rng: random.Random, order: list[str]) -> tuple[bool, Counter[str], float]:
-    """Lose workers, nodes and drivers in an order; tell whether the runs are those of a local sweep."""
+def _ray_sweep(runs: Path, rng: random.Random, order: list[str]) -> tuple[Any, Counter[str], float]:
+    """Lose workers, nodes and drivers in an order, until the sweep ends; return its runs and the losses."""
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": OBJECTS}
     cluster = Cluster(initialize_head=True, head_node_args=head)
-    runs, done, longest = base / "ray", Counter[str](), 0.0
-    epochs = str(max(60, 20 * len(order)))  # long enough for all of them
-    words = [*ULTRALIF, *SWEEP.split(), epochs, "--runs-dir", str(runs), "--ray", cluster.address]
+    done, longest = Counter[str](), 0.0
+    words = [*ULTRALIF, *SWEEP.split(), "--runs-dir", str(runs), "--ray", cluster.address]
+    for _ in range(2):
+        cluster.add_node(num_cpus=1, object_store_memory=OBJECTS)
+    driver = start(*words)
     try:
-        for _ in range(2):
-            cluster.add_node(num_cpus=1, object_store_memory=OBJECTS)
-        driver = start(*words)
         for kind in order:
             began = time.monotonic()
             while not (found := trainers(runs)) and driver.poll() is None:
@@ -99,12 +100,11 @@ def _ray_sweep(base: Path, rng: random.Random, order: list[str]) -> tuple[bool, 
                 driver.communicate()
                 driver = start(*words)
             done[kind] += 1
-        out, _ = driver.communicate(timeout=400)
+        out, _ = driver.communicate(timeout=1200)
     finally:
+        driver.kill()
         cluster.shutdown()
-    alone = start(*ULTRALIF, *SWEEP.split(), epochs, "--runs-dir", str(base / "local")).communicate()[0]
-    same = driver.returncode == 0 and without_times(json.loads(out)) == without_times(json.loads(alone))
-    return same, done, longest
+    return without_times(json.loads(out)) if driver.returncode == 0 else None, done, longest
 
 
 def _kill(pid: int) -> None:
@@ -124,9 +124,7 @@ def rank_losses(base: Path, rng: random.Random, kills: int) -> dict[str, Any]:
         job = start(*words, str(base / "ranks"))
         while _newest(base / "ranks") <= before and job.poll() is None:
             time.sleep(0.02)
-        children = subprocess.run(
-            ["pgrep", "-P", str(job.pid)], capture_output=True, text=True
-        ).stdout.split()
+        children = Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
         if job.poll() is None and children:
             _kill(int(rng.choice(children)))
             killed += 1

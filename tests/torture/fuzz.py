@@ -10,6 +10,7 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -19,11 +20,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from torture.warm import Child, Row
+from torture.warm import Child, Row, lanes, run
 from ultralif.cli import COMMANDS, main
 
 HANG = 60.0
-CHUNK = 25
+CHUNK = 200
 """Cases of one child: a fork for each would take longer than most of them."""
 
 WORDS = (
@@ -119,6 +120,18 @@ def said_by(words: list[str]) -> str | None:
     return None
 
 
+def said_by_process(words: list[str]) -> str | None:
+    """Run a command as a process of its own and return what is wrong with its end, if anything is."""
+    if any("\0" in word for word in words):  # which no process can be given
+        return said_by(words)
+    given = [word.encode("utf-8", "surrogateescape") for word in words]
+    done = subprocess.run([sys.executable, "-m", "ultralif", *given], capture_output=True, timeout=HANG)
+    err = done.stderr.decode("utf-8", "replace")
+    if "Traceback" in err:
+        return f"a traceback: {err.strip().splitlines()[-1][:200]}"
+    return None if done.returncode in (0, 1, 2) else f"exit code {done.returncode}"
+
+
 def in_children(cases: list[Callable[[], str | None]], names: list[str]) -> tuple[list[str], float]:
     """Do the cases in children, many in each, and return the complaints and the slowest time."""
     bad: list[str] = []
@@ -179,8 +192,8 @@ def inventions(runs: Path, rng: random.Random, count: int) -> list[list[str]]:
     return [invented(flags, [run, run[:4], f"{runs.name}/{run}"], rng) for _ in range(count)]
 
 
-def commands(base: Path, rng: random.Random, count: int) -> Row:
-    """Call thousands of fuzzed commands."""
+def commands(base: Path, rng: random.Random, count: int, processes: int) -> Row:
+    """Call thousands of fuzzed commands, one in a hundred as a process of its own."""
     folder = base / "fuzzed"
     shutil.copytree(base / "training", folder / "runs")
     os.environ["ULTRALIF_RUNS"] = str(folder / "runs")
@@ -188,20 +201,47 @@ def commands(base: Path, rng: random.Random, count: int) -> Row:
     os.chdir(folder)
     words = inventions(folder / "runs", rng, count)
     try:
-        cases = [lambda given=given: said_by(given) for given in words]
-        bad, slowest = in_children(cases, [repr(given) for given in words])
+        load_all(words[:200])
+        calls = [said_by if i % 100 else said_by_process for i in range(count)]
+        cases = [lambda call=call, given=given: call(given) for call, given in zip(calls, words, strict=True)]
+        bad, slowest = shared(cases, [repr(given) for given in words], processes)
     finally:
         os.chdir(before)
         del os.environ["ULTRALIF_RUNS"]
-    return _row("fuzzed commands", count, bad, slowest)
+    size = f"{count:,}, {calls.count(said_by_process):,} of them as processes of their own"
+    return _row("fuzzed commands", size, bad, slowest)
 
 
-def _row(name: str, count: int, bad: list[str], slowest: float) -> Row:
+def load_all(words: list[list[str]]) -> None:
+    """Import what some commands import, so that no child has to."""
+    before = set(sys.modules)
+
+    def imported() -> str:
+        for given in words:
+            said_by(given)
+        return json.dumps(sorted(set(sys.modules) - before))
+
+    found = run(imported)
+    assert found.code == 0, found.message
+    for name in json.loads(found.message):
+        with contextlib.suppress(Exception):  # what is there only after another, or is no module of a file
+            import_module(name)
+
+
+def shared(
+    cases: list[Callable[[], str | None]], names: list[str], processes: int
+) -> tuple[list[str], float]:
+    """Do the cases in some processes side by side, and return the complaints and the slowest time."""
+    parts = lanes(lambda i: in_children(cases[i::processes], names[i::processes]), processes)
+    return [line for bad, _ in parts for line in bad], max(slowest for _, slowest in parts)
+
+
+def _row(name: str, size: str, bad: list[str], slowest: float) -> Row:
     for line in bad:
         print(f"    {name}: {line}", file=sys.stderr)
     bar = f"done or refused in a line: 0 tracebacks, 0 crashes, 0 beyond {HANG:.0f} s"
     found = f"{len(bad)} bad, slowest {slowest:.1f} s" + "".join(f"; {line[:200]}" for line in bad[:3])
-    return Row(name, f"{count:,}", bar, found, not bad and slowest < HANG)
+    return Row(name, size, bar, found, not bad and slowest < HANG)
 
 
 VALUES: tuple[Any, ...] = (
@@ -336,10 +376,15 @@ def on_hostile_run(sound: Path, place: Path, seed: int) -> str | None:
     return found and f"{words[:2]}: {found}"
 
 
-def run_folders(base: Path, rng: random.Random, count: int) -> Row:
+def run_folders(base: Path, rng: random.Random, count: int, processes: int) -> Row:
     """Let commands work on thousands of hostile runs."""
     (sound,) = [path for path in (base / "training").glob("[0-9a-f]*") if path.is_dir()]
     seeds = [rng.randrange(1 << 40) for _ in range(count)]
-    cases = [lambda seed=seed: on_hostile_run(sound, base / "hostile-runs", seed) for seed in seeds]
-    bad, slowest = in_children(cases, [f"seed {seed}" for seed in seeds])
-    return _row("hostile run folders", count, bad, slowest)
+
+    def case(seed: int) -> str | None:
+        return on_hostile_run(sound, base / f"hostile-runs-{os.getppid()}", seed)
+
+    load_all([[*words, "--runs-dir", str(sound.parent)] for words in tasks(base / "loaded", sound.name, "")])
+    cases = [lambda seed=seed: case(seed) for seed in seeds]
+    bad, slowest = shared(cases, [f"seed {seed}" for seed in seeds], processes)
+    return _row("hostile run folders", f"{count:,}", bad, slowest)

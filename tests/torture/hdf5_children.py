@@ -25,7 +25,7 @@ def main(reader: str, sound: Path, seed: int, count: int) -> None:
     sys.modules[reader] = module
     spec.loader.exec_module(module)
     rng, data, codes = random.Random(seed), sound.read_bytes(), Counter()  # noqa: S311 (damage)
-    path = sound.with_name(f"{reader}.mutated")
+    path = sound.with_name(f"{reader}-{seed}.mutated")
     for _ in range(count):
         path.write_bytes(mutated(data, data, rng))
         pid = os.fork()

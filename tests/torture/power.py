@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torture.victims import SHORT, runs_of, train, train_again
-from torture.warm import Faults, Row, run
+from torture.warm import Faults, Row, lanes, run
 from ultralif.training import Store
 
 
@@ -118,7 +118,9 @@ def _above(path: Path, root: Path) -> list[Path]:
     return [parent for parent in path.parents if root in (parent, *parent.parents)]
 
 
-def power_failures(base: Path, faults: Faults, rng: random.Random, tries: int, few: int) -> Iterator[Row]:
+def power_failures(
+    base: Path, faults: Faults, seed: int, tries: int, few: int, processes: int
+) -> Iterator[Row]:
     """Let the power fail after every change of a training, and train to the end."""
     whole, log = base / "power", base / "power.log"
 
@@ -129,24 +131,34 @@ def power_failures(base: Path, faults: Faults, rng: random.Random, tries: int, f
     ended = run(record)
     assert ended.code == 0, ended.message
     changes, reference = recorded(log), runs_of(whole)
-    tried = same = kept = 0
-    bad: list[str] = []
-    for end in [*range(1, len(changes), few), len(changes)]:
-        for _ in range(tries):
-            place = base / "power-found"
+    moments = [(end, i) for end in [*range(1, len(changes), few), len(changes)] for i in range(tries)]
+
+    def share(lane: int) -> list[tuple[bool, str]]:
+        found = []
+        for end, number in moments[lane::processes]:
+            place, rng = base / f"power-found-{lane}", random.Random(f"{seed} {end} {number}")  # noqa: S311
             for path, data in after_failure(changes[:end], rng, whole).items():
                 target = place / path.relative_to(whole)
                 target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 target.write_bytes(data)
-            if end == len(changes):  # the command had said that it was done
-                kept += SHORT.id in Store(place).finished([SHORT.id]) or Store(place).adopt([SHORT.id])
+            # at the end the command had said that it was done
+            kept = end < len(changes) or bool(run(lambda p=place: _is_kept(p)).message == "True")
             ended = run(lambda place=place: train_again(place))
             right = ended.code == 0 and runs_of(place) == reference
-            tried, same = tried + 1, same + right
-            if not right:
-                bad.append(f"after {end}: {(ended.message.strip() or 'differs').splitlines()[-1][:150]}")
+            why = (ended.message.strip() or "differs").splitlines()[-1][:150]
+            found.append((kept, "" if right else f"after {end}: {why}"))
             shutil.rmtree(place, ignore_errors=True)
-    size = f"{len(changes)} changes of a training, {tried} failures"
+        return found
+
+    found = [result for part in lanes(share, processes) for result in part]
+    bad = [complaint for _, complaint in found if complaint]
+    lost = sum(not kept for kept, _ in found)
+    size = f"{len(changes)} changes of a training, {len(found)} failures"
     bar = "the run ends bit-identical; after the end it is there without being trained again"
-    found = f"{same}/{tried} identical, {kept}/{tries} kept" + "".join(f"; {line}" for line in bad[:3])
-    yield Row("power failures in training", size, bar, found, same == tried and kept == tries)
+    said = f"{len(found) - len(bad)}/{len(found)} identical, {tries - lost}/{tries} kept"
+    said += "".join(f"; {line}" for line in bad[:3])
+    yield Row("power failures in training", size, bar, said, not bad and not lost)
+
+
+def _is_kept(place: Path) -> bool:
+    return SHORT.id in Store(place).finished([SHORT.id]) or bool(Store(place).adopt([SHORT.id]))

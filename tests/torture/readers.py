@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -22,7 +23,7 @@ import torch
 
 from data import dataset_files as files
 from torture.mutate import mutated
-from torture.warm import Row
+from torture.warm import Row, lanes
 from ultralif.cli.common import read_config
 from ultralif.cli.source import load_network, save_network
 from ultralif.data import binned, events, gesture, npy, static
@@ -141,7 +142,7 @@ def _index_reader(base: Path) -> tuple[Callable[[bytes], object], list[bytes]]:
     return read, [sound]
 
 
-def mutations(base: Path, rng: random.Random, count: int) -> Iterator[Row]:
+def mutations(base: Path, rng: random.Random, count: int, processes: int) -> Iterator[Row]:
     """Read mutations of every kind of file."""
     bar = "a clear error or a sound reading; 0 other errors, 0 crashes"
     for name, (read, seeds) in plain_readers(base).items():
@@ -153,7 +154,7 @@ def mutations(base: Path, rng: random.Random, count: int) -> Iterator[Row]:
         yield Row(f"mutated {name}", f"{count:,}", bar, said, not found["bugs"] and found["slowest"] < SLOW)
     yield hashed(base, rng, count)
     for name, sound in (("SHD", _sound_shd(base)), ("NIR", _sound_nir(base))):
-        yield in_children(name, sound, rng, count)
+        yield in_children(name, sound, rng, count, processes)
 
 
 def hashed(base: Path, rng: random.Random, count: int) -> Row:
@@ -193,16 +194,22 @@ def _sound_nir(base: Path) -> Path:
     return path
 
 
-def in_children(name: str, sound: Path, rng: random.Random, count: int) -> Row:
+def in_children(name: str, sound: Path, rng: random.Random, count: int, processes: int) -> Row:
     """Read mutations with HDF5, a child for each, as the library does: a crash there harms nobody."""
     script = Path(__file__).with_name("hdf5_children.py")
-    words = [sys.executable, str(script), name.lower(), str(sound), str(rng.randrange(2**31)), str(count)]
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-    done = subprocess.run(words, capture_output=True, text=True, env=environment)
-    codes = json.loads(done.stdout or "{}")
-    read, refused = codes.pop("0", 0), codes.pop("1", 0) + codes.pop("3", 0)
+    seeds = [str(rng.randrange(2**31)) for _ in range(processes)]
+
+    def share(lane: int) -> dict[str, int]:
+        part = len(range(lane, count, processes))
+        words = [sys.executable, str(script), name.lower(), str(sound), seeds[lane], str(part)]
+        done = subprocess.run(words, capture_output=True, text=True, env=environment)
+        return json.loads(done.stdout or "{}")
+
+    codes = sum(map(Counter, lanes(share, processes)), Counter())
+    read, refused = codes["0"], codes["1"] + codes["3"]
     crashed = sum(number for code, number in codes.items() if int(code) < 0)
     bugs = count - read - refused - crashed
     bar = "read or refused; a crash stays in the reader's own process"
     said = f"{read} read, {refused} refused, {crashed} crashed in their own process, {bugs} bugs"
-    return Row(f"mutated {name} (HDF5)", f"{count:,}", bar, said + done.stderr[-150:], not bugs)
+    return Row(f"mutated {name} (HDF5)", f"{count:,}", bar, said, not bugs)

@@ -1,0 +1,83 @@
+"""The page of results, docs/results/torture.md, made of the rows in docs/results/torture.json."""
+
+import json
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from torture.warm import Row
+
+ROWS = Path(__file__).parents[2] / "docs" / "results" / "torture.json"
+PAGE = ROWS.with_suffix(".md")
+
+ELSEWHERE = """
+## What else there is, and what there is not
+
+- Hostile downloads (web pages, cut and stalled bodies, redirects, wrong digests) are tested by `make test`,
+  in `tests/data/test_fetch.py`; hostile names and values in reports in `tests/report`; exported C under
+  sanitizers in `tests/export/test_c.py`.
+- Not reached: a network that is called with NaN or Inf should raise, naming layer and step. It does not look:
+  of soft spikes NaN comes out for that sample, and a binary neuron does not fire. Every reader refuses such
+  values, so none comes from a dataset; to look at each batch would cost time in every step.
+- Temperatures below 0.1, the least that is learned by default, are not among the extreme currents.
+- Out of memory and 100 kills on a GPU: not run. The same code halves a stack there, on
+  `torch.OutOfMemoryError`.
+- 32 writers of 10,000 rows for ten minutes, and a day's soak: not run.
+- Power failures are replayed from a record of every change, under a model of a disk that loses and tears
+  whatever was not flushed; no machine was switched off.
+- Archives are unpacked by the Python that runs this; other versions are not tried.
+"""
+
+
+def record(row: Row, seconds: float) -> dict[str, Any]:
+    """Return a row with its time, and with the machine and the day that it is of."""
+    import torch
+
+    import ultralif
+
+    where = f"{os.cpu_count()} cores of {platform.machine()}, Python {platform.python_version()}, "
+    where += f"torch {torch.__version__}, ultralif {ultralif.__version__}"
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+    return {**row._asdict(), "seconds": round(seconds, 1), "where": where, "when": when}
+
+
+def known(path: Path = ROWS) -> dict[str, dict[str, Any]]:
+    """Return the rows of a file by the names of their tests."""
+    return {row["test"]: row for row in json.loads(path.read_text())} if path.exists() else {}
+
+
+def save(rows: dict[str, dict[str, Any]], path: Path = ROWS) -> None:
+    """Write rows to a file, and the page if they are the repository's own."""
+    path.write_text(json.dumps(list(rows.values()), indent=1, ensure_ascii=False) + "\n")
+    if path == ROWS:
+        PAGE.write_text(page(list(rows.values())))
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as Markdown."""
+    reached = sum(row["reached"] for row in rows)
+    machines = {where: chr(ord("A") + i) for i, where in enumerate(dict.fromkeys(r["where"] for r in rows))}
+    days = sorted(row["when"] for row in rows)
+    lines = [
+        "# Hard times",
+        "",
+        f"`make torture`, last run: {reached} of these {len(rows)} bars are reached, in "
+        f"{sum(row['seconds'] for row in rows) / 60:.0f} minutes of work, from {days[0]} to {days[-1]} UTC.",
+        "`python tests/torture --only NAME ...` renews the lines of some parts; this page is made from",
+        "`torture.json` beside it. Machines, all of them shared with other work:",
+        "",
+        *(f"- {letter}: {where}" for where, letter in machines.items()),
+        "",
+        "| test | size | bar | found | reached | s | on |",
+        "|---|---|---|---|---|---|---|",
+        *("| " + " | ".join([*_cells(row), machines[row["where"]]]) + " |" for row in rows),
+    ]
+    return "\n".join(lines) + "\n" + ELSEWHERE
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    """Return a line of the table, each cell as one line of text."""
+    values = [row["test"], row["size"], row["bar"], row["found"], "yes" if row["reached"] else "**no**"]
+    return [" ".join(value.replace("|", "/").split()) for value in [*values, f"{row['seconds']:.0f}"]]
