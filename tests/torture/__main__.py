@@ -33,6 +33,7 @@ def with_faults() -> None:
     source = Path(__file__).with_name("faults.c")
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
     environment = {**os.environ, "LD_PRELOAD": str(library), "ULTRALIF_CACHE": f"{folder}/cache"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     code = subprocess.run([sys.executable, __file__, *sys.argv[1:]], env=environment).returncode
     shutil.rmtree(folder)
     sys.exit(code)

@@ -14,14 +14,15 @@ from torture.warm import Child, Row
 from ultralif.data.cache import cached
 from ultralif.training import RunConfig, Store
 from ultralif.training.checkpoint import Damaged, read_folder, write_folder
+from ultralif.training.result import Result
 from ultralif.training.store import Finished
 
 
 def made_up(seed: int) -> Finished:
     config = RunConfig(seed=seed)
-    names = {"id": config.id, "finished": time.time(), "status": "done", "dataset": "digits"}
-    result = {**names, "neuron": "LIF", "timesteps": 1, "seed": seed, "sparsity": 0.0, "accuracy": {}}
-    return Finished(config, {"weight": torch.full((4,), float(seed))}, result, [])
+    names = {"id": config.id, "finished": time.time(), "status": "done", "dataset": "digits", "mode": "hard"}
+    said = {**names, "neuron": "LIF", "timesteps": 1, "seed": seed, "sparsity": 0.0, "accuracy": {}}
+    return Finished(config, {"weight": torch.full((4,), float(seed))}, Result.from_dict(said), [])
 
 
 def writers(base: Path, rng: random.Random, count: int, runs: int) -> Row:

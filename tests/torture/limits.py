@@ -71,15 +71,15 @@ def not_finite(base: Path) -> Row:
 
 
 def _poisoned(folder: Path, configs: list[RunConfig], victim: RunConfig, value: float) -> str:
-    prepare, calls = training_loop.Job.prepare_epoch, iter(range(10**6))
+    prepare, calls = training_loop.prepare_epoch, iter(range(10**6))
 
     def prepared(job: Any) -> None:
         prepare(job)
         if next(calls) == 1:
             with torch.no_grad():
-                job.stack.weights[0][job.configs.index(victim), 0, 0] = value
+                job.members.weights[0][job.configs.index(victim), 0, 0] = value
 
-    training_loop.Job.prepare_epoch = prepared
+    training_loop.prepare_epoch = prepared
     results = training_loop.train_stack(configs, Store(folder))
     status = next(result.status for result in results if result.id == victim.id)
     weights = ul.load(victim.id, folder).state_dict().values()
