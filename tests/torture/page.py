@@ -63,7 +63,7 @@ def page(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# Hard times",
         "",
-        f"`make torture`, last run: {reached} of these {len(rows)} bars are reached, in "
+        f"`make torture`: {reached} of these {len(rows)} bars are reached, each in its last run; in all "
         f"{sum(row['seconds'] for row in rows) / 60:.0f} minutes of work, from {days[0]} to {days[-1]} UTC.",
         "`python tests/torture --only NAME ...` renews the lines of some parts; this page is made from",
         "`torture.json` beside it. Machines, all of them shared with other work:",
