@@ -82,20 +82,10 @@ def lif_step(
     check_choice("mode", mode, MODES)
 
     def spike(v: Tensor) -> Tensor:
-        return surrogate_spike(
-            v, threshold, surrogate_slope, surrogate=surrogate, scaled=scaled_surrogate, mode=mode
-        )
+        return surrogate_spike(v, threshold, surrogate_slope, surrogate, scaled_surrogate, mode)
 
-    return fire(
-        leak * v + current,
-        spike,
-        threshold=threshold,
-        v_reset=v_reset,
-        mode=mode,
-        reset=reset,
-        detach_reset=detach_reset,
-        earlier=spike(v) if delayed_reset else None,
-    )
+    earlier = spike(v) if delayed_reset else None
+    return fire(leak * v + current, spike, earlier, threshold, v_reset, mode, reset, detach_reset)
 
 
 def adalif_step(
@@ -140,20 +130,14 @@ def adalif_step(
     """
     check_choice("mode", mode, MODES)
     adapted = adapt_decay * state.b + (1 - adapt_decay) * state.spike
-    adapted_threshold = threshold + adapt_strength * (state.b if adapt_late else adapted)
-    spike, v = fire(
-        leak * state.v + current,
-        lambda v: surrogate_spike(
-            v, adapted_threshold, surrogate_slope, surrogate=surrogate, scaled=scaled_surrogate, mode=mode
-        ),
-        threshold=adapted_threshold,
-        v_reset=v_reset,
-        mode=mode,
-        reset=reset,
-        detach_reset=detach_reset,
-        earlier=state.spike if delayed_reset else None,
-    )
-    return spike, AdaptiveState(v, adapted, spike)
+    limit = threshold + adapt_strength * (state.b if adapt_late else adapted)
+
+    def spike(v: Tensor) -> Tensor:
+        return surrogate_spike(v, limit, surrogate_slope, surrogate, scaled_surrogate, mode)
+
+    earlier = state.spike if delayed_reset else None
+    fired, v = fire(leak * state.v + current, spike, earlier, limit, v_reset, mode, reset, detach_reset)
+    return fired, AdaptiveState(v, adapted, fired)
 
 
 def dspike_step(
@@ -190,16 +174,8 @@ def dspike_step(
     def spike(v: Tensor) -> Tensor:
         return dspike_spike(v, threshold, sharpness, clipped=clipped, mode=mode)
 
-    return fire(
-        leak * v + current,
-        spike,
-        threshold=threshold,
-        v_reset=v_reset,
-        mode=mode,
-        reset=reset,
-        detach_reset=detach_reset,
-        earlier=spike(v) if delayed_reset else None,
-    )
+    earlier = spike(v) if delayed_reset else None
+    return fire(leak * v + current, spike, earlier, threshold, v_reset, mode, reset, detach_reset)
 
 
 def softlif_step(
@@ -240,17 +216,11 @@ def softlif_step(
     def spike(v: Tensor) -> Tensor:
         return tempered_spike(v, threshold, eps, mode)
 
-    return fire(
-        leak * v + current,
-        spike,
-        threshold=threshold,
-        v_reset=v_reset,
-        mode=mode,
-        reset=reset,
-        detach_reset=detach_reset,
-        earlier=spike(v) if delayed_reset else None,
-        saturated=lambda potential: saturate(potential, v_sat, eps, mode),
-    )
+    def ceiling(potential: Tensor) -> Tensor:
+        return saturate(potential, v_sat, eps, mode)
+
+    earlier = spike(v) if delayed_reset else None
+    return fire(leak * v + current, spike, earlier, threshold, v_reset, mode, reset, detach_reset, ceiling)
 
 
 def _adaptive_rest(current: Tensor) -> AdaptiveState:

@@ -19,14 +19,13 @@ Reset = Literal["zero", "subtract", "none", "saturate"]
 def fire(
     potential: Tensor,
     spike: Callable[[Tensor], Tensor],
-    *,
+    earlier: Tensor | None,
     threshold: Constant,
     v_reset: Constant,
     mode: Mode,
     reset: Reset = "zero",
     detach_reset: bool | None = None,
-    earlier: Tensor | None = None,
-    saturated: Callable[[Tensor], Tensor] | None = None,
+    ceiling: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     r"""Return the spike and the membrane after reset: what all neurons do with their potential P.
 
@@ -36,23 +35,24 @@ def fire(
     Args:
         potential: the membrane before reset, P.
         spike: gives the spike of a membrane.
+        earlier: the spike of the previous step, to reset by it before firing (eqs. 23, 24); None: reset by
+            the spike that is fired now.
         threshold: what ``subtract`` takes away.
         v_reset: the membrane after a spike for ``zero``.
         mode: whether spikes are soft.
         reset: ``zero`` (eq. 18), ``subtract``, ``none`` or ``saturate``, for which no spike is needed.
         detach_reset: do not differentiate the reset by the spike. None: where spikes are binary. The
             derivative of a step that the membrane does not take would grow with every time step.
-        earlier: the spike of the previous step, to reset by it before firing (eqs. 23, 24).
-        saturated: gives the membrane for ``saturate``; None: the neuron has no such reset.
+        ceiling: gives the membrane for ``saturate``; None: the neuron has no such reset.
     """
-    check_choice("reset", reset, get_args(Reset) if saturated else get_args(Reset)[:3])
+    check_choice("reset", reset, get_args(Reset) if ceiling else get_args(Reset)[:3])
     detach = mode != "soft" if detach_reset is None else detach_reset
 
     def after(fired: Tensor) -> Tensor:
         if reset == "none":
             return potential
-        if reset == "saturate" and saturated is not None:
-            return saturated(potential)
+        if reset == "saturate" and ceiling is not None:
+            return ceiling(potential)
         if detach:
             fired = fired.detach()
         if reset == "subtract":

@@ -60,7 +60,6 @@ def surrogate_spike(
     v: Tensor,
     threshold: float | Tensor,
     slope: float | Tensor,
-    *,
     surrogate: Surrogate = "sigmoid",
     scaled: bool = False,
     mode: Mode = "hard",

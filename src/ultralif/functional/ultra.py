@@ -85,17 +85,12 @@ def ultralif_step(
     def spike(v: Tensor) -> Tensor:
         return tempered_spike(v, threshold, eps, mode)
 
-    return fire(
-        _soft_max(torch.stack((v + _log(leak), current)), eps, mode),
-        spike,
-        threshold=threshold,
-        v_reset=v_reset,
-        mode=mode,
-        reset=reset,
-        detach_reset=detach_reset,
-        earlier=spike(v) if delayed_reset else None,
-        saturated=lambda potential: saturate(potential, v_sat, eps, mode),
-    )
+    def ceiling(potential: Tensor) -> Tensor:
+        return saturate(potential, v_sat, eps, mode)
+
+    earlier = spike(v) if delayed_reset else None
+    potential = _soft_max(torch.stack((v + _log(leak), current)), eps, mode)
+    return fire(potential, spike, earlier, threshold, v_reset, mode, reset, detach_reset, ceiling)
 
 
 def ultradlif_step(
@@ -158,16 +153,9 @@ def ultradlif_step(
     decayed = v
     if leak is not None:
         decayed = v * leak if leak_form == "factor" else v + _log(leak)
-    return fire(
-        (couple(decayed) if coupling == "membrane" else decayed) + current,
-        spike,
-        threshold=threshold,
-        v_reset=v_reset,
-        mode=mode,
-        reset=reset,
-        detach_reset=detach_reset,
-        earlier=spike(v) if delayed_reset else None,
-    )
+    earlier = spike(v) if delayed_reset else None
+    potential = (couple(decayed) if coupling == "membrane" else decayed) + current
+    return fire(potential, spike, earlier, threshold, v_reset, mode, reset, detach_reset)
 
 
 def _neighbors(v: Tensor, neighborhood: Neighborhood, axis: int) -> Tensor:

@@ -182,7 +182,7 @@ def spike_bound(written: Evidence, truth: Evidence, draw: Draw) -> None:
 def reset_slope(z: Tensor, y: float) -> Tensor:
     """Return the slope of x(1 - s(x)) at x = theta + eps z, for theta/eps = y."""
     x = (z + y).requires_grad_()  # in units of eps
-    _, v = fire(x, lambda v: soft_spike(v, y, 1.0), threshold=y, v_reset=0.0, mode="soft")
+    _, v = fire(x, lambda v: soft_spike(v, y, 1.0), None, y, 0.0, "soft")
     (slope,) = torch.autograd.grad(v.sum(), x)
     return slope
 
