@@ -196,7 +196,7 @@ def test_counters_agree_with_the_simulator(tmp_path):
     x = counts(11)
     to_c(integer, tmp_path / "c", x)
     make(tmp_path / "c", "gcc", "-O1 -DMODEL_COUNT", "model")
-    lines = classify(tmp_path / "c", x)
+    lines = classify(tmp_path / "c", integer, x)
     output = integer.run(x)
     assert sum(int(line[-2]) for line in lines) == sum(int(spikes.sum()) for spikes in output.spikes)
     assert sum(int(line[-1]) for line in lines) == integer.additions(x, output)

@@ -178,14 +178,6 @@ def test_c_says_how_often_integers_decide_as_floats(run, inputs, tmp_path, capsy
     assert 18 <= int(alike) <= int(of) == 20
 
 
-def test_a_run_on_real_numbers_has_no_c(tmp_path, capsys):
-    config = ul.RunConfig(epochs=1, timesteps=2, hidden=(6,), encoding="constant")
-    done = ul.train(config, runs_dir=tmp_path)
-    assert export(done.id, "--to", "c", "--out", tmp_path / "out", "--runs-dir", tmp_path) == 2
-    assert "trained on real numbers" in capsys.readouterr().err
-    assert export(done.id, "--to", "torch", "--out", tmp_path / "out", "--runs-dir", tmp_path) == 0
-
-
 @pytest.mark.parametrize("to", ["c", "nir", "onnx", "torch"])
 def test_weights_that_are_not_finite(run, tmp_path, capsys, to):
     assert export(run(weight=float("nan")), "--to", to, "--out", tmp_path / "out") == 2

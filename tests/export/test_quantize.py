@@ -100,7 +100,7 @@ def test_integers_spike_like_floats(neuron, mode, bits):
 def driven(net: torch.nn.Module, integer: IntegerNetwork) -> bounds.Range:
     """Return the range of the currents of the first layer."""
     graph = describe(net)
-    most = bounds.counts(graph, integer.max_events)
+    most = bounds.counts(graph, bounds.Counts(integer.max_events, integer.max_events))
     return bounds.currents(graph, {1: integer.synapses[0]}, most)[1][1]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ultralif.cli.output import number, print_json, print_result, print_table
-from ultralif.cli.own import know_dataset, know_model, know_neuron
+from ultralif.cli.own import know_own
 from ultralif.cli.parse import parse
 from ultralif.training.store import Store
 from ultralif.training.zoo import cards
@@ -52,18 +52,13 @@ def evaluate_run(
         model: file.py:Class of a run of a network of your own.
         neuron: file.py:Class of a run of a neuron of your own.
     """
-    if neuron is not None:
-        know_neuron(neuron)
-    if dataset is not None:
-        know_dataset(dataset)
+    know_own(run, runs_dir, dataset, model, neuron)
     if run in cards():
         from ultralif.training.reevaluate import reevaluate_model
 
         found = reevaluate_model(run, device, data_dir, compare=_gaps if modes else None)
     else:
         store, name = Store.holding(run, runs_dir)
-        if model is not None:
-            know_model(model, store.read(name).config)
         from ultralif.training.reevaluate import reevaluate
 
         found = reevaluate(store, name, device, data_dir, compare=_gaps if modes else None)

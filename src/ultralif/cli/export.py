@@ -9,20 +9,18 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.export_c import make_c
-from ultralif.cli.output import echo, say
+from ultralif.cli.export_feed import Feed, make_feed
+from ultralif.cli.output import echo
+from ultralif.cli.own import know_own
 from ultralif.cli.parse import parse
 from ultralif.cli.source import load_module
 from ultralif.errors import InputError, JobError
 from ultralif.names import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from torch import Tensor, nn
-
-    from ultralif.training.config import RunConfig
-
-    Batches = Callable[[], Iterator[tuple[Tensor, Tensor]]]
+    from torch import nn
 
 __all__ = ["COMMAND", "main"]
 
@@ -44,17 +42,27 @@ def export(
     timesteps: int | None = None,
     inputs: Path | None = None,
     bits: Literal[16, 32] = 32,
+    weight_bits: Literal[8, 16] = 8,
     memory_budget: int | None = None,
     input_max: int = 1,
     max_events: int | None = None,
+    input_range: tuple[float, float] | None = None,
     saturate: bool = False,
     leak: Literal["multiply", "shift"] = "multiply",
     approximate: bool = False,
+    dataset: str | None = None,
+    model: str | None = None,
+    neuron: str | None = None,
     data_dir: Path | None = None,
     runs_dir: Path | None = None,
     json: bool = False,
 ) -> None:
     """Take a trained network elsewhere, and say what was lost on the way.
+
+    Examples:
+      ultralif export 6c0c --to c --out net
+      ultralif export 6c0c --to nir --approximate --out net
+      ultralif export 6c0c --to onnx --out net --model net.py:Net --dataset my.npz
 
     Args:
         run: a run's name or folder, a NIR file of a LIF network, or a file of weights.
@@ -64,36 +72,38 @@ def export(
         mode: how the network computes there; soft is for onnx and torch.
         timesteps: c: the longest sequence between two resets, by default the run's, or 100. onnx, torch: the
             length of a sequence; without it, one time step with the states as inputs and outputs.
-        inputs: a .npy file of event counts [samples, time steps, inputs] in place of the run's test set. The
-            self-test of c replays the first 8; nir measures an approximation's drift on all.
+        inputs: a .npy file of event counts (or of real numbers, for a run that takes them), [samples, time
+            steps, inputs], in place of the run's test set: numpy.save("inputs.npy", x). The self-test of c
+            replays the first 8; nir measures an approximation's drift on all.
         bits: c: of a membrane.
+        weight_bits: c: of a weight; 16 decide almost always as floats do, and take twice the memory.
         memory_budget: c: the most bytes of constants and state together.
         input_max: c: the largest event count of an input in one time step; 1 for binary spikes.
         max_events: c: the most events of all inputs together in one time step.
+        input_range: c: the least and the greatest input of a network that takes real numbers, which are
+            counted in 8 bits. By default that of the run's training data; for pixels 0,1.
         saturate: c: let membranes stop at their lowest number, where refusing would be the alternative.
         leak: c: apply a leak factor by multiplication, or by shifts.
         approximate: nir: write what NIR cannot say as LIF, and measure the drift on 1000 test samples or on
             --inputs.
+        dataset: the data of a run on data of your own, as for ultralif train.
+        model: file.py:Class of a run of a network of your own.
+        neuron: file.py:Class of a run of a neuron of your own.
         data_dir: searched first for the run's dataset.
         runs_dir: where runs are kept.
         json: print one JSON document.
     """
     _refuse(to, "c", bits=bits != 32, memory_budget=memory_budget is not None, input_max=input_max != 1)
     _refuse(to, "c", max_events=max_events is not None, saturate=saturate, leak=leak != "multiply")
+    _refuse(to, "c", input_range=input_range is not None, weight_bits=weight_bits != 8)
     _refuse(to, "nir", approximate=approximate)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"--out {out} exists already; name a new folder, or remove it first")
     if timesteps is not None and timesteps < 1:
         raise InputError(f"--timesteps must be 1 or more, got {timesteps}")
+    know_own(run, runs_dir, dataset, model, neuron)
     net, config = load_module(run, runs_dir)
-    if to == "c" and config is not None and config.encoding in ("constant", "direct"):
-        raise InputError(
-            f"run {run} was trained on real numbers (--encoding {config.encoding}), and c takes event "
-            "counts; export to onnx, or train with --encoding rate"
-        )
-    shape = _shape(net, config)
-    batches = _test_set(config, shape, data_dir)
-    recorded = None if inputs is None else _recorded(inputs, shape)
+    feed = make_feed(net, config, inputs, data_dir, input_range)
     report: dict[str, Any] = {"run": run, "to": to, "mode": mode, "out": str(out)}
     with _whole(out) as folder:
         if to == "c":
@@ -103,24 +113,31 @@ def export(
                 net,
                 mode=mode,
                 timesteps=timesteps or (config.timesteps if config else 100),
-                shape=shape,
+                shape=feed.shape,
                 input_max=input_max,
                 max_events=max_events,
+                input_range=feed.range,
                 bits=bits,
                 saturate=saturate,
                 leak=leak,
+                weight_bits=weight_bits,
             )
-            report |= make_c(net, mode, integer, folder, recorded, batches, memory_budget)
+            report |= make_c(net, mode, integer, folder, feed, memory_budget)
         elif to == "nir":
-            report |= _to_nir(net, folder, shape, recorded, batches, mode, approximate)
+            report |= _to_nir(net, folder, feed, mode, approximate)
         else:
-            report |= _to_graph(net, folder, shape, to, mode, timesteps)
-    report = {k: v.replace(str(folder), str(out)) if isinstance(v, str) else v for k, v in report.items()}
+            report |= _to_graph(net, folder, feed.shape, to, mode, timesteps)
+    _print(
+        {k: v.replace(str(folder), str(out)) if isinstance(v, str) else v for k, v in report.items()}, json
+    )
+
+
+def _print(report: dict[str, Any], json: bool) -> None:
     if json:
         echo(dumps(report))
-    else:
-        for name, value in report.items():
-            echo(f"{name.replace('_', ' '):16} {value}")
+        return
+    for name, value in report.items():
+        echo(f"{name.replace('_', ' '):16} {value}")
 
 
 @contextmanager
@@ -148,84 +165,18 @@ def _refuse(to: str, only: str, **given: bool) -> None:
             raise InputError(f"--{name.replace('_', '-')} is for --to {only}, not for {to}; leave it out")
 
 
-def _shape(net: nn.Module, config: RunConfig | None) -> tuple[int, ...]:
-    """Return the features of one time step; what cannot be exported is refused here."""
-    from ultralif.data import DATASETS
-    from ultralif.export import describe
-
-    known = config is not None and config.model != "mlp" and not config.is_own
-    shape = DATASETS[config.dataset].shape if config is not None and known else None
-    return describe(net, shape).nodes[0].shape
-
-
-def _test_set(config: RunConfig | None, shape: tuple[int, ...], data_dir: Path | None) -> Batches | None:
-    """Return the batches of a run's test set, inputs ``[T, B, *shape]`` and labels; None without its data."""
-    if config is None or config.is_own:
-        return None
-    import torch
-
-    from ultralif.training.feed import EVALUATION, inputs, load_data, make_loader
-
-    try:
-        data = load_data(config, torch.device("cpu"), data_dir)
-    except (InputError, JobError) as error:
-        say(f"no test set, so that no accuracy is measured: {error}")
-        return None
-    loader = make_loader(config, data, data.dataset.test, training=False)
-
-    def batches() -> Iterator[tuple[Tensor, Tensor]]:
-        for x, labels in loader.epoch(EVALUATION):
-            yield inputs(x, config).reshape(*x.shape[:2], *shape), labels
-
-    return batches
-
-
-def _recorded(path: Path, shape: tuple[int, ...]) -> Tensor:
-    """Return the event counts of a file, ``[T, B, *shape]``."""
-    from math import prod
-
-    import numpy as np
-    import torch
-
-    from ultralif.data.npy import read_npy
-
-    if not path.exists():
-        raise InputError(f"--inputs {path} does not exist")
-    try:
-        counts = read_npy(path)
-    except (InputError, JobError, MemoryError) as error:
-        raise InputError(f"--inputs {path} is not a .npy file of numbers") from error
-    whole = counts.dtype.kind in "uib" and counts.ndim >= 3 and counts.size
-    if not whole or counts[0, 0].size != prod(shape):
-        raise InputError(
-            f"--inputs {path} must hold whole numbers [samples, time steps, {prod(shape)}], not "
-            f"{counts.dtype} {counts.shape}"
-        )
-    x = torch.from_numpy(counts.astype(np.int64)).flatten(2).transpose(0, 1)
-    return x.reshape(*x.shape[:2], *shape)
-
-
-def _to_nir(
-    net: nn.Module,
-    out: Path,
-    shape: tuple[int, ...],
-    recorded: Tensor | None,
-    batches: Batches | None,
-    mode: Any,
-    approximate: bool,
-) -> dict[str, Any]:
+def _to_nir(net: nn.Module, out: Path, feed: Feed, mode: Any, approximate: bool) -> dict[str, Any]:
     from ultralif.export import to_nir
 
-    samples = None
-    if approximate:
-        if recorded is None and batches is None:
-            raise InputError(
-                "--approximate measures the drift on the run's test set, and there is none here; pass "
-                "--inputs, a .npy file"
-            )
-        samples = _some(batches) if recorded is None and batches is not None else recorded
-        samples = None if samples is None else samples.to(next(net.parameters()))
-    drift = to_nir(net, out / "model.nir", mode=mode, approximate=samples, shape=shape)
+    samples = feed.some(DRIFT) if approximate else None
+    if samples is not None:
+        samples = samples.to(next(net.parameters()))
+    elif approximate:
+        raise InputError(
+            "--approximate measures the drift on the run's test set, and there is none here; pass "
+            "--inputs, a .npy file"
+        )
+    drift = to_nir(net, out / "model.nir", mode=mode, approximate=samples, shape=feed.shape)
     if drift is None or samples is None:
         return {"file": str(out / "model.nir"), "drift": "none: it is exact"}
     return {
@@ -234,19 +185,6 @@ def _to_nir(
         "drift_decisions": drift.decisions,
         "drift_samples": samples.shape[1],
     }
-
-
-def _some(batches: Batches) -> Tensor:
-    """Return the first test samples."""
-    import torch
-
-    found, count = [], 0
-    for x, _ in batches():
-        found.append(x)
-        count += x.shape[1]
-        if count >= DRIFT:
-            break
-    return torch.cat(found, 1)[:, :DRIFT]
 
 
 def _to_graph(

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ultralif.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from torch import Tensor, nn
 
+    from ultralif.cli.export_feed import Feed
     from ultralif.export import IntegerNetwork
-
-    Batches = Callable[[], Iterator[tuple[Tensor, Tensor]]]
 
 __all__ = ["make_c"]
 
@@ -26,8 +23,7 @@ def make_c(
     mode: Any,
     integer: IntegerNetwork,
     out: Path,
-    recorded: Tensor | None,
-    batches: Batches | None,
+    feed: Feed,
     budget: int | None,
 ) -> dict[str, Any]:
     """Write the C program of an integer network with its self-test, and return what to print about it."""
@@ -35,12 +31,11 @@ def make_c(
     from ultralif.nn import Neuron
 
     kinds = [type(module).__name__ for module in net.modules() if isinstance(module, Neuron)]
-    samples, source = recorded, "recorded"
-    if samples is None and batches is not None:
-        samples, source = next(batches())[0][:, :REPLAYED], "test"
-    measured = {} if batches is None else _accuracies(net, mode, integer, batches)
-    if samples is None or "accuracy" in measured:
-        samples, source = (_drawn(integer), "drawn") if recorded is None else (recorded, source)
+    samples = feed.some(REPLAYED)
+    source = "recorded" if feed.recorded is not None else "test"
+    measured = {} if feed.batches is None else _accuracies(net, mode, integer, feed)
+    if samples is None or (feed.recorded is None and "accuracy" in measured):
+        samples, source = _drawn(integer), "drawn"
     samples = samples[: integer.timesteps]
     size = to_c(integer, out, samples[:, :REPLAYED], memory_budget=budget, title=f"{kinds[0]}, {mode}")
     if not measured:
@@ -48,7 +43,7 @@ def make_c(
     return {
         "shapes": str(integer),
         "timesteps": integer.timesteps,
-        "max_events": integer.max_events,
+        **_input(integer),
         "constant_bytes": size.rom,
         "state_bytes": size.ram,
         **measured,
@@ -57,24 +52,41 @@ def make_c(
     }
 
 
-def _accuracies(net: nn.Module, mode: Any, integer: IntegerNetwork, batches: Batches) -> dict[str, Any]:
+def _input(integer: IntegerNetwork) -> dict[str, Any]:
+    """Say what the first layer takes."""
+    if integer.levels is None:
+        return {"input": "event counts", "max_events": integer.max_events}
+    levels = integer.levels
+    return {"input": f"real numbers in 8 bits: {levels.low} to {levels.high}, {levels.step:.4g} each"}
+
+
+def _accuracies(net: nn.Module, mode: Any, integer: IntegerNetwork, feed: Feed) -> dict[str, Any]:
     """Return the share of right decisions on the whole test set, by floats and by integers."""
     import torch
 
     from ultralif.export.harden import answer
     from ultralif.nn import mode as in_mode
 
-    right, seen = torch.zeros(2), 0
+    right, alike, seen = torch.zeros(2), 0, 0
+    if feed.batches is None:
+        return {}
     try:
         with in_mode(net, mode), torch.no_grad():
-            for x, labels in batches():
-                decided = (answer(net, x)[0].argmax(1), integer.run(x).scores.argmax(1))
+            for x, labels in feed.batches():
+                floats = answer(net, x[0] if feed.direct else x)[0].argmax(1)
+                decided = (floats, integer.run(x).scores.argmax(1))
+                alike += int((decided[0] == decided[1]).sum())
                 right += torch.tensor([float((part == labels).sum()) for part in decided])
                 seen += len(labels)
     except InputError as error:
         return {"accuracy": f"not measured on the test set: {error}"}
-    floats, integers = (100 * right / seen).tolist()
-    return {"test_samples": seen, "float_percent": round(floats, 2), "integer_percent": round(integers, 2)}
+    by_floats, by_integers = (100 * right / seen).tolist()
+    return {
+        "test_samples": seen,
+        "float_percent": round(by_floats, 2),
+        "integer_percent": round(by_integers, 2),
+        "decides_as_floats": f"{alike} of {seen} samples",
+    }
 
 
 def _alike(net: nn.Module, mode: Any, integer: IntegerNetwork, samples: Tensor) -> str:
@@ -88,10 +100,16 @@ def _alike(net: nn.Module, mode: Any, integer: IntegerNetwork, samples: Tensor) 
 
 
 def _drawn(integer: IntegerNetwork) -> Tensor:
-    """Draw binary spikes, no more in a time step than the network takes."""
+    """Draw binary spikes, no more in a time step than the network takes, or one picture of real numbers."""
     import torch
 
     shape = (min(integer.timesteps, 10), REPLAYED, integer.inputs)
-    spikes = torch.rand(shape, generator=torch.Generator().manual_seed(0)) < 0.2
+    drawn = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    if integer.levels is not None:
+        drawn = integer.levels.step * (
+            integer.levels.low + drawn * (integer.levels.high - integer.levels.low)
+        )
+        return drawn[:1].expand(shape).reshape(*shape[:2], *integer.nodes[0].shape)
+    spikes = drawn < 0.2
     spikes &= spikes.cumsum(-1) <= integer.max_events
     return spikes.view(*shape[:2], *integer.nodes[0].shape)

@@ -16,7 +16,7 @@ from ultralif.errors import InputError
 if TYPE_CHECKING:
     from ultralif.training.config import RunConfig
 
-__all__ = ["know_dataset", "know_model", "know_neuron", "take_paths"]
+__all__ = ["know_dataset", "know_model", "know_neuron", "know_own", "take_paths"]
 
 _CODE = re.compile(r"(.+\.py):(\w+)")
 
@@ -112,10 +112,9 @@ def know_model(path: str, config: "RunConfig") -> str:
     """
     from torch import nn
 
-    from ultralif.data import DATASETS
-    from ultralif.training.build import add_model
+    from ultralif.training.build import add_model, find_spec
 
-    make, spec = _code(path), DATASETS[config.dataset]
+    spec, make = find_spec(config), _code(path)
     told = {
         "classes": spec.classes,
         "shape": spec.shape,
@@ -133,6 +132,29 @@ def know_model(path: str, config: "RunConfig") -> str:
         return net
 
     return add_model(build)
+
+
+def know_own(
+    run: str, runs_dir: Path | None, dataset: str | None, model: str | None, neuron: str | None
+) -> None:
+    """Make what is the user's own in a stored run known, from the paths that were typed; None: nothing is.
+
+    Args:
+        run: its name or folder.
+        runs_dir: where runs are kept.
+        dataset: as for `know_dataset`.
+        model: as for `know_model`.
+        neuron: as for `know_neuron`.
+    """
+    if neuron is not None:
+        know_neuron(neuron)
+    if dataset is not None:
+        know_dataset(dataset)
+    if model is not None:
+        from ultralif.training.store import Store
+
+        store, name = Store.holding(run, runs_dir)
+        know_model(model, store.read(name).config)
 
 
 def _code(path: str) -> Callable[..., Any]:

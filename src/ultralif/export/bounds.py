@@ -39,46 +39,52 @@ class Range(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The most events in one time step."""
+    """The most events in one time step, or the highest level."""
 
     each: int
     """At one place."""
     total: int
     """At all places together."""
+    signed: bool = False
+    """Values may be as far below 0."""
 
 
-def counts(graph: Graph, events: int) -> dict[int, Counts]:
-    """Return the bounds of every node that gives spikes or sums of spikes; ``events`` are the input's."""
+def counts(graph: Graph, given: Counts) -> dict[int, Counts]:
+    """Return the bounds of every node that gives spikes or sums of spikes; ``given`` are the input's."""
     found: dict[int, Counts] = {}
     for place, node in enumerate(graph.nodes):
         size = int(torch.Size(node.shape).numel())
         taken = [found[i] for i in node.inputs if i in found]
         if isinstance(node.op, Input):
-            found[place] = Counts(events, events)
+            found[place] = given
         elif isinstance(node.op, Spikes):
             found[place] = Counts(1, size)
         elif not graph.is_count[place]:
             continue
         elif isinstance(node.op, Pool) and node.op.kind == "mean":
             total = taken[0].total * node.op.overlap
-            found[place] = Counts(min(taken[0].each * node.op.count, total), total)
+            found[place] = Counts(min(taken[0].each * node.op.count, total), total, taken[0].signed)
         elif isinstance(node.op, Pool):
             if taken[0].each > 1:
                 raise InputError(
-                    f"layer {node.name!r} takes the maximum of event counts; in integers that is for binary "
-                    "spikes of neurons, or for the currents before them"
+                    f"layer {node.name!r} takes the maximum of inputs or counts; in integers that is for "
+                    "binary spikes of neurons, or for the currents before them"
                 )
             found[place] = Counts(1, size)
         elif isinstance(node.op, Sum):
-            found[place] = Counts(taken[0].each + taken[1].each, taken[0].total + taken[1].total)
+            a, b = taken
+            found[place] = Counts(a.each + b.each, a.total + b.total, a.signed or b.signed)
         elif isinstance(node.op, Flatten):
             found[place] = taken[0]
     return found
 
 
 def sums(weight: Tensor, most: Counts) -> Range:
-    """Return the range of each output's sum of weights, int8 ``[outputs, ...]``."""
+    """Return the range of each output's sum of weights, ``[outputs, ...]``."""
     weight = weight.long().flatten(1)
+    if most.signed:
+        reach = weight.abs().sum(1) * most.each
+        return Range(-reach, reach)
     low, high = weight.clamp(max=0), weight.clamp(min=0)
     return Range(
         torch.maximum(low.sum(1) * most.each, low.amin(1) * most.total),
@@ -104,7 +110,7 @@ def currents(
         if isinstance(node.op, Synapses):
             op = made[place]
             totals[place] = sums(op.weight, most[node.inputs[0]])
-            ends = ((end << op.shift) + op.bias for end in totals[place])
+            ends = (op.currents(end) for end in totals[place])
             found[place] = Range(*(end.view(-1, *[1] * (len(node.shape) - 1)) for end in ends))
         elif all(i in found for i in node.inputs):
             taken = [found[i] for i in node.inputs]

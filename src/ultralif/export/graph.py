@@ -182,6 +182,16 @@ class Graph:
                 counted.append(all(counted[i] for i in node.inputs))
         return tuple(counted)
 
+    @cached_property
+    def near_input(self) -> frozenset[int]:
+        """The nodes that give values of the input, arranged or summed, and the synapses that read them."""
+        found: set[int] = set()
+        for place, node in enumerate(self.nodes):
+            taken = [i for i in node.inputs if i in found and self.is_count[i]]
+            if isinstance(node.op, Input) or (taken and not isinstance(node.op, Spikes)):
+                found.add(place)
+        return frozenset(found)
+
     def neuron(self, place: int) -> AnyNeuron:
         """Return the neurons of a spiking node."""
         op = self.nodes[place].op

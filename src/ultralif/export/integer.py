@@ -1,6 +1,6 @@
 """The integer machine: what a quantized network computes, step by step, in integers alone.
 
-It is the definition that exported C is compared with, bit for bit. Shifts to the right round down.
+It is the definition that exported C is compared with, bit for bit.
 """
 
 import math
@@ -15,28 +15,63 @@ from ultralif.errors import InputError
 from ultralif.export.graph import Flatten, Geometry, Input, Pool, Sum
 from ultralif.export.integer_neuron import IntegerNeuron
 
-__all__ = [
-    "IntegerNetwork",
-    "IntegerNode",
-    "IntegerOp",
-    "IntegerOutput",
-    "IntegerSynapses",
-]
+__all__ = ["IntegerNetwork", "IntegerNode", "IntegerOp", "IntegerOutput", "IntegerSynapses", "Levels"]
+
+LEVEL_MAX = 127, 255  # with a sign and without
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A real-valued input in 8 bits: whole numbers of levels, as a converter gives them."""
+
+    step: float
+    """The value of one level."""
+    signed: bool
+    """Levels are -127 to 127, and otherwise 0 to 255."""
+
+    @classmethod
+    def of(cls, low: float, high: float) -> "Levels":
+        """Return the levels for values from ``low`` to ``high``."""
+        largest = max(abs(low), abs(high))
+        if not (low <= high and 0 < largest < math.inf):
+            raise InputError(f"input_range must be finite numbers, the least first, got ({low}, {high})")
+        return cls(largest / LEVEL_MAX[low >= 0], low < 0)
+
+    @property
+    def low(self) -> int:
+        """The least level."""
+        return -LEVEL_MAX[0] if self.signed else 0
+
+    @property
+    def high(self) -> int:
+        """The greatest level."""
+        return LEVEL_MAX[not self.signed]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the nearest levels; what is out of range becomes the last one."""
+        return (x.double() / self.step).round().clamp(self.low, self.high).long()
 
 
 @dataclass(frozen=True)
 class IntegerSynapses:
-    """A linear map or a convolution in int8."""
+    """A linear map or a convolution in int8 or int16."""
 
     weight: Tensor
-    """int8 ``[outputs, inputs]`` or ``[outputs, inputs / groups, rows, columns]``"""
+    """int8 or int16 ``[outputs, inputs]`` or ``[outputs, inputs / groups, rows, columns]``"""
     shift: Tensor
-    """int64 ``[outputs]``: a sum of weights, times 2^shift, is counted in units."""
+    """int64 ``[outputs]``: a sum of weights, times 2^shift (and a factor), is counted in units."""
     bias: Tensor
     """int64 ``[outputs]``, in units."""
     unit: Tensor
     """float64 ``[outputs]``: the real value of the integer 1."""
     geometry: Geometry | None
+    factor: Tensor | None = None
+    """int64 ``[outputs]``, at most 2^15: sums are multiplied by it; None where units are powers of two."""
+
+    @property
+    def rounds(self) -> bool:
+        """True if currents are rounded, and not only shifted to the left."""
+        return self.factor is not None or bool((self.shift < 0).any())
 
     def sums(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return for counts ``[N, *inputs]`` the sums of these weights, or of others in their place.
@@ -53,8 +88,13 @@ class IntegerSynapses:
     def __call__(self, x: Tensor) -> Tensor:
         """Return the current for counts ``[N, *inputs]``, in units."""
         total = self.sums(x)
-        shift, bias = (part.view(-1, *[1] * (total.dim() - 2)) for part in (self.shift, self.bias))
-        return (total << shift) + bias
+        return self.currents(total.movedim(1, -1)).movedim(-1, 1)
+
+    def currents(self, sums: Tensor) -> Tensor:
+        """Return the currents, in units, of sums ``[..., outputs]``; a division is rounded to nearest."""
+        sums = sums if self.factor is None else sums * self.factor
+        up, down = self.shift.clamp(min=0), (-self.shift).clamp(min=0)
+        return (((sums << up) + ((1 << down) >> 1)) >> down) + self.bias
 
 
 IntegerOp = Input | IntegerSynapses | Pool | Flatten | Sum | IntegerNeuron
@@ -70,6 +110,8 @@ class IntegerNode:
     shape: tuple[int, ...]
     sum_bits: int = 32
     """Synapses: bits that hold every sum of weights."""
+    graded: bool = False
+    """It hands on levels of the input, or synapses: it multiplies them by its weights."""
 
 
 class IntegerOutput(NamedTuple):
@@ -96,6 +138,8 @@ class IntegerNetwork:
     """The most input spikes in one time step for which no number can overflow."""
     bits: int
     """Bits of a membrane."""
+    levels: Levels | None = None
+    """How real-valued inputs are counted; None: inputs are event counts."""
 
     @property
     def inputs(self) -> int:
@@ -128,7 +172,7 @@ class IntegerNetwork:
         return "-".join("x".join(map(str, shape)) for shape in shown)
 
     def run(self, x: Tensor) -> IntegerOutput:
-        """Run event counts ``[T, B, *input]``, of any integer or whole-numbered dtype, from rest."""
+        """Run inputs ``[T, B, *input]`` from rest: whole numbers of events, or real numbers for levels."""
         values: dict[int, Tensor] = {}
         spikes: list[Tensor] = []
         membranes: list[Tensor] = []
@@ -150,9 +194,16 @@ class IntegerNetwork:
         return IntegerOutput(scores, tuple(spikes), tuple(membranes))
 
     def additions(self, x: Tensor, output: IntegerOutput) -> int:
-        """Count the additions of a weight: every event and every spike costs one for each target."""
+        """Count the additions of a weight: every event and every spike costs one for each target.
+
+        So does every level but 0, with a multiplication; an input that stays is counted once.
+        """
         values: dict[int, Tensor] = {}
         counts, trains, total = self._check(x), iter(output.spikes), 0
+        if self.levels is not None:
+            levels = counts.view(*x.shape[:2], -1)
+            fresh = torch.cat([levels[:1] == levels[:1], levels[1:] != levels[:-1]]).any(-1, keepdim=True)
+            counts = ((levels != 0) & fresh).long().view_as(counts)
         for place, node in enumerate(self.nodes):
             taken = [values[i] for i in node.inputs if i in values]
             if isinstance(node.op, IntegerNeuron):
@@ -164,18 +215,25 @@ class IntegerNetwork:
         return total
 
     def _check(self, x: Tensor) -> Tensor:
-        """Return counts ``[T * B, *input]``."""
+        """Return counts or levels ``[T * B, *input]``."""
         if x.dim() < 3 or math.prod(x.shape[2:]) != self.inputs:
             raise InputError(
                 f"x must be [T, B, *input] with {self.inputs} values a sample, got shape {tuple(x.shape)}"
             )
-        counts = x.long()
-        if counts.numel() == 0 or bool((counts != x).any()) or bool((counts < 0).any()):
-            raise InputError("x must hold event counts, whole numbers from 0 on; encode it as spikes first")
         if len(x) > self.timesteps:
             raise InputError(
                 f"x has {len(x)} time steps, but the network was quantized for {self.timesteps}; "
                 f"quantize it again with timesteps={len(x)}"
+            )
+        if self.levels is not None:
+            if x.numel() == 0 or not bool(torch.isfinite(x).all()):
+                raise InputError("x must hold finite numbers")
+            return self.levels(x).reshape(-1, *self.nodes[0].shape)
+        counts = x.long()
+        if counts.numel() == 0 or bool((counts != x).any()) or bool((counts < 0).any()):
+            raise InputError(
+                "x must hold event counts, whole numbers from 0 on; encode it as spikes, or quantize with "
+                "input_range for real numbers"
             )
         events = int(counts.flatten(2).clamp(max=1 << 31).sum(-1).max())
         if events > self.max_events:

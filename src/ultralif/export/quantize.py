@@ -1,7 +1,7 @@
 """Turn a trained network into integers, with a proof that no number can overflow."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -9,29 +9,15 @@ from torch import Tensor, nn
 
 from ultralif.errors import InputError
 from ultralif.export import bounds
-from ultralif.export.graph import Flatten, Input, Node, Pool, Spikes, Sum, Synapses
-from ultralif.export.integer import IntegerNetwork, IntegerNode, IntegerOp, IntegerSynapses
+from ultralif.export.graph import Flatten, Graph, Input, Node, Norm, Pool, Spikes, Sum, Synapses
+from ultralif.export.integer import IntegerNetwork, IntegerNode, IntegerOp, IntegerSynapses, Levels
 from ultralif.export.integer_neuron import IntegerNeuron
-from ultralif.export.quantize_neuron import (
-    TABLE_REACH,
-    LeakBy,
-    Wanted,
-    each,
-    has_table,
-    integer_neuron,
-    whole,
-)
+from ultralif.export.quantize_neuron import LeakBy, Wanted, each, has_table, integer_neuron, whole
 from ultralif.export.trace import describe
-from ultralif.export.units import Group, groups
+from ultralif.export.units import Group, groups, per_one, units
 from ultralif.functional import Mode
-from ultralif.nn import UltraDLIF
-from ultralif.nn.network import AnyNeuron
 
 __all__ = ["quantize"]
-
-WEIGHT_MAX = 127
-FLOOR = 16  # a membrane that saturates should do so no nearer to rest than this many thresholds
-FINEST = 8  # a membrane's unit is at most 2^8 times finer than a weight's, or than a table's step
 
 
 def quantize(
@@ -42,12 +28,14 @@ def quantize(
     shape: Sequence[int] | None = None,
     input_max: int = 1,
     max_events: int | None = None,
+    input_range: tuple[float, float] | None = None,
     bits: Literal[16, 32] = 32,
     saturate: bool = False,
     leak: LeakBy = "multiply",
     table_bits: int = 8,
+    weight_bits: Literal[8, 16] = 8,
 ) -> IntegerNetwork:
-    """Return a network of int8 weights and int16 or int32 membranes that spikes like ``net``.
+    """Return a network of integer weights and membranes that spikes like ``net``.
 
     Every output channel has its own weight scale. Batch normalization is folded into the weights, pooling
     by mean is a sum in a smaller unit. Membranes are counted in the finest unit for which the worst case
@@ -60,33 +48,53 @@ def quantize(
         shape: the features of one time step, such as ``(1, 28, 28)``; not needed if it begins with Linear.
         input_max: the largest event count of an input in one time step; 1 for binary spikes.
         max_events: the most events of all inputs together in one time step; None: each at its largest.
+        input_range: the least and the greatest value of inputs that are real numbers, such as (0, 1) for
+            pixels. They are counted in 8 bits, levels of 1/255 of the greatest, or of 1/127 if there are
+            negative ones, and the first layer multiplies. None: inputs are event counts.
         bits: of a membrane.
         saturate: let a membrane stop at its lowest number, where the worst case would fall below.
         leak: how a leak factor acts: ``multiply`` by a 15-bit fraction, or ``shift``, up to three halvings.
+        weight_bits: 8, which is what most of the difference from floats comes from, or 16.
         table_bits: the table of a log-sum-exp has 2^table_bits entries.
     """
-    request = Wanted(mode, timesteps, bits, saturate, leak, table_bits)
+    request = Wanted(mode, timesteps, bits, saturate, leak, table_bits, weight_bits)
     graph = describe(net, shape)
-    together = groups(graph)
-    events = math.prod(graph.nodes[0].shape) * input_max if max_events is None else max_events
+    levels = None if input_range is None else Levels.of(*input_range)
+    _refuse(graph, levels)
+    most = bounds.counts(graph, _given(graph, levels, input_max, max_events))
+    made: dict[int, IntegerSynapses | IntegerNeuron] = {}
+    for group in groups(graph, levels):
+        made |= _finest(group, request, most)
+    synapses = {i: op for i, op in made.items() if isinstance(op, IntegerSynapses)}
+    totals, _ = bounds.currents(graph, synapses, most)
+    nodes = tuple(
+        IntegerNode(
+            node.name,
+            _operation(node, made.get(place)),
+            node.inputs,
+            node.shape,
+            16 if place in totals and totals[place].fits(16) else 32,
+            levels is not None and place in graph.near_input,
+        )
+        for place, node in enumerate(graph.nodes)
+    )
+    return IntegerNetwork(nodes, graph.is_count, timesteps, most[0].total, bits, levels)
+
+
+def _given(graph: Graph, levels: Levels | None, input_max: int, max_events: int | None) -> bounds.Counts:
+    """Return the most that comes in at one time step."""
+    size = math.prod(graph.nodes[0].shape)
+    if levels is not None:
+        if input_max != 1 or max_events is not None:
+            raise InputError("input_range is for real numbers, input_max and max_events are for events")
+        return bounds.Counts(levels.high, levels.high * size, levels.signed)
+    events = size * input_max if max_events is None else max_events
     if not 1 <= events < 1 << 31:
         raise InputError(
             f"input_max={input_max} and max_events={max_events} allow {events} events in a time step; allow "
             "1 to 2^31 - 1"
         )
-    most = bounds.counts(graph, events)
-    made: dict[int, IntegerSynapses | IntegerNeuron] = {}
-    for group in together:
-        made |= _finest(group, request, most)
-    synapses = {i: op for i, op in made.items() if isinstance(op, IntegerSynapses)}
-    totals, _ = bounds.currents(graph, synapses, most)
-    nodes = []
-    for place, node in enumerate(graph.nodes):
-        sum_bits = 16 if place in totals and totals[place].fits(16) else 32
-        nodes.append(
-            IntegerNode(node.name, _operation(node, made.get(place)), node.inputs, node.shape, sum_bits)
-        )
-    return IntegerNetwork(tuple(nodes), graph.is_count, timesteps, events, bits)
+    return bounds.Counts(events, events)
 
 
 def _operation(node: Node, made: IntegerSynapses | IntegerNeuron | None) -> IntegerOp:
@@ -97,64 +105,40 @@ def _operation(node: Node, made: IntegerSynapses | IntegerNeuron | None) -> Inte
     return made
 
 
+def _refuse(graph: Graph, levels: Levels | None) -> None:
+    """Refuse what has no integer form."""
+    for place, node in enumerate(graph.nodes):
+        counted = [graph.is_count[i] for i in node.inputs]
+        reason = None
+        if isinstance(node.op, Norm):
+            reason = "follows no Linear or Conv2d that it could be folded into"
+        elif isinstance(node.op, Synapses) and not counted[0]:
+            reason = "takes real numbers from another layer; put neurons before it"
+        elif isinstance(node.op, Spikes) and counted[0]:
+            reason = "takes spikes without weights; put Linear or Conv2d before it"
+        elif isinstance(node.op, Sum) and len(set(counted)) > 1:
+            reason = "adds spikes to currents; add spikes to spikes, or currents to currents"
+        elif (
+            isinstance(node.op, Sum)
+            and graph.is_count[place]
+            and per_one(graph, node.inputs[0], levels) != per_one(graph, node.inputs[1], levels)
+        ):
+            reason = "adds spikes to means of spikes or to the input; pool both branches alike"
+        if reason is not None:
+            raise InputError(f"layer {node.name!r} {reason}; it has no integer form")
+
+
 def _finest(
     group: Group, request: Wanted, most: dict[int, bounds.Counts]
 ) -> dict[int, IntegerSynapses | IntegerNeuron]:
     """Return synapses and neurons in the finest unit that fits."""
     problem = ""
-    for unit, scales in _units(group, request):
+    for unit, scales in units(group, request):
         made = _in_units(group, request, unit, scales)
         problem = _overflow(group, request, made, most)
         if not problem:
             return made
     raise InputError(f"{group.name} {problem}")
-
-
-def _units(group: Group, request: Wanted) -> Iterator[tuple[Tensor, dict[int, Tensor]]]:
-    """Yield units for the channels of the sinks, the finest first, with the scales of all synapses.
-
-    Neurons that are compared with each other, or share a table, need one unit, so weight scales are that
-    unit times powers of two. A channel whose weights are all tiny is counted at 1/256 of the largest scale.
-    """
-    scales = {}
-    for source, factor in group.sources.items():
-        weight, _ = group.affine(source)
-        scales[source] = weight.abs().flatten(1).amax(1) / WEIGHT_MAX / factor
-    largest = max(float(scale.max()) for scale in scales.values()) or 1.0
-    scales = {source: scale.clamp(min=largest / 256) for source, scale in scales.items()}
-    coupled = any(isinstance(neuron, UltraDLIF) for _, neuron in group.neurons())
-    compared = coupled or not group.by_channel or len(group.graph.nodes) - 1 in group.sinks
-    scale = (
-        torch.stack(list(scales.values())).amax(0) if group.by_channel else torch.full((1,), largest).double()
-    )
-    coarsest = torch.full_like(scale, largest) if compared else scale
-    tables = [_table_unit(node, neuron, compared, request) for node, neuron in group.neurons()]
-    needed = [unit for unit in tables if unit is not None]
-    if needed:
-        coarsest = torch.stack(needed).amin(0)
-    finest = FINEST
-    if request.saturate:
-        for node, neuron in group.neurons():
-            limit = each(neuron.threshold, node.shape).abs().amax().clamp(min=1e-9)
-            room = 2 ** (request.bits - 1) / FLOOR * float(coarsest.min() / limit)
-            finest = max(0, min(finest, math.floor(math.log2(room))))
-    for fraction in range(finest, -1, -1):
-        yield coarsest / 2**fraction, scales
-
-
-def _table_unit(node: Node, neuron: AnyNeuron, compared: bool, request: Wanted) -> Tensor | None:
-    """Return the coarsest unit for a log-sum-exp's table, for each channel or for all."""
-    if not has_table(neuron, request.mode):
-        return None
-    unit = each(neuron.eps, node.shape) / (2**request.table_bits // TABLE_REACH)
-    within = unit.flatten(1) if unit.dim() > 1 else unit[:, None]
-    if bool((within != within[:, :1]).any()) or (compared and bool((unit != unit.flatten()[0]).any())):
-        raise InputError(
-            f"layer {node.name!r} couples neurons of different eps, which no one table serves; train one eps "
-            "a layer, or choose mode='tropical'"
-        )
-    channels: Tensor = within[:, 0]
-    return torch.as_tensor(channels[:1]) if compared else channels
 
 
 def _in_units(
@@ -163,25 +147,40 @@ def _in_units(
     """Return synapses and neurons counted in a unit of the sinks."""
     made: dict[int, IntegerSynapses | IntegerNeuron] = {}
     offset = _centering(group, request)
-    for number, (source, factor) in enumerate(group.sources.items()):
+    for number, (source, averaged) in enumerate(group.sources.items()):
         weight, bias = group.affine(source)
-        mine = (unit * factor).expand(len(weight))
-        shift = (scales[source] / unit).log2().ceil().clamp(min=0).long()
-        grid = (mine * 2.0**shift).view(-1, *[1] * (weight.dim() - 1))
+        mine = (unit * averaged).expand(len(weight))
+        factor, shift = _ratio(scales[source] / unit, request.mode)
+        grid = mine * 2.0**shift * (1 if factor is None else factor)
         bias = bias - (offset if number == 0 else 0.0)
         op = group.graph.nodes[source].op
         made[source] = IntegerSynapses(
-            whole(weight / grid).to(torch.int8),
-            shift,
+            whole(weight / grid.view(-1, *[1] * (weight.dim() - 1))).to(
+                torch.int8 if request.weight_bits == 8 else torch.int16
+            ),
+            shift.expand(len(weight)),
             whole(bias / mine),
             mine,
             op.geometry if isinstance(op, Synapses) else None,
+            None if factor is None else factor.expand(len(weight)),
         )
     for sink in group.sinks:
         op = group.graph.nodes[sink].op
         if isinstance(op, Spikes):
             made[sink] = integer_neuron(group.graph.nodes[sink], op.neuron, request, unit)
     return made
+
+
+def _ratio(ratio: Tensor, mode: Mode) -> tuple[Tensor | None, Tensor]:
+    """Return a factor of 15 bits, or None for 1, and a shift, whose product is a ratio or a little more.
+
+    Tropical networks add and compare only, and have no factor; weights are then coarser by up to one bit.
+    """
+    shift = ratio.log2().ceil().clamp(min=-16).long()
+    factor = whole((ratio / 2.0**shift * 2**15).ceil().clamp(max=2**15))
+    if mode == "tropical" or bool((factor == 2**15).all()):
+        return None, shift
+    return factor, shift - 15
 
 
 def _centering(group: Group, request: Wanted) -> Tensor | float:

@@ -50,6 +50,7 @@ class Wanted:
     saturate: bool
     leak: LeakBy
     table_bits: int
+    weight_bits: Literal[8, 16]
 
     def __post_init__(self) -> None:
         """Check them."""
@@ -59,6 +60,8 @@ class Wanted:
             raise InputError(f"timesteps must be in 1..1000000, got {self.timesteps}")
         if self.bits not in (16, 32):
             raise InputError(f"bits must be 16 or 32, got {self.bits}")
+        if self.weight_bits not in (8, 16):
+            raise InputError(f"weight_bits must be 8 or 16, got {self.weight_bits}")
         if self.leak not in ("multiply", "shift"):
             raise InputError(f"leak must be multiply or shift, got {self.leak!r}")
         if not 3 <= self.table_bits <= 10:

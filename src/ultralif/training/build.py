@@ -26,6 +26,7 @@ __all__ = [
     "add_model",
     "build_network",
     "build_networks",
+    "find_spec",
     "footprint",
     "layer_sizes",
     "network_arguments",
@@ -54,7 +55,7 @@ def add_model(make: Callable[[], nn.Module]) -> str:
     return name
 
 
-def _spec(config: RunConfig) -> Spec:
+def find_spec(config: RunConfig) -> Spec:
     """Return the description of a config's data."""
     if config.dataset not in DATASETS:
         find_own(config.dataset, torch.device("cpu"))  # it says what to do
@@ -63,7 +64,7 @@ def _spec(config: RunConfig) -> Spec:
 
 def layer_sizes(config: RunConfig) -> tuple[int, ...]:
     """Return inputs, hidden layers and classes of a config's multilayer perceptron."""
-    spec = _spec(config)
+    spec = find_spec(config)
     return (math.prod(spec.shape), *config.hidden, spec.classes)
 
 
@@ -92,7 +93,7 @@ def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[n
 
 def build_network(config: RunConfig) -> nn.Module:
     """Return the network of a config at its first step; it depends on nothing but the config."""
-    spec = _spec(config)
+    spec = find_spec(config)
     if config.encoding in NORMALIZED and not spec.is_events and spec.normalization is None:
         raise InputError(
             f"encoding {config.encoding!r} needs mean and deviation, which are not known for {spec.name}; "
@@ -121,7 +122,7 @@ def _build_model(config: RunConfig) -> nn.Module:
         return _OWN[config.model]()
     from ultralif import models
 
-    spec = _spec(config)
+    spec = find_spec(config)
     if len(spec.shape) != 3:
         raise InputError(f"model {config.model!r} is for images, and {spec.name} has samples of {spec.shape}")
     make: Callable[..., nn.Module] = models.resnet if config.model.startswith("resnet") else models.vgg

@@ -85,7 +85,9 @@ def _again(
         (found,) = evaluate(make_members([config], [network], place, data), [config], data)
         if compare is not None:
             batches = make_loader(config, data, data.dataset.test, training=False).epoch(EVALUATION)
-            gap = compare(network, ((inputs(x, config), labels) for x, labels in batches))
+            images = config.encoding == "direct" and not data.dataset.test.is_events
+            taken = ((inputs(x, config), labels) for x, labels in batches)
+            gap = compare(network, ((x[0] if images else x, labels) for x, labels in taken))
     known = result.by_mode
     modes = {
         mode: replace(one, validation=known[mode].validation if mode in known else None)

@@ -8,8 +8,9 @@ from pathlib import Path
 from torch import Tensor
 
 from ultralif.errors import InputError
+from ultralif.export.c.inputs import header, main, readme, recorded_inputs
 from ultralif.export.c.program import program
-from ultralif.export.c.source import arrays, fields, fill, recording, state
+from ultralif.export.c.source import arrays, fields, fill, recording, state, weight_type
 from ultralif.export.integer import IntegerNetwork
 
 __all__ = ["Footprint", "footprint", "to_c"]
@@ -45,7 +46,7 @@ def to_c(
     Args:
         net: made by `ultralif.export.quantize`.
         out: the folder; it must be new or empty.
-        recorded: event counts ``[T, B, *input]`` that the self-test replays.
+        recorded: inputs ``[T, B, *input]`` that the self-test replays.
         memory_budget: the most bytes of constants and state; the C compiler checks it again.
         title: one line that says what the network is.
     """
@@ -74,7 +75,8 @@ def to_c(
 def footprint(net: IntegerNetwork) -> Footprint:
     """Return the bytes that a network will take in C."""
     rom = sum(array.bytes for array in arrays(net))
-    ram = 4 * (net.classes + 2) + sum(field.bytes for field in fields(net))  # scores, two counters
+    counters = 2 if net.levels is None else 1
+    ram = 4 * (net.classes + counters) + sum(field.bytes for field in fields(net))
     return Footprint(rom, -(-ram // 4) * 4)
 
 
@@ -91,8 +93,8 @@ def _files(net: IntegerNetwork, recorded: Tensor, size: Footprint, budget: int, 
         "inputs": net.inputs,
         "classes": net.classes,
         "timesteps": net.timesteps,
-        "max_events": net.max_events,
         "bits": net.bits,
+        "weight": weight_type(net.synapses[0]),
         "rom": size.rom,
         "ram": size.ram,
         "budget": budget,
@@ -101,11 +103,12 @@ def _files(net: IntegerNetwork, recorded: Tensor, size: Footprint, budget: int, 
     stated = " + ".join(f"sizeof {array.name}" for array in constants)
     check = f"typedef char model_keeps_its_rom[{stated} == MODEL_ROM_BYTES ? 1 : -1];\n"
     return {
-        "model.h": fill("model.h", **facts, membrane=f"int{net.bits}_t", fields=state(net)),
+        "model.h": fill("model.h", **facts, **header(net), membrane=f"int{net.bits}_t", fields=state(net)),
         "model.c": fill("model.c", **program(net)),
         "weights.h": "\n\n".join([*(array.text() for array in constants), check]),
-        "selftest.c": fill("selftest.c", **recording(net, recorded)),
-        "README.md": fill("README.md", **facts),
+        "selftest.c": fill("selftest.c", inputs=recorded_inputs(net, recorded), **recording(net, recorded)),
+        "README.md": fill("README.md", **facts, **readme(net)),
         "Makefile": fill("Makefile", ram=size.ram),
-        **{name: fill(name) for name in ("main.c", "cortex_m.c", "cortex_m.ld")},
+        "main.c": fill("main.c", **main(net)),
+        **{name: fill(name) for name in ("cortex_m.c", "cortex_m.ld")},
     }

@@ -1,5 +1,5 @@
 
-static void add_row_$bits(int${bits}_t *sum, const int8_t *row, uint32_t n)
+static void add_row_$bits(int${bits}_t *sum, const model_weight *row, uint32_t n)
 {
     uint32_t i;
     for (i = 0; i < n; i++)

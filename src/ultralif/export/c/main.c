@@ -1,5 +1,5 @@
-/* Classify what comes in on standard input: for every sample, time steps of MODEL_INPUTS event counts,
-   one byte each. Prints class, checksum of all membranes at all time steps, and scores. The recorded self-test
+/* Classify what comes in on standard input, one byte for each of MODEL_INPUTS values: $stream.
+   Prints class, checksum of all membranes at all time steps, and scores. The recorded self-test
    runs first; without input its result is all that is printed. */
 #include "model.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 static model_state state;
-static uint8_t frame[MODEL_INPUTS];
+static model_value frame[MODEL_INPUTS];
 static uint32_t hash;
 
 /* 1: a sample was taken; 0: the input is at its end; -1: it is not what it should be. */
@@ -17,17 +17,7 @@ static int sample(unsigned long steps)
     model_reset(&state);
     hash = MODEL_HASH;
     for (t = 0; t < steps; t++) {
-        size_t got = fread(frame, 1, sizeof frame, stdin);
-        if (got == 0 && t == 0)
-            return 0;
-        if (got != sizeof frame) {
-            fprintf(stderr, "the input ends within a sample of %lu time steps\n", steps);
-            return -1;
-        }
-        if (model_frame(&state, frame) < 0) {
-            fprintf(stderr, "more than %lu events in a time step\n", (unsigned long)MODEL_MAX_EVENTS);
-            return -1;
-        }
+$take
         hash = model_hash(&state, hash);
     }
     return 1;

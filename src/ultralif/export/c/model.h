@@ -10,18 +10,19 @@
 #define MODEL_INPUTS $inputs
 #define MODEL_CLASSES $classes
 #define MODEL_MAX_STEPS UINT32_C($timesteps) /* between two resets; no number overflows until then */
-#define MODEL_MAX_EVENTS UINT32_C($max_events) /* in one time step, likewise */
+$limits
 #define MODEL_ROM_BYTES $rom /* constants */
 #define MODEL_RAM_BYTES $ram /* one model_state */
 #define MODEL_BUDGET_BYTES $budget /* what both may take together */
 
 typedef $membrane model_membrane;
+typedef ${weight}_t model_weight;
+typedef $value model_value; /* $meaning */
 
 typedef struct {
     int32_t score[MODEL_CLASSES];
     uint32_t steps;
-    uint32_t events; /* in this time step */
-#ifdef MODEL_COUNT
+$counter#ifdef MODEL_COUNT
     uint32_t spikes; /* of all neurons since the reset */
     uint32_t additions; /* of a weight, since the reset */
 #endif
@@ -37,15 +38,7 @@ typedef char model_keeps_its_ram[sizeof(model_state) <= MODEL_RAM_BYTES ? 1 : -1
 /* Start a new sequence from rest. */
 void model_reset(model_state *s);
 
-/* Take one input event. -1: no such input, or too many events or time steps; nothing was changed. */
-int model_event(model_state *s, uint16_t input);
-
-/* End the time step: every neuron integrates what came in. -1: too many time steps. */
-int model_tick(model_state *s);
-
-/* Take a whole time step: how many events each of the MODEL_INPUTS inputs has. -1: too many; reset. */
-int model_frame(model_state *s, const uint8_t *counts);
-
+$functions
 /* The class with the greatest score so far; the first of them in a tie. */
 int model_class(const model_state *s);
 

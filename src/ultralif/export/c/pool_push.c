@@ -1,6 +1,6 @@
 
 /* The windows that hold an event. */
-static void pool_$l(model_state *s, uint32_t i)
+static void pool_$l(model_state *s, uint32_t i$level)
 {
     const uint32_t y = i / $width % $height, x = i % $width, c = i / $plane;
     uint32_t oy, ox;

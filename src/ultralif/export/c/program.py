@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from ultralif.export.c.inputs import cleared, held, input_functions
 from ultralif.export.c.source import fields, fill, lines
 from ultralif.export.graph import Flatten, Pool, Sum
 from ultralif.export.integer import IntegerNetwork, IntegerSynapses
@@ -17,15 +18,21 @@ def program(net: IntegerNetwork) -> dict[str, object]:
     wide = f"int{2 * net.bits}_t"
     helpers = dict.fromkeys(name for neuron in net.neurons for name in _helpers(neuron))
     rows = {
-        node.sum_bits for node in net.nodes if isinstance(node.op, IntegerSynapses) and len(node.shape) == 1
+        ("add_times.c" if node.graded else "add_row.c", node.sum_bits)
+        for node in net.nodes
+        if isinstance(node.op, IntegerSynapses) and len(node.shape) == 1
     }
+    calls = lines(4, _calls(net))
     return {
         "helpers": "".join(fill(name, wide=wide) for name in helpers)
-        + "".join(fill("add_row.c", bits=bits) for bits in sorted(rows)),
+        + (fill("scaled.c") if any(op.rounds for op in net.synapses) else "")
+        + "".join(fill(name, bits=bits) for name, bits in sorted(rows)),
+        "input": input_functions(net),
         "pushes": "".join(_push(net, place) for place in reversed(places)),
         "values": "".join(_value(net, place) for place in places),
         "layers": "".join(_layer(net, place) for place in places),
-        "calls": lines(4, _calls(net)),
+        "index": "    uint32_t i;\n" if "for (i" in calls else "",
+        "calls": calls,
         "mixes": lines(
             4,
             (
@@ -47,17 +54,19 @@ def _helpers(neuron: IntegerNeuron) -> Iterator[str]:
 
 
 def _calls(net: IntegerNetwork) -> Iterator[str]:
-    """Yield the statements of a time step, in order; at its end sums are 0 again."""
+    """Yield the statements of a time step, in order; at its end sums are 0 again, but those that are held."""
+    if net.levels is None:
+        yield "s->events = 0;"
     for place, node in enumerate(net.nodes):
         if isinstance(node.op, IntegerNeuron):
             yield f"layer_{place}(s);"
     if not net.is_count[-1]:
         yield "for (i = 0; i < MODEL_CLASSES; i++)"
         yield f"    s->score[i] += value_{len(net.nodes) - 1}(s, i);"
-    for field in fields(net):
-        if not field.name.startswith("v_"):
-            yield f"for (i = 0; i < {field.size}; i++)"
-            yield f"    s->{field.name}[i] = 0;"
+    stay = held(net)
+    yield from cleared(
+        [field for field in fields(net) if not field.name.startswith("v_") and field not in stay]
+    )
 
 
 def _push(net: IntegerNetwork, place: int) -> str:
@@ -67,20 +76,22 @@ def _push(net: IntegerNetwork, place: int) -> str:
         node = net.nodes[place]
         spreads = isinstance(node.op, IntegerSynapses) and len(node.shape) > 1
         return fill("spread.c", **_convolution(net, place)) if spreads else ""
+    level = ", level" if net.nodes[place].graded else ""
     for reader, node in enumerate(net.nodes):
         for _ in range(node.inputs.count(place)):
             if isinstance(node.op, IntegerSynapses) and len(node.shape) > 1:
-                to.append(f"spread_{reader}(s, i);")
+                to.append(f"spread_{reader}(s, i{level});")
             elif isinstance(node.op, IntegerSynapses):
+                add = f"add_{'times' if level else 'row'}_{node.sum_bits}"
                 to.append(f"COUNT(additions, {node.shape[0]});")
-                to.append(f"add_row_{node.sum_bits}(s->sum_{reader}, weight_{reader}[i], {node.shape[0]});")
+                to.append(f"{add}(s->sum_{reader}, weight_{reader}[i], {node.shape[0]}{level});")
             elif isinstance(node.op, Pool):
-                to.append(f"pool_{reader}(s, i);")
+                to.append(f"pool_{reader}(s, i{level});")
             else:
-                to.append(f"push_{reader}(s, i);")
+                to.append(f"push_{reader}(s, i{level});")
     if place == len(net.nodes) - 1:
         to.append("s->score[i]++;")
-    text = fill("push.c", l=place, to=lines(4, to))
+    text = fill("push.c", l=place, level=_level(net, place), to=lines(4, to))
     if isinstance(net.nodes[place].op, Pool):
         text += fill("pool_push.c", **_windows(net, place), found=lines(12, _found(net, place)))
     return text
@@ -96,7 +107,12 @@ def _found(net: IntegerNetwork, place: int) -> list[str]:
             f"    push_{place}(s, at);",
             "}",
         ]
-    return [f"push_{place}(s, at);"]
+    return [f"push_{place}(s, at{', level' if net.nodes[place].graded else ''});"]
+
+
+def _level(net: IntegerNetwork, place: int) -> str:
+    """Return the argument of functions that hand on levels."""
+    return ", int32_t level" if net.nodes[place].graded else ""
 
 
 def _value(net: IntegerNetwork, place: int) -> str:
@@ -119,7 +135,10 @@ def _value(net: IntegerNetwork, place: int) -> str:
         )
     if isinstance(node.op, IntegerSynapses):
         at = _at(math.prod(node.shape), node.shape[0])
-        value = f"up(s->sum_{place}[i], shift_{place}[{at}]) + bias_{place}[{at}]"
+        total = f"s->sum_{place}[i]"
+        if node.op.factor is not None:
+            total = f"(int64_t){total} * factor_{place}[{at}]"
+        value = f"{'scaled' if node.op.rounds else 'up'}({total}, shift_{place}[{at}]) + bias_{place}[{at}]"
     elif isinstance(node.op, Sum | Flatten):
         value = " + ".join(f"value_{i}(s, i)" for i in node.inputs)
     else:
@@ -139,6 +158,7 @@ def _windows(net: IntegerNetwork, place: int) -> dict[str, object]:
     if not isinstance(op, Pool):
         raise TypeError(f"{node.name!r} does not pool")
     return _maps(place, before, node.shape) | {
+        "level": _level(net, place),
         "rows": op.size[0],
         "columns": op.size[1],
         "stride_y": op.stride[0],
@@ -173,6 +193,8 @@ def _convolution(net: IntegerNetwork, place: int) -> dict[str, object]:
         "outputs": outputs,
         "first": first,
         "bits": node.sum_bits,
+        "level": _level(net, place),
+        "times": " * level" if node.graded else "",
     }
     for name, pair in (("stride", g.stride), ("pad", g.padding), ("dilation", g.dilation)):
         numbers |= {f"{name}_y": pair[0], f"{name}_x": pair[1]}

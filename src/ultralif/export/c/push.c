@@ -1,5 +1,5 @@
 
-static void push_$l(model_state *s, uint32_t i)
+static void push_$l(model_state *s, uint32_t i$level)
 {
 $to
 }

@@ -4,13 +4,7 @@
 #define SAMPLES $samples
 #define STEPS $steps
 
-/* How many events each time step has, and their inputs. */
-static const uint32_t count[SAMPLES][STEPS] = {
-$count
-};
-static const uint16_t event[] = {
-$event
-};
+$inputs
 /* The checksum over all membranes at all time steps, and the scores at the end. */
 static const uint32_t hash[SAMPLES] = {
 $hash
@@ -19,16 +13,13 @@ static const int32_t score[SAMPLES][MODEL_CLASSES] = {
 $score
 };
 
-static int replay(model_state *s, const uint16_t **next, int sample)
+static int replay(model_state *s, uint32_t *next, int sample)
 {
     uint32_t seen = MODEL_HASH;
     uint32_t t, n;
     model_reset(s);
     for (t = 0; t < STEPS; t++) {
-        for (n = count[sample][t]; n > 0; n--)
-            if (model_event(s, *(*next)++) < 0)
-                return -1;
-        if (model_tick(s) < 0)
+        if (take(s, next, sample, t) < 0 || model_tick(s) < 0)
             return -1;
         seen = model_hash(s, seen);
     }
@@ -40,7 +31,7 @@ static int replay(model_state *s, const uint16_t **next, int sample)
 
 int model_selftest(model_state *s)
 {
-    const uint16_t *next = event;
+    uint32_t next = 0;
     int sample;
     for (sample = 0; sample < SAMPLES; sample++)
         if (replay(s, &next, sample) < 0)

@@ -15,7 +15,19 @@ from ultralif.export.graph import Pool
 from ultralif.export.integer import IntegerNetwork, IntegerSynapses
 from ultralif.export.integer_neuron import IntegerNeuron, Multiply, Offset
 
-__all__ = ["Array", "Field", "arrays", "checksum", "fields", "fill", "lines", "recording", "state"]
+__all__ = [
+    "Array",
+    "Field",
+    "arrays",
+    "checksum",
+    "fields",
+    "fill",
+    "lines",
+    "numbers",
+    "recording",
+    "state",
+    "weight_type",
+]
 
 BYTES = {"int8_t": 1, "uint8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4}
 HASH_START, HASH_FACTOR = 2166136261, np.uint32(16777619)  # FNV-1a, over words
@@ -37,7 +49,7 @@ class Array:
     def text(self) -> str:
         """Its definition."""
         size = "".join(f"[{n}]" for n in self.values.shape)
-        return f"static const {self.kind} {self.name}{size} = {{\n{_numbers(self.values)}\n}};"
+        return f"static const {self.kind} {self.name}{size} = {{\n{numbers(self.values)}\n}};"
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,11 @@ def arrays(net: IntegerNetwork) -> list[Array]:
     return found
 
 
+def weight_type(op: IntegerSynapses) -> str:
+    """Return the type of weights, ``int8`` or ``int16``."""
+    return str(op.weight.dtype).removeprefix("torch.")
+
+
 def _synapses(number: int, op: IntegerSynapses) -> Iterator[Array]:
     weight = op.weight
     if op.geometry is None:
@@ -82,8 +99,10 @@ def _synapses(number: int, op: IntegerSynapses) -> Iterator[Array]:
     else:  # [inputs, rows, columns, outputs of the group]
         grouped = weight.view(op.geometry.groups, -1, *weight.shape[1:]).permute(0, 2, 3, 4, 1)
         rows = grouped.flatten(0, 1)
-    yield Array(f"weight_{number}", "int8_t", rows)
-    yield Array(f"shift_{number}", "uint8_t", op.shift)
+    yield Array(f"weight_{number}", f"{weight_type(op)}_t", rows)
+    yield Array(f"shift_{number}", "int8_t" if op.rounds else "uint8_t", op.shift)
+    if op.factor is not None:
+        yield Array(f"factor_{number}", "uint16_t", op.factor)
     yield Array(f"bias_{number}", "int32_t", op.bias)
 
 
@@ -122,19 +141,13 @@ def state(net: IntegerNetwork) -> str:
 
 
 def recording(net: IntegerNetwork, recorded: Tensor) -> dict[str, object]:
-    """Return recorded inputs ``[T, B, *input]`` as events, with what the simulator makes of them."""
+    """Return what the simulator makes of recorded inputs ``[T, B, *input]``."""
     output = net.run(recorded)
-    counts = recorded.flatten(2).long().transpose(0, 1)  # [B, T, inputs]
-    index = torch.arange(net.inputs).expand_as(counts)
-    events = index.flatten().repeat_interleave(counts.flatten())
     return {
-        "samples": counts.shape[0],
-        "steps": counts.shape[1],
-        "count": _numbers(counts.sum(-1)),
-        # One more, so that a recording without events is C too.
-        "event": _numbers(torch.cat([events, events.new_zeros(1)])),
-        "hash": _numbers(torch.from_numpy(checksum(output.membranes).astype(np.int64)), suffix="u"),
-        "score": _numbers(output.scores),
+        "samples": recorded.shape[1],
+        "steps": recorded.shape[0],
+        "hash": numbers(torch.from_numpy(checksum(output.membranes).astype(np.int64)), suffix="u"),
+        "score": numbers(output.scores),
     }
 
 
@@ -149,12 +162,12 @@ def checksum(membranes: tuple[Tensor, ...]) -> np.ndarray[tuple[int, ...], np.dt
     return hashes
 
 
-def _numbers(values: Tensor, suffix: str = "") -> str:
+def numbers(values: Tensor, suffix: str = "") -> str:
     """Return the inside of an initializer: a row of the last axis in braces, if there are several."""
     if values.dim() == 1:
         text = ", ".join(f"{value}{suffix}" for value in values.tolist())
         return textwrap.fill(text, 110, initial_indent="    ", subsequent_indent="    ")
-    return ",\n".join(f"    {{\n{_numbers(row)}\n    }}" for row in values)
+    return ",\n".join(f"    {{\n{numbers(row)}\n    }}" for row in values)
 
 
 def lines(indent: int, parts: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
 
 /* An event at one place of a feature map reaches the places whose windows hold it. */
-static void spread_$l(model_state *s, uint32_t i)
+static void spread_$l(model_state *s, uint32_t i$level)
 {
     const int32_t y = (int32_t)(i / $width % $height) + $pad_y, x = (int32_t)(i % $width) + $pad_x;
     const uint32_t c = i / $plane;
@@ -11,13 +11,13 @@ static void spread_$l(model_state *s, uint32_t i)
             continue;
         for (kx = 0; kx < $columns; kx++) {
             const int32_t right = x - kx * $dilation_x;
-            const int8_t *row = weight_$l[c][ky][kx];
+            const model_weight *row = weight_$l[c][ky][kx];
             int${bits}_t *sum;
             if (right < 0 || right % $stride_x != 0 || right / $stride_x >= $out_width)
                 continue;
             sum = s->sum_$l + $first + (uint32_t)(down / $stride_y * $out_width + right / $stride_x);
             for (o = 0; o < $outputs; o++, sum += $out_plane)
-                *sum = (int${bits}_t)(*sum + row[o]);
+                *sum = (int${bits}_t)(*sum + row[o]$times);
             COUNT(additions, $outputs);
         }
     }
