@@ -89,7 +89,7 @@ def tuned_table(results: Iterable[Result]) -> Table:
     ]
     notes = [
         "Each neuron has the same 16 settings, four learning rates and four widths, judged on a sixth of the "
-        "training set after 40 epochs with one seed; the chosen one is then trained on all of it "
+        "training set after 20 epochs with one seed; the chosen one is then trained on all of it "
         "for 100 epochs with other seeds. The width is where a learned one starts.",
         "Test: with the spikes of training; binary: the same networks with spikes 0 and 1.",
     ]

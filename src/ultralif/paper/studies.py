@@ -30,7 +30,7 @@ __all__ = [
 RATES = (3e-4, 1e-3, 3e-3, 1e-2)
 WIDTHS = (0.1, 0.25, 0.5, 1.0)
 """Of a surrogate, and the temperature: the same values for all."""
-SEARCH: dict[str, Any] = {"validation": 1 / 6, "epochs": 40, "seed": 1000}
+SEARCH: dict[str, Any] = {"validation": 1 / 6, "epochs": 20, "seed": 1000}
 """Of the tuning runs; the chosen settings are then trained as all others are."""
 _IMAGES = ("mnist", "fashion-mnist", "cifar10")
 _PLAIN = BASE.with_(defaults="current")

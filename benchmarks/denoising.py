@@ -1,0 +1,168 @@
+"""Estimate what denoised N-MNIST changes: put the dropped events back, and train on both at T=1.
+
+    python benchmarks/denoising.py FOLDER --epochs 12
+
+FOLDER has nmnist (all recordings, denoised) and nmnist-raw (some of them as they were recorded). The raw
+ones say how many events were dropped at a cell of the sensor, given its polarity and how many events remained
+in the 3 x 3 cells around it, and which cells drop more than others. From these rates events are drawn for all
+70,000 recordings (Poisson; among the raw recordings variance and mean are alike). Networks as the paper's
+author has them in code are trained on both; results/denoising.json has the statistics and the accuracies.
+Runs that are there are not trained again.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ultralif.data import Split, load
+from ultralif.data.events import CELLS, parse_nmnist
+from ultralif.data.own import add
+from ultralif.training import Store, plan
+from ultralif.training.config import PRESETS, RunConfig
+from ultralif.training.executors import run_local
+from ultralif.training.options import Progress, RunOptions
+
+OUT = Path(__file__).parents[1] / "results" / "denoising.json"
+NEURONS = ("LIF", "UltraLIF", "UltraDLIF")
+SEEDS = (42, 43)
+EDGES = np.array([1, 3, 6, 11, 21, 41, 81])
+"""Bounds of the numbers of events in the 3 x 3 cells around one, of both polarities."""
+PRIOR = 5.0
+"""Events by which the factor of a single cell is drawn towards 1."""
+Counts = NDArray[np.int64]
+
+
+def counts_of(split: Split, rows: list[int]) -> Counts:
+    """Return the events of some recordings by cell, ``[n, 2, 34, 34]``."""
+    found: Counts = split.batch(rows).sum(0).numpy().astype(np.int64)
+    return found
+
+
+def pairs(folder: Path, halves: dict[str, Split]) -> tuple[Counts, Counts]:
+    """Return the counts of the raw recordings that there are, and of the same ones after denoising."""
+    raw, kept = [], []
+    for half, split in halves.items():
+        files = sorted(folder.glob(f"*/{half.capitalize()}/*/*.bin"), key=lambda path: path.stem)
+        labels = [int(path.parent.name) for path in files]
+        rows = [int(path.stem) - 1 for path in files]
+        if split.labels[rows].tolist() != labels:
+            raise SystemExit(f"the raw recordings in {folder} are not those of the denoised set")
+        for path, label in zip(files, labels, strict=True):
+            events = parse_nmnist([path.read_bytes()], [path], [label])
+            raw.append(np.bincount(events.addresses, minlength=CELLS).reshape(2, 34, 34))
+        kept.append(counts_of(split, rows))
+    return np.stack(raw), np.concatenate(kept)
+
+
+def around(counts: Counts) -> Counts:
+    """Return the class of each cell by the events in the 3 x 3 cells around it."""
+    padded = np.pad(counts.sum(1), ((0, 0), (1, 1), (1, 1)))
+    near = sum(padded[:, i : i + 34, j : j + 34] for i in range(3) for j in range(3))
+    return np.repeat(np.digitize(near, EDGES)[:, None], 2, axis=1)
+
+
+def rates(raw: Counts, kept: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean number of dropped events by polarity and class, and the factor of each cell."""
+    dropped, classes = raw - kept, around(kept)
+    mean = np.array(
+        [[dropped[:, p][classes[:, p] == c].mean() for c in range(len(EDGES) + 1)] for p in (0, 1)]
+    )
+    expected = _expected(mean, classes).sum(0)
+    return mean, (dropped.sum(0) + PRIOR) / (expected + PRIOR)
+
+
+def _expected(mean: NDArray[np.float64], classes: Counts) -> NDArray[np.float64]:
+    return np.stack([mean[p][classes[:, p]] for p in (0, 1)], axis=1)
+
+
+def noisy(
+    split: Split, mean: NDArray[np.float64], factor: NDArray[np.float64], seed: int
+) -> NDArray[np.uint8]:
+    """Return all recordings of a split with dropped events drawn back in, ``[N, 1, 2, 34, 34]``."""
+    generator, parts = np.random.default_rng(seed), []
+    for start in range(0, len(split), 1000):
+        kept = counts_of(split, list(range(start, min(start + 1000, len(split)))))
+        drawn = generator.poisson(_expected(mean, around(kept)) * factor)
+        parts.append(np.minimum(kept + drawn, 255).astype(np.uint8)[:, None])
+    return np.concatenate(parts)
+
+
+def statistics(name: str, counts: Counts) -> dict[str, float | str]:
+    """Describe recordings."""
+    events = counts.reshape(len(counts), -1).sum(1)
+    return {
+        "recordings": name,
+        "number": len(counts),
+        "events": float(events.mean()),
+        "sd": float(events.std()),
+        "cells with events": float((counts > 0).mean()),
+    }
+
+
+def train(configs: list[RunConfig], runs: Path, data: Path) -> list[dict[str, Any]]:
+    """Train networks and return their accuracies."""
+
+    def tell(progress: Progress) -> None:
+        print(f"epoch {progress.epoch}: loss {progress.loss}", flush=True)
+
+    store = Store(runs)
+    options = RunOptions(device="cpu", data_dir=data, report=tell)
+    for _ in run_local(plan(configs, store, seeds=len(SEEDS)), store, options):
+        pass
+    found = {result.id: result for result in store.rows()}
+    return [
+        {
+            "neuron": config.neuron,
+            "seed": config.seed,
+            "best": found[config.id].by_epoch.best,
+            "last": found[config.id].own.accuracy,
+        }
+        for config in configs
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--runs-dir", type=Path, default=Path("runs-denoising"))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    data = load("n-mnist", 1, given.folder)
+    halves = {"train": data.train, "test": data.test}
+    raw, kept = pairs(given.folder, halves)
+    mean, factor = rates(raw, kept)
+    made = {half: noisy(split, mean, factor, i) for i, (half, split) in enumerate(halves.items())}
+    found: dict[str, Any] = {
+        "statistics": [
+            statistics("raw", raw),
+            statistics("denoised", kept),
+            statistics("all, denoised", counts_of(data.test, list(range(len(data.test))))),
+            statistics("all, events put back", made["test"][:, 0].astype(np.int64)),
+        ],
+        "epochs": given.epochs,
+    }
+    name = add(
+        *((made[half], split.labels.numpy()) for half, split in halves.items()),
+        events=True,
+    )
+    for key, dataset in (("denoised", "n-mnist"), ("put back", name)):
+        configs = [
+            RunConfig(**PRESETS["released"]).with_(
+                dataset=dataset, neuron=neuron, seed=seed, timesteps=1, epochs=given.epochs
+            )
+            for neuron in NEURONS
+            for seed in SEEDS
+        ]
+        found[key] = train(configs, given.runs_dir, given.folder)
+        OUT.write_text(json.dumps(found, indent=1) + "\n")
+    print(OUT.read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""The tables of docs/results/paper.md, each a function of the results."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from ultralif.paper.grids import CLIPPED, STATIC
+from ultralif.paper.published import BASELINES, TIMESTEPS, ULTRA
+from ultralif.paper.readings import MARGIN, cells_of, reproduced
+from ultralif.paper.results import Key, Results
+from ultralif.paper.statistics import Interval, bootstrap, holm, interval, paired
+from ultralif.paper.studied import factors_table, readings_table, tuned_summary
+from ultralif.paper.table import Table
+from ultralif.paper.verdicts import judge
+from ultralif.report.markup import to_markdown
+
+__all__ = [
+    "best_epoch",
+    "binary",
+    "cells",
+    "control",
+    "draws",
+    "exceptions",
+    "factorial",
+    "gains",
+    "readings",
+    "tuned",
+    "verdicts",
+    "written",
+]
+
+ROOT = Path(__file__).parents[1]
+HERE = (*STATIC, "n-mnist")
+NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "n-mnist": "N-MNIST"}
+NONE = "not run"
+
+
+def cells(results: Results) -> str:
+    """Count the published accuracies that the released reading reproduces."""
+    lines = ["| dataset | T=1 | T=10 | T=30 | seeds |", "|---|---|---|---|---|"]
+    for dataset in HERE:
+        found = list(cells_of(results, [dataset]))
+        row = []
+        for time in TIMESTEPS:
+            of_time = [cell for cell in found if cell.timesteps == time]
+            good = sum(cell.is_reproduced for cell in of_time)
+            row.append(f"{good} of {len(of_time)}" if of_time else NONE)
+        seeds = sorted({len(cell.best) for cell in found})
+        lines.append(f"| {NAMES[dataset]} | {' | '.join(row)} | {', '.join(map(str, seeds)) or '-'} |")
+    good, tried, every = reproduced(results)
+    share = f" ({100 * good / tried:.0f} %)" if tried else ""
+    far = max((abs(cell.mean - cell.published) for cell in cells_of(results)), default=0.0)
+    near = sum(abs(cell.mean - cell.published) <= MARGIN for cell in cells_of(results))
+    lines += [
+        "",
+        f"On the three sets of images: **{good} of {tried} cells tried**{share}, of {every} published;",
+        f"{near} of them by the margin of {MARGIN} points alone. The farthest is off by {far:.2f}.",
+    ]
+    return "\n".join(lines)
+
+
+def exceptions(results: Results) -> str:
+    """List the published accuracies that are not reproduced."""
+    found = [cell for cell in cells_of(results, HERE) if not cell.is_reproduced]
+    images = sum(cell.dataset in STATIC for cell in found)
+    if not images:
+        first = "There are no exceptions among the sets of images that were run."
+    else:
+        first = f"{images} on the three sets of images:"
+    if not found:
+        return first
+    lines = [
+        f"{first} Of N-MNIST's cells {len(found) - images} differ:",
+        "",
+        "| dataset | neuron | T | published | best epoch, mean | sd | difference |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for cell in found:
+        lines.append(
+            f"| {NAMES[cell.dataset]} | {cell.neuron} | {cell.timesteps} | {cell.published:.2f} | "
+            f"{cell.mean:.2f} | {cell.spread:.2f} | {cell.mean - cell.published:+.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def best_epoch(results: Results) -> str:
+    """Say what the choice of the best test epoch adds."""
+    lines = [
+        "| dataset | T | best epoch over last, mean of the ten neurons | least | most |",
+        "|---|---|---|---|---|",
+    ]
+    for dataset in HERE:
+        for time in TIMESTEPS:
+            added = []
+            for label in (*BASELINES, *ULTRA):
+                difference = paired(
+                    results.best_epoch(label, dataset, time),
+                    results.accuracy(label, dataset, time, encoding=CLIPPED),
+                )
+                if difference is not None:
+                    added.append(difference.mean)
+            if added:
+                shown = f"{fmean(added):+.2f} | {min(added):+.2f} | {max(added):+.2f}"
+                lines.append(f"| {NAMES[dataset]} | {time} | {shown} |")
+    return "\n".join(lines)
+
+
+class Compared(NamedTuple):
+    """The author's control against the best Ultra neuron, in one cell."""
+
+    dataset: str
+    timesteps: int
+    best: str
+    own: str
+    difference: Interval
+    images: str
+    """The interval over test images and seeds."""
+    p: float
+    """Corrected for the number of cells."""
+
+
+def compared_with_control(results: Results) -> list[Compared]:
+    """Compare the author's control with the best Ultra neuron, over seeds and over test images."""
+    rows = []
+    for dataset in HERE:
+        for time in TIMESTEPS:
+            best = results.best(dataset, ULTRA, time, encoding=CLIPPED)
+            mine = results.accuracy("SigmaLIF", dataset, time, encoding=CLIPPED)
+            if best is None or not mine:
+                continue
+            difference = paired(mine, results.accuracy(best[0], dataset, time, encoding=CLIPPED))
+            if difference is None:
+                continue
+            ours, theirs = (results.hits(label, dataset, time, CLIPPED) for label in ("SigmaLIF", best[0]))
+            seeds = sorted(ours.keys() & theirs.keys())
+            images = "-"
+            if seeds:
+                low, high = bootstrap([ours[s] for s in seeds], [theirs[s] for s in seeds], draws=1000)
+                images = f"{low:+.2f} to {high:+.2f}"
+            own, p = str(interval(mine)), 1.0 if difference.p is None else difference.p
+            rows.append(Compared(dataset, time, f"{best[1]} ({best[0]})", own, difference, images, p))
+    return [row._replace(p=p) for row, p in zip(rows, holm([row.p for row in rows]), strict=True)]
+
+
+def control(results: Results) -> str:
+    """Show the author's control beside the best Ultra neuron."""
+    head = "| dataset | T | best Ultra | SigmaLIF | SigmaLIF - best Ultra | over images too | p (Holm) |"
+    body = [
+        f"| {NAMES[row.dataset]} | {row.timesteps} | {row.best} | {row.own} | {row.difference.signed} | "
+        f"{row.images} | {row.p:.3f} |"
+        for row in compared_with_control(results)
+    ]
+    return "\n".join([head, "|---|---|---|---|---|---|---|", *body])
+
+
+def gains(results: Results) -> str:
+    """Show the best Ultra neuron against the best baseline in both readings."""
+    columns = ("released, all soft", "released, Ultra binary", "written, Ultra soft", "written, all binary")
+    lines = [f"| dataset | T | {' | '.join(columns)} |", "|---|---|---|---|---|---|"]
+    for dataset in HERE:
+        for time in TIMESTEPS:
+            found = [
+                results.gain(dataset, time, mode, code)
+                for code, mode in ((CLIPPED, None), (CLIPPED, "hard"), ("rate", None), ("rate", "hard"))
+            ]
+            if any(found):
+                shown = [f"{gain.difference.signed}" if gain else NONE for gain in found]
+                lines.append(f"| {NAMES[dataset]} | {time} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def written(results: Results) -> str:
+    """Show T=1 as the text has it, with both controls."""
+    columns = (
+        "dataset",
+        "best baseline",
+        "best Ultra, soft",
+        "SoftLIF, soft",
+        "best Ultra, binary",
+        "LIF learned width",
+    )
+    lines = [f"| {' | '.join(columns)} |", "|---|---|---|---|---|---|"]
+    for dataset in HERE:
+        best = [
+            results.best(dataset, labels, 1, mode)
+            for labels, mode in ((BASELINES, None), (ULTRA, None), (ULTRA, "hard"))
+        ]
+        shown = [f"{found[1]} ({found[0]})" if found else NONE for found in best]
+        soft = interval(results.accuracy("SoftLIF", dataset, 1))
+        width = interval(results.accuracy("LIF learned width", dataset, 1))
+        lines.append(f"| {NAMES[dataset]} | {shown[0]} | {shown[1]} | {soft} | {shown[2]} | {width} |")
+    return "\n".join(lines)
+
+
+def verdicts(results: Results) -> str:
+    """Count the verdicts of both readings."""
+    found = judge(results)
+    kinds = ("holds", "holds weaker", "does not hold", "inconclusive", "not tested")
+    both = Counter(v.verdict for v in found), Counter(v.released for v in found)
+    lines = [f"| of {len(found)} claims | {' | '.join(kinds)} |", "|---|---|---|---|---|---|"]
+    for name, counts in zip(("as written", "as released"), both, strict=True):
+        lines.append(f"| {name} | {' | '.join(str(counts[kind]) for kind in kinds)} |")
+    return "\n".join(lines)
+
+
+def binary(results: Results) -> str:
+    """Compare the recipes for binary spikes with LIF's learned width and the best baseline."""
+    lines = [
+        "| dataset | T | binary | best baseline | difference | LIF learned width | difference |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for dataset in HERE:
+        for time in TIMESTEPS:
+            mine = results.accuracy("binary", dataset, time, "hard")
+            base = results.best(dataset, BASELINES, time)
+            width = results.accuracy("LIF learned width", dataset, time)
+            own, wide = interval(mine), interval(width)
+            if own is None or base is None or wide is None:
+                continue
+            over, past = paired(mine, results.accuracy(base[0], dataset, time)), paired(mine, width)
+            shown = [part.signed if part else "-" for part in (over, past)]
+            ours = f"{own} | {base[1]} ({base[0]}) | {shown[0]} | {wide} | {shown[1]}"
+            lines.append(f"| {NAMES[dataset]} | {time} | {ours} |")
+    return "\n".join(lines)
+
+
+def draws(results: Results) -> str:
+    """Say what one draw of the rate code adds: the last epoch was measured by two independent draws."""
+    lines = ["| dataset | T | sd of one draw of the test set's spikes | networks |", "|---|---|---|---|"]
+    for dataset in STATIC:
+        for time in TIMESTEPS:
+            found = []
+            for label in (*BASELINES, *ULTRA, "SigmaLIF"):
+                for run in results.runs.get(Key(label, dataset, time, CLIPPED), {}).values():
+                    last, other = run.by_epoch.last, run.own.accuracy
+                    if last is not None and other is not None:
+                        found.append(last - other)
+            if found:
+                spread = math.sqrt(fmean(value**2 for value in found) / 2)
+                lines.append(f"| {NAMES[dataset]} | {time} | {spread:.2f} | {len(found)} |")
+    return "\n".join(lines)
+
+
+def tuned(results: Results) -> str:
+    """Compare neurons that were tuned alike."""
+    return _study(tuned_summary(results.every))
+
+
+def factorial(results: Results) -> str:
+    """Show what each ingredient adds."""
+    return _study(factors_table(results.every))
+
+
+def readings(results: Results) -> str:
+    """Show what each open reading changes."""
+    return _study(readings_table(results.every))
+
+
+def _study(table: Table) -> str:
+    named = [tuple(NAMES.get(cell, cell) for cell in row) for row in table.rows]
+    return to_markdown(replace(table, rows=named)).rstrip("\n") if named else "Not run yet."
