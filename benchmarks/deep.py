@@ -132,8 +132,8 @@ class Study:
                 yield from self.final("T", methods, "cifar10", 4, VGG)
         yield from self.final("depth", ["ReLU"], "cifar10", 1, *depths)
         yield from self.final("T", RIVALS, "cifar10", 2, VGG)
-        for dataset in ("fashion-mnist", "n-mnist"):
-            yield from self.final("data", RIVALS, dataset, 4, VGG)
+        for dataset, timesteps in (("fashion-mnist", 4), ("n-mnist", 5)):
+            yield from self.final("data", RIVALS, dataset, timesteps, VGG)
         for timesteps in (4, 2):
             yield from self.final("T", others, "cifar10", timesteps, VGG)
 
