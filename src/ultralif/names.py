@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 from ultralif.errors import InputError
 
-__all__ = ["BASELINES", "GROUPS", "MODES", "NEURON_NAMES", "ULTRA", "Mode", "find_name"]
+__all__ = ["BASELINES", "ELSEWHERE", "GROUPS", "MODES", "NEURON_NAMES", "ULTRA", "Mode", "find_name"]
 
 Mode = Literal["soft", "hard", "tropical"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -19,6 +19,31 @@ NEURON_NAMES = (*BASELINES, "SoftLIF", *ULTRA)
 """All neurons of the library, spelled as in `ultralif.nn`."""
 GROUPS = {"all": (*BASELINES, *ULTRA), "ultra": ULTRA, "baselines": BASELINES, "every": NEURON_NAMES}
 """Names for several neurons: the paper's ten, its four, its six, and all that there are."""
+
+
+_TIME_CONSTANT = "a time constant tau is leak = 1 - 1 / tau in SpikingJelly and exp(-dt / tau) elsewhere"
+
+ELSEWHERE: dict[str, tuple[str, str]] = {
+    "alpha": ("synapse", "the alpha of a surrogate function is surrogate_slope"),
+    "beta": ("leak", ""),
+    "decay": ("leak", ""),
+    "hard_reset": ("reset", "a hard reset is reset='zero', a soft one reset='subtract'"),
+    "init_tau": ("leak", _TIME_CONSTANT),
+    "learn_beta": ("learn_leak", ""),
+    "reset_delay": ("delayed_reset", ""),
+    "reset_mechanism": ("reset", "'zero', 'subtract' or 'none'"),
+    "slope": ("surrogate_slope", ""),
+    "spike_grad": ("surrogate", "'sigmoid', 'atan' or 'triangle'"),
+    "surrogate_function": ("surrogate", "'sigmoid', 'atan' or 'triangle'"),
+    "surrogate_gradient": ("surrogate", "'sigmoid', 'atan' or 'triangle'"),
+    "tau": ("leak", _TIME_CONSTANT),
+    "tau_mem": ("leak", _TIME_CONSTANT),
+    "tau_syn": ("synapse", "a time constant tau is synapse = exp(-dt / tau)"),
+    "temperature": ("eps", ""),
+    "v_th": ("threshold", ""),
+    "v_threshold": ("threshold", ""),
+}
+"""Arguments of neurons as other libraries call them: our name, and a remark."""
 
 
 def find_name(kind: str, name: str, known: Iterable[str]) -> str:

@@ -68,8 +68,8 @@ def test_a_sweep_goes_on_with_what_is_missing(ultralif: Commands) -> None:
         (("--neurons", ","), "neurons must have at least one value"),
         (("--timesteps", "1;2"), "--timesteps takes whole numbers, got '1;2'"),
         (("--timesteps", "0"), "timesteps must be from 1"),
-        (("--lambdas", "a"), "--lambdas takes numbers, got 'a'"),
-        (("--lambdas", "-1"), "sparsity must be 0 or more"),
+        (("--sparsity", "a"), "--sparsity takes numbers, got 'a'"),
+        (("--sparsity", "-1"), "sparsity must be 0 or more"),
         (("--seeds", "0"), "seeds must be from 1 to 100000, got 0"),
         (("--seeds", "100000000"), "seeds must be from 1 to 100000, got 100000000"),
         (("--largest", "0"), "largest must be at least 1"),
@@ -160,7 +160,7 @@ class TestRuns:
         (["--timesteps", "1", "2"], 2),
         (["--neurons", "LIF", "PLIF"], 2),
         (["--lambdas", "0,0.1", "--hidden", "8,4"], 2),
-        (["--lambdas", "0", "0.1", "--hidden", "8", "4"], 2),
+        (["--sparsity", "0", "0.1", "--hidden", "8", "4"], 2),
     ],
 )
 def test_lists_have_commas_or_spaces(words: list[str], count: int, ultralif: Commands) -> None:

@@ -33,7 +33,7 @@ class Sweep(Common):
     A sweep that was stopped goes on when the same command is given again.
 
     Examples:
-      ultralif sweep --neurons all --timesteps 1,10,30 --lambdas 0,0.01,0.1 --seeds 5
+      ultralif sweep --neurons all --timesteps 1,10,30 --sparsity 0,0.01,0.1 --seeds 5
       ultralif sweep --dataset mnist --neurons UltraLIF,LIF --seeds 1,2,3 --dry-run
       ultralif sweep --neurons all --seeds 10 --runs-dir /shared/runs --ray 10.0.0.1:6379
     """
@@ -42,11 +42,12 @@ class Sweep(Common):
     timesteps: Hidden[int] = RunConfig.timesteps
     sparsity: Hidden[float] = RunConfig.sparsity
     neurons: Names = ("all",)
-    """Names of neurons; all: the paper's ten, ultra: its four, baselines: its six."""
+    """Names of neurons; all: the ten of the paper's tables, every: these and SoftLIF, our control, ultra: the
+    paper's four, baselines: its six."""
     times: Annotated[tuple[int, ...], Named(name="timesteps")] = (1, 10, 30)
     """The time steps T."""
-    lambdas: tuple[float, ...] = (0.0,)
-    """Weights of the sparsity penalty, the mean spike rate, in the loss."""
+    penalties: Annotated[tuple[float, ...], Named(name="sparsity")] = (0.0,)
+    """Weights lambda of the sparsity penalty, the mean spike rate, in the loss."""
     seeds: tuple[int, ...] = (1,)
     """One number: how many seeds, from --seed on. Several: the seeds themselves."""
     largest: int = 64
@@ -61,7 +62,7 @@ class Sweep(Common):
         lists = {
             "neurons": self.neurons,
             "timesteps": self.times,
-            "lambdas": self.lambdas,
+            "sparsity": self.penalties,
             "seeds": self.seeds,
         }
         for name, values in lists.items():
@@ -76,10 +77,10 @@ class Sweep(Common):
 
 def main(argv: list[str]) -> None:
     """Train a grid of runs."""
-    args = read_arguments(Sweep, _with_address(argv), "sweep")
+    args = read_arguments(Sweep, _with_address(_renamed(argv)), "sweep")
     seeds = args.chosen_seeds()
     warn_of_batch(args.run())
-    configs = grid(args.run(), list(args.neurons), list(args.times), list(args.lambdas), seeds)
+    configs = grid(args.run(), list(args.neurons), list(args.times), list(args.penalties), seeds)
     store = Store(args.runs_dir)
     # On a cluster each seed may have a GPU of its own.
     together = seeds_together(args.device, len(seeds)) if args.ray is None else 1
@@ -114,6 +115,11 @@ def seeds_together(device: str, seeds: int) -> int:
     from ultralif.training.device import pick_device
 
     return seeds if pick_device(device).type == "cuda" else 1
+
+
+def _renamed(argv: list[str]) -> list[str]:
+    """Accept the name that ``--sparsity`` had in 0.1.0."""
+    return [word.replace("--lambdas", "--sparsity", 1) for word in argv]
 
 
 def _with_address(argv: list[str]) -> list[str]:

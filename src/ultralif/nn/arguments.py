@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from ultralif.names import ELSEWHERE
+
 __all__ = ["merged_signature", "unknown_argument"]
 
 _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -31,30 +33,6 @@ def merged_signature(cls: type, defaults: Mapping[str, Any]) -> inspect.Signatur
     return inspect.Signature(sorted(merged.values(), key=lambda p: p.kind))
 
 
-_TIME_CONSTANT = "a time constant tau is leak = 1 - 1 / tau in SpikingJelly and exp(-dt / tau) elsewhere"
-
-_ELSEWHERE: dict[str, tuple[str, str]] = {
-    "alpha": ("synapse", "the alpha of a surrogate function is surrogate_slope"),
-    "beta": ("leak", ""),
-    "decay": ("leak", ""),
-    "hard_reset": ("reset", "a hard reset is reset='zero', a soft one reset='subtract'"),
-    "init_tau": ("leak", _TIME_CONSTANT),
-    "learn_beta": ("learn_leak", ""),
-    "reset_delay": ("delayed_reset", ""),
-    "reset_mechanism": ("reset", "'zero', 'subtract' or 'none'"),
-    "slope": ("surrogate_slope", ""),
-    "spike_grad": ("surrogate", "'sigmoid', 'atan' or 'triangle'"),
-    "surrogate_function": ("surrogate", "'sigmoid', 'atan' or 'triangle'"),
-    "surrogate_gradient": ("surrogate", "'sigmoid', 'atan' or 'triangle'"),
-    "tau": ("leak", _TIME_CONSTANT),
-    "tau_mem": ("leak", _TIME_CONSTANT),
-    "tau_syn": ("synapse", "a time constant tau is synapse = exp(-dt / tau)"),
-    "temperature": ("eps", ""),
-    "v_th": ("threshold", ""),
-    "v_threshold": ("threshold", ""),
-}
-
-
 def unknown_argument(neuron: str, name: str, arguments: Iterable[str]) -> TypeError:
     """Return the error for an argument that a neuron does not take, with the name that may be meant.
 
@@ -69,8 +47,8 @@ def unknown_argument(neuron: str, name: str, arguments: Iterable[str]) -> TypeEr
     """
     arguments = list(arguments)
     said = f"{neuron} has no argument {name!r}; "
-    if name in _ELSEWHERE:
-        ours, remark = _ELSEWHERE[name]
+    if name in ELSEWHERE:
+        ours, remark = ELSEWHERE[name]
         said += f"{name} is called {ours} here"
         if ours not in arguments:
             return TypeError(f"{said}, but {neuron} has none")
