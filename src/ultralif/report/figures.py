@@ -65,10 +65,10 @@ def mechanism_figure(path: Path) -> Path:
         "DSpike, hard": DSpike(),
         "SoftLIF, eps 0.1": SoftLIF(eps=0.1),
         "UltraLIF, eps 0.1": UltraLIF(eps=0.1),
-        "UltraLIF, max-plus": UltraLIF(eps=0.1),
+        "UltraLIF, tropical": UltraLIF(eps=0.1),
         "UltraDLIF, centred, eps 0.1": UltraDLIF(eps=0.1, centered=True),
     }
-    neurons["UltraLIF, max-plus"].mode = "tropical"
+    neurons["UltraLIF, tropical"].mode = "tropical"
     figure, axes = new_figure(2, 3, height=2.1)
     time = range(len(current))
     for axis, (name, neuron) in zip(axes.flat, neurons.items(), strict=True):

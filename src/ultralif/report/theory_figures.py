@@ -130,9 +130,9 @@ def growth_figure(path: Path) -> Path:
     points = Plane(origin, right, up).grid(6.0, 240).flatten(0, 1)
     steps = [1, 2, 3, 4, 6, 8, 12, 16]
     cases: tuple[tuple[str, Neuron[Any], Mode], ...] = (
-        ("UltraLIF, max-plus", UltraLIF(), "tropical"),
+        ("UltraLIF, tropical", UltraLIF(), "tropical"),
         ("UltraLIF, soft (eps 0.3)", UltraLIF(eps=0.3), "soft"),
-        ("UltraDLIF, max-plus", UltraDLIF(), "tropical"),
+        ("UltraDLIF, tropical", UltraDLIF(), "tropical"),
         ("UltraDLIF, soft (eps 0.3)", UltraDLIF(eps=0.3), "soft"),
         ("additive LIF", LIF(), "hard"),
     )

@@ -1,6 +1,6 @@
 // The runs: what they are, and the best of them.
 
-const MODES = { own: "as trained", soft: "soft spikes", hard: "binary spikes", tropical: "max-plus" };
+const MODES = { own: "as trained", soft: "soft", hard: "hard (binary)", tropical: "tropical (binary)" };
 
 function readRuns(data) {
   const { columns, pools } = data.runs;
