@@ -30,8 +30,9 @@ from ultralif.training.build import build_networks, step_work
 from ultralif.training.device import arithmetic
 from ultralif.training.feed import Data
 from ultralif.training.job import Job
-from ultralif.training.loop import prepare_epoch, steps, train_stack
+from ultralif.training.loop import prepare_epoch, train_stack
 from ultralif.training.options import RunOptions
+from ultralif.training.step import steps
 
 BATCH, BLOCK, BLOCKS = 128, 0.08, 6
 GRIDS = {

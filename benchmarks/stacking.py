@@ -24,7 +24,8 @@ from ultralif.training.build import build_networks, step_work
 from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.feed import load_data
 from ultralif.training.job import Job
-from ultralif.training.loop import prepare_epoch, steps
+from ultralif.training.loop import close_epoch, prepare_epoch
+from ultralif.training.step import steps
 from ultralif.training.sweep import BASELINES, ULTRA, grid
 
 EPOCHS = 10**6
@@ -70,7 +71,7 @@ class Trainer:
 
     def _next_epoch(self) -> None:
         if self.job.step:
-            self.job.close_epoch()
+            close_epoch(self.job)
         prepare_epoch(self.job)
         self.epoch = self.run(self.job)
         next(self.epoch)

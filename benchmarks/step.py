@@ -1,10 +1,12 @@
-"""One training step of the paper's 18 variants at MNIST's size: its kernels, its floor, and one by one.
+"""One training step: of the paper's 18 variants at MNIST's size, and of a VGG with and without a CUDA graph.
 
     python benchmarks/step.py --device cuda --out docs/results/step-h200.json
+    python benchmarks/step.py --device cuda --only deep --out docs/results/step-deep-h200.json
 
-On a GPU the step is what training replays: batch, loss, gradient and Adam in one CUDA graph. The floor counts
-what any implementation must do: products at half the peak rate of TF32, and every tensor moved once for each
-use at the speed of a copy. Pixels are random numbers, which cost what others cost.
+On a GPU the step of a stack is what training replays: batch, loss, gradient and Adam in one CUDA graph. The
+floor counts what any implementation must do: products at half the peak rate of TF32, and every tensor moved
+once for each use at the speed of a copy. Pixels are random numbers, which cost what others cost. The VGG is
+that of ``ultralif train --model vgg9 --config deep`` on images of CIFAR-10's size.
 """
 
 import argparse
@@ -17,24 +19,32 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ultralif.bench import describe
+from ultralif.data import DATASETS
 from ultralif.data.dataset import Dataset
 from ultralif.data.split import Images, Split
+from ultralif.nn.stacked import kind
 from ultralif.paper.grids import CONTROLS, main_variants
 from ultralif.training.build import build_networks, step_work
-from ultralif.training.config import RunConfig
+from ultralif.training.config import PRESETS, RunConfig
 from ultralif.training.device import arithmetic
 from ultralif.training.feed import Data
 from ultralif.training.job import Job
-from ultralif.training.loop import prepare_epoch, steps
+from ultralif.training.loop import prepare_epoch
+from ultralif.training.step import steps
 
 SAMPLES, BATCH, INPUTS, HIDDEN, CLASSES = 12800, 128, 784, 64, 10
 FLOPS, BYTES = 248e12, 4.3e12  # a second, on an H200
 TIMES = (1, 30)
+
+
+DEEP = RunConfig(**PRESETS["deep"] | {"dataset": "cifar10", "model": "vgg9", "precision": "bfloat16"})
+DEEP_SAMPLES = 40 * 256 + 100  # the last batch is smaller
 
 
 def configs(timesteps: int) -> list[RunConfig]:
@@ -43,14 +53,15 @@ def configs(timesteps: int) -> list[RunConfig]:
     return [variant.config("mnist", timesteps, 42) for variant in variants]
 
 
-def images(device: torch.device) -> Data:
-    """Return random images of MNIST's size."""
+def images(device: torch.device, dataset: str = "mnist", count: int = SAMPLES) -> Data:
+    """Return random images of a dataset's size."""
+    shape = DATASETS[dataset].shape
     generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (SAMPLES, 1, 28, 28), dtype=torch.uint8, generator=generator)
-    labels = torch.randint(0, CLASSES, (SAMPLES,), generator=generator)
-    split = Split(Images(pixels.to(device)), labels.to(device), torch.arange(SAMPLES, device=device))
+    pixels = torch.randint(0, 256, (count, *shape), dtype=torch.uint8, generator=generator)
+    labels = torch.randint(0, CLASSES, (count,), generator=generator)
+    split = Split(Images(pixels.to(device)), labels.to(device), torch.arange(count, device=device))
     names = tuple(map(str, range(CLASSES)))
-    return Data(Dataset("mnist", (1, 28, 28), CLASSES, names, split, split, "", None, None), split, None)
+    return Data(Dataset(dataset, shape, CLASSES, names, split, split, "", None, None), split, None)
 
 
 def stepper(members: Sequence[RunConfig], device: torch.device) -> Callable[[], object]:
@@ -116,17 +127,22 @@ def kernels(step: Callable[[], object], count: int = 20) -> list[dict]:
     return sorted(table, key=lambda row: -row["us"])
 
 
-def compile_kernels(member: RunConfig) -> None:
-    step = stepper([member], torch.device("cuda"))
+def compile_kernels(members: Sequence[RunConfig]) -> None:
+    step = stepper(members, torch.device("cuda"))
     step()
     torch.cuda.synchronize()
 
 
 def compile_at_once() -> None:
-    """Fill Triton's cache in several processes, one for each kind of neuron."""
-    jobs = {(config.neuron, t): config for t in TIMES for config in configs(t)}
-    with ProcessPoolExecutor(min(10, os.cpu_count() or 1), get_context("spawn")) as pool:
-        for done in [pool.submit(compile_kernels, config) for config in jobs.values()]:
+    """Fill Triton's cache in several processes: for each neuron alone, and for all of a kind."""
+    jobs: dict[Any, list[RunConfig]] = {}
+    for t in TIMES:
+        for config in configs(t):
+            jobs[t, config.neuron] = [config]
+            (network,) = build_networks([config], torch.device("cpu"))
+            jobs.setdefault((t, kind(network.neurons[0])), []).append(config)
+    with ProcessPoolExecutor(min(14, os.cpu_count() or 1), get_context("spawn")) as pool:
+        for done in [pool.submit(compile_kernels, members) for members in jobs.values()]:
             done.result()
 
 
@@ -147,16 +163,56 @@ def measure(timesteps: int, device: torch.device, count: int) -> dict:
     return found
 
 
+def measure_deep(device: torch.device) -> dict[str, Any]:
+    """Train a VGG for some steps, recorded and one call at a time: steps a second, and the losses of both."""
+    found: dict[str, Any] = {"model": DEEP.model, "timesteps": DEEP.timesteps, "batch": DEEP.batch_size}
+    notes: list[str] = []
+    for way in ("recorded", "eager"):
+        data = images(device, DEEP.dataset, DEEP_SAMPLES)
+        with arithmetic(device, DEEP.precision, step_work([DEEP])):
+            job = Job.begin([DEEP], build_networks([DEEP], device), data, device)
+            run = steps(job, notes.append, graph=way == "recorded")
+            for mode, job.epoch in (("soft", DEEP.warmup_epochs), ("hard", DEEP.epochs - 1)):
+                job.step = 0
+                prepare_epoch(job)
+                sums = [job.sums[0, 0].clone()]
+                for _ in run(job):
+                    sums.append(job.sums[0, 0].clone())
+                    if job.step == 3:  # the first steps compile and record
+                        synchronize(device)
+                        began = time.perf_counter()
+                synchronize(device)
+                rate = (job.steps - 3) / (time.perf_counter() - began)
+                found |= {
+                    f"{way}_{mode}_steps_per_second": rate,
+                    f"{way}_{mode}_loss": torch.stack(sums).diff().tolist(),
+                }
+    for mode in ("soft", "hard"):
+        pairs = zip(found[f"recorded_{mode}_loss"], found[f"eager_{mode}_loss"], strict=True)
+        found[f"{mode}_largest_difference_of_loss"] = max(abs(a - b) for a, b in pairs)
+    return found | {"notes": notes}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=50, help="steps in a block; five blocks are timed")
+    parser.add_argument("--only", choices=("stack", "deep"), help="measure one of both")
     args = parser.parse_args()
     device = torch.device(args.device)
+    document = {"machine": describe(device), "command": " ".join(sys.argv), "steps": []}
+    if args.only != "stack":
+        document["deep"] = measure_deep(device)
+        args.out.write_text(json.dumps(document, indent=1))
+        print(json.dumps(document["deep"]), flush=True)
+    if args.only != "deep":
+        measure_stacks(document, device, args)
+
+
+def measure_stacks(document: dict, device: torch.device, args: argparse.Namespace) -> None:
     if device.type == "cuda":
         compile_at_once()
-    document = {"machine": describe(device), "command": " ".join(sys.argv), "steps": []}
     for timesteps in TIMES:
         found = measure(timesteps, device, args.steps)
         document["steps"].append(found)

@@ -10,7 +10,7 @@ STAGES = (
     ("training/build.py", "untrained networks from nn/ or models/", "networks"),
     ("training/feed.py", "data/ finds, checks, batches and encodes the samples", "networks and data"),
     ("training/job.py", "one nn.Stack or Single; continues from the newest checkpoint", "Job"),
-    ("training/loop.py", "every step: forward, loss.py, backward, optimizer.py", "Job"),
+    ("training/loop.py", "every step, by step.py: forward, loss, backward, optimizer", "Job"),
     ("training/evaluate.py", "test set in soft, hard and tropical mode; meter.py counts", "Evaluation"),
     ("training/record.py", "numbers, learned constants, code, device, data", "Result"),
     ("training/store.py", "a folder for the run, written at once; a row in the index", "Result"),

@@ -9,7 +9,7 @@ import torch
 
 from training.small import checkpoints, notes, small, stop_after
 from ultralif.nn import Stack
-from ultralif.training import Interrupted, RunOptions, Store, loop, train_stack
+from ultralif.training import Interrupted, RunOptions, Store, step, train_stack
 from ultralif.training.build import build_network
 from ultralif.training.checkpoint import read_folder
 from ultralif.training.loss import Losses
@@ -25,7 +25,7 @@ GOOD = [small(neuron=name, **LONG) for name in ("UltraDLIF", "AdaLIF", "LIF")]
 @pytest.fixture
 def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the loss of UltraPLIF, the first time that it is asked for in the third epoch, be NaN."""
-    losses, steps = loop.member_losses, 0
+    losses, steps = step.member_losses, 0
 
     def member_losses(stack: Stack, *rest: Any) -> Losses:
         nonlocal steps
@@ -38,7 +38,7 @@ def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
             found = found._replace(loss=found.loss * factor)
         return found
 
-    monkeypatch.setattr(loop, "member_losses", member_losses)
+    monkeypatch.setattr(step, "member_losses", member_losses)
 
 
 def test_the_rest_of_the_stack_goes_on(store: Store, tmp_path: Path, spoiled: None) -> None:

@@ -6,10 +6,10 @@ import torch
 from training.small import small
 from ultralif import RunConfig
 from ultralif.errors import InputError
-from ultralif.training import loop
 from ultralif.training.build import build_networks, step_work
 from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.feed import load_data
+from ultralif.training.graph import can_be_recorded
 from ultralif.training.job import Job
 from ultralif.training.schedule import learning_rate
 
@@ -29,13 +29,13 @@ CPU = torch.device("cpu")
 def test_what_a_gpu_can_record(changes: dict, recorded: bool) -> None:
     configs = [RunConfig(hidden=(5,), timesteps=1, **changes)]
     job = Job.begin(configs, build_networks(configs, CPU), load_data(configs[0], CPU), CPU)
-    assert loop._can_be_recorded(job) == recorded
+    assert can_be_recorded(job) == recorded
 
 
 def test_one_member_that_cannot_be_recorded_is_enough() -> None:
     configs = [RunConfig(hidden=(5,), timesteps=1), RunConfig(hidden=(5,), timesteps=1, volume_reg=0.1)]
     job = Job.begin(configs, build_networks(configs, CPU), load_data(configs[0], CPU), CPU)
-    assert not loop._can_be_recorded(job)
+    assert not can_be_recorded(job)
 
 
 def test_precision_and_threads_are_put_back() -> None:

@@ -23,7 +23,8 @@ from ultralif.training import RunConfig, Store, train_stack
 from ultralif.training.build import build_networks
 from ultralif.training.feed import Data
 from ultralif.training.job import Job
-from ultralif.training.loop import close_epoch, prepare_epoch, steps
+from ultralif.training.loop import close_epoch, prepare_epoch
+from ultralif.training.step import steps
 
 CPU = torch.device("cpu")
 

@@ -18,8 +18,9 @@ from ultralif.training import Interrupted, Store
 from ultralif.training.build import build_networks
 from ultralif.training.feed import load_data
 from ultralif.training.job import Job
-from ultralif.training.loop import close_epoch, prepare_epoch, settle, steps
+from ultralif.training.loop import close_epoch, prepare_epoch, settle
 from ultralif.training.single import Single
+from ultralif.training.step import steps
 
 CPU = torch.device("cpu")
 X = torch.rand(96, 1, 6, 6, generator=torch.Generator().manual_seed(0))

@@ -34,6 +34,7 @@ def train(
     report: Callable[[Progress], None] = lambda progress: None,
     stopping: Callable[[], int] = lambda: 0,
     checkpoint_seconds: float = 60.0,
+    graph: bool = True,
     **fields: Any,
 ) -> Result:
     """Train one network, store the run and return its result; a run that is finished is not trained again.
@@ -52,6 +53,8 @@ def train(
         report: is told about every epoch.
         stopping: asked after every step whether to stop; 0 is no.
         checkpoint_seconds: how much work may be lost at most if the process is killed.
+        graph: on a GPU record a step as a CUDA graph and replay it. A network that decides in Python from
+            step to step, such as by ``random``, needs False; one that cannot be recorded is run as it is.
         fields: with a module: fields of `RunConfig`, such as ``epochs``; and ``events=True`` for samples
             ``[T, ...]`` that have time already.
 
@@ -85,6 +88,7 @@ def train(
         report=report,
         stopping=stopping,
         checkpoint_seconds=checkpoint_seconds,
+        graph=graph,
     )
     (result,) = run_local([[config]], store, options)
     return result

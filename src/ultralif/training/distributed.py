@@ -27,11 +27,12 @@ from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.feed import inputs, load_data, make_loader
 from ultralif.training.job import Job
 from ultralif.training.lock import locked
-from ultralif.training.loop import finish, prepare_step, progress_of, run_epochs, stack_id
+from ultralif.training.loop import finish, progress_of, run_epochs, stack_id
 from ultralif.training.loss import Losses, member_losses
 from ultralif.training.options import RunOptions
 from ultralif.training.result import Result
 from ultralif.training.schedule import epoch_mode
+from ultralif.training.step import prepare_step
 from ultralif.training.store import Store
 
 __all__ = ["train_distributed"]

@@ -14,7 +14,8 @@ from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.feed import Data
 from ultralif.training.job import Job
-from ultralif.training.loop import prepare_epoch, steps
+from ultralif.training.loop import prepare_epoch
+from ultralif.training.step import steps
 
 __all__ = ["estimate"]
 

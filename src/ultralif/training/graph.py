@@ -1,97 +1,228 @@
-"""Training steps on a GPU, recorded once and replayed: the batch, the loss, its gradient and Adam.
+"""Training steps on a GPU, recorded once and replayed: the loss, its gradient and the optimizer's step.
 
-A step of a small network is many short kernels; launching them one by one would take longer than they do.
+A step is many short kernels; launching them one by one takes longer than they do. A stack's graph makes its
+batches too; to a single network they are handed over.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from ultralif.data import Loader
+from ultralif.data.augment import CROP_AND_FLIP, Augmentation
 from ultralif.data.device import DeviceBatches
+from ultralif.data.split import Events, Images
+from ultralif.errors import is_out_of_memory
 from ultralif.functional import Mode
-from ultralif.training.feed import make_loaders
+from ultralif.nn import Stack
+from ultralif.training.feed import augmentation, batches, inputs, make_loaders
 from ultralif.training.job import Job
-from ultralif.training.loop import prepare_step, train_step
 from ultralif.training.schedule import epoch_mode
+from ultralif.training.step import Steps, prepare_step, seed_draws, train_step
 
-__all__ = ["graph_steps"]
+__all__ = ["can_be_recorded", "graph_steps"]
 
 
-def graph_steps(job: Job) -> Callable[[Job], Iterator[int]]:
-    """Return a function that trains to the end of the running epoch by replaying recorded steps."""
-    recorder = _Recorder(job)
+def can_be_recorded(job: Job) -> bool:
+    """Tell whether a step is kernels alone, with all that changes from step to step on the GPU.
+
+    The volume penalty's factors are checked by the CPU; the temperatures of a single network's annealing are
+    numbers of the host.
+    """
+    if job.objective.uses_volume:
+        return False
+    return _makes_batches(job) if isinstance(job.members, Stack) else job.shared.anneal is None
+
+
+def _makes_batches(job: Job) -> bool:
+    """Tell whether a GPU makes the batches by itself: of counts of events, or of images in bytes."""
+    shared, samples = job.shared, job.data.train.store
+    has_bytes = isinstance(samples, Events) or (
+        isinstance(samples, Images) and samples.pixels.dtype == torch.uint8
+    )
+    return (
+        has_bytes
+        and shared.encoding != "direct"
+        and shared.precision != "float64"
+        and augmentation(shared) in (CROP_AND_FLIP, Augmentation())
+    )
+
+
+def graph_steps(job: Job, note: Callable[[str], None]) -> Steps:
+    """Return a function that trains to the end of the running epoch by replaying recorded steps.
+
+    Args:
+        job: what is trained.
+        note: is told once if a step could not be recorded; every kernel is then launched by itself.
+    """
+    stacked = isinstance(job.members, Stack)
+    feed: _Feed = _Made(job) if stacked else _Given(job)
+    recorder = _Recorder(job, feed, note)
 
     def run(job: Job) -> Iterator[int]:
-        steps, batch, mode = recorder.steps, job.shared.batch_size, epoch_mode(job.shared, job.epoch)
-        for batches in recorder.batches:
-            batches.begin(job.epoch, job.step)
-        while job.step < steps:
-            left = len(job.data.train) - job.step * batch
+        mode, size = epoch_mode(job.shared, job.epoch), job.shared.batch_size
+        feed.begin(job.epoch, job.step)
+        while job.step < job.steps:
+            batch = min(size, len(job.data.train) - job.step * size)
             prepare_step(job)
-            recorder.graph(mode, min(batch, left)).replay()
+            feed.hand_over(batch)
+            # The last batch of a large network is not worth a graph of its own.
+            graph = recorder.find(mode, batch) if stacked or batch == size else None
+            seed_draws(job, feed.loaders[0])  # after a record, which draws too
+            if graph is None:
+                recorder.take(mode, batch)
+            else:
+                graph.replay()
             job.step += 1
             yield job.step
 
     return run
 
 
-class _Recorder:
-    """Records a step for each mode and batch size when it is first needed."""
+class _Feed(Protocol):
+    """The batches of an epoch, at a place in memory that stays."""
+
+    loaders: list[Loader]
+
+    def begin(self, epoch: int, step: int) -> None:
+        """Set out on an epoch, at the batch with that number."""
+
+    def hand_over(self, batch: int) -> None:
+        """Prepare the next batch, outside of a recorded step."""
+
+    def fill(self, batch: int) -> tuple[Tensor, Tensor]:
+        """Return inputs and labels of the next batch, inside of a recorded step."""
+
+    def positions(self) -> list[Tensor]:
+        """Return what `fill` changes besides the batch."""
+
+
+class _Made:
+    """Batches that the GPU makes within the step."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        loaders = make_loaders(job.members, job.configs, job.data, job.data.train, training=True)
-        self.steps = loaders[0].steps
-        self.batches = [DeviceBatches(loader, binary=job.shared.binary_events) for loader in loaders]
+        self.loaders = make_loaders(job.members, job.configs, job.data, job.data.train, training=True)
+        self.batches = [DeviceBatches(loader, binary=job.shared.binary_events) for loader in self.loaders]
+        self.kept: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def begin(self, epoch: int, step: int) -> None:
+        for each in self.batches:
+            each.begin(epoch, step)
+
+    def hand_over(self, batch: int) -> None:
+        if batch in self.kept:
+            return
+        shape = (len(self.batches), self.job.shared.timesteps, batch, self.job.data.sizes[0])
+        self.kept[batch] = (
+            torch.empty(shape, device=self.job.device),
+            torch.empty(shape[0], batch, dtype=torch.int64, device=self.job.device),
+        )
+
+    def fill(self, batch: int) -> tuple[Tensor, Tensor]:
+        x, labels = self.kept[batch]
+        for place, each in enumerate(self.batches):
+            each.fill(x[place], labels[place])
+        return x if len(x) > 1 else x[0], labels
+
+    def positions(self) -> list[Tensor]:
+        return [each.position for each in self.batches]
+
+
+class _Given:
+    """Batches of the loader, copied to where the step reads them."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.loaders = make_loaders(job.members, job.configs, job.data, job.data.train, training=True)
+        self.source: Iterator[tuple[Tensor, Tensor]] = iter(())
+        self.kept: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def begin(self, epoch: int, step: int) -> None:
+        self.source = batches(self.loaders, epoch, step)
+
+    def hand_over(self, batch: int) -> None:
+        x, labels = next(self.source)
+        x = inputs(x, self.job.shared)
+        if batch not in self.kept:
+            self.kept[batch] = x.clone(), labels.clone()
+        for place, value in zip(self.kept[batch], (x, labels), strict=True):
+            place.copy_(value)
+
+    def fill(self, batch: int) -> tuple[Tensor, Tensor]:
+        return self.kept[batch]
+
+    def positions(self) -> list[Tensor]:
+        return []
+
+
+class _Recorder:
+    """Records a step for each mode and batch size when it is first needed."""
+
+    def __init__(self, job: Job, feed: _Feed, note: Callable[[str], None]) -> None:
+        self.job, self.feed, self.note = job, feed, note
         self.graphs: dict[tuple[Mode | None, int], torch.cuda.CUDAGraph] = {}
-        self.kept: list[Tensor] = []  # what recorded steps read and write must not be freed
+        self.pool: Any = None  # of the memory that all graphs share: one is replayed at a time
+        self.can_record = True
 
-    def graph(self, mode: Mode | None, batch: int) -> torch.cuda.CUDAGraph:
-        """Return the recorded step."""
-        if (mode, batch) not in self.graphs:
-            before = self._state()
-            self.graphs[mode, batch] = self._record(mode, batch)
-            self._restore(before)
-        return self.graphs[mode, batch]
+    def take(self, mode: Mode | None, batch: int) -> None:
+        """Take a step, kernel by kernel."""
+        train_step(self.job, *self.feed.fill(batch), mode)
 
-    def _record(self, mode: Mode | None, batch: int) -> torch.cuda.CUDAGraph:
-        job = self.job
-        size = job.data.sizes[0]
-        x = torch.empty(len(self.batches), job.shared.timesteps, batch, size, device=job.device)
-        labels = torch.empty(len(self.batches), batch, dtype=torch.int64, device=job.device)
-        self.kept += [x, labels]
+    def find(self, mode: Mode | None, batch: int) -> torch.cuda.CUDAGraph | None:
+        """Return the graph of a step, recorded if there is none; None if it cannot be."""
+        if self.can_record and (mode, batch) not in self.graphs:
+            self._record(mode, batch)
+        return self.graphs[mode, batch] if self.can_record else None
 
-        def step() -> None:
-            for place, batches in enumerate(self.batches):
-                batches.fill(x[place], labels[place])
-            train_step(job, x if len(x) > 1 else x[0], labels, mode)
-
-        make_stream: Callable[..., Any] = torch.cuda.Stream
-        stream = make_stream(job.device)
-        stream.wait_stream(torch.cuda.current_stream(job.device))
-        with torch.cuda.stream(stream):
-            for _ in range(2):  # compile kernels outside of the record
-                for batches in self.batches:
-                    batches.position.zero_()
-                step()
-        torch.cuda.current_stream(job.device).wait_stream(stream)
+    def _record(self, mode: Mode | None, batch: int) -> None:
+        here = torch.cuda.current_stream(self.job.device)
+        before = [tensor.clone() for tensor in self._tensors()]
+        self._warm_up(mode, batch)
+        for tensor, value in zip(self._tensors(), before, strict=True):
+            tensor.copy_(value)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            step()
-        return graph
+        self.pool = self.pool or torch.cuda.graph_pool_handle()
+        try:
+            with torch.cuda.graph(graph, pool=self.pool):
+                self.take(mode, batch)
+        except RuntimeError as error:
+            self._recover(here)
+            if is_out_of_memory(error):
+                raise
+            self.can_record = False
+            reason = str(error).partition("\n")[0]
+            self.note(
+                f"steps cannot be recorded as a CUDA graph ({reason}); each kernel is launched by itself"
+            )
+            return
+        self.graphs[mode, batch] = graph
+
+    def _warm_up(self, mode: Mode | None, batch: int) -> None:
+        """Take steps that do not count, beside the stream in use, so that all kernels are compiled."""
+        device = self.job.device
+        make_stream: Callable[..., Any] = torch.cuda.Stream
+        stream = make_stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                for position in self.feed.positions():
+                    position.zero_()
+                self.take(mode, batch)
+        torch.cuda.current_stream(device).wait_stream(stream)
+
+    def _recover(self, stream: torch.cuda.Stream) -> None:
+        """Leave a record that failed: go back to the stream, and let random numbers be drawn again."""
+        torch.cuda.set_stream(stream)
+        number = self.job.device.index
+        number = torch.cuda.current_device() if number is None else number
+        generator: Any = torch.cuda.default_generators[number]
+        generator.graphsafe_set_state(torch.Generator(self.job.device).graphsafe_get_state())
 
     def _tensors(self) -> list[Tensor]:
         """Return all that a step changes."""
-        parameters = [p.detach() for _, p in self.job.members.named_parameters()]
-        positions = [batches.position for batches in self.batches]
-        return [*parameters, self.job.sums, *positions, *self.job.optimizer.tensors().values()]
-
-    def _state(self) -> list[Tensor]:
-        return [tensor.clone() for tensor in self._tensors()]
-
-    def _restore(self, before: list[Tensor]) -> None:
-        """Undo what recording did."""
-        for tensor, value in zip(self._tensors(), before, strict=True):
-            tensor.copy_(value)
+        job = self.job
+        own = [value.detach() for value in job.members.state_dict().values()]
+        return [*own, job.sums, *self.feed.positions(), *job.optimizer.tensors().values()]

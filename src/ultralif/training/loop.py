@@ -4,7 +4,7 @@ import hashlib
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -12,37 +12,22 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ultralif.data.augment import CROP_AND_FLIP, Augmentation
-from ultralif.data.split import Events, Images
 from ultralif.functional import Mode
-from ultralif.nn import Stack
 from ultralif.training.build import build_networks, step_work
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.evaluate import accuracies, evaluate
-from ultralif.training.feed import EVALUATION, augmentation, batches, inputs, load_data, make_loaders
+from ultralif.training.feed import EVALUATION, batches, inputs, load_data, make_loaders
 from ultralif.training.job import Job
 from ultralif.training.lock import locked
-from ultralif.training.loss import member_losses
 from ultralif.training.options import Interrupted, Progress, RunOptions
 from ultralif.training.record import environment, make_result
 from ultralif.training.result import Result
-from ultralif.training.schedule import changes_within, epoch_mode, learning_rate, temperature
+from ultralif.training.schedule import epoch_mode, learning_rate, temperature
+from ultralif.training.step import Steps, steps
 from ultralif.training.store import Finished, Store
 
-__all__ = [
-    "Interrupted",
-    "Progress",
-    "finish",
-    "run_epochs",
-    "stack_id",
-    "steps",
-    "train_stack",
-    "train_step",
-]
-
-Steps = Callable[[Job], Iterator[int]]
-"""Trains a job to the end of its running epoch, and yields after every step."""
+__all__ = ["Interrupted", "Progress", "finish", "progress_of", "run_epochs", "stack_id", "train_stack"]
 
 
 def train_stack(
@@ -65,7 +50,8 @@ def train_stack(
         job = Job.begin(configs, networks, load_data(configs[0], device, options.data_dir), device)
         for note in job.resume(folder):
             options.report(progress_of(job, note))
-        run_epochs(job, options, lambda: job.save(folder), steps(job))
+        run = steps(job, lambda note: options.report(progress_of(job, note)), graph=options.graph)
+        run_epochs(job, options, lambda: job.save(folder), run)
         results = finish(job, store, folder)
         shutil.rmtree(folder, ignore_errors=True)
     return results
@@ -111,69 +97,6 @@ def prepare_epoch(job: Job) -> None:
         eps = temperature(config, job.epoch)
         if eps is not None:
             job.members.assign("eps", place, eps)
-
-
-def prepare_step(job: Job) -> None:
-    """Set the learning rate of a step where it changes within the epoch."""
-    if changes_within(job.shared, job.epoch):
-        job.optimizer.set_rate(learning_rate(job.shared, job.epoch, job.step / job.steps))
-
-
-def steps(job: Job) -> Steps:
-    """Return how an epoch is run: recorded and replayed on a GPU, one call at a time elsewhere."""
-    if job.device.type == "cuda" and _can_be_recorded(job):
-        from ultralif.training.graph import graph_steps
-
-        return graph_steps(job)
-    return eager_steps(job)
-
-
-def _can_be_recorded(job: Job) -> bool:
-    """Tell whether a step is kernels alone; the volume penalty's factors are checked by the CPU."""
-    shared = job.shared
-    return (
-        isinstance(job.members, Stack)
-        and _has_bytes(job.data.train.store)
-        and shared.encoding != "direct"
-        and shared.precision != "float64"
-        and augmentation(shared) in (CROP_AND_FLIP, Augmentation())
-        and not job.objective.uses_volume
-    )
-
-
-def _has_bytes(samples: object) -> bool:
-    """Tell whether samples are counts of events, or images in bytes."""
-    return isinstance(samples, Events) or (
-        isinstance(samples, Images) and samples.pixels.dtype == torch.uint8
-    )
-
-
-def eager_steps(job: Job) -> Steps:
-    """Return a function that trains to the end of the running epoch, step by step."""
-    loaders = make_loaders(job.members, job.configs, job.data, job.data.train, training=True)
-
-    def run(job: Job) -> Iterator[int]:
-        mode = epoch_mode(job.shared, job.epoch)
-        for x, labels in batches(loaders, job.epoch, job.step):
-            prepare_step(job)
-            if job.members.draws:  # as dropout does: the same numbers when the run is taken up at this step
-                torch.manual_seed(loaders[0].seed_of(job.epoch, 10**9 + job.step))
-            train_step(job, inputs(x, job.shared), labels, mode)
-            job.step += 1
-            yield job.step
-
-    return run
-
-
-def train_step(job: Job, x: Tensor, labels: Tensor, mode: Mode | None) -> None:
-    """Take one step of every member on a batch, and add its loss, hits and spike rate to the sums."""
-    job.optimizer.zero_grad()
-    half = job.shared.precision == "bfloat16"
-    with torch.autocast(job.device.type, torch.bfloat16, enabled=half):
-        losses = member_losses(job.members, x, labels, job.objective, mode)
-    torch.autograd.backward([losses.loss.sum()])
-    job.optimizer.step()
-    job.sums += torch.stack((losses.loss.detach(), losses.correct, losses.rate))
 
 
 def close_epoch(job: Job) -> list[str]:

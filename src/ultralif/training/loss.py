@@ -21,6 +21,8 @@ class Objective(NamedTuple):
 
     sparsity: Tensor
     volume: Tensor
+    ones: Tensor
+    """The gradient of the sum of all losses."""
     uses_volume: bool
     smoothing: float = 0.0
     """Label smoothing."""
@@ -33,6 +35,7 @@ class Objective(NamedTuple):
         return cls(
             like.new_tensor([config.sparsity for config in configs]),
             like.new_tensor([config.volume_reg for config in configs]),
+            like.new_ones(len(configs)),
             any(config.volume_reg for config in configs),
             configs[0].label_smoothing,
             configs[0].loss == "tet",

@@ -57,6 +57,8 @@ class RunOptions:
     """Called after every step; it returns 0 to go on, or the exit code to stop with."""
     checkpoint_seconds: float = 60.0
     """The most work, in seconds, that is lost if the process is killed."""
+    graph: bool = True
+    """Record steps on a GPU; False for a network that decides in Python from step to step."""
 
     def __post_init__(self) -> None:
         """Raise an InputError for a time that is not positive."""
