@@ -54,7 +54,7 @@ def test_a_leak_can_be_assigned():
     neuron = ul.UltraLIF(time_constants=(2, 20), parameter_shape=(3,))
     neuron.assign("leak", 0.8)
     torch.testing.assert_close(neuron.leak.detach(), torch.full((3,), 0.8))
-    with pytest.raises(InputError, match="leak must lie in"):
+    with pytest.raises(InputError, match="leak must be in"):
         neuron.assign("leak", 1.5)
 
 

@@ -117,9 +117,9 @@ def adalif_step(
         threshold: threshold theta_0 at rest.
         adapt_strength: beta_a, how far the threshold rises.
         adapt_decay: tau_a, the decay factor of the adaptation.
-        adapt_late: the threshold sees only the spike before the previous one, as the paper's indices
-            have it; by default it sees the previous one, as in Bellec et al. 2018.
-        v_reset: as in `lif_step`, like all that follow.
+        adapt_late: adapt to the spike before the previous one, as the paper's indices say. The default
+            adapts to the previous spike, as in Bellec et al. 2018.
+        v_reset: as in `lif_step`, and so are the arguments below.
         surrogate_slope: steepness of the surrogate gradient.
         surrogate: its shape.
         scaled_surrogate: multiply the gradient by the slope.
@@ -165,7 +165,7 @@ def dspike_step(
         clipped: clip the curve to [0, 1].
         v_reset: potential after a spike.
         mode: ``hard``, binary spikes forward; ``soft``, the curve itself.
-        reset: as in `lif_step`, like all that follow.
+        reset: as in `lif_step`, and so are the arguments below.
         detach_reset: do not differentiate the reset by the spike.
         delayed_reset: reset by the previous step's spike.
     """
@@ -196,7 +196,7 @@ def softlif_step(
 
     .. math:: \tilde v = \tau v + I, \quad s = \sigma((\tilde v - \theta)/\epsilon)
 
-    The control that tells what an exact gradient gives from what the log-sum-exp adds.
+    It is the control: compared with UltraLIF it shows what the log-sum-exp adds to an exact gradient.
 
     Args:
         current: ``[B, *features]``.
@@ -206,7 +206,7 @@ def softlif_step(
         threshold: spike threshold.
         v_reset: potential after a spike.
         mode: ``soft``, or ``hard`` for binary spikes.
-        reset: as in `ultralif_step`, like all that follow.
+        reset: as in `ultralif_step`, and so are the arguments below.
         detach_reset: do not differentiate the reset by the spike.
         delayed_reset: reset by the previous step's spike.
         v_sat: the ceiling of ``reset="saturate"``.

@@ -27,7 +27,7 @@ def fire(
     detach_reset: bool | None = None,
     ceiling: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return the spike and the membrane after reset: what all neurons do with their potential P.
+    r"""Return the spike and the membrane after reset: the last part of every neuron's step.
 
     .. math:: V = P (1 - s) + V_{reset} s \;\text{(zero)}, \quad P - \theta s \;\text{(subtract)}, \quad
         P \;\text{(none)}, \quad \mathrm{softmin}_\epsilon(P, V_{sat}) \;\text{(saturate)}
@@ -37,12 +37,12 @@ def fire(
         spike: gives the spike of a membrane.
         earlier: the spike of the previous step, to reset by it before firing (eqs. 23, 24); None: reset by
             the spike that is fired now.
-        threshold: what ``subtract`` takes away.
+        threshold: the amount that ``subtract`` takes off the membrane.
         v_reset: the membrane after a spike for ``zero``.
         mode: whether spikes are soft.
         reset: ``zero`` (eq. 18), ``subtract``, ``none`` or ``saturate``, for which no spike is needed.
-        detach_reset: do not differentiate the reset by the spike. None: where spikes are binary. The
-            derivative of a step that the membrane does not take would grow with every time step.
+        detach_reset: do not differentiate the reset by the spike. None: not where spikes are binary, because
+            that gradient grows with every time step.
         ceiling: gives the membrane for ``saturate``; None: the neuron has no such reset.
     """
     check_choice("reset", reset, get_args(Reset) if ceiling else get_args(Reset)[:3])
@@ -72,7 +72,7 @@ def saturate(potential: Tensor, v_sat: Constant, eps: Constant, mode: Mode) -> T
     .. math:: V = -\mathrm{LSE}_\epsilon(-P, -V_{sat})
 
     For :math:`u = e^{V/\epsilon}` it is the Moebius map :math:`u / (1 + u / u_{sat})`. UltraLIF's membrane
-    is affine in u, so that membrane and reset together are a Moebius map of u, which no spike enters.
+    is affine in u, so membrane and reset together are a Moebius map of u that depends on no spike.
     """
     top = torch.as_tensor(v_sat, dtype=potential.dtype, device=potential.device).expand_as(potential)
     if mode == "tropical":

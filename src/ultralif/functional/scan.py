@@ -42,7 +42,7 @@ def over_time(
 ) -> Callable[[Callable[Concatenate[Tensor, S, P], tuple[Tensor, S]]], OverTime[S, P]]:
     """Turn ``step(current, state, **constants)`` into a function of a whole sequence.
 
-    The loop in here is the reference: every kernel, export and hardware check is compared with it.
+    This loop is the reference: every kernel, export and hardware check is compared with it.
 
     Args:
         at_rest: gives the state before the first step from the sequence of currents.

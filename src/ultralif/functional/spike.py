@@ -107,7 +107,7 @@ def dspike_curve(
         threshold: spike threshold > 0, where the curve is 1/2.
         sharpness: k > 0.
         clipped: clip to [0, 1], which the curve leaves outside of ``0 <= v <= 2 * threshold``. As the paper
-            writes it there is no clip; then a learned k falls, as that lifts the gradient everywhere.
+            writes it there is no clip; a learned k then falls, because that raises the gradient.
     """
     half = sharpness / 2
     edge = torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half)

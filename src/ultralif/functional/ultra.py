@@ -76,8 +76,8 @@ def ultralif_step(
         reset: ``zero``, ``subtract`` (the threshold), ``none``, or ``saturate``, a soft minimum with
             ``v_sat`` that needs no spike: see `ultralif.functional.fire`.
         detach_reset: do not differentiate the reset by the spike. None: where spikes are binary.
-        delayed_reset: reset by the previous step's spike, as the paper's architecture section has it
-            (eqs. 23, 24) where its definition uses the new one.
+        delayed_reset: reset by the previous step's spike, as in the paper's architecture section (eqs. 23,
+            24). Its definition resets by the new spike.
         v_sat: the ceiling of ``reset="saturate"``.
     """
     check_choice("mode", mode, get_args(Mode))
@@ -125,13 +125,13 @@ def ultradlif_step(
         mode: as in `ultralif_step`.
         coupling: ``membrane``, as the paper writes it. ``spike``, as its released code computes: an
             ordinary leaky membrane P = leak * V + I is kept and reset, and the log-sum-exp of its
-            neighbours decides about the spike alone.
+            neighbours only decides whether it spikes.
         coupled_axis: the axis of neighbours, counted from the last, -1; -3 is the channels of
             ``[C, H, W]``.
         neighborhood: ``ring``: three terms along that axis. ``grid``: five terms over it and the axis
             before it, from 2-D diffusion at its balanced coefficient 1/5. Both are periodic.
-        centered: subtract ``eps * log(n)``, the mean-preserving form: without it an undriven layer
-            rises by that much at every step. Nothing is subtracted in tropical mode, its limit.
+        centered: subtract ``eps * log(n)``, which preserves the mean: without it an undriven layer rises
+            by that amount at every step. In tropical mode, the limit, nothing is subtracted.
         leak_form: ``factor`` decays to ``V * leak``, ``shift`` to ``V + log(leak)``.
         reset: ``zero``, ``subtract`` (the threshold) or ``none``.
         detach_reset: as in `ultralif_step`.

@@ -1,4 +1,4 @@
-"""Modules: neurons, networks, and how to switch their mode."""
+"""Modules: neurons, networks, and functions that switch their mode."""
 
 from ultralif.nn.baselines import LIF, PLIF, AdaLIF, DSpike, DSpikePlus, FullPLIF
 from ultralif.nn.delays import DelayedLinear

@@ -13,11 +13,11 @@ _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWOR
 
 
 def merged_signature(cls: type, defaults: Mapping[str, Any]) -> inspect.Signature:
-    """Return the arguments that a class takes by itself and, by its ``**options``, for its bases.
+    """Return all arguments of a class: its own, and those of its bases that ``**options`` passes on.
 
     Args:
         cls: the class.
-        defaults: what an argument means whose default is None; a ``learn_*`` that is not named means False.
+        defaults: values that stand for None in the signature; for a ``learn_*`` that is missing here, False.
     """
     merged: dict[str, inspect.Parameter] = {}
     for base in cls.__mro__:

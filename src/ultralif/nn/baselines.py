@@ -1,4 +1,4 @@
-"""The surrogate-gradient neurons, against which the paper compares, as modules."""
+"""The surrogate-gradient neurons that the paper compares with, as modules."""
 
 from typing import ClassVar, Literal, TypeVar, Unpack, get_args
 
@@ -28,7 +28,7 @@ class DSpike(Neuron[State]):
         learn_sharpness: learn the sharpness. None: yes.
         sharpness_parameter: a learned sharpness is the exponential (``log``) or the ``softplus`` of its
             parameter.
-        sharpness_range: where a learned sharpness is kept; it would drift to 0 without.
+        sharpness_range: bounds of a learned sharpness, which would otherwise drift to 0.
         clipped: clip the curve to [0, 1].
         options: the arguments of every `Neuron`; the threshold is positive.
     """
@@ -95,10 +95,10 @@ class _Surrogate(Neuron[S]):
         surrogate_slope: steepness beta of the surrogate.
         learn_leak: learn the leak. None: as the class does.
         leak_parameter: as in `UltraLIF`.
-        learn_slope: learn the surrogate's width: spikes stay hard, and the backward pass is that of
-            the surrogate at ``slope * (v - threshold)``, for the slope too.
+        learn_slope: learn the surrogate's slope. Spikes stay binary; the gradients for membrane and slope
+            are those of the surrogate at ``slope * (v - threshold)``.
         scaled_surrogate: scale the gradient by the slope. None: where the slope is learned.
-        slope_range: where a learned slope is kept.
+        slope_range: bounds of a learned slope.
         options: the arguments of every `Neuron`.
     """
 
@@ -124,7 +124,7 @@ class _Surrogate(Neuron[S]):
         self.scaled_surrogate = learn_slope if scaled_surrogate is None else scaled_surrogate
         if learn_slope and not self.scaled_surrogate:
             raise InputError(
-                "scaled_surrogate=False has no gradient for the slope, but learn_slope=True; drop one"
+                "scaled_surrogate=False gives the slope no gradient, but learn_slope=True needs one; drop one"
             )
         self.declare_leak(leak, learn_leak, leak_parameter)
         self.learnable("surrogate_slope", surrogate_slope, LOG, learn_slope, bounds=slope_range)
@@ -164,7 +164,7 @@ class AdaLIF(_Surrogate[AdaptiveState]):
     Args:
         adapt_strength: how far the threshold rises with the adaptation.
         adapt_decay: decay factor of the adaptation, in (0, 1).
-        adapt_late: adapt to the spike before the previous one, as the paper's indices have it.
+        adapt_late: adapt to the spike before the previous one, as the paper's indices say.
         options: the arguments of `LIF`.
     """
 

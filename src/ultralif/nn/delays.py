@@ -13,7 +13,7 @@ __all__ = ["DelayedLinear"]
 
 
 class DelayedLinear(nn.Module):
-    r"""A linear layer each of whose synapses has a delay.
+    r"""A linear layer in which every synapse has a delay.
 
     .. math:: y_o(t) = \sum_i w_{oi}\, x_i(t - d_{oi}) + b_o
 
@@ -23,8 +23,8 @@ class DelayedLinear(nn.Module):
     ``layer.delay.data.round_()``.
 
     Args:
-        inputs: features of a step that come in.
-        outputs: features that go out.
+        inputs: input features of a step.
+        outputs: output features of a step.
         max_delay: the longest delay, in steps.
         bias: add a bias.
 
@@ -55,11 +55,11 @@ class DelayedLinear(nn.Module):
         return self.weight.unsqueeze(-1) * share
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``[T, B, outputs]`` for ``[T, B, inputs]``, nothing having come before."""
+        """Return ``[T, B, outputs]`` for ``[T, B, inputs]``, with inputs of 0 before the first step."""
         return self.run(x)[0]
 
     def run(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the output for ``[T, B, inputs]``, and the last inputs, the state to go on from."""
+        """Return the output for ``[T, B, inputs]`` and the state to continue from, the last inputs."""
         if x.dim() != 3 or x.shape[-1] != self.inputs or not len(x):
             raise InputError(
                 f"x must be [T, B, {self.inputs}] with at least one time step, got shape {tuple(x.shape)}; "
@@ -76,7 +76,7 @@ class DelayedLinear(nn.Module):
         return out.permute(2, 0, 1), signal[len(signal) - self.max_delay :]
 
     def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the output for one time step ``[B, inputs]`` and the state to go on from."""
+        """Return the output for one time step ``[B, inputs]`` and the state to continue from."""
         out, state = self.run(x.unsqueeze(0), state)
         return out[0], state
 

@@ -8,7 +8,7 @@ __all__ = ["TimeDistributed"]
 class TimeDistributed(nn.Module):
     """Apply a module for batches ``[B, ...]`` to a sequence ``[T, B, ...]``, time folded into the batch.
 
-    `nn.Linear` needs no wrapper, it takes any leading axes; convolutions and pooling do.
+    Convolutions and pooling need it; `nn.Linear` does not, because it takes any leading axes.
 
     Example:
         >>> import torch

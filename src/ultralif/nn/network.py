@@ -54,8 +54,8 @@ class Network(nn.Module):
     Args:
         sizes: inputs, neurons of each hidden layer, classes: ``(784, 64, 10)``.
         neuron: a neuron's name or class.
-        neuron_options: its arguments; every layer has neurons of its own. With ``time_constants``, each
-            neuron has constants of its own.
+        neuron_options: its arguments; every layer gets new neurons. With ``time_constants``, each neuron
+            gets its own constants.
         readout: ``linear`` or ``spiking``.
 
     Example:
@@ -111,7 +111,7 @@ class Network(nn.Module):
             if i < len(self.neurons):
                 signal = neuron(linear(signal))
                 rates.append(signal.mean(0))
-            else:  # beyond the last layer only its mean is needed
+            else:  # after the last layer only the mean is needed
                 rates.append(neuron.rate(linear(signal)))
         logits = self.linears[-1](rates[-1]) if self.readout == "linear" else rates[-1]
         return Output(logits, tuple(rates))
@@ -119,11 +119,11 @@ class Network(nn.Module):
     def step(
         self, x: Tensor, states: Sequence[tuple[Tensor, ...]] | None = None
     ) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
-        """Take one time step ``[B, *input]``; the mean of its outputs over time is `forward`'s.
+        """Compute one time step ``[B, *input]``; the mean of its outputs over time is what `forward` returns.
 
         Args:
             x: one time step.
-            states: what the last call returned; None starts at rest.
+            states: the states that the last call returned; None starts at rest.
         """
         self._check(x, ("B",))
         if states is not None and len(states) != len(self.neurons):

@@ -1,4 +1,4 @@
-"""The base of all spiking neurons: constants, modes, three ways to call, clear errors."""
+"""`Neuron`, the base class of all spiking neurons: constants, modes, and three ways to call it."""
 
 import inspect
 import math
@@ -52,7 +52,7 @@ class Neuron(Parametrized, Generic[S]):
     Args:
         threshold: a spike is ``V > threshold``. Any finite number; a learned one is a sigmoid in (0, 1).
         v_reset: the membrane after a spike, for ``reset="zero"``.
-        mode: ``soft``, ``hard`` or ``tropical``, as far as the neuron has them. None: its first mode.
+        mode: ``soft``, ``hard`` or ``tropical``, if the neuron has that mode. None: its first mode.
         reset: the membrane after a spike is ``v_reset`` (``zero``), V - threshold (``subtract``), or V
             (``none``); ``saturate``, for neurons that have ``v_sat``, is a soft minimum with it.
         detach_reset: do not differentiate the reset by the spike. None: where spikes are binary.
@@ -62,8 +62,8 @@ class Neuron(Parametrized, Generic[S]):
         learn_threshold: learn the threshold, as a sigmoid. None: as the class does.
         clamp: the gradient of a learned constant at the bounds of its range: ``inward`` keeps it where a
             descent step leads back inside, ``dead`` is an ordinary clamp.
-        parameter_shape: give each learned constant this shape (``(64,)``: one per neuron); without it
-            one number serves the layer.
+        parameter_shape: the shape of each learned constant, such as ``(64,)`` for one value per neuron.
+            None: one number for the whole layer.
         batch_first: take and return ``[B, T, *features]``.
         check_finite: raise an InputError if a current is NaN or infinite.
         backend: ``auto`` integrates by the fastest kernel, ``reference`` by the definition.
@@ -135,7 +135,7 @@ class Neuron(Parametrized, Generic[S]):
             self.state_type = with_current(self.state_type)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Give a class the signature that its ``**options`` amount to, with the defaults of the class."""
+        """Give a class the signature that its ``**options`` stand for, with the defaults of the class."""
         super().__init_subclass__(**kwargs)
         defaults: dict[str, Any] = {f"learn_{name}": True for name in cls.learns}
         cls.__signature__ = merged_signature(cls, {"mode": cls.modes[0], **defaults})
@@ -148,8 +148,8 @@ class Neuron(Parametrized, Generic[S]):
         """Give the neuron a constant, a number or a parameter that is learned.
 
         Args:
-            name: `constant` returns it by this name, and the step takes it by it.
-            value: where it begins.
+            name: the name by which `constant` returns it, and the argument of the step.
+            value: its initial value.
             form: ``LOG`` keeps a learned one positive, ``LOGIT`` between 0 and 1.
             learn: learn it. None: if the class lists it in ``learns``.
             limits: ``lower``, ``upper``, ``bounds``: see `ultralif.nn.parameters`.
@@ -197,7 +197,7 @@ class Neuron(Parametrized, Generic[S]):
             return self.run(current)[0]
         ready = self.__dict__.setdefault("_ready", {})
         key = current.shape, current.dtype, current.device
-        call = ready.get(key)  # the same call as before is checked no more
+        call = ready.get(key)  # a call like an earlier one is not checked again
         spikes: Tensor | None = None if call is None else call(current, self._parameters)
         if spikes is None:
             spikes = self.run(current)[0]
@@ -220,18 +220,18 @@ class Neuron(Parametrized, Generic[S]):
 
     def rate(self, current: Tensor) -> Tensor:
         """Return the mean spike over time, ``[B, *features]``, from rest."""
-        if self._forward_hooks or self._forward_pre_hooks:  # whoever watches the module sees its spikes
+        if self._forward_hooks or self._forward_pre_hooks:  # hooks see the spikes of the module
             spikes: Tensor = self(current)
             return spikes.mean(1 if self.batch_first else 0)
         return self._integrate(self._time_major(current, None), None, rate=True)[0]
 
     def run(self, current: Tensor, state: S | None = None) -> tuple[Tensor, S]:
-        """Return the spikes for ``[T, B, *features]`` and the state to go on from."""
+        """Return the spikes for ``[T, B, *features]`` and the state to continue from."""
         spikes, state = self._integrate(self._time_major(current, state), state, rate=False)
         return (spikes.transpose(0, 1) if self.batch_first else spikes), state
 
     def step(self, x: Tensor, state: S | None = None) -> tuple[Tensor, S]:
-        """Return the spike for one time step ``[B, *features]`` and the state to go on from."""
+        """Return the spike for one time step ``[B, *features]`` and the state to continue from."""
         self._check_current(x, ("B",))
         self._check_step(state, x.shape)
         spikes, state = self._integrate(x.unsqueeze(0), state, rate=False)
@@ -264,7 +264,7 @@ class Neuron(Parametrized, Generic[S]):
 
         Args:
             current: ``[T, B, *features]``.
-            state: what a call before returned; None, rest.
+            state: the state that an earlier call returned; None: rest.
             rate: return the mean over time.
             backend: as in `Neuron`.
             synapse: decay factor of a synaptic current.
@@ -300,7 +300,7 @@ class Neuron(Parametrized, Generic[S]):
     def special(self) -> dict[str, Any]:
         """Return the choices, other than the mode, in which this neuron differs from its class's defaults.
 
-        Whoever writes a neuron down elsewhere, as an exporter does, refuses those that it does not know.
+        An exporter refuses those that it does not know.
         """
         defaults = {name: p.default for name, p in self.__signature__.parameters.items()}
         found = {

@@ -38,7 +38,7 @@ class Form:
     prefix: str
     to_raw: Callable[[Tensor], Tensor]
     to_value: Callable[[Tensor], Tensor]
-    upper: float  # a value lies in (0, upper)
+    upper: float  # a value is in (0, upper)
     code: Code
     """Its name in a kernel."""
 
@@ -96,9 +96,9 @@ class Parametrized(nn.Module):
         """Register the constant ``name``: as the parameter ``<form>_<name>`` if it is learned.
 
         Args:
-            name: what `constant` finds it by.
+            name: the name by which `constant` returns it.
             value: its (initial) value: a number, or a tensor that broadcasts against the features.
-            form: how a learned constant is stored.
+            form: the form in which a learned constant is stored.
             learn: make it an `nn.Parameter`.
             lower: a fixed constant is greater than this.
             upper: a constant is less than this.
@@ -202,13 +202,13 @@ class Parametrized(nn.Module):
 
     @torch.no_grad()
     def assign(self, name: str, value: Constant) -> None:
-        """Give a constant another value; a learned one goes on being learned from there.
+        """Give a constant another value; a learned one is learned further from there.
 
         Args:
             name: a declared constant.
             value: a number, or a tensor that broadcasts to the constant's shape.
         """
-        self.__dict__.pop("_ready", None)  # calls that were prepared with the value before
+        self.__dict__.pop("_ready", None)  # calls that were prepared with the old value
         if name in self._learned:
             form, bounds = self._learned[name]
             low, high = bounds or (0.0, min(self._declared[name][1], form.upper))

@@ -26,7 +26,7 @@ class Recording(NamedTuple):
 
 @torch.no_grad()
 def record(net: nn.Module, x: Tensor) -> list[Recording]:
-    """Return what each spiking layer did, in the order of the signal.
+    """Return a recording of each spiking layer, in the order in which the layers are called.
 
     Args:
         net: a network, or any module that calls neurons, or a neuron.
@@ -47,7 +47,9 @@ def record(net: nn.Module, x: Tensor) -> list[Recording]:
         for hook in hooks:
             hook.remove()
     if not currents:
-        raise InputError(f"net is a {type(net).__name__} that calls no ultralif neurons; there is no spike")
+        raise InputError(
+            f"net is a {type(net).__name__} that calls no ultralif neurons, so there are no spikes to record"
+        )
     return [_step_through(neuron, current) for neuron, current in currents]
 
 

@@ -12,7 +12,7 @@ __all__ = ["Recurrent", "RecurrentState"]
 
 
 class RecurrentState(NamedTuple):
-    """The state of a recurrent layer between steps: that of its neurons, and their last spikes."""
+    """The state of a recurrent layer between steps: the state of its neurons and their last spikes."""
 
     neuron: Any
     spikes: Tensor
@@ -50,7 +50,7 @@ class Recurrent(nn.Module):
         return self.run(current)[0]
 
     def run(self, current: Tensor, state: RecurrentState | None = None) -> tuple[Tensor, RecurrentState]:
-        """Return the spikes for ``[T, B, *features]`` and the state to go on from."""
+        """Return the spikes for ``[T, B, *features]`` and the state to continue from."""
         axis = 1 if self.neuron.batch_first else 0
         if current.dim() < 3 or current.shape[axis] == 0:
             raise InputError(
@@ -66,7 +66,7 @@ class Recurrent(nn.Module):
         return torch.stack(spikes, axis), state
 
     def step(self, x: Tensor, state: RecurrentState | None = None) -> tuple[Tensor, RecurrentState]:
-        """Return the spike for one time step ``[B, *features]`` and the state to go on from."""
+        """Return the spike for one time step ``[B, *features]`` and the state to continue from."""
         if state is None:
             state = RecurrentState(None, torch.zeros_like(x))
         back: Tensor = self.linear(state.spikes)

@@ -19,7 +19,7 @@ __all__ = ["StackedNeurons", "kind"]
 
 AnyNeuron = Neuron[Any]
 INVERTED = ("surrogate_slope",)
-"""Constants of which operators take the inverse."""
+"""Constants whose inverse is the argument of an operator."""
 
 
 class _Entry(NamedTuple):
@@ -227,7 +227,7 @@ def _sizes(group: list[AnyNeuron]) -> list[int]:
 
 
 def _numbers(group: list[AnyNeuron]) -> dict[str, float]:
-    """Return the constants that nobody in a group learns and that are one number for all."""
+    """Return the constants that no member of a group learns and that are one number for all."""
     values = {name: [neuron.constant(name) for neuron in group] for name in group[0].declared()}
     return {
         name: first

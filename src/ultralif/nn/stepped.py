@@ -17,7 +17,8 @@ S = TypeVar("S", bound=tuple[Tensor, ...])
 class Stepped(Neuron[S]):
     """Base class of user-defined neurons: a subclass names its step, which is repeated over time.
 
-    It declares constants in ``__init__`` and lists in ``choices`` the attributes that the step takes besides.
+    The subclass declares its constants in ``__init__`` and lists in ``choices`` the other attributes that
+    its step takes.
     """
 
     formula: ClassVar[Callable[..., tuple[Tensor, Any]]]

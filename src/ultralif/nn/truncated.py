@@ -16,13 +16,13 @@ __all__ = ["truncated"]
 
 @contextmanager
 def truncated(net: nn.Module) -> Iterator[None]:
-    """Let every call of a network go on from where the last one ended, inside a ``with`` block.
+    """Let every call of a network continue where the last one ended, inside a ``with`` block.
 
     States are cut off from their past between calls, so that each piece of a long sequence is trained in
     the memory of that piece: truncated backpropagation through time. The block starts at rest.
 
     Args:
-        net: any module; what remembers in it are our neurons, `Recurrent` and `DelayedLinear`.
+        net: any module. Our neurons, `Recurrent` and `DelayedLinear` in it keep their states.
 
     Example:
         >>> import torch
@@ -34,7 +34,10 @@ def truncated(net: nn.Module) -> Iterator[None]:
     """
     layers = list(_remembering(net))
     if not layers:
-        raise InputError(f"net is a {type(net).__name__} in which nothing remembers; pass the whole network")
+        raise InputError(
+            f"net is a {type(net).__name__} without ultralif neurons, so it has no state to keep; pass the "
+            "whole network"
+        )
     hooks = []
     for layer in layers:
         layer.forward = _carrying(layer)
@@ -70,7 +73,7 @@ def _carrying(layer: Any) -> Any:
 
 
 def _seen(module: nn.Module, given: Any, out: Any) -> None:
-    """Do nothing: a neuron that is watched is called as a module, also for its mean spikes."""
+    """Do nothing. With a hook, a neuron is called as a module even where only its mean spikes are needed."""
 
 
 def _detached(state: Any) -> Any:

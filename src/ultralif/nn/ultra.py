@@ -103,14 +103,14 @@ class _Leaky(_Tempered):
 
     @torch.no_grad()
     def assign(self, name: str, value: Constant) -> None:
-        """Give a constant another value; a leak is given by way of its time constant."""
+        """Give a constant another value; a leak sets its time constant."""
         if name != "leak" or self.time_constants is None:
             super().assign(name, value)
             return
         raw = self.log_time_constant
         decay = torch.log(torch.as_tensor(value, dtype=raw.dtype)) / self.eps_per_decay()
         if not bool((decay < 0).all() and decay.isfinite().all()):
-            raise InputError(f"leak must lie in (0, 1), got {value}; pass a value inside of that range")
+            raise InputError(f"leak must be in (0, 1), got {value}; pass a value inside of that range")
         raw.copy_(torch.log(-1 / decay))
 
 
@@ -137,12 +137,12 @@ class UltraLIF(_Leaky):
             may pass 1 (``log``).
         time_constants: the shortest and the longest of a layer in steps, in place of ``leak``: they are
             spread evenly in their logarithm over ``parameter_shape``, which must be given. A neuron of time
-            constant c has lambda = leak^(1/eps) = exp(-1/c), by which u = exp(V/eps) decays: it is c that is
-            kept or learned, so that memory does not move with eps.
+            constant c has lambda = leak^(1/eps) = exp(-1/c), by which u = exp(V/eps) decays. The constant c
+            itself is kept or learned, so memory does not change with eps.
         v_sat: the ceiling of the membrane for ``reset="saturate"``.
         options: ``eps``, the temperature > 0, by default 0.2, which suits deep networks (the paper has 1.0);
-            ``learn_eps``, learn it as ``exp(log_eps)`` (the default); ``eps_range``, where it is kept; and
-            the arguments of every `Neuron`.
+            ``learn_eps``, learn it as ``exp(log_eps)`` (the default); ``eps_range``, its bounds; and the
+            arguments of every `Neuron`.
 
     Example:
         >>> import torch
@@ -233,7 +233,7 @@ class UltraDLIF(_Tempered):
             )
         if current.dim() < len(leading) - self.coupled_axis:
             raise InputError(
-                f"coupled_axis={self.coupled_axis} needs as many feature axes, got a current of shape "
+                f"coupled_axis={self.coupled_axis} needs that many feature axes, got a current of shape "
                 f"{tuple(current.shape)} with {current.dim() - len(leading)}; count from the last, -1"
             )
 
@@ -252,7 +252,7 @@ class SoftLIF(_Leaky):
         leak: decay factor in (0, 1).
         learn_leak: learn the leak. None: no.
         leak_parameter: as in `UltraLIF`.
-        time_constants: as in `UltraLIF`, but it is the membrane itself that decays by exp(-1/c).
+        time_constants: as in `UltraLIF`, but the membrane itself decays by exp(-1/c).
         v_sat: the ceiling of the membrane for ``reset="saturate"``.
         options: ``eps``, ``learn_eps`` and ``eps_range`` as in `UltraLIF`, and the arguments of every
             `Neuron`.
