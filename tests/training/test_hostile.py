@@ -69,7 +69,7 @@ def test_folders_that_were_swapped_are_refused(filled: Store) -> None:
     first.rename(filled.root / "aside")
     second.rename(first)
     (filled.root / "aside").rename(second)
-    with pytest.raises(Damaged, match="does not hold the run of its name"):
+    with pytest.raises(Damaged, match="does not hold the run that its name says"):
         filled.read(first.name)
     assert filled.rebuild()[0] == 0
 

@@ -98,7 +98,7 @@ def test_all_checkpoints_damaged(store: Store, tmp_path: Path) -> None:
         flip(folder / "checkpoint.safetensors")
     said: list[str] = []
     train_stack([small()], store, RunOptions(report=notes(said)))
-    assert len(said) == 3 and said[2] == "no checkpoint is whole; training starts again"
+    assert len(said) == 3 and said[2] == "all checkpoints are damaged; training starts again"
     whole = Store(tmp_path / "whole")
     train_stack([small()], whole)
     assert files(store, small()) == files(whole, small())

@@ -39,7 +39,7 @@ def train(
 ) -> Result:
     """Train one network, store the run and return its result; a run that is finished is not trained again.
 
-    Either a config says it all, or a network of your own is trained, in place, on data of your own.
+    Pass a config, or a network of your own, which is trained in place on data of your own.
 
     Args:
         config: the run; or any module with ultralif neurons that takes ``[T, B, ...]`` (or images
@@ -50,9 +50,9 @@ def train(
         runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
         device: ``auto``, ``cpu``, ``cuda`` ...
         data_dir: a folder to search first for the data.
-        report: is told about every epoch.
-        stopping: asked after every step whether to stop; 0 is no.
-        checkpoint_seconds: how much work may be lost at most if the process is killed.
+        report: called after every epoch.
+        stopping: called after every step; a number other than 0 stops training.
+        checkpoint_seconds: the most work, in seconds, that is lost if the process is killed.
         graph: on a GPU record a step as a CUDA graph and replay it. A network that decides in Python from
             step to step, such as by ``random``, needs False; one that cannot be recorded is run as it is.
         fields: with a module: fields of `RunConfig`, such as ``epochs``; and ``events=True`` for samples
@@ -95,7 +95,7 @@ def train(
 
 
 class Trained(NamedTuple):
-    """A network, and what made it if that is known."""
+    """A network, and the config of its run if it is known."""
 
     network: nn.Module
     config: RunConfig | None

@@ -141,8 +141,8 @@ READINGS: dict[str, dict[str, dict[str, Any]]] = {
         "UltraDPLIF": {"threshold": 1.0, "clamp": "dead"} | _FROM_0_9,
     },
 }
-"""Differences of a reading's neurons from 0.1.0: as it is written, as its author's code has
-them, and as they are in that code's study of the temperature."""
+"""Options of each reading of the paper that differ from 0.1.0: the paper as written, as its author's code
+computes, and as that code's study of the temperature computes."""
 
 RESERVED = {
     "mode": "the field mode",
@@ -153,10 +153,10 @@ RESERVED = {
     "check_finite": "nothing: a run that diverges is noticed without it",
     "backend": "nothing: it does not change a run",
 }
-"""Arguments of neurons that are no options of a run, and what says the same."""
+"""Arguments of neurons that are not options of a run, and what to use in their place."""
 OF_SCHEMA_1 = (
     *("eps", "learn_eps", "leak", "learn_leak", "threshold", "learn_threshold", "v_reset"),
     *("surrogate_slope", "learn_slope", "scaled_surrogate", "sharpness", "learn_sharpness"),
     *("adapt_strength", "adapt_decay", "adapt_late", "delayed_reset", "centered", "leak_form"),
 )
-"""The options that were fields in 0.1.0; None was, and is, the same as not to give them."""
+"""The options that were fields in 0.1.0. None means, as it did then, that an option is not given."""

@@ -40,8 +40,8 @@ _OWN: dict[str, Callable[[], nn.Module]] = {}
 def add_model(make: Callable[[], nn.Module]) -> str:
     """Make a network of the user's own known to this process; return its name.
 
-    The name has the class and a part of a digest of all parameters' shapes and of what the module's ``repr``
-    says.
+    The name holds the class and the first digits of a digest of the parameters' shapes and the module's
+    ``repr``.
 
     Args:
         make: returns the network.
@@ -69,7 +69,7 @@ def layer_sizes(config: RunConfig) -> tuple[int, ...]:
 
 
 def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[nn.Module]:
-    """Return the networks of a stack, or say before any data are loaded why they cannot be trained."""
+    """Return the networks of a stack; what cannot be trained is refused before any data are loaded."""
     if not configs:
         raise InputError("configs must hold at least one run, got none")
     if len({config.shared for config in configs}) > 1:
@@ -92,7 +92,7 @@ def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[n
 
 
 def build_network(config: RunConfig) -> nn.Module:
-    """Return the network of a config at its first step; it depends on nothing but the config."""
+    """Return the untrained network of a config; it depends on the config alone."""
     spec = find_spec(config)
     if config.encoding in NORMALIZED and not spec.is_events and spec.normalization is None:
         raise InputError(
@@ -148,7 +148,7 @@ def network_arguments(config: RunConfig) -> dict[str, Any]:
 
 
 def _neuron_options(config: RunConfig) -> dict[str, Any]:
-    """Return the arguments of a config's neurons, all of which they have."""
+    """Return the arguments of a config's neurons, after checking that the neurons take them."""
     kind = find_neuron(config.neuron)
     accepted = inspect.signature(kind).parameters
     options = config.neuron_arguments()

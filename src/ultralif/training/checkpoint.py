@@ -140,7 +140,7 @@ def save_checkpoint(
 ) -> None:
     """Write checkpoint ``number`` and then remove all but it and the one before it.
 
-    A checkpoint with a higher number is a damaged one that was passed over; what else is there a crash left.
+    A checkpoint with a higher number is damaged and was not used; other files were left by a crash.
     """
     written = root / f"{number:012d}"
     write_folder(written, "checkpoint", tensors, documents)
@@ -151,7 +151,7 @@ def save_checkpoint(
 
 
 def newest(root: Path) -> tuple[Contents | None, list[str]]:
-    """Return the newest checkpoint that is whole, if any, and what is wrong with the newer ones."""
+    """Return the newest undamaged checkpoint, if any, and the errors of newer ones."""
     complaints: list[str] = []
     for folder in sorted(root.glob("[0-9]*"), reverse=True):
         try:
@@ -162,7 +162,7 @@ def newest(root: Path) -> tuple[Contents | None, list[str]]:
 
 
 def _replace(draft: Path, folder: Path) -> None:
-    """Rename a folder to its place, and what is there out of the way; another process may do the same."""
+    """Rename a folder to its place after moving away what is there; another process may do the same."""
     while True:
         try:
             draft.rename(folder)

@@ -91,7 +91,7 @@ class RunConfig:
     """mlp, or a network of ultralif.models: vgg5, vgg7, vgg9, vgg11, resnet18 ...; on the command line also
     file.py:Class."""
     width: float = 1.0
-    """Factor of the channels of a model of ultralif.models."""
+    """Factor by which the channels of a model of ultralif.models are multiplied."""
     channels_last: bool = False
     """Store images with channels last, which is faster on a GPU."""
     readout: Literal["linear", "spiking"] = "linear"
@@ -135,7 +135,7 @@ class RunConfig:
     eps_max: float = 20.0
     """Upper bound of a learned temperature."""
     eps_speed: float = 1.0
-    """Factor of the learning rate of the temperature."""
+    """Factor by which the temperature's learning rate is multiplied."""
     anneal: tuple[float, float] | None = None
     """Anneal the temperature from the first value to the second, geometrically over the epochs."""
     per_neuron: bool = False
@@ -146,7 +146,7 @@ class RunConfig:
     """Defaults of the neuron options that are not given: this version's, those of 0.1.0, or of a reading."""
 
     def __post_init__(self) -> None:
-        """Bring values to the types of their fields, and refuse what could not be trained."""
+        """Convert values to the types of their fields, and refuse what cannot be trained."""
         for name in (*FIELDS, "defaults"):
             object.__setattr__(self, name, typed(RunConfig, name, getattr(self, name)))
         if not isinstance(self.neuron_options, Mapping):
@@ -186,7 +186,7 @@ class RunConfig:
     @property
     def shared(self) -> tuple[object, ...]:
         """The fields that runs of one stack must share."""
-        alone = () if self.model == "mlp" else (self.id,)  # only perceptrons are laid side by side
+        alone = () if self.model == "mlp" else (self.id,)  # only multilayer perceptrons are stacked
         return (*(getattr(self, name) for name in FIELDS if name not in _OWN), *alone)
 
     def to_dict(self) -> dict[str, Any]:
@@ -271,7 +271,7 @@ _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
 
 
 def _named(given: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return fields and options by their names, all of which are texts."""
+    """Return fields and options by name, after checking that every name is a text."""
     for name in given:
         if not isinstance(name, str):
             raise InputError(f"{name!r} is not a field of a run's config")
@@ -287,7 +287,7 @@ def spelled(kind: str, name: str) -> str:
 
 def known_neurons() -> tuple[str, ...]:
     """Return the neurons of the library, and those that the caller has registered."""
-    network = sys.modules.get("ultralif.nn.network")  # without it nobody has registered any
+    network = sys.modules.get("ultralif.nn.network")  # not imported: no neuron is registered
     return tuple(dict.fromkeys((*NEURON_NAMES, *(network.NEURONS if network else ()))))
 
 

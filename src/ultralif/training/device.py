@@ -29,9 +29,9 @@ def pick_device(name: str) -> torch.device:
 
 @contextmanager
 def arithmetic(device: torch.device, precision: str, work: int) -> Iterator[None]:
-    """Compute in a precision, and on the CPU with one thread where there is little to compute.
+    """Compute in a precision; on the CPU, with one thread if a step is small.
 
-    A second thread would only wait for small products, above all on a busy machine.
+    For small products a second thread costs more time than it saves, above all on a busy machine.
 
     Args:
         device: where training runs.

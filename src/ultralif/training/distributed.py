@@ -1,6 +1,6 @@
 """One run on several processes, as ``torchrun`` starts them: each takes its part of every batch.
 
-All processes draw the same batches and take the same steps, so a checkpoint does not know how many they are.
+All processes draw the same batches and take the same steps, so a checkpoint does not depend on their number.
 """
 
 import os
@@ -47,7 +47,7 @@ class _Group:
     device: torch.device
 
     def part(self, count: int) -> slice:
-        """Return which of a batch's samples are this process's; as even as can be, and maybe none."""
+        """Return the samples of a batch that this process takes: an even share, which may be empty."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def most(self, value: int) -> int:
@@ -76,9 +76,9 @@ def train_distributed(
 ) -> Result | None:
     """Train one network as one of the processes that ``torchrun`` started; only the first of them writes.
 
-    The result is that of one process with the same ``batch_size``, but for rounding; with batch norm or
-    dropout it is another one, for each process has the statistics and draws of its own part. A run may be
-    taken up again by another number of processes; all must see the folder of the runs.
+    Up to rounding, the result is that of one process with the same ``batch_size``. With batch norm or
+    dropout it differs, because each process has the statistics and draws of its own part. A run may be
+    resumed by another number of processes; all must see the folder of the runs.
 
     Args:
         config: what to train; ``batch_size`` is that of all processes together.
@@ -121,8 +121,8 @@ def _steps(job: Job, group: _Group) -> Callable[[Job], Iterator[int]]:
     loader = make_loader(job.shared, job.data, job.data.train, training=True)
     on_gpu = [group.device] if group.device.type == "cuda" else None
     loss = DistributedDataParallel(_Loss(job), device_ids=on_gpu)
-    # It lays gradients out anew after its first step. Take that one for nothing, so that a run that is taken
-    # up again adds them in the same order.
+    # DistributedDataParallel changes the layout of gradients after its first step. Take a step without effect
+    # first, so that a resumed run adds gradients in the same order.
     nothing = loss(job.probe[:, :1], torch.zeros(1, dtype=torch.int64, device=group.device), None)
     torch.autograd.backward([nothing.loss.sum()])
 
@@ -137,9 +137,9 @@ def _steps(job: Job, group: _Group) -> Callable[[Job], Iterator[int]]:
 
 
 def _step(job: Job, loss: _Loss, x: Tensor, labels: Tensor, group: _Group) -> None:
-    """Take one step; a process weighs as much as its part of the batch.
+    """Take one step; the gradient of a process is weighted by its share of the batch.
 
-    A process without samples computes one that weighs nothing, since all must take part in the sum.
+    A process without samples computes one with weight 0, because all must take part in the sum.
     """
     mine = group.part(len(labels))
     share = (mine.stop - mine.start) / len(labels)
@@ -160,7 +160,7 @@ def _check_same(group: _Group, job: Job) -> None:
     place = job.epoch * 10**6 + job.step
     if group.most(place) != place or -group.most(-place) != place:
         raise InputError(
-            "the processes found different checkpoints; choose with --runs-dir a folder that all see"
+            "the processes found different checkpoints; choose a folder that all of them see with --runs-dir"
         )
 
 

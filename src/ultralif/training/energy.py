@@ -24,7 +24,7 @@ def relative_sops(timesteps: int, rate: float) -> float:
 def snn_energy(timesteps: int, rate: float, synapses: int) -> float:
     r"""Return the paper's picojoules of a spiking network, :math:`T \bar s N_{syn} E_{AC}` (appendix D.7).
 
-    It counts additions only, and so means something only where spikes are binary.
+    It counts additions only, so it is meaningful only for binary spikes.
     """
     return relative_sops(timesteps, rate) * synapses * E_AC
 

@@ -98,7 +98,7 @@ def accuracies(
         data: where the samples are from.
         samples: the set.
         mode: of the neurons; None, their own.
-        epoch: whose spikes are drawn.
+        epoch: the epoch that seeds the spikes of the encoding.
     """
     device, shared = samples.labels.device, configs[0]
     batch = _largest_batch(data, shared) if device.type == "cuda" else 256

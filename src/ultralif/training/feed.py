@@ -18,7 +18,7 @@ from ultralif.training.members import Members
 __all__ = ["EVALUATION", "Data", "batches", "inputs", "load_data", "make_loader", "make_loaders"]
 
 EVALUATION = 2**31
-"""The epoch whose spikes are drawn for evaluation: no training run gets there."""
+"""The epoch that seeds spikes for evaluation; no training run is that long."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +45,12 @@ def _load(
 
 
 def load_data(config: RunConfig, device: torch.device, data_dir: Path | None = None) -> Data:
-    """Load the dataset of a config, with a fixed part of each class held out if it wants a validation set."""
+    """Load the dataset of a config; a validation set is a fixed part of each class that is held out."""
     return hold_out(_load(config.dataset, config.timesteps, data_dir, device, config.split), config)
 
 
 def hold_out(dataset: Dataset, config: RunConfig) -> Data:
-    """Return a dataset with a fixed part of each class held out if the config wants a validation set."""
+    """Return a dataset, with a fixed part of each class held out if the config asks for a validation set."""
     if not config.validation:
         return Data(dataset, dataset.train, None)
     labels = dataset.train.labels.cpu()

@@ -39,7 +39,7 @@ class Run(NamedTuple):
 
 
 def write_run(folder: Path, run: Finished, aside: Path | None = None) -> Result:
-    """Write the folder of a finished run, and return its result with what its history says.
+    """Write the folder of a finished run, and return its result, completed from its history.
 
     Args:
         folder: its place.
@@ -61,7 +61,7 @@ def load_run(folder: Path) -> tuple[Contents, Result, list[dict[str, Any]]]:
     config, history = documents.get("config"), documents.get("history")
     if not isinstance(config, dict) or document_id(config) != name:
         raise Damaged(
-            f"{folder} does not hold the run of its name; it was renamed or changed, and is not used"
+            f"{folder} does not hold the run that its name says; it was renamed or changed, and is not used"
         )
     if not isinstance(history, list) or not all(isinstance(epoch, dict) for epoch in history):
         raise Damaged(f"{folder}/history.json is not a list of epochs; it is not used")
@@ -70,7 +70,7 @@ def load_run(folder: Path) -> tuple[Contents, Result, list[dict[str, Any]]]:
     except BadFile as error:
         raise Damaged(f"{error}; it is not used") from error
     if result.id != name:
-        raise Damaged(f"{folder}/result.json is that of run {visible(result.id)}; it is not used")
+        raise Damaged(f"{folder}/result.json belongs to run {visible(result.id)}; it is not used")
     result = replace(result, config=_meaning(config), path=str(folder)).with_history(history)
     return contents, result, history
 
@@ -91,7 +91,7 @@ def _meaning(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a document as JSON has it, which knows neither NaN nor infinity."""
+    """Return a document as JSON stores it; NaN and infinity, which JSON lacks, become null."""
     if isinstance(value, Mapping):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

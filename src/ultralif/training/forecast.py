@@ -25,7 +25,7 @@ ENOUGH = 2.0
 
 
 def estimate(stacks: Sequence[Sequence[RunConfig]], device: str = "auto") -> list[float]:
-    """Return about how many seconds each stack will train, loading and evaluation apart."""
+    """Return about how many seconds each stack will train, without loading and evaluation."""
     known: dict[tuple[str, ...], float] = {}
     for stack in stacks:
         key = _key(stack)
@@ -78,7 +78,9 @@ def _images(
     spec: Spec, count: int, timesteps: int, generator: torch.Generator, device: torch.device
 ) -> Images:
     pixels = torch.randint(256, (count, *spec.shape), generator=generator, dtype=torch.uint8)
-    pixels *= torch.rand(count, *spec.shape, generator=generator) < 0.25  # as much of a digit is not black
+    pixels *= (
+        torch.rand(count, *spec.shape, generator=generator) < 0.25
+    )  # about this share of a digit is not black
     return Images(pixels.to(device))
 
 

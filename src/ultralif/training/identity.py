@@ -36,7 +36,7 @@ _LEARNED = {"slope": "surrogate_slope"}
 
 
 def document_id(document: Mapping[str, Any]) -> str:
-    """Return the name of a run from its stored config, of any schema: 12 digits of a hash of all it says."""
+    """Return the name of a run from its stored config, of any schema: 12 digits of a hash of the document."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -56,7 +56,7 @@ def known_options() -> set[str]:
 
 
 def check_options(neuron: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options in the form in which they are stored, or refuse a name or a value that no neuron has.
+    """Return options as they are stored; refuse unknown names and bad values.
 
     Args:
         neuron: the neuron's name.
@@ -76,7 +76,7 @@ def check_options(neuron: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed_options(neuron: str, options: Mapping[str, Any], defaults: str) -> dict[str, Any]:
-    """Return what the options of a neuron are, where they differ from 0.1.0.
+    """Return the options of a neuron that differ from 0.1.0.
 
     Args:
         neuron: the neuron's name.
@@ -84,7 +84,7 @@ def changed_options(neuron: str, options: Mapping[str, Any], defaults: str) -> d
         defaults: where the others come from: ``current``, or the name of a reading.
     """
     base = OPTIONS.get(neuron)
-    if base is None:  # a neuron that 0.1.0 did not have: what is given is all that is known
+    if base is None:  # 0.1.0 did not have this neuron: nothing to compare the options with
         _check_names(neuron, options, _live(neuron))
         return dict(options)
     if defaults in READINGS:

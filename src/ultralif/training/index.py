@@ -17,7 +17,7 @@ from ultralif.training.result import Result
 __all__ = ["as_row", "connect", "insert", "literal", "named", "prepare"]
 
 VERSION = 2
-"""Of the table below."""
+"""Version of the table below."""
 _TABLE = f"""
 CREATE TABLE IF NOT EXISTS runs (
     id TEXT PRIMARY KEY, finished REAL NOT NULL, status TEXT NOT NULL,
@@ -37,7 +37,7 @@ PATIENCE = 60.0
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open an index, which is made for its owner alone; in a folder that is read-only, to read."""
+    """Open an index; only its owner can read it. In a read-only folder it is opened for reading."""
     if os.access(path.parent, os.W_OK):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite would let others read it
         index = sqlite3.connect(path, timeout=PATIENCE)
@@ -121,12 +121,12 @@ def as_row(result: Result, meaning: str) -> tuple[Any, ...]:
 
 
 def named(runs: Iterable[str]) -> tuple[str, list[str]]:
-    """Return the condition that a run has one of these names, stored or now, and the values for its marks."""
+    """Return the condition that a run has one of these names, old or new, and the values for its ``?``."""
     names = json.dumps(list(runs))
     query = "(id IN (SELECT value FROM json_each(?)) OR meaning IN (SELECT value FROM json_each(?)))"
     return query, [names, names]
 
 
 def literal(text: str) -> str:
-    """Take the meaning out of the characters that GLOB knows."""
+    """Escape the characters that have a meaning in GLOB patterns."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in text)

@@ -43,7 +43,7 @@ class Job:
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
     lost: dict[int, int] = field(default_factory=dict)
-    """Members that diverged, and in which epoch."""
+    """Members that diverged, with the epoch in which they did."""
     good: dict[str, Tensor] = field(default_factory=dict)
     """All parameters at the end of the last epoch; those of a lost member stay as they were before."""
 
@@ -85,7 +85,7 @@ class Job:
         return {name: value.detach().clone() for name, value in self.members.state_dict().items()}
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint from which training goes on to exactly the same end."""
+        """Write a checkpoint; training that resumes from it gives exactly the same result."""
         tensors = {f"stack.{name}": value for name, value in self.members.state_dict().items()}
         tensors |= {f"optimizer.{name}": value for name, value in self.optimizer.tensors().items()}
         tensors |= {f"good.{name}": value for name, value in self.good.items()}
@@ -101,10 +101,10 @@ class Job:
         save_checkpoint(folder, number, tensors, {"position": position, "history": self.history})
 
     def resume(self, folder: Path) -> list[str]:
-        """Go on from the newest checkpoint that is whole; return notes for the person who waits."""
+        """Resume from the newest undamaged checkpoint; return notes for the user."""
         found, notes = newest(folder)
         if found is None:
-            return [*notes, "no checkpoint is whole; training starts again"] if notes else []
+            return [*notes, "all checkpoints are damaged; training starts again"] if notes else []
         try:
             self._restore(found.tensors(), found.documents)
         except (KeyError, RuntimeError, TypeError, ValueError) as error:

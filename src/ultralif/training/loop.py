@@ -63,7 +63,7 @@ def stack_id(configs: Sequence[RunConfig]) -> str:
 
 
 def run_epochs(job: Job, options: RunOptions, save: Callable[[], None], run: Steps) -> None:
-    """Run all epochs that are left; save now and then, and when asked to stop."""
+    """Run the remaining epochs; save a checkpoint now and then, and when asked to stop."""
     saved = time.monotonic()
     while not job.is_over:
         prepare_epoch(job)
@@ -83,7 +83,7 @@ def run_epochs(job: Job, options: RunOptions, save: Callable[[], None], run: Ste
                     code,
                 )
         notes = close_epoch(job)
-        job.seconds += time.monotonic() - began  # a GPU has done by now what it was given above
+        job.seconds += time.monotonic() - began  # a GPU has finished the steps above by now
         for note in notes:
             options.report(progress_of(job, note))
         options.report(progress_of(job))

@@ -27,7 +27,7 @@ class Objective(NamedTuple):
     smoothing: float = 0.0
     """Label smoothing."""
     by_step: bool = False
-    """Take the mean over time of each step's cross-entropy, and not that of the mean scores."""
+    """Take the mean of the cross-entropies of all steps, in place of the cross-entropy of the mean scores."""
 
     @classmethod
     def of(cls, configs: Sequence[RunConfig], like: Tensor) -> "Objective":

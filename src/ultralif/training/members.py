@@ -1,4 +1,4 @@
-"""`Members`: the interface of networks that the training loop needs."""
+"""`Members`: the interface that networks offer to the training loop."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol

@@ -18,7 +18,7 @@ __all__ = ["Meter", "make_meter"]
 
 
 class Meter(Protocol):
-    """Counts the operations of a sample, in the mean over all that were seen."""
+    """Counts the operations per sample, averaged over all samples seen."""
 
     def read(self, x: Tensor, batch: int) -> None:
         """Take note of a batch of inputs."""
@@ -54,7 +54,7 @@ def make_meter(members: Members, timesteps: int) -> Meter:
 
 
 class _Sizes:
-    """Multilayer perceptrons: sizes, rates and the inputs that are not zero say it all."""
+    """Multilayer perceptrons: operations follow from sizes, rates and the share of nonzero inputs."""
 
     def __init__(self, stack: Stack, timesteps: int) -> None:
         self.stack, self.timesteps = stack, timesteps
@@ -109,7 +109,7 @@ class _Count:
 
 
 class _Layers:
-    """Any module: the inputs of its linear and convolutional layers are looked at."""
+    """Any module: operations are counted from the inputs of its linear and convolutional layers."""
 
     def __init__(self, single: Single, timesteps: int) -> None:
         kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)

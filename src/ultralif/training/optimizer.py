@@ -15,7 +15,7 @@ __all__ = ["SGD", "Adam", "Group", "Optimizer"]
 
 _KERNELS = cast(Any, torch)  # the fused kernels are not in torch's type stubs
 FEW = 8
-"""Tensors up to which our kernel moves all at once; torch's leaves most of a GPU idle there."""
+"""Number of tensors up to which our kernel is used; torch's leaves most of a GPU idle for so few."""
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -32,10 +32,10 @@ class Group:
 
 
 class Optimizer:
-    """Takes steps along the gradients; a parameter without a gradient stays.
+    """Takes steps along the gradients; a parameter without a gradient does not change.
 
     Args:
-        groups: the parameters; one is in one group only.
+        groups: the parameters; each is in one group.
     """
 
     slots = 0

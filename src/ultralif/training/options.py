@@ -39,7 +39,7 @@ def _silent(progress: Progress) -> None:
 
 
 def _never() -> int:
-    """Go on to the end."""
+    """Never stop."""
     return 0
 
 
@@ -54,7 +54,7 @@ class RunOptions:
     report: Callable[[Progress], None] = _silent
     """Called after every epoch, and with a note whenever something unusual happens."""
     stopping: Callable[[], int] = _never
-    """Called after every step; it returns 0 to go on, or the exit code to stop with."""
+    """Called after every step; it returns 0 to continue, or an exit code to stop."""
     checkpoint_seconds: float = 60.0
     """The most work, in seconds, that is lost if the process is killed."""
     graph: bool = True

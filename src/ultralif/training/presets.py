@@ -42,7 +42,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "digits": {**_DEPTH, "epochs": 24, "batch_size": 64, "shift": 1, "hard_share": 0.5},
     "deep": {**_DEPTH, "epochs": 30, "batch_size": 256, "hard_share": 0.3, "channels_last": True},
 }
-"""Fields by the name of a recipe: the paper's as it is written (``paper`` is its old name), as its author's
-code has it, the system of that code's study of the temperature; two whose spikes are 0 and 1 already in
-training; and two for convolutional networks, small ones and deep ones: soft first, binary for the last
-epochs."""
+"""Fields by the name of a recipe. ``written`` (formerly ``paper``): the paper as written; ``released``: its
+author's code; ``ablation``: that code's study of the temperature; two recipes with binary spikes throughout;
+and two for convolutional networks, small and deep: soft first, binary for the last epochs."""

@@ -1,8 +1,8 @@
 """Run the stacks of a plan on a Ray cluster, one stack a task.
 
 All nodes see the folder of the runs: a worker writes checkpoints and finished runs there, and the driver,
-which alone writes the index, adds a stack's rows when all its runs are whole. So a worker, a node or the
-driver may be lost at any moment: what is not in the index goes on from its last checkpoint.
+which alone writes the index, adds a stack's rows when all its runs are complete. So a worker, a node or the
+driver may be lost at any moment: a stack that is not in the index resumes from its last checkpoint.
 """
 
 import os
@@ -27,7 +27,7 @@ __all__ = ["run_ray"]
 CRASHES = 10
 """The most times that a stack may lose its worker without finishing an epoch."""
 STALE = 90 * 24 * 3600
-"""Seconds after which a driver's token is what a killed one left behind."""
+"""Age in seconds of a driver's token after which that driver counts as killed."""
 OBJECTS = 100 << 20
 """Bytes for Ray's shared memory where it is embedded: only progress passes through it."""
 
@@ -64,7 +64,7 @@ def run_ray(
         board = _remote(ray, Board, num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         train = _remote(ray, train_task, num_cpus=0 if on_gpu else cpus, num_gpus=int(on_gpu), max_retries=0)
         tasks = [Task(number, list(stack)) for number, stack in enumerate(stacks)]
-        tasks.sort(key=_work, reverse=True)  # so that no long one is left for the end
+        tasks.sort(key=_work, reverse=True)  # so that no long stack is left for the end
         yield from _drive(
             ray, lambda task: train.remote(task, order, board), board, tasks, store, needed, options
         )
@@ -79,14 +79,16 @@ def _drive(
     needed: dict[str, float],
     options: RunOptions,
 ) -> Iterator[Result]:
-    """Hand out tasks until all are done; a lost one is handed out again, one that is too large in halves."""
+    """Submit tasks until all are done; a lost one is submitted again, one that is too large as two halves."""
     running: dict[Any, Task] = {}
     report = options.report
     failures: list[Outcome] = []
     code, with_room = 0, time.monotonic()
     while tasks or running:
         for task in tasks:
-            if store.adopt([config.id for config in task.stack]):  # the last driver did not live to do it
+            if store.adopt(
+                [config.id for config in task.stack]
+            ):  # an earlier driver was killed before it did so
                 yield from _results(store, task, report)
             else:
                 running[submit(task)] = task
@@ -122,7 +124,7 @@ def _work(task: Task) -> int:
 
 
 def _outcome(ray: Any, ref: Any, task: Task) -> Outcome:
-    """Return how a task ended; whatever is no answer of its own is a loss."""
+    """Return the outcome of a task; a task without an answer is lost."""
     try:
         outcome: Outcome = ray.get(ref)
         return outcome
@@ -138,7 +140,7 @@ def _outcome(ray: Any, ref: Any, task: Task) -> Outcome:
 
 
 def _again(task: Task, outcome: Outcome, report: Callable[[Progress], None]) -> list[Task]:
-    """Return what is to be handed out in place of a task that was not done, and say so."""
+    """Return the tasks to submit in place of one that was not done, and report it."""
     members = len(task.stack)
     if outcome.kind == "too large":
         note = f"{members} networks do not fit the device together; they are trained in two halves"
@@ -151,7 +153,7 @@ def _again(task: Task, outcome: Outcome, report: Callable[[Progress], None]) -> 
 
 
 def _gathered(store: Store, task: Task, report: Callable[[Progress], None]) -> Iterator[Result]:
-    """Take the runs of a stack that a worker finished into the index."""
+    """Add the runs of a stack that a worker finished to the index."""
     if not store.adopt([config.id for config in task.stack]):
         raise JobError(
             f"a worker finished stack {task.number + 1}, but its runs are not whole in {store.root}; check "
@@ -167,7 +169,7 @@ def _results(store: Store, task: Task, report: Callable[[Progress], None]) -> It
 
 
 def _pass_on(ray: Any, board: Any, running: dict[Any, Task], report: Callable[[Progress], None]) -> None:
-    """Report what the workers told."""
+    """Pass on the progress of the workers."""
     by_number = {task.number: task for task in running.values()}
     with suppress(ray.exceptions.RayError):
         for progress in ray.get(board.take.remote(), timeout=10):
@@ -178,7 +180,7 @@ def _pass_on(ray: Any, board: Any, running: dict[Any, Task], report: Callable[[P
 
 
 def _resources(ray: Any, cpus: int, device: str) -> dict[str, float]:
-    """Return what a stack needs of a node, which the cluster must have."""
+    """Return the resources that a stack needs; raise an error if no node has them."""
     there = ray.cluster_resources()
     if device.startswith("cuda") or (device == "auto" and there.get("GPU")):
         needed = {"GPU": 1.0}

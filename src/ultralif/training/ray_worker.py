@@ -83,7 +83,7 @@ class Board:
 
 
 def train_task(task: Task, order: Order, board: Any) -> Outcome:
-    """Train a stack on a worker; what a person should read comes back as a message."""
+    """Train a stack on a worker; an error comes back as a message for the user."""
     ray = need("ray", "ray")
     store, asked = _Folders(order.root), _asking(ray, board)
     try:
@@ -118,7 +118,7 @@ def train_task(task: Task, order: Order, board: Any) -> Outcome:
 
 
 def _patiently(work: Callable[[], object]) -> None:
-    """Do a work whose lock a dying process may still hold."""
+    """Run a function whose lock a dying process may still hold."""
     began = time.monotonic()
     while True:
         try:

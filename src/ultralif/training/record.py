@@ -1,4 +1,4 @@
-"""The result of a network that was just trained: its numbers, its constants and what made it."""
+"""The result of a network that was just trained: its numbers, its constants, its code and device."""
 
 import platform
 import time
@@ -19,7 +19,7 @@ __all__ = ["by_mode", "constants_of", "environment", "make_result"]
 
 
 def environment(device: torch.device, precision: str, checksum: str) -> dict[str, Any]:
-    """Return which code, device, precision and data make a result."""
+    """Return the code, device, precision and data behind a result."""
     return {
         "ultralif": __version__,
         "torch": torch.__version__,

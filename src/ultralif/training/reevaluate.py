@@ -26,7 +26,7 @@ Compare = Callable[[nn.Module, Iterable[tuple[Tensor, Tensor]]], dict[str, Any]]
 
 
 class Reevaluated(NamedTuple):
-    """A result with the numbers of now, and how the modes differ if they were compared."""
+    """A result with new numbers, and the differences between modes if they were compared."""
 
     result: Result
     gap: dict[str, Any]
@@ -40,14 +40,14 @@ def reevaluate(
     *,
     compare: Compare | None = None,
 ) -> Reevaluated:
-    """Return a run's result with the numbers of its network on the test set now.
+    """Evaluate a run's network on its test set again, and return the result with the new numbers.
 
     Args:
         store: where the run is.
         run: its name, or the beginning of it.
         device: ``auto``, ``cpu``, ``cuda`` ...
         data_dir: searched first for the data.
-        compare: called with the network and the batches of the test set; its answer is the ``gap``.
+        compare: called with the network and the batches of the test set; it returns the ``gap``.
     """
     found = store.read(run)
     return _again(found.result, restore(found), found.config, device, data_dir, compare)
@@ -56,7 +56,7 @@ def reevaluate(
 def reevaluate_model(
     name: str, device: str = "auto", data_dir: Path | None = None, *, compare: Compare | None = None
 ) -> Reevaluated:
-    """Return for a network that comes with the library what `reevaluate` returns for a run."""
+    """Do the same as `reevaluate` for a network that comes with the library."""
     config, _ = read_model(name)
     network, card = load(name), cards()[name]
     known = {field: getattr(config, field) for field in _NAMED}

@@ -92,14 +92,14 @@ class Result:
     ann_picojoules: float | None = None
     """The paper's energy of a network without spikes."""
     epochs: int = 0
-    """Epochs that made its parameters."""
+    """Epochs after which its parameters were taken."""
     seconds: float | None = None
     """Wall time of the stack that it was trained in."""
     stacked: int | None = None
     """Members of that stack."""
     finished: float = 0.0
     environment: Mapping[str, Any] = field(default_factory=dict)
-    """Code, device, precision and data that made it."""
+    """Code, device, precision and data behind it."""
 
     @property
     def own(self) -> ModeResult:
@@ -202,7 +202,7 @@ class Result:
         )
 
     def with_history(self, history: Sequence[Mapping[str, Any]]) -> "Result":
-        """Return the result with what the epochs of a history say, where it is not known yet."""
+        """Return the result, completed from the epochs of a history."""
         known = {
             name: tuple(epoch.get(name) for epoch in history)
             for name in ("test", "validation", "eps")

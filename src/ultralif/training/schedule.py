@@ -14,8 +14,7 @@ def learning_rate(config: RunConfig, epoch: int, part: float = 0.0) -> float:
     Args:
         config: of the run.
         epoch: counted from 0.
-        part: share of the epoch that is done; it counts in the warm-up and on a line. A cosine keeps its
-            value for the epoch.
+        part: share of the epoch that is done. Warm-up and line change within an epoch, a cosine does not.
     """
     warm = config.warmup_epochs
     if epoch < warm:
@@ -33,7 +32,7 @@ def changes_within(config: RunConfig, epoch: int) -> bool:
 
 
 def temperature(config: RunConfig, epoch: int) -> float | None:
-    """Return the temperature that annealing prescribes for an epoch, counted from 0, if it does."""
+    """Return the annealed temperature of an epoch, counted from 0; None without annealing."""
     if config.anneal is None:
         return None
     first, last = config.anneal

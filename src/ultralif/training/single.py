@@ -21,7 +21,7 @@ _NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm)
 
 
 def neurons_of(net: nn.Module) -> list[Neuron[Any]]:
-    """Return the neurons of a module, in the order in which they were made; it must have one."""
+    """Return the neurons of a module, in the order in which they were made; at least one is required."""
     found = [module for module in net.modules() if isinstance(module, Neuron)]
     if not found:
         raise InputError(
@@ -32,13 +32,13 @@ def neurons_of(net: nn.Module) -> list[Neuron[Any]]:
 
 
 class Single(nn.Module):
-    """A module as `ultralif.training.members.Members` of which there is one.
+    """One module as `ultralif.training.members.Members`.
 
     Args:
         net: takes ``[T, B, *input]`` and returns scores ``[B, classes]``, or for each step
             ``[T, B, classes]``, whose mean counts; or it returns what `ultralif.Network.observe` does.
         direct: the net takes images ``[B, *input]`` and repeats them itself.
-        channels_last: lay images out so.
+        channels_last: store images with channels last.
     """
 
     batches, draws = 1, True
@@ -120,7 +120,7 @@ class Single(nn.Module):
         return torch.stack(parts).sum(0)
 
     def seen_widths(self) -> list[int]:
-        """Return the neurons of each layer whose rate was seen last."""
+        """Return the number of neurons of each layer in the last forward pass."""
         return [self.widths[layer] for layer in self._layers]
 
     def first_weights(self) -> Sequence[Tensor]:

@@ -1,7 +1,7 @@
 """`Store`: a folder for each run, and one SQLite file that indexes them.
 
-Only `Store` writes runs, in the form of `folders`. The folder is the truth; the index can be made again from
-the folders.
+Only `Store` writes runs. Folders, described in `folders`, hold everything; the index can be made again from
+them.
 """
 
 import contextlib
@@ -85,8 +85,8 @@ class Store:
     def prepare(self) -> None:
         """Make the index, if there is none.
 
-        Without an index the folders are taken for finished runs. It must be there before the first is
-        written, so that a stack of which only a part was written is finished as a whole.
+        Without an index every folder counts as a finished run. So the index is made before the first folder:
+        a stack whose folders were written in part is then finished as a whole.
         """
         with self._open():
             pass
@@ -112,7 +112,7 @@ class Store:
         return rows
 
     def adopt(self, runs: Iterable[str]) -> bool:
-        """Add the rows of runs whose folders another process wrote; False, and none, unless all are whole."""
+        """Add the rows of runs that another process wrote; if one is damaged, add none and return False."""
         try:
             rows = [self._row_of(run) for run in runs]
         except Damaged:
@@ -142,7 +142,7 @@ class Store:
         return as_row(result, document_id(result.config))
 
     def find(self, run: str) -> str:
-        """Return the full name of a run from its first characters, or from the name of its config now."""
+        """Return the full name of a run from its first characters, or from its config's present name."""
         name = Path(run).name
         if is_id(name) and (self.path(name) / "result.json").exists():
             return name
@@ -209,7 +209,7 @@ class Store:
         try:
             with self._open() as index:
                 index.execute("DELETE FROM runs WHERE id = ?", (name,))
-                with contextlib.suppress(FileNotFoundError):  # at once: nobody sees half of it
+                with contextlib.suppress(FileNotFoundError):  # one rename: no reader sees a part of it
                     folder.rename(away)
             shutil.rmtree(away)
         except FileNotFoundError:
@@ -219,13 +219,13 @@ class Store:
         return name
 
     def rebuild(self) -> tuple[int, list[str]]:
-        """Make the index again from the folders; return how many runs it has, and complaints about others."""
+        """Make the index again from the folders; return the number of runs, and errors of damaged ones."""
         if not self.root.is_dir():
             return 0, []
         rows, complaints = self._from_folders(self._names())
         with self._open() as index:
             if not index.in_transaction:
-                index.execute("BEGIN IMMEDIATE")  # from here on nobody else writes rows
+                index.execute("BEGIN IMMEDIATE")  # no other process writes rows until this ends
             names = self._names()
             later, more = self._from_folders(names - rows.keys() - complaints.keys())
             kept = [row for name, row in {**rows, **later}.items() if name in names]
@@ -235,7 +235,7 @@ class Store:
         return len(kept), [*complaints.values(), *more.values()]
 
     def _remove_checkpoints(self) -> None:
-        """Remove the checkpoints of stacks all of whose runs are finished: a kill at their end left them."""
+        """Remove checkpoints of finished stacks, which a kill at the end of training leaves."""
         for folder in (self.root / TRAINING).glob("[0-9a-f]" * 12):
             with contextlib.suppress(JobError), locked(folder.with_suffix(".lock")):  # or it is in training
                 found, _ = newest(folder)
@@ -249,7 +249,7 @@ class Store:
         return {folder.name for folder in self.root.glob("[0-9a-f]" * 12)}
 
     def _from_folders(self, names: Iterable[str]) -> tuple[dict[str, tuple[Any, ...]], dict[str, str]]:
-        """Return the rows that folders make, and what is wrong with others, both by name."""
+        """Return the rows of undamaged folders, and the errors of the others, both by name."""
         rows, complaints = {}, {}
         for name in sorted(names):
             try:
@@ -259,7 +259,7 @@ class Store:
         return rows, complaints
 
     def _select(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Return rows; a store that nobody has written to has none."""
+        """Return rows; a store without an index and runs has none."""
         if not self.index.exists() and not self._is_lost():
             return []
         with self._open() as index:

@@ -20,10 +20,10 @@ def grid(
     """Return every combination, each once.
 
     Args:
-        base: everything else.
+        base: the config that has all other values.
         neurons: neurons' names, or ``all``, ``ultra``, ``baselines``, ``every``.
-        timesteps: the T.
-        sparsities: the lambda.
+        timesteps: numbers of time steps T.
+        sparsities: weights lambda of the penalty on spikes.
         seeds: the seeds.
     """
     names = [name for given in neurons for name in GROUPS.get(given, (given,))]

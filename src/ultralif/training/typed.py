@@ -20,7 +20,7 @@ _WORDS: dict[type, str] = {
 
 
 def typed(owner: type, name: str, value: object) -> object:
-    """Return a field's value in the field's type, so that 1 and 1.0, a list and a tuple are the same.
+    """Convert a value to the type of its field: 1 to 1.0, a list to a tuple.
 
     Args:
         owner: its fields are annotated with bool, int, float, str, Literal, None, or tuples of them.
@@ -76,7 +76,7 @@ def _single(name: str, value: object, kind: _Kind) -> object:
     elif isinstance(value, Integral) and int in types:
         return int(value)
     elif isinstance(value, Real) and float in types and _is_finite(value):
-        return float(value) + 0.0  # and so -0.0 is 0.0
+        return float(value) + 0.0  # -0.0 becomes 0.0
     raise InputError(f"{name} must be {' or '.join(_WORDS[one] for one in types)}, got {value!r}")
 
 

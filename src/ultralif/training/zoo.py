@@ -63,7 +63,7 @@ def read_model(name: str) -> "tuple[RunConfig, dict[str, Tensor]]":
 
 
 def get_model(name: str, folder: Path) -> Path:
-    """Copy a network from a zoo to this machine's own; `ultralif.load` then finds it. Return its file.
+    """Copy a network from another zoo to this machine, where `ultralif.load` finds it, and return its file.
 
     Args:
         name: such as ``cifar10/vgg7-t4``.
