@@ -125,7 +125,7 @@ def test_boundary(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "inputs, got 4" in refused(capsys, "boundary", "5-10-3", *options)
     (tmp_path / "text").write_text("no numbers")
-    assert "no .npy file" in refused(capsys, "boundary", "4-10-3", "--samples", str(tmp_path / "text"))
+    assert "not a .npy file" in refused(capsys, "boundary", "4-10-3", "--samples", str(tmp_path / "text"))
 
 
 def test_undriven(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The command line: one thin file a command, loaded when it is called."""
+"""The command line: one file for each command, imported when the command is called."""
 
 import difflib
 import io
@@ -45,20 +45,20 @@ EXAMPLES: dict[str, str] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 the job failed, 2 bad input."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # what an old terminal cannot show is spelled out
+        if isinstance(stream, io.TextIOWrapper):  # characters that an old terminal cannot show are escaped
             stream.reconfigure(errors="backslashreplace")
     try:
         if argv is None:
             signal.signal(signal.SIGINT, _interrupt)
         code = _run(list(sys.argv[1:] if argv is None else argv))
-        if sys.stdout is not None:  # it may have been closed
+        if sys.stdout is not None:  # standard output may be closed
             sys.stdout.flush()
         if argv is None:  # an exception while the interpreter ends would be printed
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         return code
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
-    except BrokenPipeError:  # the reader went away, as `head` does
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         _drop_output()
         return 0
     except Exception as error:
@@ -69,13 +69,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End the process at the first Ctrl-C, and at once at the second, without a word."""
+    """End the process at the first Ctrl-C, and at once at the second, without a message."""
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
     raise KeyboardInterrupt
 
 
 def _explain(error: Exception) -> tuple[str | None, int]:
-    """Return what to say of an error, and the exit code; no message for a bug."""
+    """Return the message for an error, and the exit code; no message for a bug."""
     match error:
         case InputError():
             return str(error), 2

@@ -102,8 +102,8 @@ def slice_(
         seed: the seed of a random network, and of the segments and planes.
         layer: which layer.
         mode: how neurons spike; it moves the hyperplanes.
-        segments: how many segments, each between two points of the box.
-        planes: how many planes, each through a point of the box; they are counted to infinity.
+        segments: number of segments, each between two points of the box.
+        planes: number of planes, each through a point of the box; a plane has no end.
         box: least and greatest value of an input.
         runs_dir: where runs are kept.
         json: print one JSON document.
@@ -160,11 +160,11 @@ def growth(
         neuron: the neuron of a random network.
         seed: the seed of a random network and of the plane.
         layer: which layer.
-        mode: how neurons spike; soft spikes count above one half.
+        mode: mode of the neurons; a soft spike counts if it is above one half.
         steps: numbers of time steps.
-        varying: draw a new input from the plane at every step, where one is held for all.
-        extent: the plane is sampled this far from the origin.
-        resolution: points along a side, and so the square root of the number of samples.
+        varying: draw a new input from the plane at every step; otherwise one input is held for all steps.
+        extent: distance from the origin up to which the plane is sampled.
+        resolution: points along a side; the number of samples is its square.
         runs_dir: where runs are kept.
         json: print one JSON document.
     """
@@ -247,9 +247,9 @@ def prune(
 
     Args:
         source: sizes of a random network, such as 784-64-10, a run, or a file of weights.
-        keep: how many neurons stay; without it equal ones are merged and no more.
-        by: how to choose the neurons to remove.
-        merge_tol: neurons are equal if weights and bias differ by less, relative to their length.
+        keep: number of neurons to keep; without it only equal ones are merged.
+        by: rule that chooses the neurons to remove.
+        merge_tol: neurons are equal if weights and bias differ by less than this, relative to their length.
         neuron: the neuron of a random network.
         seed: the seed of a random network, and of a random choice.
         layer: which hidden layer.

@@ -40,7 +40,7 @@ def boundary(
         samples: a .npy file of three inputs; random ones between 0 and 1 if not given.
         neuron: the neuron of a random network.
         seed: the seed of a random network and of random samples.
-        timesteps: how long each input is held.
+        timesteps: time steps for which each input is held.
         resolution: points along a side.
         runs_dir: where runs are kept.
         json: print one JSON document.
@@ -79,7 +79,7 @@ def _samples(path: Path) -> "Tensor":
     try:
         found = torch.from_numpy(read_npy(path).copy()).float()
     except (TypeError, ValueError) as error:
-        raise InputError(f"samples {str(path)!r} is no .npy file of numbers ({error})") from error
+        raise InputError(f"samples {str(path)!r} is not a .npy file of numbers ({error})") from error
     if not bool(found.isfinite().all()):
         raise InputError(f"samples {str(path)!r} holds numbers that are NaN or infinite; leave those out")
     return found
@@ -98,9 +98,9 @@ def undriven(
 
     Args:
         neurons: number on the ring.
-        steps: how long to follow it.
+        steps: number of time steps.
         eps: temperature of the soft form.
-        leak: decay factor; 1, none.
+        leak: decay factor; 1 is no decay.
         centered: subtract eps log 3 at each step, so that nothing drifts.
         json: print one JSON document.
     """

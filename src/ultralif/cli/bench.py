@@ -35,16 +35,16 @@ def bench(
 ) -> None:
     """Time a layer forward and backward: our neurons, their plain loop, other libraries, a plain copy.
 
-    Compare only what one call printed: other programs and other machines change every number. Nothing is
+    Compare only numbers of one call: other programs and other machines change every number. Nothing is
     timed if a neuron differs from its definition.
 
     Args:
         timesteps: time steps T.
         batch: samples B.
         features: neurons N.
-        dtype: of the currents; membranes are float32 at least.
+        dtype: type of the currents; membranes have at least float32.
         device: cpu, cuda, or auto: the GPU if there is one.
-        threads: of the CPU.
+        threads: CPU threads.
         json: print one JSON document.
     """
     for name, value in (("timesteps", timesteps), ("batch", batch), ("features", features)):
@@ -86,7 +86,7 @@ def _print_rows(rows: "Sequence[Row]", title: str) -> None:
         for row in rows
     ]
     print_table(columns, cells, title)
-    echo("a step: one neuron of one sample at one time; kept: for backward, beyond input and output")
+    echo("a step: one neuron of one sample at one time; kept B: bytes for backward besides input and output")
 
 
 COMMAND = bench

@@ -19,14 +19,14 @@ __all__ = ["Common", "read_arguments", "read_config", "warn_of_batch"]
 
 C = TypeVar("C", bound="Common")
 
-# Threads that wait by spinning hinder each other on a busy machine, and steps take ten times as long.
-# It must be said before torch is imported.
+# Threads that spin while they wait slow each other down on a busy machine, up to ten times. This must be set
+# before torch is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Common(RunConfig):
-    """The fields of a run, and how it is trained."""
+    """The fields of a run, and the options of its training."""
 
     neuron_options: Hidden[Mapping[str, Any]] = field(default_factory=dict)
     config: Path | None = None
@@ -52,7 +52,7 @@ class Common(RunConfig):
         return RunConfig(**_fields(self))
 
     def options(self, report: Callable[[Progress], None], stopping: Callable[[], int]) -> RunOptions:
-        """Return where and how it is trained."""
+        """Return the options of training."""
         return RunOptions(
             device=self.device,
             data_dir=self.data_dir,
@@ -63,7 +63,7 @@ class Common(RunConfig):
 
 
 def read_arguments(kind: type[C], argv: Sequence[str], command: str) -> C:
-    """Parse a command's arguments; the file that ``--config`` names goes before the defaults."""
+    """Parse a command's arguments; the file that ``--config`` names replaces defaults."""
     words, options = split_options(_with_values(argv), {each.name for each in fields(kind)})
     default = None
     for i, word in enumerate(words):
@@ -75,7 +75,7 @@ def read_arguments(kind: type[C], argv: Sequence[str], command: str) -> C:
 
 
 def warn_of_batch(config: RunConfig) -> None:
-    """Say so if a batch is larger than the training set."""
+    """Warn if a batch is larger than the training set."""
     from ultralif.data.table import DATASETS
 
     spec = DATASETS.get(config.dataset)

@@ -15,7 +15,7 @@ def main(argv: list[str]) -> None:
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print what makes a shell complete commands, actions, flags and choices with the TAB key.
+    """Print a script that lets a shell complete commands, actions, flags and choices with the TAB key.
 
     Examples:
       ultralif completion bash >> ~/.bashrc

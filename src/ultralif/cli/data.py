@@ -89,11 +89,11 @@ def info(name: str, /, data_dir: Path | None = None, json: bool = False) -> None
 
 
 def get(name: str, /, data_dir: Path | None = None) -> None:
-    """Download a dataset, unless it is on this machine already; a broken download is taken up again.
+    """Download a dataset, unless it is on this machine already; an interrupted download is continued.
 
     Args:
         name: the dataset.
-        data_dir: where it goes; else ULTRALIF_DATA, else the user's cache.
+        data_dir: folder to write to; by default $ULTRALIF_DATA, or the user's cache.
     """
     from ultralif.data.install import get as install
     from ultralif.data.table import find_spec
@@ -115,7 +115,7 @@ def verify(
     Args:
         name: the dataset.
         data_dir: a folder to search first.
-        split: for dvs-gesture, tonic or spikingjelly; else the one that is found.
+        split: for dvs-gesture: tonic or spikingjelly; by default the one that is found.
         json: print one JSON document.
     """
     from ultralif.data.table import find_spec
@@ -133,7 +133,9 @@ def verify(
         if report.digests
         else "the structure of every file; no digests are known"
     )
-    echo(f"{spec.name} in {report.folder} is sound: {report.sizes[0]:,} + {report.sizes[1]:,} samples, {how}")
+    echo(
+        f"{spec.name} in {report.folder} is intact: {report.sizes[0]:,} + {report.sizes[1]:,} samples, {how}"
+    )
 
 
 def draw_sample(
@@ -150,10 +152,10 @@ def draw_sample(
 
     Args:
         name: the dataset.
-        index: which sample.
-        out: the picture to write.
-        test: of the test set, not the training set.
-        timesteps: the bins of events.
+        index: number of the sample.
+        out: file of the picture.
+        test: take the sample from the test set, not the training set.
+        timesteps: number of bins in which events are counted.
         split: for dvs-gesture, tonic or spikingjelly.
         data_dir: a folder to search first.
     """
@@ -187,7 +189,7 @@ def _describe(spec: "Spec", data_dir: Path | None) -> dict[str, Any]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Give what shows a download: a bar on a terminal, a line at every tenth elsewhere."""
+    """Return a function that shows a download: a bar on a terminal, elsewhere a line at every tenth."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 

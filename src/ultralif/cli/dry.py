@@ -14,7 +14,7 @@ Stacks = Sequence[Sequence[RunConfig]]
 
 
 def show_plan(stacks: Stacks, device: str, as_json: bool) -> None:
-    """Print what would be trained, its size and time, and the config if there is but one run."""
+    """Print what would be trained, its size and time, and the config if there is only one run."""
     from ultralif.nn import Neuron
     from ultralif.training import estimate
     from ultralif.training.build import build_network
@@ -35,7 +35,7 @@ def show_plan(stacks: Stacks, device: str, as_json: bool) -> None:
 
 
 def print_plan(stacks: Stacks, seconds: Sequence[float]) -> None:
-    """Tell a person what is going to be trained."""
+    """Print what is going to be trained."""
     _print(stacks, seconds, sys.stderr)
 
 
@@ -45,7 +45,7 @@ def _print(stacks: Stacks, seconds: Sequence[float], file: Any) -> None:
         print_table(tuple(rows[0]), [tuple(row.values()) for row in rows], file=file)
     runs = sum(map(len, stacks))
     what = f"{spell_count(runs, 'run')} in {spell_count(len(stacks), 'stack')}"
-    echo(f"{what}, about {spell_time(sum(seconds))}, loading and evaluation apart", file)
+    echo(f"{what}, about {spell_time(sum(seconds))}, without loading and evaluation", file)
 
 
 def _rows(stacks: Stacks, seconds: Sequence[float]) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ def evaluate_run(
     model: str | None = None,
     neuron: str | None = None,
 ) -> None:
-    """Evaluate a trained network on its whole test set, with soft, binary and max-plus spikes.
+    """Evaluate a trained network on its whole test set, in the modes soft, hard and tropical.
 
     Examples:
       ultralif eval 6c0c31e38c43
@@ -71,7 +71,7 @@ def evaluate_run(
 
 
 def _gaps(network: "nn.Module", batches: "Iterable[tuple[Tensor, Tensor]]") -> dict[str, Any]:
-    """Return how often each mode decides as the first, how many spikes differ, and where they part."""
+    """Return the share of equal decisions and of different spikes for each mode, and the first difference."""
     from ultralif.export.harden import gap
 
     return {
@@ -85,7 +85,7 @@ def _gaps(network: "nn.Module", batches: "Iterable[tuple[Tensor, Tensor]]") -> d
 
 
 def _print_gaps(gaps: dict[str, Any]) -> None:
-    """Print how far each mode is from the first, decision by decision and layer by layer."""
+    """Print the differences of each mode from the first, by decision and by layer."""
     first, *others = gaps
     rows = []
     for mode in others:

@@ -57,7 +57,7 @@ def export(
     runs_dir: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Take a trained network elsewhere, and say what was lost on the way.
+    """Write a trained network for other software or hardware, and print what the conversion changed.
 
     Examples:
       ultralif export 6c0c --to c --out net
@@ -69,7 +69,7 @@ def export(
         to: c: plain C99 in integers. nir: for other simulators and neuromorphic chips. onnx. torch: a
             program of torch.export.
         out: a new folder for what is written.
-        mode: how the network computes there; soft is for onnx and torch.
+        mode: mode of the exported network; soft is for onnx and torch only.
         timesteps: c: the longest sequence between two resets, by default the run's, or 100. onnx, torch: the
             length of a sequence; without it, one time step with the states as inputs and outputs.
         inputs: a .npy file of event counts (or of real numbers, for a run that takes them), [samples, time
@@ -82,10 +82,10 @@ def export(
         max_events: c: the most events of all inputs together in one time step.
         input_range: c: the least and the greatest input of a network that takes real numbers, which are
             counted in 8 bits. By default that of the run's training data; for pixels 0,1.
-        saturate: c: let membranes stop at their lowest number, where refusing would be the alternative.
+        saturate: c: let membranes stop at the lowest number; otherwise what could overflow is refused.
         leak: c: apply a leak factor by multiplication, or by shifts.
-        approximate: nir: write what NIR cannot say as LIF, and measure the drift on 1000 test samples or on
-            --inputs.
+        approximate: nir: write neurons that NIR does not have as LIF, and measure the drift on 1000 test
+            samples or on --inputs.
         dataset: the data of a run on data of your own, as for ultralif train.
         model: file.py:Class of a run of a network of your own.
         neuron: file.py:Class of a run of a neuron of your own.
@@ -142,7 +142,7 @@ def _print(report: dict[str, Any], json: bool) -> None:
 
 @contextmanager
 def _whole(out: Path) -> Iterator[Path]:
-    """Give a folder that becomes ``out`` when all is written: one that was killed leaves none."""
+    """Give a folder that becomes ``out`` when all is written; an export that is killed leaves no folder."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as aside:

@@ -44,7 +44,7 @@ def show_model(name: str, /, json: bool = False) -> None:
     """
     from ultralif.training.zoo import cards, read_model
 
-    read_model(name)  # it is there and whole
+    read_model(name)  # refuses a damaged file
     card = {"name": name, **cards()[name]}
     if json:
         print_json(card)

@@ -1,4 +1,4 @@
-"""Arguments of neurons as flags: ``--eps 0.5 --no-learn-eps``, whatever neuron has them."""
+"""Arguments of any neuron as flags: ``--eps 0.5 --no-learn-eps``."""
 
 import difflib
 from collections.abc import Collection, Sequence
@@ -64,7 +64,7 @@ def describe_options() -> str:
 
 
 def split_options(argv: Sequence[str], fields: Collection[str]) -> tuple[list[str], dict[str, Any]]:
-    """Return the words that are the command's own, and the neuron options that the others give.
+    """Split arguments into the command's own and the options of the neuron.
 
     Args:
         argv: the arguments of a command.
@@ -102,7 +102,7 @@ def _values(name: str, rest: list[str]) -> list[str]:
 
 
 def _value(flag: str, default: Any, values: Sequence[str]) -> Any:
-    """Return what the words after a flag say, in the type of the option's default."""
+    """Return the value after a flag, in the type of the option's default."""
     if isinstance(default, list):
         return [_number(flag, part) for value in values for part in value.split(",") if part]
     if not values:
@@ -133,7 +133,7 @@ def _number(flag: str, value: str) -> float:
 
 
 def _check_spelling(flag: str, name: str, fields: Collection[str], known: Collection[str]) -> None:
-    """Refuse a flag that is none of the command's, and nearly that of an option."""
+    """Refuse a flag that is not the command's, but nearly that of an option."""
     if not flag.startswith("--") or name in fields or name.removeprefix("no_") in fields:
         return
     if name in ELSEWHERE:

@@ -28,25 +28,25 @@ __all__ = [
 
 
 def echo(text: str = "", file: IO[str] | None = None) -> None:
-    """Print one line: whatever it holds, it neither steers a terminal nor goes on in another line."""
+    """Print one line, with control characters and line breaks escaped."""
     print(visible(text), file=file or sys.stdout, flush=file is not None)
 
 
 def say(text: str) -> None:
-    """Print one line for a person to standard error."""
+    """Print one line to standard error."""
     echo(text, sys.stderr)
 
 
 def confirm(question: str) -> bool:
-    """Ask a person; where nobody can answer, say what to add."""
+    """Ask the user; without a terminal, raise an error that names the flag to add."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise InputError(f"{question} Nobody can answer here; add --yes to do it")
+        raise InputError(f"{question} There is no terminal to answer on; add --yes to do it")
     echo(f"{question} [y/N]", sys.stderr)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def check_place(path: Path | None) -> None:
-    """Refuse a path, before any work is done, that is no place for a file to be written."""
+    """Refuse, before any work is done, a path to which no file can be written."""
     if path is None:
         return
     if not path.parent.is_dir():
@@ -154,7 +154,7 @@ def _is_number(value: object) -> bool:
 
 
 def _spell(value: object) -> str:
-    """Write a cell as one line without the signs that steer a terminal."""
+    """Write a cell as one line without control characters."""
     return "-" if value is None else visible(str(value))
 
 

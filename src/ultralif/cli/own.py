@@ -1,6 +1,6 @@
 """The user's own data, networks and neurons on the command line, given by paths.
 
-Code is run only from a path that is typed in the command; no stored run and no config file names one.
+Code is run only from a path in the command itself, never from one in a stored run or a config file.
 """
 
 import inspect
@@ -22,7 +22,7 @@ _CODE = re.compile(r"(.+\.py):(\w+)")
 
 
 def take_paths(argv: list[str]) -> tuple[list[str], str | None]:
-    """Return arguments with names in place of paths, and the path of a network, which is left out.
+    """Replace paths in the arguments by names; return them, and the path of a network, which is removed.
 
     Args:
         argv: may have ``--dataset my.npz``, a folder or ``file.py:function``; ``--neuron file.py:Class``;
@@ -70,7 +70,7 @@ def _dataset_words(name: str, argv: list[str]) -> list[str]:
 
 
 def know_dataset(path: str) -> str:
-    """Read data and return the name under which they are known now.
+    """Read data, register them, and return their name.
 
     Args:
         path: an ``.npz`` file or a folder of ``.npy`` files with ``x_train`` (or ``events_train``,
@@ -103,7 +103,7 @@ def know_neuron(path: str) -> str:
 
 
 def know_model(path: str, config: "RunConfig") -> str:
-    """Return the name of the network that ``file.py:Class`` makes, known from now on.
+    """Register the network that ``file.py:Class`` makes, and return its name.
 
     Args:
         path: of the code; it is called with those of ``classes``, ``shape`` (of a sample), ``channels``,
@@ -137,7 +137,7 @@ def know_model(path: str, config: "RunConfig") -> str:
 def know_own(
     run: str, runs_dir: Path | None, dataset: str | None, model: str | None, neuron: str | None
 ) -> None:
-    """Make what is the user's own in a stored run known, from the paths that were typed; None: nothing is.
+    """Register the user's own data, network and neuron of a stored run, as far as paths are given.
 
     Args:
         run: its name or folder.
@@ -158,7 +158,7 @@ def know_own(
 
 
 def _code(path: str) -> Callable[..., Any]:
-    """Return what a file of Python calls by a name."""
+    """Return the object of that name in a file of Python."""
     matched = _CODE.fullmatch(path)
     if matched is None:
         raise InputError(f"{path!r} must be a file of Python and a name in it, such as my.py:Net")

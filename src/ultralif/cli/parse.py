@@ -23,7 +23,7 @@ T = TypeVar("T")
 Actions = dict[str, Callable[..., Any]]
 """The functions of a command such as ``ultralif runs list``, by their names."""
 Hidden = Annotated[T, tyro.conf.Suppress]
-"""A field that is no flag."""
+"""A field that is not a flag."""
 Inline = Annotated[T, tyro.conf.arg(name="")]
 """A dataclass whose fields are flags of the command itself."""
 Named = tyro.conf.arg
@@ -78,7 +78,7 @@ def parse(
     """
     description = f"{_description(target)}\n\n{more}".strip()
     with errors.on_parse_error(_Complaint(command, lambda: _flags(target))):
-        if isinstance(target, type):  # nothing runs but the constructor, and defaults stay visible
+        if isinstance(target, type):  # only the constructor runs, and help shows the defaults
             return cast(R, _cli(target, argv, command, description=description, default=default))
         call = cast(Callable[[], R], _cli(_deferred(target), argv, command, description=description))
     return call()
@@ -111,7 +111,7 @@ def _cli(target: Any, argv: Sequence[str], command: str, **how: Any) -> Any:
 
 
 def _union(actions: Actions) -> Any:
-    """Return the type of which the parser makes subcommands."""
+    """Return the type from which the parser makes subcommands."""
     names = {name: _deferred(to) if not isinstance(to, type) else to for name, to in actions.items()}
     return Union[  # noqa: UP007 (of a tuple that is made here)
         tuple(
@@ -155,10 +155,10 @@ def _flags(target: Callable[..., Any]) -> list[str]:
 
 
 class _Complaint:
-    """Turns what the parser refuses into an error of one line.
+    """Turns an error of the parser into one line.
 
     Args:
-        command: whose help is recommended.
+        command: the command whose help the line recommends.
         known: returns the flags or actions that could have been meant.
     """
 
@@ -196,7 +196,7 @@ class _Complaint:
         return "the arguments cannot be understood"
 
     def unknown(self, word: str) -> str:
-        """Say that a word is not known, with the one that may have been meant."""
+        """Say that a word is not known, and suggest a similar one."""
         known = list(dict.fromkeys(self.known()))
         flag, word = word.partition("=")[0], word if word.isprintable() else repr(word)
         near = [name for name in known if flag == "--" + "".join(part[:1] for part in name[2:].split("-"))]
@@ -208,12 +208,12 @@ class _Complaint:
 
 
 def _choices(argument: Any) -> list[str]:
-    """Return the values that an argument can have, in the order in which they are written down."""
+    """Return the choices of an argument, in the order of its type."""
     return re.findall(r"[^{},|]+", argument.lowered.metavar)
 
 
 def _wanted(argument: Any) -> str:
-    """Say what a required argument is."""
+    """Describe a required argument."""
     if argument.is_positional():
         text = argument.field.helptext
         text = " ".join((text() if callable(text) else text or "").split()).rstrip(".")
@@ -227,7 +227,7 @@ _KINDS = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path", "STR":
 
 
 def _spell_kind(metavar: str) -> str:
-    """Say what a flag takes, which the parser writes as ``{None}|FLOAT``.
+    """Describe in words the value of a flag, which the parser writes as ``{None}|FLOAT``.
 
     Example:
         >>> _spell_kind("{None}|FLOAT"), _spell_kind("{None}|FLOAT,FLOAT"), _spell_kind("INT,...")

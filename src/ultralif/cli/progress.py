@@ -1,4 +1,4 @@
-"""Progress of long jobs: a bar on a terminal, now and then a line elsewhere; and how to stop them."""
+"""Progress of long jobs, as a bar on a terminal and as lines elsewhere; and signals that stop them."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ PAUSE = 10.0
 
 
 def spell_time(seconds: float) -> str:
-    """Write a time as a person says it.
+    """Write a time in words.
 
     Example:
         >>> spell_time(4.2), spell_time(600), spell_time(9000)
@@ -34,7 +34,7 @@ def spell_time(seconds: float) -> str:
 
 
 def spell_count(count: int, noun: str) -> str:
-    """Write how many there are.
+    """Write a count with its noun.
 
     Example:
         >>> spell_count(1, "run"), spell_count(1200, "run")
@@ -48,11 +48,11 @@ Report = Callable[["Progress"], None]
 
 @contextmanager
 def training_progress(seconds: Sequence[float], *, quiet: bool) -> Iterator[Report]:
-    """Show how far stacks are; yield the function to call with the progress of a stack.
+    """Show the progress of stacks; yield the function to call with the progress of one.
 
     Args:
         seconds: how long each stack will take, in any unit.
-        quiet: show nothing but surprises.
+        quiet: show notes only.
     """
     work = _Work(seconds)
     if quiet or not sys.stderr.isatty():
@@ -89,11 +89,11 @@ class _Work:
         self.done = [0.0] * len(seconds)
 
     def name(self, stack: int) -> str:
-        """Say which stack it is, if there are several."""
+        """Return the number of the stack as text, if there are several."""
         return f"stack {stack + 1}/{len(self.weights)}, " if len(self.weights) > 1 else ""
 
     def part(self, progress: "Progress") -> float:
-        """Note how far a stack is, and return which part of the whole is done."""
+        """Note the progress of a stack, and return the share of all work that is done."""
         self.done[progress.stack] = progress.epoch / progress.epochs
         return sum(weight * done for weight, done in zip(self.weights, self.done, strict=True))
 
@@ -105,7 +105,7 @@ class _Lines:
         self.work = work
         self.quiet = quiet
         self.began: tuple[float, float] | None = None
-        """When the first report came, and what part was done by then: a job may go on from a checkpoint."""
+        """Time of the first report and the share done by then, which is not 0 for a resumed job."""
         self.last = time.monotonic()
 
     def report(self, progress: "Progress") -> None:
@@ -119,7 +119,7 @@ class _Lines:
         if self.quiet or (now - self.last < PAUSE and not ends):
             return
         self.last = now
-        done = part - self.began[1]  # none, or less, for a job that fell back to an older checkpoint
+        done = part - self.began[1]  # 0 or negative for a job that fell back to an older checkpoint
         left = (now - self.began[0]) / done * (1 - part) if done > 0 else 0.0
         name = f"{self.work.name(progress.stack)}epoch {progress.epoch}/{progress.epochs}"
         say(f"{name}: {_state(progress)}" + (f", about {spell_time(left)} left" if left >= 0.5 else ""))
@@ -136,8 +136,8 @@ def _state(progress: "Progress") -> str:
 def stop_on_signals() -> Iterator[Callable[[], int]]:
     """Let SIGINT and SIGTERM end a job at its next step; a second SIGINT ends it at once.
 
-    Yields a function that returns 0, or the exit code of the signal that came. Until it is called for the
-    first time nothing is trained that could be saved, and a signal ends the job at once.
+    Yields a function that returns 0, or the exit code of a signal. Before its first call there is nothing
+    to save, and a signal ends the job at once.
     """
     came, training = 0, False
 

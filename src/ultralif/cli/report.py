@@ -42,7 +42,7 @@ def report(
     """Write runs as one HTML file that needs no network, or as figures.
 
     The page has sortable tables, plots, learned constants, spikes and membranes of trained networks, decision
-    boundaries, verdicts on the paper's claims, a playground, and how each number was made.
+    boundaries, verdicts on the paper's claims, a playground, and the source of each number.
 
     Examples:
       ultralif report
@@ -54,12 +54,12 @@ def report(
     Args:
         runs: names of runs, their folders, folders that hold runs, or a file of results; none, all runs.
         which: a filter.
-        out: the page; report.html, unless only figures are wanted.
+        out: file of the page; by default report.html, unless --figures is given.
         figures: a folder for the figures.
-        format: of the figures.
-        title: of the page.
-        inside: how many trained networks are looked into.
-        samples: how many samples of the test set are shown.
+        format: format of the figures.
+        title: title of the page.
+        inside: number of trained networks whose spikes are shown.
+        samples: number of test samples that are shown.
         theory: test the paper's mathematical claims, too (about 20 seconds).
         runs_dir: where runs are kept.
         data_dir: a folder to search first for the data.

@@ -40,7 +40,7 @@ def reproduce(
     """Train what a table of the paper needs and print it beside the published numbers.
 
     Finished runs are not trained again, and stopped ones are resumed. Datasets that are not on this machine
-    are left out, and said to be.
+    are left out and named.
 
     Examples:
       ultralif reproduce mnist --seeds 1
@@ -49,14 +49,14 @@ def reproduce(
       ultralif reproduce verdicts --results results/paper.jsonl.gz
 
     Args:
-        what: a table's name; all; list, to see the names; verdicts, for what holds of the paper's claims.
-        seeds: how many, from the paper's 42 on.
+        what: a table's name; all; list, to print the names; verdicts, to judge the paper's claims.
+        seeds: number of seeds; the first is the paper's 42.
         out: a folder for the tables as Markdown, CSV and LaTeX.
         results: a file of results to use in place of training.
         runs_dir: where runs are kept.
         data_dir: a folder to search first for the data.
         device: cpu, cuda, or the GPU if there is one.
-        checkpoint_seconds: how much work may be lost if the process is killed.
+        checkpoint_seconds: the most work, in seconds, that a killed process loses.
         dry_run: print what would be trained and how long it would take.
         quiet: show no progress.
         json: print one JSON document.
@@ -98,14 +98,14 @@ def reproduce(
 def _plan(
     what: str, store: "Store", seeds: int, data_dir: Path | None, device: str
 ) -> "list[list[RunConfig]] | None":
-    """Return the stacks that a table still needs, and say what is not at hand; None, if that is all."""
+    """Return the stacks that a table still needs, and name missing datasets; None if no data are here."""
     from ultralif.cli.sweep import seeds_together
     from ultralif.paper.reproduce import plan_table
 
     stacks, absent = plan_table(what, store, seeds, data_dir, seeds_together(device, seeds))
     if absent:
         getting = " && ".join(f"ultralif data get {name}" for name in absent)
-        say(f"not at hand: {', '.join(absent)}; get them with: {getting}")
+        say(f"not on this machine: {', '.join(absent)}; get them with: {getting}")
     return stacks if stacks or not absent else None  # without data nothing is finished
 
 

@@ -22,7 +22,7 @@ __all__ = ["COMMAND", "main"]
 
 
 def main(argv: list[str]) -> None:
-    """Look after runs."""
+    """List, show, compare, remove and export runs."""
     dispatch(COMMAND, argv, "runs")
 
 
@@ -53,7 +53,7 @@ class Filter:
         return rows
 
     def values(self) -> dict[str, Any]:
-        """Return the wanted values by field, names as they are spelled; None leaves a field open."""
+        """Return the wanted values by field, with correct spelling; None admits any value."""
         wanted = asdict(self)
         for field in ("dataset", "neuron"):
             wanted[field] = wanted[field] and spelled(field, wanted[field])
@@ -94,7 +94,7 @@ def list_(
 
 
 def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, json: bool = False) -> None:
-    """Show a run: its numbers, its config and what made it.
+    """Show a run: its numbers, its config, and the code and device that made it.
 
     Args:
         run: its name, the beginning of it, or its folder.
@@ -144,7 +144,7 @@ def compare(runs: tuple[str, ...], /, runs_dir: Path | None = None, json: bool =
 
 
 def remove(runs: tuple[str, ...], /, yes: bool = False, runs_dir: Path | None = None) -> None:
-    """Delete runs, after a question.
+    """Delete runs, after asking.
 
     Args:
         runs: their names, or the beginnings of them.
@@ -154,7 +154,7 @@ def remove(runs: tuple[str, ...], /, yes: bool = False, runs_dir: Path | None = 
     if not runs:
         raise InputError("rm needs the name of a run; see: ultralif runs list")
     store = Store(runs_dir)
-    names = list(dict.fromkeys(store.find(run) for run in runs))  # all are there, or none is deleted
+    names = list(dict.fromkeys(store.find(run) for run in runs))  # if one is not found, none is deleted
     if not yes and not confirm(f"delete {', '.join(names)} in {store.root}?"):
         raise JobError("nothing was deleted")
     for name in names:

@@ -1,4 +1,4 @@
-"""The network that a command is given, built from sizes, a file or a run."""
+"""The network argument of a command: sizes, a file or a run."""
 
 import re
 from json import dumps, loads
@@ -73,7 +73,7 @@ def load_module(source: str, runs_dir: Path | None = None) -> "tuple[nn.Module, 
             f"{source!r} is neither sizes, such as 784-64-10, nor a file, nor a run; see: ultralif runs list"
         ) from error
     if diverged:
-        say(f"the loss of run {source} diverged: these are the weights before it did")
+        say(f"the loss of run {source} diverged; these are its weights before that")
     _check_finite(source, network)
     return network, config
 
@@ -140,7 +140,7 @@ def save_network(network: "Network", arguments: dict[str, Any] | None, path: Pat
     for name in neurons[0].declared():
         value = neurons[0].constant(name)
         if isinstance(value, float):
-            options[name] = value  # a number that was led elsewhere in training, as annealing does
+            options[name] = value  # a fixed number that training changed, as annealing does
     if "parameter_shape" in options:
         shapes = {tuple(shape) for neuron in neurons for _, shape in neuron.shapes()}
         if len(shapes) > 1:

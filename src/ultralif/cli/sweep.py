@@ -30,7 +30,7 @@ class Sweep(Common):
     """Train every combination of neurons, time steps, penalties and seeds that is not finished yet.
 
     Runs that share dataset, time steps and seed are trained together, as one stack, on a GPU with all seeds.
-    A sweep that was stopped goes on when the same command is given again.
+    To resume a sweep that was stopped, give the same command again.
 
     Examples:
       ultralif sweep --neurons all --timesteps 1,10,30 --sparsity 0,0.01,0.1 --seeds 5
@@ -58,7 +58,7 @@ class Sweep(Common):
     """With --ray: cores of a stack that is not on a GPU; one on a GPU has that GPU to itself."""
 
     def chosen_seeds(self) -> Sequence[int]:
-        """Return the seeds that are meant."""
+        """Return the seeds."""
         lists = {
             "neurons": self.neurons,
             "timesteps": self.times,
@@ -129,7 +129,7 @@ def _with_address(argv: list[str]) -> list[str]:
 
 
 def _cluster(args: Sweep) -> "Callable[..., Iterator[Result]] | None":
-    """Return what trains stacks on a Ray cluster, if that is wanted."""
+    """Return the function that trains stacks on a Ray cluster; None without --ray."""
     if args.ray is None:
         return None
     from ultralif.training.ray_executor import run_ray
@@ -145,14 +145,14 @@ def run_plan(
     quiet: bool,
     elsewhere: "Callable[..., Iterator[Result]] | None" = None,
 ) -> None:
-    """Show a plan and how long it will take, and train it, with progress and the chance to stop.
+    """Print a plan and its estimated time, then train it; Ctrl-C stops it and saves everything.
 
     Args:
         stacks: the plan.
         store: where the runs go.
         options: device, folder of the data and checkpoints.
         quiet: show no progress.
-        elsewhere: what trains the stacks if not this machine.
+        elsewhere: function that trains the stacks on a cluster; None: this machine does.
     """
     if not stacks:
         if not quiet:

@@ -36,7 +36,7 @@ def theory(*, only: tuple[int, ...] = (), json: bool = False, markdown: Path | N
     from ultralif.report.claims import claims_page, summary
 
     check_place(markdown)
-    torch.set_num_threads(1)  # the tensors are small: threads would only wait for one another
+    torch.set_num_threads(1)  # the tensors are small: more threads would be slower
     numbers = only or tuple(CLAIMS)
     verdicts = list(_with_progress(check_all(numbers), len(set(numbers))))
     if markdown is not None:
@@ -48,12 +48,12 @@ def theory(*, only: tuple[int, ...] = (), json: bool = False, markdown: Path | N
         echo(summary(verdicts))
     if unsettled := [verdict.claim for verdict in verdicts if verdict.verdict == "unsettled"]:
         raise JobError(
-            f"claims {unsettled} are unsettled: what should be true was violated; see their worst case"
+            f"claims {unsettled} are unsettled: a test of what should be true failed; see their worst case"
         )
 
 
 def _with_progress(verdicts: "Iterable[Verdict]", total: int) -> "Iterator[Verdict]":
-    """Show on a terminal how far the tests are; the bar goes to standard error and leaves no trace."""
+    """Show the progress of the tests on a terminal, as a bar on standard error that is removed at the end."""
     from rich.console import Console
     from rich.progress import track
 

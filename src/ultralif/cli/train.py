@@ -20,7 +20,7 @@ __all__ = ["COMMAND", "main"]
 
 
 CHOICES = ("--dataset", "--model", "--hidden", "--config")
-"""Flags that say what is trained; without any of them it is the recipe for the digits."""
+"""Flags that choose what is trained; without any of them the recipe for the digits is used."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,8 @@ class Train(Common):
 
     Without --dataset, --model, --hidden or --config it takes the recipe ``--config digits``: a small
     convolutional network on built-in data, trained in half a minute to binary spikes. Otherwise a perceptron
-    is trained with the defaults below. A run that was stopped goes on when the same command is given again;
-    one that is finished is only shown.
+    is trained with the defaults below. To resume a run that was stopped, give the same command again; a
+    finished run is shown, not trained again.
 
     Examples:
       ultralif train
@@ -63,15 +63,15 @@ def main(argv: list[str]) -> None:
         show_plan([[run]], args.device, args.json)
         return
     if args.tensorboard is not None:
-        need("tensorboard", "tensorboard")  # better now than when all is trained
+        need("tensorboard", "tensorboard")  # refuse it now, not after training
     store = Store(args.runs_dir)
     found = store.rows(runs=[name])
-    if found and args.device not in ("auto", "cpu"):  # also where nothing is left to do
+    if found and args.device not in ("auto", "cpu"):  # even if the run is finished already
         from ultralif.training.device import pick_device
 
         pick_device(args.device)
     if found and not args.json and _is_first():
-        say(f"{run.id} is finished already; this is what it found")
+        say(f"{run.id} is finished already; these are its results")
     result = found[0] if found else _train(run, args)
     if result is None or not _is_first():
         return
