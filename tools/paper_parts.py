@@ -1,6 +1,5 @@
 """The tables of docs/results/paper.md, each a function of the results."""
 
-import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import NamedTuple
 from ultralif.paper.grids import CLIPPED, STATIC
 from ultralif.paper.published import BASELINES, TIMESTEPS, ULTRA
 from ultralif.paper.readings import MARGIN, cells_of, reproduced
-from ultralif.paper.results import Key, Results
+from ultralif.paper.results import Results
 from ultralif.paper.statistics import Interval, bootstrap, holm, interval, paired
 from ultralif.paper.studied import factors_table, readings_table, tuned_summary
 from ultralif.paper.table import Table
@@ -232,15 +231,9 @@ def draws(results: Results) -> str:
     lines = ["| dataset | T | sd of one draw of the test set's spikes | networks |", "|---|---|---|---|"]
     for dataset in STATIC:
         for time in TIMESTEPS:
-            found = []
-            for label in (*BASELINES, *ULTRA, "SigmaLIF"):
-                for run in results.runs.get(Key(label, dataset, time, CLIPPED), {}).values():
-                    last, other = run.by_epoch.last, run.own.accuracy
-                    if last is not None and other is not None:
-                        found.append(last - other)
+            found = results.draw_spread(dataset, time)
             if found:
-                spread = math.sqrt(fmean(value**2 for value in found) / 2)
-                lines.append(f"| {NAMES[dataset]} | {time} | {spread:.2f} | {len(found)} |")
+                lines.append(f"| {NAMES[dataset]} | {time} | {found[0]:.2f} | {found[1]} |")
     return "\n".join(lines)
 
 

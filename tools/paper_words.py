@@ -1,6 +1,7 @@
 """The sentences of docs/results/paper.md that have measured numbers, each a function of the results."""
 
 import json
+import math
 import textwrap
 from collections.abc import Sequence
 from statistics import fmean, stdev
@@ -12,9 +13,9 @@ from ultralif.paper.grids import CLIPPED
 from ultralif.paper.published import BASELINES, TIMESTEPS, ULTRA
 from ultralif.paper.readings import MARGIN, cells_of, reproduced
 from ultralif.paper.results import Results
-from ultralif.paper.statistics import paired
+from ultralif.paper.statistics import interval, paired
 
-__all__ = ["noise", "remains", "summary"]
+__all__ = ["noise", "remains", "summary", "timing"]
 
 
 def summary(results: Results) -> str:
@@ -174,6 +175,33 @@ def _put_back(found: dict[str, list[dict[str, float]]]) -> list[str]:
         paper = published.accuracy("n-mnist", neuron, 1)
         lines.append(f"| {neuron} | {ours:.2f} | {theirs:.2f} | {theirs - ours:+.2f} | {paper:.2f} |")
     return lines
+
+
+def timing(_: Results) -> str:
+    """Show how neurons classify by spike times alone, and for how many steps they remember."""
+    rows = json.loads((ROOT / "results" / "timing.json").read_text())
+
+    def of(label: str, name: str) -> dict[int, float]:
+        return {row["seed"]: row[name] for row in rows if row["neuron"] == label}
+
+    lines = ["| neuron | accuracy | binary | steps until 1/e is left |", "|---|---|---|---|"]
+    for label in dict.fromkeys(row["neuron"] for row in rows):
+        curves = [row["memory"] for row in rows if row["neuron"] == label]
+        mean = [fmean(values) for values in zip(*curves, strict=True)]
+        steps = f"{_steps(mean):.1f}" if mean[-1] < 1 / math.e else f"more than {len(mean) - 1}"
+        shown = " | ".join(str(interval(of(label, name))) for name in ("accuracy", "binary"))
+        lines.append(f"| {label} | {shown} | {steps} |")
+    leads = [paired(of("UltraDLIF centred", name), of("UltraDLIF", name)) for name in ("accuracy", "binary")]
+    words = [lead.signed for lead in leads if lead]
+    lines += ["", f"Centred over drifting UltraDLIF: {words[0]} points, with binary spikes {words[1]}."]
+    return "\n".join(lines)
+
+
+def _steps(curve: Sequence[float]) -> float:
+    """Return where a falling curve, linear in its logarithm between steps, is at 1/e."""
+    below = next(n for n, value in enumerate(curve) if value < 1 / math.e)
+    before, after = math.log(curve[below - 1]), math.log(curve[below])
+    return below - 1 + (before + 1) / (before - after)
 
 
 def _span(values: Sequence[float], form: str = "+.2f") -> str:

@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from ultralif.report.markup import to_csv, to_latex, to_markdown
 from ultralif.training.baseline import FIRST_FIELDS
 from ultralif.training.hits import pack_hits, unpack_hits
 from ultralif.training.identity import document_id, first_document
+from ultralif.training.result import ByEpoch
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).parents[3] / "shared" / "paper" / "tables.json"
@@ -330,3 +332,15 @@ def test_every_seed_is_matched() -> None:
     assert len(results.accuracy("UltraLIF", "mnist", 10)) == 25
     (cell,) = [r for r in make_table("mnist", results, 25).rows if r[:2] == ("PLIF", "1")]
     assert cell[-1] == "25"
+
+
+def test_what_one_draw_of_the_spikes_adds_is_said_in_the_table() -> None:
+    """The last epoch is measured by two draws: their difference has twice the variance of one."""
+    results = Results(
+        replace(row(config, 95.0), by_epoch=ByEpoch(test=(95.0 + (0.2 if config.seed % 2 else -0.2),)))
+        for config in runs_of("released-mnist", 2)
+    )
+    spread, networks = results.draw_spread("mnist", 1)
+    assert spread == pytest.approx(0.2 / math.sqrt(2)) and networks == 22
+    assert "0.14 on mnist at T=1" in " ".join(make_table("released-mnist", results).notes)
+    assert results.draw_spread("n-mnist", 1) is None

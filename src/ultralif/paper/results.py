@@ -1,12 +1,14 @@
 """Measured runs by table cell."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ultralif.paper.grids import CLIPPED, SEED, Key, key_of
+from ultralif.paper.grids import CLIPPED, SEED, STATIC, Key, key_of
 from ultralif.paper.published import BASELINES, ULTRA
 from ultralif.paper.statistics import Interval, interval, paired
 from ultralif.training.config import RunConfig
@@ -124,6 +126,21 @@ class Results:
         """Return final temperatures by seed."""
         found = self.runs.get(Key(label, dataset, timesteps, encoding), {})
         return {seed: eps for seed, result in found.items() if (eps := result.constants.eps) is not None}
+
+    def draw_spread(self, dataset: str, timesteps: int) -> tuple[float, int] | None:
+        """Return the standard deviation that one draw of the test set's spikes gives an accuracy.
+
+        It is found from runs of the author's reading, whose last epoch was measured by two draws; their
+        number is returned with it. None without such runs, or for events, which are not drawn.
+        """
+        found = [
+            last - own
+            for key, runs in self.runs.items()
+            if key[1:] == (dataset, timesteps, CLIPPED) and dataset in STATIC
+            for run in runs.values()
+            if (last := run.by_epoch.last) is not None and (own := run.own.accuracy) is not None
+        ]
+        return (math.sqrt(fmean(value**2 for value in found) / 2), len(found)) if found else None
 
     def trajectories(self, label: str, encoding: str = "rate") -> dict[int, list[float]]:
         """Return the temperature of every epoch by seed, on MNIST at T=1."""

@@ -9,6 +9,7 @@ from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS, ULTRA
 from ultralif.paper.results import Results
 from ultralif.paper.statistics import Interval, interval
 from ultralif.paper.table import ABSENT, NOT_RUN, Table, difference, nothing, number
+from ultralif.training.config import RunConfig
 
 __all__ = ["ABSENT", "Table", "make_table"]
 
@@ -36,10 +37,26 @@ def make_table(name: str, results: Results, seeds: int = 5) -> Table:
         )
         table = _rates(name, dataset, rows, results)
     wanted = runs_of(name, seeds)
+    table.notes.extend(_draws(wanted, results))
     missing = len(results.missing(wanted))
     if missing:
         table.notes.append(f"partial: {len(wanted) - missing} of {len(wanted)} runs are there")
     return table
+
+
+def _draws(wanted: Sequence[RunConfig], results: Results) -> list[str]:
+    """Say what one draw of the rate code adds to the accuracies of a table, where that was measured."""
+    cells = dict.fromkeys(
+        (config.dataset, config.timesteps) for config in wanted if config.encoding.startswith("rate")
+    )
+    found = [(*cell, spread[0]) for cell in cells if (spread := results.draw_spread(*cell))]
+    if not found:
+        return []
+    shown = ", ".join(f"{spread:.2f} on {dataset} at T={time}" for dataset, time, spread in found)
+    return [
+        "An accuracy is of one draw of the test set's spikes. Its standard deviation is part of each "
+        f"interval over seeds: {shown}."
+    ]
 
 
 def _accuracy(dataset: str, results: Results) -> Table:
