@@ -25,7 +25,7 @@ from ops.op_cases import (
     check_spikes_tell_all,
     pairs,
 )
-from ops.stack_cases import check_adam, check_groups, check_readout
+from ops.stack_cases import check_adam, check_groups, check_readout, check_step
 from ultralif import functional, ops
 from ultralif.ops import autograd, gpu, parallel, rings
 from ultralif.ops.encode import encode_images
@@ -85,6 +85,10 @@ def test_readout_and_loss():
 
 def test_adam():
     check_adam()
+
+
+def test_a_step_of_a_stack():
+    check_step()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

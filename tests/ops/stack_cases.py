@@ -1,10 +1,13 @@
 """A stack's neurons, readout, loss and Adam by kernels, against PyTorch's operators."""
 
+from unittest.mock import patch
+
 import torch
 from torch.nn.functional import cross_entropy
 
 import ultralif as ul
 from ultralif.ops.step import adam, readout_loss
+from ultralif.training import loss
 
 MEMBERS = [
     ("UltraLIF", {}),
@@ -92,3 +95,22 @@ def check_adam(device="cpu"):
     torch.testing.assert_close(
         [*sides[0], *first[0], *first[1]], [*sides[1], *second[0], *second[1]], rtol=1e-5, atol=1e-7
     )
+
+
+def check_step(device="cpu"):
+    """Losses, hits, rates and gradients of members that read two batches are those of PyTorch's operators."""
+    torch.manual_seed(0)
+    names = ("UltraLIF", "DSpike", "UltraDLIF", "LIF") * 2
+    members = [ul.Network((6, 64, 3), name) for name in names]
+    stack = ul.Stack(members, readers=[0] * 4 + [1] * 4).to(device)
+    configs = [ul.RunConfig(neuron=name, sparsity=0.1 * i) for i, name in enumerate(names)]
+    objective = loss.Objective.of(configs, stack.weights[0])
+    x, labels = torch.randn(2, 2, 5, 6, device=device), torch.randint(3, (2, 5), device=device)
+    ours = loss.member_losses(stack, x, labels, objective, None)
+    assert loss.can_be_fused(stack, x, labels, objective)
+    grads = torch.autograd.grad(ours.loss, list(stack.parameters()), objective.ones)
+    with patch.object(loss, "can_be_fused", lambda *_: False):
+        theirs = loss.member_losses(stack, x, labels, objective, None)
+    torch.testing.assert_close(list(ours), [part.float() for part in theirs], rtol=1e-5, atol=1e-5)
+    others = torch.autograd.grad(theirs.loss, list(stack.parameters()), objective.ones)
+    torch.testing.assert_close(grads, others, rtol=1e-4, atol=1e-6)

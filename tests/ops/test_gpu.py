@@ -19,7 +19,7 @@ from ops.op_cases import (
     check_learned,
     check_spikes_tell_all,
 )
-from ops.stack_cases import check_adam, check_groups, check_readout
+from ops.stack_cases import check_adam, check_groups, check_readout, check_step
 from ultralif import functional, ops
 from ultralif.ops import parallel
 from ultralif.ops.autograd import integrate, integrate_backward
@@ -82,6 +82,10 @@ def test_readout_and_loss():
 
 def test_adam():
     check_adam("cuda")
+
+
+def test_a_step_of_a_stack():
+    check_step("cuda")
 
 
 @pytest.mark.parametrize("name", ["UltraLIF", "UltraDPLIF", "FullPLIF"])

@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 from ultralif.functional import Mode
 from ultralif.nn import Stack
 from ultralif.nn.volume import volume_regularizer
+from ultralif.ops.autograd import kernels_for
 from ultralif.training.config import RunConfig
 from ultralif.training.members import Members
 
@@ -96,8 +97,8 @@ def member_losses(
 def can_be_fused(members: Members, x: Tensor, labels: Tensor, objective: Objective) -> bool:
     """Tell whether one kernel computes readout and loss: on a GPU, for one spiking layer and plain labels."""
     return (
-        x.is_cuda
-        and x.dtype != torch.float64
+        x.dtype != torch.float64
+        and kernels_for(x) is not None
         and isinstance(members, Stack)
         and members.readout == "linear"
         and len(members.neurons) == 1
