@@ -44,6 +44,9 @@ class Train(Common):
 
     tensorboard: Path | None = None
     """Write the history for TensorBoard into this folder."""
+    graph: bool = True
+    """On a GPU, record a training step once and replay it. A network of your own that decides in Python from
+    step to step needs --no-graph."""
 
 
 def main(argv: list[str]) -> None:
@@ -102,7 +105,7 @@ def _train(run: RunConfig, args: Train) -> "Result | None":
         stop_on_signals() as stopping,
         training_progress([1.0], quiet=args.quiet or args.json) as report,
     ):
-        options = args.options(report, stopping)
+        options = replace(args.options(report, stopping), graph=args.graph)
         if "TORCHELASTIC_RUN_ID" in os.environ:
             from ultralif.training.distributed import train_distributed
 
