@@ -107,3 +107,28 @@ def test_the_bill_of_materials_lists_what_is_locked() -> None:
 @pytest.mark.parametrize("file", ["requirements/release.txt", "docs/sbom.cdx.json", "docs/licences.md"])
 def test_no_host_is_written_down(file: str) -> None:
     assert "://" not in (ROOT / file).read_text()
+
+
+READING = (
+    r"\.read_(text|bytes)\(|(?<![\w.])open\(|gzip\.open|\.open\(\"rb|load_file|safe_open|(torch|np)\.load\("
+    r"|np\.fromfile|h5py\.File"
+)
+OWN = {
+    "ops/native.py": "its C source, and what the system says of the processor",
+    "bench/plan.py": "what the system says of the processor",
+    "report/html.py": "parts of the page, in the package",
+    "paper/published.py": "the paper's numbers, in the package",
+    "export/c/source.py": "templates of the package",
+    "data/builtin.py": "the digits of scikit-learn",
+    "data/shd.py": "arrays that its own process sends",
+    "data/shd_reader.py": "HDF5, in a process of its own",
+    "export/nir_file.py": "HDF5, in a process of its own, and the arrays that it sends",
+    "export/nir.py": "the file that it has just written",
+}
+"""Modules that open files beside `ultralif.files`, and what these are."""
+
+
+def test_what_others_wrote_is_read_in_one_place() -> None:
+    package = ROOT / "src" / "ultralif"
+    modules = [path for path in package.rglob("*.py") if re.search(READING, path.read_text())]
+    assert {path.relative_to(package).as_posix() for path in modules} == set(OWN)

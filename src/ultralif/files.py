@@ -4,12 +4,15 @@ Every error names the file. Needs no torch.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +20,11 @@ from ultralif.errors import InputError, JobError
 
 __all__ = [
     "BadFile",
+    "digest",
     "drafted",
     "gunzip",
     "inside",
+    "opened",
     "parse_json",
     "read_bytes",
     "read_json",
@@ -57,8 +62,28 @@ def inside(root: Path, name: str | Path) -> Path:
     return path
 
 
+def opened(path: Path, limit: int | None = None) -> BufferedReader:
+    """Open a regular file to read; pipes, devices and folders are refused without waiting.
+
+    Args:
+        path: the file.
+        limit: the number of bytes that it may have; None, any.
+    """
+    try:
+        _check_kind(path, path.stat(), limit)
+        file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    try:
+        _check_kind(path, os.fstat(file.fileno()), limit)  # it may be another one by now
+    except BadFile:
+        file.close()
+        raise
+    return file
+
+
 def read_bytes(path: Path, limit: int, root: Path | None = None) -> bytes:
-    """Return the content of a regular file; pipes, devices and folders are refused without waiting.
+    """Return the content of a regular file.
 
     Args:
         path: the file.
@@ -68,15 +93,13 @@ def read_bytes(path: Path, limit: int, root: Path | None = None) -> bytes:
     try:
         if root is not None:
             inside(root, path.absolute().relative_to(root.absolute()))
-        _check_kind(path, path.stat(), limit)
-        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
-            status = os.fstat(file.fileno())
-            _check_kind(path, status, limit)  # it may be another one by now
-            content = file.read(status.st_size + 1)
-            while status.st_size < len(content) <= limit and (more := file.read(1 << 20)):
+        with opened(path, limit) as file:
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(size + 1)
+            while size < len(content) <= limit and (more := file.read(1 << 20)):
                 content += more  # it grew, or tells no size
     except OSError as error:
-        raise BadFile(f"{shown(path)} cannot be read ({error.strerror})") from error
+        raise _unreadable(path, error) from error
     except BadFile:
         raise
     except ValueError as error:  # a null character in a path, or a path that is not below the root
@@ -84,6 +107,16 @@ def read_bytes(path: Path, limit: int, root: Path | None = None) -> bytes:
     if len(content) > limit:
         raise BadFile(f"{shown(path)} is larger than {limit:,} bytes, the most that is read of such a file")
     return content
+
+
+def digest(path: Path, algorithm: str = "sha256") -> str:
+    """Return the hex digest of a regular file of any size; one that is not of SHA-256 serves to compare."""
+    try:
+        with opened(path) as file:
+            made = hashlib.file_digest(file, partial(hashlib.new, algorithm, usedforsecurity=False))
+            return made.hexdigest()
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def read_text(path: Path, limit: int = TEXT, root: Path | None = None) -> str:
@@ -162,6 +195,7 @@ def drafted(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():
             raise InputError(f"{shown(path)} is not a regular file; choose another place to write to")
+        draft.unlink(missing_ok=True)  # of a process that was killed, or a link somebody put there
         yield draft
         draft.replace(path)
         sync_folder(path.parent)
@@ -176,8 +210,8 @@ def drafted(path: Path) -> Iterator[Path]:
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Write a new file and wait until the disk has it."""
-    with path.open("wb") as file:
+    """Write a file that was not there, and wait until the disk has it."""
+    with path.open("xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -212,10 +246,14 @@ def _children(parent: dict[str, Any] | list[Any]) -> Iterator[Any]:
     yield from parent.values() if isinstance(parent, dict) else parent
 
 
-def _check_kind(path: Path, status: os.stat_result, limit: int) -> None:
+def _unreadable(path: Path, error: OSError) -> BadFile:
+    return BadFile(f"{shown(path)} cannot be read ({error.strerror})")
+
+
+def _check_kind(path: Path, status: os.stat_result, limit: int | None) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise BadFile(f"{shown(path)} is not a regular file; it is not read")
-    if status.st_size > limit:
+    if limit is not None and status.st_size > limit:
         raise BadFile(
             f"{shown(path)} has {status.st_size:,} bytes, and at most {limit:,} are read of such a file"
         )

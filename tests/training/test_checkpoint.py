@@ -39,6 +39,7 @@ def without_power_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
         count()
         path.write_bytes(content[: len(content) // 2])  # it got this far when the power failed
         count()
+        path.unlink()
         write(path, content)
 
     def renamed(path: Path, target: Path) -> Path:

@@ -64,6 +64,18 @@ def test_an_id_does_not_lead_out_of_the_store(filled: Store, tmp_path: Path) -> 
             filled.checkpoints(name)
 
 
+@pytest.mark.parametrize("name", ["index.sqlite", ".training/{}.lock"])
+def test_nothing_is_written_through_a_link(store: Store, tmp_path: Path, name: str) -> None:
+    config, victim = small(**QUICK), tmp_path / "victim"
+    victim.write_bytes(b"")
+    link = store.root / name.format(stack_id([config]))
+    link.parent.mkdir(parents=True)
+    link.symlink_to(victim)
+    with pytest.raises(JobError):
+        train_stack([config], store)
+    assert victim.read_bytes() == b"" and link.is_symlink()
+
+
 def test_folders_that_were_swapped_are_refused(filled: Store) -> None:
     first, second = (filled.path(row.id) for row in filled.rows())
     first.rename(filled.root / "aside")

@@ -1,12 +1,13 @@
 """The network argument of a command: sizes, a file or a run."""
 
 import re
-from json import dumps, loads
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ultralif.cli.output import say
 from ultralif.errors import InputError
+from ultralif.files import parse_json, read_bytes, shown
 from ultralif.training.store import NoSuchRun
 
 if TYPE_CHECKING:
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from ultralif.training.config import RunConfig
 
 __all__ = ["Source", "load_module", "load_network", "pick_layer", "save_network"]
+
+
+_MOST = 1 << 33
+"""Bytes that a file of parameters may have: 8 GiB."""
 
 
 class Source(NamedTuple):
@@ -98,17 +103,19 @@ def _random_network(source: str, neuron: str, seed: int) -> Source:
 
 def _read_file(path: Path) -> Source:
     """Read safetensors whose metadata has a mode, and as JSON the arguments of `ultralif.Network`."""
-    from safetensors import SafetensorError, safe_open
-    from safetensors.torch import load_file
+    from safetensors import SafetensorError
+    from safetensors.torch import load
 
     from ultralif.nn import Network, set_mode
 
+    content = read_bytes(path, _MOST)
     try:
-        with safe_open(path, "pt") as file:
-            described = file.metadata() or {}
-        arguments = loads(described["network"])
+        tensors = load(content)
+        size = int.from_bytes(content[:8], "little")  # of the header, which is sound by now
+        described = parse_json(content[8 : 8 + size], shown(path))["__metadata__"]
+        arguments = parse_json(described["network"], shown(path))
         network = Network(**arguments)
-        network.load_state_dict(load_file(path))
+        network.load_state_dict(tensors)
         set_mode(network, cast("Mode", described["mode"]))
     except (KeyError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
         raise InputError(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ultralif.errors import JobError
-from ultralif.files import BadFile, inside, read_json, sync_folder
+from ultralif.files import digest, inside, read_json, sync_folder
 
 __all__ = ["Arrays", "Pieces", "cached", "staging"]
 
@@ -135,7 +135,7 @@ def _read(folder: Path) -> Arrays | None:
         entries = read_json(folder / _MANIFEST)
         paths = {name: inside(folder, f"{name}.bin") for name in entries}
         with ThreadPoolExecutor(2) as pool:
-            digests = list(pool.map(_digest, paths.values()))
+            digests = list(pool.map(digest, paths.values()))
         if digests != [entry["sha256"] for entry in entries.values()]:
             raise ValueError("a file has another digest than the manifest says")
         arrays = {name: _map(paths[name], entry) for name, entry in entries.items()}
@@ -144,13 +144,6 @@ def _read(folder: Path) -> Arrays | None:
         shutil.rmtree(folder, ignore_errors=True)
         return None
     return Arrays(arrays, hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest())
-
-
-def _digest(path: Path) -> str:
-    if not path.is_file():
-        raise BadFile(f"{path} is not a regular file")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _map(path: Path, entry: dict[str, Any]) -> NDArray[Any]:

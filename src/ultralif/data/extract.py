@@ -15,6 +15,7 @@ from typing import IO, Any, cast
 
 from ultralif.data.files import SUMS
 from ultralif.errors import InputError
+from ultralif.files import opened
 
 __all__ = ["LIMITS", "Limits", "extract"]
 
@@ -114,7 +115,7 @@ def _copy(content: IO[bytes], place: Path, allowed: int) -> tuple[str, int]:
 
 
 def _zip_members(archive: Path, allowed: int) -> Iterator[_Member]:
-    with zipfile.ZipFile(archive) as zipped:
+    with opened(archive) as file, zipfile.ZipFile(file) as zipped:
         for info in zipped.infolist():
             kind = info.external_attr >> 28  # of a Unix file: 8 plain, 4 folder, 0 not stated
             if kind not in (0, 4, 8) or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -143,9 +144,9 @@ class _Bounded(io.RawIOBase):
 
 
 def _tar_members(archive: Path, allowed: int) -> Iterator[_Member]:
-    unpacked = gzip.open if archive.suffix == ".gz" else open  # tarfile's own gzip fails oddly on bad files
-    with unpacked(archive, "rb") as stream:
-        bounded = _Bounded(cast(IO[bytes], stream))
+    with opened(archive) as file:
+        packed = archive.suffix == ".gz"  # tarfile's own gzip fails oddly on bad files
+        bounded = _Bounded(cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file)
         bounded.left = _HEADERS
         with tarfile.open(fileobj=bounded, mode="r|") as tar:
             kept: Any = tar  # its members and attributes are not among what the types know

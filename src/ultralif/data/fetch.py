@@ -15,6 +15,7 @@ from ultralif import __version__
 from ultralif.data.files import file_digest
 from ultralif.data.spec import Remote
 from ultralif.errors import JobError
+from ultralif.files import opened
 
 __all__ = ["Progress", "download", "https_opener"]
 
@@ -156,7 +157,7 @@ def _fetch(url: str, part: Path, remote: Remote, progress: Progress, opener: Ope
 
 def _unsound(part: Path, remote: Remote) -> _Trouble:
     algorithm = remote.digest.partition(":")[0]
-    with part.open("rb") as file:
+    with opened(part) as file:
         page = file.read(64).lstrip()[:1] == b"<"
     size = part.stat().st_size
     what = "a web page" if page else f"{size:,} bytes"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ultralif.errors import InputError, JobError
-from ultralif.files import BadFile, gunzip, read_bytes, read_text
+from ultralif.files import BadFile, digest, gunzip, read_bytes, read_text
 
 __all__ = ["SUMS", "Folder", "check_digest", "damaged", "file_digest", "hash_of", "read_file"]
 
@@ -38,19 +38,10 @@ def hash_of(data: bytes, algorithm: str = "sha256") -> str:
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:
     """Return the hex digest of a file of any size."""
-
-    def new() -> "hashlib._Hash":
-        return hashlib.new(algorithm, usedforsecurity=False)
-
-    if not path.is_file():  # a pipe would never end
-        raise JobError(f"{path} is not a regular file, or not there; check it and its permissions")
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, new).hexdigest()
-    except OSError as error:
-        raise JobError(
-            f"{path} cannot be read: {error.strerror}; check that it exists and its permissions"
-        ) from error
+        return digest(path, algorithm)
+    except BadFile as error:
+        raise JobError(f"{error}; check that it exists and its permissions") from error
 
 
 def check_digest(data: bytes, expected: str, path: Path) -> None:

@@ -77,6 +77,12 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _file_digest(path: Path) -> str:
+    from ultralif.files import digest  # the hook that builds the wheel runs this file without the package
+
+    return digest(path)
+
+
 def _packaged() -> Path | None:
     """Return the best kernels of the wheel that this processor runs, if it brought any."""
     if not PACKAGED.is_dir() or sys.platform != "linux" or platform.machine() != "x86_64":
@@ -113,7 +119,7 @@ def _build(compiler: list[str], folder: Path, key: str) -> Path:
     with tempfile.TemporaryDirectory(prefix="building-", dir=folder) as scratch:
         built = Path(scratch) / "kernels.so"
         compile_kernels(compiler, "native", built)
-        target = folder / f"kernels-{key}-{_digest(built.read_bytes())}.so"
+        target = folder / f"kernels-{key}-{_file_digest(built)}.so"
         built.chmod(0o700)
         with built.open("rb") as file:
             os.fsync(file.fileno())
@@ -126,7 +132,7 @@ def _whole(folder: Path, key: str) -> Path | None:
     for path in sorted(folder.glob(f"kernels-{key}-*.so")):
         status = path.lstat()
         regular = stat.S_ISREG(status.st_mode) and not _open_to_others(status)
-        if regular and path.name == f"kernels-{key}-{_digest(path.read_bytes())}.so":
+        if regular and path.name == f"kernels-{key}-{_file_digest(path)}.so":
             return path
         path.unlink()
     return None

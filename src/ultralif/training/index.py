@@ -39,12 +39,23 @@ PATIENCE = 60.0
 def connect(path: Path) -> sqlite3.Connection:
     """Open an index; only its owner can read it. In a read-only folder it is opened for reading."""
     if os.access(path.parent, os.W_OK):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite would let others read it
+        _create_file(path)
         index = sqlite3.connect(path, timeout=PATIENCE)
     else:
         index = sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)
     index.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
     return index
+
+
+def _create_file(path: Path) -> None:
+    """Make the file: SQLite would let others read it, and make tables in whatever a link leads to."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
+    except OSError as error:
+        raise JobError(
+            f"{path} cannot be used ({error.strerror}); it should be a regular file that you may write. "
+            "Remove it, and make it again from the runs with: ultralif runs rebuild"
+        ) from error
 
 
 def prepare(index: sqlite3.Connection, path: Path) -> bool:

@@ -58,7 +58,8 @@ def _opened(path: Path) -> IO[str]:
     try:
         for folder in (path.parent.parent, path.parent):  # both are for their owner alone
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return path.open("a+")
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)  # it is cut below
+        return os.fdopen(os.open(path, flags, 0o600), "a+")
     except OSError as error:
         raise _unusable(path, error) from error
 
