@@ -50,9 +50,10 @@ docs-serve: .venv/installed
 dist:
 	$(PYTHON) tools/dist.py
 
-# The checks before a release, one after another, in some minutes: see tools/release.py.
+# The checks before a release, one after another, in some minutes. ARGS='--python PATH ... --torch VERSION ...'
+# installs the wheel for other versions as well: see tools/release.py.
 release-check: .venv/installed
-	$(BIN)/python tools/release.py
+	$(BIN)/python tools/release.py $(ARGS)
 
 format: .venv/installed
 	$(BIN)/ruff check --fix .

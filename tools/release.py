@@ -1,17 +1,19 @@
 """Walk through the checks before a release, and say at the end which ones hold.
 
-python tools/release.py [--python PATH ...]
+python tools/release.py [--python PATH ...] [--torch VERSION ...]
 
-builds twice and compares, installs the wheel into bare environments without a compiler (one for each Python
-and numpy), writes licences and bill of materials anew and shows whether they changed, and asks pip-audit
-about known vulnerabilities.
+builds twice and compares, writes licences and bill of materials anew and shows whether they changed, asks
+pip-audit about known vulnerabilities, and installs the wheel into bare environments without a compiler: each
+Python with the pinned torch, the first one with the other versions of torch and with numpy 1.26 as well.
 """
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 from collections.abc import Callable
 from pathlib import Path
@@ -20,8 +22,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from dist import ROOT, build, compiles, digest
 
-NUMPY = ("numpy>=2", "numpy==1.26.4")
+NUMPY = "numpy>=2"
+OLD_NUMPY = "numpy==1.26.4"
+CONSTRAINTS = ROOT / "constraints.txt"
 WRITTEN = ("requirements/release.txt", "docs/licences.md", "docs/sbom.cdx.json")
+
+
+class NotRun(Exception):
+    """A check that could not be made here: neither passed nor failed."""
 
 
 def run(*command: str | Path, **options: object) -> str:
@@ -49,14 +57,23 @@ def equal_builds(folder: Path) -> str:
     return ", ".join(f"{path.name} {digest(path)[:12]}" for path in first)
 
 
-def installs(python: Path, wheel: Path, numpy: str) -> str:
-    """Install the wheel beside the pinned torch, and check it where no compiler is."""
+def pin() -> str:
+    """Return the version of torch that is pinned."""
+    found = re.search(r"(?m)^torch==([\d.]+)", CONSTRAINTS.read_text())
+    if found is None:
+        raise RuntimeError(f"{CONSTRAINTS} pins no torch")
+    return found[1]
+
+
+def installs(python: Path, wheel: Path, torch: str, numpy: str) -> str:
+    """Install the wheel beside a version of torch and one of numpy, and check it where no compiler is."""
     with tempfile.TemporaryDirectory() as folder:
         run(python, "-m", "venv", folder)
         inside = Path(folder) / "bin" / "python"
-        pins = ["--constraint", str(ROOT / "constraints.txt")] if numpy == NUMPY[0] else []
-        run(inside, "-m", "pip", "install", "--quiet", *pins, "torch==2.13.0", numpy)
-        run(inside, "-m", "pip", "install", "--quiet", wheel, numpy, "torch==2.13.0")
+        pins = ["--constraint", CONSTRAINTS] if (torch, numpy) == (pin(), NUMPY) else []
+        install = [inside, "-m", "pip", "install", "--quiet", "--no-cache-dir"]
+        run(*install, *pins, f"torch=={torch}", numpy)  # torch first: looser, it would be the GPU build
+        run(*install, wheel, f"torch=={torch}", numpy)
         environment = {"HOME": folder, "PATH": str(inside.parent), "OMP_NUM_THREADS": "1"}
         wanted = ["--kernels"] if compiles() else []
         return run(inside, ROOT / "tools" / "installed.py", *wanted, cwd=folder, env=environment)
@@ -76,21 +93,28 @@ def audit() -> str:
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder) / "bin" / "python"
-        run(python, "-m", "pip", "install", "--quiet", "pip-audit")
         needed = ROOT / "requirements" / "release.txt"
         environment = {**os.environ, "XDG_CACHE_HOME": folder}
-        run(python, "-m", "pip_audit", "--requirement", needed, "--no-deps", "--disable-pip", env=environment)
+        try:
+            run(python, "-m", "pip", "install", "--quiet", "pip-audit")
+            asked = ["--requirement", needed, "--no-deps", "--disable-pip", "--progress-spinner", "off"]
+            run(python, "-m", "pip_audit", *asked, env=environment)
+        except RuntimeError as error:
+            if "known vulnerabilit" in str(error):
+                raise
+            reason = str(error).splitlines()[-1]
+            raise NotRun(f"no database of vulnerabilities can be reached from here ({reason})") from error
     return "no known vulnerability"
 
 
 def main() -> None:
-    """Run every check, whatever the others said."""
+    """Make every check, whatever the others said."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--python", type=Path, nargs="+", default=[Path(sys.executable)], help="interpreters to install for"
     )
-    pythons = parser.parse_args().python
-    failed = 0
+    parser.add_argument("--torch", nargs="*", default=[], help="versions to install beside the pinned one")
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         checks: list[tuple[str, Callable[[], str]]] = [
@@ -99,21 +123,28 @@ def main() -> None:
             ("supply chain", supply_chain),
             ("audit", audit),
         ]
-        for python in pythons:
-            for numpy in NUMPY:
-                checks.append(
-                    (
-                        f"{python} with {numpy}",
-                        lambda p=python, n=numpy: installs(p, next((base / "first").glob("*.whl")), n),
-                    )
-                )
-        for name, check in checks:
-            try:
-                print(f"ok      {name}: {check()}", flush=True)
-            except (RuntimeError, OSError, StopIteration, subprocess.CalledProcessError) as error:
-                failed += 1
-                print(f"FAILED  {name}: {error}", flush=True)
-    raise SystemExit(f"{failed} of {len(checks)} checks failed" if failed else 0)
+        cases = [(python, pin(), NUMPY) for python in given.python]
+        cases += [(given.python[0], pin(), OLD_NUMPY)]
+        cases += [(given.python[0], torch, NUMPY) for torch in given.torch]
+        for case in cases:
+            name = "{}, torch {}, {}".format(*case)
+            checks.append((name, lambda c=case: installs(c[0], next((base / "first").glob("*.whl")), *c[1:])))
+        ends = [outcome(name, check) for name, check in checks]
+    bad = [f"{ends.count(end)} {end}" for end in ("FAILED", "NOT RUN") if end in ends]
+    raise SystemExit(f"of {len(checks)} checks: {', '.join(bad)}" if bad else 0)
+
+
+def outcome(name: str, check: Callable[[], str]) -> str:
+    """Make a check, print what came of it, and return whether it is ok, FAILED or NOT RUN."""
+    began = time.monotonic()
+    try:
+        end, said = "ok", check()
+    except NotRun as error:
+        end, said = "NOT RUN", str(error)
+    except (RuntimeError, OSError, StopIteration, subprocess.CalledProcessError) as error:
+        end, said = "FAILED", str(error)
+    print(f"{end:8}{name}: {said} ({time.monotonic() - began:.0f} s)", flush=True)
+    return end
 
 
 if __name__ == "__main__":
