@@ -17,13 +17,17 @@ trains networks that are named instead, and keeps them: ``tools/zoo.py`` puts on
 
 import argparse
 import json
+import os
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from itertools import chain
+from multiprocessing import get_context, parent_process
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 import torch
@@ -137,9 +141,10 @@ class Study:
         for timesteps in (4, 2):
             yield from self.final("T", others, "cifar10", timesteps, VGG)
 
-    def lacking(self, wanted: list[Cell] | None = None) -> Iterator[Cell]:
-        """Yield what is wanted and not done, as far as it is known."""
-        return (cell for cell in wanted or self.cells() if cell not in self.known)
+    def lacking(self, methods: Collection[str] = METHODS, named: Iterable[Cell] = ()) -> Iterator[Cell]:
+        """Yield what is not done of some methods, as far as it is known, and of the named cells."""
+        wanted = chain((cell for cell in self.cells() if cell.method in methods), named)
+        return (cell for cell in wanted if cell not in self.known)
 
     def keep(self, cell: Cell, row: dict[str, Any]) -> None:
         row = {"cell": cell._asdict(), "base": self.recipe, **row}
@@ -219,6 +224,13 @@ class Worker:
     @classmethod
     def begin(cls, folders: dict[str, Path], subset: int | None, save: Path | None) -> None:
         cls.sets, cls.save = Sets(folders, subset), save
+        Thread(target=cls.end_with, args=[parent_process()], daemon=True).start()
+
+    @staticmethod
+    def end_with(parent: BaseProcess) -> None:
+        """End when the study does, however it ended: a process that stays would keep the GPU's memory."""
+        parent.join()
+        os._exit(1)
 
     @classmethod
     def run(cls, cell: Cell, recipe: dict[str, Any]) -> dict[str, Any]:
@@ -232,8 +244,10 @@ class Worker:
         return row
 
 
-def work(study: Study, wanted: list[Cell] | None, given: Namespace, folders: dict[str, Path]) -> None:
+def work(study: Study, given: Namespace, folders: dict[str, Path]) -> None:
     """Run what is lacking, several cells at once, until all is done or time is up."""
+    named = [Cell.read(cell) for cell in given.cells]
+    methods = given.methods or ([] if named else METHODS)
     started, longest, taken = time.monotonic(), 0.0, set()
     running: dict[Future[Any], tuple[Cell, float]] = {}
     begin = (folders, given.subset, given.save)
@@ -241,7 +255,8 @@ def work(study: Study, wanted: list[Cell] | None, given: Namespace, folders: dic
         while True:
             now = time.monotonic()
             free = len(running) < given.jobs and (now - started + longest) / 60 < given.minutes
-            todo = (c for c in study.lacking(wanted) if c not in taken and c.dataset in folders)
+            lacking = study.lacking(methods, named)
+            todo = (cell for cell in lacking if cell not in taken and cell.dataset in folders)
             if free and (cell := next(todo, None)) is not None:
                 taken.add(cell)
                 running[pool.submit(Worker.run, cell, study.recipe)] = cell, now
@@ -267,7 +282,8 @@ def main() -> None:
     add("--jobs", type=int, default=1, help="runs at once")
     add("--minutes", type=float, default=1e9, help="start no run that would end later")
     add("--plan", action="store_true", help="tell what is lacking, and stop")
-    add("--cells", nargs="+", type=json.loads, help="train these instead, as JSON")
+    add("--methods", nargs="+", choices=METHODS, help="train these alone")
+    add("--cells", nargs="+", type=json.loads, default=[], help="train these, as JSON, alone or at last")
     add("--save", type=Path, help="folder for the networks that were trained on all images")
     add("--epochs", type=int, default=12)
     add("--tuning-epochs", type=int, default=6)
@@ -284,7 +300,7 @@ def main() -> None:
         print("\n".join(f"lacking: {cell}" for cell in study.lacking()))
         return
     folders = {name: Path(folder) for name, folder in (d.split("=") for d in given.data)}
-    work(study, given.cells and [Cell.read(cell) for cell in given.cells], given, folders)
+    work(study, given, folders)
     print(deep_page.study(study.rows))
 
 

@@ -60,14 +60,16 @@ def speedrun() -> str:
     for row in lines("speedrun.jsonl"):
         recipe = row["recipe"]
         if not row["holdout"]:
-            key = recipe["timesteps"], recipe["epochs"], recipe["neuron"], row["device"]
+            name = {"spikingjelly": "SpikingJelly's LIF"}.get(recipe["neuron"], recipe["neuron"])
+            key = recipe["timesteps"], recipe["epochs"], recipe["widths"], name, row["device"]
             found.setdefault(key, []).append(row)
     rows = []
-    for (steps, epochs, neuron, device), runs in sorted(found.items()):
+    for (steps, epochs, widths, neuron, device), runs in sorted(found.items()):
         accuracy, seeds = summary([run["accuracy"] for run in runs])
-        seconds, warmup = (mean(run[k] for run in runs) for k in ("seconds", "warmup_seconds"))
-        rows.append((steps, epochs, neuron, accuracy, seeds, f"{seconds:.1f}", f"{warmup:.0f}", device))
-    header = ("T", "epochs", "neuron", "test %", "seeds", "seconds", "compiling, once", "machine")
+        seconds, warmup = mean(run["seconds"] for run in runs), max(run["warmup_seconds"] for run in runs)
+        measured = accuracy, seeds, f"{seconds:.1f}", f"{warmup:.0f}"
+        rows.append((steps, epochs, widths, neuron, *measured, device))
+    header = ("T", "epochs", "widths", "neuron", "test %", "seeds", "seconds", "compiling before", "machine")
     return table(header, rows) if rows else "Not measured yet: no run of the speedrun is in `results/`."
 
 
@@ -90,12 +92,27 @@ def study(rows: Iterable[dict[str, Any]] | None = None) -> str:
         cell = row["cell"]
         if not cell["held"]:
             layers = sum(map(len, cell["stages"]))
-            key = cell["dataset"], cell["timesteps"], layers, row["base"]["optimizer"], cell["method"]
-            found.setdefault(key, []).append(row["accuracy"])
-    ranked = sorted(found.items(), key=lambda pair: (pair[0][:4], -mean(pair[1])))
-    rows = [(*key, *summary(values)) for key, values in ranked]
-    header = ("data", "T", "convolutions", "optimizer", "method", "binary %", "seeds")
+            key = cell["study"], cell["dataset"], cell["timesteps"], layers, row["base"]["optimizer"]
+            found.setdefault((*key, cell["method"], cell["lr"], cell["value"]), []).append(row["accuracy"])
+    ranked = sorted(found.items(), key=lambda pair: (pair[0][0] == "depth", pair[0][1:5], -mean(pair[1])))
+    rows = [(*key[1:], *summary(values)) for key, values in ranked]
+    header = ("data", "T", "convolutions", "optimizer", "method", "rate", "width", "binary %", "seeds")
     return table(header, rows) if rows else "Not measured yet: no run of the study is in `results/`."
+
+
+def tuning() -> str:
+    """Return held-out accuracies: a row for each method and width, a column for each rate."""
+    found: dict[tuple[str, float], dict[float, str]] = {}
+    for row in lines("deep.jsonl"):
+        cell = row["cell"]
+        if cell["held"]:
+            by_rate = found.setdefault((cell["method"], cell["value"]), {})
+            by_rate[cell["lr"]] = f"{row['accuracy']:.2f}"
+    rates = sorted({rate for by_rate in found.values() for rate in by_rate})
+    order = list(dict.fromkeys(method for method, _ in found))
+    keys = sorted(found, key=lambda key: (order.index(key[0]), key[1]))
+    rows = [(*key, *(found[key].get(rate, "-") for rate in rates)) for key in keys]
+    return table(("method", "width", *(f"rate {rate:g}" for rate in rates)), rows)
 
 
 def gradient() -> str:
@@ -111,7 +128,14 @@ def gradient() -> str:
     return table(("derivative", *range(1, found["depth"] + 1)), rows)
 
 
-PARTS = {"trial": trial, "speedrun": speedrun, "heldout": heldout, "study": study, "gradient": gradient}
+PARTS = {
+    "trial": trial,
+    "speedrun": speedrun,
+    "heldout": heldout,
+    "study": study,
+    "tuning": tuning,
+    "gradient": gradient,
+}
 
 
 def filled(page: str) -> str:

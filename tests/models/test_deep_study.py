@@ -81,7 +81,7 @@ def test_runs_come_in_order_and_none_twice(deep, tmp_path):
     assert {(cell.lr, cell.value) for cell in finals if cell.method == "SoftLIF"} == {(0.3, 0.3)}
     again = deep.Study(tmp_path / "rows.jsonl", recipe)
     assert next(again.lacking()) not in done
-    assert "| cifar10 | 1 | 6 | sgd | UltraLIF |" in deep.deep_page.study(again.rows)
+    assert "| cifar10 | 1 | 6 | sgd | UltraLIF | 0.3 | 0.3 |" in deep.deep_page.study(again.rows)
 
 
 @pytest.mark.slow
