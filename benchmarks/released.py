@@ -28,7 +28,7 @@ from ultralif.paper import archive
 from ultralif.paper.grids import cells
 from ultralif.paper.published import DATASETS, TIMESTEPS
 from ultralif.paper.reproduce import at_hand
-from ultralif.paper.studies import SEARCH, STUDIES, tuned
+from ultralif.paper.studies import SEARCH, SMALL, STUDIES, tuned
 from ultralif.training.config import RunConfig
 from ultralif.training.identity import document_id
 from ultralif.training.result import Result
@@ -69,8 +69,8 @@ def stages(rows: Iterable[Result]) -> dict[str, list[RunConfig]]:
     return found | {f"penalty-t{t}-events": _of(penalized, t, EVENTS) for t in TIMESTEPS}
 
 
-def _of(runs: Sequence[RunConfig], timesteps: int, datasets: Sequence[str] = DATASETS) -> list[RunConfig]:
-    return [run for run in runs if run.timesteps == timesteps and run.dataset in datasets]
+def _of(runs: Sequence[RunConfig], timesteps: int, datasets: Sequence[str] = ()) -> list[RunConfig]:
+    return [run for run in runs if run.timesteps == timesteps and (not datasets or run.dataset in datasets)]
 
 
 def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result]) -> list[list[RunConfig]]:
@@ -80,7 +80,7 @@ def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result])
     for name in names:
         if name not in wanted:
             raise SystemExit(f"stage {name!r} is not one of {', '.join(wanted)}")
-    here = {name: at_hand(name, given.data_dir) for name in DATASETS}
+    here = {name: at_hand(name, given.data_dir) for name in (*DATASETS, SMALL)}
     absent = [name for name, is_here in here.items() if not is_here]
     print(f"datasets not on this machine: {', '.join(absent) or 'none'}", flush=True)
     stacks: list[list[RunConfig]] = []

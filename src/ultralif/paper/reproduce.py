@@ -12,8 +12,9 @@ __all__ = ["at_hand", "plan_table"]
 
 
 def at_hand(dataset: str, data_dir: Path | None = None) -> bool:
-    """Tell whether a dataset is on this machine."""
-    return find(find_spec(dataset), data_dir) is not None
+    """Tell whether a dataset is on this machine, or comes with a package."""
+    spec = find_spec(dataset)
+    return not spec.forms or find(spec, data_dir) is not None
 
 
 def plan_table(
