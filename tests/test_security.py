@@ -132,3 +132,11 @@ def test_what_others_wrote_is_read_in_one_place() -> None:
     package = ROOT / "src" / "ultralif"
     modules = [path for path in package.rglob("*.py") if re.search(READING, path.read_text())]
     assert {path.relative_to(package).as_posix() for path in modules} == set(OWN)
+
+
+def test_every_promise_names_tests_that_are_there() -> None:
+    rows = re.findall(r"(?m)^\| (?!promise)(.+) \| (`tests.+) \|$", (ROOT / "SECURITY.md").read_text())
+    assert len(rows) > 10
+    for promise, tests in rows:
+        for file, name in re.findall(r"`(\S+)::(\w+)`", tests):
+            assert f"def {name}(" in (ROOT / file).read_text(), f"{promise}: {file} has no {name}"
