@@ -90,7 +90,8 @@ def _ray_sweep(runs: Path, rng: random.Random, order: list[str]) -> tuple[Any, C
             began = time.monotonic()
             while not (found := trainers(runs)) and driver.poll() is None:
                 time.sleep(0.05)
-            longest = max(longest, time.monotonic() - began)
+            if done:  # before the first loss, the cluster starts
+                longest = max(longest, time.monotonic() - began)
             if driver.poll() is not None:
                 break
             time.sleep(rng.uniform(0, 1))

@@ -40,7 +40,8 @@ def record(row: Row, seconds: float) -> dict[str, Any]:
     where = f"{os.cpu_count()} cores of {platform.machine()}, Python {platform.python_version()}, "
     where += f"torch {torch.__version__}, ultralif {ultralif.__version__}"
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
-    return {**row._asdict(), "seconds": round(seconds, 1), "where": where, "when": when}
+    load = round(os.getloadavg()[0])
+    return {**row._asdict(), "seconds": round(seconds, 1), "where": where, "when": when, "load": load}
 
 
 def known(path: Path = ROWS) -> dict[str, dict[str, Any]]:
@@ -66,13 +67,14 @@ def page(rows: list[dict[str, Any]]) -> str:
         f"`make torture`: {reached} of these {len(rows)} bars are reached, each in its last run; in all "
         f"{sum(row['seconds'] for row in rows) / 60:.0f} minutes of work, from {days[0]} to {days[-1]} UTC.",
         "`python tests/torture --only NAME ...` renews the lines of some parts; this page is made from",
-        "`torture.json` beside it. Machines, all of them shared with other work:",
+        "`torture.json` beside it. Machines, all of them shared with other work (after the letter: the load at the",
+        "end of the test, in processes that wanted to run):",
         "",
         *(f"- {letter}: {where}" for where, letter in machines.items()),
         "",
         "| test | size | bar | found | reached | s | on |",
         "|---|---|---|---|---|---|---|",
-        *("| " + " | ".join([*_cells(row), machines[row["where"]]]) + " |" for row in rows),
+        *(f"| {' | '.join(_cells(row))} | {machines[row['where']]} {row.get('load', '')} |" for row in rows),
     ]
     return "\n".join(lines) + "\n" + ELSEWHERE
 
