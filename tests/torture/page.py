@@ -67,8 +67,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         f"`make torture`: {reached} of these {len(rows)} bars are reached, each in its last run; in all "
         f"{sum(row['seconds'] for row in rows) / 60:.0f} minutes of work, from {days[0]} to {days[-1]} UTC.",
         "`python tests/torture --only NAME ...` renews the lines of some parts; this page is made from",
-        "`torture.json` beside it. Machines, all of them shared with other work (after the letter: the load at the",
-        "end of the test, in processes that wanted to run):",
+        "`torture.json` beside it. Machines, all of them shared with other work (beside the letter: the",
+        "load at the end of the test, in processes that wanted to run):",
         "",
         *(f"- {letter}: {where}" for where, letter in machines.items()),
         "",
