@@ -9,13 +9,6 @@ from typing import Any
 from ultralif.report.canvas import STYLES, new_figure, save_figure
 
 ROOT = Path(__file__).parents[2]
-DEPTH = {
-    "LIF": ("LIF, surrogate slope 10", "LIF"),
-    "LIF 2": ("LIF, slope 2", "LIF"),
-    "LIF width": ("LIF, learned slope", "LIF"),
-    "SoftLIF late": ("SoftLIF, soft then binary", "SoftLIF"),
-    "UltraLIF late": ("UltraLIF, soft then binary", "UltraLIF"),
-}
 
 
 def bars(axis: Any, values: dict[str, float], colors: list[str], form: str) -> None:
@@ -28,18 +21,19 @@ def bars(axis: Any, values: dict[str, float], colors: list[str], form: str) -> N
 
 
 def depth(path: Path) -> None:
-    """Draw the binary accuracy of a VGG on CIFAR-10 after 12 epochs at T=1: the trial's data."""
-    rows = [json.loads(line) for line in (ROOT / "results" / "deep-trial.jsonl").read_text().splitlines()]
-    values, colors = {}, []
-    for name, (label, neuron) in DEPTH.items():
-        found = [
-            row["hard"] for row in rows if (row["name"], row.get("T"), row.get("epochs")) == (name, 1, 12)
-        ]
-        values[f"{label} ({len(found)})"] = fmean(found)
-        colors.append(STYLES[neuron][0])
+    """Draw what the study of depth found: binary accuracy of a VGG on CIFAR-10 at T=1, best first."""
+    found: dict[str, list[float]] = {}
+    for line in (ROOT / "results" / "deep.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        cell = row["cell"]
+        if (cell["study"], cell["timesteps"], row["base"]["optimizer"]) == ("T", 1, "sgd"):
+            found.setdefault(cell["method"], []).append(row["accuracy"])
+    ranked = sorted(found, key=lambda name: -fmean(found[name]))
+    values = {f"{name} ({len(found[name])})": fmean(found[name]) for name in ranked}
+    colors = [STYLES.get(name.split(",")[0], ("#C8CCD2",))[0] for name in ranked]
     figure, axes = new_figure(1, width=6.2, height=2.6)
     bars(axes[0, 0], values, colors, "{:.1f} %")
-    axes[0, 0].set_title("Binary spikes, six convolutions, CIFAR-10, T=1, 12 epochs (seeds)", fontsize=9)
+    axes[0, 0].set_title("Binary spikes, six convolutions, CIFAR-10, T=1, tuned alike (seeds)", fontsize=9)
     save_figure(figure, path)
 
 
