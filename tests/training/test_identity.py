@@ -59,8 +59,9 @@ def test_names_of_schema_2_stay(name: str) -> None:
 
 
 def test_the_networks_that_came_with_0_1_0_keep_their_names() -> None:
-    assert len(cards()) == 24
-    for card in cards().values():
+    first = [card for card in cards().values() if card["config"]["schema"] == 1]
+    assert len(first) == 24
+    for card in first:
         assert document_id(card["config"]) == card["run"]
 
 

@@ -19,7 +19,10 @@ MNIST = Path(__file__).parents[2] / ".." / "shared" / "data"
 
 
 def test_there_is_an_ultra_network_and_a_baseline_for_each_dataset_and_time() -> None:
-    places = {(name.split("/")[0], name.rsplit("-t", 1)[1], "ultra" in name) for name in NAMES}
+    places = {
+        (name.split("/")[0], name.rsplit("-t", 1)[1], "ultra" in name) for name in NAMES if "lif" in name
+    }
+    places |= {(name.split("/")[0], name.rsplit("-t", 1)[1], False) for name in NAMES if "dspike" in name}
     datasets = ("mnist", "fashion-mnist", "cifar10", "n-mnist")
     assert places == {(d, t, ultra) for d in datasets for t in ("1", "10", "30") for ultra in (True, False)}
 
@@ -30,15 +33,20 @@ def test_a_network_is_whole_and_its_card_names_its_run(name: str) -> None:
     config = RunConfig.from_dict(card["config"])
     network = ul.load(name)
     assert document_id(card["config"]) == card["run"]
-    assert name == f"{config.dataset}/{config.neuron.lower()}-t{config.timesteps}"
-    assert f"--neuron {config.neuron}" in card["command"]
+    deep = config.model != "mlp"
+    assert name == f"{config.dataset}/{config.model if deep else config.neuron.lower()}-t{config.timesteps}"
+    assert (f"--model {config.model}" if deep else f"--neuron {config.neuron}") in card["command"]
     with torch.no_grad():
-        scores = network(torch.zeros(config.timesteps, 2, network.sizes[0]))
+        scores = network(
+            torch.zeros(2, 1, 28, 28) if deep else torch.zeros(config.timesteps, 2, network.sizes[0])
+        )
     assert scores.shape == (2, 10) and torch.isfinite(scores).all()
 
 
 @pytest.mark.skipif(not (MNIST / "mnist").is_dir(), reason="needs MNIST")
-@pytest.mark.parametrize("name", ["mnist/ultraplif-t1", "mnist/lif-t1", "mnist/ultradplif-t10"])
+@pytest.mark.parametrize(
+    "name", ["mnist/ultraplif-t1", "mnist/lif-t1", "mnist/ultradplif-t10", "mnist/vgg5-t1"]
+)
 def test_a_network_is_as_good_as_its_card_says(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The whole test set, but other spikes are drawn from its pixels than on the card."""
     assert main(["eval", name, "--data-dir", str(MNIST), "--json"]) == 0
