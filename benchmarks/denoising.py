@@ -1,13 +1,14 @@
 """Estimate what denoised N-MNIST changes: put the dropped events back, and train on both at T=1.
 
-    python benchmarks/denoising.py FOLDER --epochs 12
+    python benchmarks/denoising.py FOLDER
+    python benchmarks/denoising.py FOLDER --neurons LIF --epochs 40
 
 FOLDER has nmnist (all recordings, denoised) and nmnist-raw (some of them as they were recorded). The raw
 ones say how many events were dropped at a cell of the sensor, given its polarity and how many events remained
 in the 3 x 3 cells around it, and which cells drop more than others. From these rates events are drawn for all
 70,000 recordings (Poisson; among the raw recordings variance and mean are alike). Networks as the paper's
 author has them in code are trained on both; results/denoising.json has the statistics and the accuracies.
-Runs that are there are not trained again.
+Runs that are there are not trained again; those of other calls stay in the file.
 """
 
 import argparse
@@ -28,7 +29,6 @@ from ultralif.training.executors import run_local
 from ultralif.training.options import Progress, RunOptions
 
 OUT = Path(__file__).parents[1] / "results" / "denoising.json"
-NEURONS = ("LIF", "UltraLIF", "UltraDLIF")
 SEEDS = (42, 43)
 EDGES = np.array([1, 3, 6, 11, 21, 41, 81])
 """Bounds of the numbers of events in the 3 x 3 cells around one, of both polarities."""
@@ -104,19 +104,21 @@ def statistics(name: str, counts: Counts) -> dict[str, float | str]:
     }
 
 
-def train(configs: list[RunConfig], runs: Path, data: Path) -> list[dict[str, Any]]:
+def train(configs: list[RunConfig], given: argparse.Namespace, kind: str) -> list[dict[str, Any]]:
     """Train networks and return their accuracies."""
 
     def tell(progress: Progress) -> None:
         print(f"epoch {progress.epoch}: loss {progress.loss}", flush=True)
 
-    store = Store(runs)
-    options = RunOptions(device="cpu", data_dir=data, report=tell)
+    store = Store(given.runs_dir)
+    options = RunOptions(device=given.device, data_dir=given.folder, report=tell)
     for _ in run_local(plan(configs, store, seeds=len(SEEDS)), store, options):
         pass
     found = {result.id: result for result in store.rows()}
     return [
         {
+            "recordings": kind,
+            "epochs": config.epochs,
             "neuron": config.neuron,
             "seed": config.seed,
             "best": found[config.id].by_epoch.best,
@@ -129,7 +131,9 @@ def train(configs: list[RunConfig], runs: Path, data: Path) -> list[dict[str, An
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--neurons", nargs="+", default=["LIF", "UltraLIF", "UltraDLIF"])
     parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--runs-dir", type=Path, default=Path("runs-denoising"))
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -138,29 +142,23 @@ def main() -> None:
     raw, kept = pairs(given.folder, halves)
     mean, factor = rates(raw, kept)
     made = {half: noisy(split, mean, factor, i) for i, (half, split) in enumerate(halves.items())}
-    found: dict[str, Any] = {
-        "statistics": [
-            statistics("raw", raw),
-            statistics("denoised", kept),
-            statistics("all, denoised", counts_of(data.test, list(range(len(data.test))))),
-            statistics("all, events put back", made["test"][:, 0].astype(np.int64)),
-        ],
-        "epochs": given.epochs,
-    }
-    name = add(
-        *((made[half], split.labels.numpy()) for half, split in halves.items()),
-        events=True,
-    )
-    for key, dataset in (("denoised", "n-mnist"), ("put back", name)):
-        configs = [
-            RunConfig(**PRESETS["released"]).with_(
-                dataset=dataset, neuron=neuron, seed=seed, timesteps=1, epochs=given.epochs
-            )
-            for neuron in NEURONS
-            for seed in SEEDS
-        ]
-        found[key] = train(configs, given.runs_dir, given.folder)
-        OUT.write_text(json.dumps(found, indent=1) + "\n")
+    found: dict[str, Any] = json.loads(OUT.read_text()) if OUT.exists() else {"runs": []}
+    found["statistics"] = [
+        statistics("raw", raw),
+        statistics("denoised", kept),
+        statistics("all, denoised", counts_of(data.test, list(range(len(data.test))))),
+        statistics("all, events put back", made["test"][:, 0].astype(np.int64)),
+    ]
+    name = add(*((made[half], split.labels.numpy()) for half, split in halves.items()), events=True)
+    for kind, dataset in (("denoised", "n-mnist"), ("put back", name)):
+        base = RunConfig(**PRESETS["released"]).with_(dataset=dataset, timesteps=1, epochs=given.epochs)
+        configs = [base.with_(neuron=neuron, seed=seed) for neuron in given.neurons for seed in SEEDS]
+        new = train(configs, given, kind)
+        keys = ("recordings", "epochs", "neuron", "seed")
+        again = {tuple(row[key] for key in keys) for row in new}
+        found["runs"] = [row for row in found["runs"] if tuple(row[k] for k in keys) not in again] + new
+        lines = {key: "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]" for key, rows in found.items()}
+        OUT.write_text("{" + ",\n".join(f'"{key}": {text}' for key, text in lines.items()) + "}\n")
     print(OUT.read_text())
 
 
