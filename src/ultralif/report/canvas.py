@@ -24,11 +24,11 @@ STYLES: dict[str, tuple[str, str, str]] = {
 }
 """Colour (most after Okabe and Ito), line and marker of every neuron, in figures and in the browser."""
 DPI = 200
-"""Dots an inch of a PNG: enough for print, at about three and a half inches a panel."""
+"""Dots per inch of a PNG: enough to print panels about three and a half inches wide."""
 
 
 def style_of(label: str) -> dict[str, str]:
-    """Return how to draw a neuron, or a variant whose label begins with its name."""
+    """Return the style of a neuron, or of a variant whose label begins with its name."""
     color, line, marker = STYLES.get(label.split()[0], ("#009E73", "dashdot", "x"))
     if label == "LIF learned width":
         color, line = "#009E73", "dashed"
@@ -47,7 +47,7 @@ def new_figure(columns: int, rows: int = 1, width: float = 4.2, height: float = 
 
 
 def save_figure(figure: Any, path: Path) -> Path:
-    """Write a figure as the file's ending says, without a date."""
+    """Write a figure in the format of the file's ending, without a date."""
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"a figure is written as .png, .svg or .pdf, not as {str(path)!r}")
     dates = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}

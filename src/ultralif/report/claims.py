@@ -50,7 +50,7 @@ def claims_page(verdicts: Sequence[Verdict]) -> str:
 
 
 def found(v: Verdict) -> str:
-    """Spell what the tests of a claim found, in the order in which one asks."""
+    """Write what the tests of a claim found: counterexample, correction, worst case."""
     parts = []
     if v.counterexample:
         parts.append(f"Counterexample ({v.violations} of {v.cases} tests): {v.counterexample}.")

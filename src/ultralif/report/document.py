@@ -49,10 +49,10 @@ def make_document(
 
     Args:
         entries: the runs.
-        notes: what a reader must know about them; what cannot be looked into is added.
+        notes: remarks for the reader; networks that cannot be shown are added.
         step_ms: milliseconds of a training step by setting and neuron.
-        inside: how many trained networks are looked into.
-        samples: of how many samples of the test set.
+        inside: number of trained networks whose spikes are shown.
+        samples: number of test samples that are shown.
         data_dir: searched first for the data.
         theory: verdicts on the paper's mathematical claims.
     """
@@ -111,7 +111,7 @@ class Pool:
         self.values: list[Any] = []
 
     def index(self, value: Any) -> int:
-        """Return the place of a value, new or old."""
+        """Return the place of a value in the pool, after adding it if it is new."""
         if value not in self.values:
             self.values.append(value)
         return self.values.index(value)
@@ -171,12 +171,12 @@ def _collapsed(values: list[Any]) -> list[Any]:
 
 
 def _measured(value: Any) -> Any:
-    """Return a number of a run's history, which may come from a stranger; anything else is not known."""
+    """Return a number of a run's history; anything else in that file, which may be hostile, is unknown."""
     return _short(float(value)) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
 
 def _short(value: Any) -> Any:
-    """Round a measurement to what can be seen: five digits, and a moment to the second."""
+    """Round a measurement to five digits, and a moment to the second."""
     if not isinstance(value, float):
         return value
     if not math.isfinite(value):

@@ -19,11 +19,11 @@ EVENT_STEPS = 30
 def draw_figures(
     entries: Sequence[Entry], folder: Path, suffix: str = ".png", data_dir: Path | None = None
 ) -> tuple[list[Path], list[str]]:
-    """Draw every figure for which there are runs and data; return where they are, and what is left out.
+    """Draw every figure for which there are runs and data; return the files, and notes on what is left out.
 
     Args:
         entries: the runs.
-        folder: is created.
+        folder: where the figures go; it is created.
         suffix: .png, .svg or .pdf.
         data_dir: searched first for the data.
     """

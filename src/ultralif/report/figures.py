@@ -22,7 +22,7 @@ MOST_FRAMES = 30
 
 
 def spike_figure(path: Path) -> Path:
-    """Draw spikes and what the backward pass takes for their slope: Heaviside, surrogates, soft spikes."""
+    """Draw spikes, and the slopes that the backward pass uses: Heaviside, surrogates, soft spikes."""
     v = torch.linspace(-0.5, 1.5, 801, dtype=torch.float64)
     figure, axes = new_figure(2)
     left, right = axes[0]
@@ -56,8 +56,10 @@ def _line(neuron: str) -> dict[str, str]:
 
 
 def mechanism_figure(path: Path) -> Path:
-    """Draw what one current does to the membranes and spikes of six neurons."""
-    current = torch.zeros(40, 1, 5)  # the neuron in the middle is driven; its neighbours, for UltraDLIF, rest
+    """Draw membranes and spikes of six neurons for one current."""
+    current = torch.zeros(
+        40, 1, 5
+    )  # only the neuron in the middle is driven; UltraDLIF couples it to its neighbours
     for start, height in ((3, 0.22), (4, 0.22), (5, 0.22), (12, 0.45), (13, 0.45), (22, 0.9), (30, 0.3)):
         current[start, :, 2] = height
     neurons: dict[str, Neuron[Any]] = {

@@ -35,11 +35,11 @@ class Entry:
     weights: str | None = None
     """SHA-256 of its file of weights."""
     folder: Path | None = None
-    """None for a run of which only the results are here."""
+    """None for a run whose folder is not on this machine."""
 
 
 class Gathered(NamedTuple):
-    """The runs of a report, each once, and what came with them."""
+    """The runs of a report, each once, with notes and timings."""
 
     entries: list[Entry]
     notes: list[str]
@@ -59,7 +59,7 @@ def gather(
         sources: names of runs, their folders, folders that hold runs, or files of results (.jsonl.gz); none,
             every run of the store.
         runs_dir: the store.
-        admits: tells which of them are wanted.
+        admits: tells whether a run is wanted.
     """
     store = Store(runs_dir)
     found: dict[str, Entry] = {}
@@ -119,7 +119,7 @@ def _from_file(path: Path, rest: Gathered, admits: Callable[[Result], bool]) -> 
 
 
 def differences(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return, for each run, its fields that have no column and that set it apart from runs like it."""
+    """Return, for each run, the fields without a column in which it differs from similar runs."""
     groups: dict[tuple[str, str], list[RunConfig]] = {}
     for entry in entries:
         groups.setdefault((entry.config.dataset, entry.config.neuron), []).append(entry.config)
@@ -140,13 +140,13 @@ def unnamed(config: RunConfig) -> dict[str, Any]:
 
 
 def _varying(settings: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the names of those settings that are not the same in all."""
+    """Return the names of the settings that differ between runs."""
     names = {name for each in settings for name in each}
     return {name for name in names if len({str(each.get(name)) for each in settings}) > 1}
 
 
 def as_results(entries: Sequence[Entry], step_ms: Mapping[str, Mapping[str, float]] | None = None) -> Results:
-    """Return all runs as the paper's figures want them; those that are not the paper's by a label of ours."""
+    """Return all runs in the form of the paper's figures; runs that are not the paper's get a label."""
     results = Results(step_ms=step_ms)
     for entry, apart in zip(entries, differences(entries), strict=True):
         if not results.add(entry.result) and entry.result.status == "done":

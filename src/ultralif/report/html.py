@@ -1,4 +1,4 @@
-"""The report for the browser: one file that asks for nothing, and whose policy runs its own script alone."""
+"""The report for the browser: one file that loads nothing else and runs only its own script."""
 
 import base64
 import hashlib
@@ -40,8 +40,8 @@ SCRIPTS = (
 def make_page(document: Mapping[str, Any], title: str) -> str:
     """Return the page of a document.
 
-    Nothing of the document is markup: it is JSON in a block that browsers do not run, and the script writes
-    all of it as text.
+    The document is JSON in a block that browsers do not run, and the script writes all of it as text, so
+    nothing in it can act as markup.
     """
     script = "\n".join(_read(f"{name}.js") for name in SCRIPTS)
     style = _read("style.css")
@@ -69,7 +69,7 @@ def make_playground() -> str:
 
 
 def _visible(value: Any) -> Any:
-    """Spell out the control characters of all texts: some turn the direction of what follows."""
+    """Escape the control characters of all texts: some reverse the direction of the text that follows."""
     if isinstance(value, str):
         return value if value.isprintable() else "\n".join(map(visible, value.split("\n")))
     if isinstance(value, Mapping):

@@ -22,7 +22,7 @@ __all__ = ["Subject", "choose", "look", "observe", "slices"]
 
 MOST_STEPS, MOST_NEURONS, HELD_STEPS = 60, 64, 10
 MOST_VALUES = 2560
-"""Steps times neurons of all layers: what a sample may show, so that a page stays small."""
+"""The most steps times neurons of all layers that a sample shows, to keep the page small."""
 RESOLUTION = 64
 MARGINS = 7
 """Number of levels of a margin; level and class together fill one byte."""
@@ -39,7 +39,7 @@ class Subject(NamedTuple):
 
 
 def choose(entries: Sequence[Entry], most: int) -> list[Entry]:
-    """Return runs worth a look: of every dataset the best network that has soft spikes, then the best other.
+    """Return runs to show: for every dataset the best network with soft spikes, then the best other one.
 
     The second best of both kinds follow, and so on.
     """
@@ -68,7 +68,7 @@ def look(entry: Entry, data_dir: Path | None = None) -> Subject:
         data_dir: searched first for the data.
     """
     if entry.folder is None:
-        raise InputError(f"run {entry.config.id} has no folder here, so that its network is not known")
+        raise InputError(f"run {entry.config.id} has no folder here, so its network is not known")
     network = load(entry.folder)
     if not isinstance(network, Network):
         raise InputError(
@@ -81,7 +81,7 @@ def look(entry: Entry, data_dir: Path | None = None) -> Subject:
 
 
 def observe(subject: Subject, samples: int) -> dict[str, Any]:
-    """Return what each mode of a network does with samples of different classes, ready for JSON.
+    """Return spikes, membranes and decisions of each mode for samples of different classes, ready for JSON.
 
     Spikes and membranes are bytes in base64, ``[samples, steps, neurons]``: a spike is ``byte / 255``, a
     membrane ``low + byte / 255 * (high - low)``.
@@ -108,7 +108,7 @@ def observe(subject: Subject, samples: int) -> dict[str, Any]:
 
 
 def _of_different_classes(labels: Tensor, count: int) -> list[int]:
-    """Return the first sample of each class, in the order of the test set, and then whatever follows."""
+    """Return the first sample of each class, in the order of the test set, and then further samples."""
     first = {int(label): i for i, label in reversed(list(enumerate(labels.tolist())))}
     order = sorted(first.values())
     return (order + [i for i in range(len(labels)) if i not in first.values()])[:count]
@@ -177,9 +177,9 @@ def slices(subject: Subject) -> dict[str, Any]:
 
 
 def look_if_possible(entry: Entry, data_dir: Path | None, notes: list[str]) -> Subject | None:
-    """Return what `look` does, or note why it cannot."""
+    """Return the result of `look`, or add a note that says why there is none."""
     try:
         return look(entry, data_dir)
     except (InputError, JobError) as error:
-        notes.append(f"Not looked into {entry.config.id}: {error}.")
+        notes.append(f"Spikes of {entry.config.id} are not shown: {error}.")
         return None

@@ -50,12 +50,12 @@ def to_latex(table: Table) -> str:
 
 
 def _one_line(cell: str) -> str:
-    """Write a cell so that Markdown and HTML read it as text of one line."""
+    """Escape a cell for Markdown and HTML, as one line."""
     return "".join(_IN_MARKDOWN.get(char, char) for char in " ".join(cell.split()))
 
 
 def _safe(cell: str) -> str:
-    """Keep a spreadsheet from reading a name as a formula; numbers stay as they are."""
+    """Escape a name that a spreadsheet would read as a formula; numbers stay as they are."""
     signed = cell[:1] in ("+", "-") and (len(cell) == 1 or cell[1:2].isdigit())
     return f"'{cell}" if cell[:1] in tuple("=+-@\t\r\n") and not signed else cell
 

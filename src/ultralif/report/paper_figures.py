@@ -1,4 +1,4 @@
-"""The paper's figures from the runs that there are, beside the published points."""
+"""The paper's figures, drawn from available runs, with the published points."""
 
 import re
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ FAMILIES = {
     "spatial": ULTRA[2:],
     "controls": (*(control.label for control in CONTROLS), "SigmaLIF"),
 }
-"""The columns of the figure of accuracies: few lines each."""
+"""The columns of the figure of accuracies, with few lines in each."""
 
 
 def paper_figures(results: Results, folder: Path, suffix: str = ".png") -> list[Path]:
-    """Draw every figure for which there are runs, and return where they are."""
+    """Draw every figure for which there are runs, and return the files."""
     datasets = list(dict.fromkeys(key.dataset for key in results.runs))
     datasets.sort(key=lambda name: DATASETS.index(name) if name in DATASETS else len(DATASETS))
     drawn = [accuracy_figure(folder / f"accuracy{suffix}", results, datasets)] if datasets else []
@@ -52,7 +52,7 @@ def accuracy_figure(
         path: the file.
         results: the runs.
         datasets: the rows.
-        released: draw the best epochs of the author's reading; else the last ones of the text's.
+        released: draw the best epochs of the author's code; otherwise the last ones of the paper as written.
     """
     if not datasets:
         raise InputError(f"datasets must name at least one, such as {DATASETS[0]}")
@@ -117,7 +117,7 @@ def _draw_line(
     *,
     released: bool,
 ) -> bool:
-    """Draw a neuron's accuracy, and the published points; tell whether there are any of these."""
+    """Draw a neuron's accuracy and the published points; tell whether there are published points."""
     style = style_of(label)
     find = results.best_epoch if released else results.accuracy
     found = [interval(find(label, dataset, time)) for time in times]
@@ -144,7 +144,7 @@ def _draw_line(
 
 
 def energy_figure(path: Path, results: Results, dataset: str) -> Path:
-    """Draw accuracy against the paper's energy, T times spike rate; lines lead from no penalty to the most.
+    """Draw accuracy against the paper's energy, T times spike rate; lines join the penalties.
 
     Full markers are spikes as trained, hollow ones the same networks with binary spikes.
     """
@@ -202,7 +202,7 @@ def ablation_figure(path: Path, results: Results, encoding: str = "rate") -> Pat
 
 
 def _draw_fixed(axis: Any, results: Results, neuron: str, encoding: str, shift: float) -> None:
-    """Draw accuracy over fixed temperatures, set off a little from other neurons, and at the learned one."""
+    """Draw accuracy over fixed temperatures, shifted a little for each neuron, and at the learned one."""
     style = style_of(neuron)
     found: dict[float, Interval] = {}
     for eps in ABLATED:

@@ -13,9 +13,9 @@ from ultralif.training.result import Result
 __all__ = ["BY", "summarize"]
 
 BY = ("dataset", "neuron", "timesteps", "sparsity")
-"""The settings that tell the rows of a table apart unless others are named."""
+"""The default settings by which runs are grouped into rows."""
 LONG = {"T": "timesteps", "lambda": "sparsity"}
-"""Settings by the words that tables have for them."""
+"""Other names of settings, as tables use them."""
 
 
 def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:

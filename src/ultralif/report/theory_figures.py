@@ -38,7 +38,9 @@ def convergence_figure(path: Path) -> Path:
     """Draw UltraLIF from eps 1 to 0.001 against its max-plus limit, and the errors with their bounds."""
     generator = torch.Generator().manual_seed(3)
     current = 0.8 * torch.randn(20, generator=generator, dtype=torch.float64)
-    current = torch.where((current - 0.5).abs() < 0.12, current - 0.25, current)  # keep off the threshold
+    current = torch.where(
+        (current - 0.5).abs() < 0.12, current - 0.25, current
+    )  # stay away from the threshold
     figure, axes = new_figure(2)
     _draw_trajectories(axes[0, 0], compare_with_limit(current, WARM_TO_COLD))
     _draw_errors(axes[0, 1], current, torch.logspace(0, -3, 60, dtype=torch.float64).tolist())
