@@ -1,6 +1,6 @@
 """The way to hardware: binary spikes, integers, plain C, NIR, ONNX.
 
-All of it reads a network's description, which `describe` makes of any module with our neurons.
+All functions read a network's description, which `describe` makes from any module with our neurons.
 
 Soft to hard: `gap`, `calibrate`, `finetune`. Hard to integers: `quantize`. And out: `to_c`, `to_nir`,
 `to_onnx`, `to_torch`; back in: `from_nir`. `for_spikingjelly`, `for_snntorch` and `for_norse` take our

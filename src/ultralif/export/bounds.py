@@ -99,8 +99,8 @@ def currents(
 
     Args:
         graph: the network.
-        made: the synapses that are known; what depends on others is left out.
-        most: what `counts` found.
+        made: the synapses that are known; nodes that depend on others are left out.
+        most: the result of `counts`.
     """
     totals: dict[int, Range] = {}
     found: dict[int, Range] = {}
@@ -128,8 +128,8 @@ def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Ra
     """Return the ranges of all that is computed before the reset, and of what is stored after it.
 
     A membrane rises with its current and its past, so the ends of the ranges follow the tropical
-    recurrence. A log-sum-exp adds at most its table's first entry at each maximum, and never less
-    than nothing; halvings add up to one unit a term out of order.
+    recurrence. A log-sum-exp adds between 0 and its table's first entry at each maximum; each halving may
+    be off by up to one unit.
     """
     tropical = replace(neuron, table=None, floor=None)
     maxima = {"add": 0, "max": 1, "ring": 2}[neuron.coupling]
@@ -148,7 +148,7 @@ def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Ra
         previous, stored = stored, _reset(neuron, before)
         after = after.union(stored)
         if torch.equal(previous.low, stored.low) and torch.equal(previous.high, stored.high):
-            break  # nothing will change any more
+            break  # the ranges have converged
     return reached, after
 
 

@@ -1,6 +1,6 @@
 """A network as export sees it: the operations on one time step, in the order in which they happen.
 
-`describe` of `ultralif.export.trace` makes a `Graph` of any module; all that leaves the library reads it.
+`ultralif.export.trace.describe` makes a `Graph` from any module, and every export reads it.
 """
 
 import math
@@ -69,7 +69,7 @@ class Synapses:
 
     @torch.no_grad()
     def folded(self) -> tuple[Tensor, Tensor]:
-        """Return weight and bias in float64, with the normalization in them."""
+        """Return weight and bias in float64, with the normalization folded in."""
         weight = self.module.weight.detach().double().cpu()
         bias = weight.new_zeros(len(weight)) if self.module.bias is None else self.module.bias.double().cpu()
         if self.norm is None:
@@ -79,7 +79,7 @@ class Synapses:
 
     @torch.no_grad()
     def move(self, shift: Tensor) -> None:
-        """Add to what each output channel gets, in place."""
+        """Add a number to the current of each output channel, in place."""
         if self.norm is not None:
             if self.norm.affine:
                 self.norm.bias.add_(shift)
@@ -150,7 +150,7 @@ Op = Input | Synapses | Norm | Pool | Flatten | Sum | Spikes
 
 @dataclass(frozen=True)
 class Node:
-    """An operation, what it takes, and the shape of one sample of what it gives."""
+    """An operation, the nodes that it reads, and the shape of its output for one sample."""
 
     name: str
     op: Op
@@ -221,7 +221,7 @@ class Graph:
 
         Args:
             x: one time step.
-            states: for each spiking node what the last call returned; None starts it at rest.
+            states: the state of each spiking node that the last call returned; None starts it at rest.
         """
         values: list[Tensor] = []
         before, after = iter(states), []

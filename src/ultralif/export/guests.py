@@ -27,7 +27,7 @@ def for_snntorch(neuron: AnyNeuron) -> nn.Module:
     """Return a cell ``(x, mem=None) -> (spk, mem)`` for one time step, with ``reset_mem()`` for the first."""
     if len(neuron.state_type._fields) > 1:
         raise InputError(
-            f"{type(neuron).__name__} remembers more than a membrane, which (spk, mem) cannot carry; use its "
+            f"{type(neuron).__name__} has more state than a membrane, and (spk, mem) cannot hold it; use its "
             "step(x, state)"
         )
     return _SnnTorchCell(_time_first(neuron))
@@ -54,7 +54,7 @@ def for_spikingjelly(neuron: AnyNeuron, step_mode: str = "s") -> nn.Module:
 
 
 def for_neurobench(net: Network) -> nn.Module:
-    """Return a network over ``[B, T, *input]`` for NeuroBench, all of whose connections see spikes.
+    """Return a network over ``[B, T, *input]`` for NeuroBench, in which every connection receives spikes.
 
     A `Network` averages spikes before its readout, which the harness would count as multiplications; here
     the readout comes first. Register ``ultralif.Neuron`` as an activation module.
@@ -113,7 +113,7 @@ def _multi_step(self: Any, x_seq: Tensor) -> Tensor:
 
 
 def _detach(self: Any) -> None:
-    """Cut the state off from the past; not in place, because it may be a view."""
+    """Detach the state from its past; not in place, because it may be a view."""
     state = _memory(self)
     if state is not None:
         _remember(self, state[0], type(state)(*(tensor.detach() for tensor in state)))

@@ -142,8 +142,8 @@ def calibrate(net: M, x: Tensor, *, to: Mode = "hard") -> M:
     """Return a copy whose neurons spike as often in another mode as they did in their own.
 
     Every neuron's threshold is moved, layer by layer, until its rates agree on ``x``; the neurons of a
-    channel move together. The move is made in the bias that drives it, which shifts what must come in for a
-    spike; weights, and so the format of the network, stay.
+    channel move together. In fact the bias of the layer before is moved, which has the same effect; weights
+    and the format of the network do not change.
 
     Args:
         net: a trained network, in the mode it was trained in.
@@ -186,7 +186,7 @@ def _one_source(graph: Graph, place: int) -> Synapses:
 
 
 def _shift_for(neuron: AnyNeuron, current: Tensor, spikes: Tensor, halvings: int = 24) -> Tensor:
-    """Return for each channel what its current must gain for the mean of ``spikes``, by bisection."""
+    """Return for each channel the current that gives it the mean spike of ``spikes``, by bisection."""
     over = (0, 1, *range(3, current.dim()))
     rate = spikes.mean(over, keepdim=True)[0]
     reach = current.amax(over, keepdim=True)[0] - current.amin(over, keepdim=True)[0] + 1
@@ -207,18 +207,18 @@ def finetune(
     lr: float = 1e-3,
     eps: tuple[float, float] | None = None,
 ) -> M:
-    """Return a copy that was trained on in a mode, with a learning rate that falls to 0.
+    """Return a copy that was trained further in a mode, with a learning rate that falls to 0.
 
     In ``hard`` and ``tropical`` mode spikes are binary and are differentiated as soft ones.
 
     Args:
         net: a trained network.
-        batches: as many as ``steps`` are taken.
+        batches: training batches; the first ``steps`` are used.
         steps: of the optimizer, Adam.
         mode: the mode that it is trained for, and left in.
         lr: the first learning rate.
-        eps: lead every temperature from one value to another, in equal ratios, instead of learning it:
-            with ``mode="soft"`` and a low end, annealing.
+        eps: change every temperature geometrically from the first value to the second, in place of learning
+            it. With ``mode="soft"`` and a low second value this is annealing.
     """
     net = copy.deepcopy(net)
     set_mode(net, mode)
@@ -233,18 +233,18 @@ def finetune(
         optimizer.zero_grad()
         torch.autograd.backward(cross_entropy(_scores(net(x)), labels))
         optimizer.step()
-    _lead(tempered, eps, 1.0)  # the last step may have moved a learned one
+    _lead(tempered, eps, 1.0)  # the last step may have moved a learned temperature
     return net
 
 
 def _lead(neurons: Iterable[AnyNeuron], eps: tuple[float, float] | None, done: float) -> None:
-    """Set the temperature of a part of the way, if it is led at all."""
+    """Set the temperature of a step, if it is annealed."""
     if eps is not None:
         for neuron in neurons:
             neuron.assign("eps", _between(*eps, done))
 
 
 def _between(start: float, end: float, done: float) -> float:
-    """Go from one number to another in equal ratios; rounding must not lead outside of them."""
+    """Interpolate geometrically between two numbers; rounding never leads outside of them."""
     low, high = sorted((start, end))
     return min(max(start * math.exp(done * math.log(end / start)), low), high)

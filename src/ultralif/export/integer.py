@@ -1,4 +1,4 @@
-"""The integer machine: what a quantized network computes, step by step, in integers alone.
+"""A simulator of quantized networks that computes with integers alone.
 
 It is the definition that exported C is compared with, bit for bit.
 """

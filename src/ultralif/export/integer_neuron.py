@@ -56,12 +56,12 @@ class Table:
     r"""Excess of log-sum-exp over the maximum, :math:`\epsilon \log(1 + e^{-d/\epsilon})`, by distance d."""
 
     entries: Tensor
-    """int64, falling; beyond the last the answer is 0."""
+    """int64, decreasing; 0 beyond the last entry."""
     shift: int
     """Distance d is looked up at ``d >> shift``."""
 
     def __call__(self, distance: Tensor) -> Tensor:
-        """Return what to add to the greater of two numbers that far apart."""
+        """Return the amount to add to the greater of two numbers at this distance."""
         index = distance >> self.shift
         last = len(self.entries) - 1
         return torch.where(index > last, 0, self.entries[index.clamp(max=last)])
@@ -82,7 +82,7 @@ class IntegerNeuron:
     table: Table | None
     """Makes each maximum a log-sum-exp; None in tropical mode."""
     axis: int = -1
-    """Along which a ring runs."""
+    """The axis of a ring."""
     floor: int | None = None
     """The lowest membrane; None if it is proved never to fall that low."""
     after: After = "zero"
@@ -107,7 +107,7 @@ class IntegerNeuron:
         return spike, self.kept(membrane, spike)
 
     def kept(self, membrane: Tensor, spike: Tensor) -> Tensor:
-        """Return what is left of a membrane after the reset."""
+        """Return the membrane after the reset."""
         if self.after == "zero":
             return torch.where(spike, self.reset, membrane)
         return membrane if self.after == "none" else torch.minimum(membrane, self.reset)

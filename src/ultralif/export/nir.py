@@ -1,4 +1,4 @@
-"""NIR, the exchange format of spiking networks: what it can say exactly is written, the rest is refused.
+"""NIR, the exchange format of spiking networks: what it expresses exactly is written, the rest is refused.
 
 NIR's LIF is ``tau dv/dt = (v_leak - v) + r I``, with a spike where ``v > v_threshold`` and then
 ``v = v_reset``. With time steps dt that is our LIF of ``leak = 1 - dt / tau``, its current scaled by
@@ -31,7 +31,7 @@ from ultralif.nn.network import AnyNeuron
 __all__ = ["DT", "Drift", "to_nir"]
 
 DT = 1e-4
-NO_LEAK = 1 - 2.0**-10  # the leak of an approximation that should have none
+NO_LEAK = 1 - 2.0**-10  # the leak in an approximation of neurons without leak
 
 
 class Drift(NamedTuple):
@@ -78,10 +78,10 @@ def to_nir(
         path: the file, conventionally ``.nir``.
         mode: ``hard`` or ``tropical``.
         dt: the time step that readers are to use, in seconds.
-        margin: keeps time constants above dt by this share of it: SpikingJelly refuses ``tau = dt``, and
-            reads a tropical network with a margin of 1e-6.
-        approximate: inputs ``[T, B, *input]``. Allows what NIR cannot say to be written as LIF, exact for
-            one time step, and measures the drift on them.
+        margin: time constants are above dt by at least this share of it: SpikingJelly refuses ``tau = dt``,
+            and reads a tropical network with a margin of 1e-6.
+        approximate: inputs ``[T, B, *input]``. Neurons that NIR cannot express are then written as LIF,
+            which is exact for one time step, and the drift is measured on these inputs.
         shape: the features of one time step; not needed if the network begins with Linear.
         pooling: write means as ``average``, which snnTorch and SpikingJelly read, or as ``sum`` with weights
             divided by the windows' sizes, which norse reads.
@@ -106,7 +106,7 @@ def to_nir(
 
 
 def _cell(graph: Graph, place: int, mode: Mode, approximate: bool) -> _Cell:
-    """Say a layer as LIF, or why that cannot be."""
+    """Express a layer as LIF, or raise an error that says why it is not possible."""
     node, neuron = graph.nodes[place], graph.neuron(place)
     name = f"layer {node.name!r}, {type(neuron).__name__},"
     if neuron.reset != "zero" or "synapse" in neuron.declared():
@@ -148,7 +148,7 @@ def _cell(graph: Graph, place: int, mode: Mode, approximate: bool) -> _Cell:
 
 
 def _uncoupled(neuron: UltraDLIF, mode: Mode, each: Callable[[Constant], Tensor]) -> _Cell:
-    """Say a ring of neurons as if all neighbours had the same membrane, as they have at rest."""
+    """Express a ring of neurons as if all neighbours had the same membrane, as they do at rest."""
     shift = each(0.0)
     if mode == "hard" and not neuron.centered:
         shift = each(neuron.eps) * math.log(3)
@@ -165,7 +165,7 @@ def _uncoupled(neuron: UltraDLIF, mode: Mode, each: Callable[[Constant], Tensor]
 
 @torch.no_grad()
 def _drift(net: nn.Module, graph: Graph, cells: dict[int, _Cell], mode: Mode, x: Tensor) -> Drift:
-    """Run the network, and then with its neurons replaced by those of the file."""
+    """Compare the network with one whose neurons are those of the file."""
     with in_mode(net, mode):
         scores, expected = answer(net, x)
 
@@ -189,12 +189,12 @@ def _drift(net: nn.Module, graph: Graph, cells: dict[int, _Cell], mode: Mode, x:
 
 
 def _write(nir: Any, graph: Any, path: Path) -> None:
-    """Write a file that is there as a whole or not at all."""
+    """Write a file completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         nir.write(temporary, graph)
-        with h5py.File(temporary, "r+") as file:  # zero is the default, and nir <= 1.0.4 knows no other
+        with h5py.File(temporary, "r+") as file:  # zero is the default, and nir <= 1.0.4 has no other
             for node in file["node/nodes"].values():
                 if "v_reset" in node and not node["v_reset"][()].any():
                     del node["v_reset"]

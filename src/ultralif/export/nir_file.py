@@ -1,8 +1,8 @@
 """Read a NIR file in a process of its own, because HDF5 is not safe with files from strangers.
 
-`read` starts this file as a script. The script takes no more than it is known to need, from groups and
-datasets that lie in the file itself, and hands over plain arrays; if the HDF5 library crashes on what it
-was given, or asks for too much memory, only the script ends.
+`read` starts this file as a script. The script reads only the groups and datasets that NIR needs, only from
+the file itself, and returns plain arrays. If the HDF5 library crashes on the file, or needs too much memory,
+only the script ends.
 """
 
 import io
@@ -71,7 +71,7 @@ class _Unreadable(Exception):
 
 
 class _Reader:
-    """Takes groups and datasets from an open file, and adds up what they take."""
+    """Reads groups and datasets of an open file, and adds up their sizes."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -132,7 +132,7 @@ class _Reader:
 
 
 def _content(file: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Return what a file holds, as arrays, and as JSON what they are."""
+    """Return the arrays of a file, and their description as JSON."""
     reader = _Reader()
     top = reader.group(file, "node")
     group = reader.group(top, "nodes")

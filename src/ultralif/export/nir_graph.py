@@ -45,7 +45,7 @@ def written_graph(
         graph: the network.
         cells: for each spiking node its LIF.
         dt: the time step.
-        margin: keeps time constants above dt by this share of it.
+        margin: time constants are above dt by at least this share of it.
         pooling: ``average``, or ``sum`` with the sizes of windows in the weights.
     """
     keep = {place: 1 - cell.leak.clamp(min=margin / (1 + margin)) for place, cell in cells.items()}
@@ -86,7 +86,7 @@ def written_graph(
 def _scales(
     graph: Graph, cells: Mapping[int, Cell], keep: dict[int, Tensor], summed: bool
 ) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
-    """Return for synapses what their outputs are multiplied by, and what is added to them."""
+    """Return the factors of the outputs of synapses, and the constants added to them."""
     scales: dict[int, Tensor] = {}
     shifts: dict[int, Tensor] = {}
     sinks = [*cells] if graph.is_count[-1] else [*cells, len(graph.nodes) - 1]

@@ -69,7 +69,7 @@ def _chain(graph: Graph) -> list[tuple[str, Node]]:
         raise ValueError("no chain of nodes leads from its Input to an Output")
     if len(chain) + 2 < len(graph.nodes):
         raise ValueError("it has nodes beside the chain from Input to Output")
-    while chain and chain[0][1].kind == "Flatten":  # our networks flatten what comes in
+    while chain and chain[0][1].kind == "Flatten":  # our networks flatten their inputs
         chain.pop(0)
     return chain
 
@@ -107,7 +107,7 @@ def _sequential(chain: list[tuple[str, Node]], dt: float) -> nn.Sequential:
 
 
 def _driven(name: str, node: Node, dt: float, synapses: nn.Linear | nn.Conv2d) -> AnyNeuron:
-    """Return neurons, the factor of their current moved into the synapses that drive them."""
+    """Return neurons, after moving the factor of their current into the synapses before them."""
     gain, shift, neuron = _cell(name, node, dt)
     channels = len(synapses.weight)
     if len(gain) % channels or any(
@@ -154,7 +154,7 @@ def _pair(name: str, node: Node, key: str, least: int) -> tuple[int, int]:
 
 
 def _network(chain: list[tuple[str, Node]], dt: float) -> Network:
-    """Build a network from pairs of linear and spiking nodes, the last of which may lack the latter."""
+    """Build a network from pairs of a linear and a spiking node; the last pair may have no spiking node."""
     for place, (name, node) in enumerate(chain):
         expected = SPIKING if place % 2 else LINEAR
         if node.kind not in expected:
@@ -171,7 +171,7 @@ def _network(chain: list[tuple[str, Node]], dt: float) -> Network:
         linear.weight.data.mul_(gain[:, None])
         linear.bias.data.mul_(gain).add_(shift)
     readout = "linear" if len(linears) > len(cells) else "spiking"
-    if len(linears) == 1:  # a network has a hidden layer: read it out as it is
+    if len(linears) == 1:  # there is only one layer: the readout is the identity
         if linears[0].out_features > MAX_UNREAD:
             raise ValueError(
                 f"its only layer has {linears[0].out_features} neurons; without a readout at most "

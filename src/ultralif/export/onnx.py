@@ -1,7 +1,8 @@
 """Whole networks as graphs: ONNX files, and programs of torch.export.
 
 Both come in two forms. Streaming takes one time step and the states, and returns the step's output and the
-states to go on from; the mean of its outputs is the network's. The other takes a sequence of any length.
+states to continue from; the mean of the outputs is the network's output. The other form takes a sequence of
+any length.
 """
 
 import logging
@@ -147,7 +148,7 @@ def to_onnx(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep back what torch.onnx says about its own insides, and every package that is not installed."""
+    """Suppress warnings of torch.onnx about itself and about packages that are not installed."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -214,6 +215,6 @@ def _compare(session: Any, steps: Stepwise, mode: Mode, timesteps: int | None) -
 
 
 def _average(steps: Stepwise, x: Tensor) -> Tensor:
-    """Return what the network itself says of a sequence."""
+    """Return the output of the network itself for a sequence."""
     output: Tensor = steps.net(x)
     return output.mean(0) if output.dim() > 2 else output

@@ -1,4 +1,4 @@
-"""Say a module of torch or of ours as an operation of a graph, or why that cannot be."""
+"""Express a module as an operation of a graph, or say why it is not possible."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +13,13 @@ __all__ = ["Unknown", "operation"]
 
 @dataclass(frozen=True)
 class Unknown:
-    """Something that has no place in a graph."""
+    """A module that a graph cannot express."""
 
     reason: str
 
 
 def operation(module: nn.Module, shape: tuple[int, ...]) -> Op | Unknown:
-    """Say a module as an operation."""
+    """Return the operation of a module."""
     if isinstance(module, nn.Linear):
         return Synapses(module, None)
     if isinstance(module, nn.Conv2d):
@@ -39,7 +39,7 @@ def operation(module: nn.Module, shape: tuple[int, ...]) -> Op | Unknown:
         kind: PoolKind = "mean" if isinstance(module, nn.AdaptiveAvgPool2d) else "max"
         return Pool(kind, (rows, columns), (rows, columns))
     if isinstance(module, Recurrent | DelayedLinear):
-        return Unknown(f"is {type(module).__name__}, which remembers what no file of this library can say")
+        return Unknown(f"is {type(module).__name__}, whose state no export of this library can express")
     return Unknown(f"is {type(module).__name__}")
 
 

@@ -52,8 +52,8 @@ def quantize(
             pixels. They are counted in 8 bits, levels of 1/255 of the greatest, or of 1/127 if there are
             negative ones, and the first layer multiplies. None: inputs are event counts.
         bits: of a membrane.
-        saturate: let a membrane stop at its lowest number, where the worst case would fall below.
-        leak: how a leak factor acts: ``multiply`` by a 15-bit fraction, or ``shift``, up to three halvings.
+        saturate: let a membrane stop at its lowest number if the worst case would fall below it.
+        leak: ``multiply`` by a 15-bit fraction, or ``shift``: up to three halvings are added or subtracted.
         weight_bits: 8, which is what most of the difference from floats comes from, or 16.
         table_bits: the table of a log-sum-exp has 2^table_bits entries.
     """
@@ -184,7 +184,7 @@ def _ratio(ratio: Tensor, mode: Mode) -> tuple[Tensor | None, Tensor]:
 
 
 def _centering(group: Group, request: Wanted) -> Tensor | float:
-    """Return what centered neurons take off their currents: an undriven membrane then does not drift."""
+    """Return the constant that centered neurons subtract from their currents, which prevents a drift."""
     for node, neuron in group.neurons():
         if getattr(neuron, "centered", False) and has_table(neuron, request.mode):
             if not group.by_channel:
@@ -202,7 +202,7 @@ def _overflow(
     made: dict[int, IntegerSynapses | IntegerNeuron],
     most: dict[int, bounds.Counts],
 ) -> str:
-    """Say what does not fit, or nothing."""
+    """Return a message about numbers that do not fit; an empty one if all fit."""
     graph = group.graph
     synapses = {i: op for i, op in made.items() if isinstance(op, IntegerSynapses)}
     totals, currents = bounds.currents(graph, synapses, most)

@@ -84,7 +84,7 @@ def each(constant: Constant, shape: tuple[int, ...]) -> Tensor:
 
 
 def whole(x: Tensor) -> Tensor:
-    """Round to int64; what is out of all ranges stays so, and is found when ranges are checked."""
+    """Round to int64. Numbers beyond every range stay beyond it, and are found when ranges are checked."""
     return x.round().clamp(-(2.0**40), 2.0**40).long()
 
 
@@ -92,10 +92,10 @@ def integer_neuron(node: Node, neuron: AnyNeuron, wanted: Wanted, unit: Tensor) 
     """Return a layer of neurons in integers.
 
     Args:
-        node: where it is.
+        node: their node in the graph.
         neuron: the neurons.
-        wanted: how.
-        unit: of the membranes, ``[channels]`` or ``[1]``.
+        wanted: the choices of `quantize`.
+        unit: unit of the membranes, ``[channels]`` or ``[1]``.
     """
     unit = unit.view(-1, *[1] * (len(node.shape) - 1))
     coupling, decay = _form(node, neuron, wanted, unit)
@@ -127,7 +127,7 @@ def _after(neuron: AnyNeuron) -> After:
 
 
 def _form(node: Node, neuron: AnyNeuron, wanted: Wanted, unit: Tensor) -> tuple[Coupling, Decay | None]:
-    """Return how a membrane is computed, or say why it cannot be."""
+    """Return the coupling and the decay of a membrane, or raise an error that says why it has none."""
     name = f"layer {node.name!r}"
     if "synapse" in neuron.declared():
         raise InputError(f"{name} has a synaptic current (synapse=), which has no integer form; leave it out")

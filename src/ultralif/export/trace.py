@@ -1,4 +1,4 @@
-"""Describe any network by watching it once: its layers are noted as they are called."""
+"""Description of any network, made by running it once and recording its layers as they are called."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from ultralif.nn import Network, Neuron, Recurrent
 
 __all__ = ["describe", "input_shape"]
 
-STEPS, BATCH = 2, 3  # of what is run to watch it: the first axis tells them and their product apart
+STEPS, BATCH = 2, 3  # sizes of the run that is recorded: the first axis tells them and their product apart
 NOTHING = (nn.Identity, nn.Dropout, nn.Dropout2d)
 SAME = {"contiguous", "clone", "detach", "to", "float", "double", "flatten", "reshape", "view", "unflatten"}
 ADD = {"add", "add_", "__add__", "__radd__", "__iadd__"}
@@ -41,7 +41,7 @@ class _TimeMean:
 
 
 class Noted(NamedTuple):
-    """An operation as it was seen, with the places of what it took."""
+    """A recorded operation, with the places of its inputs."""
 
     name: str
     op: Op | _TimeMean | Unknown
@@ -54,8 +54,8 @@ def describe(net: nn.Module, shape: Sequence[int] | None = None) -> Graph:
 
     The network is run once on zeros, in evaluation mode. Its layers may be Linear, Conv2d, BatchNorm,
     average and maximum pooling, Flatten, Dropout, our neurons, sums of two branches, `TimeDistributed`,
-    and a mean over time before or after the last linear layers. A mean over time is left out: the outputs
-    of the graph's time steps have the network's answer as their mean.
+    and a mean over time before or after the last linear layers. The graph leaves that mean out: the mean of
+    its outputs over time is the network's output.
 
     Args:
         net: any module that holds our neurons.
@@ -101,7 +101,7 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self.nodes: list[Noted] = []
         self.places: dict[int, int] = {}
-        self.kept: list[Tensor] = []  # alive, so that no other tensor gets their identity
+        self.kept: list[Tensor] = []  # kept, so that no other tensor gets the same id
         self.inside = 0
         self.hooks: list[Any] = []
         for name, module in net.named_modules():
@@ -183,7 +183,7 @@ class _Watch(TorchFunctionMode):
             self._note(label, _TimeMean(), (before,), out)
 
     def _reshape(self, label: str, name: str, place: int, out: Tensor) -> None:
-        """Note what only arranges values anew: time into the batch and out of it, features in a row."""
+        """Record a function that only rearranges values, such as folding time into the batch."""
         shape = self.nodes[place].shape
         if _features(out) == shape:
             self._same(place, out)
@@ -208,7 +208,7 @@ class _Watch(TorchFunctionMode):
         self.nodes.append(Noted(name, op, inputs, _features(out) if shape is None else shape))
 
     def graph(self, output: Any) -> Graph:
-        """Return what leads to the output."""
+        """Return the operations that lead to the output."""
         output = output[0] if isinstance(output, tuple) else output
         if not isinstance(output, Tensor) or id(output) not in self.places:
             raise InputError(
@@ -235,8 +235,8 @@ def _features(x: Tensor) -> tuple[int, ...]:
 
 
 def _simplified(noted: dict[int, Noted]) -> Graph:
-    """Refuse what is unknown, take the mean over time to the end, fold batch normalization."""
-    moved: dict[int, int] = {}  # from where a node was noted to where it is now
+    """Refuse unknown operations, move the mean over time to the end, fold batch normalization."""
+    moved: dict[int, int] = {}  # from the recorded place of a node to its place now
     nodes: list[Node] = []
     averaged: set[int] = set()
     for place, (name, op, inputs, shape) in noted.items():

@@ -16,7 +16,7 @@ from ultralif.nn.network import AnyNeuron
 
 __all__ = ["Group", "groups", "per_one", "units"]
 
-FLOOR = 16  # a membrane that saturates should do so no nearer to rest than this many thresholds
+FLOOR = 16  # a membrane saturates at least this many thresholds away from rest
 FINEST = 8  # a membrane's unit is at most 2^8 times finer than a weight's, or than a table's step
 
 

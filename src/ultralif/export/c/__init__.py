@@ -41,7 +41,7 @@ def to_c(
 ) -> Footprint:
     """Write ``net`` into a new folder: the model, its self-test, an example, a Makefile and a README.
 
-    Nothing is written unless all of it can be.
+    Either all files are written or none.
 
     Args:
         net: made by `ultralif.export.quantize`.
@@ -81,7 +81,7 @@ def footprint(net: IntegerNetwork) -> Footprint:
 
 
 def _one_line(title: str) -> str:
-    """Return a title that neither ends the comment around it nor begins another."""
+    """Return a title that is safe inside of a C comment."""
     printable = "".join(c for c in " ".join(title.split()) if c.isprintable())
     return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)", " ", printable)
 

@@ -1,4 +1,4 @@
-"""The functions of the C program: events are pushed forward, currents are asked for, neurons fire."""
+"""The functions of the C program: they push events forward, compute currents and let neurons fire."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ __all__ = ["program"]
 
 
 def program(net: IntegerNetwork) -> dict[str, object]:
-    """Return the functions of all layers, and what they call."""
+    """Return the functions of all layers, and their helper functions."""
     places = range(len(net.nodes))
     wide = f"int{2 * net.bits}_t"
     helpers = dict.fromkeys(name for neuron in net.neurons for name in _helpers(neuron))
@@ -70,7 +70,7 @@ def _calls(net: IntegerNetwork) -> Iterator[str]:
 
 
 def _push(net: IntegerNetwork, place: int) -> str:
-    """Return how an event of a node reaches the nodes that read it."""
+    """Return the statements that pass an event of a node to the nodes that read it."""
     text, to = "", []
     if not net.is_count[place]:
         node = net.nodes[place]
@@ -98,7 +98,7 @@ def _push(net: IntegerNetwork, place: int) -> str:
 
 
 def _found(net: IntegerNetwork, place: int) -> list[str]:
-    """Return what an event does to a window: a maximum hands only the first on."""
+    """Return the statements for an event in a pooling window: a maximum passes on only the first event."""
     op = net.nodes[place].op
     if isinstance(op, Pool) and op.kind == "max":
         return [
@@ -116,7 +116,7 @@ def _level(net: IntegerNetwork, place: int) -> str:
 
 
 def _value(net: IntegerNetwork, place: int) -> str:
-    """Return how a current is computed."""
+    """Return the code that computes a current."""
     node = net.nodes[place]
     if net.is_count[place]:
         return ""
@@ -227,14 +227,14 @@ def _layer(net: IntegerNetwork, place: int) -> str:
 
 
 def _reset(neuron: IntegerNeuron, place: int, size: int) -> str:
-    """Return what a spike does to its membrane."""
+    """Return the statement that resets a membrane after a spike."""
     if neuron.after != "zero":
         return ""
     return f"\n        v = reset_{place}[{_at(size, neuron.reset.numel())}];"
 
 
 def _ceiling(neuron: IntegerNeuron, place: int, size: int) -> str:
-    """Return what cuts off a membrane that saturates."""
+    """Return the statement that limits a membrane that saturates."""
     if neuron.after != "saturate":
         return ""
     top = f"reset_{place}[{_at(size, neuron.reset.numel())}]"

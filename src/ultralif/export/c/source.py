@@ -141,7 +141,7 @@ def state(net: IntegerNetwork) -> str:
 
 
 def recording(net: IntegerNetwork, recorded: Tensor) -> dict[str, object]:
-    """Return what the simulator makes of recorded inputs ``[T, B, *input]``."""
+    """Return the simulator's answers to recorded inputs ``[T, B, *input]``."""
     output = net.run(recorded)
     return {
         "samples": recorded.shape[1],
@@ -152,7 +152,7 @@ def recording(net: IntegerNetwork, recorded: Tensor) -> dict[str, object]:
 
 
 def checksum(membranes: tuple[Tensor, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
-    """Return for each sample what ``model_hash`` makes of all membranes, ``[T, B, *features]`` a layer."""
+    """Return ``model_hash`` of each sample's membranes, which are ``[T, B, *features]`` for each layer."""
     flat = torch.cat([membrane.flatten(2) for membrane in membranes], -1)
     words = flat.numpy().astype(np.int32).view(np.uint32)  # [T, B, n]
     hashes = np.full(words.shape[1], HASH_START, np.uint32)
