@@ -93,7 +93,7 @@ def traces(
     if threshold is not None:
         axes.axhline(threshold, color=_ink(), lw=1, ls="--", alpha=0.6, label="threshold")
     axes.set(xlabel="time step", ylabel="membrane, after reset")
-    axes.set_ylim(top=top + (len(chosen) + 4) * gap)  # the legend stands above the ticks
+    axes.set_ylim(top=top + (len(chosen) + 4) * gap)  # room for the legend above the ticks
     axes.legend(
         frameon=False, fontsize="x-small", loc="upper left", ncols=4, columnspacing=1.0, handlelength=1.2
     )

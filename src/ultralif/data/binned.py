@@ -23,7 +23,7 @@ __all__ = ["binned_jobs", "parse_binned"]
 
 _BINS = 30
 _SLICE = 1000
-"""Recordings that are decoded at a time: wide integers are needed, and should stay few."""
+"""Recordings that are decoded at a time; few, because decoding needs wide integers."""
 
 
 def parse_binned(data: bytes, path: Path) -> Iterator[Binned]:

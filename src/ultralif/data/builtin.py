@@ -22,8 +22,8 @@ _HELD_OUT = 36
 def digits(spec: Spec, timesteps: int) -> dict[str, NDArray[Any]]:
     """Return the digits that scikit-learn carries, 8 x 8, stretched from 0..16 to 0..255.
 
-    The last 36 of each class, in the order of the file, are the test set: 1437 / 360. Writers follow one
-    another in that file, so that most of the test set is by hands that training has not seen.
+    The last 36 of each class, in the order of the file, are the test set: 1437 / 360. The file
+    is sorted by writer, so most of the test set is by writers that training has not seen.
     """
     table = _digits_table()
     pixels = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, *spec.shape)
@@ -41,7 +41,7 @@ def digits(spec: Spec, timesteps: int) -> dict[str, NDArray[Any]]:
 def _digits_table() -> NDArray[np.float64]:
     """Return the pixels and, last, the class of each digit, read from scikit-learn's own file.
 
-    Importing scikit-learn would take longer than to train on them.
+    Importing scikit-learn would take longer than training on them.
     """
     found = find_spec("sklearn")
     package = found.origin if found is not None else need("sklearn", "demo").__file__

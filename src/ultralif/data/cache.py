@@ -23,12 +23,12 @@ from ultralif.files import digest, inside, read_json, sync_folder
 __all__ = ["Arrays", "Pieces", "cached", "staging"]
 
 Pieces = Iterator[tuple[str, NDArray[Any]]]
-"""Arrays in the making: names, and values to add; an array keeps the type of its first piece."""
+"""Pieces of arrays: names, and values to append; an array keeps the type of its first piece."""
 
 _MANIFEST = "manifest.json"
 _TEMPORARY = ".tmp-"
 _STALE = 24 * 3600
-"""Seconds after which a temporary folder is what a killed process left behind."""
+"""Age in seconds after which a temporary folder counts as left by a killed process."""
 
 _log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def cached(folder: Path, build: Callable[[], Pieces]) -> Arrays:
 
 @contextlib.contextmanager
 def staging(folder: Path, mode: int = 0o755) -> Iterator[Path]:
-    """Give a temporary folder that becomes ``folder`` when all went well, and vanishes when not.
+    """Give a temporary folder that becomes ``folder`` on success and is removed on failure.
 
     Args:
         folder: its place.
@@ -108,7 +108,7 @@ def staging(folder: Path, mode: int = 0o755) -> Iterator[Path]:
             sync_folder(folder.parent)
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                raise  # else another process was faster, and what it made is as good
+                raise  # otherwise another process was faster, and its folder is the same
     except OSError as error:
         raise JobError(
             f"{folder} cannot be written: {error.strerror}; make room or give permission, or choose another "
@@ -128,7 +128,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _read(folder: Path) -> Arrays | None:
-    """Map the arrays of a folder; return None if it is absent, or remove it if it is not sound."""
+    """Map the arrays of a folder; return None if it is absent, or remove it if it is damaged."""
     if not folder.exists():
         return None
     try:
@@ -150,5 +150,5 @@ def _map(path: Path, entry: dict[str, Any]) -> NDArray[Any]:
     kind, size = np.dtype(entry["dtype"]), entry["size"]
     if size == 0:
         return np.empty(0, kind)
-    # Copy-on-write, since torch wants memory that could be written; nothing ever does.
+    # Copy-on-write, because torch asks for writable memory; nothing is ever written.
     return np.memmap(path, kind, "c", shape=(size,))

@@ -31,13 +31,13 @@ class Dataset:
 
     name: str
     shape: tuple[int, ...]
-    """Of a sample at one time."""
+    """Shape of a sample at one time step."""
     classes: int
     class_names: tuple[str, ...]
     train: Split
     test: Split
     checksum: str
-    """SHA-256 over what was loaded."""
+    """SHA-256 of the loaded data."""
     normalization: Normalization | None
     """Mean and standard deviation of each channel for pixels in [0, 1]."""
     folder: Path | None

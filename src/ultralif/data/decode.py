@@ -60,7 +60,7 @@ def decode(found: Found, spec: Spec, timesteps: int) -> Pieces:
             raise damaged(
                 found.folder, f"has {recordings:,} recordings for {half} where {spec.name} has {size:,}"
             )
-        kind = np.result_type(*counts).newbyteorder("<")  # known only when the largest count is
+        kind = np.result_type(*counts).newbyteorder("<")  # their type depends on the largest count
         yield from ((f"{half}.counts", part.astype(kind, copy=False)) for part in counts)
         yield f"{half}.offsets", np.cumsum(np.concatenate(lengths)).astype("<i8", copy=False)
         check_labels(np.concatenate(labels), spec, found.folder)
@@ -68,7 +68,7 @@ def decode(found: Found, spec: Spec, timesteps: int) -> Pieces:
 
 
 def _in_order(jobs: Iterable[Job]) -> Iterator[Binned]:
-    """Run jobs on a few threads and give their results in order, few of them waiting at a time."""
+    """Run jobs on a few threads and yield their results in order, with few results in memory at a time."""
     workers = min(4, os.cpu_count() or 1)
     waiting: deque[Future[Binned]] = deque()
     with ThreadPoolExecutor(workers) as pool:

@@ -54,7 +54,7 @@ class DeviceBatches:
         return self.loader.encoding.startswith("rate")
 
     def begin(self, epoch: int, step: int = 0) -> None:
-        """Set out on an epoch, at the batch with that number."""
+        """Begin an epoch at the batch with that number."""
         order = self.loader.order(epoch)
         self.order.copy_(self.loader.split.rows[order])
         self.labels.copy_(self.loader.split.labels[order])

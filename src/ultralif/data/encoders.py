@@ -54,7 +54,7 @@ def rate_normalized(
 ) -> Tensor:
     r"""Draw spikes with :math:`P = \mathrm{gain} \cdot (x - \mu) / \sigma`, cut to [0, 1].
 
-    It is the other reading of the paper, whose pixel is "normalised".
+    It is another reading of the paper, which calls the pixel "normalised".
 
     Args:
         x: pixels in [0, 1], ``[B, C, ...]``.
@@ -144,7 +144,7 @@ def _bernoulli(p: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
         return _bernoulli_by_bytes(p, timesteps, generator)
     out = torch.empty(timesteps, *p.shape, device=p.device)
     u = torch.empty_like(p)
-    for spikes in out:  # one step at a time: a larger draw on a GPU is another draw from its first number on
+    for spikes in out:  # one step at a time: on a GPU a larger draw differs from its first number on
         torch.lt(u.uniform_(generator=generator), p, out=spikes)
     return out
 
@@ -170,8 +170,8 @@ def _draw_bytes(scaled: Tensor, timesteps: int, generator: torch.Generator) -> T
     With 256 p = h + r, h whole: a uniform byte below h makes a spike, one above none, and the byte h itself
     makes one with probability r. So P = h/256 + r/256 = p: r is exact in float32, and drawn with 24 bits,
     which is finer than comparing p with a float. A generator on the CPU gives 64 bits at a time: eight
-    bytes, but only one float. It fills memory in order, so a longer draw begins with the shorter; r has a
-    generator of its own to keep it so.
+    bytes, but only one float. It fills memory in order, so a longer draw begins with the shorter one; r has
+    its own generator so that this stays true.
     """
     fine = torch.Generator().manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
     whole = scaled.clamp(max=255).to(torch.uint8)

@@ -1,4 +1,4 @@
-"""The reader for N-MNIST's recordings, and what every reader of events gives."""
+"""The reader for N-MNIST's recordings, and the type that every reader of events returns."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Job = Callable[[], Binned]
 
 _SIDE = 34
 CELLS = 2 * _SIDE * _SIDE
-"""Of N-MNIST's sensor: polarities, rows, columns."""
+"""Polarities, rows and columns of N-MNIST's sensor."""
 _LIMIT = 1 << 20
 """No recording is larger: the largest have some 50,000 bytes."""
 

@@ -44,8 +44,8 @@ _Member = tuple[str, IO[bytes] | None]
 def extract(archive: Path, folder: Path, limits: Limits = LIMITS) -> None:
     """Unpack a ``.zip``, ``.tar`` or ``.tar.gz`` into a folder, and add its files to the folder's `SUMS`.
 
-    Links, devices, absolute names, ``..``, names that some systems hold for the same, and whatever passes
-    the limits are errors; nothing is ever written outside of the folder.
+    Links, devices, absolute names, ``..``, names that are equal on some systems, and anything beyond the
+    limits are errors; nothing is ever written outside of the folder.
     """
     try:
         sums = list(_unpack(archive, folder, limits))
@@ -104,7 +104,7 @@ def _claim(path: PurePosixPath, is_file: bool, taken: dict[str, bool]) -> None:
 
 
 def _copy(content: IO[bytes], place: Path, allowed: int) -> tuple[str, int]:
-    """Write a member's content, a little more than allowed at most, and return its digest and size."""
+    """Write a member's content, stopping soon after the limit, and return its digest and size."""
     digest, size = hashlib.sha256(), 0
     with place.open("xb") as file:
         while size <= allowed and (chunk := content.read(_CHUNK)):
@@ -149,7 +149,7 @@ def _tar_members(archive: Path, allowed: int) -> Iterator[_Member]:
         bounded = _Bounded(cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file)
         bounded.left = _HEADERS
         with tarfile.open(fileobj=bounded, mode="r|") as tar:
-            kept: Any = tar  # its members and attributes are not among what the types know
+            kept: Any = tar  # its members and attributes have no types
             while (info := tar.next()) is not None:
                 bounded.left = allowed + _HEADERS
                 if info.isdir():

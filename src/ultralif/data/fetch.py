@@ -28,7 +28,7 @@ _CHUNK = 1 << 18
 _TIMEOUT = 30
 """Seconds without a byte after which a server counts as dead."""
 _ORPHANED = 2 * _TIMEOUT
-"""Seconds without a byte after which a partial file has no owner any more."""
+"""Seconds without a byte after which a partial file counts as abandoned."""
 _TRIES = 5
 """Number of attempts to resume a download that broke off."""
 _LARGEST = 8 << 30
@@ -43,7 +43,7 @@ class _BrokenOff(Exception):
 
 
 def https_opener(*more: urllib.request.BaseHandler) -> Opener:
-    """Return an opener that knows https alone: a redirect to http, ftp or a file finds no way.
+    """Return an opener for https alone, which follows no redirect to http, ftp or a file.
 
     Args:
         more: further handlers, such as one with the user's own certificates.
@@ -208,5 +208,8 @@ def _open(url: str, start: int, opener: Opener) -> http.client.HTTPResponse:
 def _read(response: http.client.HTTPResponse) -> bytes:
     try:
         return response.read(_CHUNK)
-    except (OSError, http.client.HTTPException) as error:  # not of the disk, of which others speak
+    except (
+        OSError,
+        http.client.HTTPException,
+    ) as error:  # of the network; errors of the disk are handled elsewhere
         raise _BrokenOff(str(error)) from error

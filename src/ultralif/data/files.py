@@ -52,7 +52,7 @@ def check_digest(data: bytes, expected: str, path: Path) -> None:
 
 
 class Folder:
-    """A folder with the files of a dataset; what it reads is checked where a digest is known.
+    """A folder with the files of a dataset; a file with a known digest is checked when it is read.
 
     Args:
         path: the folder.

@@ -22,7 +22,7 @@ class Found(NamedTuple):
 
 
 def cache_folder() -> Path:
-    """Return the folder for what can be made again: ``ULTRALIF_CACHE``, or the user's cache."""
+    """Return the folder for files that can be made again: ``ULTRALIF_CACHE``, or the user's cache."""
     given = os.environ.get("ULTRALIF_CACHE")
     if not given:
         import platformdirs
@@ -70,7 +70,7 @@ def _places(forms: Sequence[Form], data_dir: str | Path | None) -> Iterator[Foun
 
 
 def installed(spec: Spec, folder: Path) -> Found | None:
-    """Return what a folder, as it was unpacked for a dataset, holds of it, or None."""
+    """Return the location of a dataset in a folder into which it was unpacked, or None."""
     for form in spec.forms:
         for place in map(PurePosixPath, form.folders):
             inside = folder.joinpath(*place.parts[1:])
@@ -80,7 +80,7 @@ def installed(spec: Spec, folder: Path) -> Found | None:
 
 
 def _lacking(folder: Path, form: Form) -> list[str]:
-    """Return what a folder does not have of what a form needs."""
+    """Return the files of a form that a folder lacks."""
     try:
         return [
             pattern

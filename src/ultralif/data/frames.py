@@ -40,9 +40,9 @@ def bin_events(recordings: Recordings, timesteps: int, cells: int) -> Binned:
     r"""Count the events of each recording by bin of time and cell.
 
     With :math:`w = \lfloor (t_{last} - t_{first}) / T \rfloor`, bin i holds the events of
-    :math:`[t_{first} + i w, t_{first} + (i+1) w)`. What comes after the T-th bin is dropped, as tonic does:
-    the last event, and what comes up to T - 1 microseconds before it. Events that are out of order are put
-    into order first, which tonic does not do.
+    :math:`[t_{first} + i w, t_{first} + (i+1) w)`. Events after the T-th bin are dropped, as by tonic:
+    the last event, and those up to T - 1 microseconds before it. Events out of order are sorted first, which
+    tonic does not do.
 
     Example:
         >>> events = Recordings(*map(np.array, ([5], [0, 10, 20, 30, 40], [2, 2, 2, 0, 1], [7])))

@@ -31,7 +31,7 @@ def parse_aedat(data: bytes, path: Path) -> Events:
     After a text header that ends with ``#!END-HEADER``, packets follow: 28 bytes of header (type, source,
     event size, offset of the time, overflow of the time, capacity, number, valid; little-endian), then the
     events. A polarity event, type 1, has 32 bits of data (from bit 1 the polarity, from bit 2 y, from bit 17
-    x) and 31 of time. Its validity bit is not looked at: SpikingJelly, whose split this form is, does not.
+    x) and 31 of time. Its validity bit is ignored, as in SpikingJelly, whose split this form is.
     """
     mark = b"#!END-HEADER\r\n"
     position = data.find(mark, 0, 1 << 16)

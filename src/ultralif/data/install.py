@@ -28,9 +28,9 @@ def get(
 
     Args:
         spec: a dataset that has files.
-        data_dir: where it goes; None, as `ultralif.data.find.home` says.
-        progress: told about every piece that arrives.
-        opener: how addresses are opened; None, by https alone.
+        data_dir: folder to write to; None: see `ultralif.data.find.home`.
+        progress: called with every piece that arrives.
+        opener: opens addresses; None: by https alone.
     """
     split = spec.forms[0].split  # the one that is published for programs to download
     found = find(spec, data_dir, split)
@@ -73,11 +73,11 @@ def _install(
                     shutil.copyfile(path, temporary / path.name)
             found = installed(spec, temporary)
             if found is None:
-                raise damaged(downloads, f"has not the files that {spec.name} should have")
+                raise damaged(downloads, f"lacks files of {spec.name}")
         for path in paths:
             path.unlink(missing_ok=True)
         return Found(target / found.folder.relative_to(temporary), found.form)
     finally:
         for folder in (downloads, downloads.parent):
-            with suppress(OSError):  # it stays if something is in it, to go on with
+            with suppress(OSError):  # kept if it holds a part of a download, to continue from
                 folder.rmdir()

@@ -19,20 +19,19 @@ __all__ = ["Loader"]
 class Loader:
     """Batches ``(x [T, B, *shape], labels [B])`` of a split.
 
-    A batch depends on the seed, the epoch and the step alone, so an epoch can be taken up at any
-    step.
+    A batch depends on the seed, the epoch and the step alone, so an epoch can be resumed at any step.
 
     Args:
         split: the samples.
         batch_size: samples in a batch; the last one of an epoch may have fewer.
         timesteps: T, for images; events have it already.
-        encoding: how images become a sequence, see `ultralif.data.encoders`.
-        gain: of the encoding.
+        encoding: encoding of images as sequences, see `ultralif.data.encoders`.
+        gain: factor of the spike probability in the encoding.
         normalization: for ``rate-normalized``.
-        seed: of the order, the crops and the spikes.
+        seed: seed of the order, the crops and the spikes.
         shuffle: take the samples in a new order each epoch.
         augment: random changes of images; True, the paper's shift by up to 4 pixels and flip.
-        classes: how many there are, for labels that are mixed.
+        classes: number of classes, needed by mixup.
 
     Example:
         >>> from ultralif.data import load

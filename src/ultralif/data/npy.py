@@ -1,4 +1,4 @@
-"""Arrays from ``.npy`` bytes: numbers only, and never more memory than the file has bytes."""
+"""Arrays from ``.npy`` bytes: numbers only, in no more memory than the file has bytes."""
 
 import math
 import re

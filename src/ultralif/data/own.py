@@ -30,7 +30,7 @@ _KNOWN: dict[str, Dataset] = {}
 
 
 def add(train: Any, test: Any, *, events: bool = False) -> str:
-    """Make data known to this process under a name, by which they can be loaded and trained on.
+    """Register data under a name, by which this process can load them and train on them.
 
     Everything is read once and kept in memory, so that random transforms of a Dataset are drawn once; those
     of a run (``flip``, ``shift``, ``cutout``, ``mixup``) are drawn for every batch.
@@ -77,7 +77,7 @@ def add(train: Any, test: Any, *, events: bool = False) -> str:
 
 
 def find_own(name: str, device: torch.device) -> Dataset:
-    """Return data that `add` made known, on a device."""
+    """Return data that `add` registered, on a device."""
     if name not in _KNOWN:
         raise InputError(
             f"the data {name} of this run are your own and not part of it; give them again, on the command "

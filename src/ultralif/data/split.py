@@ -49,7 +49,7 @@ class Frames:
 
 
 class Events:
-    """Recordings as counts in T bins of time, of which only those that are not zero are kept.
+    """Recordings as counts in T bins of time; only nonzero counts are kept.
 
     Args:
         offsets: where the entries of each recording begin, and the end, ``int64 [N + 1]``.

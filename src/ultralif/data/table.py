@@ -266,7 +266,7 @@ _BUILTIN_DIGITS = Spec(
     class_names=_DIGITS,
     sizes=(1_437, 360),
     is_events=False,
-    source="Alpaydin, Kaynak 1998, by way of scikit-learn",
+    source="Alpaydin, Kaynak 1998, from scikit-learn",
     licence="CC BY 4.0",
 )
 
