@@ -1,4 +1,4 @@
-"""Theory that runs: convergence, regions, volumes, boundaries, and the paper's claims."""
+"""The theory as code: convergence, regions, volumes, boundaries, and the paper's claims."""
 
 from ultralif.analysis.arrangement import Regions, count_regions, enumerate_regions, region_bound
 from ultralif.analysis.boundaries import BoundarySlice, boundary_slice, boundary_slices, class_scores

@@ -26,7 +26,7 @@ ROUNDING = 4e-16
 """The error of one step of the computation, relative to what goes into it."""
 
 MAX_REGIONS = 300_000
-"""Jobs with a greater bound are refused: they take minutes and more."""
+"""Jobs with a greater bound are refused: they take minutes or longer."""
 
 SECONDS_PER_REGION = 2e-4
 """Seconds per region on one core of a laptop, an upper estimate."""
@@ -61,8 +61,8 @@ def enumerate_regions(
     """Find all regions of the hyperplanes ``weight @ x = offset``, exactly.
 
     Hyperplanes are added one by one. A new one splits just those regions whose traces on it are the
-    regions of a smaller arrangement, one dimension lower; a point of such a trace, moved to either side,
-    lies in each half. So no region is missed, and each comes with a point that proves it.
+    regions of a smaller arrangement, one dimension lower; moving a point of such a trace to either side gives
+    a point in each half. So no region is missed, and each has a point that proves it.
 
     Args:
         weight: normals ``[h, n]``; a zero row is no hyperplane.
@@ -153,7 +153,7 @@ def _distinct(normals: Array, offsets: Array, doubt: Array, tol: float) -> _Plan
     length = length[keep]
     unit, distance = normals[keep] / length[:, None], offsets[keep] / length
     doubt = (doubt[keep] + ROUNDING * (1 + np.abs(offsets[keep]))) / length
-    if unit.shape[1] == 1:  # points on a line: sorted, so that thousands are no burden
+    if unit.shape[1] == 1:  # points on a line are sorted, which is quick for thousands
         cuts = distance * unit[:, 0]
         order = np.argsort(cuts)
         cuts, doubt = cuts[order], doubt[order]
@@ -203,7 +203,9 @@ def _inner_points(planes: _Planes, tol: float) -> Array:
     h, n = unit.shape
     if n == 1:
         return _between(distance * unit[:, 0])
-    salt = np.random.default_rng(0).integers(2**62, size=(h,))  # a region is told by a hash of its signs
+    salt = np.random.default_rng(0).integers(
+        2**62, size=(h,)
+    )  # a region is identified by a hash of its signs
     points, key, margin = np.zeros((1, n)), np.zeros(1, np.int64), np.full(1, np.inf)
     for j in range(h):
         traces, along = _traces(planes, j, tol)

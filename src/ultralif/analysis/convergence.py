@@ -33,7 +33,7 @@ class Trajectory(NamedTuple):
 
 
 def before_reset(step: Step, current: Tensor, v: Tensor, **constants: Any) -> Tensor:
-    """Return the membrane before reset: what a step gives under a threshold that nothing reaches."""
+    """Return the membrane before reset: the result of a step with a threshold that no membrane reaches."""
     return step(current, v, **(constants | {"threshold": math.inf}))[1]
 
 

@@ -29,11 +29,11 @@ def refuse_beyond(limit: float, work: float, seconds_each: float, what: str, rem
     """Raise an InputError with an estimate if a job has more than ``limit`` pieces of work.
 
     Args:
-        limit: how many pieces are worth starting.
-        work: how many there are.
-        seconds_each: what one takes, about.
-        what: the job, as ``2 hyperplanes of rank 2 have up to 4 regions``.
-        remedy: the size that would work.
+        limit: the most pieces that are started.
+        work: number of pieces.
+        seconds_each: estimated time of one piece.
+        what: the job, such as ``2 hyperplanes of rank 2 have up to 4 regions``.
+        remedy: a size that would work.
     """
     if work > limit:
         raise InputError(f"{what}, about {duration(work * seconds_each)} of work; {remedy}")

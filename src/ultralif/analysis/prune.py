@@ -1,7 +1,7 @@
 """Smaller networks: merge neurons that are equal, remove those that span the least volume.
 
-The neurons of a ring (UltraDLIF) change neighbours when one between them goes. At T = 1 that has no effect;
-over more steps it does, however equal two neurons were.
+When a neuron of a ring (UltraDLIF) is removed, its neighbours get new neighbours. At T = 1 that has no effect;
+over more steps it does, even if two neurons were equal.
 """
 
 import copy
@@ -20,7 +20,7 @@ Criterion = Literal["volume", "magnitude", "random"]
 
 
 class Merged(NamedTuple):
-    """A network whose equal neurons have become one, and which they were."""
+    """A network whose equal neurons were merged, and the groups that were merged."""
 
     network: Network
     groups: list[list[int]]
@@ -30,7 +30,7 @@ class Merged(NamedTuple):
 def redundant_groups(weight: Tensor, bias: Tensor | None, tol: float = 1e-6) -> list[list[int]]:
     """Return the groups of rows whose weights and biases differ by less than tol times their length.
 
-    Neurons with other weights are not redundant, parallel ones included: they fire elsewhere, or otherwise.
+    Neurons with other weights are not redundant, even if the weights are parallel: they fire for other inputs.
     """
     rows = weight if bias is None else torch.cat((weight, bias[:, None]), 1)
     near = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
@@ -85,8 +85,8 @@ def prune_neurons(
         keep: how many neurons stay.
         by: how to choose them, see `prune_order`.
         layer: which hidden layer.
-        mean_spikes: ``[h]``, how much each neuron fires on average; what the removed ones gave to the next
-            layer is then kept as a bias.
+        mean_spikes: ``[h]``, the mean spike of each neuron; the mean input that the removed ones gave to the
+            next layer is then added to its bias.
         generator: for ``by="random"``.
     """
     linear, following = _linears(net, layer)
@@ -154,7 +154,7 @@ def _linears(net: Network, layer: int) -> tuple[nn.Linear, nn.Linear]:
         raise InputError(f"layer must be a hidden layer, 0 to {hidden - 1}, got {layer}")
     linear, following = net.linears[layer], net.linears[layer + 1]
     if not isinstance(linear, nn.Linear) or not isinstance(following, nn.Linear):
-        raise InputError(f"layer {layer} is no plain linear layer, so its neurons cannot be taken out")
+        raise InputError(f"layer {layer} is not a plain linear layer, so its neurons cannot be removed")
     return linear, following
 
 

@@ -142,8 +142,8 @@ def sample_regions(
     Args:
         weight: normals ``[h, n]``.
         offset: ``[h]``.
-        segments: how many, each between two points of the box.
-        planes: how many, each through a point of the box in random directions, and counted to infinity.
+        segments: number of segments, each between two points of the box.
+        planes: number of planes, each through a point of the box in random directions, without end.
         box: least and greatest value of an input.
         generator: draws them.
     """

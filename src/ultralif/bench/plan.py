@@ -30,7 +30,7 @@ class Row(NamedTuple):
     low: float
     high: float
     ns_per_step: float
-    """For one neuron of one sample at one time step."""
+    """Nanoseconds for one neuron of one sample at one time step."""
     kept: float | None
     """Bytes kept for the backward pass beyond input and output, for the same."""
 
@@ -103,10 +103,10 @@ def measure(
     """Yield a row for each subject of each part.
 
     Args:
-        parts: what to measure.
-        device: where.
+        parts: the layers and subjects to measure.
+        device: the device to measure on.
         quick: repeat three times only.
-        note: takes a line for each subject that cannot run here.
+        note: called with a line for each subject that cannot run here.
     """
     for part in parts:
         runs = dict(_runs(part, device, note))
@@ -137,7 +137,7 @@ def _runs(part: Part, device: torch.device, note: Callable[[str], None]) -> Iter
         try:
             run = Run(name, part.layer, device)
             run()
-        except Exception as error:  # whatever troubles another library, it is left out
+        except Exception as error:  # a library that fails in any way is left out
             if name.partition(" ")[0] in NEURONS:
                 raise
             note(f"{name} on {part.layer} was left out: {error}".splitlines()[0])
@@ -197,7 +197,7 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Name the processor, as Linux has it."""
+    """Return the name of the processor, as Linux reports it."""
     try:
         with open("/proc/cpuinfo") as lines:  # noqa: PTH123
             return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

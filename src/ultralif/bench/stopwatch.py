@@ -2,7 +2,7 @@
 
 On a GPU device events measure a call, and the second-level cache is emptied before each; ``device`` records
 the call in a CUDA graph first, so that no launch from the host is in the time, and ``host`` measures only the
-launches. On a CPU it is the time of the processor, which other programs on the machine disturb least.
+launches. On a CPU processor time is measured, which other programs on the machine disturb least.
 """
 
 import statistics
@@ -36,7 +36,7 @@ class Spread(NamedTuple):
 
 
 def in_turns(calls: dict[str, Call], device: torch.device, clock: Clock, *, quick: bool) -> dict[str, Spread]:
-    """Time calls that take turns, so that whatever else the machine does hits all alike."""
+    """Time calls that take turns, so that other work of the machine disturbs all of them alike."""
     stopwatch = _Host() if clock == "host" else _Device(device) if device.type == "cuda" else _Processor()
     counts = {}
     for name, call in calls.items():
@@ -62,7 +62,7 @@ class _Processor:
 
 
 class _Host:
-    """The time until a call returns, while the device is still at work; the device catches up in between."""
+    """The time until a call returns, not waiting for the device; the device finishes before the next call."""
 
     def __call__(self, call: Call) -> float:
         torch.cuda.synchronize()
@@ -91,8 +91,8 @@ class _Device:
 def recorded(call: Call, repetitions: int) -> Call:
     """Record repetitions of a call in a CUDA graph and return its replay.
 
-    The replay keeps the call: recording another graph gives unused memory back to the driver, and a graph
-    whose tensors went with it would read what is no longer there.
+    The replay keeps the call, and with it the tensors that the graph reads: recording another graph returns
+    unused memory to the driver.
     """
     make: Any = torch.cuda.Stream
     stream = make()

@@ -55,10 +55,10 @@ class Run:
 
 
 def build(name: str, device: torch.device) -> tuple[Forward, list[nn.Parameter]]:
-    """Return a subject by its name, ``UltraLIF`` or ``SpikingJelly LIF`` or so, and its parameters.
+    """Return a subject by its name, such as ``UltraLIF`` or ``SpikingJelly LIF``, and its parameters.
 
-    A word after a neuron of ours says how it is run: ``rate`` for the mean over time, ``loop`` by its
-    definition, ``compiled`` that loop under `torch.compile`.
+    A word after one of our neurons chooses how it runs: ``rate`` returns the mean over time, ``loop`` runs
+    the definition, ``compiled`` that loop under `torch.compile`.
     """
     if name == "copy":
         return _Copy.apply, []

@@ -1,4 +1,4 @@
-"""Files of results: gzipped JSON lines, each a run with its config, that are understood without a store."""
+"""Files of results: gzipped JSON lines, each with a run and its config; no store is needed to read them."""
 
 import gzip
 import json
@@ -67,7 +67,7 @@ def read(path: Path) -> Archive:
 
 
 def _row(result: Result) -> dict[str, Any]:
-    """Return a run as a row has it; None is unknown."""
+    """Return the run in a row; values that are not in it are None."""
     operations = {mode: one.operations for mode, one in result.by_mode.items() if one.operations}
     return {
         **{name: getattr(result, name) for name in ("id", "mode", "status", "epochs", "seconds", "stacked")},

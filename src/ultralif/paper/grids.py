@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 SEED = 42
-"""The paper's; further seeds follow it."""
+"""The paper's seed; further seeds follow it."""
 STATIC = ("mnist", "fashion-mnist", "cifar10")
 ABLATED = (0.5, 1.0, 2.0)
 CLIPPED = "rate-clipped"
@@ -41,7 +41,7 @@ BASE = RunConfig(**PRESETS["written"], precision="tf32")
 
 
 class Key(NamedTuple):
-    """A cell of the paper's tables: a run but for its seed."""
+    """A cell of the paper's tables: a run without its seed."""
 
     label: str
     dataset: str
@@ -51,7 +51,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Variant:
-    """A network of the paper, or a control: its name in tables, and how it differs from the base."""
+    """A network of the paper, or a control: its name in tables, and its changes to the base config."""
 
     label: str
     neuron: str
@@ -73,7 +73,7 @@ CONTROLS = (
     Variant("SoftLIF", "SoftLIF"),
     Variant("LIF learned width", "LIF", (("surrogate_slope", 1.0), ("learn_slope", True))),
 )
-"""An exact gradient without log-sum-exp; and a surrogate whose width is learned as a temperature is."""
+"""Two controls: an exact gradient without log-sum-exp, and a surrogate whose width is learned."""
 
 _FULL = (("precision", "float32"),)
 RECIPES = (
@@ -94,7 +94,7 @@ _RELEASED = tuple(PRESETS["released"].items())
 
 
 def _as_released(variant: Variant, **options: Any) -> Variant:
-    """Return a network of the paper as its author's code has it."""
+    """Return a network of the paper as its author's code computes it."""
     return Variant(variant.label, variant.neuron, (*_RELEASED, *variant.options, *options.items()))
 
 
@@ -113,7 +113,7 @@ RELEASED_ABLATION = tuple(
     Variant(variant.label, variant.neuron, (*PRESETS["ablation"].items(), *_FULL, *variant.options))
     for variant in (*ABLATION, *(plain(neuron) for neuron in ULTRA))
 )
-"""The study of the temperature, in the author's system for it."""
+"""The study of the temperature, with the settings of the author's code for it."""
 
 
 def deep_variants() -> tuple[Variant, ...]:
@@ -127,7 +127,7 @@ def deep_variants() -> tuple[Variant, ...]:
 
 
 def main_variants() -> tuple[Variant, ...]:
-    """Return what is trained on every dataset and for every T."""
+    """Return the networks that are trained on every dataset and for every T."""
     penalized = (plain(neuron, value) for neuron in ULTRA for value in LAMBDAS if value)
     return (*(plain(neuron) for neuron in (*BASELINES, *ULTRA)), *CONTROLS, *penalized)
 
@@ -168,7 +168,7 @@ def runs_of(table: str, seeds: int = 5) -> list[RunConfig]:
 
 
 def key_of(config: Mapping[str, Any]) -> Key | None:
-    """Return the cell to which a run belongs, whatever its seed; None if it is none of the paper's.
+    """Return the cell of a run, whatever its seed; None if the run is not one of the paper's.
 
     Args:
         config: what `RunConfig.to_dict` returns.
@@ -183,7 +183,7 @@ def _meanings() -> dict[str, Key]:
 
 
 def _parts(table: str) -> Iterator[tuple[str, int, str, Sequence[Variant]]]:
-    """Yield dataset, T, encoding and variants that a table is made of."""
+    """Yield the datasets, T, encodings and variants of a table."""
     everything = main_variants()
     unpenalized = [variant for variant in everything if "lambda" not in variant.label]
     if table == "t1-summary":

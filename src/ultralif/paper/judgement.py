@@ -40,7 +40,7 @@ NOT_TESTED = Finding("not tested", "the runs are not there")
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper, and how it is judged."""
+    """A claim of the paper, and the function that judges it."""
 
     text: str
     section: str
@@ -54,7 +54,7 @@ def best(results: Results, dataset: str, labels: Sequence[str], timesteps: int) 
 
 
 def sign(difference: Interval | None) -> Judgement:
-    """A difference holds if its interval is above 0, and does not if it is below; else nothing is known."""
+    """A claim holds if its interval is above 0, fails if it is below 0, and is inconclusive otherwise."""
     if difference is None:
         return "not tested"
     if difference.low > 0:
@@ -63,7 +63,7 @@ def sign(difference: Interval | None) -> Judgement:
 
 
 def compared(difference: Interval | None, published: float) -> Judgement:
-    """A gain holds if the published one is in its interval or below it; a smaller one holds weaker."""
+    """A gain holds if the published one is in its interval or below it; a smaller gain holds weaker."""
     found = sign(difference)
     if difference is None or found != "holds":
         return found
@@ -80,7 +80,7 @@ def kept(difference: Interval | None, margin: float = MARGIN) -> Judgement:
 
 
 def corrected(findings: Sequence[Finding]) -> list[Finding]:
-    """Withdraw what is not significant once it is counted how many comparisons were made, by Holm's rule."""
+    """Make findings inconclusive that are not significant after Holm's correction for their number."""
     known = [place for place, finding in enumerate(findings) if finding.p is not None]
     chances = dict(zip(known, holm([findings[place].p or 0.0 for place in known]), strict=True))
     out = []
@@ -97,8 +97,8 @@ def together(parts: Sequence[tuple[str, Interval]], word: str) -> Finding:
     """Judge several differences that a claim says are all above 0, corrected for their number.
 
     Args:
-        parts: what is compared, and the differences.
-        word: for a difference above 0.
+        parts: the names and values of the differences.
+        word: the word for a difference above 0.
     """
     if not parts:
         return NOT_TESTED

@@ -11,7 +11,7 @@ __all__ = ["Rectifier", "Sigmoid"]
 
 
 class _Unit(Stepped[State]):
-    """A unit that remembers nothing: its output is a function of the step's current alone."""
+    """A unit without memory: its output is a function of the step's current alone."""
 
     modes = ("soft",)
     state_type = State

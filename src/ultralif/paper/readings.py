@@ -1,4 +1,4 @@
-"""Tables with both readings of the paper side by side: as it is written, and as its author's code has it."""
+"""Tables with both readings of the paper: as it is written, and as its author's code computes."""
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean, stdev
@@ -70,7 +70,7 @@ def cells_of(results: Results, datasets: Sequence[str] = STATIC) -> Iterator[Cel
 
 
 def reproduced(results: Results, datasets: Sequence[str] = STATIC) -> tuple[int, int, int]:
-    """Return how many published accuracies are reproduced, how many were tried, and how many there are."""
+    """Return the number of published accuracies that are reproduced, that were tried, and of all."""
     tried = list(cells_of(results, datasets))
     every = len(datasets) * len(TIMESTEPS) * len((*BASELINES, *ULTRA))
     return sum(cell.is_reproduced for cell in tried), len(tried), every

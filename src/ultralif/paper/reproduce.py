@@ -20,10 +20,10 @@ def at_hand(dataset: str, data_dir: Path | None = None) -> bool:
 def plan_table(
     table: str, store: Store, seeds: int = 5, data_dir: Path | None = None, together: int = 1
 ) -> tuple[list[list[RunConfig]], list[str]]:
-    """Return the stacks that a table still needs, and the datasets that are not at hand.
+    """Return the stacks that a table still needs, and the datasets that are not on this machine.
 
-    Seeds go one after another, so that what is there at any time is a whole table with fewer seeds, unless
-    some are trained together.
+    Seeds are trained one after another, unless a stack has several, so finished runs soon make a whole table
+    with fewer seeds.
     """
     configs = runs_of(table, seeds)
     datasets = list(dict.fromkeys(config.dataset for config in configs))

@@ -40,15 +40,15 @@ class Results:
     ) -> None:
         self.runs: dict[Key, dict[int, Result]] = {}
         self.by_id: dict[str, Result] = {}
-        """Those of the paper."""
+        """The runs of the paper."""
         self.others: list[Result] = []
-        """Runs that are none of the paper's: those of studies around it."""
+        """Other runs, such as those of the studies."""
         self.step_ms = dict(step_ms or {})
         for result in results:
             self.add(result)
 
     def add(self, result: Result) -> bool:
-        """Take in a run if it belongs to the paper and is finished; tell whether it does."""
+        """Add a run if it is finished and belongs to the paper; tell whether it was added."""
         key = key_of(result.config)
         if key is None:
             self.others.append(result)
@@ -94,7 +94,7 @@ class Results:
     def gain(
         self, dataset: str, timesteps: int, mode: str | None = None, encoding: str = "rate"
     ) -> Gain | None:
-        """Return by how much the best Ultra neuron is ahead of the best baseline.
+        """Return the difference between the best Ultra neuron and the best baseline.
 
         This is the one definition of a gain: the best of each group by mean accuracy, the Ultra neurons in
         the given mode, the baselines as they were trained; then the difference paired by seed.
@@ -112,7 +112,7 @@ class Results:
     def hits(
         self, label: str, dataset: str, timesteps: int, encoding: str = "rate"
     ) -> dict[int, NDArray[np.bool_]]:
-        """Return by seed which test samples were classified correctly, where that was kept."""
+        """Return by seed the test samples that were classified correctly, if they were recorded."""
         found = self.runs.get(Key(label, dataset, timesteps, encoding), {})
         return {seed: unpack_hits(run.hits) for seed, run in sorted(found.items()) if run.hits}
 
@@ -161,7 +161,7 @@ class Results:
         return values
 
     def as_released(self) -> "Results":
-        """Return the runs of the author's reading alone, found where the text's runs are found here."""
+        """Return the runs of the author's code alone, under the cells of the paper as written."""
         view = Results()
         for key, by_seed in self.runs.items():
             if key.encoding == CLIPPED:
@@ -173,7 +173,7 @@ class Results:
         return Results((run for run in self.by_id.values() if run.seed < SEED + seeds), self.step_ms)
 
     def missing(self, configs: Iterable[RunConfig]) -> list[RunConfig]:
-        """Return those of the runs that are not there."""
+        """Return the runs that are missing."""
         return [config for config in configs if not self._has(config)]
 
     def _has(self, config: RunConfig) -> bool:

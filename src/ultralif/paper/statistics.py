@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 LEVEL = 0.95
-"""Of every interval."""
+"""Confidence level of every interval."""
 
 
 class Interval(NamedTuple):
@@ -34,7 +34,7 @@ class Interval(NamedTuple):
     half: float | None
     seeds: int
     p: float | None = None
-    """Probability of a mean so far from 0 or farther if there were no difference (two-sided)."""
+    """Two-sided probability of a mean at least this far from 0 if there were no difference."""
 
     def __str__(self) -> str:
         return f"{self.mean:.2f}{self._width}"
@@ -46,7 +46,7 @@ class Interval(NamedTuple):
 
     @property
     def low(self) -> float:
-        """Lower end; minus infinity for a single value, which says nothing about the next."""
+        """Lower end; minus infinity for a single value, which has no interval."""
         return -math.inf if self.half is None else self.mean - self.half
 
     @property
@@ -78,7 +78,7 @@ def interval(by_seed: Mapping[int, float]) -> Interval | None:
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Interval | None:
-    """Return the mean difference over the seeds that both have: they saw the same batches and spikes."""
+    """Return the mean difference over common seeds, whose runs have the same batches and spikes."""
     return interval({seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())})
 
 
@@ -107,7 +107,7 @@ def probability_within(t: float, freedom: int) -> float:
 
 
 def holm(probabilities: Sequence[float]) -> list[float]:
-    """Return the probabilities corrected for their number, by Holm's rule: still below 0.05 may count.
+    """Return probabilities corrected for their number by Holm's rule; those below 0.05 are significant.
 
     Example:
         >>> holm([0.01, 0.04, 0.03])
@@ -153,8 +153,8 @@ def bootstrap(
     Args:
         ours: for each seed whether the first network has each sample right.
         theirs: the same for the second, with the same seeds.
-        draws: how many.
-        seed: of the draws.
+        draws: number of draws.
+        seed: seed of the draws.
     """
     import numpy as np
 

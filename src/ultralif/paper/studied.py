@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "SoftLIF binary": ("SoftLIF binary",),
     "Ultra binary": ("UltraLIF binary", "UltraPLIF binary", "UltraDLIF binary"),
 }
-"""What the summary of the tuning compares; the best of each is chosen on the held-out sixth."""
+"""Groups that the summary of the tuning compares; the best of each is chosen on the held-out sixth."""
 BASELINES = (*GROUPS["LIF, three surrogates"], *GROUPS["other baselines"])
 
 
@@ -175,7 +175,7 @@ _EFFECTS = (
 
 
 def readings_table(results: Iterable[Result]) -> Table:
-    """Show what each open reading changes, alone, by neuron."""
+    """Show the effect of each open reading alone, by neuron."""
     found = {cell: _accuracy(runs) for cell, runs in collect(one_at_a_time(), results).items()}
     rows = []
     for place, name in product(dict.fromkeys((cell.dataset, cell.timesteps) for cell in found), READINGS):

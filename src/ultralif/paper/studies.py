@@ -31,16 +31,16 @@ __all__ = [
 
 RATES = (3e-4, 1e-3, 3e-3, 1e-2)
 WIDTHS = (0.1, 0.25, 0.5, 1.0)
-"""Of a surrogate, and the temperature: the same values for all."""
+"""Widths of a surrogate, and temperatures: the same values for all neurons."""
 SEARCH: dict[str, Any] = {"validation": 1 / 6, "epochs": 20, "seed": 1000}
-"""Of the tuning runs; the chosen settings are then trained as all others are."""
+"""Fields of the tuning runs; the chosen settings are then trained like all other runs."""
 SMALL = "digits"
 """The images that come with scikit-learn: every study of them is a matter of minutes on one CPU core."""
 _PLAIN = BASE.with_(defaults="current")
 
 
 class Cell(NamedTuple):
-    """A run of a study but for its seed."""
+    """A run of a study without its seed."""
 
     label: str
     dataset: str
@@ -68,7 +68,7 @@ TUNED: dict[str, tuple[str, dict[str, Any]]] = {
     "UltraPLIF binary": ("UltraPLIF", _BINARY),
     "UltraDLIF binary": ("UltraDLIF", _BINARY | {"centered": True}),
 }
-"""What is tuned: neuron and options by label. Those called binary are trained with spikes 0 and 1."""
+"""The tuned neurons by label, with their options; those called binary are trained with spikes 0 and 1."""
 
 
 def tuning() -> Runs:

@@ -16,7 +16,7 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True)
 class Table:
-    """A table as text: columns, rows, and what a reader must know about it."""
+    """A table as text: columns, rows, and notes for the reader."""
 
     name: str
     title: str
@@ -31,11 +31,11 @@ def number(value: float | None) -> str:
 
 
 def difference(measured: Interval | None, theirs: float | None) -> str:
-    """Write how far a measurement is from a published number."""
+    """Write the difference between a measurement and a published number."""
     return "-" if measured is None or theirs is None else f"{measured.mean - theirs:+.2f}"
 
 
 @cache
 def nothing(dataset: str) -> str:
-    """Say why a cell is empty: nobody has the data, or nobody ran it yet."""
+    """Say why a cell is empty: its data are missing, or it was not run yet."""
     return NOT_RUN if find(find_spec(dataset)) is not None else ABSENT

@@ -17,7 +17,7 @@ CONTROL_LABELS = tuple(variant.label for variant in CONTROLS)
 
 
 def make_table(name: str, results: Results, seeds: int = 5) -> Table:
-    """Make one of `ultralif.paper.grids.TABLES` from the runs that there are."""
+    """Make one of `ultralif.paper.grids.TABLES` from finished runs."""
     if name in DATASETS:
         table = _accuracy(name, results)
     elif name == "t1-summary":

@@ -38,7 +38,7 @@ __all__ = ["CLAIMS", "Claim", "Verdict", "judge"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdicts of the measurements on a claim, with the paper read as written and as released."""
+    """Verdicts on a claim, for the paper as written and as released."""
 
     claim: str
     section: str
