@@ -140,7 +140,7 @@ def test_norse_lifts_a_cell_over_time(task):
 
 
 def test_snntorch_carries_one_membrane_only():
-    with pytest.raises(InputError, match="more than a membrane"):
+    with pytest.raises(InputError, match="more state than a membrane"):
         for_snntorch(ul.AdaLIF())
 
 

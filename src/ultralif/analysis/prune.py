@@ -1,7 +1,7 @@
 """Smaller networks: merge neurons that are equal, remove those that span the least volume.
 
-When a neuron of a ring (UltraDLIF) is removed, its neighbours get new neighbours. At T = 1 that has no effect;
-over more steps it does, even if two neurons were equal.
+When a neuron of a ring (UltraDLIF) is removed, its neighbours get new neighbours. At T = 1 that has no
+effect; over more steps it does, even if two neurons were equal.
 """
 
 import copy
@@ -30,7 +30,7 @@ class Merged(NamedTuple):
 def redundant_groups(weight: Tensor, bias: Tensor | None, tol: float = 1e-6) -> list[list[int]]:
     """Return the groups of rows whose weights and biases differ by less than tol times their length.
 
-    Neurons with other weights are not redundant, even if the weights are parallel: they fire for other inputs.
+    Neurons with other weights are not redundant, even if parallel: they fire for other inputs.
     """
     rows = weight if bias is None else torch.cat((weight, bias[:, None]), 1)
     near = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")

@@ -174,7 +174,7 @@ def refuse_unless_right(device: torch.device) -> None:
             error = (found - expected).abs().max().item()
             if not error <= 1e-4 * max(1.0, expected.abs().max().item()):
                 raise JobError(
-                    f"{name} differs from its definition by {error:g} on {device}, so that its speed means "
+                    f"{name} differs from its definition by {error:g} on {device}, so its speed means "
                     "nothing; run the tests in tests/ops"
                 )
 
