@@ -1,78 +1,97 @@
-"""Write a neuron of your own: UltraLIF behind a synapse that lets currents linger.
+"""Write a neuron of your own: a resonator, whose membrane swings and rings at its own frequency.
 
-The step function is the whole definition. The class below gives it constants; networks, stacks, modes,
-`ul.train`, `torch.compile` and the tools of `ul.export` that need no integers take it like any other neuron.
+The step function is the whole definition. The class below gives it constants; networks, modes, `ul.train`,
+`torch.compile` and the tools of `ul.export` that need no integers take it like any other neuron.
 """
 
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch import Tensor, nn
 
 import ultralif as ul
-from ultralif.functional import rest, ultralif_step
+from ultralif.functional import Constant, Mode, rest, straight_through
+from ultralif.maxplus import hard_spike, soft_spike
 
-EPOCHS = 8
 
-
-class SynapticState(NamedTuple):
-    """What the neuron remembers."""
+class Swing(NamedTuple):
+    """The state: the membrane, and what it was a quarter of a turn ago."""
 
     v: Tensor
-    current: Tensor
+    w: Tensor
 
 
-def synaptic_step(
-    current: Tensor, state: SynapticState, *, decay: ul.functional.Constant, **constants
-) -> tuple[Tensor, SynapticState]:
-    """Advance by one time step: J = decay * J + I drives UltraLIF in place of I."""
-    lingering = decay * state.current + current
-    spike, v = ultralif_step(lingering, state.v, **constants)
-    return spike, SynapticState(v, lingering)
+def resonator_step(
+    current: Tensor,
+    state: Swing,
+    *,
+    eps: Constant,
+    leak: Constant,
+    turn: Constant,
+    threshold: Constant,
+    mode: Mode,
+) -> tuple[Tensor, Swing]:
+    """Turn the state by ``turn`` of half a circle, let it leak, add the current, and spike."""
+    angle = torch.pi * torch.as_tensor(turn)
+    v = leak * (torch.cos(angle) * state.v - torch.sin(angle) * state.w) + current
+    w = leak * (torch.sin(angle) * state.v + torch.cos(angle) * state.w)
+    spike = soft_spike(v, threshold, eps)
+    if mode == "hard":  # binary, and differentiated as the soft one
+        spike = straight_through(hard_spike(v, threshold), spike)
+    return spike, Swing(v, w)
 
 
-@ul.register
-class SynapticUltraLIF(ul.Stepped[SynapticState]):
-    """UltraLIF with a synapse; eps, leak and decay are learned."""
+class Resonator(ul.Stepped[Swing]):
+    """Fires for inputs of its own frequency; eps and turn are learned."""
 
-    formula = staticmethod(synaptic_step)
-    at_rest = staticmethod(lambda current: SynapticState(rest(current), rest(current)))
-    choices = ("v_reset", "mode")
-    modes = ("soft", "hard", "tropical")
-    learns = frozenset({"eps", "leak", "decay"})
-    state_type = SynapticState
+    formula = staticmethod(resonator_step)
+    at_rest = staticmethod(lambda current: Swing(rest(current), rest(current)))
+    choices = ("mode",)
+    modes = ("soft", "hard")
+    learns = frozenset({"eps", "turn"})
+    state_type = Swing
 
-    def __init__(self, *, eps: float = 1.0, leak: float = 0.9, decay: float = 0.8, **options) -> None:
+    def __init__(self, *, eps: float = 0.3, leak: float = 0.95, turn: Constant = 0.25, **options) -> None:
         super().__init__(**options)
         self.learnable("eps", eps, ul.nn.LOG, bounds=(0.1, 20.0))
         self.learnable("leak", leak, ul.nn.LOGIT, upper=1.0)
-        self.learnable("decay", decay, ul.nn.LOGIT, upper=1.0)
+        self.learnable("turn", turn, ul.nn.LOGIT, upper=1.0)
 
 
-def train(neuron: str | type[ul.Neuron], split: ul.data.Split, epochs: int = EPOCHS) -> ul.Network:
+def tones(samples: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return noisy tones ``[T, N, 1]`` of random phase, and which of four each one is."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, 4, (samples,), generator=generator)
+    phase = 2 * torch.pi * torch.rand(samples, generator=generator)
+    angle = 0.1 * torch.pi * (1 + labels) * torch.arange(40)[:, None]
+    noise = 0.7 * torch.randn(40, samples, generator=generator)
+    return (torch.sin(angle + phase) + noise).unsqueeze(-1), labels
+
+
+def accuracy(neuron: ul.Neuron, epochs: int = 10) -> float:
+    """Train 32 hidden neurons and return their accuracy with binary spikes, in percent."""
     torch.manual_seed(0)
-    net = ul.Network((64, 64, 10), neuron=neuron)
+    net = nn.Sequential(nn.Linear(1, 32), neuron, nn.Linear(32, 4))
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
-    for epoch in range(epochs):
-        for x, labels in ul.data.Loader(split, batch_size=64).epoch(epoch):
-            loss = cross_entropy(net(x), labels)
+    (x, labels), (test, answers) = tones(1000, seed=0), tones(500, seed=1)
+    for _ in range(epochs):
+        for part in torch.randperm(1000).split(50):
+            loss = nn.functional.cross_entropy(net(x[:, part]).mean(0), labels[part])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    return net
+    with ul.mode(net, "hard"), torch.no_grad():
+        return 100 * (net(test).mean(0).argmax(1) == answers).float().mean().item()
 
 
 def main() -> dict[str, float]:
-    randman = ul.data.load("randman", timesteps=30)  # only spike times tell the classes apart
-    batch = next(ul.data.Loader(randman.test, batch_size=len(randman.test)).epoch(0))
-    found = {}
-    for neuron in ("UltraLIF", SynapticUltraLIF):
-        net = train(neuron, randman.train)
-        name = type(net.neurons[0]).__name__
-        found[name] = ul.export.gap(net, [batch])["soft"].accuracy
-        print(f"{name:17} {found[name]:5.1f} % correct after {EPOCHS} epochs")
-    print(f"decay learned: {net.neurons[0].constant('decay').item():.2f}")
+    neurons = {
+        "SoftLIF": ul.SoftLIF(learn_leak=True, parameter_shape=(32,)),
+        "Resonator": Resonator(turn=torch.linspace(0.02, 0.5, 32), parameter_shape=(32,)),
+    }
+    found = {name: accuracy(neuron) for name, neuron in neurons.items()}
+    for name, percent in found.items():
+        print(f"{name:10} {percent:5.1f} % of the tones, with binary spikes")
     return found
 
 

@@ -81,8 +81,8 @@ def microcontroller(path: Path) -> None:
     values = {
         "784-64-10, additions in C": int(row[1]),
         "784-64-10, dense": int(row[2]),
-        "two convolutions, additions in C": int(conv[1].replace(",", "")),
-        "two convolutions, dense": int(conv[2].replace(",", "")),
+        "vgg5, half width: additions in C": int(conv[1].replace(",", "")),
+        "vgg5, half width: dense": int(conv[2].replace(",", "")),
     }
     figure, axes = new_figure(1, width=6.2, height=2.2)
     own, other = STYLES["UltraLIF"][0], "#C8CCD2"

@@ -24,6 +24,10 @@ COMMAND = re.compile(r"^!ultralif (.*)$", re.MULTILINE)
 
 def run_cell(source: str, names: dict[str, Any]) -> list[dict[str, Any]]:
     """Run a cell among some names; return its outputs as a notebook keeps them."""
+    if source.startswith("%%writefile "):
+        first, _, rest = source.partition("\n")
+        Path(first.removeprefix("%%writefile ").strip()).write_text(rest)
+        return []
     names["_ultralif"] = lambda line: ultralif(shlex.split(line))
     tree = ast.parse(COMMAND.sub(lambda found: f"_ = _ultralif(f{found[1]!r})", source))
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -45,10 +49,14 @@ def run_cell(source: str, names: dict[str, Any]) -> list[dict[str, Any]]:
 def run(notebook: dict[str, Any], folder: str) -> dict[str, Any]:
     """Run the cells of a notebook in a folder, put the outputs into it, and return the names it made."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    with contextlib.chdir(folder):
-        for cell in notebook["cells"]:
-            if cell["cell_type"] == "code":
-                cell["outputs"] = run_cell("".join(cell["source"]), names)
+    sys.path.insert(0, folder)
+    try:
+        with contextlib.chdir(folder):
+            for cell in notebook["cells"]:
+                if cell["cell_type"] == "code":
+                    cell["outputs"] = run_cell("".join(cell["source"]), names)
+    finally:
+        sys.path.remove(folder)
     return names
 
 

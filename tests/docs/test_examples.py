@@ -50,7 +50,7 @@ def test_timing() -> None:
 
 def test_own_neuron() -> None:
     found = example("own_neuron")()
-    assert found["SynapticUltraLIF"] > 90 > found["UltraLIF"]
+    assert found["Resonator"] > 90 > 70 > found["SoftLIF"]
 
 
 def test_streaming() -> None:

@@ -77,23 +77,23 @@ def test_a_deep_network(run: Callable[[str], dict[str, Any]]) -> None:
 
 def test_reproduce(run: Callable[[str], dict[str, Any]]) -> None:
     names = run("6-reproduce")
-    assert len(names["stacks"]) == 5
-    assert len(names["store"].finished([config.id for config in names["grid"].values()])) == 40
     assert all(run.dataset == "mnist" and run.timesteps == 1 for run in names["runs"])
+    assert len(names["ul"].Store().rows()) == 40
     assert 10 < names["interval"](names["accuracies"]("UltraLIF", 1.0)).mean < 100
 
 
 def test_deploy(run: Callable[[str], dict[str, Any]]) -> None:
     names = run("4-to-hardware")
-    assert torch.equal(names["scores"], names["output"].scores)
-    assert names["accuracy"] > 70
+    assert torch.equal(names["classes"], names["found"][8])
+    assert names["accuracy"] > 90
+    assert names["additions"] < names["dense"] / 2
+    assert abs(names["calibrated_accuracy"] - names["gaps"]["soft"].accuracy) < 5
 
 
 def test_own_neuron(run: Callable[[str], dict[str, Any]]) -> None:
     names = run("5-own-neuron")
     assert names["exact"] and names["agree"]
-    found = {name: modes["soft"].accuracy for name, modes in names["found"].items()}
-    assert found["SynapticUltraLIF"] > 80 > found["UltraLIF"]
+    assert names["found"]["Resonator"]["hard"] > 90 > 70 > names["found"]["SoftLIF"]["hard"]
     assert names["difference"] < 1e-4
 
 

@@ -164,7 +164,7 @@ def _pool(nir: Any, name: str, op: Pool | Norm, pooling: str) -> Any:
         raise InputError(f"layer {name!r} follows no Linear or Conv2d that it could be folded into for NIR")
     if op.kind == "max":
         raise InputError(
-            f"layer {name!r} takes maxima, which NIR cannot say; pool by mean, or export to onnx"
+            f"layer {name!r} takes maxima, and NIR has no maximum pooling; pool by mean, or export to onnx"
         )
     kind = nir.AvgPool2d if pooling == "average" else nir.SumPool2d
     return kind(np.array(op.size), np.array(op.stride), np.array((0, 0)))

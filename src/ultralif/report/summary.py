@@ -6,7 +6,7 @@ from typing import Any
 from ultralif.names import MODES, find_name
 from ultralif.paper.statistics import interval
 from ultralif.paper.table import Table
-from ultralif.training.baseline import FIELDS
+from ultralif.training.baseline import FIELDS, OPTIONS
 from ultralif.training.identity import known_options
 from ultralif.training.result import Result
 
@@ -30,7 +30,7 @@ def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
     done = [result for result in results if result.status == "done"]
     groups: dict[tuple[str, ...], list[Result]] = {}
     for result in done:
-        settings = _settings(result)
+        settings = {**OPTIONS.get(result.neuron, {}), **_settings(result)}
         groups.setdefault(tuple(_text(settings.get(name)) for name in by), []).append(result)
     modes = [mode for mode in MODES if any(mode in result.accuracy for result in done)]
     rows = [
