@@ -1,6 +1,7 @@
 """Speedrun: a quick way to a binary spiking network on CIFAR-10, on one GPU.
 
-    python examples/speedrun.py --data FOLDER --seeds 5 --timesteps 4
+    python examples/speedrun.py --data FOLDER --seeds 3 # 93 % in 55 s on an H200
+    python examples/speedrun.py --data FOLDER --epochs 13 --widths 64,128,384,512 --cutout 0 # 90 % in 9 s
     python examples/speedrun.py --data FOLDER --holdout 5000 --try '{"lr": 0.2}' '{"neuron": "SoftLIF"}'
     python examples/speedrun.py --data FOLDER --subset 512 --widths 4,8,24,32 --epochs 2 --batch 64 # on a CPU
 
@@ -34,7 +35,7 @@ import ultralif as ul
 
 RECIPE = {
     "timesteps": 1,
-    "epochs": 60,
+    "epochs": 52,
     "batch": 1000,
     "neuron": "UltraLIF",  # any neuron of ultralif, relu, or spikingjelly
     "options": "{}",  # its arguments, as JSON
@@ -316,8 +317,7 @@ def main() -> None:
     given = parser.parse_args()
     train, test = load(given.data, "train", given.subset), load(given.data, "test", given.subset)
     if given.holdout:
-        test = train[0][-given.holdout :], train[1][-given.holdout :]
-        train = train[0][: -given.holdout], train[1][: -given.holdout]
+        train, test = zip(*((part[: -given.holdout], part[-given.holdout :]) for part in train), strict=True)
     for seed in range(given.seeds):
         for variant in map(json.loads, given.variants):
             recipe = {name: variant.get(name, getattr(given, name)) for name in RECIPE}
