@@ -10,21 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
 from ultralif.errors import need
 from ultralif.ops import autograd
 
 __all__ = ["Kernel", "compiled"]
-
-_TYPES = {
-    torch.float32: "*fp32",
-    torch.bfloat16: "*bf16",
-    torch.float16: "*fp16",
-    torch.int32: "*i32",
-    torch.int64: "*i64",
-}
 
 
 class Kernel(NamedTuple):
@@ -59,14 +48,21 @@ def compiled(capability: int = 90) -> Iterator[list[Kernel]]:
         0
     """
     need("triton", "dev")
-    from ultralif.ops import gpu, triton_parallel, triton_spatial, triton_step, triton_temporal
+    from ultralif.ops import (
+        gpu,
+        triton_parallel,
+        triton_spatial,
+        triton_spatial_back,
+        triton_step,
+        triton_temporal,
+    )
 
     gpu.forget()
     made: list[Kernel] = []
     with ExitStack() as replaced:
         replaced.enter_context(_replaced(autograd, "_gpu", lambda current: gpu))
         replaced.enter_context(_replaced(autograd, "_is_taken", lambda *about: True))
-        for module in (triton_temporal, triton_parallel, triton_spatial, triton_step):
+        for module in (triton_temporal, triton_parallel, triton_spatial, triton_spatial_back, triton_step):
             for name in module.__all__:
                 compiler = _Compiler(getattr(module, name), capability, made)
                 replaced.enter_context(_replaced(module, name, compiler))
@@ -96,33 +92,20 @@ class _Compiler:
     def __call__(self, *args: Any, **options: Any) -> None:
         from triton import compile as compile_kernel
         from triton.backends.compiler import GPUTarget
-        from triton.compiler import ASTSource
+        from triton.compiler import ASTSource, make_backend
+        from triton.runtime.jit import create_function_from_signature
 
-        names = self.kernel.arg_names
-        given = dict(zip(names, args, strict=False)) | options
-        fixed: dict[Any, Any] = {}
-        signature = {}
-        for i, parameter in enumerate(self.kernel.params):
-            value = given[parameter.name]
-            if parameter.is_constexpr or value is None:
-                fixed[i,] = value
-                signature[parameter.name] = "constexpr"
-            else:
-                signature[parameter.name] = _type(value)
-        source = ASTSource(fn=self.kernel, signature=signature, constexprs=fixed)
-        launch = {name: value for name, value in options.items() if name not in signature}
-        code = compile_kernel(source, target=GPUTarget("cuda", self.capability, 32), options=launch)
-        tile = next(given[name] for name in ("LANES", "BLOCK", "BATCH") if name in given)
-        lanes = tile // (32 * launch["num_warps"])
+        # As a launch does it: numbers and addresses that are multiples of 16 are known to be so.
+        target = GPUTarget("cuda", self.capability, 32)
+        backend = make_backend(target)
+        bind = create_function_from_signature(self.kernel.signature, self.kernel.params, backend)
+        bound, special, _ = bind(*args, **options)
+        _, signature, fixed, known = self.kernel._pack_args(backend, options, bound, special, None)
+        source = ASTSource(self.kernel, signature, fixed, known)
+        code = compile_kernel(source, target=target, options=options)
+        tile = next(bound[name] for name in ("LANES", "BLOCK", "BATCH") if name in bound)
+        lanes = tile // (32 * options["num_warps"])
         self.made.append(Kernel(self.kernel.__name__, lanes, *_disassembled(code.asm["cubin"])))
-
-
-def _type(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_type(part) for part in value)
-    if isinstance(value, Tensor):
-        return _TYPES[value.dtype]
-    return "fp32" if isinstance(value, float) else "i32"
 
 
 def _disassembled(code: bytes) -> tuple[int, Counter[str]]:

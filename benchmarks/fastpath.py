@@ -2,8 +2,10 @@
 
     python benchmarks/fastpath.py --out docs/results/fastpath-h200.json
     python benchmarks/fastpath.py --out ... --peers FOLDER      # where spikingjelly is, if not installed
+    python benchmarks/fastpath.py --out tuning.json --tune      # other settings of the kernels
 
-The file is written after each row, and a second run goes on where the first stopped. `--device cpu` runs
+Kernels are compiled first, in 14 processes. The file is written after each row, and a second run goes on
+where the first stopped. `--device cpu` runs
 small sizes, to try the script itself. Times are medians of calls that take turns, forward and backward; see
 `ultralif.bench.stopwatch` for the clocks: `call` from Python, `host` until the call returns, `device` inside
 of a CUDA graph with a cold cache, `graph` many repetitions in one graph with a warm one.
@@ -13,7 +15,10 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -150,53 +155,114 @@ def convolutions(device: torch.device) -> Iterator[dict[str, Any]]:
         }
 
 
-TUNING = (  # subject, layer, and the settings of `ultralif.ops.gpu` and `rings` to try
-    ("UltraLIF", Layer(*LARGE), ({"CHUNK": 5}, {"CHUNK": 10}, {"CHUNK": 15})),
-    ("UltraLIF", Layer(*LONG), ({"CHUNK": 5}, {"CHUNK": 10}, {"CHUNK": 20})),
-    ("UltraDLIF", Layer(30, 512, 1024), ({"CHUNK": 4}, {"CHUNK": 6}, {"CHUNK": 10})),
-    (
-        "UltraDLIF",
-        Layer(*LARGE),
-        tuple(
-            {"CHUNK": c, "WIDEST": w, "SPAN": s}
-            for c in (6, 10)
-            for w, s in ((1024, 30), (512, 15), (256, 10))
-        ),
-    ),
-    (
-        "UltraDLIF",
-        Layer(*LONG),
-        tuple({"WIDEST": w, "SPAN": s} for w, s in ((1024, 50), (512, 25), (256, 20))),
-    ),
+def _settings(*names: str) -> Callable[..., dict[str, int]]:
+    return lambda *values: dict(zip(names, values, strict=True))
+
+
+_part, _chunk, _lanes = (
+    _settings("PART", "SPAN", "CHUNK", "REGISTERS"),
+    _settings("CHUNK", "REGISTERS"),
+    _settings("CHUNK", "BYTES"),
 )
+PARTS = (
+    _part(128, 5, 5, 168),
+    _part(128, 5, 5, 144),
+    _part(128, 5, 5, 200),
+    _part(128, 4, 4, 144),
+    _part(128, 6, 6, 192),
+    _part(128, 10, 5, 168),
+    _part(256, 10, 5, 168),
+    _part(256, 5, 5, 168),
+    _part(512, 10, 5, 168),
+)
+HALF = (*LONG, "bfloat16")
+TUNING: tuple[tuple[str, str, Layer, tuple[dict[str, int], ...]], ...] = (
+    ("UltraDLIF", "device", Layer(*LARGE), PARTS),
+    ("UltraDLIF", "device", Layer(*LONG), PARTS),
+    (
+        "UltraDLIF",
+        "device",
+        Layer(30, 512, 1024),
+        (*PARTS[:1], {"WIDEST": 1024}, {"WIDEST": 1024, "CHUNK": 3}),
+    ),
+    ("UltraDLIF", "device", Layer(30, 2048, 256), ({"WIDEST": 128}, {"REGISTERS": 128}, {"REGISTERS": 168})),
+    (
+        "UltraDLIF",
+        "device",
+        Layer(30, 8192, 64),
+        (_chunk(5, 128), _chunk(5, 160), _chunk(5, 200), _chunk(3, 128), _chunk(6, 168)),
+    ),
+    (
+        "UltraDLIF",
+        "graph",
+        Layer(*SMALL),
+        ({"FEW_CHUNK": 5}, {"FEW_CHUNK": 10}, {"FEW_CHUNK": 15}, {"FEW": 0}),
+    ),
+    ("UltraLIF", "graph", Layer(*SMALL), ({"CHUNK": 5}, {"CHUNK": 10}, {"CHUNK": 15})),
+    ("UltraLIF", "device", Layer(*LARGE), ({"CHUNK": 5}, {"CHUNK": 10}, {"CHUNK": 15})),
+    (
+        "UltraLIF",
+        "device",
+        Layer(*LONG),
+        (_lanes(5, 128), _lanes(10, 128), _lanes(20, 128), _lanes(10, 256)),
+    ),
+    ("UltraLIF", "device", Layer(*HALF), (_lanes(10, 128), _lanes(10, 64), _lanes(5, 64), _lanes(5, 128))),
+)
+"""Subject, clock, layer, and the settings of `ultralif.ops.rings` or `gpu` to try."""
 
 
-def tuning(device: torch.device) -> Iterator[dict[str, Any]]:
-    """Time the device's part with other lengths of a chunk, tiles and spans than those that are shipped."""
-    if device.type != "cuda":
-        return
+@contextmanager
+def tuned(subject: str, setting: dict[str, int]) -> Iterator[None]:
+    """Change settings of the kernels for a while."""
     from ultralif.ops import gpu, rings
 
-    shipped = {"CHUNK": gpu.CHUNK, "WIDEST": rings.WIDEST, "SPAN": rings.SPAN}
-    for subject, layer, tried in TUNING:
-        for setting in tried:
-            for name, value in (shipped | setting).items():
-                setattr(gpu if name == "CHUNK" else rings, name, value)
-            gpu.forget()
-            runs = {name: recorded(Run(name, layer, device), 1) for name in ("copy", subject)}
-            found = in_turns(runs, device, "call", quick=False)
-            yield {
-                "part": "tuning",
-                "clock": "device",
-                "subject": subject,
-                **dict(zip(("time", "batch", "features", "dtype"), layer, strict=True)),
-                **setting,
-                "ms": 1e3 * found[subject].median,
-                "copies": found[subject].median / found["copy"].median,
-            }
-    for name, value in shipped.items():
-        setattr(gpu if name == "CHUNK" else rings, name, value)
-    gpu.forget()
+    module = rings if subject == "UltraDLIF" else gpu
+    shipped = {name: getattr(module, name) for name in setting}
+    try:
+        for name, value in setting.items():
+            setattr(module, name, value)
+        gpu.forget()
+        yield
+    finally:
+        for name, value in shipped.items():
+            setattr(module, name, value)
+        gpu.forget()
+
+
+def warm(work: tuple[str, Layer, dict[str, int]]) -> None:
+    """Compile the kernels of a subject, which stay in Triton's cache."""
+    name, layer, setting = work
+    with suppress(Skip), tuned(name, setting):
+        Run(name, layer, torch.device("cuda"))()
+        torch.cuda.synchronize()
+
+
+def warm_all(works: Sequence[tuple[str, Layer, dict[str, int]]]) -> None:
+    """Compile in processes side by side."""
+    with ProcessPoolExecutor(14, get_context("spawn")) as pool:
+        for work, done in [(work, pool.submit(warm, work)) for work in works]:
+            error = done.exception()
+            if error is not None:
+                print(f"FAILED {work}: {error}", flush=True)
+
+
+def tuning(
+    device: torch.device, subject: str, clock: str, layer: Layer, setting: dict[str, int]
+) -> Iterator[dict[str, Any]]:
+    """Time a subject with other settings than those that are shipped."""
+    repetitions = 20 if clock == "graph" else 1
+    with tuned(subject, setting):
+        runs = {name: recorded(Run(name, layer, device), repetitions) for name in ("copy", subject)}
+        found = in_turns(runs, device, "call", quick=False)
+    yield {
+        "part": "tuning",
+        "clock": clock,
+        "subject": subject,
+        **dict(zip(("time", "batch", "features", "dtype"), layer, strict=True)),
+        **setting,
+        "ms": 1e3 * found[subject].median / repetitions,
+        "copies": found[subject].median / found["copy"].median,
+    }
 
 
 def stacked(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -221,6 +287,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--peers", type=Path, help="a folder to import other libraries from")
     parser.add_argument("--only", help="only the parts with this name")
+    parser.add_argument("--tune", action="store_true", help="try other settings of the kernels instead")
     given = parser.parse_args()
     if given.peers:
         sys.path.append(str(given.peers))
@@ -244,8 +311,21 @@ def main() -> None:
         ),
         ("channels-last convolutions", lambda: convolutions(device)),
         ("stacked step", lambda: stacked(device)),
-        ("tuning", lambda: tuning(device)),
     ]
+    works = [(name, row[2], {}) for row in rows(True) for name in row[3] if name in (*OURS, "UltraLIF rate")]
+    if given.tune:
+        plan = [
+            (
+                f"tuning {row[:3]} {setting}",
+                lambda row=row, setting=setting: tuning(device, *row[:3], setting),
+            )
+            for row in TUNING
+            for setting in row[3]
+        ]
+        works = [(name, layer, setting) for name, _, layer, settings in TUNING for setting in settings]
+    if given.device == "cuda":
+        warm_all(works)
+        print(f"ready after {time.perf_counter() - began:.0f} s", flush=True)
     for name, run in plan:
         if name in document["done"] or (given.only and not name.startswith(given.only)):
             continue

@@ -118,11 +118,19 @@ def test_several_rounds(case, monkeypatch):
 def test_a_ring_in_parts(case, monkeypatch):
     """Rings that no program holds: parts with a halo, several launches over time, several rounds."""
     monkeypatch.setattr(rings, "WIDEST", 32)
+    monkeypatch.setattr(rings, "PART", 32)
     monkeypatch.setattr(rings, "SPAN", 3)
     check(case, Setting(7, 2, (51,), (51,), start=True), torch.float32)
     monkeypatch.setattr(gpu, "LANES", 64)
+    monkeypatch.setattr(rings, "FEW", 0)
     gpu.forget()
     check(case, Setting(6, 2, (3, 40), (3, 1), rate=True), torch.float32)
+
+
+def test_four_neurons_a_thread(monkeypatch):
+    monkeypatch.setattr(rings, "FEW", 0)
+    for features in ((2, 8), (20,), (130,)):
+        check(RINGS[0], Setting(7, 3, features, start=True), torch.float32)
 
 
 @pytest.mark.parametrize("case", KINDS, ids=str)

@@ -107,13 +107,14 @@ class _Integrate(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, current: Tensor, state: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
         constants, rule, plan = rest[4:]
-        out, last = _forward(current, state, constants, rule, plan)
+        out, last, borders = _forward(current, state, constants, rule, plan)
         ctx.save_for_backward(current, state, *rest[:4])
         ctx.constants, ctx.rule, ctx.plan = constants, rule, plan
         # Not saved in autograd's way: whoever changes the spikes in place makes the derivative start from
         # the current, and no error.
-        kept = _gpu(current) is not None and _tells_all(rule, current.dtype) and not out.is_inference()
-        ctx.spikes, ctx.version = (out.detach(), out._version) if kept else (None, 0)
+        tells = _gpu(current) is not None and _tells_all(rule, current.dtype) and not out.is_inference()
+        ctx.spikes, ctx.version = (out.detach(), out._version) if tells else (None, 0)
+        ctx.borders = borders
         ctx.set_materialize_grads(False)
         return out, last
 
@@ -122,11 +123,12 @@ class _Integrate(torch.autograd.Function):
         current, state, *_ = ctx.saved_tensors
         needed = ctx.needs_input_grad
         spikes = ctx.spikes if ctx.spikes is not None and ctx.spikes._version == ctx.version else None
+        kept = ctx.borders if spikes is None else spikes
         derive: Callable[..., tuple[Any, ...]] = _derivative if torch.is_grad_enabled() else _backward
         # The constants one by one, so that autograd sees those that are tensors.
         seen = [c.raw if isinstance(c, Learned) else c for c in ctx.constants]
         g_current, g_state, *g_constants = derive(
-            *grads, current, state, ctx.constants, ctx.rule, needed[2:6], spikes, ctx.plan, *seen
+            *grads, current, state, ctx.constants, ctx.rule, needed[2:6], kept, ctx.plan, *seen
         )
         return g_current, g_state if needed[1] else None, *g_constants, None, None, None
 
@@ -151,12 +153,12 @@ def _tells_all(rule: Rule, dtype: torch.dtype) -> bool:
 
 def _forward(
     current: Tensor, state: Tensor | None, constants: Constants, rule: Rule, plan: Any = None
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor | None]:
     gpu = _gpu(current)
     if gpu is not None:
-        out, last = gpu.forward(current, state, constants, rule, plan)
-        return out, last
-    return flat.forward(cpu, cpu.stored(current), state, constants, rule)
+        found: tuple[Tensor, Tensor, Tensor | None] = gpu.forward(current, state, constants, rule, plan)
+        return found
+    return *flat.forward(cpu, cpu.stored(current), state, constants, rule), None
 
 
 def _backward(
@@ -167,14 +169,14 @@ def _backward(
     constants: Constants,
     rule: Rule,
     learned: tuple[bool, ...],
-    spikes: Tensor | None = None,
+    kept: Tensor | None = None,
     plan: Any = None,
     *_: Tensor | float,
 ) -> tuple[Tensor | None, ...]:
     gpu = _gpu(current)
     if gpu is not None:
         found: tuple[Any, ...] = gpu.backward(
-            grad_out, grad_state, current, state, constants, rule, learned, spikes, plan
+            grad_out, grad_state, current, state, constants, rule, learned, kept, plan
         )
     else:
         grad_out, grad_state = (None if g is None else cpu.stored(g) for g in (grad_out, grad_state))
@@ -227,7 +229,8 @@ def integrate(
     makes of a rule.
     """
     found = _constants((eps, leak, threshold, amplitude), constants)
-    return _forward(current, state, found, decode(choices, ring, numbers))
+    out, last, _ = _forward(current, state, found, decode(choices, ring, numbers))
+    return out, last
 
 
 @torch.library.custom_op("ultralif::integrate_backward", mutates_args=())

@@ -32,6 +32,7 @@ NATIVE = os.environ.get("TRITON_INTERPRET") != "1"
 LANES = 1 << 18  # about as many as a large GPU runs at once; what is more is taken in rounds
 CHUNK = 10  # steps whose trace a lane keeps in registers: longer ones take a compiler long
 PROGRAMS = 264  # two for each multiprocessor of a large GPU
+BYTES = 128  # that a warp loads at once
 PLANS = 512  # most that are kept
 SHARED, EACH, LEFT = 1, 2, 3  # ways to reduce a gradient: see `triton_constants`
 ROW = 7  # numbers in a row of a table
@@ -44,8 +45,8 @@ def takes(rule: Rule) -> bool:
 
 def forward(
     current: Tensor, state: Tensor | None, constants: Constants, rule: Rule, plan: "Plan | None" = None
-) -> tuple[Tensor, Tensor]:
-    """Return the spikes and the last state."""
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the spikes, the last state and, for long rings, some membranes that `backward` may need."""
     return (plan or find_plan(current, state, constants, rule)).forward(current, state, constants)
 
 
@@ -57,12 +58,15 @@ def backward(
     constants: Constants,
     rule: Rule,
     learned: Sequence[bool],
-    spikes: Tensor | None = None,
+    kept: Tensor | None = None,
     plan: "Plan | None" = None,
 ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
-    """Return the gradients for current, state and constants."""
+    """Return the gradients for current, state and constants.
+
+    What was ``kept`` are the spikes, if they tell the membrane, or the membranes that `forward` returned.
+    """
     plan = plan or find_plan(current, state, constants, rule)
-    return plan.backward(grad_out, grad_state, current, state, constants, learned, spikes)
+    return plan.backward(grad_out, grad_state, current, state, constants, learned, kept)
 
 
 def walk(
@@ -197,10 +201,17 @@ def _is_recording(device: torch.device) -> bool:
 class Launch:
     """A kernel with its grid and choices; from the second call on, its compiled code is launched directly."""
 
-    def __init__(self, kernel: Any, grid: tuple[int, ...], choices: Sequence[int], warps: int) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        grid: tuple[int, ...],
+        choices: Sequence[int],
+        warps: int,
+        registers: int | None = None,
+    ) -> None:
         self.kernel, self.grid = kernel, (*grid, 1, 1)[:3]
         self.choices = tuple(choices)
-        self.options = {"num_warps": warps, "enable_fp_fusion": True}
+        self.options = {"num_warps": warps, "enable_fp_fusion": True, "maxnreg": registers}
         self.run: Callable[..., None] | None = None
 
     def __call__(self, *args: Any) -> None:
@@ -219,7 +230,7 @@ def chunk_of(time: int, longest: int) -> tuple[int, int]:
     return chunk, int(time % chunk == 0)
 
 
-def code(rule: Rule) -> int:
+def code(rule: Rule, same: bool) -> int:
     """Return the choices of a rule as one number, two bits each, as `triton_parts` reads it."""
     choices = (
         rule.membrane,
@@ -236,6 +247,7 @@ def code(rule: Rule) -> int:
         rule.adapt,
         rule.adapt_late,
         rule.sharp,
+        same,
     )
     return sum(int(choice) << 2 * i for i, choice in enumerate(choices))
 
@@ -282,7 +294,7 @@ class Plan:
         found = [place or Place(1, self.total) for place in self.places]
         period = math.lcm(*(p.run * p.entries for p in found if p.entries > 1), 1)
         block = _block(self.total, [p for p in found if p.entries > 1], self.dtype)
-        self.block, self.warps = block, max(1, block * self.dtype.itemsize // 128) if NATIVE else 4
+        self.block, self.warps = block, max(1, block * self.dtype.itemsize // BYTES) if NATIVE else 4
         self.warps = min(self.warps, 4)
         step = math.lcm(period, block)
         size = step * max(1, LANES // step)
@@ -297,7 +309,7 @@ class Plan:
             n for p, row in zip(runs, self.row, strict=True) for n in (p.run, p.entries, row, self._side(p))
         )
         self.span = (self.total, self.rounds, self.size)
-        self.rule_code = code(rule)
+        self.rule_code = code(rule, all(p.entries == 1 for p in found))
 
     def leaves(self, learned: Sequence[bool]) -> bool:
         """Tell whether the kernel leaves the reduction of a gradient to `reduced`."""
@@ -350,7 +362,7 @@ class Plan:
 
     def forward(
         self, current: Tensor, state: Tensor | None, constants: Constants, out: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Integrate, into a tensor that is given, or a new one."""
         rate, device = self.rule.rate, self.device
         if out is None:
@@ -363,8 +375,8 @@ class Plan:
         if state is not None:
             state = self.dense_state(state)
         if self.rule.ring:
-            rings.forward(self, current, at, state, constants, out, last)
-            return out, last
+            borders = rings.forward(self, current, at, state, constants, out, last)
+            return out, last, borders
         if self.launch is None:
             chunk = chunk_of(self.time, CHUNK)
             choices = (self.rule_code, state is not None, *chunk, self.block, NATIVE)
@@ -382,7 +394,7 @@ class Plan:
             tuple(self.at_mean if rate else self.at_out),
             self.numbers,
         )
-        return out, last
+        return out, last, None
 
     def backward(
         self,
@@ -392,7 +404,7 @@ class Plan:
         state: Tensor | None,
         constants: Constants,
         learned: Sequence[bool],
-        spikes: Tensor | None,
+        kept: Tensor | None,
         g_current: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
         """Differentiate, into a tensor that is given, or a new one."""
@@ -417,9 +429,9 @@ class Plan:
                 ).copy_(grad_out)
         given = (grad_out, grad_state, current, state, g_current, g_state)
         if self.rule.ring:
-            grads = rings.backward(self, given, at_grad, constants, learned)
+            grads = rings.backward(self, given, at_grad, constants, learned, kept)
         else:
-            grads = self._temporal_backward(given, at_grad, constants, learned, spikes)
+            grads = self._temporal_backward(given, at_grad, constants, learned, kept)
         return g_current, g_state, grads
 
     def _temporal_backward(

@@ -91,7 +91,7 @@ class _Chunked(torch.autograd.Function):
         steps = _Plain() if gpu is None else gpu
         view = _cut(current, count)
         ends, starts = steps.walk(view, current, state, constants, rule)
-        out, last = steps.forward(view, starts[:-1].unsqueeze(0), constants, rule)
+        out, last = steps.forward(view, starts[:-1].unsqueeze(0), constants, rule)[:2]
         ctx.save_for_backward(current, ends, starts, *rest[:4])
         ctx.steps, ctx.count, ctx.constants, ctx.rule = steps, count, constants, rule
         ctx.set_materialize_grads(False)

@@ -8,59 +8,92 @@ import torch
 from torch import Tensor
 from triton import cdiv, next_power_of_2
 
-from ultralif.ops import triton_spatial
+from ultralif.ops import triton_spatial, triton_spatial_back
 from ultralif.ops.layout import Steps
 from ultralif.ops.recurrence import Constants
 
 if TYPE_CHECKING:
     from ultralif.ops.gpu import Plan
 
-__all__ = ["WIDEST", "backward", "forward", "ways"]
+__all__ = ["Tiling", "backward", "forward", "ways"]
 
-WIDEST = 1024  # neurons of a ring that one program takes whole
-SPAN = 30  # steps a launch where a ring is cut into parts
+WIDEST = 256  # neurons of a ring that one program takes whole
+PART = 128  # lanes of a part of a longer ring, its halo included
+SPAN = 5  # steps that parts integrate before they look at each other
+CHUNK, FEW_CHUNK = 5, 10  # steps whose trace a lane keeps in registers; of a small layer
+REGISTERS = 168  # of a thread going back: more would let fewer programs run at once
+FEW = 1 << 15  # lanes of a small layer, which are spread over all multiprocessors
 
 
 class Tiling(NamedTuple):
     """The layout of rings over programs."""
 
-    grid: tuple[int, int]
     rounds: int
     size: int  # rows a round
+    tiles: int  # parts of a ring
+    spans: int
+    steps: int  # of a span
     lanes: int
-    width: int
+    width: int  # lanes of a ring, or of a part
+    cols: int  # lanes side by side
     halo: int
+    warps: int
 
     @property
-    def all_lanes(self) -> int:
-        """The lanes of all programs."""
-        return self.grid[0] * self.grid[1] * self.lanes
+    def programs(self) -> int:
+        """Programs a span."""
+        return -(-self.size // (self.lanes // self.width)) * self.tiles
+
+    @property
+    def work(self) -> int:
+        """Programs of all spans."""
+        return self.programs * self.spans
+
+    def times(self, time: int) -> tuple[int, ...]:
+        """Return what the kernels call so."""
+        return time, self.steps, self.programs, self.tiles, self.halo // self.cols
+
+    def shape(self, rows: int, ring: int) -> tuple[int, ...]:
+        """Return what the kernels call so."""
+        return ring // self.cols, rows, self.rounds, self.size
+
+    def at(self, steps: Steps) -> tuple[int, ...]:
+        """Return addresses, with the inner size in groups of lanes."""
+        return steps.time, steps.outer, steps.inner, max(1, steps.size // self.cols)
+
+    def choices(self, chunk: int, even: int) -> tuple[int, ...]:
+        """Return the last choices of a kernel, but for NATIVE."""
+        return chunk, even, self.lanes, self.width, self.cols, self.halo == 0
 
 
-def tiling(rows: int, period: int, ring: int, halo: int, most: int) -> Tiling:
+def tiling(rows: int, period: int, ring: int, time: int, most: int, back: bool) -> Tiling:
     """Lay out rows of rings; rounds advance by a multiple of the period of the constants, in rows."""
-    halo = cdiv(halo, 4) * 4
-    width = next_power_of_2(ring) if halo == 0 else WIDEST
-    tiles = 1 if halo == 0 else cdiv(ring, width - 2 * halo)
-    lanes = max(width, 64)
+    width = next_power_of_2(ring)
+    # Lanes of a program share a row where constants differ between rows, so that it reduces their gradients.
+    cols = math.gcd(ring, 2 if rows * ring < FEW or (period > 1 and width < 128) else 4)
+    if ring <= WIDEST:
+        spans, steps, halo, tiles = 1, time, 0, 1
+        lanes = max(width, 32 * max(cols, 2))
+    else:
+        spans = cdiv(time, SPAN)
+        steps = cdiv(time, spans)
+        halo = cdiv(steps * (1 + back), cols) * cols
+        lanes = width = max(PART, next_power_of_2(4 * halo))
+        tiles = cdiv(ring, width - 2 * halo)
+    warps = max(1, lanes // (32 * max(2, cols)))
     step = math.lcm(period, lanes // width)
-    size = step * max(1, max(1, most // (width * tiles)) // step)
-    rounds, size = (1, rows) if size >= rows else (cdiv(rows, size), size)
-    return Tiling((cdiv(size, lanes // width), tiles), rounds, size, lanes, width, halo)
+    rounds = cdiv(rows, step * max(1, most // (width * tiles) // step))
+    size = step * cdiv(cdiv(rows, rounds), step) if rounds > 1 else rows
+    return Tiling(cdiv(rows, size), size, tiles, spans, steps, lanes, width, cols, halo, warps)
 
 
-def _spans(time: int, ring: int) -> list[tuple[int, int]]:
-    """Return first step and number of steps of each launch: all at once for rings that fit a program."""
-    span = time if ring <= WIDEST else SPAN
-    return [(first, min(span, time - first)) for first in range(0, time, span)]
-
-
-def _tiling(plan: "Plan", halo: int) -> Tiling:
+def _tiling(plan: "Plan", back: bool) -> Tiling:
     from ultralif.ops import gpu
 
     ring = plan.rule.ring
     periods = [place.run * place.entries for place in plan.found if place.entries > 1]
-    return tiling(plan.total // ring, max(1, math.lcm(*periods, 1) // ring), ring, halo, gpu.LANES)
+    period = max(1, math.lcm(*periods, 1) // ring)
+    return tiling(plan.total // ring, period, ring, plan.time, gpu.LANES, back)
 
 
 def forward(
@@ -71,77 +104,65 @@ def forward(
     constants: Constants,
     out: Tensor | None,
     last: Tensor,
-    bounds: Tensor | None = None,
-    time: int | None = None,
-) -> None:
-    """Integrate span after span; ``bounds`` takes the state after each span but the last."""
-    rule, total_time = plan.rule, plan.time if time is None else time
-    spans = _spans(total_time, rule.ring)
-    if len(spans) > 1 and state is None:  # so that all spans run by one kernel
-        state = torch.zeros_like(last)
-    spare = torch.empty_like(last) if len(spans) > 1 and bounds is None else last
-    for i, (first, steps) in enumerate(spans):
-        if bounds is not None:
-            target = bounds[i] if i < len(bounds) else last
-        else:
-            target = last if (len(spans) - i) % 2 else spare
-        has = (state is not None) + 2 * (out is not None) + 4 * (rule.rate and i > 0)
-        launch, tiles, where = _forward_launch(plan, steps, has)
-        launch(
-            _from(current, first),
-            state,
-            (out if rule.rate else _from(out, first)) if out is not None else last,
-            target,
-            (plan.raws(constants), plan.tables, where),
-            steps,
-            tiles.halo,
-            plan.time,
-            (rule.ring, plan.total // rule.ring, tiles.rounds, tiles.size),
-            tuple(at),
-            tuple(plan.at_mean if rule.rate else plan.at_out),
-            plan.numbers[0],
-        )
-        state = target
+) -> Tensor | None:
+    """Integrate, and return the membrane at the borders of spans, if there are several."""
+    rule, device = plan.rule, plan.device
+    launch, tiles, where, spans = _forward_launch(plan, (state is not None) + 2 * (out is not None))
+    borders = queue = None
+    target = last if out is None else out
+    if spans > 1:
+        borders = torch.empty((spans - 1, plan.total), dtype=torch.float32, device=device)
+        queue = torch.zeros(1 + tiles.programs // tiles.tiles, dtype=torch.int32, device=device)
+        if rule.rate and out is not None and out.dtype != torch.float32:  # added to in each span
+            target = torch.empty_strided(out.shape, out.stride(), dtype=torch.float32, device=device)
+    launch(
+        current,
+        state,
+        borders,
+        target,
+        last,
+        queue,
+        (plan.raws(constants), plan.tables, where),
+        tiles.times(plan.time),
+        tiles.shape(plan.total // rule.ring, rule.ring),
+        tiles.at(at),
+        tiles.at(plan.at_mean if rule.rate else plan.at_out),
+        plan.numbers[0],
+    )
+    if out is not None and target is not out:
+        out.copy_(target)
+    return borders
 
 
-def _from(x: Tensor, first: int) -> Tensor:
-    """Return a sequence from a step on."""
-    return x if first == 0 else x[first:]
-
-
-def _choices(plan: "Plan", steps: int, tiles: Tiling) -> tuple[int, ...]:
+def _forward_launch(plan: "Plan", has: int) -> tuple[Any, Tiling, tuple[int, ...], int]:
     from ultralif.ops import gpu
 
-    chunk = gpu.chunk_of(steps, gpu.CHUNK // 2)
-    whole = 1 if tiles.halo == 0 else 2 if plan.rule.ring % 4 == 0 else 0
-    return (*chunk, tiles.lanes, tiles.width, whole, gpu.NATIVE)
-
-
-def _forward_launch(plan: "Plan", steps: int, has: int) -> tuple[Any, Tiling, tuple[int, ...]]:
-    from ultralif.ops import gpu
-
-    found = plan.backwards.get(("forward", steps, has))
+    found = plan.backwards.get(("forward", has))
     if found is None:
-        tiles = _tiling(plan, 0 if plan.rule.ring <= WIDEST else steps)
+        tiles = _tiling(plan, back=False)
         pairs = zip(plan.found, plan.row, strict=True)
         where = tuple(n for place, row in pairs for n in (place.run, place.entries, row, 1))
-        choices = (plan.rule_code, has, *_choices(plan, steps, tiles))
+        choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles))
         kernel = triton_spatial.spatial_forward_kernel
-        found = gpu.Launch(kernel, tiles.grid, choices, tiles.lanes // 64), tiles, where
-        plan.backwards["forward", steps, has] = found
+        launch = gpu.Launch(kernel, (tiles.work,), choices, tiles.warps)
+        found = plan.backwards["forward", has] = launch, tiles, where, tiles.spans
     return found
 
 
-def _way(plan: "Plan", i: int, tiles: Tiling, spans: int) -> tuple[int, int]:
+def _choices(plan: "Plan", tiles: Tiling) -> tuple[int, ...]:
+    from ultralif.ops import gpu
+
+    chunk, even = gpu.chunk_of(tiles.steps, CHUNK if tiles.cols == 4 else FEW_CHUNK)
+    return (*tiles.choices(chunk, even and plan.time % tiles.steps == 0), gpu.NATIVE)
+
+
+def _way(plan: "Plan", i: int, tiles: Tiling) -> tuple[int, int]:
     """Return how a gradient is reduced, and how many programs share its entries; see `triton_constants`."""
     from ultralif.ops.gpu import EACH, LEFT, SHARED
 
     place, ring, rows = plan.found[i], plan.rule.ring, tiles.lanes // tiles.width
-    programs = tiles.grid[0] * tiles.grid[1]
-    if spans > 1:
-        return LEFT, 1
     if place.entries == 1:
-        return SHARED, programs
+        return SHARED, tiles.work
     if tiles.halo or (plan.total // ring) % rows:
         return LEFT, 1
     if place.run % (ring * rows) == 0:
@@ -153,9 +174,8 @@ def _way(plan: "Plan", i: int, tiles: Tiling, spans: int) -> tuple[int, int]:
 
 def ways(plan: "Plan") -> list[int]:
     """Return how the gradient of each constant is reduced."""
-    spans = _spans(plan.time, plan.rule.ring)
-    tiles = _tiling(plan, 0 if plan.rule.ring <= WIDEST else 2 * spans[-1][1])
-    return [_way(plan, i, tiles, len(spans))[0] for i in range(len(plan.found))]
+    tiles = _tiling(plan, back=True)
+    return [_way(plan, i, tiles)[0] for i in range(len(plan.found))]
 
 
 def backward(
@@ -164,71 +184,55 @@ def backward(
     at_grad: Steps,
     constants: Constants,
     learned: Sequence[bool],
+    borders: Tensor | None,
 ) -> list[Any]:
-    """Differentiate span after span, from the last; return the gradients of the constants."""
+    """Differentiate; return the gradients of the constants."""
     grad_out, grad_state, current, state, g_current, g_state = given
-    assert current is not None and g_current is not None  # noqa: S101
+    assert current is not None  # noqa: S101
     rule = plan.rule
     at = plan.at_current
     if at is None:
         current, at = plan.readable(current)
-    spans = _spans(plan.time, rule.ring)
+    has = (state is not None) + 2 * (grad_out is not None) + 4 * (grad_state is not None)
+    launch, tiles, ways, where, chunk = _backward_launch(plan, has, at_grad, tuple(learned))
     wide: dict[str, Any] = {"dtype": torch.float32, "device": plan.device}
-    starts = torch.empty((len(spans) - 1, *plan.state_shape), **wide) if len(spans) > 1 else None
-    if starts is not None:  # integrate again for the state at the start of every span
-        state = torch.zeros(plan.state_shape, **wide) if state is None else state
-        grad_state = torch.zeros_like(state) if grad_state is None else grad_state
-        forward(plan, current, at, state, constants, None, starts[-1], starts[:-1], spans[-1][0])
-    targets = [torch.empty(plan.state_shape, **wide) if g_state is None else g_state]
-    if len(spans) > 1:  # a part reads what the parts beside it wrote in the span before
-        targets.append(torch.empty(plan.state_shape, **wide))
-    reductions = None
-    for i, (first, steps) in reversed(list(enumerate(spans))):
-        has = (i > 0 or state is not None) + 2 * (grad_out is not None) + 4 * (grad_state is not None)
-        launch, tiles, ways, where, chunk = _backward_launch(
-            plan, steps, has, at_grad, tuple(learned), len(spans)
-        )
-        if reductions is None:
-            region = max(tiles.size * rule.ring, tiles.all_lanes)
-            reductions = plan.reduction(constants, learned, ways, where, region, len(spans))
-        grads, partials, counters, groups = reductions
-        notes = torch.empty((cdiv(steps, chunk) - 1) * tiles.all_lanes, **wide)
-        launch(
-            current if grad_out is None else grad_out if rule.rate else _from(grad_out, first),
-            grad_state,
-            _from(current, first),
-            starts[i - 1] if starts is not None and i else state,
-            _from(g_current, first),
-            targets[i % 2],
-            notes,
-            (plan.raws(constants), plan.tables, where),
-            tuple(grads),
-            (partials[i], counters, groups, partials.shape[-1] // 4),
-            steps,
-            tiles.halo,
-            plan.time,
-            (rule.ring, plan.total // rule.ring, tiles.rounds, tiles.size),
-            tuple(at),
-            tuple(at_grad),
-            tuple(plan.at_out),
-            plan.numbers[0],
-        )
-        grad_state = targets[i % 2]
-    assert reductions is not None  # noqa: S101
-    size = _tiling(plan, 0 if rule.ring <= WIDEST else 2 * spans[-1][1]).size * rule.ring
-    return plan.reduced(constants, reductions[0], reductions[1], learned, ways, size)
+    flows = queue = None
+    if tiles.spans > 1:
+        if borders is None:  # integrate again
+            borders = forward(plan, current, at, state, constants, None, torch.empty(plan.total, **wide))
+        flows = torch.empty((tiles.spans - 1, plan.total), **wide)
+        queue = torch.zeros(1 + tiles.programs // tiles.tiles, dtype=torch.int32, device=plan.device)
+    region = max(tiles.size * rule.ring, tiles.work * (tiles.lanes if tiles.spans == 1 else 1))
+    grads, partials, counters, groups = plan.reduction(constants, learned, ways, where, region, tiles.spans)
+    notes = torch.empty((cdiv(tiles.steps, chunk) - 1) * tiles.work * tiles.lanes, **wide)
+    launch(
+        current if grad_out is None else grad_out,
+        grad_state,
+        current,
+        state,
+        borders,
+        g_current,
+        g_state,
+        (notes, notes if flows is None else flows, counters if queue is None else queue),
+        (plan.raws(constants), plan.tables, where),
+        tuple(grads),
+        (partials, counters, groups, region),
+        tiles.times(plan.time),
+        tiles.shape(plan.total // rule.ring, rule.ring),
+        (tiles.at(at), tiles.at(at_grad), tiles.at(plan.at_out)),
+        plan.numbers[0],
+    )
+    return plan.reduced(constants, grads, partials, learned, ways, tiles.size * rule.ring)
 
 
-def _backward_launch(
-    plan: "Plan", steps: int, has: int, at_grad: Steps, learned: tuple[bool, ...], spans: int
-) -> tuple[Any, ...]:
+def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool, ...]) -> tuple[Any, ...]:
     from ultralif.ops import gpu
 
-    key = (steps, has, at_grad, learned)
+    key = (has, at_grad, learned)
     found = plan.backwards.get(key)
     if found is None:
-        tiles = _tiling(plan, 0 if plan.rule.ring <= WIDEST else 2 * steps)
-        pairs = [_way(plan, i, tiles, spans) if wanted else (0, 1) for i, wanted in enumerate(learned)]
+        tiles = _tiling(plan, back=True)
+        pairs = [_way(plan, i, tiles) if wanted else (0, 1) for i, wanted in enumerate(learned)]
         where = tuple(
             n
             for p, row, (_, side) in zip(plan.found, plan.row, pairs, strict=True)
@@ -236,9 +240,9 @@ def _backward_launch(
         )
         ways = tuple(way for way, _ in pairs)
         number = sum(way << 2 * i for i, way in enumerate(ways))
-        chosen = _choices(plan, steps, tiles)
-        choices = (plan.rule_code, has, number, *chosen)
-        kernel = triton_spatial.spatial_backward_kernel
-        launch = gpu.Launch(kernel, tiles.grid, choices, tiles.lanes // 64)
+        chosen = _choices(plan, tiles)
+        choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
+        kernel = triton_spatial_back.spatial_backward_kernel
+        launch = gpu.Launch(kernel, (tiles.work,), choices, tiles.warps, REGISTERS)
         found = plan.backwards[key] = (launch, tiles, ways, where, chosen[0])
     return found

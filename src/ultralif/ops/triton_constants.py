@@ -12,7 +12,7 @@ sums all in a fixed order, so that the result is the same in every run, and sets
 import triton
 import triton.language as tl
 
-from ultralif.ops.triton_parts import LN2, clamp, inverse
+from ultralif.ops.triton_parts import LN2, SAME, SHARP, bits, clamp, inverse
 
 __all__ = ["EACH", "LEFT", "SHARED", "constants", "reduce"]
 
@@ -25,6 +25,8 @@ EACH = tl.constexpr(2)
 """Each lane has an entry of its own, and programs have either the same entries or others."""
 LEFT = tl.constexpr(3)
 """The sums of the lanes are left in ``partials`` for another reduction."""
+AT_ONCE = tl.constexpr(256)
+"""Partial sums that are on their way from memory at once."""
 
 
 @triton.jit
@@ -65,14 +67,19 @@ def pull(g, raw, table, step, index):
 
 
 @triton.jit
-def constants(known, pos, NATIVE: tl.constexpr, SHARP: tl.constexpr = False):
-    """Return eps and its inverse in units of log 2, leak, log(leak), threshold and amplitude of each lane."""
+def constants(known, pos, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Return eps and its inverse in units of log 2, leak, log(leak), threshold and amplitude of each lane.
+
+    Where all lanes have the same, one of each.
+    """
     raws, tables, places = known
+    if bits(RULE, SAME):
+        pos = tl.program_id(0) * 0
     eps, _, _, _ = decode(raws[0], tables[0], places[2], entry(places, 0, pos))
     leak, _, _, _ = decode(raws[1], tables[1], places[6], entry(places, 1, pos))
     threshold, _, _, _ = decode(raws[2], tables[2], places[10], entry(places, 2, pos))
     amplitude, _, _, _ = decode(raws[3], tables[3], places[14], entry(places, 3, pos))
-    if SHARP:  # see `recurrence.Rule`: the first constant is the sharpness
+    if bits(RULE, SHARP):  # see `recurrence.Rule`: the first constant is the sharpness
         small = tl.exp(-eps)
         amplitude = (1.0 + small) / (1.0 - small)
         eps = threshold / eps
@@ -88,6 +95,8 @@ def reduce(
     known,
     grads,
     scratch,
+    program,
+    programs,
     WAYS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -101,8 +110,6 @@ def reduce(
     if WAY == LEFT:
         tl.store(mine + pos, value, mask=own)
     elif WAY:
-        program = tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
-        programs = tl.num_programs(0) * tl.num_programs(1)
         lane = tl.arange(0, BLOCK)
         if WAY == EACH:
             size = programs // side
@@ -116,16 +123,19 @@ def reduce(
         before = tl.atomic_add(counters + C * groups + group, 1, sem="acq_rel")
         if before == size - 1:
             tl.debug_barrier()
-            total = tl.zeros((BLOCK,), tl.float32)
             if WAY == EACH:
+                total = tl.zeros((BLOCK,), tl.float32)
                 for i in range(size):
                     total += tl.load(mine + (i * side + group) * BLOCK + lane, cache_modifier=".cg")
                 at = group * BLOCK + lane
                 tl.store(grads[C] + at, pull(total, raw, table, step, at))
             else:
-                for first in range(0, size, BLOCK):
-                    i = first + lane
-                    at = i // side * (programs // size * side) + group * side + i % side
-                    total += tl.load(mine + at, mask=i < size, other=0.0, cache_modifier=".cg")
-                tl.store(grads[C] + group, pull(tl.sum(total), raw, table, step, group))
+                wide = tl.zeros((AT_ONCE,), tl.float32)
+                for first in range(0, size, AT_ONCE):
+                    i = first + tl.arange(0, AT_ONCE)
+                    at = i
+                    if size < programs:
+                        at = i // side * (programs // size * side) + group * side + i % side
+                    wide += tl.load(mine + at, mask=i < size, other=0.0, cache_modifier=".cg")
+                tl.store(grads[C] + group, pull(tl.sum(wide), raw, table, step, group))
             tl.store(counters + C * groups + group, 0)

@@ -49,7 +49,7 @@ def ends_kernel(
     total = span[0]
     pos = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = pos < total
-    held = constants(known, pos, NATIVE)
+    held = constants(known, pos, RULE, NATIVE)
     zero = tl.zeros((BLOCK,), tl.float32)
     source = current + address(pos, at_current)
     low, high, middle = (zero + LOWEST, zero, zero), (zero - LOWEST, zero, zero), (zero + held[5], zero, zero)
@@ -140,7 +140,7 @@ def walk_kernel(
     """Write the membrane at the start of every chunk, and after the last."""
     pos = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = pos < total
-    held = constants(known, pos, NATIVE)
+    held = constants(known, pos, RULE, NATIVE)
     decay = held[3] * length
     v = tl.zeros((BLOCK,), tl.float32)
     if HAS_STATE:
@@ -181,7 +181,7 @@ def walk_back_kernel(
     """
     pos = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = pos < total
-    held = constants(known, pos, NATIVE)
+    held = constants(known, pos, RULE, NATIVE)
     decay = held[3] * length
     g = tl.zeros((BLOCK,), tl.float32)
     if HAS // 2:

@@ -22,19 +22,23 @@ __all__ = [
     "MEMBRANE",
     "RATE",
     "RESET",
+    "SAME",
     "SATURATE",
     "SHARP",
     "SOFT",
     "UNIT",
     "address",
+    "anew",
     "bits",
     "exp2",
     "fire",
     "inverse",
     "largest",
     "log2",
+    "only",
     "saturated",
     "settle",
+    "spike_of",
     "unfire",
     "within",
 ]
@@ -67,6 +71,8 @@ AT_SPIKE = tl.constexpr(10)
 ADAPT = tl.constexpr(11)
 LATE = tl.constexpr(12)
 SHARP = tl.constexpr(13)
+SAME = tl.constexpr(14)
+"""All lanes have the same constants."""
 
 
 @triton.constexpr_function
@@ -106,6 +112,16 @@ def inverse(x, NATIVE: tl.constexpr):
 
 
 @triton.jit
+def anew(x, NATIVE: tl.constexpr):
+    """Return x as if it were another: what is computed from it is not kept from before, but computed anew."""
+    if NATIVE:
+        return tl.inline_asm_elementwise(
+            "mov.b32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=False, pack=1
+        )
+    return x
+
+
+@triton.jit
 def largest(x, y):
     """Return the larger of two, or NaN if one of them is."""
     return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
@@ -141,6 +157,12 @@ def within(mask, t, time, EVEN: tl.constexpr):
     if EVEN:
         return mask
     return mask & (tl.zeros_like(mask).to(tl.int32) + t < time)
+
+
+@triton.jit
+def only(inside, x, y, EVEN: tl.constexpr):
+    """Return x, but y for steps past the end."""
+    return x if EVEN else tl.where(inside, x, y)
 
 
 @triton.jit

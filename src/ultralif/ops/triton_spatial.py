@@ -1,17 +1,22 @@
 """Triton kernels for neurons on a ring: UltraDLIF and UltraDPLIF; see `recurrence`.
 
-A program integrates a tile: a few whole rings, or a part of one long ring; its lanes exchange their membranes
-at every step. A part carries a halo: at its ends the neighbours are missing, and what is wrong there moves
-inwards by one neuron a step, so a halo as wide as the number of steps keeps the inside right; the backward
-walk doubles it.
+A program integrates a tile of lanes: a few whole rings, or a part of a long one. A thread has COLS lanes side
+by side, so that most neighbours are in its own registers; one exchange a step brings those at both ends.
 
-Time is cut into chunks, and arguments are tuples, as in `triton_temporal`.
+A part carries a halo: at its ends the neighbours are missing, and what is wrong there moves inwards by one
+neuron a step, so a halo as wide as the number of steps keeps the inside right; the backward walk doubles it.
+Long sequences of parts are therefore cut into spans of a few steps, all in one launch. A program takes the
+next part from a queue, waits until all parts of its ring are done with the span before, and reads the
+membrane that they left at the border. What it waits for came out of the queue earlier: somebody works on it.
+
+Time is cut into chunks, and arguments are tuples, as in `triton_temporal`. Places on a ring are counted in
+groups of COLS lanes.
 """
 
 import triton
 import triton.language as tl
 
-from ultralif.ops.triton_constants import constants, reduce
+from ultralif.ops.triton_constants import constants
 from ultralif.ops.triton_parts import (
     AT_SPIKE,
     CENTERED,
@@ -20,56 +25,116 @@ from ultralif.ops.triton_parts import (
     MAX,
     MEMBRANE,
     RATE,
-    address,
     bits,
     exp2,
     fire,
     inverse,
     largest,
     log2,
+    only,
     settle,
-    unfire,
     within,
 )
-from ultralif.ops.triton_temporal import load_steps, only
+from ultralif.ops.triton_temporal import load_steps
 
-__all__ = ["spatial_backward_kernel", "spatial_forward_kernel"]
+__all__ = ["spatial_forward_kernel"]
 
 FACTOR = tl.constexpr(1)
 SHIFT = tl.constexpr(2)
 LOG2_3 = tl.constexpr(1.584962500721156)
-UNSPECIAL = ["known", "time", "halo", "mean_of"]
+UNSPECIAL = ["known", "times"]
 """Arguments that Triton must not specialise on."""
 
 
 @triton.jit
-def place(ring, halo, LANES: tl.constexpr, WIDTH: tl.constexpr, WHOLE: tl.constexpr):
-    """Return the lanes' row, place on the ring, whether it is their own, and their neighbours.
-
-    WHOLE is 1 for whole rings, 0 for parts, and 2 for parts that begin at multiples of four neurons.
-    """
-    lane = tl.arange(0, LANES)
-    row = lane // WIDTH
-    along = lane % WIDTH
-    if WHOLE == 1:
-        left = tl.where(along == 0, lane + ring - 1, lane - 1)
-        right = tl.where(along == ring - 1, lane - ring + 1, lane + 1)
-        return row, along, along < ring, (left % LANES, right % LANES)
-    inner = WIDTH - 2 * halo
-    spot = tl.program_id(1) * inner - halo + along
-    own = (along >= halo) & (along < halo + inner) & (spot < ring)
-    around = (spot + ring) % ring
-    if WHOLE == 2:  # so that they are loaded side by side
-        around = tl.max_contiguous(tl.multiple_of(around, 4), 4)
-    return row, around, own, (tl.maximum(lane - 1, 0), tl.minimum(lane + 1, LANES - 1))
+def take(queue, programs, QUEUED: tl.constexpr):
+    """Return the number of a piece of work: of the program, or the next of the queue."""
+    if QUEUED:
+        return tl.atomic_add(queue, 1)
+    return tl.program_id(0)
 
 
 @triton.jit
-def neighbours(w, around):
-    """Return what is to the left and to the right of each lane, by one exchange."""
-    both = tl.reshape(tl.join(around[0], around[1]), [2 * w.shape[0]])
-    left, right = tl.split(tl.reshape(tl.gather(w, both, 0), [w.shape[0], 2]))
-    return left, right
+def wait(flag, count):
+    """Wait until a counter has come this far; what was written before is then read."""
+    if count > 0:
+        while tl.load(flag, volatile=True) < count:
+            pass
+        while tl.atomic_add(flag, 0, sem="acquire") < count:
+            pass
+        tl.debug_barrier()
+
+
+@triton.jit
+def signal(flag):
+    """Raise a counter, after all that this program wrote."""
+    tl.debug_barrier()
+    tl.atomic_add(flag, 1, sem="release")
+
+
+@triton.jit
+def place(
+    ring, tile, halo, LANES: tl.constexpr, WIDTH: tl.constexpr, COLS: tl.constexpr, WHOLE: tl.constexpr
+):
+    """Return the row, the place on the ring, whether it is its own, and those beside it, of each group."""
+    GROUPS: tl.constexpr = LANES // COLS
+    group = tl.arange(0, GROUPS)
+    row = group // (WIDTH // COLS)
+    along = group % (WIDTH // COLS)
+    if WHOLE:
+        left = tl.where(along == 0, group + ring - 1, group - 1)
+        right = tl.where(along == ring - 1, group - ring + 1, group + 1)
+        return row, along, along < ring, tl.join(left % GROUPS, right % GROUPS)
+    inner = WIDTH // COLS - 2 * halo
+    spot = tile * inner - halo + along
+    own = (along >= halo) & (along < halo + inner) & (spot < ring)
+    beyond = tl.join(tl.maximum(group - 1, 0), tl.minimum(group + 1, GROUPS - 1))
+    return row, (spot % ring + ring) % ring, own, beyond
+
+
+@triton.jit
+def spread(mask, COLS: tl.constexpr):
+    """Return the mask of all lanes of the groups."""
+    return tl.broadcast_to(mask[:, None], [mask.shape[0], COLS])
+
+
+@triton.jit
+def when(mask, condition):
+    """Return the mask where a condition on the program holds, else an empty one."""
+    return mask & (tl.zeros_like(mask).to(tl.int32) + condition.to(tl.int32) > 0)
+
+
+@triton.jit
+def address(group, at, COLS: tl.constexpr):
+    """Return where the lanes of the groups are in memory: as in `triton_parts`, the inner size in groups."""
+    first = group // at[3] * at[1] + group % at[3] * COLS * at[2]
+    return first[:, None] + (tl.arange(0, COLS) * at[2])[None, :]
+
+
+@triton.jit
+def beside(x, y, around):
+    """Return x of the lane to the left, and y of that to the right, by one exchange."""
+    GROUPS: tl.constexpr = x.shape[0]
+    COLS: tl.constexpr = x.shape[1]
+    if COLS == 1:
+        ends = tl.join(tl.reshape(x, [GROUPS]), tl.reshape(y, [GROUPS]))
+        from_left, from_right = tl.split(tl.gather(ends, around, 0))
+    elif COLS == 2:
+        x_0, x_1 = tl.split(x)
+        y_0, y_1 = tl.split(y)
+        left, right = tl.split(tl.gather(tl.join(x_1, y_0), around, 0))
+        from_left, from_right = tl.join(left, x_0), tl.join(y_1, right)
+    else:
+        x_even, x_odd = tl.split(tl.reshape(x, [GROUPS, 2, 2]))
+        y_even, y_odd = tl.split(tl.reshape(y, [GROUPS, 2, 2]))
+        x_0, x_2 = tl.split(x_even)
+        x_1, x_3 = tl.split(x_odd)
+        y_0, y_2 = tl.split(y_even)
+        y_1, y_3 = tl.split(y_odd)
+        left, right = tl.split(tl.gather(tl.join(x_3, y_0), around, 0))
+        from_left = tl.join(tl.join(left, x_1), tl.join(x_0, x_2))
+        from_right = tl.join(tl.join(y_1, y_3), tl.join(y_2, right))
+    return tl.reshape(from_left, [GROUPS, COLS]), tl.reshape(from_right, [GROUPS, COLS])
 
 
 @triton.jit
@@ -120,248 +185,116 @@ def shares(trio, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
 
 
 @triton.jit
-def advance(x, v, around, held, v_reset, RULE: tl.constexpr, NATIVE: tl.constexpr):
-    """Take one step: return V, the spike, and a trace (P, level, f, f', the three that are coupled)."""
-    eps, k, leak, log_leak, threshold, amplitude = held
-    w = v
+def leaked(v, held, RULE: tl.constexpr):
+    """Return the membrane after its leak."""
     if bits(RULE, LEAK_FORM) == FACTOR:
-        w = v * leak
-    elif bits(RULE, LEAK_FORM) == SHIFT:
-        w = v + log_leak
+        return v * held[2]
+    if bits(RULE, LEAK_FORM) == SHIFT:
+        return v + held[3]
+    return v
+
+
+@triton.jit
+def advance(x, v, around, held, v_reset, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Take one step: return V, the spike, and a trace (P, level, f, f')."""
+    eps, k, leak, log_leak, threshold, amplitude = held
+    w = leaked(v, held, RULE)
     if bits(RULE, AT_SPIKE):
         w += x
         x = 0.0 * x
-    w_left, w_right = neighbours(w, around)
-    trio = (w, w_left, w_right)
-    base, weight = coupled(x, trio, eps, k, RULE, NATIVE)
+    w_left, w_right = beside(w, w, around)
+    base, weight = coupled(x, (w, w_left, w_right), eps, k, RULE, NATIVE)
     level, gate, steep, spike = fire(base, weight, threshold, eps, k, amplitude, RULE, NATIVE)
     potential = w if bits(RULE, AT_SPIKE) else level
-    return settle(potential, spike, threshold, v_reset, RULE), spike, (potential, level, gate, steep, trio)
+    return settle(potential, spike, threshold, v_reset, RULE), spike, (potential, level, gate, steep)
+
+
+@triton.jit
+def load_border(start, borders, span, total, pos, mask, HAS_START: tl.constexpr, QUEUED: tl.constexpr):
+    """Return what is known before the first span, or was left before a later one; else zero."""
+    v = tl.zeros(pos.shape, tl.float32)
+    if HAS_START:
+        v = tl.load(start + pos, mask=when(mask, span == 0), other=0.0)
+    if QUEUED:
+        left = borders + (span - 1) * total + pos
+        v += tl.load(left, mask=when(mask, span > 0), other=0.0, cache_modifier=".cg")
+    return v
 
 
 @triton.jit(do_not_specialize=UNSPECIAL)
 def spatial_forward_kernel(
     current,
     state,
+    borders,
     out,
     last_state,
+    queue,
     known,
-    time,
-    halo,
-    mean_of,
-    span,
+    times,
+    shape,
     at_current,
     at_out,
     v_reset,
     RULE: tl.constexpr,
     HAS: tl.constexpr,
+    QUEUED: tl.constexpr,
     CHUNK: tl.constexpr,
     EVEN: tl.constexpr,
     LANES: tl.constexpr,
     WIDTH: tl.constexpr,
+    COLS: tl.constexpr,
     WHOLE: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
-    """Integrate rows of rings from a state: write the spikes, or add to their mean, and the state.
+    """Integrate rows of rings from a state: write the spikes or their mean, the state, and that at borders.
 
-    HAS has a bit each for a state, an output, and a mean that is added to.
+    HAS has a bit each for a state and an output.
     """
-    ring, rows, rounds, stride_round = span
-    row, spot, own, around = place(ring, halo, LANES, WIDTH, WHOLE)
-    row += tl.program_id(0) * (LANES // WIDTH)
-    held = constants(known, row * ring + tl.minimum(spot, ring - 1), NATIVE)
-    zero = tl.zeros((LANES,), tl.float32)
+    ring, rows, rounds, stride_round = shape
+    time, steps, programs, tiles, halo = times
+    work = take(queue, programs, QUEUED)
+    program, span = work % programs, tl.cast(work // programs, tl.int64)
+    length = tl.minimum(steps, time - span * steps).to(tl.int32)
+    total = tl.cast(rows, tl.int64) * ring * COLS
+    row, spot, own, around = place(ring, program % tiles, halo, LANES, WIDTH, COLS, WHOLE)
+    row += program // tiles * (LANES // WIDTH)
+    column = tl.arange(0, COLS)[None, :]
+    serves = (row * ring + tl.minimum(spot, ring - 1))[:, None] * COLS + column
+    held = constants(known, serves, RULE, NATIVE)
     for i in range(rounds):
         at_row = row + tl.cast(i, tl.int64) * stride_round
-        inside = (at_row < rows) & (spot < ring)
-        own_now = own & (at_row < rows)
-        pos = at_row * ring + spot
-        source = current + address(pos, at_current)
-        target = out + address(pos, at_out)
-        v, mean = zero, zero
-        if HAS % 2:
-            v = tl.load(state + pos, mask=inside, other=0.0)
-        for first in range(0, time, CHUNK):
-            xs = load_steps(source, at_current[0], inside, first, time, CHUNK, EVEN)
+        inside = spread((at_row < rows) & (spot < ring), COLS)
+        own_now = spread(own & (at_row < rows), COLS)
+        group = at_row * ring + spot
+        pos = group[:, None] * COLS + column
+        source = current + address(group, at_current, COLS) + span * steps * at_current[0]
+        xs = load_steps(source, at_current[0], inside, 0, length, CHUNK, EVEN)
+        if QUEUED:
+            wait(queue + 1 + program // tiles, span.to(tl.int32) * tiles)
+        v = load_border(state, borders, span, total, pos, inside, HAS % 2, QUEUED)
+        mean = tl.zeros(pos.shape, tl.float32)
+        target = out + address(group, at_out, COLS)
+        if not bits(RULE, RATE):
+            target += span * steps * at_out[0]
+        for first in range(0, length, CHUNK):
             source += CHUNK * at_current[0]
+            more = within(inside, first + CHUNK, length, False)
+            later = load_steps(source, at_current[0], more, first + CHUNK, length, CHUNK, EVEN)
             for j in tl.static_range(CHUNK):
                 after, spike, _ = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
-                now = within(own_now, first + j, time, EVEN)
-                v = only(within(inside, first + j, time, EVEN), after, v, EVEN)
+                now = within(own_now, first + j, length, EVEN)
+                v = only(within(inside, first + j, length, EVEN), after, v, EVEN)
                 if bits(RULE, RATE):
                     mean += tl.where(now, spike, 0.0)
-                elif HAS // 2 % 2:
+                elif HAS // 2:
                     tl.store(target, spike, mask=now)
                     target += at_out[0]
-        if HAS // 2 % 2 and bits(RULE, RATE):
-            mean = mean / mean_of
-            if HAS // 4:
-                mean += tl.load(target, mask=own_now, other=0.0).to(tl.float32)
-            tl.store(target, mean, mask=own_now)
-        tl.store(last_state + pos, v, mask=own_now)
-
-
-@triton.jit
-def retreat(
-    gs,
-    gv,
-    sums,
-    trace,
-    v,
-    to_sides,
-    around,
-    inside,
-    own,
-    held,
-    v_reset,
-    RULE: tl.constexpr,
-    EVEN: tl.constexpr,
-):
-    """Walk one step back: return the gradients for the current and for V before, and the sums."""
-    eps, k, leak, log_leak, threshold, amplitude = held
-    potential, level, gate, steep, _ = trace
-    _, back, kept, to_limit = unfire(
-        gs, gv, potential, level, gate, steep, threshold, k, amplitude, v_reset, RULE
-    )
-    back, kept = only(inside, back, 0.0 * gv, EVEN), only(inside, kept, 0.0 * gv, EVEN)
-    g = back if bits(RULE, AT_SPIKE) else back + kept
-    to_left, to_right = g * to_sides[0], g * to_sides[1]
-    to_w = g - to_left - to_right + tl.gather(to_right, around[0], 0) + tl.gather(to_left, around[1], 0)
-    if bits(RULE, AT_SPIKE):
-        to_w += kept
-        g_current = to_w
-    else:
-        g_current = g
-    to_eps = g * to_sides[2] - back * (level - threshold) * (k * LN2)
-    to_leak = 0.0 * gv
-    if bits(RULE, LEAK_FORM) == FACTOR:
-        to_leak = to_w * v
-    elif bits(RULE, LEAK_FORM) == SHIFT:
-        to_leak = to_w / leak
-    to_limit = only(inside, to_limit, 0.0 * gv, EVEN) - back
-    sums = (
-        sums[0] + tl.where(own, to_eps, 0.0),
-        sums[1] + tl.where(own, to_leak, 0.0),
-        sums[2] + tl.where(own, to_limit, 0.0),
-    )
-    before = to_w * leak if bits(RULE, LEAK_FORM) == FACTOR else to_w
-    return g_current, only(inside, before, gv, EVEN), sums
-
-
-@triton.jit(do_not_specialize=UNSPECIAL)
-def spatial_backward_kernel(
-    grad_out,
-    grad_state,
-    current,
-    state,
-    grad_current,
-    grad_start,
-    notes,
-    known,
-    grads,
-    scratch,
-    time,
-    halo,
-    mean_of,
-    span,
-    at_current,
-    at_grad,
-    at_out,
-    v_reset,
-    RULE: tl.constexpr,
-    HAS: tl.constexpr,
-    WAYS: tl.constexpr,
-    CHUNK: tl.constexpr,
-    EVEN: tl.constexpr,
-    LANES: tl.constexpr,
-    WIDTH: tl.constexpr,
-    WHOLE: tl.constexpr,
-    NATIVE: tl.constexpr,
-):
-    """Differentiate: write the gradients for current, state and constants.
-
-    HAS has a bit each for a state, a gradient of the output and one of the last state. The kernel is longer
-    than others, because Triton cannot carry the trace of a chunk out of a function.
-    """
-    ring, rows, rounds, stride_round = span
-    row, spot, own, around = place(ring, halo, LANES, WIDTH, WHOLE)
-    row += tl.program_id(0) * (LANES // WIDTH)
-    held = constants(known, row * ring + tl.minimum(spot, ring - 1), NATIVE)
-    zero = tl.zeros((LANES,), tl.float32)
-    sums = (zero, zero, zero)
-    chunks = tl.cdiv(time, CHUNK)
-    program = tl.program_id(1).to(tl.int64) * tl.num_programs(0) + tl.program_id(0)
-    note = notes + program * LANES + tl.arange(0, LANES)
-    note_stride = tl.num_programs(0).to(tl.int64) * tl.num_programs(1) * LANES
-    for i in range(rounds):
-        at_row = row + tl.cast(i, tl.int64) * stride_round
-        inside = (at_row < rows) & (spot < ring)
-        own_now = own & (at_row < rows)
-        pos = at_row * ring + spot
-        source = current + address(pos, at_current)
-        start, flow, g_mean = zero, zero, zero
-        if HAS % 2:
-            start = tl.load(state + pos, mask=inside, other=0.0)
-        v = start
-        for n in range(chunks - 1):  # note the state after each chunk but the last; these are full
-            xs = load_steps(
-                source + tl.cast(n, tl.int64) * CHUNK * at_current[0],
-                at_current[0],
-                inside,
-                0,
-                time,
-                CHUNK,
-                True,
-            )
-            for j in tl.static_range(CHUNK):
-                v, _, _ = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
-            tl.store(note + n * note_stride, v)
-
-        if HAS // 4:
-            flow = tl.load(grad_state + pos, mask=inside, other=0.0)
-        incoming = grad_out + address(pos, at_grad)
-        if HAS // 2 % 2 and bits(RULE, RATE):
-            g_mean = tl.load(incoming, mask=inside, other=0.0).to(tl.float32) / mean_of
-        for r in range(chunks):
-            c = tl.cast(chunks - 1 - r, tl.int64)
-            v = start
-            if c > 0:
-                v = tl.load(note + (c - 1) * note_stride)
-            first = c * CHUNK
-            xs = load_steps(source + first * at_current[0], at_current[0], inside, first, time, CHUNK, EVEN)
-            gs = xs
-            if HAS // 2 % 2 and not bits(RULE, RATE):
-                gs = load_steps(incoming + first * at_grad[0], at_grad[0], inside, first, time, CHUNK, EVEN)
-            vs, traces, sides = (), (), ()
-            for j in tl.static_range(CHUNK):
-                vs = vs + (v,)
-                v, _, trace = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
-                traces, sides = traces + (trace,), sides + (shares(trace[4], held[1], RULE, NATIVE),)
-            outgoing = grad_current + address(pos, at_out) + (first + CHUNK - 1) * at_out[0]
-            for j in tl.static_range(CHUNK - 1, -1, -1):
-                now = within(inside, first + j, time, EVEN)
-                given = g_mean if bits(RULE, RATE) or HAS // 2 % 2 == 0 else gs[j]
-                to_current, flow, sums = retreat(
-                    given,
-                    flow,
-                    sums,
-                    traces[j],
-                    vs[j],
-                    sides[j],
-                    around,
-                    now,
-                    own_now,
-                    held,
-                    v_reset,
-                    RULE,
-                    EVEN,
-                )
-                tl.store(outgoing, to_current, mask=within(own_now, first + j, time, EVEN))
-                outgoing -= at_out[0]
-        tl.store(grad_start + pos, flow, mask=own_now)
-    if WAYS:
-        own = own & (row < rows)
-        pos = row * ring + spot
-        reduce(sums[0], 0, pos, own, known, grads, scratch, WAYS, LANES)
-        reduce(sums[1], 1, pos, own, known, grads, scratch, WAYS, LANES)
-        reduce(sums[2], 2, pos, own, known, grads, scratch, WAYS, LANES)
+            xs = later
+        if HAS // 2 and bits(RULE, RATE):
+            before = tl.load(target, mask=when(own_now, span > 0), other=0.0, cache_modifier=".cg")
+            tl.store(target, before.to(tl.float32) + mean / time, mask=own_now)
+        tl.store(last_state + pos, v, mask=when(own_now, (span + 1) * steps >= time))
+        if QUEUED:
+            tl.store(borders + span * total + pos, v, mask=when(own_now, (span + 1) * steps < time))
+    if QUEUED:
+        signal(queue + 1 + program // tiles)

@@ -34,6 +34,7 @@ from ultralif.ops.triton_parts import (
     inverse,
     largest,
     log2,
+    only,
     saturated,
     settle,
     unfire,
@@ -109,9 +110,11 @@ def load_steps(source, stride, mask, first, time, CHUNK: tl.constexpr, EVEN: tl.
 
 
 @triton.jit
-def only(inside, x, y, EVEN: tl.constexpr):
-    """Return x, but y for steps past the end."""
-    return x if EVEN else tl.where(inside, x, y)
+def load_next(source, stride, mask, first, time, xs, CHUNK: tl.constexpr, EVEN: tl.constexpr):
+    """Load the chunk after the one at work, if there is one, so that it is on its way meanwhile."""
+    if CHUNK == 1:  # there is but one step
+        return xs
+    return load_steps(source, stride, within(mask, first, time, False), first, time, CHUNK, EVEN)
 
 
 @triton.jit(do_not_specialize=UNSPECIAL)
@@ -136,7 +139,7 @@ def temporal_forward_kernel(
     """Integrate all steps: write the spikes, or their mean, and the last state."""
     total, rounds, stride_round = span
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    held = constants(known, lane, NATIVE, bits(RULE, SHARP))
+    held = constants(known, lane, RULE, NATIVE)
     zero = tl.zeros((BLOCK,), tl.float32)
     for i in range(rounds):
         pos = lane + tl.cast(i, tl.int64) * stride_round
@@ -145,9 +148,10 @@ def temporal_forward_kernel(
         target = out + address(pos, at_out)
         now = load_state(state, pos, total, mask, zero, HAS_STATE, RULE)
         mean = zero
+        xs = load_steps(source, at_current[0], mask, 0, time, CHUNK, EVEN)
         for first in range(0, time, CHUNK):
-            xs = load_steps(source, at_current[0], mask, first, time, CHUNK, EVEN)
             source += CHUNK * at_current[0]
+            later = load_next(source, at_current[0], mask, first + CHUNK, time, xs, CHUNK, EVEN)
             for j in tl.static_range(CHUNK):
                 after, spike, _ = advance(xs[j], now, held, numbers, RULE, NATIVE)
                 inside = within(mask, first + j, time, EVEN)
@@ -161,6 +165,7 @@ def temporal_forward_kernel(
                 else:
                     tl.store(target, spike, mask=inside)
                     target += at_out[0]
+            xs = later
         if bits(RULE, RATE):
             tl.store(target, mean / time, mask=mask)
         store_state(last_state, pos, total, mask, now, RULE)
@@ -242,16 +247,17 @@ def finish(
 ):
     """Reduce the sums of all lanes to the gradients of the constants."""
     own = lane < total
+    program, programs = tl.program_id(0), tl.num_programs(0)
     to_eps, to_limit = sums[0], sums[2]
     to_leak = sums[1] if bits(RULE, MEMBRANE) == ADD else sums[1] / held[2]
     if bits(RULE, SHARP):  # eps = threshold / b, A = 1 / tanh(b / 2)
         share = held[0] / (LN2 * held[4])  # 1 / b
         to_limit += to_eps * share
         to_eps = -to_eps * held[4] * share * share - sums[3] * 0.5 * (held[5] * held[5] - 1.0)
-    reduce(to_eps, 0, lane, own, known, grads, scratch, WAYS, BLOCK)
-    reduce(to_leak, 1, lane, own, known, grads, scratch, WAYS, BLOCK)
-    reduce(to_limit, 2, lane, own, known, grads, scratch, WAYS, BLOCK)
-    reduce(sums[3], 3, lane, own, known, grads, scratch, WAYS, BLOCK)
+    reduce(to_eps, 0, lane, own, known, grads, scratch, program, programs, WAYS, BLOCK)
+    reduce(to_leak, 1, lane, own, known, grads, scratch, program, programs, WAYS, BLOCK)
+    reduce(to_limit, 2, lane, own, known, grads, scratch, program, programs, WAYS, BLOCK)
+    reduce(sums[3], 3, lane, own, known, grads, scratch, program, programs, WAYS, BLOCK)
 
 
 @triton.jit(do_not_specialize=UNSPECIAL)
@@ -286,7 +292,7 @@ def temporal_backward_kernel(
     """
     total, rounds, stride_round = span
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    held = constants(known, lane, NATIVE, bits(RULE, SHARP))
+    held = constants(known, lane, RULE, NATIVE)
     zero = tl.zeros((BLOCK,), tl.float32)
     sums = (zero, zero, zero, zero)
     chunks = tl.cdiv(time, CHUNK)
@@ -297,19 +303,14 @@ def temporal_backward_kernel(
         source = current + address(pos, at_current)
         start = load_state(state, pos, total, mask, zero, HAS % 2 == 1, RULE)
         now = start
-        for n in range(chunks - 1):  # note the state after each chunk but the last; these are full
-            xs = load_steps(
-                source + tl.cast(n, tl.int64) * CHUNK * at_current[0],
-                at_current[0],
-                mask,
-                0,
-                time,
-                CHUNK,
-                True,
-            )
+        xs = load_steps(source, at_current[0], mask, 0, time, CHUNK, EVEN)
+        for n in range(1, chunks):  # note the state before each chunk but the first; those before it are full
+            part = source + tl.cast(n, tl.int64) * CHUNK * at_current[0]
+            later = load_steps(part, at_current[0], mask, n * CHUNK, time, CHUNK, EVEN)
             for j in tl.static_range(CHUNK):
                 now, _, _ = advance(xs[j], now, held, numbers, RULE, NATIVE)
-            store_state(notes + tl.cast(n, tl.int64) * total * STATES, pos, total, mask, now, RULE)
+            store_state(notes + tl.cast(n - 1, tl.int64) * total * STATES, pos, total, mask, now, RULE)
+            xs = later
 
         flow = load_state(grad_state, pos, total, mask, zero, HAS // 4 == 1, RULE)
         g_mean = zero
@@ -318,11 +319,7 @@ def temporal_backward_kernel(
             g_mean = tl.load(incoming, mask=mask, other=0.0).to(tl.float32) / time
         for r in range(chunks):
             c = tl.cast(chunks - 1 - r, tl.int64)
-            now = start
-            if c > 0:
-                now = load_state(notes + (c - 1) * total * STATES, pos, total, mask, zero, True, RULE)
             first = c * CHUNK
-            xs = load_steps(source + first * at_current[0], at_current[0], mask, first, time, CHUNK, EVEN)
             gs = xs
             if HAS // 2 % 2 and not bits(RULE, RATE):
                 gs = load_steps(incoming + first * at_grad[0], at_grad[0], mask, first, time, CHUNK, EVEN)
@@ -332,6 +329,11 @@ def temporal_backward_kernel(
                 now, _, trace = advance(xs[j], now, held, numbers, RULE, NATIVE)
                 share, to_eps = share_of(xs[j], v, trace[4], held[1], held[3], RULE, NATIVE)
                 traces, shares, to_epss = traces + (trace,), shares + (share,), to_epss + (to_eps,)
+            now = start
+            if c > 1:
+                now = load_state(notes + (c - 2) * total * STATES, pos, total, mask, zero, True, RULE)
+            part = source + (first - CHUNK) * at_current[0]
+            xs = load_steps(part, at_current[0], within(mask, 0, c, False), 0, time, CHUNK, True)
             outgoing = grad_current + address(pos, at_out) + (first + CHUNK - 1) * at_out[0]
             for j in tl.static_range(CHUNK - 1, -1, -1):
                 inside = within(mask, first + j, time, EVEN)
@@ -398,6 +400,18 @@ def retrace(
     return g - past, only(inside, past, gv, EVEN), sums
 
 
+@triton.jit
+def load_back(reading, incoming, at_spikes, at_grad, mask, left, CHUNK: tl.constexpr):
+    """Load the gradients of a chunk, from its last step, and the spikes before each, of the steps left."""
+    gs, earlier = (), ()
+    for j in tl.static_range(CHUNK):
+        gs = gs + (tl.load(incoming, mask=within(mask, j, left, False), other=0.0),)
+        reading -= at_spikes
+        earlier = earlier + (tl.load(reading, mask=within(mask, j + 1, left, False), other=0.5),)
+        incoming -= at_grad
+    return gs, earlier
+
+
 @triton.jit(do_not_specialize=UNSPECIAL)
 def temporal_spikes_backward_kernel(
     grad_out,
@@ -425,7 +439,7 @@ def temporal_spikes_backward_kernel(
     """Differentiate UltraLIF with soft spikes, which tell its membrane: nothing is integrated again."""
     total, rounds, stride_round = span
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    held = constants(known, lane, NATIVE, bits(RULE, SHARP))
+    held = constants(known, lane, RULE, NATIVE)
     zero = tl.zeros((BLOCK,), tl.float32)
     sums = (zero, zero, zero, zero)
     for i in range(rounds):
@@ -441,14 +455,12 @@ def temporal_spikes_backward_kernel(
         spike = tl.load(reading, mask=mask, other=0.5)
         recalled = recall(spike, held, numbers[0], NATIVE)
         flow = zero
+        gs, earlier = load_back(reading, incoming, at_spikes[0], at_grad[0], mask, time, CHUNK)
         for r in range(tl.cdiv(time, CHUNK)):
             left = time - r * CHUNK  # steps that are left
-            gs, earlier = (), ()
-            for j in tl.static_range(CHUNK):
-                gs = gs + (tl.load(incoming, mask=within(mask, j, left, EVEN), other=0.0),)
-                reading -= at_spikes[0]
-                earlier = earlier + (tl.load(reading, mask=within(mask, j + 1, left, False), other=0.5),)
-                incoming -= at_grad[0]
+            reading -= CHUNK * at_spikes[0]
+            incoming -= CHUNK * at_grad[0]
+            after = load_back(reading, incoming, at_spikes[0], at_grad[0], mask, left - CHUNK, CHUNK)
             for j in tl.static_range(CHUNK):
                 inside = within(mask, j, left, EVEN)
                 before = recall(earlier[j], held, numbers[0], NATIVE)
@@ -459,6 +471,7 @@ def temporal_spikes_backward_kernel(
                 spike, recalled = earlier[j], before
                 tl.store(outgoing, to_current, mask=inside)
                 outgoing -= at_out[0]
+            gs, earlier = after
         if HAS_STATE:
             tl.store(grad_start + pos, flow, mask=mask)
     if WAYS:

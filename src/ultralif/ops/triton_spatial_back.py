@@ -1,0 +1,260 @@
+"""The derivative of neurons on a ring; see `triton_spatial` for tiles, halos, spans and the queue.
+
+Spans are taken from the last to the first. A program integrates its span again from the membrane at the
+border, which the forward pass left, before it waits for the gradient there. Of a step it keeps the membrane,
+the level and the spike; the neighbours' shares are computed again when it walks back: to keep them would take
+twice the registers.
+"""
+
+import triton
+import triton.language as tl
+
+from ultralif.ops.triton_constants import constants, reduce
+from ultralif.ops.triton_parts import (
+    AT_SPIKE,
+    LEAK_FORM,
+    LN2,
+    RATE,
+    anew,
+    bits,
+    only,
+    settle,
+    spike_of,
+    unfire,
+    within,
+)
+from ultralif.ops.triton_spatial import (
+    FACTOR,
+    SHIFT,
+    UNSPECIAL,
+    address,
+    advance,
+    beside,
+    leaked,
+    load_border,
+    place,
+    shares,
+    signal,
+    spread,
+    take,
+    wait,
+    when,
+)
+from ultralif.ops.triton_temporal import load_steps
+
+__all__ = ["spatial_backward_kernel"]
+
+
+@triton.jit
+def recall(trace, held, v_reset, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Return the membrane after a step from its trace."""
+    potential, level, gate, _ = trace
+    spike = spike_of(level, gate, held[4], held[5], RULE)
+    return settle(anew(potential, NATIVE), spike, held[4], v_reset, RULE)
+
+
+@triton.jit
+def retreat(
+    gs,
+    gv,
+    sums,
+    trace,
+    v,
+    around,
+    inside,
+    own,
+    held,
+    v_reset,
+    RULE: tl.constexpr,
+    EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Walk one step back: return the gradients for the current and for V before, and the sums."""
+    eps, k, leak, log_leak, threshold, amplitude = held
+    potential, level, gate, steep = trace
+    w = anew(potential, NATIVE) if bits(RULE, AT_SPIKE) else leaked(v, held, RULE)
+    w_left, w_right = beside(w, w, around)
+    share_left, share_right, by_eps = shares((w, w_left, w_right), k, RULE, NATIVE)
+    _, back, kept, to_limit = unfire(
+        gs, gv, potential, level, gate, steep, threshold, k, amplitude, v_reset, RULE
+    )
+    zero = 0.0 * gv
+    back, kept = only(inside, back, zero, EVEN), only(inside, kept, zero, EVEN)
+    g = back if bits(RULE, AT_SPIKE) else back + kept
+    to_left, to_right = g * share_left, g * share_right
+    from_left, from_right = beside(to_right, to_left, around)
+    to_w = g - to_left - to_right + from_left + from_right
+    if bits(RULE, AT_SPIKE):
+        to_w += kept
+        g_current = to_w
+    else:
+        g_current = g
+    to_eps = g * by_eps - back * (level - threshold) * (k * LN2)
+    to_leak = zero
+    if bits(RULE, LEAK_FORM) == FACTOR:
+        to_leak = to_w * v
+    elif bits(RULE, LEAK_FORM) == SHIFT:
+        to_leak = to_w / leak
+    to_limit = only(inside, to_limit, zero, EVEN) - back
+    sums = (
+        sums[0] + tl.where(own, to_eps, 0.0),
+        sums[1] + tl.where(own, to_leak, 0.0),
+        sums[2] + tl.where(own, to_limit, 0.0),
+    )
+    before = to_w * leak if bits(RULE, LEAK_FORM) == FACTOR else to_w
+    return g_current, only(inside, before, gv, EVEN), sums
+
+
+@triton.jit
+def finish(
+    sums,
+    pos,
+    own,
+    known,
+    grads,
+    scratch,
+    work,
+    span,
+    programs,
+    WAYS: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    """Reduce the sums of all lanes to the gradients of the constants; spans have regions of their own."""
+    pos, own = tl.reshape(pos + span * 4 * scratch[3], [LANES]), tl.reshape(own, [LANES])
+    reduce(tl.reshape(sums[0], [LANES]), 0, pos, own, known, grads, scratch, work, programs, WAYS, LANES)
+    reduce(tl.reshape(sums[1], [LANES]), 1, pos, own, known, grads, scratch, work, programs, WAYS, LANES)
+    reduce(tl.reshape(sums[2], [LANES]), 2, pos, own, known, grads, scratch, work, programs, WAYS, LANES)
+
+
+@triton.jit(do_not_specialize=UNSPECIAL)
+def spatial_backward_kernel(
+    grad_out,
+    grad_state,
+    current,
+    state,
+    borders,
+    grad_current,
+    grad_start,
+    rooms,
+    known,
+    grads,
+    scratch,
+    times,
+    shape,
+    places,
+    v_reset,
+    RULE: tl.constexpr,
+    HAS: tl.constexpr,
+    WAYS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EVEN: tl.constexpr,
+    LANES: tl.constexpr,
+    WIDTH: tl.constexpr,
+    COLS: tl.constexpr,
+    WHOLE: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Differentiate: write the gradients for current, state and constants.
+
+    HAS has a bit each for a state, a gradient of the output, one of the last state, and a queue. The kernel
+    is longer than others, because Triton cannot carry the trace of a chunk out of a function.
+    """
+    QUEUED: tl.constexpr = HAS // 8
+    at_current, at_grad, at_out = places
+    notes, flows, queue = rooms
+    ring, rows, rounds, stride_round = shape
+    time, steps, programs, tiles, halo = times
+    work = take(queue, programs, QUEUED)
+    program, turn = work % programs, tl.cast(work // programs, tl.int64)
+    span = (time + steps - 1) // steps - 1 - turn
+    length = tl.minimum(steps, time - span * steps).to(tl.int32)
+    total = tl.cast(rows, tl.int64) * ring * COLS
+    row, spot, own, around = place(ring, program % tiles, halo, LANES, WIDTH, COLS, WHOLE)
+    row += program // tiles * (LANES // WIDTH)
+    column = tl.arange(0, COLS)[None, :]
+    serves = (row * ring + tl.minimum(spot, ring - 1))[:, None] * COLS + column
+    held = constants(known, serves, RULE, NATIVE)
+    zero = tl.zeros((LANES // COLS, COLS), tl.float32)
+    sums = (zero, zero, zero)
+    chunks = tl.cdiv(length, CHUNK)
+    lane = (tl.arange(0, LANES // COLS) * COLS)[:, None] + column
+    note = notes + tl.cast(work, tl.int64) * LANES + lane
+    note_stride = tl.num_programs(0).to(tl.int64) * LANES
+    for i in range(rounds):
+        at_row = row + tl.cast(i, tl.int64) * stride_round
+        inside = spread((at_row < rows) & (spot < ring), COLS)
+        own_now = spread(own & (at_row < rows), COLS)
+        group = at_row * ring + spot
+        pos = group[:, None] * COLS + column
+        source = current + address(group, at_current, COLS) + span * steps * at_current[0]
+        start = load_border(state, borders, span, total, pos, inside, HAS % 2, QUEUED)
+        v, flow, g_mean = start, zero, zero
+        xs = load_steps(source, at_current[0], inside, 0, length, CHUNK, EVEN)
+        for n in range(1, chunks):  # note the state before each chunk but the first; those before it are full
+            part = source + tl.cast(n, tl.int64) * CHUNK * at_current[0]
+            later = load_steps(part, at_current[0], inside, n * CHUNK, length, CHUNK, EVEN)
+            for j in tl.static_range(CHUNK):
+                v, _, _ = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
+            tl.store(note + (n - 1) * note_stride, v)
+            xs = later
+
+        incoming = grad_out + address(group, at_grad, COLS)
+        if HAS // 2 % 2 and bits(RULE, RATE):
+            g_mean = tl.load(incoming, mask=inside, other=0.0).to(tl.float32) / time
+        for r in range(chunks):
+            c = chunks - 1 - r
+            first = c * CHUNK
+            step = span * steps + first
+            gs = xs
+            if HAS // 2 % 2 and not bits(RULE, RATE):
+                part = incoming + step * at_grad[0]
+                gs = load_steps(part, at_grad[0], inside, first, length, CHUNK, EVEN)
+            begin, traces = v, ()
+            for j in tl.static_range(CHUNK):
+                v, _, trace = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
+                traces = traces + (trace,)
+            if r == 0:
+                if QUEUED:
+                    wait(queue + 1 + program // tiles, turn.to(tl.int32) * tiles)
+                flow = load_border(grad_state, flows, turn, total, pos, inside, HAS // 4 % 2, QUEUED)
+            if time > 0:  # always: what is computed anew below is not computed above
+                part = source + tl.cast(first - CHUNK, tl.int64) * at_current[0]
+                more = within(inside, 0, c, False)
+                xs = load_steps(part, at_current[0], more, first - CHUNK, length, CHUNK, EVEN)
+                v = start
+                if c > 1:
+                    v = tl.load(note + (c - 2) * note_stride)
+                outgoing = grad_current + address(group, at_out, COLS) + (step + CHUNK - 1) * at_out[0]
+                for j in tl.static_range(CHUNK - 1, -1, -1):
+                    now = within(inside, first + j, length, EVEN)
+                    given = g_mean if bits(RULE, RATE) or HAS // 2 % 2 == 0 else gs[j]
+                    before = (
+                        anew(begin, NATIVE) if j == 0 else recall(traces[j - 1], held, v_reset, RULE, NATIVE)
+                    )
+                    to_current, flow, sums = retreat(
+                        given,
+                        flow,
+                        sums,
+                        traces[j],
+                        before,
+                        around,
+                        now,
+                        own_now,
+                        held,
+                        v_reset,
+                        RULE,
+                        EVEN,
+                        NATIVE,
+                    )
+                    tl.store(outgoing, to_current, mask=within(own_now, first + j, length, EVEN))
+                    outgoing -= at_out[0]
+        if HAS % 2:
+            tl.store(grad_start + pos, flow, mask=when(own_now, span == 0))
+        if QUEUED:
+            tl.store(flows + turn * total + pos, flow, mask=when(own_now, span > 0))
+    if QUEUED:
+        signal(queue + 1 + program // tiles)
+    if WAYS:
+        own = spread(own & (row < rows), COLS)
+        pos = (row * ring + spot)[:, None] * COLS + column
+        finish(sums, pos, own, known, grads, scratch, work, span, tl.num_programs(0), WAYS, LANES)
