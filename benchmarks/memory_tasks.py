@@ -72,7 +72,7 @@ def grid(task: str, method: str) -> list[Cell]:
     """Return the runs among which the held-out samples choose."""
     given = TASKS[task]
     if method == "LIF":
-        return [Cell(task, method, lr, (), 0.0, 0.0, 0, True) for lr in (*given.rates, 3e-2)]
+        return [Cell(task, method, lr, (), 0.0, 0.0, 0, True) for lr in dict.fromkeys((*given.rates, 3e-2))]
     tops = given.ceilings if "saturate" in method else (0.0,)
     return [
         Cell(task, method, *values, 0, True)
