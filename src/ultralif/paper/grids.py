@@ -13,6 +13,7 @@ from ultralif.training.identity import document_id
 __all__ = [
     "ABLATION",
     "CLIPPED",
+    "CONSTANT",
     "CONTROLS",
     "RECIPES",
     "RELEASED_ABLATION",
@@ -36,6 +37,8 @@ STATIC = ("mnist", "fashion-mnist", "cifar10")
 ABLATED = (0.5, 1.0, 2.0)
 CLIPPED = "rate-clipped"
 """The rate code of the author's code, which also names its runs among the cells."""
+CONSTANT = "constant-normalized"
+"""The same for the author's own system for the study of the temperature."""
 BASE = RunConfig(**PRESETS["written"], precision="tf32")
 """The paper's recipe; TF32 rounds the weights in matrix products to eleven bits, the spikes are exact."""
 
@@ -197,7 +200,7 @@ def _parts(table: str) -> Iterator[tuple[str, int, str, Sequence[Variant]]]:
             for timesteps in TIMESTEPS:
                 yield dataset, timesteps, "rate", [*unpenalized, *RECIPES]
     elif table == "released-ablation":
-        yield "mnist", 1, "constant-normalized", RELEASED_ABLATION
+        yield "mnist", 1, CONSTANT, RELEASED_ABLATION
     elif table == "released-depth":
         for dataset in DATASETS:
             yield dataset, 1, CLIPPED, deep_variants()

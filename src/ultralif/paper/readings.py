@@ -5,7 +5,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from ultralif.paper import published
-from ultralif.paper.grids import ABLATED, CLIPPED, STATIC
+from ultralif.paper.grids import ABLATED, CLIPPED, CONSTANT, STATIC
 from ultralif.paper.published import BASELINES, DATASETS, LAMBDAS, TIMESTEPS, ULTRA
 from ultralif.paper.results import Results
 from ultralif.paper.statistics import interval
@@ -15,7 +15,6 @@ __all__ = ["MARGIN", "Cell", "cells_of", "reproduced", "table"]
 
 MARGIN = 0.5
 """Points of accuracy within which a published number counts as reproduced."""
-CONSTANT = "constant-normalized"
 DEPTHS = {
     ("mnist", 2): (95.97, 96.22),
     ("mnist", 3): (95.90, 96.35),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ultralif.paper.grids import CLIPPED, SEED, STATIC, Key, key_of
+from ultralif.paper.grids import CLIPPED, CONSTANT, SEED, STATIC, Key, key_of
 from ultralif.paper.published import BASELINES, ULTRA
 from ultralif.paper.statistics import Interval, interval, paired
 from ultralif.training.config import RunConfig
@@ -160,12 +160,21 @@ class Results:
                 values[seed] = value
         return values
 
+    def as_written(self) -> "Results":
+        """Return the runs of the text's readings alone."""
+        view = Results(step_ms=self.step_ms)
+        view.runs = {key: runs for key, runs in self.runs.items() if key.encoding not in (CLIPPED, CONSTANT)}
+        return view
+
     def as_released(self) -> "Results":
-        """Return the runs of the author's code alone, under the cells of the paper as written."""
-        view = Results()
+        """Return the runs of the author's code alone, under the cells of the paper as written.
+
+        Those of its own system for the temperature keep their cells.
+        """
+        view, places = Results(), {CLIPPED: "rate", CONSTANT: CONSTANT}
         for key, by_seed in self.runs.items():
-            if key.encoding == CLIPPED:
-                view.runs[key._replace(encoding="rate")] = by_seed
+            if key.encoding in places:
+                view.runs[key._replace(encoding=places[key.encoding])] = by_seed
         return view
 
     def first(self, seeds: int) -> "Results":

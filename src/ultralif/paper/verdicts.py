@@ -53,7 +53,8 @@ class Verdict:
 def judge(results: Results) -> list[Verdict]:
     """Return the verdict on every claim; single comparisons are corrected for their number by Holm's rule."""
     written, released = (
-        corrected([claim.judge(reading) for claim in CLAIMS]) for reading in (results, results.as_released())
+        corrected([claim.judge(reading) for claim in CLAIMS])
+        for reading in (results.as_written(), results.as_released())
     )
     return [
         Verdict(claim.text, claim.section, ours.verdict, ours.measured, theirs.verdict, theirs.measured)
