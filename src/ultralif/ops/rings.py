@@ -243,6 +243,7 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
         chosen = _choices(plan, tiles)
         choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
         kernel = triton_spatial_back.spatial_backward_kernel
-        launch = gpu.Launch(kernel, (tiles.work,), choices, tiles.warps, REGISTERS)
+        registers = REGISTERS if tiles.cols == 4 else None
+        launch = gpu.Launch(kernel, (tiles.work,), choices, tiles.warps, registers)
         found = plan.backwards[key] = (launch, tiles, ways, where, chosen[0])
     return found
