@@ -137,7 +137,7 @@ def _print(report: dict[str, Any], json: bool) -> None:
         echo(dumps(report))
         return
     for name, value in report.items():
-        echo(f"{name.replace('_', ' '):16} {value}")
+        echo(f"{name.replace('_', ' '):18} {value}")
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 // One kind of chart: points with intervals, joined or not, on two axes, told apart by hover and by keyboard.
 
-const MARGIN = { top: 12, right: 12, bottom: 38, left: 46 };
+const MARGIN = { top: 12, right: 12, bottom: 38, left: 56 };
 const DASHES = { solid: null, dashed: "6 4", dotted: "2 3", dashdot: "7 3 2 3" };
 
 function marker(shape, x, y, size, attributes) {
