@@ -275,7 +275,7 @@ def stacked(device: torch.device) -> Iterator[dict[str, Any]]:
             "part": "stacked step",
             "clock": "call",
             "subject": "18 variants",
-            **step.measure(timesteps, device, 30),
+            **list(step.measure(timesteps, device, 30))[-1],
         }
 
 

@@ -15,8 +15,11 @@ import os
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -44,7 +47,7 @@ TIMES = (1, 30)
 
 
 DEEP = RunConfig(**PRESETS["deep"] | {"dataset": "cifar10", "model": "vgg9", "precision": "bfloat16"})
-DEEP_SAMPLES = 40 * 256 + 100  # the last batch is smaller
+DEEP_SAMPLES = 20 * 256 + 100  # the last batch is smaller
 
 
 def configs(timesteps: int) -> list[RunConfig]:
@@ -53,6 +56,7 @@ def configs(timesteps: int) -> list[RunConfig]:
     return [variant.config("mnist", timesteps, 42) for variant in variants]
 
 
+@cache
 def images(device: torch.device, dataset: str = "mnist", count: int = SAMPLES) -> Data:
     """Return random images of a dataset's size."""
     shape = DATASETS[dataset].shape
@@ -128,69 +132,87 @@ def kernels(step: Callable[[], object], count: int = 20) -> list[dict]:
 
 
 def compile_kernels(members: Sequence[RunConfig]) -> None:
-    step = stepper(members, torch.device("cuda"))
-    step()
+    """Take a step: of a stack, or of the VGG in both of its modes."""
+    device = torch.device("cuda")
+    if members == [DEEP]:
+        for _ in deep_steps(device, "recorded", 2 * DEEP.batch_size):
+            pass
+        return
+    stepper(members, device)()
     torch.cuda.synchronize()
 
 
-def compile_at_once() -> None:
-    """Fill Triton's cache in several processes: for each neuron alone, and for all of a kind."""
-    jobs: dict[Any, list[RunConfig]] = {}
-    for t in TIMES:
+def compile_at_once(only: str | None) -> None:
+    """Fill Triton's cache in several processes: for each neuron alone, for all of a kind, and for the VGG."""
+    jobs: dict[Any, list[RunConfig]] = {} if only == "stack" else {"deep": [DEEP]}
+    for t in sorted(TIMES, reverse=True) if only != "deep" else ():  # what takes longest first
         for config in configs(t):
-            jobs[t, config.neuron] = [config]
             (network,) = build_networks([config], torch.device("cpu"))
             jobs.setdefault((t, kind(network.neurons[0])), []).append(config)
+        jobs |= {(t, config.neuron): [config] for config in configs(t)}
     with ProcessPoolExecutor(min(14, os.cpu_count() or 1), get_context("spawn")) as pool:
         for done in [pool.submit(compile_kernels, members) for members in jobs.values()]:
-            done.result()
+            if (error := done.exception()) is not None:
+                print(f"{type(error).__name__}: {error}", flush=True)
 
 
-def measure(timesteps: int, device: torch.device, count: int) -> dict:
+def deep_steps(device: torch.device, way: str, count: int = DEEP_SAMPLES) -> Iterator[dict[str, Any]]:
+    """Train a VGG for an epoch with soft spikes and one with binary ones: steps a second and losses."""
+    data = images(device, DEEP.dataset, count)
+    notes: list[str] = []
+    with arithmetic(device, DEEP.precision, step_work([DEEP])):
+        job = Job.begin([DEEP], build_networks([DEEP], device), data, device)
+        run = steps(job, notes.append, graph=way == "recorded")
+        for mode, job.epoch in (("soft", DEEP.warmup_epochs), ("hard", DEEP.epochs - 1)):
+            job.step = 0
+            prepare_epoch(job)
+            sums, began = [job.sums[0, 0].clone()], time.perf_counter()
+            for _ in run(job):
+                sums.append(job.sums[0, 0].clone())
+                if job.step == 3:  # the first steps compile and record
+                    synchronize(device)
+                    began = time.perf_counter()
+            synchronize(device)
+            rate = (job.steps - 3) / (time.perf_counter() - began)
+            losses = torch.stack(sums).diff().tolist()
+            yield {"way": way, "mode": mode, "steps_per_second": rate, "losses": losses, "notes": notes}
+
+
+def measure_deep(device: torch.device) -> Iterator[dict[str, Any]]:
+    """Measure the VGG, recorded and one call at a time."""
+    recorded = {}
+    for way in ("recorded", "eager"):
+        for row in deep_steps(device, way):
+            pairs = zip(row["losses"], recorded.setdefault(row["mode"], row["losses"]), strict=True)
+            size = {"model": DEEP.model, "timesteps": DEEP.timesteps, "batch": DEEP.batch_size}
+            yield {**size, **row, "largest_difference_of_loss": max(abs(a - b) for a, b in pairs)}
+
+
+def measure(timesteps: int, device: torch.device, count: int) -> Iterator[dict[str, Any]]:
+    """Measure the stack, then its members one by one, then its kernels; yield what is known after each."""
     members = configs(timesteps)
-    with arithmetic(device, members[0].precision, step_work(members)):
+    least = floor(len(members), timesteps)
+    rounded = partial(arithmetic, device, members[0].precision, step_work(members))
+    with rounded():
         step = stepper(members, device)
         stacked = seconds(step, device, count)
-        found: dict = {"timesteps": timesteps, "members": len(members), "stacked_ms": 1e3 * stacked}
-        least = floor(len(members), timesteps)
-        found |= {"floor_ms": {name: 1e3 * value for name, value in least.items()}}
-        if device.type == "cuda":
-            found["kernels"] = kernels(step)
-            found["kernels_ms"] = sum(row["us"] for row in found["kernels"]) / 1e3
-            found["over_floor"] = stacked / least["total"]
+    found: dict[str, Any] = {
+        "timesteps": timesteps,
+        "members": len(members),
+        "stacked_ms": 1e3 * stacked,
+        "floor_ms": {name: 1e3 * value for name, value in least.items()},
+    }
+    if device.type == "cuda":
+        found["over_floor"] = stacked / least["total"]
+    yield found
+    with rounded():
         alone = [seconds(stepper([member], device), device, count) for member in members]
-        found |= {"one_by_one_ms": 1e3 * sum(alone), "one_by_one_over_stacked": sum(alone) / stacked}
-    return found
-
-
-def measure_deep(device: torch.device) -> dict[str, Any]:
-    """Train a VGG for some steps, recorded and one call at a time: steps a second, and the losses of both."""
-    found: dict[str, Any] = {"model": DEEP.model, "timesteps": DEEP.timesteps, "batch": DEEP.batch_size}
-    notes: list[str] = []
-    for way in ("recorded", "eager"):
-        data = images(device, DEEP.dataset, DEEP_SAMPLES)
-        with arithmetic(device, DEEP.precision, step_work([DEEP])):
-            job = Job.begin([DEEP], build_networks([DEEP], device), data, device)
-            run = steps(job, notes.append, graph=way == "recorded")
-            for mode, job.epoch in (("soft", DEEP.warmup_epochs), ("hard", DEEP.epochs - 1)):
-                job.step = 0
-                prepare_epoch(job)
-                sums = [job.sums[0, 0].clone()]
-                for _ in run(job):
-                    sums.append(job.sums[0, 0].clone())
-                    if job.step == 3:  # the first steps compile and record
-                        synchronize(device)
-                        began = time.perf_counter()
-                synchronize(device)
-                rate = (job.steps - 3) / (time.perf_counter() - began)
-                found |= {
-                    f"{way}_{mode}_steps_per_second": rate,
-                    f"{way}_{mode}_loss": torch.stack(sums).diff().tolist(),
-                }
-    for mode in ("soft", "hard"):
-        pairs = zip(found[f"recorded_{mode}_loss"], found[f"eager_{mode}_loss"], strict=True)
-        found[f"{mode}_largest_difference_of_loss"] = max(abs(a - b) for a, b in pairs)
-    return found | {"notes": notes}
+    found |= {"one_by_one_ms": 1e3 * sum(alone), "one_by_one_over_stacked": sum(alone) / stacked}
+    yield found
+    if device.type == "cuda":
+        found["kernels"] = kernels(step)
+        found["kernels_ms"] = sum(row["us"] for row in found["kernels"]) / 1e3
+        yield found
 
 
 def main() -> None:
@@ -200,27 +222,35 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50, help="steps in a block; five blocks are timed")
     parser.add_argument("--only", choices=("stack", "deep"), help="measure one of both")
     args = parser.parse_args()
-    device = torch.device(args.device)
-    document = {"machine": describe(device), "command": " ".join(sys.argv), "steps": []}
-    if args.only != "stack":
-        document["deep"] = measure_deep(device)
-        args.out.write_text(json.dumps(document, indent=1))
-        print(json.dumps(document["deep"]), flush=True)
-    if args.only != "deep":
-        measure_stacks(document, device, args)
-
-
-def measure_stacks(document: dict, device: torch.device, args: argparse.Namespace) -> None:
+    device, began = torch.device(args.device), time.perf_counter()
     if device.type == "cuda":
-        compile_at_once()
-    for timesteps in TIMES:
-        found = measure(timesteps, device, args.steps)
-        document["steps"].append(found)
+        compile_at_once(args.only)
+    document: dict[str, Any] = {"machine": describe(device), "command": " ".join(sys.argv)}
+
+    def keep(part: str, row: dict[str, Any]) -> None:
+        """Write what is known, and say what is new."""
+        rows = document.setdefault(part, [])
+        if row not in rows:
+            rows.append(row)
         args.out.write_text(json.dumps(document, indent=1))
-        for row in found.get("kernels", []):
-            print(f"{row['us']:9.2f} us {row['calls']:5.1f}x {row['kernel'][:90]}")
-        shown = {k: v for k, v in found.items() if k != "kernels"}
-        print(json.dumps(shown), flush=True)
+        shown = {k: v for k, v in row.items() if k not in ("kernels", "losses")}
+        print(f"{time.perf_counter() - began:5.1f} s", json.dumps(shown), flush=True)
+
+    stacks = [measure(t, device, args.steps) for t in TIMES] if args.only != "deep" else []
+    deep = measure_deep(device) if args.only != "stack" else iter(())
+    parts = [("steps", each, 1) for each in stacks]  # first what tells most
+    parts += [("deep", deep, 4), *(("steps", each, 1) for each in stacks * 2)]
+    for part, rows, count in parts:
+        try:
+            for row in islice(rows, count):
+                keep(part, row)
+        except Exception:  # what fails leaves the rest to be measured
+            traceback.print_exc()
+    for row in document.get("steps", []):
+        for kernel in row.get("kernels", []):
+            print(
+                f"T={row['timesteps']} {kernel['us']:9.2f} us {kernel['calls']:5.1f}x {kernel['kernel'][:90]}"
+            )
 
 
 if __name__ == "__main__":
