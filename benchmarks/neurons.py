@@ -1,7 +1,7 @@
 """The time and the memory of a layer of neurons: ours, the plain loop, other libraries, a plain copy.
 
     python benchmarks/neurons.py --device cpu --out docs/results/performance-cpu.json    # one thread
-    python benchmarks/neurons.py --device cuda --out docs/results/performance-h200.json
+    python benchmarks/neurons.py --device cuda --out FILE
 
 `ultralif.bench` says how it is measured. The file is written after every measurement, so that a run that is
 stopped leaves what it has.
