@@ -84,7 +84,7 @@ def mechanism_figure(path: Path) -> Path:
         axis.text(39.5, 1.5, f"{float(spikes.sum()):.1f} spikes", ha="right", va="bottom", fontsize=7)
         axis.set_title(name, fontsize=9, loc="left")
         axis.set(ylim=(-0.3, 1.5), xlim=(-0.5, 39.5))
-    axes[0, 0].legend(fontsize=7, frameon=False, loc="center right")
+    axes[0, 0].legend(fontsize=7, frameon=False, loc="upper right")
     figure.supxlabel("time step", fontsize=9)
     return save_figure(figure, path)
 
