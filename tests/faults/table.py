@@ -266,6 +266,13 @@ NEW = [
         ("tests/training/test_identity.py",),
     ),
     Fault(
+        "live default in a stored run",
+        "training/config.py",
+        '{**FIELDS, "defaults": "0.1.0", **_named(given)}',
+        '{"defaults": "0.1.0", **_named(given)}',
+        ("tests/training/test_identity.py",),
+    ),
+    Fault(
         "unchecked file",
         "training/checkpoint.py",
         "if hashlib.sha256(content).hexdigest() != digest:",

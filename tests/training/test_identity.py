@@ -98,6 +98,14 @@ def test_a_new_field_renames_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert RunConfig(eps=0.5).id == name
 
 
+def test_a_new_default_of_training_changes_no_stored_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the default of gain had been 0.25 in 0.1.0, and is 0.5 now: what is not stored is 0.25."""
+    monkeypatch.setitem(baseline.FIELDS, "gain", 0.25)
+    stored = RunConfig.from_dict({"schema": 2, "epochs": 3})
+    assert stored.gain == 0.25 and stored.id == document_id({"schema": 2, "epochs": 3})
+    assert RunConfig(epochs=3).gain == 0.5 and RunConfig(epochs=3).to_dict()["gain"] == 0.5
+
+
 def test_the_table_has_every_field_and_option() -> None:
     """Who adds one adds it to the table, with the value that gives the behaviour of 0.1.0."""
     assert {each.name for each in fields(RunConfig)} == {*FIELDS, "neuron_options", "defaults"}

@@ -223,7 +223,7 @@ class RunConfig:
                 f"schema {schema!r} of this config is not one that this version reads (1, {SCHEMA}); train "
                 "it again, or install the version of ultralif that wrote it"
             )
-        return cls(**{"defaults": "0.1.0", **_named(given)})
+        return cls(**{**FIELDS, "defaults": "0.1.0", **_named(given)})
 
     def with_(self, **changes: Any) -> "RunConfig":
         """Return a copy with other values."""
