@@ -84,7 +84,8 @@ def main() -> dict[str, float]:
     print("  (one seed; the recipe suits soft spikes: LIF does better with Adam at 0.01, about 95 %)")
     fused, loop = speed()
     print(f"UltraLIF forward and backward, T=30: {fused:.1f} ms fused, {loop:.1f} ms as a loop in PyTorch")
-    print("next: .venv-run/bin/ultralif report, and open report.html; to C: examples/deploy_to_c.py")
+    print("next: .venv-run/bin/ultralif report, and open report.html; or to C:")
+    print(f"  .venv-run/bin/ultralif export {results['UltraLIF'].path} --to c --out net && make -C net test")
     return found
 
 

@@ -46,6 +46,10 @@ def theory(*, only: tuple[int, ...] = (), json: bool = False, markdown: Path | N
     else:
         _print_table(verdicts)
         echo(summary(verdicts))
+        echo(
+            "They are the paper's statements about its algebra, as it words them; trained networks do not "
+            "depend on those that fail. --markdown writes what is true in their place."
+        )
     if unsettled := [verdict.claim for verdict in verdicts if verdict.verdict == "unsettled"]:
         raise JobError(
             f"claims {unsettled} are unsettled: a test of what should be true failed; see their worst case"
