@@ -10,6 +10,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from ultralif.paper.statistics import paired
+
 ROOT = Path(__file__).parents[1]
 PAGE, RESULTS = ROOT / "docs" / "deep.md", ROOT / "results"
 TRIAL = {
@@ -115,6 +117,22 @@ def tuning() -> str:
     return table(("method", "width", *(f"rate {rate:g}" for rate in rates)), rows)
 
 
+def leads() -> str:
+    """Return how far UltraLIF is ahead at T=1, seed by seed, with an interval of 95 %."""
+    found: dict[str, dict[int, float]] = {}
+    for row in lines("deep.jsonl"):
+        cell = row["cell"]
+        if (cell["study"], cell["timesteps"]) == ("T", 1):
+            found.setdefault(cell["method"], {})[cell["seed"]] = row["accuracy"]
+    ours = found.pop("UltraLIF", {})
+    rows = []
+    for name, theirs in found.items():
+        if lead := paired(ours, theirs):
+            ends = f"{lead.low:+.2f} to {lead.high:+.2f}"
+            rows.append((name, f"{lead.mean:+.2f}", ends, lead.seeds))
+    return table(("UltraLIF is ahead of", "by points", "95 % interval", "seeds"), rows)
+
+
 def gradient() -> str:
     path = RESULTS / "deep-gradient.json"
     if not path.exists():
@@ -134,6 +152,7 @@ PARTS = {
     "heldout": heldout,
     "study": study,
     "tuning": tuning,
+    "leads": leads,
     "gradient": gradient,
 }
 
