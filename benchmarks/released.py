@@ -7,8 +7,8 @@ Stacks of many networks are trained in order of worth: T=1, 10 and 30 of every d
 machine, the studies of `ultralif.paper.studies`, the study of the temperature, deeper networks and the
 sparsity penalty. ``tuned`` trains what ``tuning`` found best on held-out data, as soon as that is there.
 Several stacks run at once; on a GPU start NVIDIA's multi-process service first (nvidia-cuda-mps-control -d),
-so that they share it. Runs that the file, results/paper.jsonl.gz or the folder of runs has are not trained
-again; at the end of the given time whatever is in training is saved, and goes on with the next call. The file
+so that they share it. Runs of the file, of the files in results/ and of the folder of runs are not trained
+again. At the end of the given time whatever is in training is saved, and goes on with the next call. The file
 is written anew after every stack. Needs no GPU, but hours without one.
 """
 
@@ -39,7 +39,8 @@ STATIC = ("mnist", "fashion-mnist", "cifar10")
 EVENTS = ("n-mnist", "shd", "dvs-gesture")
 LARGEST = 80
 """Members of one seed in a stack; a tuning stack has 72."""
-PAPER = Path(__file__).parents[1] / "results" / "paper.jsonl.gz"
+RESULTS = Path(__file__).parents[1] / "results"
+KNOWN = [RESULTS / "paper.jsonl.gz", RESULTS / "studies.jsonl.gz"]
 TINY: dict[str, Any] = {"epochs": 2, "batch_size": 512}
 """For a rehearsal."""
 
@@ -207,7 +208,9 @@ def main() -> None:
     parser.add_argument("--device", default="auto", help="cpu, cuda, or the GPU if there is one")
     parser.add_argument("--data-dir", type=Path, help="a folder to search first for the data")
     parser.add_argument("--runs-dir", type=Path, default=Path("runs-released"), help="where runs are kept")
-    parser.add_argument("--known", type=Path, default=PAPER, help="runs of this file are not trained again")
+    parser.add_argument(
+        "--known", type=Path, nargs="*", default=KNOWN, help="runs of these files are not trained again"
+    )
     parser.add_argument("--tiny", action="store_true", help="a rehearsal of two epochs")
     given = parser.parse_args()
     if given.tiny:
@@ -216,8 +219,8 @@ def main() -> None:
     deadline = time.time() + 60 * given.minutes
     try:
         known, before = (
-            {r.id: r for r in archive.read(path).results} if path.exists() else {}
-            for path in (given.known, given.out)
+            {r.id: r for path in paths if path.exists() for r in archive.read(path).results}
+            for paths in (given.known, [given.out])
         )
         store, tried = Store(given.runs_dir), set[str]()
         while True:

@@ -36,9 +36,17 @@ def fill(page: str, results: Results) -> str:
     return re.sub(r"<!-- ([a-z-]+) -->\n(?:(?!<!-- end -->).*\n)*<!-- end -->", made, page)
 
 
+def all_results() -> Results:
+    """Return the runs of the paper and of the studies around it."""
+    results = Results(*read(ROOT / "results" / "paper.jsonl.gz"))
+    for result in read(ROOT / "results" / "studies.jsonl.gz").results:
+        results.add(result)
+    return results
+
+
 def main() -> None:
     """Write the page."""
-    results = Results(*read(ROOT / "results" / "paper.jsonl.gz"))
+    results = all_results()
     PAGE.write_text(fill(PAGE.read_text(), results))
     (PAGE.parent / "paper" / "tuned.md").write_text(to_markdown(tuned_table(results.every)))
     print(f"{len(results.by_id)} runs in {PAGE}")

@@ -200,6 +200,7 @@ def _put_back(rows: Sequence[dict[str, Any]], results: Results) -> list[str]:
         "| neuron | epochs | denoised | put back | change | 100 epochs, denoised | estimate | published |",
         "|---|---|---|---|---|---|---|---|",
     ]
+    off: dict[str, float] = {}
     found: dict[tuple[str, int], dict[str, dict[int, float]]] = {}
     for row in rows:
         cell = found.setdefault((row["neuron"], row["epochs"]), {"denoised": {}, "put back": {}})
@@ -212,7 +213,14 @@ def _put_back(rows: Sequence[dict[str, Any]], results: Results) -> list[str]:
             paper = published.accuracy("n-mnist", neuron, 1)
             estimate = f"{whole.mean:.2f} | {whole.mean + change.mean:.2f} | {paper:.2f}"
             lines.append(f"| {neuron} | {epochs} | {means} | {estimate} |")
-    return lines
+            off[neuron] = whole.mean + change.mean - paper
+    near = [neuron for neuron, value in off.items() if abs(value) <= MARGIN]
+    far = [f"{neuron}'s is off by {value:+.2f}" for neuron, value in off.items() if neuron not in near]
+    open_ = f"; {', '.join(far)}, for a reason that we did not find" if far else ""
+    text = (
+        f"Within {MARGIN} points of the published accuracy are the estimates for {' and '.join(near)}{open_}."
+    )
+    return [*lines, "", _wrapped(text, "")]
 
 
 def time(results: Results) -> str:

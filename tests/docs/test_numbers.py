@@ -41,7 +41,7 @@ def test_the_control_at_one_time_step() -> None:
 def test_the_page_on_the_paper_is_made_from_the_files_of_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS.parent / "tools"))
     page = importlib.import_module("paper_page")
-    results = page.Results(*page.read(DOCS.parent / "results" / "paper.jsonl.gz"))
+    results = page.all_results()
     text = page.PAGE.read_text()
     assert page.fill(text, results) == text, "python tools/paper_page.py"
     assert set(re.findall(r"<!-- ([a-z-]+) -->", text)) - {"end"} == set(page.PARTS)
