@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from ultralif.errors import need
 from ultralif.ops import autograd
 
 __all__ = ["Kernel", "compiled"]
+
+MODULES = ("temporal", "temporal_back", "spikes", "parallel", "spatial", "spatial_back", "step")
 
 
 class Kernel(NamedTuple):
@@ -48,21 +51,14 @@ def compiled(capability: int = 90) -> Iterator[list[Kernel]]:
         0
     """
     need("triton", "dev")
-    from ultralif.ops import (
-        gpu,
-        triton_parallel,
-        triton_spatial,
-        triton_spatial_back,
-        triton_step,
-        triton_temporal,
-    )
+    from ultralif.ops import gpu
 
     gpu.forget()
     made: list[Kernel] = []
     with ExitStack() as replaced:
         replaced.enter_context(_replaced(autograd, "_gpu", lambda current: gpu))
         replaced.enter_context(_replaced(autograd, "_is_taken", lambda *about: True))
-        for module in (triton_temporal, triton_parallel, triton_spatial, triton_spatial_back, triton_step):
+        for module in (import_module(f"ultralif.ops.triton_{name}") for name in MODULES):
             for name in module.__all__:
                 compiler = _Compiler(getattr(module, name), capability, made)
                 replaced.enter_context(_replaced(module, name, compiler))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
-from ultralif.ops import rings, triton_parallel, triton_temporal
+from ultralif.ops import rings, triton_parallel, triton_spikes, triton_temporal, triton_temporal_back
 from ultralif.ops.constants import Form, Learned
 from ultralif.ops.layout import (
     Place,
@@ -453,9 +453,9 @@ class Plan:
             ways = tuple(
                 _way(p, self.block) if wanted else 0 for p, wanted in zip(self.found, learned, strict=True)
             )
-            kernel: Any = triton_temporal.temporal_backward_kernel
+            kernel: Any = triton_temporal_back.temporal_backward_kernel
             if from_spikes:
-                kernel, has = triton_temporal.temporal_spikes_backward_kernel, has % 2
+                kernel, has = triton_spikes.temporal_spikes_backward_kernel, has % 2
             number = sum(way << 2 * i for i, way in enumerate(ways))
             choices = (self.rule_code, has, number, chunk, even, self.block, NATIVE)
             launch = Launch(kernel, (self.programs,), choices, self.warps)
