@@ -155,58 +155,27 @@ def convolutions(device: torch.device) -> Iterator[dict[str, Any]]:
         }
 
 
-def _settings(*names: str) -> Callable[..., dict[str, int]]:
-    return lambda *values: dict(zip(names, values, strict=True))
+def _parts(*sizes: tuple[int, int]) -> tuple[dict[str, int], ...]:
+    return tuple({"PART": part, "SPAN": span} for part, span in sizes)
 
 
-_part, _chunk, _lanes = (
-    _settings("PART", "SPAN", "CHUNK", "REGISTERS"),
-    _settings("CHUNK", "REGISTERS"),
-    _settings("CHUNK", "BYTES"),
+BACK = tuple(
+    {"CHUNK_BACK": chunk, "REGISTERS": registers}
+    for chunk, registers in ((3, 128), (2, 96), (3, 168), (5, 200))
 )
-PARTS = (
-    _part(128, 5, 5, 168),
-    _part(128, 5, 5, 144),
-    _part(128, 5, 5, 200),
-    _part(128, 4, 4, 144),
-    _part(128, 6, 6, 192),
-    _part(128, 10, 5, 168),
-    _part(256, 10, 5, 168),
-    _part(256, 5, 5, 168),
-    _part(512, 10, 5, 168),
-)
-HALF = (*LONG, "bfloat16")
 TUNING: tuple[tuple[str, str, Layer, tuple[dict[str, int], ...]], ...] = (
-    ("UltraDLIF", "device", Layer(*LARGE), PARTS),
-    ("UltraDLIF", "device", Layer(*LONG), PARTS),
+    ("UltraDLIF", "device", Layer(*LARGE), _parts((1024, 30), (512, 15), (1024, 15), (256, 10))),
+    ("UltraDLIF", "device", Layer(*LONG), _parts((1024, 25), (512, 20), (512, 10), (256, 10), (256, 20))),
     (
         "UltraDLIF",
         "device",
         Layer(30, 512, 1024),
-        (*PARTS[:1], {"WIDEST": 1024}, {"WIDEST": 1024, "CHUNK": 3}),
+        (*BACK, *({"WIDEST": 256, **p} for p in _parts((512, 15)))),
     ),
-    ("UltraDLIF", "device", Layer(30, 2048, 256), ({"WIDEST": 128}, {"REGISTERS": 128}, {"REGISTERS": 168})),
-    (
-        "UltraDLIF",
-        "device",
-        Layer(30, 8192, 64),
-        (_chunk(5, 128), _chunk(5, 160), _chunk(5, 200), _chunk(3, 128), _chunk(6, 168)),
-    ),
-    (
-        "UltraDLIF",
-        "graph",
-        Layer(*SMALL),
-        ({"FEW_CHUNK": 5}, {"FEW_CHUNK": 10}, {"FEW_CHUNK": 15}, {"FEW": 0}),
-    ),
-    ("UltraLIF", "graph", Layer(*SMALL), ({"CHUNK": 5}, {"CHUNK": 10}, {"CHUNK": 15})),
-    ("UltraLIF", "device", Layer(*LARGE), ({"CHUNK": 5}, {"CHUNK": 10}, {"CHUNK": 15})),
-    (
-        "UltraLIF",
-        "device",
-        Layer(*LONG),
-        (_lanes(5, 128), _lanes(10, 128), _lanes(20, 128), _lanes(10, 256)),
-    ),
-    ("UltraLIF", "device", Layer(*HALF), (_lanes(10, 128), _lanes(10, 64), _lanes(5, 64), _lanes(5, 128))),
+    ("UltraDLIF", "device", Layer(30, 256, 2048), ({"WIDEST": 2048}, {"WIDEST": 1024})),
+    ("UltraDLIF", "device", Layer(30, 8192, 64), (*BACK, {"CHUNK": 3}, {"CHUNK": 10})),
+    ("UltraDLIF", "graph", Layer(*SMALL), ({"FEW_BACK": 3}, {"FEW_BACK": 5}, {"FEW_BACK": 10}, {"FEW": 0})),
+    ("UltraLIF", "device", Layer(*LONG, "bfloat16"), ({"BYTES": 128}, {"BYTES": 64}, {"CHUNK": 5})),
 )
 """Subject, clock, layer, and the settings of `ultralif.ops.rings` or `gpu` to try."""
 

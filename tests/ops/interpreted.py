@@ -121,6 +121,7 @@ def test_a_ring_in_parts(case, monkeypatch):
     monkeypatch.setattr(rings, "PART", 32)
     monkeypatch.setattr(rings, "SPAN", 3)
     check(case, Setting(7, 2, (51,), (51,), start=True), torch.float32)
+    check(case, Setting(3, 2, (34,)), torch.float32)
     monkeypatch.setattr(gpu, "LANES", 64)
     monkeypatch.setattr(rings, "FEW", 0)
     gpu.forget()

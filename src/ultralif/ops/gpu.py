@@ -225,7 +225,7 @@ class Launch:
 
 def chunk_of(time: int, longest: int) -> tuple[int, int]:
     """Choose a chunk that divides the time steps, if one of a fair size does; tell whether it does."""
-    fair = [n for n in range(min(time, longest), max(1, longest // 2) - 1, -1) if time % n == 0]
+    fair = [n for n in range(min(time, longest), max(2, longest // 2) - 1, -1) if time % n == 0]
     chunk = fair[0] if fair else min(time, longest)
     return chunk, int(time % chunk == 0)
 

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Tiling", "backward", "forward", "ways"]
 
-WIDEST = 256  # neurons of a ring that one program takes whole
-PART = 128  # lanes of a part of a longer ring, its halo included
-SPAN = 5  # steps that parts integrate before they look at each other
-CHUNK, FEW_CHUNK = 5, 10  # steps whose trace a lane keeps in registers; of a small layer
-REGISTERS = 168  # of a thread going back: more would let fewer programs run at once
+WIDEST = 1024  # neurons of a ring that one program takes whole
+PART = 1024  # lanes of a part of a longer ring, its halo included
+SPAN = 30  # steps that parts integrate before they look at each other
+CHUNK = 6  # steps that are loaded at once
+CHUNK_BACK, FEW_BACK = 3, 5  # steps whose trace a lane keeps in registers; of a small layer
+REGISTERS = 128  # of a thread going back: more would let fewer programs run at once
 FEW = 1 << 15  # lanes of a small layer, which are spread over all multiprocessors
 
 
@@ -75,8 +76,8 @@ def tiling(rows: int, period: int, ring: int, time: int, most: int, back: bool) 
         spans, steps, halo, tiles = 1, time, 0, 1
         lanes = max(width, 32 * max(cols, 2))
     else:
-        spans = cdiv(time, SPAN)
-        steps = cdiv(time, spans)
+        steps = next((n for n in range(min(time, SPAN), SPAN // 2, -1) if time % n == 0), SPAN)
+        spans = cdiv(time, steps)
         halo = cdiv(steps * (1 + back), cols) * cols
         lanes = width = max(PART, next_power_of_2(4 * halo))
         tiles = cdiv(ring, width - 2 * halo)
@@ -142,17 +143,18 @@ def _forward_launch(plan: "Plan", has: int) -> tuple[Any, Tiling, tuple[int, ...
         tiles = _tiling(plan, back=False)
         pairs = zip(plan.found, plan.row, strict=True)
         where = tuple(n for place, row in pairs for n in (place.run, place.entries, row, 1))
-        choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles))
+        choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles, back=False))
         kernel = triton_spatial.spatial_forward_kernel
         launch = gpu.Launch(kernel, (tiles.work,), choices, tiles.warps)
         found = plan.backwards["forward", has] = launch, tiles, where, tiles.spans
     return found
 
 
-def _choices(plan: "Plan", tiles: Tiling) -> tuple[int, ...]:
+def _choices(plan: "Plan", tiles: Tiling, back: bool) -> tuple[int, ...]:
     from ultralif.ops import gpu
 
-    chunk, even = gpu.chunk_of(tiles.steps, CHUNK if tiles.cols == 4 else FEW_CHUNK)
+    longest = CHUNK if not back else CHUNK_BACK if tiles.cols == 4 else FEW_BACK
+    chunk, even = gpu.chunk_of(tiles.steps, longest)
     return (*tiles.choices(chunk, even and plan.time % tiles.steps == 0), gpu.NATIVE)
 
 
@@ -240,7 +242,7 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
         )
         ways = tuple(way for way, _ in pairs)
         number = sum(way << 2 * i for i, way in enumerate(ways))
-        chosen = _choices(plan, tiles)
+        chosen = _choices(plan, tiles, back=True)
         choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
         kernel = triton_spatial_back.spatial_backward_kernel
         registers = REGISTERS if tiles.cols == 4 else None

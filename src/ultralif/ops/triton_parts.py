@@ -28,7 +28,6 @@ __all__ = [
     "SOFT",
     "UNIT",
     "address",
-    "anew",
     "bits",
     "exp2",
     "fire",
@@ -38,7 +37,6 @@ __all__ = [
     "only",
     "saturated",
     "settle",
-    "spike_of",
     "unfire",
     "within",
 ]
@@ -109,16 +107,6 @@ def inverse(x, NATIVE: tl.constexpr):
             "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
         )
     return 1.0 / x
-
-
-@triton.jit
-def anew(x, NATIVE: tl.constexpr):
-    """Return x as if it were another: what is computed from it is not kept from before, but computed anew."""
-    if NATIVE:
-        return tl.inline_asm_elementwise(
-            "mov.b32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=False, pack=1
-        )
-    return x
 
 
 @triton.jit

@@ -73,6 +73,19 @@ def signal(flag):
 
 
 @triton.jit
+def ends_of(left, right):
+    """Return where `exchange` finds the last lane of the group to the left, and the first to the right."""
+    return tl.reshape(tl.join(2 * left, 2 * right + 1), [2 * left.shape[0]])
+
+
+@triton.jit
+def exchange(x, y, around):
+    """Return x of the group to the left and y of that to the right: in one go, by shuffles within a warp."""
+    ends = tl.reshape(tl.join(x, y), [2 * x.shape[0]])
+    return tl.split(tl.reshape(tl.gather(ends, around, 0), [x.shape[0], 2]))
+
+
+@triton.jit
 def place(
     ring, tile, halo, LANES: tl.constexpr, WIDTH: tl.constexpr, COLS: tl.constexpr, WHOLE: tl.constexpr
 ):
@@ -84,11 +97,11 @@ def place(
     if WHOLE:
         left = tl.where(along == 0, group + ring - 1, group - 1)
         right = tl.where(along == ring - 1, group - ring + 1, group + 1)
-        return row, along, along < ring, tl.join(left % GROUPS, right % GROUPS)
+        return row, along, along < ring, ends_of(left % GROUPS, right % GROUPS)
     inner = WIDTH // COLS - 2 * halo
     spot = tile * inner - halo + along
     own = (along >= halo) & (along < halo + inner) & (spot < ring)
-    beyond = tl.join(tl.maximum(group - 1, 0), tl.minimum(group + 1, GROUPS - 1))
+    beyond = ends_of(tl.maximum(group - 1, 0), tl.minimum(group + 1, GROUPS - 1))
     return row, (spot % ring + ring) % ring, own, beyond
 
 
@@ -117,12 +130,11 @@ def beside(x, y, around):
     GROUPS: tl.constexpr = x.shape[0]
     COLS: tl.constexpr = x.shape[1]
     if COLS == 1:
-        ends = tl.join(tl.reshape(x, [GROUPS]), tl.reshape(y, [GROUPS]))
-        from_left, from_right = tl.split(tl.gather(ends, around, 0))
+        from_left, from_right = exchange(tl.reshape(x, [GROUPS]), tl.reshape(y, [GROUPS]), around)
     elif COLS == 2:
         x_0, x_1 = tl.split(x)
         y_0, y_1 = tl.split(y)
-        left, right = tl.split(tl.gather(tl.join(x_1, y_0), around, 0))
+        left, right = exchange(x_1, y_0, around)
         from_left, from_right = tl.join(left, x_0), tl.join(y_1, right)
     else:
         x_even, x_odd = tl.split(tl.reshape(x, [GROUPS, 2, 2]))
@@ -131,7 +143,7 @@ def beside(x, y, around):
         x_1, x_3 = tl.split(x_odd)
         y_0, y_2 = tl.split(y_even)
         y_1, y_3 = tl.split(y_odd)
-        left, right = tl.split(tl.gather(tl.join(x_3, y_0), around, 0))
+        left, right = exchange(x_3, y_0, around)
         from_left = tl.join(tl.join(left, x_1), tl.join(x_0, x_2))
         from_right = tl.join(tl.join(y_1, y_3), tl.join(y_2, right))
     return tl.reshape(from_left, [GROUPS, COLS]), tl.reshape(from_right, [GROUPS, COLS])
@@ -185,28 +197,23 @@ def shares(trio, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
 
 
 @triton.jit
-def leaked(v, held, RULE: tl.constexpr):
-    """Return the membrane after its leak."""
-    if bits(RULE, LEAK_FORM) == FACTOR:
-        return v * held[2]
-    if bits(RULE, LEAK_FORM) == SHIFT:
-        return v + held[3]
-    return v
-
-
-@triton.jit
 def advance(x, v, around, held, v_reset, RULE: tl.constexpr, NATIVE: tl.constexpr):
-    """Take one step: return V, the spike, and a trace (P, level, f, f')."""
+    """Take one step: return V, the spike, and a trace (P, level, f, f', the three that are coupled)."""
     eps, k, leak, log_leak, threshold, amplitude = held
-    w = leaked(v, held, RULE)
+    w = v
+    if bits(RULE, LEAK_FORM) == FACTOR:
+        w = v * leak
+    elif bits(RULE, LEAK_FORM) == SHIFT:
+        w = v + log_leak
     if bits(RULE, AT_SPIKE):
         w += x
         x = 0.0 * x
     w_left, w_right = beside(w, w, around)
-    base, weight = coupled(x, (w, w_left, w_right), eps, k, RULE, NATIVE)
+    trio = (w, w_left, w_right)
+    base, weight = coupled(x, trio, eps, k, RULE, NATIVE)
     level, gate, steep, spike = fire(base, weight, threshold, eps, k, amplitude, RULE, NATIVE)
     potential = w if bits(RULE, AT_SPIKE) else level
-    return settle(potential, spike, threshold, v_reset, RULE), spike, (potential, level, gate, steep)
+    return settle(potential, spike, threshold, v_reset, RULE), spike, (potential, level, gate, steep, trio)
 
 
 @triton.jit

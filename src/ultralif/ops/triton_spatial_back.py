@@ -1,9 +1,7 @@
 """The derivative of neurons on a ring; see `triton_spatial` for tiles, halos, spans and the queue.
 
 Spans are taken from the last to the first. A program integrates its span again from the membrane at the
-border, which the forward pass left, before it waits for the gradient there. Of a step it keeps the membrane,
-the level and the spike; the neighbours' shares are computed again when it walks back: to keep them would take
-twice the registers.
+border, which the forward pass left, before it waits for the gradient there.
 """
 
 import triton
@@ -15,11 +13,8 @@ from ultralif.ops.triton_parts import (
     LEAK_FORM,
     LN2,
     RATE,
-    anew,
     bits,
     only,
-    settle,
-    spike_of,
     unfire,
     within,
 )
@@ -30,7 +25,6 @@ from ultralif.ops.triton_spatial import (
     address,
     advance,
     beside,
-    leaked,
     load_border,
     place,
     shares,
@@ -46,19 +40,12 @@ __all__ = ["spatial_backward_kernel"]
 
 
 @triton.jit
-def recall(trace, held, v_reset, RULE: tl.constexpr, NATIVE: tl.constexpr):
-    """Return the membrane after a step from its trace."""
-    potential, level, gate, _ = trace
-    spike = spike_of(level, gate, held[4], held[5], RULE)
-    return settle(anew(potential, NATIVE), spike, held[4], v_reset, RULE)
-
-
-@triton.jit
 def retreat(
     gs,
     gv,
     sums,
     trace,
+    sides,
     v,
     around,
     inside,
@@ -67,14 +54,11 @@ def retreat(
     v_reset,
     RULE: tl.constexpr,
     EVEN: tl.constexpr,
-    NATIVE: tl.constexpr,
 ):
     """Walk one step back: return the gradients for the current and for V before, and the sums."""
     eps, k, leak, log_leak, threshold, amplitude = held
-    potential, level, gate, steep = trace
-    w = anew(potential, NATIVE) if bits(RULE, AT_SPIKE) else leaked(v, held, RULE)
-    w_left, w_right = beside(w, w, around)
-    share_left, share_right, by_eps = shares((w, w_left, w_right), k, RULE, NATIVE)
+    potential, level, gate, steep, _ = trace
+    share_left, share_right, by_eps = sides
     _, back, kept, to_limit = unfire(
         gs, gv, potential, level, gate, steep, threshold, k, amplitude, v_reset, RULE
     )
@@ -209,45 +193,41 @@ def spatial_backward_kernel(
             if HAS // 2 % 2 and not bits(RULE, RATE):
                 part = incoming + step * at_grad[0]
                 gs = load_steps(part, at_grad[0], inside, first, length, CHUNK, EVEN)
-            begin, traces = v, ()
+            vs, traces, sides = (), (), ()
             for j in tl.static_range(CHUNK):
+                vs = vs + (v,)
                 v, _, trace = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
-                traces = traces + (trace,)
+                traces, sides = traces + (trace,), sides + (shares(trace[4], held[1], RULE, NATIVE),)
             if r == 0:
                 if QUEUED:
                     wait(queue + 1 + program // tiles, turn.to(tl.int32) * tiles)
                 flow = load_border(grad_state, flows, turn, total, pos, inside, HAS // 4 % 2, QUEUED)
-            if time > 0:  # always: what is computed anew below is not computed above
-                part = source + tl.cast(first - CHUNK, tl.int64) * at_current[0]
-                more = within(inside, 0, c, False)
-                xs = load_steps(part, at_current[0], more, first - CHUNK, length, CHUNK, EVEN)
-                v = start
-                if c > 1:
-                    v = tl.load(note + (c - 2) * note_stride)
-                outgoing = grad_current + address(group, at_out, COLS) + (step + CHUNK - 1) * at_out[0]
-                for j in tl.static_range(CHUNK - 1, -1, -1):
-                    now = within(inside, first + j, length, EVEN)
-                    given = g_mean if bits(RULE, RATE) or HAS // 2 % 2 == 0 else gs[j]
-                    before = (
-                        anew(begin, NATIVE) if j == 0 else recall(traces[j - 1], held, v_reset, RULE, NATIVE)
-                    )
-                    to_current, flow, sums = retreat(
-                        given,
-                        flow,
-                        sums,
-                        traces[j],
-                        before,
-                        around,
-                        now,
-                        own_now,
-                        held,
-                        v_reset,
-                        RULE,
-                        EVEN,
-                        NATIVE,
-                    )
-                    tl.store(outgoing, to_current, mask=within(own_now, first + j, length, EVEN))
-                    outgoing -= at_out[0]
+            part = source + tl.cast(first - CHUNK, tl.int64) * at_current[0]
+            xs = load_steps(part, at_current[0], within(inside, 0, c, False), 0, length, CHUNK, True)
+            v = start
+            if c > 1:
+                v = tl.load(note + (c - 2) * note_stride)
+            outgoing = grad_current + address(group, at_out, COLS) + (step + CHUNK - 1) * at_out[0]
+            for j in tl.static_range(CHUNK - 1, -1, -1):
+                now = within(inside, first + j, length, EVEN)
+                given = g_mean if bits(RULE, RATE) or HAS // 2 % 2 == 0 else gs[j]
+                to_current, flow, sums = retreat(
+                    given,
+                    flow,
+                    sums,
+                    traces[j],
+                    sides[j],
+                    vs[j],
+                    around,
+                    now,
+                    own_now,
+                    held,
+                    v_reset,
+                    RULE,
+                    EVEN,
+                )
+                tl.store(outgoing, to_current, mask=within(own_now, first + j, length, EVEN))
+                outgoing -= at_out[0]
         if HAS % 2:
             tl.store(grad_start + pos, flow, mask=when(own_now, span == 0))
         if QUEUED:
