@@ -76,7 +76,8 @@ def tiling(rows: int, period: int, ring: int, time: int, most: int, back: bool) 
         spans, steps, halo, tiles = 1, time, 0, 1
         lanes = max(width, 32 * max(cols, 2))
     else:
-        steps = next((n for n in range(min(time, SPAN), SPAN // 2, -1) if time % n == 0), SPAN)
+        most_steps = min(time, SPAN)
+        steps = next((n for n in range(most_steps, SPAN // 2, -1) if time % n == 0), most_steps)
         spans = cdiv(time, steps)
         halo = cdiv(steps * (1 + back), cols) * cols
         lanes = width = max(PART, next_power_of_2(4 * halo))
