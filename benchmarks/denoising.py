@@ -69,9 +69,10 @@ def around(counts: Counts) -> Counts:
 def rates(raw: Counts, kept: Counts) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean number of dropped events by polarity and class, and the factor of each cell."""
     dropped, classes = raw - kept, around(kept)
-    mean = np.array(
-        [[dropped[:, p][classes[:, p] == c].mean() for c in range(len(EDGES) + 1)] for p in (0, 1)]
-    )
+    size = len(EDGES) + 1
+    sums = [np.bincount(classes[:, p].ravel(), dropped[:, p].ravel(), size) for p in (0, 1)]
+    cells = [np.bincount(classes[:, p].ravel(), minlength=size) for p in (0, 1)]
+    mean = np.array(sums) / np.maximum(cells, 1)
     expected = _expected(mean, classes).sum(0)
     return mean, (dropped.sum(0) + PRIOR) / (expected + PRIOR)
 
