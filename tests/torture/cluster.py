@@ -19,6 +19,7 @@ sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "src")]
 os.environ |= {
     "PYTHONPATH": f"{ROOT / 'src'}:{os.environ.get('PYTHONPATH', '')}",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
     "OMP_NUM_THREADS": "1",
 }
 ULTRALIF = [sys.executable, "-m", "ultralif"]
