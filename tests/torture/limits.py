@@ -96,6 +96,9 @@ def out_of_memory(base: Path) -> Row:
 
     def work(folder: Path, limit: int | None) -> str:
         if limit is not None:
+            list(
+                run_local([[TINY]], Store(folder / "before"))
+            )  # what is imported on the way needs memory, too
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + limit, used + limit))
         store = Store(folder)

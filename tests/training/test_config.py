@@ -10,6 +10,7 @@ from training.small import small
 from ultralif.errors import InputError
 from ultralif.training import RunConfig
 from ultralif.training.baseline import FIELDS
+from ultralif.training.build import build_network
 from ultralif.training.config import NEURON_NAMES, SCHEMA
 
 
@@ -90,12 +91,18 @@ def test_the_name_depends_on_every_field_and_not_on_spelling() -> None:
         ({"dataset": "fashion"}, "did you mean fashion-mnist"),
         ({"learn_eps": 1}, "learn_eps must be"),
         ({"eps": 10**400}, "eps must be"),
+        ({"neuron": "UltraDLIF", "neuron_options": {"coupled_axis": None}}, "coupled_axis must be"),
     ],
 )
 def test_a_field_that_cannot_be(values: dict, words: str) -> None:
     with pytest.raises(InputError) as error:
         RunConfig(**values)
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_an_option_of_another_kind_is_bad_input() -> None:
+    with pytest.raises(InputError, match="synapse must be a number"):
+        build_network(RunConfig(neuron_options={"synapse": "hard"}))
 
 
 def test_names_are_found_however_they_are_spelled() -> None:

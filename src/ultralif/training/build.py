@@ -101,7 +101,7 @@ def build_network(config: RunConfig) -> nn.Module:
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        network = _build_model(config)
+        network = _build_own(config) if config.model.startswith(PREFIX) else _build_model(config)
         if config.orthogonal:
             orthogonal_(next(module for module in network.modules() if isinstance(module, nn.Linear)))
     if config.mode is not None:
@@ -109,17 +109,28 @@ def build_network(config: RunConfig) -> nn.Module:
     return network
 
 
+def _build_own(config: RunConfig) -> nn.Module:
+    """Return a network of the user's own."""
+    if config.model not in _OWN:
+        raise InputError(
+            f"the network of run {config.id} is your own, {config.model.split(':')[1]}, and not part of "
+            "it; give it again, on the command line with --model"
+        )
+    return _OWN[config.model]()
+
+
 def _build_model(config: RunConfig) -> nn.Module:
-    """Return a multilayer perceptron, a network of `ultralif.models`, or one of the user's own."""
-    if config.model == "mlp":
-        return Network(**network_arguments(config))
-    if config.model.startswith(PREFIX):
-        if config.model not in _OWN:
-            raise InputError(
-                f"the network of run {config.id} is your own, {config.model.split(':')[1]}, and not part of "
-                "it; give it again, on the command line with --model"
-            )
-        return _OWN[config.model]()
+    """Return a multilayer perceptron or a network of `ultralif.models`."""
+    try:
+        return Network(**network_arguments(config)) if config.model == "mlp" else _build_deep(config)
+    except TypeError as error:  # a value of JSON that is none of this option's
+        if not config.neuron_options:
+            raise
+        raise InputError(f"{config.neuron} cannot be built with its options: {error}") from error
+
+
+def _build_deep(config: RunConfig) -> nn.Module:
+    """Return a network of `ultralif.models`."""
     from ultralif import models
 
     spec = find_spec(config)

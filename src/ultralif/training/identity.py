@@ -155,7 +155,7 @@ def _plain(name: str, value: Any, default: Any) -> Any:
     """Return an option's value as JSON has it, in the type of its default."""
     if isinstance(value, list | tuple) and (default is None or isinstance(default, list)):
         return [_plain(name, entry, None) for entry in value]
-    if value is None and not isinstance(default, float | str | list):
+    if value is None and not isinstance(default, float | str | list) and type(default) is not int:
         return None
     if isinstance(value, bool):
         if default is None or isinstance(default, bool):
