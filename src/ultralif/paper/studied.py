@@ -11,6 +11,7 @@ from ultralif.paper.studies import (
     READINGS,
     TUNED,
     Cell,
+    Runs,
     collect,
     factorial,
     held_out,
@@ -68,6 +69,13 @@ def _accuracy(by_seed: Mapping[int, Result], mode: str | None = None) -> Values:
     return {seed: one.accuracy for seed, one in found.items() if one and one.accuracy is not None}
 
 
+def _places(runs: Runs, found: Mapping[Cell, object]) -> list[tuple[str, int]]:
+    """Return datasets and T of which there are results, in the order of the study."""
+    places = dict.fromkeys((cell.dataset, cell.timesteps) for cell, _ in runs)
+    known = {(cell.dataset, cell.timesteps) for cell in found}
+    return [place for place in places if place in known]
+
+
 def tuned_table(results: Iterable[Result]) -> Table:
     """Make the table of every tuned neuron."""
     found = _tuned(list(results))
@@ -83,7 +91,7 @@ def tuned_table(results: Iterable[Result]) -> Table:
             str(interval(one.binary) or "-"),
             str(len(one.own)),
         )
-        for place in dict.fromkeys((cell.dataset, cell.timesteps) for cell in found)
+        for place in _places(tuning(), found)
         for label in TUNED
         if (one := found.get(cell := Cell(label, *place)))
     ]
@@ -100,7 +108,7 @@ def tuned_summary(results: Iterable[Result]) -> Table:
     """Compare the best of each group, chosen on held-out data, with the best baseline, chosen likewise."""
     found = _tuned(list(results))
     rows, chances = [], []
-    for place in dict.fromkeys((cell.dataset, cell.timesteps) for cell in found):
+    for place in _places(tuning(), found):
 
         def best(labels: Sequence[str], place: tuple[str, int] = place) -> tuple[str, Tuned] | None:
             here = [(label, found[cell]) for label in labels if (cell := Cell(label, *place)) in found]
@@ -141,7 +149,7 @@ def factors_table(results: Iterable[Result]) -> Table:
     found = {cell: _accuracy(runs) for cell, runs in collect(factorial(), results).items()}
     columns = ("dataset", "T", "effect", "mean", "least", "most", "pairs")
     rows = []
-    for place in dict.fromkeys((cell.dataset, cell.timesteps) for cell in found):
+    for place in _places(factorial(), found):
         here = {tuple(cell.label.split(", ")): v for cell, v in found.items() if cell[1:] == place}
         for name, position, ours, theirs in _EFFECTS:
             pairs = [
@@ -178,7 +186,7 @@ def readings_table(results: Iterable[Result]) -> Table:
     """Show the effect of each open reading alone, by neuron."""
     found = {cell: _accuracy(runs) for cell, runs in collect(one_at_a_time(), results).items()}
     rows = []
-    for place, name in product(dict.fromkeys((cell.dataset, cell.timesteps) for cell in found), READINGS):
+    for place, name in product(_places(one_at_a_time(), found), READINGS):
         cells = []
         for neuron in READ:
             mine, base = (found.get(Cell(f"{neuron}, {word}", *place), {}) for word in (name, "as written"))

@@ -21,6 +21,7 @@ __all__ = [
     "STUDIES",
     "TUNED",
     "Cell",
+    "Runs",
     "collect",
     "factorial",
     "held_out",
