@@ -177,15 +177,15 @@ TUNING: tuple[tuple[str, str, Layer, tuple[dict[str, int], ...]], ...] = (
     ("UltraDLIF", "graph", Layer(*SMALL), ({"FEW_BACK": 3}, {"FEW_BACK": 5}, {"FEW_BACK": 10}, {"FEW": 0})),
     ("UltraLIF", "device", Layer(*LONG, "bfloat16"), ({"BYTES": 128}, {"BYTES": 64}, {"CHUNK": 5})),
 )
-"""Subject, clock, layer, and the settings of `ultralif.ops.rings` or `gpu` to try."""
+"""Subject, clock, layer, and the settings of `ultralif.ops.rings` or `launch` to try."""
 
 
 @contextmanager
 def tuned(subject: str, setting: dict[str, int]) -> Iterator[None]:
     """Change settings of the kernels for a while."""
-    from ultralif.ops import gpu, rings
+    from ultralif.ops import gpu, launch, rings
 
-    module = rings if subject == "UltraDLIF" else gpu
+    module = rings if subject == "UltraDLIF" else launch
     shipped = {name: getattr(module, name) for name in setting}
     try:
         for name, value in setting.items():

@@ -20,9 +20,9 @@ from disassembly import Kernel, compiled
 from torch import Tensor
 
 from ultralif import ops
-from ultralif.ops import gpu
+from ultralif.ops import launch
 
-LENGTHS = (gpu.CHUNK, 4)
+LENGTHS = (launch.CHUNK, 4)
 TIME = 60
 CLOCK, UNITS = 1.755e9, 132
 PEAKS = {"issue": 128 * UNITS * CLOCK, "special": 16 * UNITS * CLOCK, "bytes": 4.8e12}
@@ -67,7 +67,7 @@ def _eps() -> Tensor:
 
 def kernels(call: Call, length: int) -> list[Kernel]:
     """Compile a call's forward and backward kernel for chunks of so many steps."""
-    with patch.object(gpu, "CHUNK", length), compiled() as made:
+    with patch.object(launch, "CHUNK", length), compiled() as made:
         out, _ = call(torch.zeros(TIME, 2, 64, requires_grad=True))
         out.sum().backward()
     return made

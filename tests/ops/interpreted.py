@@ -27,7 +27,7 @@ from ops.op_cases import (
 )
 from ops.stack_cases import check_adam, check_groups, check_readout, check_step
 from ultralif import functional, ops
-from ultralif.ops import autograd, gpu, parallel, rings
+from ultralif.ops import autograd, gpu, launch, parallel, rings
 from ultralif.ops.encode import encode_images
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
@@ -110,7 +110,7 @@ def test_a_nan_is_not_hidden(case):
 @pytest.mark.parametrize("case", KINDS, ids=str)
 def test_several_rounds(case, monkeypatch):
     """A layer larger than the device takes at once."""
-    monkeypatch.setattr(gpu, "LANES", 16)
+    monkeypatch.setattr(launch, "LANES", 16)
     check(case, replace(SETTINGS["stack"], time=4, batch=10), torch.float32)
 
 
@@ -122,7 +122,7 @@ def test_a_ring_in_parts(case, monkeypatch):
     monkeypatch.setattr(rings, "SPAN", 3)
     check(case, Setting(7, 2, (51,), (51,), start=True), torch.float32)
     check(case, Setting(3, 2, (34,)), torch.float32)
-    monkeypatch.setattr(gpu, "LANES", 64)
+    monkeypatch.setattr(launch, "LANES", 64)
     monkeypatch.setattr(rings, "FEW", 0)
     gpu.forget()
     check(case, Setting(6, 2, (3, 40), (3, 1), rate=True), torch.float32)

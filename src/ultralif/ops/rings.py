@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 from triton import cdiv, next_power_of_2
 
-from ultralif.ops import triton_spatial, triton_spatial_back
+from ultralif.ops import launch, reduction, triton_spatial, triton_spatial_back
 from ultralif.ops.layout import Steps
 from ultralif.ops.recurrence import Constants
+from ultralif.ops.reduction import EACH, LEFT, SHARED
 
 if TYPE_CHECKING:
-    from ultralif.ops.gpu import Plan
+    from ultralif.ops.plan import Plan
 
 __all__ = ["Tiling", "backward", "forward", "ways"]
 
@@ -90,12 +91,10 @@ def tiling(rows: int, period: int, ring: int, time: int, most: int, back: bool) 
 
 
 def _tiling(plan: "Plan", back: bool) -> Tiling:
-    from ultralif.ops import gpu
-
     ring = plan.rule.ring
     periods = [place.run * place.entries for place in plan.found if place.entries > 1]
     period = max(1, math.lcm(*periods, 1) // ring)
-    return tiling(plan.total // ring, period, ring, plan.time, gpu.LANES, back)
+    return tiling(plan.total // ring, period, ring, plan.time, launch.LANES, back)
 
 
 def forward(
@@ -109,7 +108,7 @@ def forward(
 ) -> Tensor | None:
     """Integrate, and return the membrane at the borders of spans, if there are several."""
     rule, device = plan.rule, plan.device
-    launch, tiles, where, spans = _forward_launch(plan, (state is not None) + 2 * (out is not None))
+    run, tiles, where, spans = _forward_launch(plan, (state is not None) + 2 * (out is not None))
     borders = queue = None
     target = last if out is None else out
     if spans > 1:
@@ -117,7 +116,7 @@ def forward(
         queue = torch.zeros(1 + tiles.programs // tiles.tiles, dtype=torch.int32, device=device)
         if rule.rate and out is not None and out.dtype != torch.float32:  # added to in each span
             target = torch.empty_strided(out.shape, out.stride(), dtype=torch.float32, device=device)
-    launch(
+    run(
         current,
         state,
         borders,
@@ -137,8 +136,6 @@ def forward(
 
 
 def _forward_launch(plan: "Plan", has: int) -> tuple[Any, Tiling, tuple[int, ...], int]:
-    from ultralif.ops import gpu
-
     found = plan.backwards.get(("forward", has))
     if found is None:
         tiles = _tiling(plan, back=False)
@@ -146,23 +143,19 @@ def _forward_launch(plan: "Plan", has: int) -> tuple[Any, Tiling, tuple[int, ...
         where = tuple(n for place, row in pairs for n in (place.run, place.entries, row, 1))
         choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles, back=False))
         kernel = triton_spatial.spatial_forward_kernel
-        launch = gpu.Launch(kernel, (tiles.work,), choices, tiles.warps)
-        found = plan.backwards["forward", has] = launch, tiles, where, tiles.spans
+        run = launch.Launch(kernel, (tiles.work,), choices, tiles.warps)
+        found = plan.backwards["forward", has] = run, tiles, where, tiles.spans
     return found
 
 
 def _choices(plan: "Plan", tiles: Tiling, back: bool) -> tuple[int, ...]:
-    from ultralif.ops import gpu
-
     longest = CHUNK if not back else CHUNK_BACK if tiles.cols == 4 else FEW_BACK
-    chunk, even = gpu.chunk_of(tiles.steps, longest)
-    return (*tiles.choices(chunk, even and plan.time % tiles.steps == 0), gpu.NATIVE)
+    chunk, even = launch.chunk_of(tiles.steps, longest)
+    return (*tiles.choices(chunk, even and plan.time % tiles.steps == 0), launch.NATIVE)
 
 
 def _way(plan: "Plan", i: int, tiles: Tiling) -> tuple[int, int]:
     """Return how a gradient is reduced, and how many programs share its entries; see `triton_constants`."""
-    from ultralif.ops.gpu import EACH, LEFT, SHARED
-
     place, ring, rows = plan.found[i], plan.rule.ring, tiles.lanes // tiles.width
     if place.entries == 1:
         return SHARED, tiles.work
@@ -197,7 +190,7 @@ def backward(
     if at is None:
         current, at = plan.readable(current)
     has = (state is not None) + 2 * (grad_out is not None) + 4 * (grad_state is not None)
-    launch, tiles, ways, where, chunk = _backward_launch(plan, has, at_grad, tuple(learned))
+    run, tiles, ways, where, chunk = _backward_launch(plan, has, at_grad, tuple(learned))
     wide: dict[str, Any] = {"dtype": torch.float32, "device": plan.device}
     flows = queue = None
     if tiles.spans > 1:
@@ -206,9 +199,11 @@ def backward(
         flows = torch.empty((tiles.spans - 1, plan.total), **wide)
         queue = torch.zeros(1 + tiles.programs // tiles.tiles, dtype=torch.int32, device=plan.device)
     region = max(tiles.size * rule.ring, tiles.work * (tiles.lanes if tiles.spans == 1 else 1))
-    grads, partials, counters, groups = plan.reduction(constants, learned, ways, where, region, tiles.spans)
+    grads, partials, counters, groups = reduction.begin(
+        plan, constants, learned, ways, where, region, tiles.spans
+    )
     notes = torch.empty((cdiv(tiles.steps, chunk) - 1) * tiles.work * tiles.lanes, **wide)
-    launch(
+    run(
         current if grad_out is None else grad_out,
         grad_state,
         current,
@@ -225,12 +220,10 @@ def backward(
         (tiles.at(at), tiles.at(at_grad), tiles.at(plan.at_out)),
         plan.numbers[0],
     )
-    return plan.reduced(constants, grads, partials, learned, ways, tiles.size * rule.ring)
+    return reduction.end(plan, constants, grads, partials, learned, ways, tiles.size * rule.ring)
 
 
 def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool, ...]) -> tuple[Any, ...]:
-    from ultralif.ops import gpu
-
     key = (has, at_grad, learned)
     found = plan.backwards.get(key)
     if found is None:
@@ -247,6 +240,6 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
         choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
         kernel = triton_spatial_back.spatial_backward_kernel
         registers = REGISTERS if tiles.cols == 4 else None
-        launch = gpu.Launch(kernel, (tiles.work,), choices, tiles.warps, registers)
-        found = plan.backwards[key] = (launch, tiles, ways, where, chosen[0])
+        run = launch.Launch(kernel, (tiles.work,), choices, tiles.warps, registers)
+        found = plan.backwards[key] = (run, tiles, ways, where, chosen[0])
     return found

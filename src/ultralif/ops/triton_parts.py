@@ -54,7 +54,7 @@ FAR = tl.constexpr(1000.0)
 LN2 = tl.constexpr(0.6931471805599453)
 HALF_PI = tl.constexpr(1.5707963267948966)
 
-# Where the choices of a rule are in its number, two bits each: `ultralif.ops.gpu` writes it.
+# Where the choices of a rule are in its number, two bits each: `ultralif.ops.launch` writes it.
 MEMBRANE = tl.constexpr(0)
 SOFT = tl.constexpr(1)
 RESET = tl.constexpr(2)

@@ -1,0 +1,267 @@
+"""The plan of a call on a GPU: strides, grid and tables for a layout, a rule and a kind of constants.
+
+The first call makes it, and after its first launch it has the compiled kernel. Further calls allocate their
+outputs and launch.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from triton import cdiv
+
+from ultralif.ops import lanes, launch, rings
+from ultralif.ops.constants import Learned
+from ultralif.ops.layout import (
+    Place,
+    Steps,
+    axes_by_memory,
+    dense_strides,
+    find_place,
+    find_steps,
+    strides_like,
+)
+from ultralif.ops.recurrence import Constants, Rule
+from ultralif.ops.reduction import EACH, LEFT, ROW, table_of, way_of
+
+__all__ = ["Plan", "find_plan", "forget"]
+
+PLANS = 512  # most that are kept
+
+_plans: dict[Any, "Plan"] = {}
+
+
+def find_plan(
+    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule, *, inside: bool = False
+) -> "Plan":
+    """Return the plan for a call, made if there is none.
+
+    Args:
+        current: as in `forward`.
+        state: as in `forward`.
+        constants: as in `forward`.
+        rule: as in `forward`.
+        inside: the output is a part of a larger tensor, with the strides of the current.
+    """
+    key = (
+        current.shape,
+        current.stride(),
+        current.dtype,
+        current.device,
+        current.data_ptr() % 16,
+        state is None,
+        inside,
+        rule,
+        *[
+            c if isinstance(c, float | int) else (c.shape, c.dtype) if isinstance(c, Tensor) else _spec(c)
+            for c in constants
+        ],
+    )
+    plan = _plans.get(key)
+    if plan is None:
+        if len(_plans) >= PLANS:
+            _plans.clear()
+        plan = Plan(current, constants, rule, inside)
+        if not launch.is_recording(current.device):  # what a recorded graph owns goes with it
+            _plans[key] = plan
+    return plan
+
+
+def forget() -> None:
+    """Forget all plans, after something that they rest on was changed."""
+    _plans.clear()
+
+
+def _spec(learned: Learned) -> tuple[Any, ...]:
+    rows = None if learned.rows is None else learned.rows.data_ptr()
+    return learned.raw.shape, learned.raw.dtype, *learned[1:6], rows
+
+
+class Plan:
+    """The launches for one layout of the current, one rule and one kind of constants."""
+
+    def __init__(self, current: Tensor, constants: Constants, rule: Rule, inside: bool = False) -> None:
+        self.rule, self.device, self.dtype = rule, current.device, current.dtype
+        self.shape, self.time = tuple(current.shape), current.shape[0]
+        self.strides = tuple(current.stride()) if inside else strides_like(current)
+        order = axes_by_memory(self.shape, self.strides)
+        places = [find_place(_shape(c), self.shape, order) for c in constants]
+        if None in places or (rule.ring and rule.ring > 1 and order[-1:] != (len(self.shape) - 1,)):
+            self.strides = tuple(torch.empty(self.shape, device="meta").stride())
+            order = axes_by_memory(self.shape, self.strides)
+            places = [find_place(_shape(c), self.shape, order) for c in constants]
+        self.order = order
+        self.places: list[Place | None] = places
+        self.total = math.prod(self.shape[1:])
+        step = dense_strides(self.shape, order)
+        self.mean_strides, self.state_strides = step, (self.total, *step)
+        self.at_current = find_steps(self.shape, tuple(current.stride()), order)
+        at_out = find_steps(self.shape, self.strides, order)
+        assert at_out is not None, "a dense layout has an order"  # noqa: S101
+        self.at_out = at_out
+        self.at_mean = Steps(0, 0, 1, self.total)
+        if inside:
+            self.mean_strides, self.at_mean = self.strides[1:], at_out._replace(time=0)
+        self.state_shape = (rule.states, *self.shape[1:])
+        self.numbers = (float(rule.v_reset), float(rule.adapt_strength), float(rule.adapt_decay))
+        self.tables = tuple(table_of(c, self.device) for c in constants)
+        self.row = tuple(ROW if isinstance(c, Learned) and c.rows is not None else 0 for c in constants)
+        self.backwards: dict[Any, Any] = {}
+        self.steps: dict[tuple[int, ...], Steps | None] = {}
+        self.counters: dict[int, Tensor] = {}
+        self.groups: dict[Any, int] = {}
+        self.launch: Any = None
+        self.walks: dict[Any, launch.Launch] = {}
+        self._set_grid()
+
+    def _set_grid(self) -> None:
+        rule = self.rule
+        found = [place or Place(1, self.total) for place in self.places]
+        period = math.lcm(*(p.run * p.entries for p in found if p.entries > 1), 1)
+        block = _block(self.total, [p for p in found if p.entries > 1], self.dtype)
+        self.block, self.warps = (
+            block,
+            max(1, block * self.dtype.itemsize // launch.BYTES) if launch.NATIVE else 4,
+        )
+        self.warps = min(self.warps, 4)
+        step = math.lcm(period, block)
+        size = step * max(1, launch.LANES // step)
+        self.rounds: int
+        self.size: int
+        self.rounds, self.size = (1, self.total) if size >= self.total else (cdiv(self.total, size), size)
+        self.programs = cdiv(self.size, block)
+        # All lanes share a single entry: a run as long as all of them.
+        runs = [Place(self.programs * block, 1) if p.entries == 1 else p for p in found]
+        self.found = runs
+        self.where = tuple(
+            n for p, row in zip(runs, self.row, strict=True) for n in (p.run, p.entries, row, self._side(p))
+        )
+        self.span = (self.total, self.rounds, self.size)
+        self.rule_code = launch.code(rule, all(p.entries == 1 for p in found))
+
+    def leaves(self, learned: Sequence[bool]) -> bool:
+        """Tell whether the kernel leaves the reduction of a gradient to `reduced`."""
+        ring = self.rule.ring
+        ways = rings.ways(self) if ring else [way_of(place, self.block) for place in self.found]
+        return any(way == LEFT and wanted for way, wanted in zip(ways, learned, strict=True))
+
+    def _side(self, place: Place) -> int:
+        """Return how many programs that follow each other reduce their gradient together, or all of a row."""
+        if way_of(place, self.block) == EACH:
+            return place.entries // self.block
+        return max(1, place.run // self.block)
+
+    def raws(self, constants: Constants) -> tuple[Tensor, ...]:
+        """Return what kernels read: raw parameters, tensors, and for numbers their tables."""
+        return tuple(
+            c.raw.contiguous()
+            if isinstance(c, Learned)
+            else c.contiguous()
+            if isinstance(c, Tensor)
+            else table
+            for c, table in zip(constants, self.tables, strict=True)
+        )
+
+    def readable(self, x: Tensor) -> tuple[Tensor, Steps]:
+        """Return a tensor like the output and where its neurons are; a copy if two strides do not tell."""
+        strides = x.stride()
+        if strides not in self.steps:
+            self.steps[strides] = find_steps(self.shape, strides, self.order)
+        at = self.steps[strides]
+        if at is not None:
+            return x, at
+        return torch.empty_strided(self.shape, self.strides, dtype=x.dtype, device=x.device).copy_(
+            x
+        ), self.at_out
+
+    def steps_of(self, count: int) -> Tensor:
+        """Return room for a number of steps of the membrane, each dense in the order of memory."""
+        size, strides = (count, *self.shape[1:]), (self.total, *self.state_strides[1:])
+        return torch.empty_strided(size, strides, dtype=torch.float32, device=self.device)
+
+    def dense_state(self, state: Tensor) -> Tensor:
+        """Return a state in the order of memory, by a copy if it is not."""
+        if tuple(state.stride()) == self.state_strides and state.dtype == torch.float32:
+            return state
+        fresh = torch.empty_strided(
+            self.state_shape, self.state_strides, dtype=torch.float32, device=self.device
+        )
+        return fresh.copy_(state)
+
+    def forward(
+        self, current: Tensor, state: Tensor | None, constants: Constants, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Integrate, into a tensor that is given, or a new one."""
+        rate, device = self.rule.rate, self.device
+        if out is None:
+            shape, strides = (self.shape[1:], self.mean_strides) if rate else (self.shape, self.strides)
+            out = torch.empty_strided(shape, strides, dtype=self.dtype, device=device)
+        last = torch.empty_strided(self.state_shape, self.state_strides, dtype=torch.float32, device=device)
+        at = self.at_current
+        if at is None:
+            current, at = self.readable(current)
+        if state is not None:
+            state = self.dense_state(state)
+        if self.rule.ring:
+            return out, last, rings.forward(self, current, at, state, constants, out, last)
+        lanes.forward(self, current, at, state, constants, out, last)
+        return out, last, None
+
+    def backward(
+        self,
+        grad_out: Tensor | None,
+        grad_state: Tensor | None,
+        current: Tensor,
+        state: Tensor | None,
+        constants: Constants,
+        learned: Sequence[bool],
+        kept: Tensor | None,
+        g_current: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
+        """Differentiate, into a tensor that is given, or a new one."""
+        device = self.device
+        if g_current is None:
+            g_current = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
+        g_state = None
+        if state is not None:
+            state = self.dense_state(state)
+            g_state = torch.empty_strided(
+                self.state_shape, self.state_strides, dtype=torch.float32, device=device
+            )
+        if grad_state is not None:
+            grad_state = self.dense_state(grad_state)
+        at_grad = self.at_mean
+        if grad_out is not None:
+            if not self.rule.rate:
+                grad_out, at_grad = self.readable(grad_out)
+            elif tuple(grad_out.stride()) != self.mean_strides:
+                grad_out = torch.empty_strided(
+                    self.shape[1:], self.mean_strides, dtype=grad_out.dtype, device=device
+                ).copy_(grad_out)
+        given = (grad_out, grad_state, current, state, g_current, g_state)
+        if self.rule.ring:
+            grads = rings.backward(self, given, at_grad, constants, learned, kept)
+        else:
+            grads = lanes.backward(self, given, at_grad, constants, learned, kept)
+        return g_current, g_state, grads
+
+
+def _shape(constant: Tensor | Learned | float) -> tuple[int, ...]:
+    if isinstance(constant, Learned):
+        return tuple(constant.raw.shape)
+    return tuple(constant.shape) if isinstance(constant, Tensor) else ()
+
+
+def _block(total: int, places: Sequence[Place], dtype: torch.dtype) -> int:
+    """Choose how many neurons a program takes: few for a small layer, so that all multiprocessors work."""
+    largest = 128 * 4 // dtype.itemsize if launch.NATIVE else 128
+    block = 32
+    while block < largest and total >= 2 * block * launch.PROGRAMS:
+        block *= 2
+    for place in places:  # no more than share an entry, or than divide the entries
+        unit = place.entries if place.run == 1 else place.run
+        while block > 32 and unit % block:
+            block //= 2
+    return block
