@@ -1,6 +1,7 @@
 """Steps that a GPU replays are those that it takes one by one; rehearsed on the CPU, and run on a GPU."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,19 @@ import torch
 from torch import Tensor, nn
 
 import ultralif as ul
+from ultralif.data.dataset import Dataset
+from ultralif.data.split import Images, Split
+from ultralif.paper.grids import CONTROLS, main_variants
 from ultralif.training import Interrupted, Progress, graph, step
+from ultralif.training.build import build_networks
+from ultralif.training.feed import Data
 from ultralif.training.graph import _Recorder
+from ultralif.training.job import Job
+from ultralif.training.loop import prepare_epoch
+from ultralif.training.optimizer import Adam
 
+CPU = torch.device("cpu")
+WAYS = ("forward", "backward")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 X = torch.rand(70, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 Y = (X.mean((1, 2, 3)) > 0.5).long()
@@ -84,6 +95,13 @@ def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
+def by_kernel(adam: Adam, columns: list[list[Tensor]], grads: list[Tensor], group: Any, rate: Any) -> None:
+    """Move as on a GPU."""
+    from ultralif.ops.step import adam as move
+
+    move(columns[0], grads, columns[1], columns[2], adam.steps, torch.zeros(()), group.decay)
+
+
 def train(folder: Path, device: str, *more: nn.Module, **options: Any) -> dict[str, Tensor]:
     net = network(*more)
     ul.train(net, (X, Y), (X, Y), runs_dir=folder, device=device, **{**RUN, **options})
@@ -118,6 +136,43 @@ def test_a_network_that_asks_is_run_as_it_is_and_says_so_once(tmp_path: Path, re
         "steps cannot be recorded as a CUDA graph (operation not permitted when stream is capturing); each "
         "kernel is launched by itself"
     ]
+
+
+def test_a_step_of_a_stack_is_few_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six kinds of eighteen members: a kernel each forward and back; batch, loss, its derivative and Adam."""
+    pytest.importorskip("triton")
+    from ultralif.ops import autograd, encode, gpu, triton_step
+
+    launched: Counter[str] = Counter()
+
+    class Kernel:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __getitem__(self, grid: object) -> Callable[..., None]:
+            return lambda *args, **options: launched.update([self.name])
+
+    for name in triton_step.__all__:
+        monkeypatch.setattr(triton_step, name, Kernel(name))
+    monkeypatch.setattr(encode, "images_kernel", Kernel("images_kernel"))
+    monkeypatch.setattr(gpu.Launch, "__call__", lambda self, *_: launched.update([self.kernel.__name__]))
+    monkeypatch.setattr(autograd, "_gpu", lambda current: gpu)
+    monkeypatch.setattr(autograd, "_is_taken", lambda *about: True)
+    monkeypatch.setattr(Adam, "_move", by_kernel)
+    members = [v.config("mnist", 2, 42) for v in main_variants() if v not in CONTROLS]
+    pixels = torch.zeros(128, 1, 28, 28, dtype=torch.uint8)
+    split = Split(Images(pixels), torch.zeros(128, dtype=torch.int64), torch.arange(128))
+    dataset = Dataset("mnist", (1, 28, 28), 10, tuple("0123456789"), split, split, "", None, None)
+    job = Job.begin(members, build_networks(members, CPU), Data(dataset, split, None), CPU)
+    prepare_epoch(job)
+    launched.clear()
+    feed = graph._Made(job)
+    feed.hand_over(128)
+    _Recorder(job, feed, lambda note: None).take(None, 128)
+    gpu.forget()
+    kinds = {f"{family}_{way}_kernel": n for family, n in (("temporal", 4), ("spatial", 2)) for way in WAYS}
+    rest = {"images_kernel": 1, "readout_kernel": 1, "readout_backward_kernel": 1, "adam_kernel": 2}
+    assert launched == {**kinds, **rest}
 
 
 @pytest.mark.gpu
