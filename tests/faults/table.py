@@ -196,14 +196,14 @@ NEW = [
     Fault(
         "dead clamp in a stack",
         "nn/stacked.py",
-        'dead = entry.neuron.clamp == "dead"',
-        "dead = False",
+        'float(entry.neuron.clamp == "inward")',
+        "1.0",
         ("tests/nn/test_stack.py", "tests/training/test_members.py"),
     ),
     Fault(
         "mode of a stack",
         "nn/stacked.py",
-        'choices["mode"] = mode if mode in one.modes else "hard"',
+        'choices["mode"] = mode if mode in self.groups[n][0].modes else "hard"',
         'choices["mode"] = "hard"',
         ("tests/nn/test_stack.py",),
     ),
@@ -329,7 +329,13 @@ NEW = [
         "reset=whole(each(_level(neuron), node.shape))",
         QUANTIZE,
     ),
-    Fault("size of a file", "files.py", "if status.st_size > limit:", "if False:", ("tests/test_files.py",)),
+    Fault(
+        "size of a file",
+        "files.py",
+        "if limit is not None and status.st_size > limit:",
+        "if False:",
+        ("tests/test_files.py",),
+    ),
 ]
 
 FAULTS: list[Fault] = sorted([*OLD, *NEW], key=lambda fault: fault.file.endswith(".h"))
