@@ -17,7 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache, partial
 from itertools import islice
 from multiprocessing import get_context
@@ -144,6 +144,7 @@ def compile_kernels(members: Sequence[RunConfig]) -> None:
 
 def compile_at_once(only: str | None) -> None:
     """Fill Triton's cache in several processes: for each neuron alone, for all of a kind, and for the VGG."""
+    began = time.perf_counter()
     jobs: dict[Any, list[RunConfig]] = {} if only == "stack" else {"deep": [DEEP]}
     for t in sorted(TIMES, reverse=True) if only != "deep" else ():  # what takes longest first
         for config in configs(t):
@@ -151,9 +152,11 @@ def compile_at_once(only: str | None) -> None:
             jobs.setdefault((t, kind(network.neurons[0])), []).append(config)
         jobs |= {(t, config.neuron): [config] for config in configs(t)}
     with ProcessPoolExecutor(min(14, os.cpu_count() or 1), get_context("spawn")) as pool:
-        for done in [pool.submit(compile_kernels, members) for members in jobs.values()]:
-            if (error := done.exception()) is not None:
-                print(f"{type(error).__name__}: {error}", flush=True)
+        waiting = [pool.submit(compile_kernels, members) for members in jobs.values()]
+        for number, done in enumerate(as_completed(waiting), 1):
+            error = done.exception()
+            said = "" if error is None else f", {type(error).__name__}: {error}"
+            print(f"{time.perf_counter() - began:5.1f} s compiled {number} of {len(jobs)}{said}", flush=True)
 
 
 def deep_steps(device: torch.device, way: str, count: int = DEEP_SAMPLES) -> Iterator[dict[str, Any]]:
