@@ -14,9 +14,11 @@ from ops.op_cases import (
     SETTINGS,
     Setting,
     check,
+    check_from_spikes,
     check_minus_infinity,
     check_nan,
     draw,
+    kernel_case,
     pairs,
 )
 from ultralif import functional, ops
@@ -127,6 +129,41 @@ def test_only_some_outputs_are_differentiated(case):
 def test_every_size(case, time, batch, features, start, rate):
     """Whatever the size, no neuron is forgotten at the end of a block, a chunk or a ring."""
     check(case, Setting(time, batch, (features,), start=start, rate=rate), torch.float64)
+
+
+TOLD = [
+    kernel_case("UltraLIF-soft"),
+    kernel_case("UltraLIF-soft", detach_reset=True),
+    kernel_case("UltraDLIF-soft", centered=True),
+    kernel_case("UltraDLIF-soft", leak=0.8),
+    kernel_case("UltraDLIF-soft", leak=0.8, leak_form="shift", detach_reset=True),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("case", TOLD, ids=str)
+def test_soft_spikes_tell_the_membrane(case, dtype):
+    """From whole blocks of spikes and the rest of a layer, cold and hot, with spikes of 0 and 1 and without."""
+    check_from_spikes(case, Setting(1, 3, (130,)), dtype)
+    check_from_spikes(case, Setting(2, 3, (130,), (130,), start=True), dtype)
+    check_from_spikes(case, Setting(100, 2, (129,), start=True), dtype)
+    check_from_spikes(case, Setting(9, 4, (3, 50), (3, 1), start=True), dtype)
+    check_from_spikes(case, Setting(40, 2, (160,), eps=0.1), dtype)
+    check_from_spikes(case, Setting(40, 2, (160,), eps=20.0, start=True), dtype)
+    check_from_spikes(case, Setting(12, 2, (2500,), eps=0.1), dtype)
+    check_from_spikes(case, Setting(12, 2, (160,), eps=0.1, start=True), dtype, scale=30.0)
+
+
+@pytest.mark.parametrize("case", TOLD, ids=str)
+def test_spikes_that_were_changed_tell_nothing(case):
+    found = []
+    for change in (False, True):
+        x = draw(case, Setting(9, 2, (160,)), torch.float32)["current"].requires_grad_()
+        out, _ = getattr(ops, case.name)(x, **case.learned, **case.fixed)
+        if change:
+            out.detach().zero_()
+        found += torch.autograd.grad(out, x, torch.ones_like(out))
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

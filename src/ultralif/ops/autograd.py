@@ -112,7 +112,7 @@ class _Integrate(torch.autograd.Function):
         ctx.constants, ctx.rule, ctx.plan = constants, rule, plan
         # Not saved in autograd's way: whoever changes the spikes in place makes the derivative start from
         # the current, and no error.
-        tells = _gpu(current) is not None and _tells_all(rule, current.dtype) and not out.is_inference()
+        tells = _tells_all(rule, current) and not out.is_inference()
         ctx.spikes, ctx.version = (out.detach(), out._version) if tells else (None, 0)
         ctx.borders = borders
         ctx.set_materialize_grads(False)
@@ -133,17 +133,17 @@ class _Integrate(torch.autograd.Function):
         return g_current, g_state if needed[1] else None, *g_constants, None, None, None
 
 
-def _tells_all(rule: Rule, dtype: torch.dtype) -> bool:
+def _tells_all(rule: Rule, current: Tensor) -> bool:
     """Tell whether a spike tells the membrane: UltraLIF's soft spikes in float32, reset to ``v_reset``.
 
     Where such a spike is 0 or 1 in float32, the past that it hides has no share in any gradient. A sum, or
-    a ring, would go on with it.
+    a ring, would go on with it; on a CPU a ring is integrated again where that happens.
     """
     return (
-        dtype == torch.float32
+        current.dtype in ((torch.float32,) if current.is_cuda else (torch.float32, torch.float64))
         and rule.membrane == Membrane.LSE
         and rule.soft
-        and not rule.ring
+        and not (rule.ring and (current.is_cuda or rule.at_spike))
         and rule.reset == Reset.ZERO
         and rule.curve == Curve.SIGMOID
         and rule.unit
@@ -181,7 +181,7 @@ def _backward(
     else:
         grad_out, grad_state = (None if g is None else cpu.stored(g) for g in (grad_out, grad_state))
         given = (cpu.stored(current), state, constants, rule, learned)
-        found = flat.backward(cpu, grad_out, grad_state, *given)
+        found = flat.backward(cpu, grad_out, grad_state, *given, spikes)
     return found[0], found[1], *found[2]
 
 

@@ -67,7 +67,7 @@ def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: R
     x = stored(current)
     out = torch.empty(x.shape[1:] if rule.rate else x.shape, dtype=x.dtype)
     last = torch.empty((rule.states, *x.shape[1:]), dtype=compute_dtype(x.dtype))
-    _call(rule, x, state, constants, None, out, last, None, None, None, None)
+    _call(rule, x, state, constants, None, out, last, None, None, None, None, None)
     return out, last
 
 
@@ -79,6 +79,7 @@ def backward(
     constants: Constants,
     rule: Rule,
     learn: bool,
+    spikes: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients for current, state and constants, as `Flat` says."""
     x = stored(current)
@@ -87,7 +88,8 @@ def backward(
     g_state = torch.empty(0 if state is None else state.shape, dtype=dtype)
     g_constants = torch.empty((4, constants.longest()) if learn else 0, dtype=dtype)
     g_out = None if grad_out is None else stored(grad_out.to(x.dtype))
-    _call(rule, x, state, constants, g_out, None, None, grad_state, g_current, g_state, g_constants)
+    told = spikes if spikes is not None and spikes.is_contiguous() and grad_state is None else None
+    _call(rule, x, state, constants, g_out, None, None, grad_state, told, g_current, g_state, g_constants)
     return g_current, g_state, g_constants
 
 
@@ -134,7 +136,7 @@ def _call(
         stored(t).contiguous() if isinstance(t, Tensor) else None for t in (state, grad_state, *constants)
     )
     tensors = (current, state, *rest, out, last, grad_out, grad_state, *grads)
-    pointers = (ctypes.c_void_p * 13)(
+    pointers = (ctypes.c_void_p * 14)(
         *(t.data_ptr() if t is not None and t.numel() else None for t in tensors)
     )
     library = native.library()

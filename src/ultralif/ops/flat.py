@@ -47,7 +47,8 @@ class View(NamedTuple):
 
     def full(self, x: Tensor) -> Tensor:
         """Return contiguous ``[T, B, F]`` in the layout of the current."""
-        found = x.as_strided(self.shape, (math.prod(self.size[1:]), *self.step))
+        # `.data`, since autograd would not let anybody change one of several views in place.
+        found = x.as_strided(self.shape, (math.prod(self.size[1:]), *self.step)).data
         if found.stride() == self.strides or self.shape[0] == 1:
             return found
         return torch.empty_strided(self.shape, self.strides, dtype=x.dtype).copy_(found)
@@ -113,6 +114,7 @@ def backward(
     constants: Constants,
     rule: Rule,
     learned: tuple[bool, ...],
+    spikes: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
     """Return the gradients for current, state and constants."""
     view = _view(current, constants, rule)
@@ -127,6 +129,7 @@ def backward(
         view.constants,
         rule,
         any(learned),
+        None if spikes is None else view.flat(spikes),
     )
     grads: list[Tensor | None] = [None] * len(constants)
     for i, (constant, given) in enumerate(zip(constants, view.constants, strict=True)):

@@ -15,6 +15,7 @@
 
 #define SIMD _Pragma("omp simd")
 #define INLINE static inline __attribute__((always_inline))
+#define APART static __attribute__((noinline)) void
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 #define NAME(f) JOIN(f, REAL)
@@ -27,7 +28,7 @@ enum { SIGMOID, ATAN, TRIANGLE }; /* curve */
 enum { PLAIN, ADAPTS, SATURATES }; /* form of a neuron without neighbours */
 enum { EPS, LEAK, THRESHOLD, AMPLITUDE, CONSTANTS };
 enum { SAME, BFLOAT16, FLOAT16 }; /* the type of current, spikes and their gradients: that of the membrane, or a half */
-enum { LANES = 128 };             /* neurons without neighbours that are integrated together */
+enum { LANES = 128, PIECE = 64 }; /* neurons without neighbours that are integrated together; a part of them */
 
 /* GOMP_parallel of the OpenMP library that PyTorch has loaded, so that both share their threads; NULL: one thread. */
 typedef void (*Parallel)(void (*)(void *), void *, unsigned threads, unsigned flags);
@@ -85,6 +86,17 @@ INLINE float log2_float(float x)
     return (float)n + r * q;
 }
 
+/* log2(a / b) within 3e-7, for normal a and b: the exponent n, rounded, and with w = (y - 1) / (y + 1) an odd polynomial
+ * for the log2(y) that is left, where 2/3 <= y <= 3/2. */
+INLINE float log2_ratio_float(float a, float b)
+{
+    union { float f; int32_t i; } x = { a }, y = { b };
+    int32_t n = (x.i - y.i + 0x400000) & ~0x7fffff;
+    x.i -= n;
+    float w = (x.f - b) / (x.f + b), s = w * w;
+    return (float)n * 0x1p-23f + w * (2.88539005f + s * (0.961807981f + s * (0.576098597f + s * 0.443429463f)));
+}
+
 /* log2(1 + x) within 1e-7, for 0 <= x <= 1. */
 INLINE float log2_1p_float(float x)
 {
@@ -135,6 +147,14 @@ INLINE double log2_reduced(double w)
     q = q * s + 1.0 / 3;
     q = q * s + 1.0;
     return 2.8853900817779268 * w * q;
+}
+
+INLINE double log2_ratio_double(double a, double b)
+{
+    union { double f; int64_t i; } x = { a }, y = { b };
+    int64_t n = (x.i - y.i + 0x8000000000000ll) & ~0xfffffffffffffll;
+    x.i -= n;
+    return (double)n * 0x1p-52 + log2_reduced((x.f - b) / (x.f + b));
 }
 
 INLINE double log2_double(double x)
@@ -217,6 +237,8 @@ static volatile const float EDGE_float = 120.0f;
 static volatile const double EDGE_double = 1000.0;
 static const float CLOSE_float = 1e-6f; /* a few roundings */
 static const double CLOSE_double = 1e-15;
+static volatile const float TINY_float = 0x1p-126f, LAST_float = 0x1p-25f; /* least normal; half of the last bit of 1 */
+static volatile const double TINY_double = 0x1p-1022, LAST_double = 0x1p-54;
 
 #define REAL float
 #include "lane.h"

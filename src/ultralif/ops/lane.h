@@ -7,7 +7,7 @@ typedef struct {
     void *out; /* of the forward pass */
     REAL *last;
     const void *g_out;
-    const REAL *g_last;
+    const REAL *g_last, *spikes; /* spikes: those of the forward pass, side by side, if they tell all */
     void *g_current; /* of the backward pass; g_constants is [4, longest] */
     REAL *g_state, *g_constants;
 } NAME(Tensors);
@@ -181,6 +181,10 @@ static const REAL *NAME(fetch)(const NAME(Call) *c, const void *x, Strides by, i
 {
     if (in_place)
         return (const REAL *)x + t * by.time + at;
+    if (NAME(dense)(c, by)) {
+        NAME(widen)(c->rule->type, room, NAME(element)(c, x, t * by.time + at), 1, n);
+        return room;
+    }
     for (int64_t j = 0, part; j < n; j += part) {
         const int64_t batch = (at + j) / c->rule->features, feature = (at + j) % c->rule->features;
         part = c->rule->features - feature < n - j ? c->rule->features - feature : n - j;

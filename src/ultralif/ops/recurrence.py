@@ -204,8 +204,11 @@ class Flat(Protocol):
         constants: Constants,
         rule: Rule,
         learn: bool,
+        spikes: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the gradients for the current, for the state, and for the constants.
+
+        ``spikes`` are those of the forward pass, where they tell the membrane and nobody changed them.
 
         The second is empty for a layer at rest. The last is ``[4, L]`` for the length L of the longest
         constant; it is empty where ``learn`` is false.

@@ -34,7 +34,8 @@ typedef struct {
     REAL *notes;                                  /* states at the start of every span */
     REAL *v, *spikes, *x, *g, *gx, *sums, *part, *potential; /* of a tile; part: its mean */
     REAL *mine;                                   /* 1, and 0 in the halo */
-    REAL *here, *next, *left, *right;             /* of a tile, with one more lane at both ends */
+    REAL *here, *left, *right;                    /* of a tile, with one more lane at both ends */
+    REAL *shown, *ratios;                         /* of the whole ring, too, if spikes are given */
     REAL *constants, *trace;
 } NAME(Ring);
 
@@ -54,9 +55,13 @@ static NAME(Ring) NAME(cut)(const NAME(Call) *c, REAL **room)
     REAL **tile[] = { &r.v, &r.spikes, &r.x, &r.g, &r.gx, &r.part, &r.mine, &r.potential };
     for (int i = 0; i < 8; i++)
         *tile[i] = NAME(take)(room, r.n);
-    REAL **open[] = { &r.here, &r.next, &r.left, &r.right };
-    for (int i = 0; i < 4; i++)
+    REAL **open[] = { &r.here, &r.left, &r.right };
+    for (int i = 0; i < 3; i++)
         *open[i] = NAME(take)(room, r.n + 32) + 16;
+    if (c->t->spikes) {
+        r.shown = NAME(take)(room, ring + 32) + 16;
+        r.ratios = NAME(take)(room, ring + 32) + 16;
+    }
     r.constants = NAME(take)(room, NAME(FIELDS) * r.n);
     r.sums = NAME(take)(room, CONSTANTS * r.n);
     r.notes = NAME(take)(room, backward ? r.spans * ring : 0);
@@ -153,7 +158,6 @@ INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lan
                               const int membrane, const int soft, const int shared, const int at_spike)
 {
     const REAL *restrict here = r->here, *restrict potential = r->potential;
-    REAL *restrict next = r->next;
     int far = 0;
     _Pragma("omp simd reduction(| : far)") for (int64_t j = 0; j < n; j++) {
         const int64_t i = shared ? 0 : j; /* one lane's constants serve all */
@@ -175,8 +179,6 @@ INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lan
         }
         spikes[j] = spike;
         v[j] = p * (1 - c->wiped * spike) + l.after[i] * spike;
-        if (!at_spike)
-            next[j] = NAME(shown)(c, l, i, v[j] * l.factor[i] + l.offset[i], shared);
         if (shared)
             far |= (w.log_weight > 60) | (w.log_weight < -60);
     }
@@ -243,24 +245,50 @@ INLINE void NAME(ring_retreat)(const NAME(Call) *c, const NAME(Ring) *r, NAME(La
     threshold[tile->halo] += shared ? all_threshold : 0;
 }
 
-/* Each kind of neuron has loops of its own, without a branch inside. */
+/* Each kind of neuron has functions of its own, without a branch in their loops. */
 #define KIND(membrane, soft, shared, at_spike) ((((membrane) * 2 + (soft)) * 2 + (shared)) * 2 + (at_spike))
-#define KINDS(AS, at_spike)                                                                                            \
-    AS(LSE, 0, 0, at_spike) AS(LSE, 0, 1, at_spike) AS(LSE, 1, 0, at_spike) AS(LSE, 1, 1, at_spike)                    \
-    AS(MAX, 0, 0, at_spike)
+#define NAMED(f, membrane, soft, shared, at_spike) NAME(f##_ring_##membrane##_##soft##_##shared##_##at_spike)
+#define PLACES(AS, membrane, soft, shared) AS(membrane, soft, shared, 0) AS(membrane, soft, shared, 1)
+#define KINDS(AS)                                                                                                      \
+    PLACES(AS, LSE, 0, 0) PLACES(AS, LSE, 0, 1) PLACES(AS, LSE, 1, 0) PLACES(AS, LSE, 1, 1) PLACES(AS, MAX, 0, 0)
 
-/* Show what the neurons of a tile have after the leak, and with a current their potential. */
-static void NAME(show)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, int64_t n, const REAL *restrict v,
-                       const REAL *restrict x, const int shared)
+#define AS(membrane, soft, shared, at_spike)                                                                           \
+    APART NAMED(go, membrane, soft, shared, at_spike)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l,         \
+                                                      int64_t n, const REAL *x, REAL *v, REAL *spikes,                 \
+                                                      const NAME(Rows) *rows, int *far)                                \
+    {                                                                                                                  \
+        const NAME(Rows) traced = rows ? *rows : (NAME(Rows)){ 0 };                                                    \
+        *far = rows ? NAME(ring_advance)(c, r, l, n, x, v, spikes, &traced, membrane, soft, shared, at_spike)          \
+                    : NAME(ring_advance)(c, r, l, n, x, v, spikes, 0, membrane, soft, shared, at_spike);               \
+    }                                                                                                                  \
+    APART NAMED(back, membrane, soft, shared, at_spike)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l,       \
+                                                        const NAME(Tile) *tile, const NAME(Rows) rows, const REAL *gs, \
+                                                        REAL *gx)                                                      \
+    {                                                                                                                  \
+        NAME(ring_retreat)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, at_spike);                       \
+    }
+KINDS(AS)
+#undef AS
+
+/* Show what some neurons of a tile have after the leak, and with a current their potential. */
+static void NAME(show)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, int64_t first, int64_t end,
+                       const REAL *restrict v, const REAL *restrict x, const int shared)
 {
     REAL *restrict here = r->here, *restrict potential = r->potential;
-    SIMD for (int64_t j = 0; j < n; j++)
-        potential[j] = v[j] * l.factor[j] + l.offset[j] + (x ? x[j] : 0);
+    if (x) {
+        SIMD for (int64_t j = first; j < end; j++)
+            potential[j] = v[j] * l.factor[j] + l.offset[j] + x[j];
+        v = potential;
+    }
+    const REAL factor = x ? 1 : l.factor[0], offset = x ? 0 : l.offset[0];
     if (shared)
-        SIMD for (int64_t j = 0; j < n; j++)
-            here[j] = NAME(shown)(c, l, 0, potential[j], 1);
+        SIMD for (int64_t j = first; j < end; j++)
+            here[j] = NAME(shown)(c, l, 0, v[j] * factor + offset, 1);
+    else if (x)
+        memcpy(here + first, potential + first, (end - first) * sizeof(REAL));
     else
-        memcpy(here, potential, n * sizeof(REAL));
+        SIMD for (int64_t j = first; j < end; j++)
+            here[j] = v[j] * l.factor[j] + l.offset[j];
 }
 
 /* Integrate a tile for some steps; return 0 if the exponentials left their range. */
@@ -274,8 +302,6 @@ static int NAME(advance_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Til
     if (start != v)
         memcpy(v, start, tile->n * sizeof(REAL));
     memset(r->part, 0, tile->n * sizeof(REAL));
-    if (!rule->at_spike)
-        NAME(show)(c, r, l, tile->n, v, 0, shared);
     for (int64_t t = from; t < from + steps; t++) {
         const NAME(Rows) rows = NAME(rows)(r, traced ? t - from : 0);
         const REAL *x = NAME(view_step)(c, tile, c->t->current, rule->current, t, r->at, r->x);
@@ -283,28 +309,26 @@ static int NAME(advance_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Til
                        ? (void *)NAME(element)(c, c->t->out, t * c->row + own)
                        : 0;
         const int direct = to && !tile->halo && rule->type == SAME;
-        if (t + 1 < rule->time && NAME(dense)(c, rule->current))
-            NAME(expect)(c, NAME(element)(c, c->t->current, (t + 1) * rule->current.time + own), tile->own, 0);
-        if (to && t + 1 < rule->time)
-            NAME(expect)(c, NAME(element)(c, to, c->row), tile->own, 1);
         REAL *spikes = direct ? to : r->spikes;
         int far = 0;
-        if (rule->at_spike)
-            NAME(show)(c, r, l, tile->n, v, x, shared);
+        for (int64_t i = 0; i < tile->n; i += LANES) {
+            const int64_t end = i + LANES < tile->n ? i + LANES : tile->n;
+            if (t + 1 < rule->time && NAME(dense)(c, rule->current))
+                NAME(expect)(c, NAME(element)(c, c->t->current, (t + 1) * rule->current.time + own + i), end - i, 0);
+            if (t + 1 < rule->time && to)
+                NAME(expect)(c, NAME(element)(c, to, c->row + i), end - i, 1);
+            NAME(show)(c, r, l, i, end, v, rule->at_spike ? x : 0, shared);
+        }
         v = traced && t + 1 < from + steps ? NAME(rows)(r, t + 1 - from).v : r->v;
         NAME(close)(r->here, tile);
 #define AS(membrane, soft, shared, at_spike)                                                                           \
     case KIND(membrane, soft, shared, at_spike):                                                                       \
-        far = traced ? NAME(ring_advance)(c, r, l, tile->n, x, v, spikes, &rows, membrane, soft, shared, at_spike)     \
-                     : NAME(ring_advance)(c, r, l, tile->n, x, v, spikes, 0, membrane, soft, shared, at_spike);        \
+        NAMED(go, membrane, soft, shared, at_spike)(c, r, l, tile->n, x, v, spikes, traced ? &rows : 0, &far);         \
         break;
-        switch (KIND(rule->membrane, rule->soft, shared, rule->at_spike)) { KINDS(AS, 0) KINDS(AS, 1) }
+        switch (KIND(rule->membrane, rule->soft, shared, rule->at_spike)) { KINDS(AS) }
 #undef AS
         if (far)
             return 0;
-        REAL *swap = r->here;
-        r->here = r->next;
-        r->next = swap;
         if (to && !direct)
             NAME(narrow)(rule->type, to, spikes + tile->halo, tile->own);
         for (int64_t j = 0; out && rule->rate && j < tile->n; j++)
@@ -345,9 +369,9 @@ static void NAME(retreat_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Ti
         const NAME(Rows) rows = NAME(rows)(r, t - from);
 #define AS(membrane, soft, shared, at_spike)                                                                           \
     case KIND(membrane, soft, shared, at_spike):                                                                       \
-        NAME(ring_retreat)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, at_spike);                       \
+        NAMED(back, membrane, soft, shared, at_spike)(c, r, l, tile, rows, gs, gx);                                    \
         break;
-        switch (KIND(rule->membrane, rule->soft, shared, rule->at_spike)) { KINDS(AS, 0) KINDS(AS, 1) }
+        switch (KIND(rule->membrane, rule->soft, shared, rule->at_spike)) { KINDS(AS) }
 #undef AS
         if (!direct)
             NAME(narrow)(rule->type, to, gx + tile->halo, tile->own);
@@ -364,7 +388,12 @@ static void NAME(retreat_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Ti
         NAME(collect)(c, r->share, i, r->lane + own, r->sums + i * r->n + tile->halo, tile->own);
 }
 #undef KINDS
+#undef PLACES
+#undef NAMED
 #undef KIND
+
+/* Whether all neurons of a ring have the same constants. */
+INLINE int NAME(like)(const NAME(Call) *c) { return c->longest <= c->rule->features / c->rule->ring; }
 
 /* Integrate all tiles for a span, and walk them back if there is a trace. */
 static void NAME(run_span)(const NAME(Call) *c, NAME(Ring) *r, int64_t span, const int traced, const int out)
@@ -377,12 +406,35 @@ static void NAME(run_span)(const NAME(Call) *c, NAME(Ring) *r, int64_t span, con
         for (int j = 0; j < NAME(FIELDS); j++)
             ((const REAL **)&l)[j] =
                 NAME(view)(c, &tile, c->constants + j * c->width + r->lane, r->constants + j * r->n);
-        int shared = c->rule->membrane == LSE && c->longest <= c->rule->features / c->rule->ring;
+        int shared = c->rule->membrane == LSE && NAME(like)(c);
         if (!NAME(advance_tile)(c, r, &tile, l, from, steps, traced, out, shared))
             NAME(advance_tile)(c, r, &tile, l, from, steps, traced, out, shared = 0);
         if (traced)
             NAME(retreat_tile)(c, r, &tile, l, from, steps, shared);
     }
+}
+
+/* Differentiate a ring of like neurons from its spikes; return 0 if that can't be done. */
+static int NAME(run_told)(const NAME(Call) *c, const NAME(Ring) *r)
+{
+    const Rule *rule = c->rule;
+    if (!NAME(like)(c) || !NAME(dense)(c, rule->current) || !NAME(dense)(c, rule->grad))
+        return 0;
+    NAME(Told) told = { r->mean, r->after, r->g_after, r->grad, r->shown, r->ratios };
+    NAME(Lanes) l;
+    for (int j = 0; j < NAME(FIELDS); j++)
+        ((const REAL **)&l)[j] = c->constants + j * c->width + r->lane;
+    if (!NAME(retreat_ring)(c, l, &told, r->at))
+        return 0;
+    if (c->t->g_state)
+        memcpy(c->t->g_state + r->at, r->grad, rule->ring * sizeof(REAL));
+    double *sums = c->sums ? c->sums + r->share * CONSTANTS * c->width + r->lane : 0;
+    if (sums) {
+        sums[EPS * c->width] += told.eps * 0.69314718055994531;
+        sums[LEAK * c->width] += rule->leak_form == SHIFT ? told.leak / (double)l.leak[0] : told.leak;
+        sums[THRESHOLD * c->width] += told.threshold;
+    }
+    return 1;
 }
 
 static void NAME(run_ring)(const NAME(Call) *c, int64_t part, int64_t item, REAL *room)
@@ -393,6 +445,8 @@ static void NAME(run_ring)(const NAME(Call) *c, int64_t part, int64_t item, REAL
     r.share = part;
     r.at = item * ring;
     r.lane = r.at % c->rule->features % c->width;
+    if (c->t->spikes && NAME(run_told)(c, &r))
+        return;
     NAME(load)(r.state, c->t->state ? c->t->state + r.at : 0, ring);
     memset(r.mean, 0, size);
     for (int64_t i = 0; i < r.spans; i++) {

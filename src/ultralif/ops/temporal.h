@@ -19,7 +19,7 @@ typedef struct {
 typedef struct {
     NAME(State) now, grad;
     NAME(Sums) sums;
-    REAL x[LANES], spikes[LANES], mean[LANES], gathered[NAME(FIELDS)][LANES];
+    REAL x[LANES], spikes[LANES], mean[LANES], odds[2][LANES], v[LANES], gathered[NAME(FIELDS)][LANES];
     NAME(Lanes) l;
     int64_t at, n, share; /* its first element in a time step; how many; the part of the work */
     int current, grad_out, out;     /* whether these are read and written in place */
@@ -68,7 +68,7 @@ INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
                 share = past > x[j] ? (REAL)1 : past == x[j] ? (REAL)0.5 : (REAL)0;
             } else {
                 base = NAME(larger)(past, x[j]);
-                REAL fall = (NAME(smaller)(x[j], past) - base) * l.k[j], u = NAME(exp2_or_0)(fall, c->edge);
+                REAL fall = (NAME(smaller)(x[j], past) - base) * l.k[j], u = NAME(exp2)(NAME(larger)(-c->edge, fall));
                 weight = 1 + u;
                 REAL log_weight = NAME(log2_1p)(u), large = 1 / weight, small = u * large;
                 p = base + l.eps[j] * log_weight;
@@ -135,6 +135,15 @@ INLINE void NAME(retreat)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
     }
 }
 
+/* Ask for n lanes of the block at another step t of a tensor; beyond the first and the last step, those of the block
+ * that comes next. */
+INLINE void NAME(expect_step)(const NAME(Call) *c, const NAME(Block) *s, const void *x, int64_t by_time, int64_t t,
+                              int64_t first, int64_t n, const int write)
+{
+    const int64_t time = c->rule->time, next = t < 0 ? t + time : t < time ? t : t - time;
+    NAME(expect)(c, NAME(element)(c, x, next * by_time + s->at + first + (next == t ? 0 : LANES)), n, write);
+}
+
 /* Integrate from step `from` to `to`, either with a trace, or without, to the spikes or their mean. */
 INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, REAL *trace,
                                 const int out, const int membrane, const int soft, const int form, const int curve)
@@ -144,10 +153,10 @@ INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
         const REAL *x = NAME(fetch)(c, c->t->current, rule->current, t, s->at, s->n, s->current, s->x);
         void *to_out = out && !rule->rate ? (void *)NAME(element)(c, c->t->out, t * c->row + s->at) : 0;
         REAL *spikes = to_out && s->out ? to_out : s->spikes;
-        if (s->next_current && t + 2 < rule->time)
-            NAME(expect)(c, NAME(element)(c, c->t->current, (t + 2) * rule->current.time + s->at), s->n, 0);
-        if (to_out && t + 2 < rule->time)
-            NAME(expect)(c, NAME(element)(c, to_out, 2 * c->row), s->n, 1);
+        if (s->next_current)
+            NAME(expect_step)(c, s, c->t->current, rule->current.time, t + 2, 0, LANES, 0);
+        if (to_out)
+            NAME(expect_step)(c, s, c->t->out, c->row, t + 2, 0, LANES, 1);
         NAME(advance)(c, s, x, spikes, trace ? trace + (t - from) * ROWS(membrane, soft, form == ADAPTS) * LANES : 0,
                       membrane, soft, form, curve);
         if (to_out && !s->out)
@@ -167,11 +176,9 @@ INLINE void NAME(retreat_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
             given ? NAME(fetch)(c, c->t->g_out, rule->grad, t, s->at, s->n, s->grad_out, s->x) : s->mean;
         void *to_gx = (void *)NAME(element)(c, c->t->g_current, t * c->row + s->at);
         REAL *gx = s->out ? to_gx : s->spikes;
-        if (t > 1) {
-            NAME(expect)(c, NAME(element)(c, to_gx, -2 * c->row), s->n, 1);
-            if (given && s->next_grad_out)
-                NAME(expect)(c, NAME(element)(c, c->t->g_out, (t - 2) * rule->grad.time + s->at), s->n, 0);
-        }
+        NAME(expect_step)(c, s, c->t->g_current, c->row, t - 2, 0, LANES, 1);
+        if (given && s->next_grad_out)
+            NAME(expect_step)(c, s, c->t->g_out, rule->grad.time, t - 2, 0, LANES, 0);
         NAME(retreat)(c, s, trace + (t - from) * ROWS(membrane, soft, form == ADAPTS) * LANES, gs, gx, membrane,
                       soft, form, curve, learn);
         if (!s->out)
@@ -179,27 +186,50 @@ INLINE void NAME(retreat_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
     }
 }
 
-/* Each kind of neuron has loops of its own, without a branch inside. */
+/* Each kind of neuron has functions of its own, without a branch in their loops. */
 #define FORM(rule) ((rule)->adapt ? ADAPTS : (rule)->reset == SATURATE ? SATURATES : PLAIN)
 #define KIND(membrane, soft, form, curve) ((((membrane) * 2 + (soft)) * 3 + (form)) * 3 + (curve))
+#define NAMED(f, membrane, soft, form, curve) NAME(f##_##membrane##_##soft##_##form##_##curve)
 #define CURVES(AS, soft, form) AS(ADD, soft, form, SIGMOID) AS(ADD, soft, form, ATAN) AS(ADD, soft, form, TRIANGLE)
 #define ULTRA(AS, form) AS(LSE, 0, form, SIGMOID) AS(LSE, 1, form, SIGMOID) AS(MAX, 0, form, SIGMOID)
 #define KINDS(AS)                                                                                                      \
-    switch (KIND(c->rule->membrane, c->rule->soft, FORM(c->rule), c->rule->curve)) {                                   \
-        ULTRA(AS, PLAIN) ULTRA(AS, SATURATES)                                                                          \
-        AS(ADD, 0, SATURATES, SIGMOID) AS(ADD, 1, SATURATES, SIGMOID)                                                  \
-        CURVES(AS, 0, PLAIN) CURVES(AS, 0, ADAPTS) CURVES(AS, 1, PLAIN) CURVES(AS, 1, ADAPTS)                          \
+    ULTRA(AS, PLAIN) ULTRA(AS, SATURATES)                                                                              \
+    AS(ADD, 0, SATURATES, SIGMOID) AS(ADD, 1, SATURATES, SIGMOID)                                                      \
+    CURVES(AS, 0, PLAIN) CURVES(AS, 0, ADAPTS) CURVES(AS, 1, PLAIN) CURVES(AS, 1, ADAPTS)
+
+#define AS(membrane, soft, form, curve)                                                                                \
+    APART NAMED(trace, membrane, soft, form, curve)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to,     \
+                                                    REAL *trace)                                                       \
+    {                                                                                                                  \
+        NAME(advance_steps)(c, s, from, to, trace, 0, membrane, soft, form, curve);                                    \
+    }                                                                                                                  \
+    APART NAMED(go, membrane, soft, form, curve)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to,        \
+                                                 const int out)                                                        \
+    {                                                                                                                  \
+        NAME(advance_steps)(c, s, from, to, 0, out, membrane, soft, form, curve);                                      \
+    }                                                                                                                  \
+    APART NAMED(learn, membrane, soft, form, curve)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to,     \
+                                                    const REAL *trace)                                                 \
+    {                                                                                                                  \
+        NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, form, curve, 1);                                    \
+    }                                                                                                                  \
+    APART NAMED(back, membrane, soft, form, curve)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to,      \
+                                                   const REAL *trace)                                                  \
+    {                                                                                                                  \
+        NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, form, curve, 0);                                    \
     }
+KINDS(AS)
+#undef AS
 
 static void NAME(advance_block)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, REAL *trace,
                                 const int out)
 {
 #define AS(membrane, soft, form, curve)                                                                                \
     case KIND(membrane, soft, form, curve):                                                                            \
-        trace ? NAME(advance_steps)(c, s, from, to, trace, 0, membrane, soft, form, curve)                             \
-              : NAME(advance_steps)(c, s, from, to, 0, out, membrane, soft, form, curve);                              \
+        trace ? NAMED(trace, membrane, soft, form, curve)(c, s, from, to, trace)                                       \
+              : NAMED(go, membrane, soft, form, curve)(c, s, from, to, out);                                           \
         break;
-    KINDS(AS)
+    switch (KIND(c->rule->membrane, c->rule->soft, FORM(c->rule), c->rule->curve)) { KINDS(AS) }
 #undef AS
 }
 
@@ -207,15 +237,16 @@ static void NAME(retreat_block)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
 {
 #define AS(membrane, soft, form, curve)                                                                                \
     case KIND(membrane, soft, form, curve):                                                                            \
-        c->sums ? NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, form, curve, 1)                           \
-                : NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, form, curve, 0);                          \
+        c->sums ? NAMED(learn, membrane, soft, form, curve)(c, s, from, to, trace)                                     \
+                : NAMED(back, membrane, soft, form, curve)(c, s, from, to, trace);                                     \
         break;
-    KINDS(AS)
+    switch (KIND(c->rule->membrane, c->rule->soft, FORM(c->rule), c->rule->curve)) { KINDS(AS) }
 #undef AS
 }
 #undef KINDS
 #undef ULTRA
 #undef CURVES
+#undef NAMED
 #undef KIND
 #undef FORM
 
@@ -269,6 +300,8 @@ static void NAME(collect_block)(const NAME(Call) *c, NAME(Block) *s)
         }
 }
 
+#include "spikes.h"
+
 /* How many steps make a trace that a large cache can hold. */
 static int64_t NAME(chunk)(const NAME(Call) *c)
 {
@@ -285,12 +318,28 @@ static int64_t NAME(block_room)(const NAME(Call) *c)
     return sizeof(NAME(Block)) / sizeof(REAL) + (c->t->g_current ? notes + trace : 0);
 }
 
-static void NAME(run_block)(const NAME(Call) *c, int64_t part, int64_t item, REAL *room)
+/* Integrate the steps of a block once more, from the last to the first, and walk them back. */
+static void NAME(retreat_in_chunks)(const NAME(Call) *c, NAME(Block) *s, NAME(State) *notes)
 {
     const int64_t time = c->rule->time, chunk = NAME(chunk)(c), whole = (time - 1) / chunk;
-    NAME(Block) *s = (NAME(Block) *)room;
-    NAME(State) *notes = (NAME(State) *)(s + 1);
     REAL *trace = (REAL *)(notes + whole);
+    for (int64_t i = 0; i < whole; i++) {
+        notes[i] = s->now;
+        NAME(advance_block)(c, s, i * chunk, (i + 1) * chunk, 0, 0);
+    }
+    for (int64_t i = whole; i >= 0; i--) {
+        const int64_t to = (i + 1) * chunk < time ? (i + 1) * chunk : time;
+        NAME(advance_block)(c, s, i * chunk, to, trace, 0);
+        NAME(retreat_block)(c, s, i * chunk, to, trace);
+        if (i)
+            s->now = notes[i - 1];
+    }
+}
+
+static void NAME(run_block)(const NAME(Call) *c, int64_t part, int64_t item, REAL *room)
+{
+    const int64_t time = c->rule->time;
+    NAME(Block) *s = (NAME(Block) *)room;
     s->share = part;
     s->at = item * LANES;
     s->n = c->row - s->at < LANES ? c->row - s->at : LANES;
@@ -313,10 +362,6 @@ static void NAME(run_block)(const NAME(Call) *c, int64_t part, int64_t item, REA
         NAME(store_state)(c, s, &s->now, c->t->last);
         return;
     }
-    for (int64_t i = 0; i < whole; i++) {
-        notes[i] = s->now;
-        NAME(advance_block)(c, s, i * chunk, (i + 1) * chunk, 0, 0);
-    }
     if (c->rule->rate && c->t->g_out) {
         const REAL *gs = NAME(fetch)(c, c->t->g_out, c->rule->grad, 0, s->at, s->n, 0, s->mean);
         for (int64_t j = 0; j < s->n; j++)
@@ -324,13 +369,10 @@ static void NAME(run_block)(const NAME(Call) *c, int64_t part, int64_t item, REA
     }
     NAME(load_state)(c, s, &s->grad, c->t->g_last);
     memset(&s->sums, 0, sizeof(s->sums));
-    for (int64_t i = whole; i >= 0; i--) {
-        const int64_t to = (i + 1) * chunk < time ? (i + 1) * chunk : time;
-        NAME(advance_block)(c, s, i * chunk, to, trace, 0);
-        NAME(retreat_block)(c, s, i * chunk, to, trace);
-        if (i)
-            s->now = notes[i - 1];
-    }
+    if (c->t->spikes && s->current && s->grad_out)
+        NAME(retreat_from_spikes)(c, s);
+    else
+        NAME(retreat_in_chunks)(c, s, (NAME(State) *)(s + 1));
     NAME(store_state)(c, s, &s->grad, c->t->g_state);
     if (c->sums)
         NAME(collect_block)(c, s);
