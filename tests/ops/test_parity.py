@@ -15,6 +15,7 @@ from ops.op_cases import (
     Setting,
     check,
     check_from_spikes,
+    check_learned,
     check_minus_infinity,
     check_nan,
     draw,
@@ -143,7 +144,7 @@ TOLD = [
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("case", TOLD, ids=str)
 def test_soft_spikes_tell_the_membrane(case, dtype):
-    """From whole blocks of spikes and the rest of a layer, cold and hot, with spikes of 0 and 1 and without."""
+    """From whole blocks of spikes and the rest of a layer, cold and hot, and where spikes are 0 and 1."""
     check_from_spikes(case, Setting(1, 3, (130,)), dtype)
     check_from_spikes(case, Setting(2, 3, (130,), (130,), start=True), dtype)
     check_from_spikes(case, Setting(100, 2, (129,), start=True), dtype)
@@ -152,6 +153,10 @@ def test_soft_spikes_tell_the_membrane(case, dtype):
     check_from_spikes(case, Setting(40, 2, (160,), eps=20.0, start=True), dtype)
     check_from_spikes(case, Setting(12, 2, (2500,), eps=0.1), dtype)
     check_from_spikes(case, Setting(12, 2, (160,), eps=0.1, start=True), dtype, scale=30.0)
+
+
+def test_raw_parameters_are_read_and_differentiated():
+    check_learned()
 
 
 @pytest.mark.parametrize("case", TOLD, ids=str)

@@ -33,9 +33,16 @@ def run(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule)
         rule: what to compute.
     """
     plain = _is_plain(current)
-    if not plain or _gpu(current) is None:
+    count = parallel.chunks(current, rule) if plain else 1
+    if _gpu(current) is None or not plain:
         dtype = compute_dtype(current.dtype)
-        constants = Constants(*[c.value().to(dtype) if isinstance(c, Learned) else c for c in constants])
+        read = plain and count == 1 and not rule.sharp  # by the kernels, if it is one of theirs
+        constants = Constants(
+            *[
+                c.value().to(dtype) if isinstance(c, Learned) and not (read and c.raw.dtype == dtype) else c
+                for c in constants
+            ]
+        )
         constants, rule = spelled_out(constants, rule)
     if any(has_gap(shape_of(c)) for c in constants):
         constants = Constants(
@@ -43,7 +50,6 @@ def run(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule)
         )
     tensors = _tensors(constants)
     if plain:
-        count = parallel.chunks(current, rule)
         if count > 1:
             return parallel.run(_gpu(current), count, current, state, constants, rule)
         return _apply(current, state, *tensors, constants, rule, None)
@@ -139,11 +145,12 @@ def _tells_all(rule: Rule, current: Tensor) -> bool:
     Where such a spike is 0 or 1 in float32, the past that it hides has no share in any gradient. A sum, or
     a ring, would go on with it; on a CPU a ring is integrated again where that happens.
     """
+    on_gpu = _gpu(current) is not None
     return (
-        current.dtype in ((torch.float32,) if current.is_cuda else (torch.float32, torch.float64))
+        current.dtype in ((torch.float32,) if on_gpu else (torch.float32, torch.float64))
         and rule.membrane == Membrane.LSE
         and rule.soft
-        and not (rule.ring and (current.is_cuda or rule.at_spike))
+        and not (rule.ring and (on_gpu or rule.at_spike))
         and rule.reset == Reset.ZERO
         and rule.curve == Curve.SIGMOID
         and rule.unit
@@ -181,7 +188,7 @@ def _backward(
     else:
         grad_out, grad_state = (None if g is None else cpu.stored(g) for g in (grad_out, grad_state))
         given = (cpu.stored(current), state, constants, rule, learned)
-        found = flat.backward(cpu, grad_out, grad_state, *given, spikes)
+        found = flat.backward(cpu, grad_out, grad_state, *given, kept)
     return found[0], found[1], *found[2]
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ultralif.functional import compute_dtype
 from ultralif.ops import native
+from ultralif.ops.constants import Learned
 from ultralif.ops.recurrence import Constants, Curve, Membrane, Reset, Rule
 
 __all__ = ["available", "backward", "forward", "stored", "takes"]
@@ -30,6 +31,18 @@ _CHOICES = (
 )
 
 
+class _Constant(ctypes.Structure):
+    """`Constant` as constants.h has it."""
+
+    _fields_ = (
+        ("low", ctypes.c_double),
+        ("high", ctypes.c_double),
+        ("length", ctypes.c_int64),
+        ("number", ctypes.c_double),
+        *((name, ctypes.c_int32) for name in ("form", "inward", "inverse", "padding")),
+    )
+
+
 class _Rule(ctypes.Structure):
     """`Rule` as kernels.c has it."""
 
@@ -38,8 +51,7 @@ class _Rule(ctypes.Structure):
         *((name, ctypes.c_int64) for name in ("time", "batch", "features", "ring")),
         ("current", _Strides),
         ("grad", _Strides),
-        ("lengths", ctypes.c_int64 * 4),
-        ("numbers", ctypes.c_double * 4),
+        ("constants", _Constant * 4),
         *((name, ctypes.c_double) for name in ("v_reset", "adapt_strength", "adapt_decay")),
         *((name, ctypes.c_int32) for name in (*_CHOICES, "type", "threads")),
     )
@@ -106,6 +118,15 @@ def stored(x: Tensor) -> Tensor:
     return x.resolve_neg()
 
 
+def _constant(constant: Tensor | Learned | float) -> tuple[float, ...]:
+    if isinstance(constant, Learned):
+        _, form, low, high, inward, inverse, *_ = constant
+        return low, high, constant.raw.numel(), 0.0, form, inward, inverse
+    if isinstance(constant, Tensor):
+        return 0.0, 0.0, constant.numel()
+    return 0.0, 0.0, 1, constant
+
+
 def _call(
     rule: Rule,
     current: Tensor,
@@ -123,8 +144,7 @@ def _call(
         rule.ring,
         current.stride(),
         (0, 0, 0) if grad_out is None else (0, *grad_out.stride())[-3:],
-        tuple(c.numel() if isinstance(c, Tensor) else 1 for c in constants),
-        tuple(0.0 if isinstance(c, Tensor) else c for c in constants),
+        tuple([_constant(c) for c in constants]),
         rule.v_reset,
         rule.adapt_strength,
         rule.adapt_decay,
@@ -132,8 +152,9 @@ def _call(
         _TYPES[current.dtype],
         torch.get_num_threads(),
     )
+    raws = [c.raw if isinstance(c, Learned) else c for c in constants]
     state, grad_state, *rest = (
-        stored(t).contiguous() if isinstance(t, Tensor) else None for t in (state, grad_state, *constants)
+        stored(t).contiguous() if isinstance(t, Tensor) else None for t in (state, grad_state, *raws)
     )
     tensors = (current, state, *rest, out, last, grad_out, grad_state, *grads)
     pointers = (ctypes.c_void_p * 14)(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ultralif.functional import compute_dtype
+from ultralif.ops.constants import Learned
 from ultralif.ops.layout import Steps, axes_by_memory, dense_strides, find_place, find_steps, strides_like
 from ultralif.ops.recurrence import Constants, Flat, Rule
 
@@ -81,17 +82,24 @@ def _geometry(
 
 def _view(current: Tensor, constants: Constants, rule: Rule) -> View:
     shape = tuple(current.shape)
-    shapes = tuple(tuple(c.shape) if isinstance(c, Tensor) and c.numel() > 1 else () for c in constants)
+    raws = [c.raw if isinstance(c, Learned) else c for c in constants]
+    shapes = tuple([tuple(r.shape) if isinstance(r, Tensor) and r.numel() > 1 else () for r in raws])
     strides, step, order, size, spread = _geometry(shape, current.stride(), shapes, rule.ring)
-    given = [
-        c
-        if not isinstance(c, Tensor)
-        else c.expand(shape[2:]).reshape(-1)
-        if spread and c.numel() > 1
-        else c.reshape(-1)
-        for c in constants
-    ]
+    given = [_given(c, shape[2:] if spread else ()) for c in constants]
     return View(shape, strides, step, order, size, Constants(*given))
+
+
+def _given(constant: Tensor | Learned | float, features: tuple[int, ...]) -> Tensor | Learned | float:
+    """Return a constant for runs of neurons, or spread over all features, and then by its value."""
+    if isinstance(constant, Learned):
+        if not features or constant.raw.numel() == 1:
+            return constant._replace(raw=constant.raw.reshape(-1))
+        constant = constant.value()
+    if not isinstance(constant, Tensor):
+        return constant
+    return (
+        constant.expand(features).reshape(-1) if features and constant.numel() > 1 else constant.reshape(-1)
+    )
 
 
 def forward(
@@ -133,8 +141,14 @@ def backward(
     )
     grads: list[Tensor | None] = [None] * len(constants)
     for i, (constant, given) in enumerate(zip(constants, view.constants, strict=True)):
-        if learned[i] and isinstance(constant, Tensor) and isinstance(given, Tensor):
-            total = sums[i] if sums.shape[1] == given.numel() else sums[i].view(given.numel(), -1).sum(1)
-            shape = constant.shape if total.numel() == constant.numel() else current.shape[2:]
-            grads[i] = total.view(shape).sum_to_size(constant.shape).clone()  # of its own
+        if not learned[i]:
+            continue
+        raw = constant.raw if isinstance(constant, Learned) else constant
+        if isinstance(given, Learned):
+            grads[i] = sums[i, : raw.numel()].view(raw.shape).clone()  # of its own
+        elif isinstance(given, Tensor):
+            total = sums[i, : given.numel()]
+            shape = raw.shape if total.numel() == raw.numel() else current.shape[2:]
+            total = total.view(shape).sum_to_size(raw.shape).clone()
+            grads[i] = constant.pull(total) if isinstance(constant, Learned) else total
     return view.full(g_current), None if state is None else view.full_step(g_state), grads

@@ -30,25 +30,6 @@ enum { EPS, LEAK, THRESHOLD, AMPLITUDE, CONSTANTS };
 enum { SAME, BFLOAT16, FLOAT16 }; /* the type of current, spikes and their gradients: that of the membrane, or a half */
 enum { LANES = 128, PIECE = 64 }; /* neurons without neighbours that are integrated together; a part of them */
 
-/* GOMP_parallel of the OpenMP library that PyTorch has loaded, so that both share their threads; NULL: one thread. */
-typedef void (*Parallel)(void (*)(void *), void *, unsigned threads, unsigned flags);
-
-/* From one number of a tensor [time, batch, features] to the next along each axis; 0 where it is repeated. */
-typedef struct {
-    int64_t time, batch, feature;
-} Strides;
-
-typedef struct {
-    Parallel parallel;
-    int64_t time, batch, features, ring;
-    Strides current, grad; /* of the current, and of the gradient of the spikes */
-    int64_t lengths[CONSTANTS];
-    double numbers[CONSTANTS]; /* the value of a constant that is not a tensor */
-    double v_reset, adapt_strength, adapt_decay;
-    int32_t membrane, soft, reset, detach, curve, clipped, rate, centered, leak_form, at_spike, adapt, adapt_late;
-    int32_t type, threads;
-} Rule;
-
 /* Memory in whole lines of the cache, so that no vector lies across two of them. */
 static void *aligned(size_t size) { return aligned_alloc(64, (size + 63) / 64 * 64); }
 
@@ -171,6 +152,26 @@ INLINE double log2_1p_double(double x)
     double top = big ? 0.5 * x - 0.5 : x, down = big ? 1.5 + 0.5 * x : 2 + x;
     return (double)big + log2_reduced(top / down);
 }
+
+#include "constants.h"
+
+/* GOMP_parallel of the OpenMP library that PyTorch has loaded, so that both share their threads; NULL: one thread. */
+typedef void (*Parallel)(void (*)(void *), void *, unsigned threads, unsigned flags);
+
+/* From one number of a tensor [time, batch, features] to the next along each axis; 0 where it is repeated. */
+typedef struct {
+    int64_t time, batch, feature;
+} Strides;
+
+typedef struct {
+    Parallel parallel;
+    int64_t time, batch, features, ring;
+    Strides current, grad; /* of the current, and of the gradient of the spikes */
+    Constant constants[CONSTANTS];
+    double v_reset, adapt_strength, adapt_decay;
+    int32_t membrane, soft, reset, detach, curve, clipped, rate, centered, leak_form, at_spike, adapt, adapt_late;
+    int32_t type, threads;
+} Rule;
 
 /* bfloat16 is the upper half of a float. Rounding is to the nearest, and to even between two. */
 INLINE float from_bfloat16(uint16_t h)

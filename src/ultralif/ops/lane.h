@@ -8,7 +8,7 @@ typedef struct {
     REAL *last;
     const void *g_out;
     const REAL *g_last, *spikes; /* spikes: those of the forward pass, side by side, if they tell all */
-    void *g_current; /* of the backward pass; g_constants is [4, longest] */
+    void *g_current; /* of the backward pass; g_constants is [4, longest], a row for the entries of each */
     REAL *g_state, *g_constants;
 } NAME(Tensors);
 
@@ -229,7 +229,10 @@ static void NAME(derive)(NAME(Call) *c)
         double value[CONSTANTS];
         for (int i = 0; i < CONSTANTS; i++) {
             const REAL *tensor = c->t->constants[i];
-            value[i] = tensor ? (double)tensor[j * rule->lengths[i] / c->width] : rule->numbers[i];
+            const Constant *constant = &rule->constants[i];
+            value[i] = !tensor                   ? constant->number
+                       : constant->form == GIVEN ? (double)tensor[j * constant->length / c->width]
+                                                 : decode(constant, (double)tensor[j * constant->length / c->width]);
         }
         const double height = rule->reset == SATURATE ? 1 : value[AMPLITUDE];
         const double eps = value[EPS] * 0.69314718055994531, leak = value[LEAK];
@@ -252,16 +255,21 @@ static void NAME(derive)(NAME(Call) *c)
     }
 }
 
-/* Sum over the parts, and over the lanes that share a constant. */
+/* Sum over the parts, and over the lanes that share an entry of a constant. */
 static void NAME(reduce)(const NAME(Call) *c)
 {
-    const int64_t run = c->width / c->longest;
-    for (int64_t i = 0; i < CONSTANTS * c->longest; i++) {
-        double sum = 0;
-        for (int64_t part = 0; part < c->parts; part++)
-            for (int64_t j = 0; j < run; j++)
-                sum += c->sums[part * CONSTANTS * c->width + i * run + j];
-        c->t->g_constants[i] = (REAL)sum;
+    for (int64_t i = 0; i < CONSTANTS; i++) {
+        const Constant *constant = &c->rule->constants[i];
+        const REAL *tensor = c->t->constants[i];
+        const int64_t run = c->width / constant->length;
+        for (int64_t entry = 0; tensor && entry < constant->length; entry++) {
+            double sum = 0;
+            for (int64_t part = 0; part < c->parts; part++)
+                for (int64_t j = entry * run; j < (entry + 1) * run; j++)
+                    sum += c->sums[(part * CONSTANTS + i) * c->width + j];
+            c->t->g_constants[i * c->longest + entry] =
+                (REAL)(constant->form == GIVEN ? sum : pull(constant, (double)tensor[entry], sum));
+        }
     }
 }
 
@@ -293,7 +301,7 @@ int NAME(integrate)(const Rule *rule, const NAME(Tensors) *t)
     c.width = rule->features;
     c.longest = 1;
     for (int i = 0; i < CONSTANTS; i++)
-        c.longest = rule->lengths[i] > c.longest ? rule->lengths[i] : c.longest;
+        c.longest = rule->constants[i].length > c.longest ? rule->constants[i].length : c.longest;
     if (c.longest == 1)
         c.width = rule->ring ? rule->ring : LANES;
     c.items = rule->ring ? c.row / rule->ring : (c.row + LANES - 1) / LANES;

@@ -100,7 +100,8 @@ class Constants(NamedTuple):
 
     def longest(self) -> int:
         """Return the length of the longest."""
-        return max(c.numel() if isinstance(c, Tensor) else 1 for c in self)
+        tensors = [getattr(c, "raw", c) for c in self]
+        return max(t.numel() if isinstance(t, Tensor) else 1 for t in tensors)
 
 
 class Rule(NamedTuple):
@@ -211,5 +212,6 @@ class Flat(Protocol):
         ``spikes`` are those of the forward pass, where they tell the membrane and nobody changed them.
 
         The second is empty for a layer at rest. The last is ``[4, L]`` for the length L of the longest
-        constant; it is empty where ``learn`` is false.
+        constant, a row for the entries of each, raw ones where it is `Learned`; it is empty where ``learn``
+        is false.
         """

@@ -420,7 +420,9 @@ static int NAME(run_told)(const NAME(Call) *c, const NAME(Ring) *r)
     const Rule *rule = c->rule;
     if (!NAME(like)(c) || !NAME(dense)(c, rule->current) || !NAME(dense)(c, rule->grad))
         return 0;
-    NAME(Told) told = { r->mean, r->after, r->g_after, r->grad, r->shown, r->ratios };
+    NAME(Told) told = { .v = r->mean, .odds = r->after, .before = r->g_after, .gv = r->grad };
+    told.shown = r->shown;
+    told.ratios = r->ratios;
     NAME(Lanes) l;
     for (int j = 0; j < NAME(FIELDS); j++)
         ((const REAL **)&l)[j] = c->constants + j * c->width + r->lane;
