@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import logging
 import lzma
 import os
 from collections.abc import Callable, Iterator
@@ -106,3 +107,11 @@ def train() -> Train:
         return trained[key]
 
     return train
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Silence what other libraries log."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
