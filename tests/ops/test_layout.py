@@ -52,6 +52,18 @@ def test_every_layout_gives_the_same_numbers_and_is_kept(function, layout, shape
         assert found[0][0].stride() == found[0][2].stride() == inputs[0].stride()
 
 
+@pytest.mark.parametrize("axis", [-3, -2])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_neurons_are_coupled_along_any_axis(axis, shape):
+    found = []
+    for module in (ops, functional):
+        inputs = leaves("batch first", shape)
+        start = inputs[0][0].detach()
+        out, last = module.ultradlif(inputs[0], start, eps=inputs[1], threshold=0.5, coupled_axis=axis)
+        found.append((out, last, *torch.autograd.grad(out.square().sum() + last.sum(), inputs)))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["UltraLIF", "LIF"])
 def test_a_channels_last_network_copies_nothing(name):
     first, second = nn.Conv2d(3, 8, 3).to(memory_format=torch.channels_last), nn.Conv2d(8, 4, 3)

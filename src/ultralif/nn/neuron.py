@@ -15,7 +15,7 @@ from ultralif.nn.checks import check_constants, check_current, check_state, chec
 from ultralif.nn.parameters import FORMS, LOGIT, Clamp, Form, Parametrized, short
 from ultralif.nn.state import State, with_current
 from ultralif.ops import Backend
-from ultralif.ops.operators import prepare
+from ultralif.ops.fused import prepare
 
 __all__ = ["FIRING", "LeakParameter", "Neuron", "NeuronOptions"]
 

@@ -5,6 +5,7 @@ time, and ``backend="reference"`` runs the definition itself. What no kernel cov
 too: a delayed reset, the grid neighbourhood, export, and the transforms of `torch.func`.
 """
 
-from ultralif.ops.operators import Backend, adalif, dspike, lif, softlif, ultradlif, ultralif
+from ultralif.ops.fused import Backend
+from ultralif.ops.operators import adalif, dspike, lif, softlif, ultradlif, ultralif
 
 __all__ = ["Backend", "adalif", "dspike", "lif", "softlif", "ultradlif", "ultralif"]

@@ -1,169 +1,24 @@
 """Each neuron as an instance of the one recurrence in `ultralif.ops.recurrence`."""
 
-from collections.abc import Callable
-from inspect import Parameter, Signature, signature
-from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_args
+from typing import Any, get_args
 
-import torch
 from torch import Tensor
 
 from ultralif import functional
-from ultralif.errors import InputError, check_choice
-from ultralif.functional import (
-    AdaptiveState,
-    Constant,
-    Coupling,
-    LeakForm,
-    Mode,
-    Neighborhood,
-    Reset,
-    Surrogate,
-    compute_dtype,
-)
-from ultralif.functional.scan import OverTime
-from ultralif.ops import autograd, recurrence
+from ultralif.functional import Constant, Coupling, LeakForm, Mode, Neighborhood, Reset, Surrogate
+from ultralif.ops import recurrence
 from ultralif.ops.constants import Learned
-from ultralif.ops.layout import has_gap
-from ultralif.ops.recurrence import Constants, Curve, Membrane, Rule
+from ultralif.ops.fused import Recipe, operator
+from ultralif.ops.recurrence import Curve, Membrane, Rule
 
-__all__ = ["Backend", "Operator", "adalif", "dspike", "lif", "softlif", "ultradlif", "ultralif"]
+__all__ = ["adalif", "dspike", "lif", "softlif", "ultradlif", "ultralif"]
 
-Backend = Literal["auto", "reference"]
-BACKENDS, MODES = get_args(Backend), get_args(Mode)
+MODES = get_args(Mode)
 LEAK_FORMS = tuple(form.name.lower() for form in recurrence.LeakForm if form)
 """Those that kernels know; another one runs the definition."""
 COUPLINGS, SURROGATES = get_args(Coupling), get_args(Surrogate)
 RESETS: tuple[Reset, ...] = get_args(Reset)
 BINARY: tuple[Mode, ...] = ("hard", "soft")
-S = TypeVar("S", Tensor, AdaptiveState)
-P = ParamSpec("P")
-
-
-class Recipe(NamedTuple):
-    """A neuron's constants and rule, in the terms of the recurrence."""
-
-    eps: Constant
-    leak: Constant
-    threshold: Constant
-    amplitude: Constant
-    rule: Rule
-
-
-class Operator(Protocol[S, P]):
-    """A neuron over a sequence of currents, as `ultralif.functional` defines it."""
-
-    def __call__(
-        self,
-        current: Tensor,
-        v0: S | None = None,
-        rate: bool = False,
-        backend: Backend = "auto",
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> tuple[Tensor, S]:
-        """Return the spikes (or their mean over time) and the last state."""
-
-
-def _operator(
-    reference: OverTime[S, P],
-) -> Callable[[Callable[Concatenate[Tensor, P], Recipe | None]], Operator[S, P]]:
-    """Make an operator from a recipe; the reference runs, or says what is wrong, where there is no kernel.
-
-    That is where the recipe is None, or where no implementation for the device takes its rule.
-    """
-
-    def decorate(recipe: Callable[Concatenate[Tensor, P], Recipe | None]) -> Operator[S, P]:
-        def run(
-            current: Tensor,
-            v0: S | None = None,
-            rate: bool = False,
-            backend: Backend = "auto",
-            *args: P.args,
-            **kwargs: P.kwargs,
-        ) -> tuple[Tensor, S]:
-            check_choice("backend", backend, BACKENDS)
-            fused = backend == "auto" and not _needs_definition(current)
-            found = recipe(current, *args, **kwargs) if fused else None
-            if found is not None and autograd.is_fused(current, found.rule):
-                return _integrate(current, v0, rate, found)
-            for name, given in kwargs.items():
-                if isinstance(given, Learned):
-                    kwargs[name] = given.value()
-            spikes, state = reference(current, v0, *args, **kwargs)
-            return (spikes.mean(0) if rate else spikes), state
-
-        run.__name__ = run.__qualname__ = recipe.__name__
-        vars(run)["recipe"] = recipe
-        first: list[Parameter] = [
-            p for p in signature(run).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD
-        ]
-        vars(run)["__signature__"] = Signature([*first, *list(signature(recipe).parameters.values())[1:]])
-        run.__doc__ = f"Run `ultralif.functional.{recipe.__name__}`, by a kernel where there is one."
-        return run
-
-    return decorate
-
-
-class Repeated:
-    """A call that is made again and again, from rest: its rule, constants and plan are known."""
-
-    def __init__(self, recipe: Recipe, names: dict[int, str]) -> None:
-        self.constants, self.rule = Constants(*recipe[:4]), recipe.rule
-        self.tensors = [c.raw if isinstance(c, Learned) else None for c in self.constants]
-        self.raws = [(names[id(raw)], raw) for raw in self.tensors if raw is not None]
-        self.plans: dict[Any, Any] = {}
-
-    def __call__(self, current: Tensor, parameters: dict[str, Any]) -> Tensor | None:
-        """Return the spikes; None if the call is not the same any more."""
-        for name, raw in self.raws:
-            if parameters[name] is not raw:
-                return None
-        return autograd.repeat(current, self.tensors, self.constants, self.rule, self.plans)
-
-
-def prepare(
-    operator: Callable[..., Any], current: Tensor, given: dict[str, Any], parameters: dict[str, Any]
-) -> Repeated | None:
-    """Return a call of an operator that can be repeated, if its constants are numbers and parameters."""
-    recipe = getattr(operator, "recipe", None)
-    if recipe is None or _needs_definition(current):
-        return None
-    found = recipe(current, **given)
-    if found is None or not autograd.is_fused(current, found.rule):
-        return None
-    names = {id(parameter): name for name, parameter in parameters.items()}
-    for constant in found[:4]:
-        if isinstance(constant, Tensor):
-            return None
-        if isinstance(constant, Learned) and (
-            id(constant.raw) not in names or has_gap(tuple(constant.raw.shape))
-        ):
-            return None
-    return Repeated(found, names)
-
-
-def _needs_definition(current: Tensor) -> bool:
-    """Tell whether the call is exported or transformed, which only plain operators bear, or is empty."""
-    return (
-        current.numel() == 0 or torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
-    )
-
-
-def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tuple[Tensor, S]:
-    state = None
-    dtype = compute_dtype(current.dtype)
-    if v0 is not None:
-        stacked = v0.unsqueeze(0) if isinstance(v0, Tensor) else torch.stack(v0)
-        if stacked.shape[1:] != current.shape[1:]:
-            raise InputError(
-                f"v0 must have the shape of one step of the current, {tuple(current.shape[1:])}, got "
-                f"{tuple(stacked.shape[1:])}; expand it"
-            )
-        state = stacked.to(dtype)
-    constants = Constants(*[c.to(dtype) if isinstance(c, Tensor) else c for c in recipe[:4]])
-    rule = recipe.rule._replace(rate=True) if rate else recipe.rule
-    out, last = autograd.run(current, state, constants, rule)
-    return out, cast(S, AdaptiveState(*last) if rule.adapt else last[0])
 
 
 def _membrane(mode: Mode) -> Membrane:
@@ -205,7 +60,7 @@ def _recipe(
     return None if rule is None else Recipe(eps, leak, threshold, amplitude, rule)
 
 
-@_operator(functional.ultralif)
+@operator(functional.ultralif)
 def ultralif(
     current: Tensor,
     *,
@@ -224,7 +79,7 @@ def ultralif(
     return _recipe(eps, leak, threshold, v_sat if reset == "saturate" else 1.0, rule)
 
 
-@_operator(functional.ultradlif)
+@operator(functional.ultradlif)
 def ultradlif(
     current: Tensor,
     *,
@@ -288,7 +143,7 @@ def _detached(constant: Constant) -> Constant:
     return constant.detach() if isinstance(constant, Tensor) else constant
 
 
-@_operator(functional.lif)
+@operator(functional.lif)
 def lif(
     current: Tensor,
     *,
@@ -311,7 +166,7 @@ def lif(
     return _recipe(eps, leak, threshold, amplitude, rule)
 
 
-@_operator(functional.adalif)
+@operator(functional.adalif)
 def adalif(
     current: Tensor,
     *,
@@ -350,7 +205,7 @@ def adalif(
     return _recipe(eps, leak, threshold, amplitude, rule)
 
 
-@_operator(functional.dspike)
+@operator(functional.dspike)
 def dspike(
     current: Tensor,
     *,
@@ -370,7 +225,7 @@ def dspike(
     return _recipe(sharpness, leak, threshold, 1.0, rule)
 
 
-@_operator(functional.softlif)
+@operator(functional.softlif)
 def softlif(
     current: Tensor,
     *,
