@@ -157,7 +157,7 @@ def test_a_network_in_pieces_has_its_mean_spikes():
     with ul.truncated(net):
         means = [net(piece) for piece in x.split(4)]
     torch.testing.assert_close(torch.stack(means).mean(0), net(x))
-    with pytest.raises(InputError, match="nothing remembers"), ul.truncated(nn.Linear(2, 2)):
+    with pytest.raises(InputError, match="no state to keep"), ul.truncated(nn.Linear(2, 2)):
         pass
 
 
