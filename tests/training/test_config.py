@@ -100,9 +100,10 @@ def test_a_field_that_cannot_be(values: dict, words: str) -> None:
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
-def test_an_option_of_another_kind_is_bad_input() -> None:
-    with pytest.raises(InputError, match="synapse must be a number"):
-        build_network(RunConfig(neuron_options={"synapse": "hard"}))
+@pytest.mark.parametrize(("name", "value"), [("synapse", "hard"), ("detach_reset", 0.0)])
+def test_an_option_of_another_kind_is_bad_input(name: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"{name} must be"):
+        build_network(RunConfig(neuron="UltraLIF", neuron_options={name: value}))
 
 
 def test_names_are_found_however_they_are_spelled() -> None:

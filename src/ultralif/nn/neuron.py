@@ -113,6 +113,8 @@ class Neuron(Parametrized, Generic[S]):
         check_choice("reset", reset, get_args(Reset) if "v_sat" in self.choices else get_args(Reset)[:3])
         if parameter_shape is not None and not isinstance(parameter_shape, Sequence):
             raise InputError(f"parameter_shape must be sizes, such as (64,), got {parameter_shape!r}")
+        if detach_reset is not None and not isinstance(detach_reset, bool):
+            raise TypeError(f"detach_reset must be True, False or None, got {detach_reset!r}")
         super().__init__(clamp)
         self.keep("v_reset", v_reset)
         self.reset: Reset = reset
