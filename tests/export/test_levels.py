@@ -137,6 +137,16 @@ def test_the_default_run_becomes_c(tmp_path, capsys):
     assert abs(report["integer_percent"] - report["float_percent"]) < 2
     made = subprocess.run(["make", "-s", "-C", out, "test"], check=True, capture_output=True)
     assert made.stdout == b"self-test passed\n"
+    assert main(["eval", done["id"], "--modes", "--json", *runs]) == 0
+    gap = json.loads(capsys.readouterr().out)["gap"]["hard"]
+    net, test = ul.load(done["id"], tmp_path), ul.data.load("digits").test
+    images, _ = next(ul.data.Loader(test, len(test), 1, "constant", shuffle=False).epoch(0))
+    decided = {}
+    for mode in ("soft", "hard"):
+        with ul.mode(net.eval(), mode), torch.no_grad():
+            decided[mode] = net(images[0]).argmax(1)  # shown for all of its time steps
+    same = (decided["soft"] == decided["hard"]).double().mean()
+    assert gap["agreement"] == pytest.approx(100 * same.item(), abs=0.3)
 
 
 NET = """

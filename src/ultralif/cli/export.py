@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.export_c import make_c
-from ultralif.cli.export_feed import Feed, make_feed
+from ultralif.cli.export_feed import Feed, make_feed, measure
 from ultralif.cli.output import echo
 from ultralif.cli.own import know_own
 from ultralif.cli.parse import parse
@@ -103,7 +103,7 @@ def export(
         raise InputError(f"--timesteps must be 1 or more, got {timesteps}")
     know_own(run, runs_dir, dataset, model, neuron)
     net, config = load_module(run, runs_dir)
-    feed = make_feed(net, config, inputs, data_dir, input_range)
+    feed = make_feed(net, config, inputs, data_dir, input_range, ranged=to == "c")
     report: dict[str, Any] = {"run": run, "to": to, "mode": mode, "out": str(out)}
     with _whole(out) as folder:
         if to == "c":
@@ -124,9 +124,9 @@ def export(
             )
             report |= make_c(net, mode, integer, folder, feed, memory_budget)
         elif to == "nir":
-            report |= _to_nir(net, folder, feed, mode, approximate)
+            report |= _to_nir(net, folder, feed, mode, approximate) | measure(net, mode, feed)
         else:
-            report |= _to_graph(net, folder, feed.shape, to, mode, timesteps)
+            report |= _to_graph(net, folder, feed.shape, to, mode, timesteps) | measure(net, mode, feed)
     _print(
         {k: v.replace(str(folder), str(out)) if isinstance(v, str) else v for k, v in report.items()}, json
     )

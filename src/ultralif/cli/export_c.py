@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ultralif.errors import InputError
+from ultralif.cli.export_feed import measure
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -33,7 +33,7 @@ def make_c(
     kinds = [type(module).__name__ for module in net.modules() if isinstance(module, Neuron)]
     samples = feed.some(REPLAYED)
     source = "recorded" if feed.recorded is not None else "test"
-    measured = {} if feed.batches is None else _accuracies(net, mode, integer, feed)
+    measured = measure(net, mode, feed, integer)
     if samples is None or (feed.recorded is None and "accuracy" in measured):
         samples, source = _drawn(integer), "drawn"
     samples = samples[: integer.timesteps]
@@ -58,35 +58,6 @@ def _input(integer: IntegerNetwork) -> dict[str, Any]:
         return {"input": "event counts", "max_events": integer.max_events}
     levels = integer.levels
     return {"input": f"real numbers in 8 bits: {levels.low} to {levels.high}, {levels.step:.4g} each"}
-
-
-def _accuracies(net: nn.Module, mode: Any, integer: IntegerNetwork, feed: Feed) -> dict[str, Any]:
-    """Return the share of right decisions on the whole test set, by floats and by integers."""
-    import torch
-
-    from ultralif.export.harden import answer
-    from ultralif.nn import mode as in_mode
-
-    right, alike, seen = torch.zeros(2), 0, 0
-    if feed.batches is None:
-        return {}
-    try:
-        with in_mode(net, mode), torch.no_grad():
-            for x, labels in feed.batches():
-                floats = answer(net, x[0] if feed.direct else x)[0].argmax(1)
-                decided = (floats, integer.run(x).scores.argmax(1))
-                alike += int((decided[0] == decided[1]).sum())
-                right += torch.tensor([float((part == labels).sum()) for part in decided])
-                seen += len(labels)
-    except InputError as error:
-        return {"accuracy": f"not measured on the test set: {error}"}
-    by_floats, by_integers = (100 * right / seen).tolist()
-    return {
-        "test_samples": seen,
-        "float_percent": round(by_floats, 2),
-        "integer_percent": round(by_integers, 2),
-        "decides_as_floats": f"{alike} of {seen} samples",
-    }
 
 
 def _alike(net: nn.Module, mode: Any, integer: IntegerNetwork, samples: Tensor) -> str:

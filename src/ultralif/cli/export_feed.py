@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ultralif.cli.output import say
 from ultralif.errors import InputError, JobError
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from ultralif.export import IntegerNetwork
     from ultralif.training.config import RunConfig
     from ultralif.training.feed import Data
 
     Batches = Callable[[], Iterator[tuple[Tensor, Tensor]]]
 
-__all__ = ["Feed", "make_feed"]
+__all__ = ["Feed", "make_feed", "measure"]
 
 REAL = ("direct", "constant", "constant-normalized")
 """Encodings that give real numbers, and not spikes."""
@@ -61,6 +62,8 @@ def make_feed(
     inputs: Path | None,
     data_dir: Path | None,
     input_range: tuple[float, float] | None,
+    *,
+    ranged: bool,
 ) -> Feed:
     """Return the inputs of a network; a layer that cannot be exported is refused here.
 
@@ -70,6 +73,7 @@ def make_feed(
         inputs: a .npy file of samples.
         data_dir: searched first for the dataset.
         input_range: of real-valued inputs; None: as the run says.
+        ranged: the range is needed.
     """
     from ultralif.data import DATASETS
     from ultralif.export import describe
@@ -79,9 +83,9 @@ def make_feed(
     shape = describe(net, spec.shape if known and spec is not None else None).nodes[0].shape
     real = config is not None and config.encoding in REAL and not (spec is not None and spec.is_events)
     data = None if config is None else _load(config, data_dir)
-    if real and input_range is None and config is not None:
+    recorded = None if inputs is None else _recorded(inputs, shape, real or input_range is not None)
+    if ranged and real and input_range is None and config is not None:
         input_range = _range(config, data)
-    recorded = None if inputs is None else _recorded(inputs, shape, input_range is not None)
     batches = None if config is None or data is None else _test_set(config, data, shape)
     return Feed(
         shape, input_range, batches, recorded, real and config is not None and config.encoding == "direct"
@@ -156,3 +160,30 @@ def _recorded(path: Path, shape: tuple[int, ...], real: bool) -> Tensor:
     kept = values.astype(np.float32 if values.dtype.kind == "f" else np.int64)
     x = torch.from_numpy(kept).flatten(2).transpose(0, 1)
     return x.reshape(*x.shape[:2], *shape)
+
+
+def measure(net: nn.Module, mode: Any, feed: Feed, integer: IntegerNetwork | None = None) -> dict[str, Any]:
+    """Return the share of right decisions on the whole test set, by floats and integers; {} without one."""
+    import torch
+
+    from ultralif.export.harden import answer
+    from ultralif.nn import mode as in_mode
+
+    if feed.batches is None:
+        return {}
+    right, alike, seen = torch.zeros(2), 0, 0
+    try:
+        with in_mode(net, mode), torch.no_grad():
+            for x, labels in feed.batches():
+                floats = answer(net, x[0] if feed.direct else x)[0].argmax(1)
+                integers = floats if integer is None else integer.run(x).scores.argmax(1)
+                alike += int((floats == integers).sum())
+                right += torch.stack([(floats == labels).sum(), (integers == labels).sum()])
+                seen += len(labels)
+    except InputError as error:
+        return {"accuracy": f"not measured on the test set: {error}"}
+    by_floats, by_integers = (round(part, 2) for part in (100 * right / seen).tolist())
+    found = {"test_samples": seen, "float_percent": by_floats}
+    if integer is None:
+        return found
+    return {**found, "integer_percent": by_integers, "decides_as_floats": f"{alike} of {seen} samples"}
