@@ -177,6 +177,9 @@ NEW = [
     Fault(
         "a tie of a maximum", "ops/temporal.h", "past == x[j] ? (REAL)0.5", "past == x[j] ? (REAL)1", PARITY
     ),
+    Fault("membrane told by spikes", "ops/spikes.h", "* rest + l.after", "+ l.after", PARITY),
+    Fault("leak told by spikes", "ops/spikes.h", "(by_v * v[j] + by_1)", "(v[j] + by_1)", PARITY),
+    Fault("bound of a learned constant", "ops/constants.h", "g > 0 ? !(x <=", "g < 0 ? !(x <=", PARITY),
     Fault("height's derivative", "ops/temporal.h", "f.fed * (gate - (REAL)0.5)", "f.fed * gate", PARITY),
     # Modules.
     Fault(
