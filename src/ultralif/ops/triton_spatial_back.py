@@ -181,6 +181,7 @@ def spatial_backward_kernel(
                 v, _, _ = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
             tl.store(note + (n - 1) * note_stride, v)
             xs = later
+        tl.debug_barrier()  # whichever thread reads a note
 
         incoming = grad_out + address(group, at_grad, COLS)
         if HAS // 2 % 2 and bits(RULE, RATE):
