@@ -161,7 +161,7 @@ def _parts(*sizes: tuple[int, int]) -> tuple[dict[str, int], ...]:
 
 BACK = tuple(
     {"CHUNK_BACK": chunk, "REGISTERS": registers}
-    for chunk, registers in ((3, 128), (2, 96), (3, 168), (5, 200))
+    for chunk, registers in ((3, 128), (2, 96), (2, 80), (3, 168))
 )
 TUNING: tuple[tuple[str, str, Layer, tuple[dict[str, int], ...]], ...] = (
     ("UltraDLIF", "device", Layer(*LARGE), _parts((1024, 30), (512, 15), (1024, 15), (256, 10))),
