@@ -161,7 +161,7 @@ def _parts(*sizes: tuple[int, int]) -> tuple[dict[str, int], ...]:
 
 BACK = tuple(
     {"CHUNK_BACK": chunk, "REGISTERS": registers}
-    for chunk, registers in ((3, 128), (2, 96), (2, 80), (3, 168))
+    for chunk, registers in ((2, 80), (3, 128), (2, 96), (3, 96))
 )
 TUNING: tuple[tuple[str, str, Layer, tuple[dict[str, int], ...]], ...] = (
     ("UltraDLIF", "device", Layer(*LARGE), _parts((1024, 30), (512, 15), (1024, 15), (256, 10))),
@@ -173,7 +173,7 @@ TUNING: tuple[tuple[str, str, Layer, tuple[dict[str, int], ...]], ...] = (
         (*BACK, *({"WIDEST": 256, **p} for p in _parts((512, 15)))),
     ),
     ("UltraDLIF", "device", Layer(30, 256, 2048), ({"WIDEST": 2048}, {"WIDEST": 1024})),
-    ("UltraDLIF", "device", Layer(30, 8192, 64), (*BACK, {"CHUNK": 3}, {"CHUNK": 10})),
+    ("UltraDLIF", "device", Layer(30, 8192, 64), (*BACK, {"CHUNK": 6}, {"CHUNK": 10})),
     ("UltraDLIF", "graph", Layer(*SMALL), ({"FEW_BACK": 3}, {"FEW_BACK": 5}, {"FEW_BACK": 10}, {"FEW": 0})),
     ("UltraLIF", "device", Layer(*LONG, "bfloat16"), ({"BYTES": 128}, {"BYTES": 64}, {"CHUNK": 5})),
 )

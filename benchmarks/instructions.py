@@ -23,7 +23,7 @@ from ultralif import ops
 from ultralif.ops import launch, rings
 
 LENGTHS = ({"CHUNK": (10, 5)}, {"CHUNK": (6, 3), "CHUNK_BACK": (3, 2)})
-"""Of the settings in `launch` and in `rings`: the longer is shipped."""
+"""Of the settings in `launch` and in `rings`."""
 TIME = 60
 CLOCK, UNITS = 1.755e9, 132
 PEAKS = {"issue": 128 * UNITS * CLOCK, "special": 16 * UNITS * CLOCK, "bytes": 4.8e12}
@@ -35,7 +35,7 @@ spikes: read them and their gradient, write one."""
 HEAD = """# What a step costs a GPU
 
 Counted in code compiled for compute capability 9.0 (`python benchmarks/instructions.py`), with a learned
-temperature, float32, a chunk of the length that is shipped, rings of 64. *Special* are exponentials,
+temperature, float32, rings of 64. *Special* are exponentials,
 logarithms and inverses; *exchanges* are between the threads of a ring, of four lanes each; the pass *spikes*
 is the backward one where spikes tell the membrane. The times are the least that an H200 can take for a step
 of one neuron of one sample if nothing else holds it up, in picoseconds: by the instructions that it can

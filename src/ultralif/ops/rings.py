@@ -21,9 +21,10 @@ __all__ = ["Tiling", "backward", "forward", "ways"]
 WIDEST = 1024  # neurons of a ring that one program takes whole
 PART = 1024  # lanes of a part of a longer ring, its halo included
 SPAN = 30  # steps that parts integrate before they look at each other
-CHUNK = 6  # steps that are loaded at once
-CHUNK_BACK, FEW_BACK = 3, 5  # steps whose trace a lane keeps in registers; of a small layer
-REGISTERS = 128  # of a thread going back: more would let fewer programs run at once
+CHUNK = 3  # steps that are loaded at once
+CHUNK_BACK, FEW_BACK = 2, 5  # steps whose trace a lane keeps in registers; of a small layer
+REGISTERS = 80  # of a thread going back: more would let fewer programs run at once
+OWN_REGISTERS = 128  # where lanes have constants of their own
 FEW = 1 << 15  # lanes of a small layer, which are spread over all multiprocessors
 
 
@@ -239,7 +240,8 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
         chosen = _choices(plan, tiles, back=True)
         choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
         kernel = triton_spatial_back.spatial_backward_kernel
-        registers = REGISTERS if tiles.cols == 4 else None
+        same = all(place.entries == 1 for place in plan.found)
+        registers = None if tiles.cols < 4 else REGISTERS if same else OWN_REGISTERS
         run = launch.Launch(kernel, (tiles.work,), choices, tiles.warps, registers)
         found = plan.backwards[key] = (run, tiles, ways, where, chosen[0])
     return found
