@@ -24,7 +24,7 @@ SPAN = 30  # steps that parts integrate before they look at each other
 CHUNK = 3  # steps that are loaded at once
 CHUNK_BACK, FEW_BACK = 2, 5  # steps whose trace a lane keeps in registers; of a small layer
 REGISTERS = 80  # of a thread going back: more would let fewer programs run at once
-OWN_REGISTERS = 128  # where lanes have constants of their own
+MORE_REGISTERS = 128  # where lanes have constants of their own, or programs wait for each other
 FEW = 1 << 15  # lanes of a small layer, which are spread over all multiprocessors
 
 
@@ -240,8 +240,8 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
         chosen = _choices(plan, tiles, back=True)
         choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
         kernel = triton_spatial_back.spatial_backward_kernel
-        same = all(place.entries == 1 for place in plan.found)
-        registers = None if tiles.cols < 4 else REGISTERS if same else OWN_REGISTERS
+        lean = tiles.spans == 1 and all(place.entries == 1 for place in plan.found)
+        registers = None if tiles.cols < 4 else REGISTERS if lean else MORE_REGISTERS
         run = launch.Launch(kernel, (tiles.work,), choices, tiles.warps, registers)
         found = plan.backwards[key] = (run, tiles, ways, where, chosen[0])
     return found
