@@ -70,9 +70,10 @@ def installs(python: Path, wheel: Path, torch: str, numpy: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         run(python, "-m", "venv", folder)
         inside = Path(folder) / "bin" / "python"
-        pins = ["--constraint", CONSTRAINTS] if (torch, numpy) == (pin(), NUMPY) else []
         install = [inside, "-m", "pip", "install", "--quiet", "--no-cache-dir"]
-        run(*install, *pins, f"torch=={torch}", numpy)  # torch first: looser, it would be the GPU build
+        run(
+            *install, f"torch=={torch}", numpy
+        )  # first: looser, it would be the GPU build where there is a choice
         run(*install, wheel, f"torch=={torch}", numpy)
         environment = {"HOME": folder, "PATH": str(inside.parent), "OMP_NUM_THREADS": "1"}
         wanted = ["--kernels"] if compiles() else []
@@ -97,7 +98,7 @@ def audit() -> str:
         environment = {**os.environ, "XDG_CACHE_HOME": folder}
         try:
             run(python, "-m", "pip", "install", "--quiet", "pip-audit")
-            asked = ["--requirement", needed, "--no-deps", "--disable-pip", "--progress-spinner", "off"]
+            asked = ["--requirement", needed, "--no-deps", "--disable-pip", "--strict"]
             run(python, "-m", "pip_audit", *asked, env=environment)
         except RuntimeError as error:
             if "known vulnerabilit" in str(error):
