@@ -72,11 +72,10 @@ def line(*cells: object) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def judged(where: str, goal: str, before: str, now: str | None, reached: bool) -> str:
-    """Return a line of the table of goals."""
-    return line(
-        where, goal, before, now or "not measured", "" if now is None else "yes" if reached else "**no**"
-    )
+def judged(where: str, goal: str, before: str, now: str | None, reached: bool, changed: bool = False) -> str:
+    """Return a line of the table of goals; ``changed``, if the code is not that which was measured."""
+    word = "" if now is None else "code changed since" if changed else "yes" if reached else "**no**"
+    return line(where, goal, before, now or "not measured", word)
 
 
 def gpu_goals(rows: list[Row]) -> Iterator[str]:
@@ -94,7 +93,8 @@ def gpu_goals(rows: list[Row]) -> Iterator[str]:
         value = found[0]["copies"] if found and goal.unit == "x copy" else value
         now = f"{value:.3g}{space}{goal.unit}" if found else None
         most, before = (f"{number:.3g}{space}{goal.unit}" for number in (goal.most, goal.before))
-        yield judged(where, f"<= {most}", before, now, value <= goal.most)
+        changed = bool(found) and found[0].get("changed", False)
+        yield judged(where, f"<= {most}", before, now, value <= goal.most, changed)
 
 
 def stacked_goals(steps: list[Row]) -> Iterator[str]:

@@ -20,11 +20,11 @@ __all__ = ["Tiling", "backward", "forward", "ways"]
 
 WIDEST = 1024  # neurons of a ring that one program takes whole
 PART = 1024  # lanes of a part of a longer ring, its halo included
-SPAN = 30  # steps that parts integrate before they look at each other
+SPAN = 30  # steps that parts integrate in a launch
 CHUNK = 3  # steps that are loaded at once
 CHUNK_BACK, FEW_BACK = 2, 5  # steps whose trace a lane keeps in registers; of a small layer
 REGISTERS = 80  # of a thread going back: more would let fewer programs run at once
-MORE_REGISTERS = 128  # where lanes have constants of their own, or programs wait for each other
+MORE_REGISTERS = 128  # where lanes have constants of their own, or sequences are cut into spans
 FEW = 1 << 15  # lanes of a small layer, which are spread over all multiprocessors
 
 
@@ -110,20 +110,20 @@ def forward(
     """Integrate, and return the membrane at the borders of spans, if there are several."""
     rule, device = plan.rule, plan.device
     run, tiles, where, spans = _forward_launch(plan, (state is not None) + 2 * (out is not None))
-    borders = queue = None
+    borders = counter = None
     target = last if out is None else out
     if spans > 1:
         borders = torch.empty((spans - 1, plan.total), dtype=torch.float32, device=device)
-        queue = torch.zeros(1 + tiles.programs // tiles.tiles, dtype=torch.int32, device=device)
+        counter = torch.zeros(1, dtype=torch.int32, device=device)
         if rule.rate and out is not None and out.dtype != torch.float32:  # added to in each span
             target = torch.empty_strided(out.shape, out.stride(), dtype=torch.float32, device=device)
-    run(
+    given = (
         current,
         state,
         borders,
         target,
         last,
-        queue,
+        counter,
         (plan.raws(constants), plan.tables, where),
         tiles.times(plan.time),
         tiles.shape(plan.total // rule.ring, rule.ring),
@@ -131,6 +131,8 @@ def forward(
         tiles.at(plan.at_mean if rule.rate else plan.at_out),
         plan.numbers[0],
     )
+    for _ in range(spans):
+        run(*given)
     if out is not None and target is not out:
         out.copy_(target)
     return borders
@@ -144,7 +146,7 @@ def _forward_launch(plan: "Plan", has: int) -> tuple[Any, Tiling, tuple[int, ...
         where = tuple(n for place, row in pairs for n in (place.run, place.entries, row, 1))
         choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles, back=False))
         kernel = triton_spatial.spatial_forward_kernel
-        run = launch.Launch(kernel, (tiles.work,), choices, tiles.warps)
+        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps)
         found = plan.backwards["forward", has] = run, tiles, where, tiles.spans
     return found
 
@@ -193,18 +195,18 @@ def backward(
     has = (state is not None) + 2 * (grad_out is not None) + 4 * (grad_state is not None)
     run, tiles, ways, where, chunk = _backward_launch(plan, has, at_grad, tuple(learned))
     wide: dict[str, Any] = {"dtype": torch.float32, "device": plan.device}
-    flows = queue = None
+    flows = counter = None
     if tiles.spans > 1:
         if borders is None:  # integrate again
             borders = forward(plan, current, at, state, constants, None, torch.empty(plan.total, **wide))
         flows = torch.empty((tiles.spans - 1, plan.total), **wide)
-        queue = torch.zeros(1 + tiles.programs // tiles.tiles, dtype=torch.int32, device=plan.device)
+        counter = torch.zeros(1, dtype=torch.int32, device=plan.device)
     region = max(tiles.size * rule.ring, tiles.work * (tiles.lanes if tiles.spans == 1 else 1))
     grads, partials, counters, groups = reduction.begin(
         plan, constants, learned, ways, where, region, tiles.spans
     )
-    notes = torch.empty((cdiv(tiles.steps, chunk) - 1) * tiles.work * tiles.lanes, **wide)
-    run(
+    notes = torch.empty((cdiv(tiles.steps, chunk) - 1) * tiles.programs * tiles.lanes, **wide)
+    arguments = (
         current if grad_out is None else grad_out,
         grad_state,
         current,
@@ -212,7 +214,7 @@ def backward(
         borders,
         g_current,
         g_state,
-        (notes, notes if flows is None else flows, counters if queue is None else queue),
+        (notes, notes if flows is None else flows, counters if counter is None else counter),
         (plan.raws(constants), plan.tables, where),
         tuple(grads),
         (partials, counters, groups, region),
@@ -221,6 +223,8 @@ def backward(
         (tiles.at(at), tiles.at(at_grad), tiles.at(plan.at_out)),
         plan.numbers[0],
     )
+    for _ in range(tiles.spans):
+        run(*arguments)
     return reduction.end(plan, constants, grads, partials, learned, ways, tiles.size * rule.ring)
 
 
@@ -242,6 +246,6 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
         kernel = triton_spatial_back.spatial_backward_kernel
         lean = tiles.spans == 1 and all(place.entries == 1 for place in plan.found)
         registers = None if tiles.cols < 4 else REGISTERS if lean else MORE_REGISTERS
-        run = launch.Launch(kernel, (tiles.work,), choices, tiles.warps, registers)
+        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, registers)
         found = plan.backwards[key] = (run, tiles, ways, where, chosen[0])
     return found

@@ -5,9 +5,9 @@ by side, so that most neighbours are in its own registers; one exchange a step b
 
 A part carries a halo: at its ends the neighbours are missing, and what is wrong there moves inwards by one
 neuron a step, so a halo as wide as the number of steps keeps the inside right; the backward walk doubles it.
-Long sequences of parts are therefore cut into spans of a few steps, all in one launch. A program takes the
-next part from a queue, waits until all parts of its ring are done with the span before, and reads the
-membrane that they left at the border. What it waits for came out of the queue earlier: somebody works on it.
+Long sequences of parts are therefore cut into spans of a few steps. Each is a launch, which begins with the
+membrane that the one before left at the border. A counter on the device tells programs which span it is, so
+that all launches have the same arguments.
 
 Time is cut into chunks, and arguments are tuples, as in `triton_temporal`. Places on a ring are counted in
 groups of COLS lanes.
@@ -47,29 +47,11 @@ UNSPECIAL = ["known", "times"]
 
 
 @triton.jit
-def take(queue, programs, QUEUED: tl.constexpr):
-    """Return the number of a piece of work: of the program, or the next of the queue."""
-    if QUEUED:
-        return tl.atomic_add(queue, 1)
+def take(counter, CUT: tl.constexpr):
+    """Return the number of a piece of work: of the program, or the next of all spans."""
+    if CUT:
+        return tl.atomic_add(counter, 1)
     return tl.program_id(0)
-
-
-@triton.jit
-def wait(flag, count):
-    """Wait until a counter has come this far; what was written before is then read."""
-    if count > 0:
-        while tl.load(flag, volatile=True) < count:
-            pass
-        while tl.atomic_add(flag, 0, sem="acquire") < count:
-            pass
-        tl.debug_barrier()
-
-
-@triton.jit
-def signal(flag):
-    """Raise a counter, after all that this program wrote."""
-    tl.debug_barrier()
-    tl.atomic_add(flag, 1, sem="release")
 
 
 @triton.jit
@@ -217,12 +199,12 @@ def advance(x, v, around, held, v_reset, RULE: tl.constexpr, NATIVE: tl.constexp
 
 
 @triton.jit
-def load_border(start, borders, span, total, pos, mask, HAS_START: tl.constexpr, QUEUED: tl.constexpr):
+def load_border(start, borders, span, total, pos, mask, HAS_START: tl.constexpr, CUT: tl.constexpr):
     """Return what is known before the first span, or was left before a later one; else zero."""
     v = tl.zeros(pos.shape, tl.float32)
     if HAS_START:
         v = tl.load(start + pos, mask=when(mask, span == 0), other=0.0)
-    if QUEUED:
+    if CUT:
         left = borders + (span - 1) * total + pos
         v += tl.load(left, mask=when(mask, span > 0), other=0.0, cache_modifier=".cg")
     return v
@@ -235,7 +217,7 @@ def spatial_forward_kernel(
     borders,
     out,
     last_state,
-    queue,
+    counter,
     known,
     times,
     shape,
@@ -244,7 +226,7 @@ def spatial_forward_kernel(
     v_reset,
     RULE: tl.constexpr,
     HAS: tl.constexpr,
-    QUEUED: tl.constexpr,
+    CUT: tl.constexpr,
     CHUNK: tl.constexpr,
     EVEN: tl.constexpr,
     LANES: tl.constexpr,
@@ -259,7 +241,7 @@ def spatial_forward_kernel(
     """
     ring, rows, rounds, stride_round = shape
     time, steps, programs, tiles, halo = times
-    work = take(queue, programs, QUEUED)
+    work = take(counter, CUT)
     program, span = work % programs, tl.cast(work // programs, tl.int64)
     length = tl.minimum(steps, time - span * steps).to(tl.int32)
     total = tl.cast(rows, tl.int64) * ring * COLS
@@ -276,9 +258,7 @@ def spatial_forward_kernel(
         pos = group[:, None] * COLS + column
         source = current + address(group, at_current, COLS) + span * steps * at_current[0]
         xs = load_steps(source, at_current[0], inside, 0, length, CHUNK, EVEN)
-        if QUEUED:
-            wait(queue + 1 + program // tiles, span.to(tl.int32) * tiles)
-        v = load_border(state, borders, span, total, pos, inside, HAS % 2, QUEUED)
+        v = load_border(state, borders, span, total, pos, inside, HAS % 2, CUT)
         mean = tl.zeros(pos.shape, tl.float32)
         target = out + address(group, at_out, COLS)
         if not bits(RULE, RATE):
@@ -301,7 +281,5 @@ def spatial_forward_kernel(
             before = tl.load(target, mask=when(own_now, span > 0), other=0.0, cache_modifier=".cg")
             tl.store(target, before.to(tl.float32) + mean / time, mask=own_now)
         tl.store(last_state + pos, v, mask=when(own_now, (span + 1) * steps >= time))
-        if QUEUED:
+        if CUT:
             tl.store(borders + span * total + pos, v, mask=when(own_now, (span + 1) * steps < time))
-    if QUEUED:
-        signal(queue + 1 + program // tiles)

@@ -1,7 +1,7 @@
-"""The derivative of neurons on a ring; see `triton_spatial` for tiles, halos, spans and the queue.
+"""The derivative of neurons on a ring; see `triton_spatial` for tiles, halos, and spans.
 
 Spans are taken from the last to the first. A program integrates its span again from the membrane at the
-border, which the forward pass left, before it waits for the gradient there.
+border, which the forward pass left.
 """
 
 import triton
@@ -28,10 +28,8 @@ from ultralif.ops.triton_spatial import (
     load_border,
     place,
     shares,
-    signal,
     spread,
     take,
-    wait,
     when,
 )
 from ultralif.ops.triton_temporal import load_steps
@@ -140,17 +138,18 @@ def spatial_backward_kernel(
 ):
     """Differentiate: write the gradients for current, state and constants.
 
-    HAS has a bit each for a state, a gradient of the output, one of the last state, and a queue. The kernel
-    is longer than others, because Triton cannot carry the trace of a chunk out of a function.
+    HAS has a bit each for a state, a gradient of the output, one of the last state, and several spans. The
+    kernel is longer than others, because Triton cannot carry the trace of a chunk out of a function.
     """
-    QUEUED: tl.constexpr = HAS // 8
+    CUT: tl.constexpr = HAS // 8
     at_current, at_grad, at_out = places
-    notes, flows, queue = rooms
+    notes, flows, counter = rooms
     ring, rows, rounds, stride_round = shape
     time, steps, programs, tiles, halo = times
-    work = take(queue, programs, QUEUED)
+    work = take(counter, CUT)
     program, turn = work % programs, tl.cast(work // programs, tl.int64)
-    span = (time + steps - 1) // steps - 1 - turn
+    spans = (time + steps - 1) // steps
+    span = spans - 1 - turn
     length = tl.minimum(steps, time - span * steps).to(tl.int32)
     total = tl.cast(rows, tl.int64) * ring * COLS
     row, spot, own, around = place(ring, program % tiles, halo, LANES, WIDTH, COLS, WHOLE)
@@ -162,7 +161,7 @@ def spatial_backward_kernel(
     sums = (zero, zero, zero)
     chunks = tl.cdiv(length, CHUNK)
     lane = (tl.arange(0, LANES // COLS) * COLS)[:, None] + column
-    note = notes + tl.cast(work, tl.int64) * LANES + lane
+    note = notes + tl.cast(program, tl.int64) * LANES + lane
     note_stride = tl.num_programs(0).to(tl.int64) * LANES
     for i in range(rounds):
         at_row = row + tl.cast(i, tl.int64) * stride_round
@@ -171,7 +170,7 @@ def spatial_backward_kernel(
         group = at_row * ring + spot
         pos = group[:, None] * COLS + column
         source = current + address(group, at_current, COLS) + span * steps * at_current[0]
-        start = load_border(state, borders, span, total, pos, inside, HAS % 2, QUEUED)
+        start = load_border(state, borders, span, total, pos, inside, HAS % 2, CUT)
         v, flow, g_mean = start, zero, zero
         xs = load_steps(source, at_current[0], inside, 0, length, CHUNK, EVEN)
         for n in range(1, chunks):  # note the state before each chunk but the first; those before it are full
@@ -200,9 +199,7 @@ def spatial_backward_kernel(
                 v, _, trace = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
                 traces, sides = traces + (trace,), sides + (shares(trace[4], held[1], RULE, NATIVE),)
             if r == 0:
-                if QUEUED:
-                    wait(queue + 1 + program // tiles, turn.to(tl.int32) * tiles)
-                flow = load_border(grad_state, flows, turn, total, pos, inside, HAS // 4 % 2, QUEUED)
+                flow = load_border(grad_state, flows, turn, total, pos, inside, HAS // 4 % 2, CUT)
             part = source + tl.cast(first - CHUNK, tl.int64) * at_current[0]
             xs = load_steps(part, at_current[0], within(inside, 0, c, False), 0, length, CHUNK, True)
             v = start
@@ -231,11 +228,9 @@ def spatial_backward_kernel(
                 outgoing -= at_out[0]
         if HAS % 2:
             tl.store(grad_start + pos, flow, mask=when(own_now, span == 0))
-        if QUEUED:
+        if CUT:
             tl.store(flows + turn * total + pos, flow, mask=when(own_now, span > 0))
-    if QUEUED:
-        signal(queue + 1 + program // tiles)
     if WAYS:
         own = spread(own & (row < rows), COLS)
         pos = (row * ring + spot)[:, None] * COLS + column
-        finish(sums, pos, own, known, grads, scratch, work, span, tl.num_programs(0), WAYS, LANES)
+        finish(sums, pos, own, known, grads, scratch, work, span, programs * spans, WAYS, LANES)
