@@ -20,10 +20,10 @@ __all__ = ["Regions", "check_hyperplanes", "count_regions", "enumerate_regions",
 Array = NDArray[np.float64]
 
 TOLERANCE = 1e-11
-"""Unit normals, and the distances of hyperplanes from the origin, that differ by less are equal."""
+"""Unit normals that differ by less count as equal; so do distances of hyperplanes from the origin."""
 
 ROUNDING = 4e-16
-"""The error of one step of the computation, relative to what goes into it."""
+"""The error of one step of the computation, relative to its inputs."""
 
 MAX_REGIONS = 300_000
 """Jobs with a greater bound are refused: they take minutes or longer."""
@@ -60,9 +60,9 @@ def enumerate_regions(
 ) -> Regions:
     """Find all regions of the hyperplanes ``weight @ x = offset``, exactly.
 
-    Hyperplanes are added one by one. A new one splits just those regions whose traces on it are the
-    regions of a smaller arrangement, one dimension lower; moving a point of such a trace to either side gives
-    a point in each half. So no region is missed, and each has a point that proves it.
+    Hyperplanes are added one by one. A new one splits the regions that it passes through; their traces on it
+    are the regions of a smaller arrangement, with one dimension less. A point of such a trace, moved to
+    either side, gives a point in each half. So no region is missed, and each has a point that proves it.
 
     Args:
         weight: normals ``[h, n]``; a zero row is no hyperplane.
@@ -84,8 +84,8 @@ def enumerate_regions(
 def count_regions(weight: Tensor, offset: Tensor, *, tol: float = TOLERANCE, limit: int = MAX_REGIONS) -> int:
     """Count the regions of the hyperplanes ``weight @ x = offset``, exactly, without listing them.
 
-    Each hyperplane adds as many regions as the earlier ones cut it into (deletion and restriction), so
-    the work is that of one dimension less: thousands of lines in a plane take seconds. Independent normals,
+    Each hyperplane adds as many regions as the earlier ones cut it into (deletion and restriction), so the
+    problem to solve has one dimension less: thousands of lines in a plane take seconds. Independent normals,
     as a layer with fewer neurons than inputs nearly always has, give 2^h at once.
 
     Args:
@@ -112,7 +112,7 @@ class _Planes(NamedTuple):
     unit: Array
     distance: Array
     doubt: Array
-    """The rounding that each has gathered: traces of nearly parallel hyperplanes have much."""
+    """The rounding error of each so far; it is large for traces of nearly parallel hyperplanes."""
 
 
 def _count(planes: _Planes, tol: float) -> int:
@@ -238,7 +238,7 @@ def _traces(planes: _Planes, j: int, tol: float) -> tuple[_Planes, Array]:
 
 
 def _room(on: Array, planes: _Planes, j: int) -> Array:
-    """Return how far points on hyperplane j can leave it, half-way to the first of the earlier ones."""
+    """Return how far points can move off hyperplane j: half-way to the first of the earlier ones."""
     gap = np.abs(on @ planes.unit[:j].T - planes.distance[:j])
     slope = np.abs(planes.unit[:j] @ planes.unit[j])
     room: Array = (gap / np.maximum(slope, 1e-30)).min(1, initial=2.0)

@@ -76,9 +76,9 @@ class MarginBounds(NamedTuple):
     margin: Tensor
     """``[T]``: how far from the threshold each membrane of the limit must stay."""
     p: Tensor
-    """``[T]``: then the membrane before reset is this near to its limit,"""
+    """``[T]``: where the margin is kept, the membrane before reset differs from its limit by at most this."""
     v: Tensor
-    """``[T]``: and after reset this near."""
+    """``[T]``: the same after reset."""
     log_s: Tensor
     """``[T]``: the log of the spike's error is at most this minus ``|p - threshold| / eps``."""
 
@@ -108,14 +108,14 @@ def margin_theorem(
 
 
 class Convergence(NamedTuple):
-    """One neuron at several temperatures beside its limit."""
+    """A neuron at several temperatures, and its limit."""
 
     eps: list[float]
     soft: list[Trajectory]
     limit: Trajectory
     bounds: list[MarginBounds]
     proved: list[bool]
-    """At which temperatures the limit keeps the margin, so that the bounds hold."""
+    """For each temperature, whether the limit keeps the margin, so that the bounds are proved."""
 
 
 def compare_with_limit(

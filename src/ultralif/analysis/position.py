@@ -18,8 +18,8 @@ __all__ = ["Position", "general_position", "subset_batches", "whitney_count"]
 def whitney_count(weight: Tensor, offset: Tensor, tol: float = TOLERANCE) -> Tensor:
     r"""Count regions by Whitney's sum :math:`\sum_B (-1)^{|B| - \mathrm{rank} B}` over central subsets B.
 
-    Central means that the hyperplanes of B share a point. It costs 2^h ranks, but counts a batch of small
-    arrangements, degenerate ones too, at once. No row may be zero.
+    Central means that the hyperplanes of B share a point. It computes 2^h ranks, but counts a whole batch of
+    small arrangements at once, degenerate ones too. No row may be zero.
 
     Args:
         weight: ``[..., h, n]``.
@@ -48,7 +48,7 @@ class Position(NamedTuple):
 
     general: bool
     margin: float
-    """The least singular value over all subsets that must be independent; unit normals."""
+    """The least singular value over all subsets of unit normals that must be independent."""
     subset: tuple[int, ...]
     """The hyperplanes of that subset."""
 

@@ -83,10 +83,10 @@ def prune_neurons(
     Args:
         net: a network; it is not changed.
         keep: how many neurons stay.
-        by: how to choose them, see `prune_order`.
+        by: the criterion for removing the others, see `prune_order`.
         layer: which hidden layer.
-        mean_spikes: ``[h]``, the mean spike of each neuron; the mean input that the removed ones gave to the
-            next layer is then added to its bias.
+        mean_spikes: ``[h]``, the mean spike of each neuron; if given, the mean input that the removed neurons
+            gave to the next layer is added to that layer's bias.
         generator: for ``by="random"``.
     """
     linear, following = _linears(net, layer)
@@ -111,9 +111,9 @@ def prune_order(
     Args:
         weight: ``[h, n]``.
         count: how many.
-        by: ``volume``, greedily the row whose removal costs the least `log_volume`: for h <= n the one
-            nearest to the span of the others, for h > n the one of least leverage. ``magnitude``, the
-            shortest rows. ``random``.
+        by: ``volume`` removes, one after another, the row whose removal costs the least `log_volume`: for
+            h <= n the one nearest to the span of the others, for h > n the one of least leverage.
+            ``magnitude`` removes the shortest rows, ``random`` any.
         generator: for ``random``.
     """
     if by == "random":
@@ -140,7 +140,7 @@ def prune_order(
 
 
 def _inverse(gram: Tensor) -> Tensor:
-    """Invert a Gram matrix, with a jitter that makes dependent rows merely very close."""
+    """Invert a Gram matrix; a small number on its diagonal keeps it regular where rows are dependent."""
     jitter = 1e-12 * gram.diagonal().mean().clamp_min(1e-30)
     inverse: Tensor = torch.linalg.inv(
         gram + jitter * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
@@ -159,7 +159,7 @@ def _linears(net: Network, layer: int) -> tuple[nn.Linear, nn.Linear]:
 
 
 def _rebuild(net: Network, layer: int, kept: Sequence[int], outgoing: Tensor, bias: Tensor | None) -> Network:
-    """Return a copy of the network with only these neurons in a layer, and new weights behind it."""
+    """Return a copy of the network with only these neurons in a layer, and new weights in the next layer."""
     smaller = copy.deepcopy(net)
     linear, _ = _linears(net, layer)
     smaller.linears[layer] = _linear(linear.weight[kept], None if linear.bias is None else linear.bias[kept])

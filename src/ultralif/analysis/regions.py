@@ -40,7 +40,7 @@ MAX_BITS = 200_000_000
 def firing_current(neuron: AnyNeuron, features: int) -> Tensor:
     """Return the current above which each of the neurons fires at its first step from rest, ``[features]``.
 
-    It is found by bisection, to the last bit, so it serves any neuron. In soft mode firing means a spike
+    It is found by bisection, to the last bit, which works for any neuron. In soft mode firing means a spike
     above one half. For UltraLIF that is ``threshold + eps * log(1 - exp((log(leak) - threshold) / eps))``,
     for UltraDLIF ``threshold - eps * log(3)``; the threshold itself in tropical mode.
     """
@@ -65,7 +65,7 @@ def firing_current(neuron: AnyNeuron, features: int) -> Tensor:
 
 
 def hyperplanes(linear: nn.Linear, neuron: AnyNeuron) -> tuple[Tensor, Tensor]:
-    """Return normals ``[h, n]`` and offsets ``[h]``: neuron j fires at once where ``w_j . x > offset_j``.
+    """Return normals ``[h, n]`` and offsets ``[h]``: neuron j fires at step 1 where ``w_j . x > offset_j``.
 
     They are the spike boundaries of a layer at T = 1, in the mode that the neuron is in.
     """
@@ -77,7 +77,8 @@ def hyperplanes(linear: nn.Linear, neuron: AnyNeuron) -> tuple[Tensor, Tensor]:
 def line_crossings(weight: Tensor, offset: Tensor, start: Tensor, end: Tensor) -> Tensor:
     """Return where a segment crosses hyperplanes, as sorted fractions of its length in (0, 1).
 
-    The segment meets one region more than that. It is exact, for any number of neurons and inputs.
+    The segment meets one region more than it has crossings. The result is exact for any number of neurons
+    and inputs.
     """
     height = offset.double() - weight.double() @ start.double()
     slope = weight.double() @ (end - start).double()
@@ -239,12 +240,13 @@ def _distinct_rows(bits: Tensor) -> int:
 
 
 def raster_bound(neuron: AnyNeuron, h: int, n: int, steps: int, varying: bool = False) -> int | None:
-    r"""Return the greatest number of rasters that h neurons can have over n inputs, where one is proved.
+    r"""Return an upper bound on the number of rasters of h neurons over n inputs; None where none is proved.
 
-    A constant input gives UltraLIF's limit its first pattern again and again, R(h, n) for every T;
-    additive LIF :math:`\sum_k \binom hk T^k`; UltraDLIF's limit, with three comparisons and a threshold per
-    neuron and step, R(4h, n)^T. Inputs that vary give R(h, n)^T, R(hT(T+1)/2, nT) and R(4h, nT)^T, as
-    regions of the space of sequences. With soft spikes, or log-sum-exp membranes, only T = 1 is known.
+    Under a constant input UltraLIF's limit repeats its first pattern, so its bound is R(h, n) for every T.
+    The bound is :math:`\sum_k \binom hk T^k` for additive LIF, and R(4h, n)^T for UltraDLIF's limit, which
+    has three comparisons and a threshold per neuron and step. Under inputs that vary, the regions of the
+    space of sequences are counted, and the bounds are R(h, n)^T, R(hT(T+1)/2, nT) and R(4h, nT)^T. With soft
+    spikes, or log-sum-exp membranes, only T = 1 has a known bound.
 
     Args:
         neuron: the kind of neuron, in its mode.

@@ -40,8 +40,9 @@ def undriven_ring(
     r"""Return the membranes ``[steps + 1, n]`` of a ring without input, as long as it does not fire.
 
     Step t is :math:`A^{\otimes t} \otimes V(0)`: with ``eps = 0`` a dilation of radius t, with ``eps > 0``
-    the same in log-sum-exp algebra. In the end the layer rises by the eigenvalue of A at every step:
-    ``log(leak)`` for ``eps = 0``, ``log(leak) + eps * log(3)`` above, the drift of an uncentred layer.
+    the same in log-sum-exp algebra. In the long run the layer rises by the eigenvalue of A at every step: by
+    ``log(leak)`` for ``eps = 0``, by ``log(leak) + eps * log(3)`` for ``eps > 0``, the drift of an uncentred
+    layer.
     """
     a = ring_matrix(len(v0), leak, eps if centered else 0.0)
     rows = [v0.double().unsqueeze(1)]
@@ -77,7 +78,8 @@ def steady_state(eps: float, threshold: float = 0.5, *, centered: bool = False) 
 def escape_current(eps: float, threshold: float = 0.5, *, centered: bool = False) -> float:
     r"""Return the constant current below which a uniform UltraDLIF layer sinks without end.
 
-    It has no leak, so only the soft reset pushes up, by at most :math:`\epsilon W(e^{-1-\theta/\epsilon})`.
+    UltraDLIF has no leak, so only the soft reset pushes up, by at most
+    :math:`\epsilon W(e^{-1-\theta/\epsilon})`.
 
     Example:
         >>> round(escape_current(1.0), 3)

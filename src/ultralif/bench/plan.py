@@ -26,13 +26,13 @@ class Row(NamedTuple):
     dtype: str
     clock: Clock
     ms: float
-    """Median; ``low`` and ``high`` are the quarters below and above."""
+    """The median; ``low`` and ``high`` are the lower and the upper quartile."""
     low: float
     high: float
     ns_per_step: float
     """Nanoseconds for one neuron of one sample at one time step."""
     kept: float | None
-    """Bytes kept for the backward pass beyond input and output, for the same."""
+    """Bytes kept for the backward pass beyond input and output, for one neuron of one sample at one step."""
 
 
 class Part(NamedTuple):
@@ -90,7 +90,7 @@ def _cpu(quick: bool) -> list[Part]:
 
 _TIMES = (10, 30, 100, 300, 1000)
 PLANS: dict[str, Callable[[bool], list[Part]]] = {"cuda": _cuda, "cpu": _cpu}
-"""All parts of the benchmark by kind of device; the argument asks for a short one."""
+"""All parts of the benchmark by kind of device; the argument asks for a short benchmark."""
 
 
 def measure(

@@ -1,8 +1,9 @@
-"""Timing of calls: after a warm-up, with a cold cache, many times, alternating with the others.
+"""Timing of calls, which take turns: after a warm-up each is timed many times, with a cold cache.
 
-On a GPU device events measure a call, and the second-level cache is emptied before each; ``device`` records
-the call in a CUDA graph first, so that no launch from the host is in the time, and ``host`` measures only the
-launches. On a CPU processor time is measured, which other programs on the machine disturb least.
+On a GPU, device events measure a call, and the second-level cache is emptied before each one. The clock
+``device`` first records the call in a CUDA graph, so that its time includes no launch from the host; the
+clock ``host`` measures only the launches. On a CPU the processor time is measured, because other programs on
+the machine disturb it least.
 """
 
 import statistics
@@ -22,7 +23,7 @@ FEWEST, MOST = 5, 50  # repetitions
 
 
 class Spread(NamedTuple):
-    """Seconds of a call: the median, and the quarters below and above it."""
+    """Seconds of a call: the median, the lower and the upper quartile."""
 
     median: float
     low: float
@@ -36,7 +37,7 @@ class Spread(NamedTuple):
 
 
 def in_turns(calls: dict[str, Call], device: torch.device, clock: Clock, *, quick: bool) -> dict[str, Spread]:
-    """Time calls that take turns, so that other work of the machine disturbs all of them alike."""
+    """Time calls in turn, so that other work on the machine disturbs all of them alike."""
     stopwatch = _Host() if clock == "host" else _Device(device) if device.type == "cuda" else _Processor()
     counts = {}
     for name, call in calls.items():
@@ -62,7 +63,7 @@ class _Processor:
 
 
 class _Host:
-    """The time until a call returns, not waiting for the device; the device finishes before the next call."""
+    """The time until a call returns, without waiting for the device, which finishes before the next call."""
 
     def __call__(self, call: Call) -> float:
         torch.cuda.synchronize()

@@ -36,7 +36,7 @@ class Layer(NamedTuple):
 
 
 class Run:
-    """A subject on a layer: a call runs it forward and backward, for the input and its own parameters."""
+    """A subject on a layer: a call runs it forward, then computes the gradients of input and parameters."""
 
     def __init__(self, name: str, layer: Layer, device: torch.device) -> None:
         self.forward, parameters = build(name, device)
@@ -79,7 +79,7 @@ def build(name: str, device: torch.device) -> tuple[Forward, list[nn.Parameter]]
 
 
 class _Copy(torch.autograd.Function):
-    """A copy, the least that any layer costs: one read and one write, forward and backward."""
+    """A copy, the lowest cost that a layer can have: one read and one write, forward and backward."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class _Copy(torch.autograd.Function):
 
 
 def _spikingjelly(kind: str) -> Callable[[Any, torch.device], tuple[Forward, nn.Module]]:
-    """The fused multi-step neurons; with ``decay_input=False`` their membrane is ours."""
+    """The fused multi-step neurons; with ``decay_input=False`` their membrane is the same as ours."""
 
     def make(module: Any, device: torch.device) -> tuple[Forward, nn.Module]:
         tau = {"tau" if kind == "LIFNode" else "init_tau": 1 / (1 - LEAK)}

@@ -15,9 +15,9 @@ from ultralif.training.result import Result
 __all__ = ["Archive", "read", "write"]
 
 MOST_PACKED, MOST_BYTES = 1 << 26, 1 << 28
-"""Bytes that a file of results may have, packed and unpacked: 64 and 256 MiB."""
+"""The most bytes of a file of results, packed and unpacked: 64 and 256 MiB."""
 TIMING = "timing"
-"""The name of the row that holds how long training steps take: see benchmarks/overhead.py."""
+"""The name of the row with the times of training steps; see benchmarks/overhead.py."""
 
 
 class Archive(NamedTuple):

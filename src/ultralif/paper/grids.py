@@ -36,9 +36,9 @@ SEED = 42
 STATIC = ("mnist", "fashion-mnist", "cifar10")
 ABLATED = (0.5, 1.0, 2.0)
 CLIPPED = "rate-clipped"
-"""The rate code of the author's code, which also names its runs among the cells."""
+"""The rate code of the author's code; it also marks the cells of runs that follow that code."""
 CONSTANT = "constant-normalized"
-"""The same for the author's own system for the study of the temperature."""
+"""The encoding of the author's own system for the study of the temperature; it marks cells likewise."""
 BASE = RunConfig(**PRESETS["written"], precision="tf32")
 """The paper's recipe; TF32 rounds the weights in matrix products to eleven bits, the spikes are exact."""
 
@@ -84,7 +84,7 @@ RECIPES = (
     Variant("binary narrow", "UltraDLIF", (*PRESETS["binary-narrow"].items(), *_FULL)),
     Variant("UltraPLIF binary", "UltraPLIF", (("mode", "hard"), *_FULL)),
 )
-"""Trained with binary spikes: the presets, and the runner-up of the search on validation data."""
+"""Networks trained with binary spikes: the presets, and the runner-up of the search on validation data."""
 
 ABLATION = tuple(
     Variant(f"{neuron} eps={eps:g}", neuron, (("eps", eps), ("learn_eps", False)))

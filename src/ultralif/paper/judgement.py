@@ -28,7 +28,7 @@ MARGIN = 0.5
 
 
 class Finding(NamedTuple):
-    """The judgement on a claim, what was measured, and the probability of that by chance, if it has one."""
+    """The judgement on a claim, the measurement, and the probability of it by chance, if it is known."""
 
     verdict: Judgement
     measured: str
@@ -63,7 +63,7 @@ def sign(difference: Interval | None) -> Judgement:
 
 
 def compared(difference: Interval | None, published: float) -> Judgement:
-    """A gain holds if the published one is in its interval or below it; a smaller gain holds weaker."""
+    """A gain holds if its interval reaches the published one; a gain that is surely smaller holds weaker."""
     found = sign(difference)
     if difference is None or found != "holds":
         return found
@@ -71,7 +71,7 @@ def compared(difference: Interval | None, published: float) -> Judgement:
 
 
 def kept(difference: Interval | None, margin: float = MARGIN) -> Judgement:
-    """Accuracy is kept if a loss beyond the margin is excluded: the lower end is above it."""
+    """Accuracy is kept if the interval excludes a loss beyond the margin."""
     if difference is None:
         return "not tested"
     if difference.low > -margin:
@@ -80,7 +80,7 @@ def kept(difference: Interval | None, margin: float = MARGIN) -> Judgement:
 
 
 def corrected(findings: Sequence[Finding]) -> list[Finding]:
-    """Make findings inconclusive that are not significant after Holm's correction for their number."""
+    """Call findings inconclusive that are not significant after Holm's correction for their number."""
     known = [place for place, finding in enumerate(findings) if finding.p is not None]
     chances = dict(zip(known, holm([findings[place].p or 0.0 for place in known]), strict=True))
     out = []

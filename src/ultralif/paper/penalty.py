@@ -60,7 +60,7 @@ def penalty(dataset: str, timesteps: int, neuron: str, published: float) -> Clai
 
 
 def consistent(results: Results) -> Finding:
-    """In every dataset, T and Ultra neuron."""
+    """Lambda = 0.1 cuts spike rates by 40 to 50 % with little loss, in every dataset, T and Ultra neuron."""
     found = [
         value
         for dataset in DATASETS
@@ -87,7 +87,7 @@ def consistent(results: Results) -> Finding:
 
 
 def improves(results: Results) -> Finding:
-    """MNIST and Fashion-MNIST at T=1, CIFAR-10 at T=30."""
+    """Lambda = 0.1 improves accuracy on MNIST and Fashion-MNIST at T=1 and on CIFAR-10 at T=30."""
     parts = [
         (f"{neuron} on {dataset}", found.cost)
         for dataset, timesteps in (("mnist", 1), ("fashion-mnist", 1), ("cifar10", 30))
@@ -138,7 +138,7 @@ def temporal_is_cheapest(results: Results) -> Finding:
 
 
 def most_spikes(results: Results) -> Finding:
-    """Without a penalty, CIFAR-10, T=1: each Ultra neuron against every baseline."""
+    """Ultra neurons spike more than baselines without a penalty: all pairs on CIFAR-10 at T=1."""
     rates = {n: interval(results.spike_rate(n, "cifar10", 1)) for n in (*BASELINES, *ULTRA)}
     known = {name: rate.mean for name, rate in rates.items() if rate is not None}
     if len(known) < len(rates):

@@ -74,7 +74,7 @@ def ablation(quantity: str, neuron: str, eps: float | None) -> float:
 
 
 def final_eps(neuron: str) -> float:
-    """Return the temperature at which the paper's learned ones ended."""
+    """Return the last value of the paper's learned temperature of a neuron."""
     return float(_data()["eps_ablation"]["final_eps"][neuron])
 
 

@@ -124,8 +124,8 @@ def mcnemar(ours: "NDArray[np.bool_]", theirs: "NDArray[np.bool_]") -> tuple[int
     """Compare two networks on the same samples by McNemar's exact test.
 
     Returns:
-        samples that only the first has right, those that only the second has, and the probability of so
-        uneven a split if both were equally good.
+        samples that only the first has right, those that only the second has, and the probability of a split
+        at least this uneven if both were equally good.
 
     Args:
         ours: whether the first has each sample right.

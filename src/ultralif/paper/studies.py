@@ -96,7 +96,7 @@ def _width(neuron: str, width: float) -> dict[str, float]:
 def tuned(results: Iterable[Result]) -> Runs:
     """Yield for every neuron the setting of the tuning grid that is best on the held-out sixth.
 
-    Only where the whole grid of a neuron is there; a run that diverged is one that was tried.
+    A neuron is left out until its whole grid was run; a run that diverged counts as run.
     """
     known = {result.id: result for result in results}
     grids: dict[Cell, list[RunConfig]] = {}

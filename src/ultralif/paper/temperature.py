@@ -34,7 +34,7 @@ def _differences(
 
 
 def learned_is_best(results: Results) -> Finding:
-    """Learned eps against the best of 0.5, 1 and 2, which the test set chooses, for every Ultra neuron."""
+    """A learned temperature against the best of 0.5, 1 and 2, which the test set chooses, by Ultra neuron."""
 
     def against_best(neuron: str, encoding: str) -> tuple[str, Interval | None]:
         learned = results.accuracy(neuron, "mnist", 1, encoding=encoding)
@@ -50,7 +50,7 @@ def learned_is_best(results: Results) -> Finding:
 
 
 def small_beats_large(results: Results) -> Finding:
-    """Eps = 0.5 against eps = 2."""
+    """A fixed temperature of 0.5 against one of 2."""
 
     def small(neuron: str, encoding: str) -> tuple[str, Interval | None]:
         low, high = (
@@ -73,7 +73,7 @@ def final_eps(results: Results) -> Finding:
 
 
 def u_shape(results: Results) -> Finding:
-    """A drop to about 0.42 (0.35 to 0.5), then recovery by 15 %."""
+    """The temperature falls to about 0.42 (0.35 to 0.5), then recovers by 15 %."""
     lows, both, recovered = [], 0, 0
     for neuron in ULTRA:
         for path in results.trajectories(neuron, _system(results)).values():

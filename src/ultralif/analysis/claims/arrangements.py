@@ -35,7 +35,7 @@ def distinct(rasters: Tensor) -> int:
 
 
 def points_in(draw: Draw, count: int, n: int) -> Tensor:
-    """Return points near and far, so that small regions and distant ones are met."""
+    """Return points near the origin and far from it, so that both small and distant regions are met."""
     return draw.normal(count, n) * 10 ** draw.uniform(-1.0, 2.0, count, 1)
 
 
@@ -73,7 +73,7 @@ def pattern_hyperplanes(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "thresholded networks at finite eps, T = 1",
 )
 def arrangement_bound(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Find two outputs in one region of the paper; then count the true regions."""
+    """Find two different outputs in one of the paper's regions; then count the true regions."""
     one = torch.ones(1, 1, dtype=torch.float64)
     fired = pattern(one, torch.tensor([[0.0], [0.6]], dtype=torch.float64))
     written.equal(fired[0], fired[1], "output at x = 0 = output at x = .6, one region of log tau_0", rel=0)

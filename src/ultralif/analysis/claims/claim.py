@@ -18,7 +18,7 @@ class Claim:
     """One claim of the paper.
 
     ``correction`` repairs it, ``instead`` says what is true where it cannot be repaired, ``remark`` sharpens
-    one that holds; at most one of them is given, and its checks are those of the test's second evidence.
+    one that holds; at most one of them is given, and the second evidence of the test checks it.
     """
 
     number: int
@@ -47,11 +47,11 @@ class Verdict:
     worst: str
     """The worst case: of the claim if it holds, else of the corrected statement."""
     cases: int
-    """Number of tests of the claim as written,"""
+    """Number of tests of the claim as written."""
     violations: int
-    """number of tests that violated it,"""
+    """Number of those tests that violated it."""
     truth_cases: int
-    """and how often the true statement was tested."""
+    """Number of tests of the true statement."""
 
 
 CLAIMS: dict[int, Claim] = {}
@@ -81,8 +81,8 @@ def check(claim: Claim) -> Verdict:
     """Test a claim and judge it by the checks, and by whether we wrote a correction for it.
 
     It holds if nothing violates it as written. If something does, it holds as corrected where a correction
-    was given and every test of that passes, and fails otherwise: which of the two is our judgement. It is
-    unsettled if the statement that should be true is violated.
+    was given and passes every test, and fails where none was given; whether to give one is our judgement. It
+    is unsettled if the statement that should be true is violated.
     """
     written, truth = Evidence(), Evidence()
     claim.test(written, truth, Draw(claim.number))

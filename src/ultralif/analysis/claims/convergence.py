@@ -49,7 +49,7 @@ class Kept(NamedTuple):
 
 
 def sequences_with_margin(draw: Draw, eps: float, kappa: float, sd: float, steps: int = 10) -> Kept:
-    """Return trajectories of random inputs that keep the margin, and of inputs that keep it barely."""
+    """Return trajectories of random inputs that keep the margin, and of inputs that barely keep it."""
     current = draw.normal(steps, 6000, sd=sd)
     peak = max(THRESHOLD, float(current.abs().max()))
     bounds = margin_theorem(eps, steps, peak + eps * math.log(2), kappa=kappa)

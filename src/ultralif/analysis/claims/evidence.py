@@ -33,10 +33,10 @@ class Draw:
 
 @dataclass
 class Evidence:
-    """Collect checks of a statement: the first violation is its counterexample, NaN is one too.
+    """Collect checks of a statement: the first violation is its counterexample; NaN is a violation.
 
-    Every check takes numbers or tensors that broadcast, what it is about, and, as further keywords, the
-    inputs that belong to it: those of the worst entry are named in the finding.
+    Every check takes numbers or tensors that broadcast, its name, and the inputs that belong to them as
+    further keywords; the finding names the inputs of the worst entry.
     """
 
     cases: int = 0
@@ -74,7 +74,7 @@ class Evidence:
         rounding: Number = 0.0,
         **at: Any,
     ) -> None:
-        """Check ``got <= bound``, up to a slack relative to both, and the rounding that got carries."""
+        """Check ``got <= bound``, with a slack relative to both and for the rounding error of ``got``."""
         got, bound = _pair(got, bound)
         size = got.abs() + bound.abs()
         excess = torch.where(got == bound, 0.0, got - bound)
@@ -124,7 +124,7 @@ def _finding(what: str, shown: Shown, at: dict[str, Any], shape: torch.Size, ind
 
 
 def _show(value: Any, shape: torch.Size, index: int) -> str:
-    """Spell the entry of a value that belongs to a case; a vector a case is spelled whole."""
+    """Spell the entry of a value that belongs to a case; if each case has a vector, spell all of it."""
     if isinstance(value, Tensor):
         if value.dim() > len(shape):
             vector = value.flatten(0, len(shape) - 1)[index] if shape else value

@@ -37,7 +37,7 @@ def semiring(written: Evidence, truth: Evidence, draw: Draw) -> None:
 
 
 def _vectors(draw: Draw, n: int) -> Tensor:
-    """Return random vectors and hard ones: ties, near ties, far apart, far from zero."""
+    """Return random vectors and difficult ones: ties, near ties, far apart, far from zero."""
     ramp = torch.arange(n, dtype=torch.float64)
     hard = torch.stack((0 * ramp, 0 * ramp - 1e6, 1e-12 * ramp, -40.0 * ramp, 1e6 + ramp))
     return torch.cat((draw.normal(300, n, sd=3.0), hard))

@@ -64,7 +64,7 @@ def diffusion(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "V + eps log(1 - 2 alpha), V+ + eps log alpha); only alpha > 1/2 needs subtraction, and is unstable",
 )
 def subtraction(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Look for positive weights off 1/3, then test the general identity."""
+    """Look for positive weights at values other than 1/3, then test the general identity."""
     for alpha in (0.2, 0.1, 0.45):
         written.true(min(alpha, 1 - 2 * alpha) <= 0, "off 1/3 a weight is negative", alpha=alpha)
     for alpha in (*draw.uniform(0.001, 0.499, 20).tolist(), 1e-9, 0.5 - 1e-9):
@@ -142,7 +142,7 @@ def drift(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "endlessly under a uniform current below -eps log 3 - eps W(e^{-1-theta/eps}) (centred: no eps log 3)",
 )
 def boundedness(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Drive a ring down for long; then test the ceiling, the floor and the escape current."""
+    """Drive a ring down for a long time; then test the ceiling, the floor and the escape current."""
     steps = 2000
     for current, eps, centered in ((-2.0, 1.0, False), (-0.05, 0.1, True)):
         driven = torch.full((steps, 1, 3), current, dtype=torch.float64)

@@ -31,7 +31,7 @@ def half_current(eps: float | Tensor, leak: float = LEAK, threshold: float = THR
     "sigma(-|P - theta|/eps), that is by up to 1/2",
 )
 def rate_robustness(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Average a constant membrane for ever longer, then random ones."""
+    """Average a constant membrane over more and more steps, then random ones."""
     for eps, p in ((0.1, THRESHOLD - 0.1), (1.0, 0.0)):
         membranes = torch.full((1000,), p, dtype=torch.float64)
         gap = soft_spike(membranes, THRESHOLD, eps) - hard_spike(membranes, THRESHOLD)

@@ -172,7 +172,7 @@ def cold_bullet(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "spikes tend to constants, 2/3 then .6957 (UltraLIF), 3/4 then .7984 (UltraDLIF), 1/2 (centred)",
 )
 def hot_bullet(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Heat log-sum-exp and the neurons."""
+    """Raise the temperature of log-sum-exp and of the neurons."""
     x = torch.tensor([-0.3, 0.8], dtype=torch.float64)
     written.at_most((lse(x, 100.0) - lse(x, 10.0)).abs(), 1.0, "|L_100 - L_10| at x = (-.3, .8)")
     for n in (2, 3, 8):
