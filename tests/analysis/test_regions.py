@@ -26,6 +26,7 @@ from ultralif.analysis import (
     sample_regions,
 )
 from ultralif.errors import InputError
+from ultralif.names import NEURON_NAMES
 
 LEAK, THETA = 0.9, 0.5
 
@@ -54,8 +55,8 @@ def test_firing_current_matches_its_formula(mode: Any, eps: float) -> None:
 
 
 def test_firing_current_serves_every_neuron_and_each_of_its_thresholds() -> None:
-    for name, kind in ul.NEURONS.items():
-        neuron = kind(threshold=0.4)
+    for name in NEURON_NAMES:
+        neuron = ul.NEURONS[name](threshold=0.4)
         ul.set_mode(neuron, "hard")
         at = firing_current(neuron, 3).unsqueeze(0)
         assert not neuron.step(at)[0].any(), name
