@@ -5,7 +5,6 @@ from pathlib import Path
 from torch import nn
 
 from ultralif.training.api import Trained, find_run
-from ultralif.training.build import add_model
 
 __all__ = ["find_trained", "load"]
 
@@ -21,15 +20,15 @@ def load(
         runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
         net: for a run of a network of your own, such a network; it takes the parameters and is returned.
     """
-    if net is not None:
-        add_model(lambda: net)
-    return find_trained(source, runs_dir).network
+    return find_trained(source, runs_dir, net).network
 
 
-def find_trained(source: str | Path, runs_dir: str | Path | None = None) -> Trained:
+def find_trained(
+    source: str | Path, runs_dir: str | Path | None = None, net: nn.Module | None = None
+) -> Trained:
     """Return the network that `load` returns, and the config of its run."""
     if Path(source).is_file():
         from ultralif.export.nir_read import from_nir
 
         return Trained(from_nir(Path(source)), None)
-    return find_run(source, runs_dir)
+    return find_run(source, runs_dir, net)

@@ -113,13 +113,13 @@ def load(
         runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
         net: for a run of a network of your own, such a network; it takes the parameters and is returned.
     """
+    return find_run(source, runs_dir, net).network
+
+
+def find_run(source: str | Path, runs_dir: str | Path | None = None, net: nn.Module | None = None) -> Trained:
+    """Return the network that `load` returns, and the config of its run."""
     if net is not None:
         add_model(lambda: net)
-    return find_run(source, runs_dir).network
-
-
-def find_run(source: str | Path, runs_dir: str | Path | None = None) -> Trained:
-    """Return the network that `load` returns, and the config of its run."""
     path = Path(source)
     if str(source) in cards():
         config, tensors = read_model(str(source))
