@@ -80,33 +80,27 @@ def bits(rule, choice):
 
 
 @triton.jit
+def instruction(x, CODE: tl.constexpr):
+    """Return what one instruction of an NVIDIA GPU makes of x."""
+    return tl.inline_asm_elementwise(CODE, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
 def exp2(x, NATIVE: tl.constexpr):
     """Return 2**x by one instruction: `tl.exp2` takes care of results below 1e-38, which are nothing here."""
-    if NATIVE:
-        return tl.inline_asm_elementwise(
-            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-        )
-    return tl.exp2(x)
+    return instruction(x, "ex2.approx.ftz.f32 $0, $1;") if NATIVE else tl.exp2(x)
 
 
 @triton.jit
 def log2(x, NATIVE: tl.constexpr):
     """Return log2 by one instruction: `tl.log2` is a polynomial."""
-    if NATIVE:
-        return tl.inline_asm_elementwise(
-            "lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-        )
-    return tl.log2(x)
+    return instruction(x, "lg2.approx.ftz.f32 $0, $1;") if NATIVE else tl.log2(x)
 
 
 @triton.jit
 def inverse(x, NATIVE: tl.constexpr):
     """Return 1 / x by one instruction."""
-    if NATIVE:
-        return tl.inline_asm_elementwise(
-            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-        )
-    return 1.0 / x
+    return instruction(x, "rcp.approx.ftz.f32 $0, $1;") if NATIVE else 1.0 / x
 
 
 @triton.jit
