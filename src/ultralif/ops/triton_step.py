@@ -11,8 +11,9 @@ def scores(
     rates,
     weight,
     bias,
-    row,
-    inside,
+    labels,
+    start,
+    batch,
     stride,
     neurons,
     classes,
@@ -20,7 +21,13 @@ def scores(
     NEURONS: tl.constexpr,
     CLASSES: tl.constexpr,
 ):
-    """Return the scores ``[BATCH, CLASSES]`` of some samples of a member; -inf where there is no class."""
+    """Return rows of a member from ``start`` on, which of them there are, their labels and their scores.
+
+    The scores are ``[BATCH, CLASSES]``; -inf where there is no class.
+    """
+    row = start + tl.arange(0, BATCH)
+    inside = row < batch
+    label = tl.load(labels + row, inside, 0)
     c = tl.arange(0, CLASSES)
     known = c < classes
     out = tl.zeros((BATCH, CLASSES), tl.float32)
@@ -31,7 +38,7 @@ def scores(
         w = tl.load(weight + c[None, :] * neurons + n[:, None], here[:, None] & known[None, :], 0.0)
         out = tl.dot(r.to(tl.float32), w, out, input_precision="ieee")
     out += tl.load(bias + c, known, 0.0)[None, :]
-    return tl.where(known[None, :], out, float("-inf"))
+    return row, inside, label, tl.where(known[None, :], out, float("-inf"))
 
 
 @triton.jit
@@ -71,15 +78,13 @@ def readout_kernel(
     stride = members * neurons
     rates += m * neurons
     weight += m * classes * neurons
+    bias += m * classes
     labels += m // readers * batch
     c = tl.arange(0, CLASSES)
     entropy, hits, fired = 0.0, 0.0, 0.0
     for first in range(0, batch, BATCH):
-        row = first + tl.arange(0, BATCH)
-        inside = row < batch
-        label = tl.load(labels + row, inside, 0)
-        z = scores(
-            rates, weight, bias + m * classes, row, inside, stride, neurons, classes, BATCH, NEURONS, CLASSES
+        row, inside, label, z = scores(
+            rates, weight, bias, labels, first, batch, stride, neurons, classes, BATCH, NEURONS, CLASSES
         )
         _, log_sum = softmax(z)
         mine = tl.sum(tl.where(c[None, :] == label[:, None], z, 0.0), 1)
@@ -126,6 +131,7 @@ def readout_backward_kernel(
     rates += m * neurons
     to_rates += m * neurons
     weight += m * classes * neurons
+    bias += m * classes
     labels += m // readers * batch
     c = tl.arange(0, CLASSES)
     n = tl.program_id(1) * NEURONS + tl.arange(0, NEURONS)
@@ -137,11 +143,8 @@ def readout_backward_kernel(
     g_weight = tl.zeros((CLASSES, NEURONS), tl.float32)
     g_bias = tl.zeros((CLASSES,), tl.float32)
     for first in range(0, batch, BATCH):
-        row = first + tl.arange(0, BATCH)
-        inside = row < batch
-        label = tl.load(labels + row, inside, 0)
-        z = scores(
-            rates, weight, bias + m * classes, row, inside, stride, neurons, classes, BATCH, NEURONS, CLASSES
+        row, inside, label, z = scores(
+            rates, weight, bias, labels, first, batch, stride, neurons, classes, BATCH, NEURONS, CLASSES
         )
         share, _ = softmax(z)
         wanted = tl.where(c[None, :] == label[:, None], 1.0 - smoothing, 0.0) + smoothing / classes
