@@ -69,19 +69,26 @@ def exchange(x, y, around):
 
 @triton.jit
 def place(
-    ring, tile, halo, LANES: tl.constexpr, WIDTH: tl.constexpr, COLS: tl.constexpr, WHOLE: tl.constexpr
+    ring,
+    program,
+    tiles,
+    halo,
+    LANES: tl.constexpr,
+    WIDTH: tl.constexpr,
+    COLS: tl.constexpr,
+    WHOLE: tl.constexpr,
 ):
     """Return the row, the place on the ring, whether it is its own, and those beside it, of each group."""
     GROUPS: tl.constexpr = LANES // COLS
     group = tl.arange(0, GROUPS)
-    row = group // (WIDTH // COLS)
+    row = group // (WIDTH // COLS) + program // tiles * (LANES // WIDTH)
     along = group % (WIDTH // COLS)
     if WHOLE:
         left = tl.where(along == 0, group + ring - 1, group - 1)
         right = tl.where(along == ring - 1, group - ring + 1, group + 1)
         return row, along, along < ring, ends_of(left % GROUPS, right % GROUPS)
     inner = WIDTH // COLS - 2 * halo
-    spot = tile * inner - halo + along
+    spot = program % tiles * inner - halo + along
     own = (along >= halo) & (along < halo + inner) & (spot < ring)
     beyond = ends_of(tl.maximum(group - 1, 0), tl.minimum(group + 1, GROUPS - 1))
     return row, (spot % ring + ring) % ring, own, beyond
@@ -91,6 +98,22 @@ def place(
 def spread(mask, COLS: tl.constexpr):
     """Return the mask of all lanes of the groups."""
     return tl.broadcast_to(mask[:, None], [mask.shape[0], COLS])
+
+
+@triton.jit
+def lanes_of(group, COLS: tl.constexpr):
+    """Return the numbers of all lanes of the groups."""
+    return group[:, None] * COLS + tl.arange(0, COLS)[None, :]
+
+
+@triton.jit
+def in_round(i, stride_round, row, spot, own, ring, rows, COLS: tl.constexpr):
+    """Return the lanes of a round that are on a ring, those that are its own, the groups and the places."""
+    row += tl.cast(i, tl.int64) * stride_round
+    inside = spread((row < rows) & (spot < ring), COLS)
+    own_now = spread(own & (row < rows), COLS)
+    group = row * ring + spot
+    return inside, own_now, group, lanes_of(group, COLS)
 
 
 @triton.jit
@@ -245,17 +268,10 @@ def spatial_forward_kernel(
     program, span = work % programs, tl.cast(work // programs, tl.int64)
     length = tl.minimum(steps, time - span * steps).to(tl.int32)
     total = tl.cast(rows, tl.int64) * ring * COLS
-    row, spot, own, around = place(ring, program % tiles, halo, LANES, WIDTH, COLS, WHOLE)
-    row += program // tiles * (LANES // WIDTH)
-    column = tl.arange(0, COLS)[None, :]
-    serves = (row * ring + tl.minimum(spot, ring - 1))[:, None] * COLS + column
-    held = constants(known, serves, RULE, NATIVE)
+    row, spot, own, around = place(ring, program, tiles, halo, LANES, WIDTH, COLS, WHOLE)
+    held = constants(known, lanes_of(row * ring + tl.minimum(spot, ring - 1), COLS), RULE, NATIVE)
     for i in range(rounds):
-        at_row = row + tl.cast(i, tl.int64) * stride_round
-        inside = spread((at_row < rows) & (spot < ring), COLS)
-        own_now = spread(own & (at_row < rows), COLS)
-        group = at_row * ring + spot
-        pos = group[:, None] * COLS + column
+        inside, own_now, group, pos = in_round(i, stride_round, row, spot, own, ring, rows, COLS)
         source = current + address(group, at_current, COLS) + span * steps * at_current[0]
         xs = load_steps(source, at_current[0], inside, 0, length, CHUNK, EVEN)
         v = load_border(state, borders, span, total, pos, inside, HAS % 2, CUT)

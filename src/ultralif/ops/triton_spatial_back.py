@@ -25,6 +25,8 @@ from ultralif.ops.triton_spatial import (
     address,
     advance,
     beside,
+    in_round,
+    lanes_of,
     load_border,
     place,
     shares,
@@ -152,23 +154,16 @@ def spatial_backward_kernel(
     span = spans - 1 - turn
     length = tl.minimum(steps, time - span * steps).to(tl.int32)
     total = tl.cast(rows, tl.int64) * ring * COLS
-    row, spot, own, around = place(ring, program % tiles, halo, LANES, WIDTH, COLS, WHOLE)
-    row += program // tiles * (LANES // WIDTH)
-    column = tl.arange(0, COLS)[None, :]
-    serves = (row * ring + tl.minimum(spot, ring - 1))[:, None] * COLS + column
-    held = constants(known, serves, RULE, NATIVE)
+    row, spot, own, around = place(ring, program, tiles, halo, LANES, WIDTH, COLS, WHOLE)
+    held = constants(known, lanes_of(row * ring + tl.minimum(spot, ring - 1), COLS), RULE, NATIVE)
     zero = tl.zeros((LANES // COLS, COLS), tl.float32)
     sums = (zero, zero, zero)
     chunks = tl.cdiv(length, CHUNK)
-    lane = (tl.arange(0, LANES // COLS) * COLS)[:, None] + column
+    lane = lanes_of(tl.arange(0, LANES // COLS), COLS)
     note = notes + tl.cast(program, tl.int64) * LANES + lane
     note_stride = tl.num_programs(0).to(tl.int64) * LANES
     for i in range(rounds):
-        at_row = row + tl.cast(i, tl.int64) * stride_round
-        inside = spread((at_row < rows) & (spot < ring), COLS)
-        own_now = spread(own & (at_row < rows), COLS)
-        group = at_row * ring + spot
-        pos = group[:, None] * COLS + column
+        inside, own_now, group, pos = in_round(i, stride_round, row, spot, own, ring, rows, COLS)
         source = current + address(group, at_current, COLS) + span * steps * at_current[0]
         start = load_border(state, borders, span, total, pos, inside, HAS % 2, CUT)
         v, flow, g_mean = start, zero, zero
@@ -232,5 +227,5 @@ def spatial_backward_kernel(
             tl.store(flows + turn * total + pos, flow, mask=when(own_now, span > 0))
     if WAYS:
         own = spread(own & (row < rows), COLS)
-        pos = (row * ring + spot)[:, None] * COLS + column
+        pos = lanes_of(row * ring + spot, COLS)
         finish(sums, pos, own, known, grads, scratch, work, span, programs * spans, WAYS, LANES)
