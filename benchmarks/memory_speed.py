@@ -23,6 +23,7 @@ from torch import Tensor
 
 from ultralif import ops
 from ultralif.bench import describe
+from ultralif.bench.stopwatch import recorded
 from ultralif.functional import ultralif_step
 from ultralif.functional.newton import newton
 from ultralif.functional.parallel import membranes
@@ -122,19 +123,6 @@ def call(row: Row, device: str) -> Callable[[], Any]:
     return both
 
 
-def graph_of(run: Callable[[], Any]) -> Callable[[], Any]:
-    """Record a call on a GPU, to be repeated without Python."""
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            run()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        run()
-    return graph.replay
-
-
 def microseconds(run: Callable[[], Any], device: str, seconds: float = 0.3) -> float:
     """Return the median of repeated calls."""
     for _ in range(3):
@@ -182,7 +170,7 @@ def main() -> None:
         run = call(row, args.device)
         entry = row._asdict() | {"eager_us": microseconds(run, args.device)}
         if args.device == "cuda" and row.way not in ("pytorch", "newton"):
-            entry["graph_us"] = microseconds(graph_of(run), args.device)
+            entry["graph_us"] = microseconds(recorded(run, 1), args.device)
         document["rows"].append({k: round(v, 1) if isinstance(v, float) else v for k, v in entry.items()})
         print(json.dumps(document["rows"][-1]), flush=True)
         args.out.write_text(json.dumps(document, indent=1) + "\n")
