@@ -1,9 +1,10 @@
 """The operators as PyTorch knows them: registered, traceable, differentiable once.
 
 The device picks the implementation: Triton on CUDA, C on the CPU; elsewhere the definition runs, which keeps
-every intermediate result for its derivative, 32 bytes and more a step and neuron. A registered
-operator costs a small layer more time than its integration does, so it serves only those who need to see one:
-compilers, fake tensors and other modes. A plain call goes through `torch.autograd.Function`.
+every intermediate result for its derivative, at least 32 bytes for each step and neuron. For a small layer,
+calling a registered operator takes longer than integrating. So it is called only where an operator must be
+visible: to compilers, to fake tensors and to other modes. A plain call goes through
+`torch.autograd.Function`.
 """
 
 from collections.abc import Callable, Sequence
@@ -61,7 +62,7 @@ def run(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule)
 def repeat(
     current: Tensor, tensors: Sequence[Tensor | None], constants: Constants, rule: Rule, plans: dict[Any, Any]
 ) -> Tensor | None:
-    """Return the spikes of a call like one before, from rest; None where somebody looks on."""
+    """Return the spikes of a repeated call, from rest; None if the call is not a plain one."""
     if not _is_plain(current) or torch._C._are_functorch_transforms_active():
         return None
     gpu = _gpu(current)
@@ -75,7 +76,7 @@ def repeat(
 
 
 def kernels_for(current: Tensor) -> Any:
-    """Return the implementation for a GPU, if that is where the current is and nobody looks on."""
+    """Return the implementation for a GPU, if that is where the current is and the call is a plain one."""
     if not _is_plain(current) or torch._C._are_functorch_transforms_active():
         return None
     return _gpu(current)
@@ -98,7 +99,7 @@ def _filled(constant: Tensor | Learned, features: torch.Size) -> Tensor:
 
 
 def _is_plain(current: Tensor) -> bool:
-    """Tell whether nobody looks on: no compiler, no mode, no tensor that is more than its numbers."""
+    """Tell whether the call is a plain one: no compiler, no dispatch mode, no fake tensor or subclass."""
     return not (
         torch.compiler.is_compiling()
         or type(current) is not Tensor
@@ -108,7 +109,7 @@ def _is_plain(current: Tensor) -> bool:
 
 
 class _Integrate(torch.autograd.Function):
-    """The recurrence and its derivative by an implementation, without a detour."""
+    """The recurrence and its derivative, by a direct call of an implementation."""
 
     @staticmethod
     def forward(ctx: Any, current: Tensor, state: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -116,8 +117,8 @@ class _Integrate(torch.autograd.Function):
         out, last, borders = _forward(current, state, constants, rule, plan)
         ctx.save_for_backward(current, state, *rest[:4])
         ctx.constants, ctx.rule, ctx.plan = constants, rule, plan
-        # Not saved in autograd's way: whoever changes the spikes in place makes the derivative start from
-        # the current, and no error.
+        # The spikes are not saved by `save_for_backward`: if they are changed in place, there is no error,
+        # and the derivative starts from the current instead.
         tells = _tells_all(rule, current) and not out.is_inference()
         ctx.spikes, ctx.version = (out.detach(), out._version) if tells else (None, 0)
         ctx.borders = borders
@@ -140,10 +141,11 @@ class _Integrate(torch.autograd.Function):
 
 
 def _tells_all(rule: Rule, current: Tensor) -> bool:
-    """Tell whether a spike tells the membrane: UltraLIF's soft spikes in float32, reset to ``v_reset``.
+    """Tell whether the backward pass can compute the membrane from the spike, as for UltraLIF's soft spikes.
 
-    Where such a spike is 0 or 1 in float32, the past that it hides has no share in any gradient. A sum, or
-    a ring, would go on with it; on a CPU a ring is integrated again where that happens.
+    Where such a spike is rounded to 0 or 1, the membrane is lost; but then the past has no share in any
+    gradient. In a sum, or on a ring, it would have one; on a CPU a ring is integrated again where that
+    happens.
     """
     on_gpu = _gpu(current) is not None
     return (
@@ -202,7 +204,7 @@ def _gpu(current: Tensor) -> Any:
 
 
 class _Derivative(torch.autograd.Function):
-    """The derivative where a second one is asked for, which is refused."""
+    """The derivative where autograd may differentiate it again, which is refused."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> tuple[Tensor | None, ...]:
@@ -232,8 +234,8 @@ def integrate(
 ) -> tuple[Tensor, Tensor]:
     """Return the spikes (or their mean over time) and the last state: see `recurrence` and `run`.
 
-    A constant is a tensor or, where that is None, a number among ``constants``; the rest is what `encode`
-    makes of a rule.
+    A constant is a tensor or, where that is None, a number among ``constants``; the last three arguments are
+    a rule as `encode` writes it.
     """
     found = _constants((eps, leak, threshold, amplitude), constants)
     out, last, _ = _forward(current, state, found, decode(choices, ring, numbers))
@@ -265,7 +267,7 @@ def integrate_backward(
 
 def is_fused(current: Tensor, rule: Rule) -> bool:
     """Tell whether a kernel computes a rule for a current on its device."""
-    if torch.compiler.is_compiling():  # as if it were a constant: what is built does not change
+    if torch.compiler.is_compiling():  # the answer counts as a constant, since a built kernel stays built
         return _is_fused_by_choices(current.device.type, current.dtype, encode(rule)[0], rule.ring > 0)
     return _is_taken(current.device.type, current.dtype, rule)
 
@@ -274,7 +276,8 @@ def _is_fused_by_choices(device: str, dtype: torch.dtype, choices: str, ring: bo
     return _is_taken(device, dtype, decode(choices, int(ring), (0.0, 0.0, 0.0)))
 
 
-# The mark that torch.compiler.assume_constant_result sets; calling that imports the compiler, for a second.
+# The mark that torch.compiler.assume_constant_result sets. Calling that would import the compiler, which
+# takes a second.
 vars(_is_fused_by_choices)["_dynamo_marked_constant"] = True
 
 

@@ -1,5 +1,5 @@
-/* Included by kernels.c: constants that are learned, as constants.py has them: a function of a raw parameter, clamped,
- * and perhaps inverted. */
+/* Included by kernels.c: learned constants, as in constants.py. Each is a function of a raw parameter, clamped, and
+ * perhaps inverted. */
 
 enum { GIVEN, VALUE, EXP, LOGISTIC, SOFTPLUS }; /* forms; GIVEN: the constant itself */
 
@@ -46,8 +46,8 @@ static double decode(const Constant *constant, double raw)
     return constant->inverse ? 1 / value : value;
 }
 
-/* The gradient for the raw parameter from that for the constant. Outside of its bounds it lives on where a descent step
- * leads back, or not at all. */
+/* The gradient for the raw parameter, from that for the constant. Outside of the bounds it is kept where a descent step
+ * leads back inside, or is always 0. */
 static double pull(const Constant *constant, double raw, double g)
 {
     double slope, x = function_of(constant, raw, &slope), value = clamped(constant, x);

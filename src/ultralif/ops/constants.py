@@ -1,4 +1,4 @@
-"""Learned constants: a raw parameter, and how a kernel reads the constant from it."""
+"""Learned constants: a raw parameter, and the function that gives the constant."""
 
 from collections.abc import Callable
 from enum import IntEnum
@@ -28,19 +28,19 @@ _FUNCTIONS: dict[Form, Callable[[Tensor], Tensor]] = {
 
 
 class Learned(NamedTuple):
-    """A constant ``form(raw)``, clamped, and perhaps inverted: kernels take it without another launch."""
+    """A constant ``form(raw)``, clamped, and perhaps inverted; kernels compute it without another launch."""
 
     raw: Tensor
     form: Form
     low: float = -torch.inf
     high: float = torch.inf
     inward: bool = True
-    """Outside of the bounds, pass gradients whose descent step leads back; if false, none."""
+    """Outside of the bounds, pass the gradients whose descent step leads back inside; if false, pass none."""
     inverse: bool = False
     rows: Tensor | None = None
-    """For each entry of ``raw`` how a kernel reads it, see `triton_constants`, in place of all the above."""
+    """A row for each entry of ``raw``, as in `triton_constants`, which replaces all the fields above."""
     grad: Tensor | None = None
-    """The place of its gradient, where that is given."""
+    """The tensor for its gradient; None, a new one."""
 
     def value(self) -> Tensor:
         """Return the constant by PyTorch's operators, which can be differentiated and traced."""
@@ -58,7 +58,7 @@ class Learned(NamedTuple):
 
 
 class _Clamp(torch.autograd.Function):
-    """Clamp whose gradient lives on at a bound wherever a descent step leads back inside."""
+    """A clamp that, outside of its bounds, keeps each gradient whose descent step leads back inside."""
 
     generate_vmap_rule = True
 
@@ -75,7 +75,7 @@ class _Clamp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        # Few operators: on a GPU each is a launch, which takes longer than what it computes here.
+        # Few operators: on a GPU each is a launch, which takes longer than its computation.
         x, *tensors = ctx.saved_tensors
         low, high = (n if t is None else t for t, n in zip(tensors, ctx.numbers, strict=True))
         inward = torch.where(grads[0] > 0, x > low, x < high)

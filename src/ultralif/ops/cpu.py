@@ -13,7 +13,7 @@ from ultralif.ops.recurrence import Constants, Curve, Membrane, Reset, Rule
 __all__ = ["available", "backward", "forward", "stored", "takes"]
 
 _TYPES = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.float16: 2}
-"""The types of a current, by their number in kernels.c: that of the membrane, or a half."""
+"""The types of a current, by their number in kernels.c: the type of the membrane, or a 16-bit one."""
 _Strides = ctypes.c_int64 * 3
 _CHOICES = (
     "membrane",
@@ -32,7 +32,7 @@ _CHOICES = (
 
 
 class _Constant(ctypes.Structure):
-    """`Constant` as constants.h has it."""
+    """The structure `Constant` of constants.h."""
 
     _fields_ = (
         ("low", ctypes.c_double),
@@ -44,7 +44,7 @@ class _Constant(ctypes.Structure):
 
 
 class _Rule(ctypes.Structure):
-    """`Rule` as kernels.c has it."""
+    """The structure `Rule` of kernels.c."""
 
     _fields_ = (
         ("parallel", ctypes.c_void_p),
@@ -63,7 +63,7 @@ def available() -> bool:
 
 
 def takes(rule: Rule) -> bool:
-    """Tell whether the kernels compute a rule: all that neurons have, but no soft spike of a maximum."""
+    """Tell whether the kernels compute a rule: that of any neuron, except for soft spikes of a maximum."""
     plain = rule.curve == Curve.SIGMOID and rule.unit and not (rule.clipped or rule.adapt)
     if rule.membrane == Membrane.ADD:
         return not rule.ring and (plain or rule.reset != Reset.SATURATE)
@@ -75,7 +75,7 @@ def takes(rule: Rule) -> bool:
 
 
 def forward(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
-    """Return the spikes and the last state, as `Flat` says."""
+    """Return the spikes and the last state, as `Flat` describes them."""
     x = stored(current)
     out = torch.empty(x.shape[1:] if rule.rate else x.shape, dtype=x.dtype)
     last = torch.empty((rule.states, *x.shape[1:]), dtype=compute_dtype(x.dtype))
@@ -93,7 +93,7 @@ def backward(
     learn: bool,
     spikes: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients for current, state and constants, as `Flat` says."""
+    """Return the gradients for current, state and constants, as `Flat` describes them."""
     x = stored(current)
     dtype = compute_dtype(x.dtype)
     g_current = torch.empty(x.shape, dtype=x.dtype)
@@ -113,7 +113,7 @@ def stored(x: Tensor) -> Tensor:
             f"neurons integrate dense tensors of {known}, got {x.dtype} ({x.layout}); "
             "convert with .to_dense() or .float()"
         )
-    if x._is_zerotensor():  # zeros that nobody has stored
+    if x._is_zerotensor():  # zeros that PyTorch has not stored
         return torch.zeros(x.shape, dtype=x.dtype)
     return x.resolve_neg()
 

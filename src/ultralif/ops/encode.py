@@ -26,17 +26,17 @@ def encode_images(
     """Fill ``out [T, B, D]`` with spikes of the probability ``slope * pixel + offset``, or with that number.
 
     Args:
-        out: what is written.
+        out: the tensor to fill.
         pixels: all images, ``uint8 [N, C, H, W]``.
         order: the rows of an epoch, one after another, ``int64``.
-        position: where in it the batch begins, an ``int64`` on the device.
-        seed: of the random numbers, an ``int64`` on the device.
+        position: the place in ``order`` where the batch begins, an ``int64`` on the device.
+        seed: seed of the random numbers, an ``int64`` on the device.
         slope: factor for each channel, for pixels from 0 to 255.
         offset: summand for each channel.
         most: the greatest probability.
         draws: draw spikes; otherwise the number itself is the current of every step.
-        crop: pixels by which images are shifted at random, and flipped; 0, not at all.
-        labels: in the order of the epoch; those of the batch go to ``picked``.
+        crop: the most pixels by which an image is shifted at random; it may also be flipped; 0, neither.
+        labels: all labels, in the order of the epoch; those of the batch are written to ``picked``.
         picked: ``[B]``.
     """
     time, batch, size = out.shape

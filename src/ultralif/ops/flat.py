@@ -1,6 +1,6 @@
 """Tensors of any layout for an implementation that takes ``[T, B, F]`` and returns contiguous tensors.
 
-A dense layout with time outermost is only looked at in another way; any other is copied.
+A dense layout with time outermost is only viewed in another shape; any other is copied.
 """
 
 import math
@@ -19,19 +19,19 @@ __all__ = ["backward", "forward"]
 
 
 class View(NamedTuple):
-    """A layer as ``[T, B, F]``: neurons in the order of memory, and constants that serve runs of them."""
+    """A layer as ``[T, B, F]``: neurons in the order of memory; a constant serves consecutive neurons."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """Of outputs like the current."""
+    """The strides of an output with the layout of the current."""
     step: tuple[int, ...]
-    """Of one dense step in the same order."""
+    """The strides of one dense step in the same order."""
     order: tuple[int, ...]
     size: tuple[int, int, int]
     constants: Constants
 
     def flat(self, x: Tensor) -> Tensor:
-        """Return a sequence as ``[T, B, F]``, by a copy only if three strides do not tell where it is."""
+        """Return a sequence as ``[T, B, F]``; it is copied only if three strides cannot describe it."""
         at, (_, batch, features) = find_steps(self.shape, x.stride(), self.order), self.size
         if at is None or at.size not in (batch * features, features):
             x = torch.empty_strided(self.shape, (batch * features, *self.step), dtype=x.dtype).copy_(x)
@@ -48,7 +48,7 @@ class View(NamedTuple):
 
     def full(self, x: Tensor) -> Tensor:
         """Return contiguous ``[T, B, F]`` in the layout of the current."""
-        # `.data`, since autograd would not let anybody change one of several views in place.
+        # `.data`, because autograd forbids changing one of several views in place.
         found = x.as_strided(self.shape, (math.prod(self.size[1:]), *self.step)).data
         if found.stride() == self.strides or self.shape[0] == 1:
             return found
@@ -63,7 +63,7 @@ class View(NamedTuple):
 def _geometry(
     shape: tuple[int, ...], current: tuple[int, ...], shapes: tuple[tuple[int, ...], ...], ring: int
 ) -> tuple[Any, ...]:
-    """Return the parts of a view from strides, and whether constants are spread over all features."""
+    """Return the fields of a view, and whether constants have to be expanded over all features."""
     strides = strides_like(torch.empty_strided(shape, current, device="meta"))
     order = axes_by_memory(shape, strides)
     total = math.prod(shape[1:])
@@ -90,7 +90,7 @@ def _view(current: Tensor, constants: Constants, rule: Rule) -> View:
 
 
 def _given(constant: Tensor | Learned | float, features: tuple[int, ...]) -> Tensor | Learned | float:
-    """Return a constant for runs of neurons, or spread over all features, and then by its value."""
+    """Return a constant that serves consecutive neurons, or its value expanded over all features."""
     if isinstance(constant, Learned):
         if not features or constant.raw.numel() == 1:
             return constant._replace(raw=constant.raw.reshape(-1))

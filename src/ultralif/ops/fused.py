@@ -1,4 +1,4 @@
-"""Operators from recipes: a neuron over a sequence, by a kernel or its definition."""
+"""Operators made from recipes: each runs a neuron over a sequence, by a kernel or by its definition."""
 
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
@@ -51,9 +51,9 @@ class Operator(Protocol[S, P]):
 def operator(
     reference: OverTime[S, P],
 ) -> Callable[[Callable[Concatenate[Tensor, P], Recipe | None]], Operator[S, P]]:
-    """Make an operator from a recipe; the reference runs, or says what is wrong, where there is no kernel.
+    """Make an operator from a recipe; where there is no kernel, the reference runs or raises its error.
 
-    That is where the recipe is None, or where no implementation for the device takes its rule.
+    There is none where the recipe is None, or where no implementation for the device takes its rule.
     """
 
     def decorate(recipe: Callable[Concatenate[Tensor, P], Recipe | None]) -> Operator[S, P]:
@@ -100,7 +100,7 @@ def _along_last(
     rate: bool,
     given: dict[str, Any],
 ) -> tuple[Tensor, Any]:
-    """Run an operator whose neurons are coupled along another axis than the last: that one is moved there."""
+    """Run an operator whose neurons are coupled along another axis than the last; it is moved to the end."""
 
     def moved(constant: Any) -> Any:
         if isinstance(constant, Learned):
@@ -117,7 +117,7 @@ def _along_last(
 
 
 class Repeated:
-    """A call that is made again and again, from rest: its rule, constants and plan are known."""
+    """A call from rest that is repeated many times: its rule, constants and plans are kept."""
 
     def __init__(self, recipe: Recipe, names: dict[int, str]) -> None:
         self.constants, self.rule = Constants(*recipe[:4]), recipe.rule
@@ -126,7 +126,7 @@ class Repeated:
         self.plans: dict[Any, Any] = {}
 
     def __call__(self, current: Tensor, parameters: dict[str, Any]) -> Tensor | None:
-        """Return the spikes; None if the call is not the same any more."""
+        """Return the spikes; None if a parameter was replaced or the call is not a plain one."""
         for name, raw in self.raws:
             if parameters[name] is not raw:
                 return None
@@ -155,7 +155,7 @@ def prepare(
 
 
 def _needs_definition(current: Tensor) -> bool:
-    """Tell whether the call is exported or transformed, which only plain operators bear, or is empty."""
+    """Tell whether the call is empty, or exported or transformed, where only PyTorch's operators work."""
     return (
         current.numel() == 0 or torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
     )

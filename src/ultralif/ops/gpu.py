@@ -39,7 +39,7 @@ def backward(
 ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
     """Return the gradients for current, state and constants.
 
-    What was ``kept`` are the spikes, if they tell the membrane, or the membranes that `forward` returned.
+    ``kept`` has the spikes, if the membrane follows from them, or the membranes that `forward` returned.
     """
     plan = plan or find_plan(current, state, constants, rule)
     return plan.backward(grad_out, grad_state, current, state, constants, learned, kept)
@@ -48,7 +48,7 @@ def backward(
 def walk(
     view: Tensor, current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
 ) -> tuple[Tensor, Tensor]:
-    """Return the ends of all chunks, which tell their maps, and the membrane before each and after the last.
+    """Return the ends of chunks, which define their maps, and the membrane before each and after the last.
 
     Args:
         view: the current in chunks, ``[T / K, K, B, *features]``.
@@ -100,7 +100,7 @@ def walk_back(
         ends: as `walk` returned them.
         starts: the membrane before each chunk and after the last.
         grad_last: the gradient of the last membrane.
-        own: for each chunk the gradient that its own spikes send to its start, ``[1, K, ...]``.
+        own: for each chunk the gradient of its own spikes for its start, ``[1, K, ...]``.
         view: the current in chunks.
         current: the same as one sequence.
         constants: as in `forward`.

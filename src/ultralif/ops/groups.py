@@ -1,4 +1,4 @@
-"""Several kinds of neurons side by side in one tensor: each has its kernel, and nothing is copied.
+"""Several kinds of neurons side by side in one tensor: each kind has its own kernel, and nothing is copied.
 
 The kernels read their part of the current and write their part of the spikes, of the current's gradient and
 of the gradient of one vector with all learned constants. In a CUDA graph they run side by side.
@@ -20,12 +20,12 @@ __all__ = ["Group", "run_groups"]
 
 
 class Group(NamedTuple):
-    """Neurons of one kind in all members that have it."""
+    """The neurons of one kind, in all members that have this kind."""
 
     operator: Callable[..., Any]
     members: int
     arguments: dict[str, Any]
-    """Constants and choices; a learned constant is `Learned`, with a part of the vector of all."""
+    """Constants and choices; a learned constant is `Learned`, a part of the vector of all constants."""
 
 
 class _Part(NamedTuple):
@@ -38,13 +38,13 @@ class _Part(NamedTuple):
 
 
 def run_groups(current: Tensor, raw: Tensor, groups: Sequence[Group], rate: bool) -> Tensor | None:
-    """Return the spikes ``[T, B, M, N]`` of all groups, or their mean over time; None if kernels cannot.
+    """Return the spikes ``[T, B, M, N]`` of all groups, or their mean over time; None without kernels for it.
 
     Args:
-        current: ``[T, B, M, N]``, the members of a group one after another.
+        current: ``[T, B, M, N]``; the members of a group are neighbours.
         raw: the vector of all constants.
-        groups: from the first member to the last.
-        rate: return the mean.
+        groups: the groups, in the order of their members.
+        rate: return the mean over time.
     """
     gpu = autograd.kernels_for(current)
     if gpu is None:
@@ -67,7 +67,7 @@ def run_groups(current: Tensor, raw: Tensor, groups: Sequence[Group], rate: bool
 
 
 class _Groups(torch.autograd.Function):
-    """All groups and their derivative."""
+    """The spikes of all groups, and their derivative."""
 
     @staticmethod
     def forward(ctx: Any, current: Tensor, raw: Tensor, parts: Sequence[_Part], rate: bool) -> Tensor:
@@ -119,10 +119,10 @@ _streams: dict[torch.device, list[torch.cuda.Stream]] = {}
 
 @contextmanager
 def _branches(device: torch.device) -> Iterator[Callable[[], Any]]:
-    """Give a context for each of several launches that need not wait for each other.
+    """Yield a context for each of several launches that need not wait for each other.
 
-    While a graph is recorded each gets a stream of its own, so that the graph has branches. All else, which
-    the host launches one by one, stays on the stream that it is on.
+    While a graph is recorded, each launch has a stream of its own, so that the graph has branches. Otherwise
+    the host launches them one by one, and they stay on the current stream.
     """
     if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
         yield nullcontext

@@ -1,10 +1,10 @@
 /* The recurrence of recurrence.py and its derivative, for the CPU, in float and double.
  *
- * The backward pass integrates a few steps once more with a trace of what the derivative needs, walks them back, and so
- * on from the last steps to the first; the states from which it starts over are noted in a run before. Its memory does
- * not grow with the layer.
+ * The backward pass first runs over all steps and stores some states. Then, from the last steps to the first, it
+ * integrates a few steps again from such a state, keeps a trace of the numbers that the derivative needs, and goes back
+ * over these steps. Its memory does not grow with the layer.
  *
- * lane.h holds what depends on the type and is included once for each.
+ * lane.h has the parts that depend on the type; it is included once for each type.
  */
 #include <stdint.h>
 #include <stdlib.h>

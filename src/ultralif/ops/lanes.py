@@ -1,4 +1,4 @@
-"""Launches for neurons without neighbours: a lane of a program has one neuron of one sample."""
+"""Launches for neurons without neighbours: each lane of a program integrates one neuron of one sample."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

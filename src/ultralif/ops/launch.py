@@ -11,10 +11,10 @@ from ultralif.ops.recurrence import Rule
 __all__ = ["Launch", "chunk_of", "code", "is_recording"]
 
 NATIVE = os.environ.get("TRITON_INTERPRET") != "1"
-LANES = 1 << 18  # about as many as a large GPU runs at once; what is more is taken in rounds
-CHUNK = 10  # steps whose trace a lane keeps in registers: longer ones take a compiler long
+LANES = 1 << 18  # about as many as a large GPU runs at once; more are taken in rounds
+CHUNK = 10  # steps whose trace a lane keeps in registers: more would make compiling slow
 PROGRAMS = 264  # two for each multiprocessor of a large GPU
-BYTES = 128  # that a warp loads at once
+BYTES = 128  # loaded by a warp at once
 
 
 def is_recording(device: torch.device) -> bool:
@@ -39,7 +39,7 @@ class Launch:
         self.run: Callable[..., None] | None = None
 
     def __call__(self, *args: Any) -> None:
-        """Launch, with all arguments but the choices."""
+        """Launch the kernel; the arguments are all but the choices."""
         if self.run is not None:
             self.run(*args, *self.choices)
             return
@@ -49,7 +49,7 @@ class Launch:
 
 
 def chunk_of(time: int, longest: int) -> tuple[int, int]:
-    """Choose a chunk that divides the time steps, if one of a fair size does; tell whether it does."""
+    """Choose the steps of a chunk, so that they divide the time if they can; tell whether they do."""
     fair = [n for n in range(min(time, longest), max(2, longest // 2) - 1, -1) if time % n == 0]
     chunk = fair[0] if fair else min(time, longest)
     return chunk, int(time % chunk == 0)

@@ -46,7 +46,7 @@ def strides_like(current: Tensor) -> tuple[int, ...]:
 
 
 def axes_by_memory(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Return the axes after the first, but those of size 1, from the outermost in memory to the innermost."""
+    """Return the axes after the first that are longer than 1, the outermost in memory first."""
     axes = [axis for axis in range(1, len(shape)) if shape[axis] != 1]
     return tuple(sorted(axes, key=lambda axis: -strides[axis]))
 
@@ -62,13 +62,13 @@ def dense_strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]
 
 
 def has_gap(constant: Sequence[int]) -> bool:
-    """Tell whether axes along which a constant is the same are between others, so that no run shares it."""
+    """Tell whether a constant is the same along an axis between others: then no run of neurons shares it."""
     axes = [i for i, size in enumerate(constant) if size != 1]
     return bool(axes) and axes[-1] - axes[0] + 1 != len(axes)
 
 
 def find_steps(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> Steps | None:
-    """Return where a tensor has the neurons of a step, or None if two strides do not tell."""
+    """Return where a tensor has the neurons of a step, or None if two strides cannot describe it."""
     groups: list[tuple[int, int]] = []
     for axis in order:
         size, stride = shape[axis], strides[axis]

@@ -26,7 +26,7 @@ LEVELS = {
     "x86-64-v3": {"avx2", "fma", "f16c", "bmi1", "bmi2", "movbe"},
     "x86-64-v2": {"sse4_1", "sse4_2", "ssse3", "popcnt", "cx16"},
 }
-"""Processors that a wheel has kernels for, best first, and the flags in /proc/cpuinfo that tell them."""
+"""Processors that a wheel has kernels for, best first, and the flags of each in /proc/cpuinfo."""
 
 
 @lru_cache(maxsize=1)
@@ -47,7 +47,7 @@ def library() -> ctypes.CDLL | None:
 
 @lru_cache(maxsize=1)
 def parallel() -> int:
-    """Return the address of GOMP_parallel in the OpenMP library that PyTorch has loaded; 0: one thread."""
+    """Return the address of GOMP_parallel in PyTorch's OpenMP library; 0 if there is none: one thread."""
     with suppress(OSError, AttributeError):
         mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
         for path in sorted(
@@ -84,7 +84,7 @@ def _file_digest(path: Path) -> str:
 
 
 def _packaged() -> Path | None:
-    """Return the best kernels of the wheel that this processor runs, if it brought any."""
+    """Return the best kernels of the wheel that this processor can run, if there are any."""
     if not PACKAGED.is_dir() or sys.platform != "linux" or platform.machine() != "x86_64":
         return None
     flags = set(_processor().split())
@@ -96,7 +96,7 @@ def _packaged() -> Path | None:
 
 
 def _built() -> Path:
-    """Return the kernels for this source, compiler and processor, from the cache if they are whole."""
+    """Return the kernels for this source, compiler and processor, from the cache if they are undamaged."""
     named = os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if named is None:
         raise FileNotFoundError("no C compiler was found")
@@ -113,7 +113,7 @@ def _built() -> Path:
 
 
 def _build(compiler: list[str], folder: Path, key: str) -> Path:
-    """Compile into the folder. Nobody else builds there: another scratch folder is left from a kill."""
+    """Compile into the folder. Nobody else builds there: any other scratch folder is from a killed build."""
     for left in folder.glob("building-*"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="building-", dir=folder) as scratch:
@@ -128,7 +128,7 @@ def _build(compiler: list[str], folder: Path, key: str) -> Path:
 
 
 def _whole(folder: Path, key: str) -> Path | None:
-    """Return the kernels with this key whose name has their own digest; remove any that were damaged."""
+    """Return the kernels with this key whose digest matches their name; remove any that were damaged."""
     for path in sorted(folder.glob(f"kernels-{key}-*.so")):
         status = path.lstat()
         regular = stat.S_ISREG(status.st_mode) and not _open_to_others(status)
@@ -140,7 +140,7 @@ def _whole(folder: Path, key: str) -> Path | None:
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Let one process at a time build; a killed one lets go by itself."""
+    """Let one process at a time build; the lock of a killed process is released by itself."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -167,14 +167,14 @@ def _private_folder() -> Path:
         status = parent.stat()
         sticky = (
             status.st_mode & stat.S_ISVTX and status.st_uid == 0
-        )  # like /tmp: others can't touch our entry
+        )  # like /tmp: others cannot change our entry
         if _open_to_others(status) and not sticky:
             raise PermissionError(f"{parent} can be written by others; close it with chmod go-w")
     status = folder.stat()
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to another user; remove it")
     if _open_to_others(status):
-        folder.chmod(0o700)  # whatever is inside may be anybody's
+        folder.chmod(0o700)  # the files inside may be from anybody
         for path in folder.iterdir():
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     return folder

@@ -15,7 +15,7 @@ __all__ = ["adalif", "dspike", "lif", "softlif", "ultradlif", "ultralif"]
 
 MODES = get_args(Mode)
 LEAK_FORMS = tuple(form.name.lower() for form in recurrence.LeakForm if form)
-"""Those that kernels know; another one runs the definition."""
+"""The words that kernels know; with any other the definition runs."""
 COUPLINGS, SURROGATES = get_args(Coupling), get_args(Surrogate)
 RESETS: tuple[Reset, ...] = get_args(Reset)
 BINARY: tuple[Mode, ...] = ("hard", "soft")
@@ -36,7 +36,7 @@ def _rule(
     resets: tuple[Reset, ...] = ("zero", "subtract", "none"),
     **choices: Any,
 ) -> Rule | None:
-    """Return the rule of a neuron, or None where its definition has to run or to refuse a word."""
+    """Return the rule of a neuron; None where its definition has to run, or to refuse an argument."""
     known = mode in modes and reset in resets
     if delayed_reset or not known or isinstance(v_reset, Tensor):
         return None

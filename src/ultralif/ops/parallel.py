@@ -1,15 +1,16 @@
 """Time in chunks that run side by side, for long sequences of few neurons that no spike resets.
 
-UltraLIF without a reset, or with the saturating one, takes the membrane at the start of a chunk to that at
-its end by a map that a few numbers tell (see `ultralif.functional.parallel`). So:
+Without a reset, or with the saturating one, UltraLIF takes the membrane at the start of a chunk to that at
+its end by a map that a few numbers define (see `ultralif.functional.parallel`). So:
 
 1. find the map of every chunk, all chunks at once;
 2. walk over the maps, which gives the membrane at the start of each chunk;
 3. integrate all chunks at once, as if they were a larger batch, by the kernel that integrates a sequence.
 
-Going back, a chunk's gradient for its start is a times that for its end plus c, with a the derivative of its
-map and c what its own spikes send back: differentiate all chunks, walk back, and differentiate again with the
-right gradient at the end of each. Spikes come from the same kernel as ever: a formula has one place.
+In the backward pass, the gradient at the start of a chunk is ``a * g + c``: g is the gradient at its end, a
+the derivative of its map, and c the gradient of its own spikes. So all chunks are differentiated, a walk back
+gives the gradient at the end of each, and with it they are differentiated again. The spikes come from the
+same kernel as for other sequences, so that a formula has one place.
 """
 
 import math
@@ -28,18 +29,18 @@ from ultralif.ops.recurrence import Constants, Membrane, Reset, Rule
 __all__ = ["chunks", "run"]
 
 LANES = 8192
-"""Layers with more neurons, over all samples, keep a GPU busy one step after the other."""
+"""Layers with more neurons, over all samples, keep a GPU busy without chunks."""
 SHORTEST = 512
-"""Steps below which a GPU is done sooner one after the other."""
+"""Sequences with fewer steps are faster on a GPU without chunks."""
 MOST = 1 << 17
-"""Neurons of all chunks that a GPU holds at once."""
+"""The most neurons, over all chunks, that a GPU runs at once."""
 CPU_SHORTEST = 8192
 CPU_GAIN = 8
-"""Chunks below which two passes in place of one do not pay on a CPU."""
+"""With fewer chunks than this, two passes in place of one do not pay on a CPU."""
 
 
 def chunks(current: Tensor, rule: Rule) -> int:
-    """Return into how many chunks a sequence is best cut; 1: it is integrated step by step."""
+    """Return the best number of chunks for a sequence; 1 means that it is integrated step by step."""
     if rule.reset not in (Reset.NONE, Reset.SATURATE) or rule.membrane == Membrane.ADD or rule.ring:
         return 1
     time, lanes = len(current), math.prod(current.shape[1:])
@@ -162,7 +163,7 @@ class _Plain:
         return torch.float64 if view.dtype == torch.float64 else torch.float32
 
     def _end(self, view: Tensor, place: Any, like: Tensor, constants: Constants, rule: Rule) -> Tensor:
-        """Return the membrane at the end of every chunk that begins at a place."""
+        """Return the membrane at the end of every chunk, for a membrane at its start."""
         start = torch.as_tensor(place, dtype=like.dtype).expand(1, *view.shape[1:])
         return self.forward(view, start, constants, rule._replace(rate=True))[1][0]
 
@@ -194,7 +195,7 @@ def _log_ratio(low: Tensor, high: Tensor, middle: Tensor) -> Tensor:
 
 
 def _slopes(matrices: Tensor, starts: Tensor, eps: Any, tropical: bool) -> Tensor:
-    """Return the derivative of every chunk's map where the membrane went through it."""
+    """Return the derivative of every chunk's map at the membrane with which it started."""
     (p, q), (r, s) = matrices
     v = starts[:-1]
     if tropical:

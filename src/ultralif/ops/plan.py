@@ -1,7 +1,7 @@
 """The plan of a call on a GPU: strides, grid and tables for a layout, a rule and a kind of constants.
 
-The first call makes it, and after its first launch it has the compiled kernel. Further calls allocate their
-outputs and launch.
+The first call makes the plan, which has the compiled kernel after its first launch. Further calls only
+allocate their outputs and launch.
 """
 
 import math
@@ -28,7 +28,7 @@ from ultralif.ops.reduction import EACH, LEFT, ROW, table_of, way_of
 
 __all__ = ["Plan", "find_plan", "forget"]
 
-PLANS = 512  # most that are kept
+PLANS = 512  # the most plans that are kept
 
 _plans: dict[Any, "Plan"] = {}
 
@@ -36,7 +36,7 @@ _plans: dict[Any, "Plan"] = {}
 def find_plan(
     current: Tensor, state: Tensor | None, constants: Constants, rule: Rule, *, inside: bool = False
 ) -> "Plan":
-    """Return the plan for a call, made if there is none.
+    """Return the plan for a call; the first call makes it.
 
     Args:
         current: as in `forward`.
@@ -64,13 +64,13 @@ def find_plan(
         if len(_plans) >= PLANS:
             _plans.clear()
         plan = Plan(current, constants, rule, inside)
-        if not launch.is_recording(current.device):  # what a recorded graph owns goes with it
+        if not launch.is_recording(current.device):  # else it belongs to the recorded graph
             _plans[key] = plan
     return plan
 
 
 def forget() -> None:
-    """Forget all plans, after something that they rest on was changed."""
+    """Forget all plans, after something that they depend on was changed."""
     _plans.clear()
 
 
@@ -132,7 +132,7 @@ class Plan:
         self.size: int
         self.rounds, self.size = (1, self.total) if size >= self.total else (cdiv(self.total, size), size)
         self.programs = cdiv(self.size, block)
-        # All lanes share a single entry: a run as long as all of them.
+        # All lanes share a single entry, which serves a run of all lanes.
         runs = [Place(self.programs * block, 1) if p.entries == 1 else p for p in found]
         self.found = runs
         self.where = tuple(
@@ -148,13 +148,13 @@ class Plan:
         return any(way == LEFT and wanted for way, wanted in zip(ways, learned, strict=True))
 
     def _side(self, place: Place) -> int:
-        """Return how many programs that follow each other reduce their gradient together, or all of a row."""
+        """Return how many consecutive programs reduce their gradient together, or have all entries."""
         if way_of(place, self.block) == EACH:
             return place.entries // self.block
         return max(1, place.run // self.block)
 
     def raws(self, constants: Constants) -> tuple[Tensor, ...]:
-        """Return what kernels read: raw parameters, tensors, and for numbers their tables."""
+        """Return the tensors that kernels read: raw parameters, constants, and for numbers their tables."""
         return tuple(
             c.raw.contiguous()
             if isinstance(c, Learned)
@@ -165,7 +165,7 @@ class Plan:
         )
 
     def readable(self, x: Tensor) -> tuple[Tensor, Steps]:
-        """Return a tensor like the output and where its neurons are; a copy if two strides do not tell."""
+        """Return a tensor like the output and the place of its neurons; a copy if it needs more strides."""
         strides = x.stride()
         if strides not in self.steps:
             self.steps[strides] = find_steps(self.shape, strides, self.order)
@@ -177,12 +177,12 @@ class Plan:
         ), self.at_out
 
     def steps_of(self, count: int) -> Tensor:
-        """Return room for a number of steps of the membrane, each dense in the order of memory."""
+        """Return memory for a number of steps of the membrane, each dense in the order of memory."""
         size, strides = (count, *self.shape[1:]), (self.total, *self.state_strides[1:])
         return torch.empty_strided(size, strides, dtype=torch.float32, device=self.device)
 
     def dense_state(self, state: Tensor) -> Tensor:
-        """Return a state in the order of memory, by a copy if it is not."""
+        """Return a state in the order of memory; it is copied if it has another order."""
         if tuple(state.stride()) == self.state_strides and state.dtype == torch.float32:
             return state
         fresh = torch.empty_strided(
@@ -193,7 +193,7 @@ class Plan:
     def forward(
         self, current: Tensor, state: Tensor | None, constants: Constants, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Integrate, into a tensor that is given, or a new one."""
+        """Integrate; write the spikes into the given tensor or into a new one."""
         rate, device = self.rule.rate, self.device
         if out is None:
             shape, strides = (self.shape[1:], self.mean_strides) if rate else (self.shape, self.strides)
@@ -220,7 +220,7 @@ class Plan:
         kept: Tensor | None,
         g_current: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
-        """Differentiate, into a tensor that is given, or a new one."""
+        """Differentiate; write the current's gradient into the given tensor or into a new one."""
         device = self.device
         if g_current is None:
             g_current = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
@@ -260,7 +260,7 @@ def _block(total: int, places: Sequence[Place], dtype: torch.dtype) -> int:
     block = 32
     while block < largest and total >= 2 * block * launch.PROGRAMS:
         block *= 2
-    for place in places:  # no more than share an entry, or than divide the entries
+    for place in places:  # at most those that share an entry, or a number that divides the entries
         unit = place.entries if place.run == 1 else place.run
         while block > 32 and unit % block:
             block //= 2

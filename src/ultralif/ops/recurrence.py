@@ -14,10 +14,10 @@ step, I the current, k = 1/eps:
 f is a sigmoid, or the primitive of another surrogate: see `Curve`. UltraDLIF may be coupled at the spike
 instead (``at_spike``): P = leak * V + I, and z = k (lse(ring of P) - threshold).
 
-Going back, with gs and gV the gradients for s and V, and s' = A k f'(z):
+In the backward pass, with gs and gV the gradients for s and V, and s' = A k f'(z):
 
-    h = gs + gV dV/ds                all that s feeds; only gs where the reset is not differentiated
-    G = h s' + gV dV/dP              all that P feeds
+    h = gs + gV dV/ds                the gradient for s; only gs where the reset is not differentiated
+    G = h s' + gV dV/dP              the gradient for P
     threshold: -h s' (and -gV s for SUBTRACT)     eps: -h s' z + G dP/deps     A: h (f(z) - 1/2)
 
 where dV/ds = v_reset - P and dV/dP = 1 - s for ZERO, -threshold and 1 for SUBTRACT, 0 and 1 for NONE, 0 and
@@ -99,7 +99,7 @@ class Constants(NamedTuple):
     """The height A of the soft spike; where the reset is SATURATE, and the height is 1, ``v_sat``."""
 
     def longest(self) -> int:
-        """Return the length of the longest."""
+        """Return the length of the longest constant."""
         tensors = [getattr(c, "raw", c) for c in self]
         return max(t.numel() if isinstance(t, Tensor) else 1 for t in tensors)
 
@@ -124,10 +124,10 @@ class Rule(NamedTuple):
     at_spike: bool = False
     """Couple a ring at the spike: the membrane is ``leak * V + I``, its spike that of its neighbours' LSE."""
     adapt: bool = False
-    """AdaLIF: the state is membrane, adaptation and last spike, and the threshold moves."""
+    """AdaLIF: the state is membrane, adaptation and last spike, and the threshold adapts."""
     adapt_late: bool = False
     ring: int = 0
-    """Neurons on a ring, the last axis; 0: no neighbours."""
+    """Number of neurons on a ring, which is the last axis; 0 means no neighbours."""
     v_reset: float = 0.0
     adapt_strength: float = 0.0
     adapt_decay: float = 0.0
@@ -141,7 +141,7 @@ class Rule(NamedTuple):
 
     @property
     def is_classic(self) -> bool:
-        """True if it resets to ``v_reset``, with unclipped sigmoids, coupled in the membrane."""
+        """True if neurons reset to ``v_reset``, with unclipped sigmoids, and are coupled in the membrane."""
         return (
             self.reset == Reset.ZERO and self.curve == Curve.SIGMOID and not (self.clipped or self.at_spike)
         )
@@ -162,13 +162,13 @@ _KINDS = tuple(Rule.__annotations__.values())[:_CHOICES]
 
 
 def encode(rule: Rule) -> tuple[str, int, list[float]]:
-    """Write a rule as an operator's schema can hold it; numbers stay numbers, which a compiler may trace."""
+    """Write a rule in types that an operator's schema allows; a compiler may trace its numbers."""
     choices = " ".join([str(int(value)) for value in rule[:_CHOICES]])
     return choices, rule.ring, [rule.v_reset, rule.adapt_strength, rule.adapt_decay]
 
 
 def decode(choices: str, ring: int, numbers: Sequence[float]) -> Rule:
-    """Read what `encode` wrote."""
+    """Return the rule that `encode` wrote."""
     v_reset, strength, decay = numbers
     return _read(choices)._replace(ring=ring, v_reset=v_reset, adapt_strength=strength, adapt_decay=decay)
 
@@ -179,7 +179,7 @@ def _read(choices: str) -> Rule:
 
 
 class Flat(Protocol):
-    """A module with the recurrence and its derivative for ``[T, B, F]``. None is rest, or no gradient."""
+    """A module with the recurrence and its derivative for ``[T, B, F]``. None means rest, or no gradient."""
 
     def takes(self, rule: Rule) -> bool:
         """Tell whether it computes a rule, by its choices alone; where nothing does, the definition runs."""
@@ -209,9 +209,9 @@ class Flat(Protocol):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the gradients for the current, for the state, and for the constants.
 
-        ``spikes`` are those of the forward pass, where they tell the membrane and nobody changed them.
+        ``spikes`` are those of the forward pass, if the membrane follows from them and they are unchanged.
 
-        The second is empty for a layer at rest. The last is ``[4, L]`` for the length L of the longest
-        constant, a row for the entries of each, raw ones where it is `Learned`; it is empty where ``learn``
-        is false.
+        The gradient for the state is empty for a layer that started at rest. That for the constants is
+        ``[4, L]``, with L the length of the longest constant and a row for each; for a `Learned` constant it
+        is the gradient of the raw parameter. It is empty where ``learn`` is false.
         """

@@ -1,4 +1,4 @@
-"""Gradients of constants: where they are put, and what kernels need to reduce them."""
+"""Gradients of constants: the tensors for them, and for the partial sums that kernels reduce."""
 
 import math
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ def end(
     ways: Sequence[int],
     size: int,
 ) -> list[Any]:
-    """Return the gradients of the constants; sum here what the lanes left."""
+    """Return the gradients of the constants, after adding up the sums that the kernel left."""
     if LEFT not in ways:
         return [g if wanted else None for g, wanted in zip(grads, learned, strict=True)]
     for i, (constant, place) in enumerate(zip(constants, plan.found, strict=True)):
@@ -87,7 +87,7 @@ _kept_tables: dict[Any, Tensor] = {}
 
 
 def table_of(constant: Tensor | Learned | float, device: torch.device) -> Tensor:
-    """Return how a constant is read: form, number, low, high, inward, inverse, speed."""
+    """Return the table by which a constant is read: form, number, low, high, inward, inverse, speed."""
     if isinstance(constant, Learned):
         if constant.rows is not None:
             return constant.rows
@@ -101,7 +101,7 @@ def table_of(constant: Tensor | Learned | float, device: torch.device) -> Tensor
         host = torch.tensor(row, dtype=torch.float32)
         if not is_recording(device):
             kept = host.to(device)
-            if len(_kept_tables) < 4096:  # none is ever let go of: a recorded graph may still read it
+            if len(_kept_tables) < 4096:  # none is ever freed: a recorded graph may still read it
                 _kept_tables[row, device] = kept
         else:
             kept = torch.empty(len(row), dtype=torch.float32, device=device)
@@ -115,7 +115,7 @@ POOL = 1 << 18
 
 
 def _counters(plan: "Plan", size: int) -> Tensor:
-    """Return counters at zero that no other kernel uses at the same time: of the stream, or of the graph."""
+    """Return counters at zero for this stream or graph, which no other kernel uses at the same time."""
     device = plan.device
     if device.type != "cuda":
         return _zeros(device, size)
@@ -129,7 +129,7 @@ def _counters(plan: "Plan", size: int) -> Tensor:
 
 
 def _zeros(device: torch.device, size: int) -> Tensor:
-    """Take zeros from a pool that was made outside of any recorded graph; a kernel leaves them zero."""
+    """Take zeros from a pool that was made outside of any recorded graph; a kernel sets them back to zero."""
     pool = _pools.get(device)
     if pool is None and not is_recording(device):
         pool = _pools[device] = [torch.zeros(POOL, dtype=torch.int32, device=device), 0]

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Tiling", "backward", "forward", "ways"]
 
-WIDEST = 1024  # neurons of a ring that one program takes whole
+WIDEST = 1024  # neurons of the longest ring that one program takes whole
 PART = 1024  # lanes of a part of a longer ring, its halo included
 SPAN = 30  # steps that parts integrate in a launch
 CHUNK = 3  # steps that are loaded at once
-CHUNK_BACK, FEW_BACK = 2, 5  # steps whose trace a lane keeps in registers; of a small layer
-REGISTERS = 80  # of a thread going back: more would let fewer programs run at once
-MORE_REGISTERS = 128  # where lanes have constants of their own, or sequences are cut into spans
+CHUNK_BACK, FEW_BACK = 2, 5  # steps whose trace a lane keeps in registers; the same for a small layer
+REGISTERS = 80  # of a thread of the backward pass: with more, fewer programs run at once
+MORE_REGISTERS = 128  # the same where lanes have their own constants, or sequences are cut into spans
 FEW = 1 << 15  # lanes of a small layer, which are spread over all multiprocessors
 
 
@@ -32,10 +32,10 @@ class Tiling(NamedTuple):
     """The layout of rings over programs."""
 
     rounds: int
-    size: int  # rows a round
+    size: int  # rows of a round
     tiles: int  # parts of a ring
     spans: int
-    steps: int  # of a span
+    steps: int  # steps of a span
     lanes: int
     width: int  # lanes of a ring, or of a part
     cols: int  # lanes side by side
@@ -44,35 +44,35 @@ class Tiling(NamedTuple):
 
     @property
     def programs(self) -> int:
-        """Programs a span."""
+        """Number of programs of one span."""
         return -(-self.size // (self.lanes // self.width)) * self.tiles
 
     @property
     def work(self) -> int:
-        """Programs of all spans."""
+        """Number of programs of all spans."""
         return self.programs * self.spans
 
     def times(self, time: int) -> tuple[int, ...]:
-        """Return what the kernels call so."""
+        """Return the tuple ``times`` of the kernels."""
         return time, self.steps, self.programs, self.tiles, self.halo // self.cols
 
     def shape(self, rows: int, ring: int) -> tuple[int, ...]:
-        """Return what the kernels call so."""
+        """Return the tuple ``shape`` of the kernels."""
         return ring // self.cols, rows, self.rounds, self.size
 
     def at(self, steps: Steps) -> tuple[int, ...]:
-        """Return addresses, with the inner size in groups of lanes."""
+        """Return the strides of a tensor, with the inner size in groups of lanes."""
         return steps.time, steps.outer, steps.inner, max(1, steps.size // self.cols)
 
     def choices(self, chunk: int, even: int) -> tuple[int, ...]:
-        """Return the last choices of a kernel, but for NATIVE."""
+        """Return the last choices of a kernel, without NATIVE."""
         return chunk, even, self.lanes, self.width, self.cols, self.halo == 0
 
 
 def tiling(rows: int, period: int, ring: int, time: int, most: int, back: bool) -> Tiling:
-    """Lay out rows of rings; rounds advance by a multiple of the period of the constants, in rows."""
+    """Lay out rows of rings; a round has a multiple of the rows after which the constants repeat."""
     width = next_power_of_2(ring)
-    # Lanes of a program share a row where constants differ between rows, so that it reduces their gradients.
+    # Where constants differ between rows, a program has lanes of one row, so that it reduces their gradients.
     cols = math.gcd(ring, 2 if rows * ring < FEW or (period > 1 and width < 128) else 4)
     if ring <= WIDEST:
         spans, steps, halo, tiles = 1, time, 0, 1
@@ -115,7 +115,7 @@ def forward(
     if spans > 1:
         borders = torch.empty((spans - 1, plan.total), dtype=torch.float32, device=device)
         counter = torch.zeros(1, dtype=torch.int32, device=device)
-        if rule.rate and out is not None and out.dtype != torch.float32:  # added to in each span
+        if rule.rate and out is not None and out.dtype != torch.float32:  # every span adds to it
             target = torch.empty_strided(out.shape, out.stride(), dtype=torch.float32, device=device)
     given = (
         current,

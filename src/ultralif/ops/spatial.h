@@ -1,21 +1,21 @@
 /* Included by lane.h: neurons on a ring.
  *
- * A short ring is a tile of its own. A long one is cut into tiles with a halo at both ends, where the neighbours are
- * missing: what is wrong there moves inwards by one neuron a step, so the halo is as wide as the span of steps that a
- * tile is integrated for, and twice that for the way there and back.
+ * A short ring is one tile. A long one is cut into tiles with a halo at both ends, where the outermost neurons lack a
+ * neighbour. The error moves inwards by one neuron in each step, so the halo is as wide as the number of steps that a
+ * tile is integrated for, and twice as wide where these steps are also differentiated.
  *
  * Neurons are coupled in the membrane, where each sees V of its neighbours before the step, or at the spike, where it
  * sees their P of this step.
  *
- * On a ring of like neurons these share exponentials: with E = exp2(k V), P = I + eps log2(E_left + E + E_right), and
+ * Neurons with the same constants share exponentials: with E = exp2(k V), P = I + eps log2(E_left + E + E_right), and
  * the gradient for V is E (R_left + R + R_right) where R is the gradient for P over that sum. Where E would leave the
  * range of numbers, and where neurons differ, each takes the maximum of its three terms out first.
  */
 typedef struct {
-    int64_t first, n, halo, own; /* from lane first of the ring (or before it) on: all lanes, at each end, without these */
+    int64_t first, n, halo, own; /* first lane (below 0: before the ring's); lanes; those of a halo; those in between */
 } NAME(Tile);
 
-/* What the derivative of one step needs, a row each. */
+/* The trace of one step for its derivative, a row each. */
 typedef struct {
     REAL *v, *p, *gate;
     REAL *a, *b; /* E and 1 / sum if exponentials are shared, else the shares of left and right neighbour */
@@ -26,7 +26,7 @@ typedef struct {
 enum { NAME(ROWS) = sizeof(NAME(Rows)) / sizeof(REAL *) };
 enum { NAME(WHOLE) = 2048, NAME(PART) = 1024, NAME(SPAN) = 32 }; /* longest ring in one tile; what others are cut into */
 
-/* How rings are cut, and the room for one. */
+/* The tiles of a ring, and the memory for its numbers. */
 typedef struct {
     int64_t tiles, own, halo, span, spans, n;
     int64_t at, lane, share; /* the ring's first element in a time step, its first lane, and its part of the work */

@@ -1,9 +1,10 @@
-/* Included by lane.h: the derivative of UltraLIF, and of rings of like neurons, from their soft spikes.
+/* Included by lane.h: the derivative of UltraLIF, and of rings of neurons with the same constants, from
+ * their soft spikes.
  *
- * A soft spike tells the membrane, P = threshold + eps logit(s), so that nothing is integrated again. Where s is 0 or 1
- * in the numbers of its type, P is lost. A log-sum-exp of two gives such a past no share in any later gradient, but for
- * one of the last membrane. The neighbours on a ring would go on with it: a ring that comes near the end of the numbers
- * is integrated again.
+ * The membrane follows from a soft spike, P = threshold + eps logit(s), so that nothing is integrated again. Where s is
+ * rounded to 0 or 1, P is lost. In a log-sum-exp of two terms such a past has no share in any later gradient, except in
+ * that of the last membrane. On a ring the neighbours would need it: a ring that comes near such a spike is integrated
+ * again.
  */
 
 /* Tell log2(s / (1 - s)) and the membrane after the spikes of a step, for some lanes. */

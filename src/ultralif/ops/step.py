@@ -1,4 +1,4 @@
-"""The rest of a training step of stacked networks on a GPU: readout with loss, and Adam, a kernel each."""
+"""The rest of a training step of stacked networks on a GPU: one kernel for readout and loss, one for Adam."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,14 +13,14 @@ from ultralif.ops import triton_step
 __all__ = ["adam", "readout_loss"]
 
 BLOCK = 1024
-"""Numbers that a program of Adam takes."""
+"""Number of parameters that a program of Adam updates."""
 OPTIONS: dict[str, Any] = {"num_stages": 1, "enable_fp_fusion": True}
 
 
 def readout_loss(
     rates: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, sparsity: Tensor, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return for each member the loss, and without derivatives its hits and its mean rate.
+    """Return each member's loss, and its hits and mean rate, which have no derivatives.
 
     A loss is the mean cross-entropy of ``rates @ weight.T + bias`` plus sparsity times the mean rate. It can
     be differentiated once.
@@ -31,7 +31,7 @@ def readout_loss(
         bias: ``[M, classes]``.
         labels: classes for each of the batches that members read, ``[batches, B]``.
         sparsity: ``[M]``.
-        smoothing: of the labels.
+        smoothing: label smoothing.
     """
     return _apply(rates, weight, bias, labels, sparsity, smoothing)
 
@@ -91,7 +91,7 @@ def adam(
     rate: Tensor,
     decay: float,
 ) -> None:
-    """Take a step of AdamW in place, all tensors by one launch; ``steps`` counts this one already."""
+    """Take a step of AdamW in place, all tensors in one launch; ``steps`` already counts this step."""
     starts = [0]
     for tensor in tensors:
         starts.append(starts[-1] + cdiv(tensor.numel(), BLOCK))

@@ -1,12 +1,11 @@
-/* Included by lane.h: neurons without neighbours, a block of lanes at a time over all time steps. */
+/* Included by lane.h: neurons without neighbours. A block of lanes is integrated over all time steps, then the next. */
 
 typedef struct {
     REAL v[LANES], b[LANES], last[LANES]; /* membrane; AdaLIF's adaptation and last spike */
 } NAME(State);
 
-/* What the derivative of one step needs, a row of lanes each: P; the share of the past in a log-sum-exp or maximum, or V
- * before the step where they are added; the gate of a soft spike; the entropy of the shares in bits, or AdaLIF's
- * threshold. */
+/* The rows of lanes in the trace of one step, for its derivative: P; the share of the past in a log-sum-exp or maximum,
+ * or V before the step in a sum; the gate of a soft spike; the entropy of the shares in bits, or AdaLIF's threshold. */
 enum { NAME(P), NAME(SHARE), NAME(GATE) };
 #define MORE(soft) (2 + (soft))
 #define ROWS(membrane, soft, adapt) (2 + (soft) + ((membrane) == LSE || (adapt)))

@@ -1,12 +1,13 @@
-"""Constants inside a kernel: learned ones are decoded from raw parameters, and their gradients reduced.
+"""Constants inside a kernel: learned ones are computed from raw parameters, and their gradients reduced.
 
 A constant is found by four numbers in ``places``: the entry of neuron ``pos`` is ``pos // run % count``, row
 ``entry * step`` of its table says how to read it (form, number, low, high, inward, inverse, speed), and
-``side`` programs that follow each other share its entries. The value is ``form(speed * raw)``, clamped, and
+``side`` consecutive programs share its entries. The value is ``form(speed * raw)``, clamped, and
 perhaps inverted.
 
-For its gradient every program leaves a partial sum in ``partials`` and raises a counter. Whoever comes last
-sums all in a fixed order, so that the result is the same in every run, and sets the counter back to 0.
+For its gradient every program writes a partial sum to ``partials`` and raises a counter. The program that
+comes last adds all of them in a fixed order, so that the result is the same in every run, and sets the
+counter to 0.
 """
 
 import triton
@@ -22,11 +23,11 @@ SOFTPLUS = tl.constexpr(4)
 SHARED = tl.constexpr(1)
 """All lanes of a program have one entry."""
 EACH = tl.constexpr(2)
-"""Each lane has an entry of its own, and programs have either the same entries or others."""
+"""Each lane has an entry of its own, and two programs have either the same entries or none in common."""
 LEFT = tl.constexpr(3)
 """The sums of the lanes are left in ``partials`` for another reduction."""
 AT_ONCE = tl.constexpr(256)
-"""Partial sums that are on their way from memory at once."""
+"""Number of partial sums that are loaded from memory at once."""
 
 
 @triton.jit
@@ -37,7 +38,7 @@ def entry(places, C: tl.constexpr, pos):
 
 @triton.jit
 def decode(raw, table, step, index):
-    """Return the value of a constant, what was clamped, its slope by raw, and the end of its row."""
+    """Return the value of a constant, the same before the clamp, its slope by raw, and its row."""
     row = table + index * step
     form = tl.load(row)
     x = tl.load(raw + index).to(tl.float32) * tl.load(row + 6)
@@ -70,7 +71,7 @@ def pull(g, raw, table, step, index):
 def constants(known, pos, RULE: tl.constexpr, NATIVE: tl.constexpr):
     """Return eps and its inverse in units of log 2, leak, log(leak), threshold and amplitude of each lane.
 
-    Where all lanes have the same, one of each.
+    Where all lanes have the same constants, there is one of each.
     """
     raws, tables, places = known
     if bits(RULE, SAME):
@@ -100,7 +101,7 @@ def reduce(
     WAYS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Add up what the lanes found for constant C and write the gradient for its raw parameter."""
+    """Add up the gradients of all lanes for constant C and write the gradient for its raw parameter."""
     WAY: tl.constexpr = WAYS // 4**C % 4
     raws, tables, places = known
     partials, counters, groups, region = scratch

@@ -1,9 +1,10 @@
 """Triton kernels for time in chunks: the map of each chunk, and the walk over the chunks; see `parallel`.
 
-A chunk takes the membrane V at its start to the one at its end. Without a reset that is lse(V + C log leak,
-A) with A the end for V = -inf. With a saturating one it is a Moebius map of u = exp(V / eps), from A, the end
-for -inf, up to B, the end for +inf: u' = (exp(A) + exp(B + x)) / (1 + exp(x)), x = V + R, all in units of
-eps, and R follows from D, the end for V = v_sat. For maxima both are min(max(V + C log leak, A), B).
+A chunk of C steps takes the membrane V at its start to the one at its end. Without a reset that is
+lse(V + C log leak, A), where A is the end for V = -inf. With a saturating reset it is a Moebius map of
+u = exp(V / eps), from A, the end for -inf, up to B, the end for +inf:
+u' = (exp(A) + exp(B + x)) / (1 + exp(x)) with x = V + R, all in units of eps, and R follows from D, the end
+for V = v_sat. For maxima both are min(max(V + C log leak, A), B).
 """
 
 import triton
@@ -26,9 +27,9 @@ from ultralif.ops.triton_temporal import UNSPECIAL, advance, load_steps
 __all__ = ["ends_kernel", "walk_back_kernel", "walk_kernel"]
 
 LOWEST = tl.constexpr(-1e30)
-"""In place of -inf, whose difference from itself is no number."""
+"""A number in place of -inf, because -inf minus itself is NaN."""
 AHEAD = tl.constexpr(8)
-"""Chunks whose maps are loaded before the first is used."""
+"""Number of chunks whose maps are loaded before the first is used."""
 
 
 @triton.jit(do_not_specialize=UNSPECIAL)
@@ -75,7 +76,7 @@ def log_add(x, y, NATIVE: tl.constexpr):
 
 @triton.jit
 def log_minus(x, NATIVE: tl.constexpr):
-    """Return log2(2^x - 1), of something positive."""
+    """Return log2(2^x - 1) for positive x."""
     return log2(tl.maximum(exp2(tl.minimum(x, 120.0), NATIVE) - 1.0, 1e-30), NATIVE)
 
 
@@ -176,8 +177,8 @@ def walk_back_kernel(
 ):
     """Write the gradient at the end of every chunk, and that of the first membrane.
 
-    ``own`` is each chunk's gradient for its start by its own spikes. HAS has a bit each for that, and for a
-    gradient of the last membrane.
+    ``own`` is the gradient of each chunk's own spikes for its start. HAS has one bit that tells whether
+    ``own`` is given, and one for the gradient of the last membrane.
     """
     pos = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = pos < total

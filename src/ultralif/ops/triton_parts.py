@@ -50,7 +50,7 @@ ZERO = tl.constexpr(int(Reset.ZERO))
 SUBTRACT = tl.constexpr(int(Reset.SUBTRACT))
 SATURATE = tl.constexpr(int(Reset.SATURATE))
 FAR = tl.constexpr(1000.0)
-"""A gap whose power of two is 0 in float32, and which times 0 is 0, as an infinite one's is not."""
+"""A gap so large that its power of two is 0 in float32; times 0 it is 0, while infinity times 0 is NaN."""
 LN2 = tl.constexpr(0.6931471805599453)
 HALF_PI = tl.constexpr(1.5707963267948966)
 
@@ -81,19 +81,19 @@ def bits(rule, choice):
 
 @triton.jit
 def instruction(x, CODE: tl.constexpr):
-    """Return what one instruction of an NVIDIA GPU makes of x."""
+    """Return the result of one instruction of an NVIDIA GPU for x."""
     return tl.inline_asm_elementwise(CODE, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
 
 
 @triton.jit
 def exp2(x, NATIVE: tl.constexpr):
-    """Return 2**x by one instruction: `tl.exp2` takes care of results below 1e-38, which are nothing here."""
+    """Return 2**x by one instruction: `tl.exp2` also computes results below 1e-38, which count as 0 here."""
     return instruction(x, "ex2.approx.ftz.f32 $0, $1;") if NATIVE else tl.exp2(x)
 
 
 @triton.jit
 def log2(x, NATIVE: tl.constexpr):
-    """Return log2 by one instruction: `tl.log2` is a polynomial."""
+    """Return the binary logarithm by one instruction; `tl.log2` is a polynomial."""
     return instruction(x, "lg2.approx.ftz.f32 $0, $1;") if NATIVE else tl.log2(x)
 
 
@@ -105,19 +105,19 @@ def inverse(x, NATIVE: tl.constexpr):
 
 @triton.jit
 def largest(x, y):
-    """Return the larger of two, or NaN if one of them is."""
+    """Return the larger of two numbers, or NaN if one of them is NaN."""
     return tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def clamp(x, low, high):
-    """Return x where it is inside, else the bound; NaN stays NaN."""
+    """Return x where it is within the bounds, else the bound; NaN stays NaN."""
     return tl.minimum(largest(x, low), high, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def arctangent(x, NATIVE: tl.constexpr):
-    """Return atan within 1e-7: a polynomial on [-1, 1], and of the inverse outside."""
+    """Return atan within 1e-7: a polynomial in x on [-1, 1], and in 1 / x outside."""
     steep = tl.abs(x) > 1.0
     y = tl.where(steep, inverse(x, NATIVE), x)
     u = y * y
@@ -143,7 +143,7 @@ def within(mask, t, time, EVEN: tl.constexpr):
 
 @triton.jit
 def only(inside, x, y, EVEN: tl.constexpr):
-    """Return x, but y for steps past the end."""
+    """Return x, or y for steps past the end."""
     return x if EVEN else tl.where(inside, x, y)
 
 
@@ -189,7 +189,7 @@ def spike_of(level, gate, limit, amplitude, RULE: tl.constexpr):
         if bits(RULE, CLIPPED):
             spike = clamp(spike, 0.0, 1.0)
         return spike
-    # What is neither above nor below has a NaN in it, and so has the sum: a broken network shows.
+    # If the level is neither above nor below, something is NaN, and so is the sum: a broken network shows.
     return tl.where(level > limit, 1.0, tl.where(level <= limit, 0.0, level + limit))
 
 
@@ -205,7 +205,7 @@ def settle(potential, spike, limit, v_reset, RULE: tl.constexpr):
 
 @triton.jit
 def saturated(potential, top, eps, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
-    """Return the soft minimum of P and a ceiling, its derivative by P, and minus that by eps."""
+    """Return the soft minimum of P and a ceiling, its derivative by P, and minus its derivative by eps."""
     least = tl.minimum(potential, top, propagate_nan=tl.PropagateNan.ALL)
     if bits(RULE, MEMBRANE) == MAX:
         below = tl.where(potential < top, 1.0, tl.where(potential == top, 0.5, 0.0))
@@ -220,10 +220,10 @@ def saturated(potential, top, eps, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
 
 @triton.jit
 def unfire(gs, gv, potential, level, gate, steep, limit, k, amplitude, v_reset, RULE: tl.constexpr):
-    """Walk back over spike and reset.
+    """Take the gradient back through reset and spike.
 
-    Return the gradients for the spike, for the level by way of the spike, for P by way of the reset, and for
-    the threshold by way of the reset.
+    Return the gradients for the spike, for the level through the spike, for P through the reset, and for the
+    threshold through the reset.
     """
     spike = spike_of(level, gate, limit, amplitude, RULE)
     fed, kept, to_limit = gs, gv, 0.0 * gv

@@ -1,15 +1,16 @@
 """Triton kernels for neurons on a ring: UltraDLIF and UltraDPLIF; see `recurrence`.
 
 A program integrates a tile of lanes: a few whole rings, or a part of a long one. A thread has COLS lanes side
-by side, so that most neighbours are in its own registers; one exchange a step brings those at both ends.
+by side, so that most neighbours are in its own registers; one exchange in each step brings those at both
+ends.
 
-A part carries a halo: at its ends the neighbours are missing, and what is wrong there moves inwards by one
-neuron a step, so a halo as wide as the number of steps keeps the inside right; the backward walk doubles it.
-Long sequences of parts are therefore cut into spans of a few steps. Each is a launch, which begins with the
-membrane that the one before left at the border. A counter on the device tells programs which span it is, so
-that all launches have the same arguments.
+A part of a ring has a halo at both ends. The outermost neurons lack a neighbour, and the error moves inwards
+by one neuron in each step. So a halo as wide as the number of steps keeps the inside right; the backward pass
+needs twice that. Long sequences of parts are therefore cut into spans of a few steps. Each span is a launch,
+which begins with the membrane that the launch before wrote at the border. A counter on the device tells
+programs which span it is, so that all launches have the same arguments.
 
-Time is cut into chunks, and arguments are tuples, as in `triton_temporal`. Places on a ring are counted in
+Time is cut into chunks, and arguments are tuples, as in `triton_temporal`. Positions on a ring are counted in
 groups of COLS lanes.
 """
 
@@ -48,7 +49,7 @@ UNSPECIAL = ["known", "times"]
 
 @triton.jit
 def take(counter, CUT: tl.constexpr):
-    """Return the number of a piece of work: of the program, or the next of all spans."""
+    """Return the number of a piece of work: that of the program, or the next one of all spans."""
     if CUT:
         return tl.atomic_add(counter, 1)
     return tl.program_id(0)
@@ -62,7 +63,7 @@ def ends_of(left, right):
 
 @triton.jit
 def exchange(x, y, around):
-    """Return x of the group to the left and y of that to the right: in one go, by shuffles within a warp."""
+    """Return x of the group to the left and y of that to the right, both at once, by warp shuffles."""
     ends = tl.reshape(tl.join(x, y), [2 * x.shape[0]])
     return tl.split(tl.reshape(tl.gather(ends, around, 0), [x.shape[0], 2]))
 
@@ -78,7 +79,7 @@ def place(
     COLS: tl.constexpr,
     WHOLE: tl.constexpr,
 ):
-    """Return the row, the place on the ring, whether it is its own, and those beside it, of each group."""
+    """Return each group's row, its place on the ring, whether it belongs to the tile, and its neighbours."""
     GROUPS: tl.constexpr = LANES // COLS
     group = tl.arange(0, GROUPS)
     row = group // (WIDTH // COLS) + program // tiles * (LANES // WIDTH)
@@ -156,9 +157,9 @@ def beside(x, y, around):
 
 @triton.jit
 def terms(w, w_left, w_right, k, NATIVE: tl.constexpr):
-    """Return the largest of three terms, the exponentials of the others, and how far below these are.
+    """Return the largest of three terms, the exponentials of the others, and their distances below it.
 
-    The third term is the smaller of the neighbours; the second is what is left.
+    The third term is the smaller of the neighbours; the second is the remaining one.
     """
     side, third = largest(w_left, w_right), tl.minimum(w_left, w_right)
     top, second = largest(side, w), tl.minimum(side, w)
@@ -223,7 +224,7 @@ def advance(x, v, around, held, v_reset, RULE: tl.constexpr, NATIVE: tl.constexp
 
 @triton.jit
 def load_border(start, borders, span, total, pos, mask, HAS_START: tl.constexpr, CUT: tl.constexpr):
-    """Return what is known before the first span, or was left before a later one; else zero."""
+    """Return the state given before the first span, or written before a later one; zero if there is none."""
     v = tl.zeros(pos.shape, tl.float32)
     if HAS_START:
         v = tl.load(start + pos, mask=when(mask, span == 0), other=0.0)
@@ -260,7 +261,7 @@ def spatial_forward_kernel(
 ):
     """Integrate rows of rings from a state: write the spikes or their mean, the state, and that at borders.
 
-    HAS has a bit each for a state and an output.
+    HAS has one bit that tells whether there is a state, and one for an output.
     """
     ring, rows, rounds, stride_round = shape
     time, steps, programs, tiles, halo = times

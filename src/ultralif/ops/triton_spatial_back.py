@@ -1,7 +1,7 @@
 """The derivative of neurons on a ring; see `triton_spatial` for tiles, halos, and spans.
 
-Spans are taken from the last to the first. A program integrates its span again from the membrane at the
-border, which the forward pass left.
+Spans are taken from the last to the first. A program integrates its span again, from the membrane that the
+forward pass wrote at the border.
 """
 
 import triton
@@ -55,7 +55,7 @@ def retreat(
     RULE: tl.constexpr,
     EVEN: tl.constexpr,
 ):
-    """Walk one step back: return the gradients for the current and for V before, and the sums."""
+    """Go back one step: return the gradients for the current and for V before, and the sums."""
     eps, k, leak, log_leak, threshold, amplitude = held
     potential, level, gate, steep, _ = trace
     share_left, share_right, by_eps = sides
@@ -140,8 +140,9 @@ def spatial_backward_kernel(
 ):
     """Differentiate: write the gradients for current, state and constants.
 
-    HAS has a bit each for a state, a gradient of the output, one of the last state, and several spans. The
-    kernel is longer than others, because Triton cannot carry the trace of a chunk out of a function.
+    The bits of HAS tell whether there are a state, a gradient of the output, one of the last state, and
+    several spans. The kernel is longer than others, because Triton cannot carry the trace of a chunk out of a
+    function.
     """
     CUT: tl.constexpr = HAS // 8
     at_current, at_grad, at_out = places
@@ -168,14 +169,14 @@ def spatial_backward_kernel(
         start = load_border(state, borders, span, total, pos, inside, HAS % 2, CUT)
         v, flow, g_mean = start, zero, zero
         xs = load_steps(source, at_current[0], inside, 0, length, CHUNK, EVEN)
-        for n in range(1, chunks):  # note the state before each chunk but the first; those before it are full
+        for n in range(1, chunks):  # store the state before each chunk but the first; earlier chunks are full
             part = source + tl.cast(n, tl.int64) * CHUNK * at_current[0]
             later = load_steps(part, at_current[0], inside, n * CHUNK, length, CHUNK, EVEN)
             for j in tl.static_range(CHUNK):
                 v, _, _ = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
             tl.store(note + (n - 1) * note_stride, v)
             xs = later
-        tl.debug_barrier()  # whichever thread reads a note
+        tl.debug_barrier()  # any thread may read the state that another wrote
 
         incoming = grad_out + address(group, at_grad, COLS)
         if HAS // 2 % 2 and bits(RULE, RATE):

@@ -1,4 +1,4 @@
-"""The derivative of UltraLIF from its soft spikes, which tell its membrane: nothing is integrated again."""
+"""The derivative of UltraLIF from its soft spikes, from which the membrane follows without integrating."""
 
 import triton
 import triton.language as tl
@@ -43,7 +43,7 @@ def retrace(
     EVEN: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
-    """Walk UltraLIF one step back, from its soft spike and the membrane before it."""
+    """Take the gradient of UltraLIF back one step, from its soft spike and the membrane before it."""
     logit, potential, _ = recalled
     k, log_leak = held[1], held[3]
     fed, back, kept, _ = unfire(
@@ -62,7 +62,7 @@ def retrace(
 
 @triton.jit
 def load_back(reading, incoming, at_spikes, at_grad, mask, left, CHUNK: tl.constexpr):
-    """Load the gradients of a chunk, from its last step, and the spikes before each, of the steps left."""
+    """Load the gradients of a chunk, its last step first, and the spike before each step that is left."""
     gs, earlier = (), ()
     for j in tl.static_range(CHUNK):
         gs = gs + (tl.load(incoming, mask=within(mask, j, left, False), other=0.0),)
@@ -96,7 +96,7 @@ def temporal_spikes_backward_kernel(
     BLOCK: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
-    """Differentiate UltraLIF with soft spikes, which tell its membrane: nothing is integrated again."""
+    """Differentiate UltraLIF from its soft spikes, from which the membrane follows without integrating."""
     total, rounds, stride_round = span
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     held = constants(known, lane, RULE, NATIVE)

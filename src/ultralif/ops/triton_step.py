@@ -43,7 +43,7 @@ def scores(
 
 @triton.jit
 def softmax(z):
-    """Return the exponentials over their sum, and the logarithm of that sum, for each row."""
+    """Return the softmax of each row, and the logarithm of its sum of exponentials."""
     top = tl.max(z, 1)
     e = tl.exp(z - top[:, None])
     total = tl.sum(e, 1)
@@ -72,7 +72,7 @@ def readout_kernel(
 ):
     """Write the loss, the hits and the mean rate of a member.
 
-    ``readers`` members that follow each other have the same labels.
+    Groups of ``readers`` consecutive members have the same labels.
     """
     m = tl.program_id(0)
     stride = members * neurons
@@ -125,7 +125,7 @@ def readout_backward_kernel(
     NEURONS: tl.constexpr,
     CLASSES: tl.constexpr,
 ):
-    """Write the gradients of the losses for rates, weight and bias: some neurons of a member a program."""
+    """Write the gradients of the losses for rates, weight and bias, for some neurons of a member."""
     m = tl.program_id(0)
     stride = members * neurons
     rates += m * neurons

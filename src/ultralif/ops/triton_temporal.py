@@ -1,7 +1,7 @@
 """Triton kernels for neurons without neighbours: UltraLIF and the additive family; see `recurrence`.
 
 A lane integrates one neuron of one sample over all time steps. Lanes advance over the batch by a multiple of
-the period of the constants, so that each keeps its own. The arguments are tuples of what belongs together,
+the period of the constants, so that each lane keeps its constants. Arguments that belong together are tuples,
 because a launcher takes no structures.
 """
 
@@ -37,7 +37,7 @@ UNSPECIAL = ["known", "time"]
 
 @triton.jit
 def membrane(x, v, k, leak, log_leak, RULE: tl.constexpr, NATIVE: tl.constexpr):
-    """Return P in two parts, P = base + eps * log(weight): the weight is 1 but for a log-sum-exp."""
+    """Return P in two parts, P = base + eps * log(weight); the weight is 1 except for a log-sum-exp."""
     one = tl.full(x.shape, 1.0, tl.float32)
     if bits(RULE, MEMBRANE) == ADD:
         return leak * v + x, one
@@ -89,7 +89,7 @@ def store_state(pointer, pos, total, mask, state, RULE: tl.constexpr):
 
 @triton.jit
 def load_steps(source, stride, mask, first, time, CHUNK: tl.constexpr, EVEN: tl.constexpr):
-    """Load a chunk of steps before any is used, so that many loads are under way."""
+    """Load a chunk of steps before any is used, so that many loads run at once."""
     xs = ()
     for j in tl.static_range(CHUNK):
         xs = xs + (tl.load(source, mask=within(mask, first + j, time, EVEN), other=0.0).to(tl.float32),)
@@ -99,8 +99,8 @@ def load_steps(source, stride, mask, first, time, CHUNK: tl.constexpr, EVEN: tl.
 
 @triton.jit
 def load_next(source, stride, mask, first, time, xs, CHUNK: tl.constexpr, EVEN: tl.constexpr):
-    """Load the chunk after the one at work, if there is one, so that it is on its way meanwhile."""
-    if CHUNK == 1:  # there is but one step
+    """Load the next chunk, if there is one, while the present one is integrated."""
+    if CHUNK == 1:  # there is only one step
         return xs
     return load_steps(source, stride, within(mask, first, time, False), first, time, CHUNK, EVEN)
 

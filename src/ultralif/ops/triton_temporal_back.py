@@ -1,7 +1,7 @@
 """The derivative of neurons without neighbours.
 
-Time is cut into chunks whose trace fits into registers: the kernel notes the state before each chunk,
-then takes the chunks from the last to the first, integrates each again and walks it back. So nothing is kept
+Time is cut into chunks whose trace fits into registers: the kernel stores the state before each chunk, then
+takes the chunks from the last to the first, integrates each again and differentiates it. So nothing is kept
 from the forward pass.
 """
 
@@ -67,7 +67,7 @@ def retreat(
     EVEN: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
-    """Walk one step back: return the gradients for the current and for the state before, and the sums."""
+    """Go back one step: return the gradients for the current and for the state before, and the sums."""
     eps, k, leak, log_leak, threshold, amplitude = held
     v_reset, strength, decay = numbers
     potential, gate, steep, limit, weight = trace
@@ -155,7 +155,7 @@ def temporal_backward_kernel(
 ):
     """Differentiate: write the gradients for current, state and constants.
 
-    HAS has a bit each for a state, a gradient of the output and one of the last state.
+    The bits of HAS tell whether there are a state, a gradient of the output and one of the last state.
     """
     total, rounds, stride_round = span
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -171,7 +171,7 @@ def temporal_backward_kernel(
         start = load_state(state, pos, total, mask, zero, HAS % 2 == 1, RULE)
         now = start
         xs = load_steps(source, at_current[0], mask, 0, time, CHUNK, EVEN)
-        for n in range(1, chunks):  # note the state before each chunk but the first; those before it are full
+        for n in range(1, chunks):  # store the state before each chunk but the first; earlier chunks are full
             part = source + tl.cast(n, tl.int64) * CHUNK * at_current[0]
             later = load_steps(part, at_current[0], mask, n * CHUNK, time, CHUNK, EVEN)
             for j in tl.static_range(CHUNK):
