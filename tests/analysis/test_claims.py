@@ -106,7 +106,7 @@ MUTANTS: dict[str, tuple[Any, Wrong, set[int]]] = {
         lambda f: lambda *a, **k: shrunk(f(*a, **k)),
         {21, 23, 24, 27},
     ),
-    "no reset": (ultra.fire, lambda f: lambda p, s, **k: (f(p, s, **k)[0], p), {25}),
+    "no reset": (ultra.fire, lambda f: lambda p, *a, **k: (f(p, *a, **k)[0], p), {25}),
     "a slope too steep": (gradients.spike_slope, lambda f: lambda z, e: 1.1 * f(z, e), {28, 30}),
     "a region too many": (arrangement.region_bound, lambda f: lambda h, n: f(h, n) + 1, {41, 43, 44, 46, 48}),
     "too few regions": (arrangement.count_regions, lambda f: lambda w, c: f(w, c) - 1, {43, 47, 48}),
