@@ -155,7 +155,8 @@ def temporal_backward_kernel(
 ):
     """Differentiate: write the gradients for current, state and constants.
 
-    The bits of HAS tell whether there are a state, a gradient of the output and one of the last state.
+    The bits of HAS tell whether there are a state, a gradient of the output and one of the last state. The
+    kernel is longer than others, because Triton cannot carry the trace of a chunk out of a function.
     """
     total, rounds, stride_round = span
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
