@@ -8,6 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import booleans, integers, sampled_from
 
+import ultralif as ul
 from ops.op_cases import (
     CASES,
     OPTIONS,
@@ -157,6 +158,15 @@ def test_soft_spikes_tell_the_membrane(case, dtype):
 
 def test_raw_parameters_are_read_and_differentiated():
     check_learned()
+
+
+def test_a_constant_below_its_range_is_only_raised():
+    neuron = ul.UltraLIF(eps_range=(0.1, 20.0))
+    with torch.no_grad():
+        neuron.log_eps.fill_(-3.0)  # 0.05
+    x = torch.randn(5, 4, 32, generator=torch.Generator().manual_seed(0))
+    slopes = [torch.autograd.grad(sign * neuron(x).sum(), neuron.log_eps)[0].item() for sign in (1, -1)]
+    assert min(slopes) < 0 == max(slopes)
 
 
 @pytest.mark.parametrize("case", TOLD, ids=str)
