@@ -4,11 +4,11 @@
     python benchmarks/fastpath.py --out ... --peers FOLDER      # where spikingjelly is, if not installed
     python benchmarks/fastpath.py --out tuning.json --tune      # other settings of the kernels
 
-Kernels are compiled first, in 14 processes. The file is written after each row, and a second run goes on
-where the first stopped. `--device cpu` runs
-small sizes, to try the script itself. Times are medians of calls that take turns, forward and backward; see
-`ultralif.bench.stopwatch` for the clocks: `call` from Python, `host` until the call returns, `device` inside
-of a CUDA graph with a cold cache, `graph` many repetitions in one graph with a warm one.
+Kernels are compiled first, in 14 processes. The file is written after each row; a run that was stopped goes
+on where it stopped, and a finished file is refused. `--device cpu` runs small sizes, to try the script
+itself. Times are medians of calls that take turns, forward and backward; see `ultralif.bench.stopwatch` for
+the clocks: `call` from Python, `host` until the call returns, `device` inside of a CUDA graph with a cold
+cache, `graph` many repetitions in one graph with a warm one. The stacked training step has `step.py`.
 """
 
 import argparse
@@ -35,6 +35,8 @@ PEERS = ("SpikingJelly LIF", "SpikingJelly PLIF")
 SMALL, LARGE, LONG = (30, 128, 64), (30, 128, 4096), (500, 16, 4096)
 RINGS = (64, 256, 1024, 2048, 4096, 16384)
 Row = tuple[str, str, Layer, tuple[str, ...]]
+Work = tuple[str, Layer, dict[str, int]]
+Plan = list[tuple[str, Callable[[], Iterator[dict[str, Any]]]]]
 
 
 def rows(cuda: bool) -> Iterator[Row]:
@@ -198,7 +200,7 @@ def tuned(subject: str, setting: dict[str, int]) -> Iterator[None]:
         gpu.forget()
 
 
-def warm(work: tuple[str, Layer, dict[str, int]]) -> None:
+def warm(work: Work) -> None:
     """Compile the kernels of a subject, which stay in Triton's cache."""
     name, layer, setting = work
     with suppress(Skip), tuned(name, setting):
@@ -206,7 +208,7 @@ def warm(work: tuple[str, Layer, dict[str, int]]) -> None:
         torch.cuda.synchronize()
 
 
-def warm_all(works: Sequence[tuple[str, Layer, dict[str, int]]]) -> None:
+def warm_all(works: Sequence[Work]) -> None:
     """Compile in processes side by side."""
     with ProcessPoolExecutor(14, get_context("spawn")) as pool:
         for work, done in [(work, pool.submit(warm, work)) for work in works]:
@@ -234,18 +236,35 @@ def tuning(
     }
 
 
-def stacked(device: torch.device) -> Iterator[dict[str, Any]]:
-    """Time the stacked training step of the paper's variants, its floor, and its kernels."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    import step
+def plan(device: torch.device, tune: bool, note: Callable[[str], None]) -> tuple[Plan, list[Work]]:
+    """Return the parts with their measurements, and what is to be compiled for them."""
+    if tune:
+        parts = [
+            (
+                f"tuning {row[:3]} {setting}",
+                lambda row=row, setting=setting: tuning(device, *row[:3], setting),
+            )
+            for row in TUNING
+            for setting in row[3]
+        ]
+        return parts, [(name, layer, setting) for name, _, layer, settings in TUNING for setting in settings]
+    listed = list(rows(device.type == "cuda"))
+    parts = [
+        ("halves", lambda: halves(device)),
+        *((f"{row[0]} {row[2]}", lambda row=row: measure(row, device, note)) for row in listed),
+        ("channels-last convolutions", lambda: convolutions(device)),
+    ]
+    return parts, [(name, row[2], {}) for row in listed for name in row[3] if name not in PEERS]
 
-    for timesteps in (1, 30) if device.type == "cuda" else ():
-        yield {
-            "part": "stacked step",
-            "clock": "call",
-            "subject": "18 variants",
-            **list(step.measure(timesteps, device, 30))[-1],
-        }
+
+def begin(path: Path, device: torch.device, names: set[str]) -> dict[str, Any]:
+    """Return the document to go on with: a new one, or that of a run that was stopped."""
+    if not path.exists():
+        return {"machine": describe(device), "notes": [], "done": [], "rows": []}
+    found: dict[str, Any] = json.loads(path.read_text())
+    if names <= set(found["done"]):
+        raise SystemExit(f"{path} has all of this; to measure it anew, remove the file or name another")
+    return found
 
 
 def main() -> None:
@@ -263,54 +282,31 @@ def main() -> None:
     device = torch.device(given.device)
     torch.set_num_threads(1)
     began = time.perf_counter()
-    document: dict[str, Any] = {"machine": describe(device), "notes": [], "done": [], "rows": []}
-    if given.out.exists():
-        document = json.loads(given.out.read_text())
+    notes: list[str] = []
+    parts, works = plan(device, given.tune, notes.append)
+    parts = [part for part in parts if part[0].startswith(given.only or "")]
+    document = begin(given.out, device, {name for name, _ in parts})
     refuse_unless_right(device)
-
-    def note(text: str) -> None:
-        if text not in document["notes"]:
-            document["notes"].append(text)
-
-    plan: list[tuple[str, Callable[[], Iterator[dict[str, Any]]]]] = [
-        ("halves", lambda: halves(device)),
-        *(
-            (f"{row[0]} {row[2]}", lambda row=row: measure(row, device, note))
-            for row in rows(given.device == "cuda")
-        ),
-        ("channels-last convolutions", lambda: convolutions(device)),
-        ("stacked step", lambda: stacked(device)),
-    ]
-    works = [(name, row[2], {}) for row in rows(True) for name in row[3] if name in (*OURS, "UltraLIF rate")]
-    if given.tune:
-        plan = [
-            (
-                f"tuning {row[:3]} {setting}",
-                lambda row=row, setting=setting: tuning(device, *row[:3], setting),
-            )
-            for row in TUNING
-            for setting in row[3]
-        ]
-        works = [(name, layer, setting) for name, _, layer, settings in TUNING for setting in settings]
     if given.device == "cuda":
         warm_all(works)
         print(f"ready after {time.perf_counter() - began:.0f} s", flush=True)
-    for name, run in plan:
-        if name in document["done"] or (given.only and not name.startswith(given.only)):
+    for name, run in parts:
+        if name in document["done"]:
             continue
         try:
             found = list(run())
         except Exception as error:
-            note(f"{name}: {type(error).__name__}: {error}")
+            notes.append(f"{name}: {type(error).__name__}: {error}")
             print(f"FAILED {name}: {error}", flush=True)
             continue
         document["rows"] += found
         document["done"].append(name)
+        document["notes"] = list(dict.fromkeys((*document["notes"], *notes)))
         document["seconds"] = document.get("seconds", 0) + time.perf_counter() - began
         began = time.perf_counter()
         given.out.write_text(json.dumps(document, indent=1) + "\n")
         for row in found:
-            shown = {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items() if k != "kernels"}
+            shown = {k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()}
             print(" ".join(f"{k}={v}" for k, v in shown.items()), flush=True)
 
 
