@@ -162,7 +162,7 @@ def rows_of(base: Path, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
         found = part()
         for row in found if isinstance(found, Iterator) else [found]:
             now = time.monotonic()
-            yield record(row, now - last)
+            yield record(row, name, now - last)
             last = now
 
 

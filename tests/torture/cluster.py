@@ -62,14 +62,13 @@ def ray_losses(base: Path, rng: random.Random, losses: int) -> dict[str, Any]:
         sweeps, same, longest = sweeps + 1, same + (runs == alone), max(longest, silence)
         lost.update(done)
         row = _ray_row(lost, sweeps, same, longest)
-        print(json.dumps(row), flush=True)  # what there is, should it be stopped
+        print(json.dumps(row), file=sys.stderr, flush=True)  # what there is, should it be stopped
     return row
 
 
 def _ray_row(lost: Counter[str], sweeps: int, same: int, longest: float) -> dict[str, Any]:
-    found = (
-        f"{same}/{sweeps} sweeps have the same 4 runs, once each; at most {longest:.0f} s without a trainer"
-    )
+    found = f"{same}/{sweeps} sweeps have the same 4 runs, once each; "
+    found += f"at most {longest:.0f} s from a loss to the next trainer at work"
     bar = "all runs once in the store, equal to the local ones; no hang beyond 60 s"
     size = ", ".join(f"{count} {kind}" for kind, count in sorted(lost.items()))
     return _row("Ray: SIGKILL and lost nodes", size, bar, found, same == sweeps and longest < 60)

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,8 @@ ELSEWHERE = """
 """
 
 
-def record(row: Row, seconds: float) -> dict[str, Any]:
-    """Return a row with its time, and with the machine and the day that it is of."""
+def record(row: Row, part: str, seconds: float) -> dict[str, Any]:
+    """Return a row with its part and time, and with the machine, the commit and the day that it is of."""
     import torch
 
     import ultralif
@@ -43,8 +44,10 @@ def record(row: Row, seconds: float) -> dict[str, Any]:
     where = f"{os.cpu_count()} cores of {platform.machine()}, Python {platform.python_version()}, "
     where += f"torch {torch.__version__}, ultralif {ultralif.__version__}"
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
-    load = round(os.getloadavg()[0])
-    return {**row._asdict(), "seconds": round(seconds, 1), "where": where, "when": when, "load": load}
+    described = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    commit = subprocess.run(described, cwd=ROWS.parent, capture_output=True, text=True).stdout.strip()
+    about = {"part": part, "where": where, "when": when, "commit": commit, "load": round(os.getloadavg()[0])}
+    return {**row._asdict(), "seconds": round(seconds, 1), **about}
 
 
 def known(path: Path = ROWS) -> dict[str, dict[str, Any]]:
@@ -69,20 +72,22 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         f"`make torture`: {reached} of these {len(rows)} bars are reached, each in its last run; in all "
         f"{sum(row['seconds'] for row in rows) / 60:.0f} minutes of work, from {days[0]} to {days[-1]} UTC.",
-        "`python tests/torture --only NAME ...` renews the lines of some parts; this page is made from",
-        "`torture.json` beside it. Machines, all of them shared with other work (beside the letter: the",
-        "load at the end of the test, in processes that wanted to run):",
+        "`python tests/torture --only PART` renews the lines of a part; this page is made from",
+        "`torture.json` beside it. The load is that at the end of the test, in processes that wanted to run;",
+        "load and commit are left open where they were not noted. Machines, all shared with other work:",
         "",
         *(f"- {letter}: {where}" for where, letter in machines.items()),
         "",
-        "| test | size | bar | found | reached | s | on |",
-        "|---|---|---|---|---|---|---|",
-        *(f"| {' | '.join(_cells(row))} | {machines[row['where']]} {row.get('load', '')} |" for row in rows),
+        "| test | size | bar | found | reached | s | part | on | load | UTC | commit |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+        *(f"| {' | '.join(_cells(row, machines[row['where']]))} |" for row in rows),
     ]
     return "\n".join(lines) + "\n" + ELSEWHERE
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: dict[str, Any], machine: str) -> list[str]:
     """Return a line of the table, each cell as one line of text."""
     values = [row["test"], row["size"], row["bar"], row["found"], "yes" if row["reached"] else "**no**"]
-    return [" ".join(value.replace("|", "/").split()) for value in [*values, f"{row['seconds']:.0f}"]]
+    values += [f"{row['seconds']:.0f}", row["part"], machine, str(row.get("load", "")), row["when"]]
+    values += [row.get("commit", "")]
+    return [" ".join(value.replace("|", "/").split()) for value in values]
