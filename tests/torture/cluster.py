@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -40,8 +41,9 @@ def trainers(runs: Path) -> list[int]:
     return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
-def without_times(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {row["id"]: {k: v for k, v in row.items() if k not in MADE_ANEW} for row in rows}
+def without_times(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    kept = [{k: v for k, v in row.items() if k not in MADE_ANEW} for row in rows]
+    return sorted(kept, key=lambda row: row["id"])  # a list, in which a run that is there twice is seen
 
 
 def ray_losses(base: Path, rng: random.Random, losses: int) -> dict[str, Any]:
@@ -54,47 +56,60 @@ def ray_losses(base: Path, rng: random.Random, losses: int) -> dict[str, Any]:
     """
     local = start(*ULTRALIF, *SWEEP.split(), "--runs-dir", str(base / "local")).communicate()[0]
     alone = without_times(json.loads(local))
-    lost, sweeps, same, longest = Counter(dict.fromkeys(("workers", "nodes", "drivers"), 0)), 0, 0, 0.0
+    lost, sweeps, same = Counter(dict.fromkeys(("workers", "nodes", "drivers"), 0)), 0, 0
+    silences: list[tuple[float, float]] = []
     while min(lost.values()) < losses:
         order = [kind for kind in lost for _ in range(min(10, losses - lost[kind]))]
         rng.shuffle(order)
-        runs, done, silence = _ray_sweep(base / str(sweeps), rng, order)
-        sweeps, same, longest = sweeps + 1, same + (runs == alone), max(longest, silence)
+        runs, done, silent = _ray_sweep(base / str(sweeps), rng, order)
+        sweeps, same, silences = sweeps + 1, same + (runs == alone), silences + silent
         lost.update(done)
-        row = _ray_row(lost, sweeps, same, longest)
+        row = _ray_row(lost, sweeps, same, silences)
         print(json.dumps(row), file=sys.stderr, flush=True)  # what there is, should it be stopped
     return row
 
 
-def _ray_row(lost: Counter[str], sweeps: int, same: int, longest: float) -> dict[str, Any]:
-    found = f"{same}/{sweeps} sweeps have the same 4 runs, once each; "
-    found += f"at most {longest:.0f} s from a loss to the next trainer at work"
+def _ray_row(
+    lost: Counter[str], sweeps: int, same: int, silences: list[tuple[float, float]]
+) -> dict[str, Any]:
+    """Return the row; a silence is the time without a trainer after a loss, in seconds, and the load then."""
+    longest, load = max(silences)
+    usual = median(seconds for seconds, _ in silences)
+    found = f"{same}/{sweeps} sweeps have the same 4 runs, once each; after a loss no trainer is at work "
+    found += f"for {usual:.0f} s in the median and {longest:.0f} s at most, then at a load of {load:.0f}; "
+    found += f"{sum(seconds > 60 for seconds, _ in silences)} of {len(silences)} beyond 60 s"
     bar = "all runs once in the store, equal to the local ones; no hang beyond 60 s"
     size = ", ".join(f"{count} {kind}" for kind, count in sorted(lost.items()))
-    return _row("Ray: SIGKILL and lost nodes", size, bar, found, same == sweeps and longest < 60)
+    return _row("Ray: SIGKILL and lost nodes", size, bar, found, same == sweeps and longest <= 60)
 
 
-def _ray_sweep(runs: Path, rng: random.Random, order: list[str]) -> tuple[Any, Counter[str], float]:
-    """Lose workers, nodes and drivers in an order, until the sweep ends; return its runs and the losses."""
+def _ray_sweep(
+    runs: Path, rng: random.Random, order: list[str]
+) -> tuple[Any, Counter[str], list[tuple[float, float]]]:
+    """Lose workers, nodes and drivers in an order, until the sweep ends.
+
+    Return its runs, the losses, and for each loss the seconds without a trainer and the load. The start of
+    the cluster is not counted.
+    """
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": OBJECTS}
     cluster = Cluster(initialize_head=True, head_node_args=head)
-    done, longest = Counter[str](), 0.0
+    done, silences = Counter[str](), list[tuple[float, float]]()
     words = [*ULTRALIF, *SWEEP.split(), "--runs-dir", str(runs), "--ray", cluster.address]
     for _ in range(2):
         cluster.add_node(num_cpus=1, object_store_memory=OBJECTS)
-    driver = start(*words)
+    driver, began = start(*words), 0.0
     try:
         for kind in order:
-            began = time.monotonic()
             while not (found := trainers(runs)) and driver.poll() is None:
                 time.sleep(0.05)
-            if done:  # before the first loss, the cluster starts
-                longest = max(longest, time.monotonic() - began)
+            if done:
+                silences.append((time.monotonic() - began, os.getloadavg()[0]))
             if driver.poll() is not None:
                 break
             time.sleep(rng.uniform(0, 1))
+            began = time.monotonic()
             if kind == "workers":
                 _kill(rng.choice(found))
             elif kind == "nodes":
@@ -109,7 +124,7 @@ def _ray_sweep(runs: Path, rng: random.Random, order: list[str]) -> tuple[Any, C
     finally:
         driver.kill()
         cluster.shutdown()
-    return without_times(json.loads(out)) if driver.returncode == 0 else None, done, longest
+    return without_times(json.loads(out)) if driver.returncode == 0 else None, done, silences
 
 
 def _kill(pid: int) -> None:
