@@ -72,11 +72,11 @@ def ray_losses(base: Path, rng: random.Random, losses: int) -> dict[str, Any]:
 def _ray_row(
     lost: Counter[str], sweeps: int, same: int, silences: list[tuple[float, float]]
 ) -> dict[str, Any]:
-    """Return the row; a silence is the time without a trainer after a loss, in seconds, and the load then."""
+    """Return the row; a silence is the seconds after a loss until a trainer is seen, and the load then."""
     longest, load = max(silences)
     usual = median(seconds for seconds, _ in silences)
-    found = f"{same}/{sweeps} sweeps have the same 4 runs, once each; after a loss no trainer is at work "
-    found += f"for {usual:.0f} s in the median and {longest:.0f} s at most, then at a load of {load:.0f}; "
+    found = f"{same}/{sweeps} sweeps have the same 4 runs, once each; after a loss a trainer is at work "
+    found += f"within {usual:.0f} s in the median and {longest:.0f} s at most, at a load of {load:.0f}; "
     found += f"{sum(seconds > 60 for seconds, _ in silences)} of {len(silences)} beyond 60 s"
     bar = "all runs once in the store, equal to the local ones; no hang beyond 60 s"
     size = ", ".join(f"{count} {kind}" for kind, count in sorted(lost.items()))
@@ -88,8 +88,8 @@ def _ray_sweep(
 ) -> tuple[Any, Counter[str], list[tuple[float, float]]]:
     """Lose workers, nodes and drivers in an order, until the sweep ends.
 
-    Return its runs, the losses, and for each loss the seconds without a trainer and the load. The start of
-    the cluster is not counted.
+    Return its runs, the losses, and for each loss the seconds until a trainer is seen and the load then.
+    The start of the cluster is not counted.
     """
     from ray.cluster_utils import Cluster
 
