@@ -23,8 +23,13 @@ MEMBERS = [
     ("DSpikePlus", {"learn_threshold": True}),
     ("SoftLIF", {"parameter_shape": (64,)}),
     ("LIF", {"learn_slope": True, "surrogate_slope": 1.0}),
+    ("LIF", {"surrogate": "atan", "leak": 0.5}),
+    ("LIF", {"surrogate": "atan", "leak": 0.8, "surrogate_slope": 2.0}),
 ]
-"""Fixed and learned constants in one group, one for each neuron, at a bound, with a clamp that is dead."""
+"""Fixed and learned constants in one group, one for each neuron, at a bound, with a clamp that is dead.
+
+The last group learns nothing, and its members have constants of their own.
+"""
 
 
 def check_groups(time, device="cpu"):

@@ -40,7 +40,7 @@ def begin(
     """Return tensors for gradients, partial sums ``[spans, 4 * region]``, counters, and their groups."""
     raws = plan.raws(constants)
     if True not in learned:
-        return list(raws), plan.tables[0].expand(spans, -1), plan.tables[0], 0
+        return list(raws), plan.tables[0].reshape(1, -1).expand(spans, -1), plan.tables[0], 0
     grads = [
         _place_of_grad(c, raw) if wanted else raw
         for c, raw, wanted in zip(constants, raws, learned, strict=True)
