@@ -1,6 +1,6 @@
 """Errors that are not bugs: bad input, jobs that cannot be finished, and memory that runs out."""
 
-__all__ = ["InputError", "JobError", "check_choice", "check_range", "is_out_of_memory", "need"]
+__all__ = ["InputError", "JobError", "check_choice", "check_flag", "check_range", "is_out_of_memory", "need"]
 
 import errno
 import re
@@ -21,6 +21,12 @@ def check_choice(argument: str, value: str, choices: Collection[str]) -> None:
     """Raise an InputError unless an argument has one of its values."""
     if value not in choices:
         raise InputError(f"{argument} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def check_flag(argument: str, value: object) -> None:
+    """Raise a TypeError unless an argument is True or False: any other text or number would count as True."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{argument} must be True or False, got {value!r}")
 
 
 def check_range(argument: str, value: int, least: int, most: int) -> None:

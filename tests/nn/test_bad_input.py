@@ -36,6 +36,44 @@ def test_what_has_another_form_is_refused() -> None:
     assert_refused(lambda: ul.ops.lif(nothing, leak=0.9, threshold=0.5), InputError, "no time steps")
 
 
+SLIPS = {
+    "learn_eps": "yes",
+    "batch_first": "no",
+    "delayed_reset": 1,
+    "check_finite": None,
+    "v_reset": "0",
+    "v_sat": None,
+    "eps_range": 1.0,
+    "time_constants": 3,
+    "parameter_shape": (-3,),
+}
+
+
+@pytest.mark.parametrize("argument", SLIPS)
+def test_a_value_of_another_type_is_refused_by_its_name(argument: str) -> None:
+    """Above all a text for a flag, which would count as True."""
+    value = SLIPS[argument]
+    assert_refused(lambda: ul.UltraLIF(**{argument: value}), Exception, argument, str(value))
+
+
+def test_arguments_are_given_by_name() -> None:
+    assert_refused(lambda: ul.UltraLIF(0.9), TypeError, "UltraLIF takes its arguments by name", "leak=")
+
+    class Own(ul.Stepped[ul.State]):
+        state_type = ul.State
+
+        def __init__(self, gamma: float) -> None:
+            super().__init__()
+            self.gamma = gamma
+
+    assert Own(0.3).gamma == 0.3
+
+
+def test_an_eps_below_its_range_is_told_of_the_range() -> None:
+    assert_refused(lambda: ul.UltraLIF(eps=0.05), InputError, "another eps_range", "learn_eps=False")
+    assert_refused(lambda: ul.LIF(surrogate_slope=500.0, learn_slope=True), InputError, "another slope_range")
+
+
 OUTSIDE = [
     (ul.UltraLIF, "eps", (-1.0, 0.0, 50.0, 0.01, math.nan), "[0.1, 20]"),
     (ul.LIF, "leak", (1.5, 1.0, 0.0, -0.1), "(0, 1)"),
@@ -216,7 +254,7 @@ def test_modes_need_neurons() -> None:
         (torch.zeros(3, 2, 4, dtype=torch.int64), ("torch.int64", ".float()")),
         (torch.zeros(3, 2, 4, dtype=torch.bool), ("torch.bool", ".float()")),
         (torch.zeros(3, 2, 4, dtype=torch.complex64), ("torch.complex64", "floating-point")),
-        ([[[0.0]]], ("list", "tensor")),
+        ([[[0.0]]], ("list", "torch.as_tensor")),
         (None, ("NoneType", "tensor")),
     ],
     ids=["int64", "bool", "complex64", "list", "none"],

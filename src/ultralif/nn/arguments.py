@@ -1,13 +1,13 @@
 """Signatures of neuron classes, and the error for an unknown argument."""
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from ultralif.names import ELSEWHERE
 
-__all__ = ["merged_signature", "unknown_argument"]
+__all__ = ["merged_signature", "unexpected_values", "unknown_argument"]
 
 _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -31,6 +31,28 @@ def merged_signature(cls: type, defaults: Mapping[str, Any]) -> inspect.Signatur
         if parameter.default is None and (name in defaults or name.startswith("learn_")):
             merged[name] = parameter.replace(default=defaults.get(name, False))
     return inspect.Signature(sorted(merged.values(), key=lambda p: p.kind))
+
+
+def unexpected_values(neuron: str, values: Sequence[Any], signature: inspect.Signature) -> TypeError | None:
+    """Return the error for values without names, if a neuron takes its arguments by name alone.
+
+    Args:
+        neuron: the name of the neuron's class.
+        values: the values.
+        signature: its arguments.
+
+    Example:
+        >>> unexpected_values("LIF", [0.9], inspect.signature(lambda *, leak: None))
+        TypeError('LIF takes its arguments by name, got 0.9; write LIF(leak=...)')
+    """
+    names = list(signature.parameters)
+    if not values or any(p.kind is not p.KEYWORD_ONLY for p in signature.parameters.values()):
+        return None
+    usual = "leak" if "leak" in names else names[0]
+    return TypeError(
+        f"{neuron} takes its arguments by name, got {', '.join(map(repr, values))}; write "
+        f"{neuron}({usual}=...)"
+    )
 
 
 def unknown_argument(neuron: str, name: str, arguments: Iterable[str]) -> TypeError:

@@ -8,7 +8,7 @@ from torch import Tensor
 from ultralif.errors import InputError
 from ultralif.nn.parameters import fits
 
-__all__ = ["check_constants", "check_current", "check_state", "check_steps"]
+__all__ = ["check_constants", "check_current", "check_shape", "check_state", "check_steps"]
 
 
 def check_current(current: Tensor, leading: Sequence[str], *, finite: bool) -> None:
@@ -20,8 +20,10 @@ def check_current(current: Tensor, leading: Sequence[str], *, finite: bool) -> N
         finite: refuse NaN and infinity, too.
     """
     if not isinstance(current, Tensor) or not current.is_floating_point():
-        kind = current.dtype if isinstance(current, Tensor) else type(current).__name__
-        raise TypeError(f"current must be a floating-point tensor, got {kind}; call .float() on it")
+        is_tensor = isinstance(current, Tensor)
+        kind = current.dtype if is_tensor else type(current).__name__
+        remedy = "call .float() on it" if is_tensor else "convert it with torch.as_tensor(...).float()"
+        raise TypeError(f"current must be a floating-point tensor, got {kind}; {remedy}")
     if current.dim() <= len(leading):
         raise InputError(
             f"current must be [{', '.join(leading)}, *features], got shape {tuple(current.shape)}; "
@@ -33,6 +35,13 @@ def check_current(current: Tensor, leading: Sequence[str], *, finite: bool) -> N
             f"current holds {bad} NaN or infinite values among {current.numel()}; look for what "
             "diverged before this layer, or pass check_finite=False"
         )
+
+
+def check_shape(argument: str, shape: object) -> None:
+    """Check that an argument is None or a sequence of sizes."""
+    is_shape = isinstance(shape, Sequence) and all(isinstance(n, int) and n >= 0 for n in shape)
+    if shape is not None and not is_shape:
+        raise InputError(f"{argument} must be sizes, such as (64,), got {shape!r}")
 
 
 def check_steps(current: Tensor) -> None:

@@ -3,15 +3,15 @@
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, Literal, Never, TypedDict, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Literal, Never, Self, TypedDict, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
-from ultralif.errors import InputError, check_choice
+from ultralif.errors import InputError, check_choice, check_flag
 from ultralif.functional import AdaptiveState, Constant, Mode, Reset, synaptic_current
-from ultralif.nn.arguments import merged_signature, unknown_argument
-from ultralif.nn.checks import check_constants, check_current, check_state, check_steps
+from ultralif.nn.arguments import merged_signature, unexpected_values, unknown_argument
+from ultralif.nn.checks import check_constants, check_current, check_shape, check_state, check_steps
 from ultralif.nn.parameters import FORMS, LOGIT, Clamp, Form, Parametrized, short
 from ultralif.nn.state import State, with_current
 from ultralif.ops import Backend
@@ -89,6 +89,13 @@ class Neuron(Parametrized, Generic[S]):
 
     __signature__: ClassVar[inspect.Signature]
 
+    def __new__(cls, *values: Any, **options: Any) -> Self:
+        """Refuse values without names, in the name of the class that was called."""
+        error = unexpected_values(cls.__name__, values, cls.__signature__)
+        if error is not None:
+            raise error
+        return super().__new__(cls)
+
     def __init__(
         self,
         *,
@@ -111,20 +118,22 @@ class Neuron(Parametrized, Generic[S]):
             raise unknown_argument(type(self).__name__, next(iter(unknown)), self.__signature__.parameters)
         check_choice("backend", backend, get_args(Backend))
         check_choice("reset", reset, get_args(Reset) if "v_sat" in self.choices else get_args(Reset)[:3])
-        if parameter_shape is not None and not isinstance(parameter_shape, Sequence):
-            raise InputError(f"parameter_shape must be sizes, such as (64,), got {parameter_shape!r}")
+        check_shape("parameter_shape", parameter_shape)
         if detach_reset is not None and not isinstance(detach_reset, bool):
             raise TypeError(f"detach_reset must be True, False or None, got {detach_reset!r}")
+        check_flag("delayed_reset", delayed_reset)
+        check_flag("batch_first", batch_first)
+        check_flag("check_finite", check_finite)
         super().__init__(clamp)
         self.keep("v_reset", v_reset)
         self.reset: Reset = reset
         self.detach_reset = detach_reset
         self.delayed_reset = delayed_reset
-        for name in ("reset", "detach_reset", "delayed_reset"):
-            if (
-                name not in self.choices
-                and getattr(self, name) != self.__signature__.parameters[name].default
-            ):
+        arguments = self.__signature__.parameters
+        for name in {"reset", "detach_reset", "delayed_reset"}.intersection(arguments).difference(
+            self.choices
+        ):
+            if getattr(self, name) != arguments[name].default:
                 raise InputError(f"{name} does nothing in {type(self).__name__}: its choices do not list it")
         self.batch_first = batch_first
         self.check_finite = check_finite

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args
 import torch
 from torch import Tensor, nn
 
-from ultralif.errors import InputError, check_choice
+from ultralif.errors import InputError, check_choice, check_flag
 from ultralif.functional import Constant
 from ultralif.ops.constants import Form as Code
 from ultralif.ops.constants import Learned, bounded
@@ -22,6 +22,7 @@ __all__ = [
     "Clamp",
     "Form",
     "Parametrized",
+    "are_limits",
     "bounded",
     "clamped",
     "fits",
@@ -105,10 +106,8 @@ class Parametrized(nn.Module):
             bounds: clamp a learned constant to this range, see `clamped`.
             shape: give a learned number this shape, one value each.
         """
-        if not isinstance(value, Real | Tensor):
-            raise TypeError(
-                f"{name} must be a number or a tensor, got {value!r}; use torch.tensor for several"
-            )
+        _check_type(name, value)
+        check_flag(f"learn_{_short(name)}", learn)
         self._declared[name] = lower, upper
         if not learn:
             _check_range(name, value, lower, upper, closed=False)
@@ -117,13 +116,14 @@ class Parametrized(nn.Module):
             else:
                 self._numbers[name] = float(value)
             return
-        if bounds is not None and not (len(bounds) == 2 and 0.0 < bounds[0] < bounds[1] < math.inf):
+        if bounds is not None and not (are_limits(bounds) and bounds[0] < bounds[1]):
             raise InputError(
-                f"{name}_range must be two positive numbers that increase, got {bounds}; pass "
+                f"{_short(name)}_range must be two positive numbers that increase, got {bounds}; pass "
                 "(lowest, highest)"
             )
         low, high = bounds or (0.0, min(upper, form.upper))
-        _check_range(f"a learned {name}", value, low, high, closed=bounds is not None)
+        also = f", another {_short(name)}_range, or learn_{_short(name)}=False" if bounds else ""
+        _check_range(f"a learned {name}", value, low, high, closed=bounds is not None, also=also)
         raw = form.to_raw(torch.as_tensor(value, dtype=torch.get_default_dtype()).detach())
         if shape is not None:
             if not fits(raw.shape, shape):
@@ -137,6 +137,7 @@ class Parametrized(nn.Module):
 
     def keep(self, name: str, value: Constant) -> None:
         """Keep a finite number as an attribute, or a tensor as a buffer: an argument that is not learned."""
+        _check_type(name, value)
         if not math.isfinite(value if not isinstance(value, Tensor) else float(value.sum())):
             raise InputError(f"{name} must be finite, got {value}; pass a number, or leave {name} out")
         if isinstance(value, Tensor):
@@ -233,6 +234,16 @@ def short(value: Constant | str | bool) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def are_limits(limits: object) -> bool:
+    """Tell whether limits are two positive finite numbers, the first not above the second."""
+    return (
+        isinstance(limits, Sequence)
+        and len(limits) == 2
+        and all(isinstance(limit, Real) for limit in limits)
+        and 0.0 < limits[0] <= limits[1] < math.inf
+    )
+
+
 def fits(shape: Sequence[int], features: Sequence[int]) -> bool:
     """Tell whether a shape broadcasts against the features from the right without enlarging them.
 
@@ -244,7 +255,19 @@ def fits(shape: Sequence[int], features: Sequence[int]) -> bool:
     return len(shape) <= len(features) and all(size in (1, wanted) for size, wanted in aligned)
 
 
-def _check_range(name: str, value: Constant, low: float, high: float, *, closed: bool) -> None:
+def _short(name: str) -> str:
+    """Return a constant's name as it is in ``learn_slope`` and ``slope_range``."""
+    return name.removeprefix("surrogate_")
+
+
+def _check_type(name: str, value: object) -> None:
+    if not isinstance(value, Real | Tensor):
+        raise TypeError(f"{name} must be a number or a tensor, got {value!r}; use torch.tensor for several")
+
+
+def _check_range(
+    name: str, value: Constant, low: float, high: float, *, closed: bool, also: str = ""
+) -> None:
     """Raise an InputError if any entry of a constant is outside of its range."""
     if isinstance(value, Tensor) and value.is_meta:
         return  # under torch.device("meta") there are no values yet
@@ -257,5 +280,5 @@ def _check_range(name: str, value: Constant, low: float, high: float, *, closed:
         shown = value if not isinstance(value, Tensor) else value.tolist()
         raise InputError(
             f"{name} must be in {brackets[0]}{low:g}, {high:g}{brackets[1]}, got {shown}; "
-            "pass a value inside of that range"
+            f"pass a value inside of that range{also}"
         )

@@ -12,7 +12,7 @@ from ultralif.errors import InputError, check_choice
 from ultralif.functional import Constant, Coupling, LeakForm, Mode, Neighborhood, log_decay
 from ultralif.names import MODES
 from ultralif.nn.neuron import FIRING, LeakParameter, Neuron, NeuronOptions
-from ultralif.nn.parameters import LOG
+from ultralif.nn.parameters import LOG, are_limits
 from ultralif.nn.state import State
 
 __all__ = ["SoftLIF", "UltraDLIF", "UltraDPLIF", "UltraLIF", "UltraPLIF"]
@@ -116,7 +116,7 @@ class _Leaky(_Tempered):
 
 def _spread(time_constants: tuple[float, float], shape: Sequence[int] | None) -> Tensor:
     """Return time constants for all neurons of a layer, evenly spaced in their logarithm."""
-    if len(time_constants) != 2 or not 0 < time_constants[0] <= time_constants[1] < math.inf:
+    if not are_limits(time_constants):
         raise InputError(
             f"time_constants must be two positive numbers of steps, got {time_constants}; pass "
             "(shortest, longest)"
