@@ -154,8 +154,10 @@ def rows_of(base: Path, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if given.only and "kill" not in given.only:
         run(lambda: train(base / "training"))  # to which others compare
     few = 20 if given.quick else 1
-    parts = battery(base, given.seed, few, given.processes, given.soak / few)
-    for name, part in parts:
+    parts = dict(battery(base, given.seed, few, given.processes, given.soak / few))
+    if unknown := set(given.only) - set(parts):
+        raise SystemExit(f"no such part here: {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
+    for name, part in parts.items():
         if given.only and name not in given.only:
             continue
         last = time.monotonic()

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,10 +45,22 @@ def record(row: Row, part: str, seconds: float) -> dict[str, Any]:
     where = f"{os.cpu_count()} cores of {platform.machine()}, Python {platform.python_version()}, "
     where += f"torch {torch.__version__}, ultralif {ultralif.__version__}"
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
-    described = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
-    commit = subprocess.run(described, cwd=ROWS.parent, capture_output=True, text=True).stdout.strip()
-    about = {"part": part, "where": where, "when": when, "commit": commit, "load": round(os.getloadavg()[0])}
+    about = {
+        "part": part,
+        "where": where,
+        "when": when,
+        "commit": _commit(),
+        "load": round(os.getloadavg()[0]),
+    }
     return {**row._asdict(), "seconds": round(seconds, 1), **about}
+
+
+def _commit() -> str:
+    """Return the commit that is tried, if this is a clone and git is there."""
+    if not shutil.which("git"):
+        return ""
+    words = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    return subprocess.run(words, cwd=ROWS.parent, capture_output=True, text=True).stdout.strip()
 
 
 def known(path: Path = ROWS) -> dict[str, dict[str, Any]]:
