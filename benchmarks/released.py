@@ -7,9 +7,10 @@ Stacks of many networks are trained in order of worth: T=1, 10 and 30 of every d
 machine, the studies of `ultralif.paper.studies`, the study of the temperature, deeper networks and the
 sparsity penalty. ``tuned`` trains what ``tuning`` found best on held-out data, as soon as that is there.
 Several stacks run at once; on a GPU start NVIDIA's multi-process service first (nvidia-cuda-mps-control -d),
-so that they share it. Runs of the file, of the files in results/ and of the folder of runs are not trained
-again. At the end of the given time whatever is in training is saved, and goes on with the next call. The file
-is written anew after every stack. Needs no GPU, but hours without one.
+so that they share it. There each kind of neuron is first trained alone for an epoch, so that all processes
+compile kernels. Runs of the file, of the files in results/ and of the folder of runs are not trained again.
+At the end of the given time whatever is in training is saved, and goes on with the next call. The file is
+written anew after every stack. Needs no GPU, but hours without one.
 """
 
 import argparse
@@ -23,14 +24,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ultralif.errors import InputError
-from ultralif.paper import archive
+from ultralif.nn.stacked import kind
+from ultralif.paper import archive, perceptrons
 from ultralif.paper.grids import cells
 from ultralif.paper.published import DATASETS, TIMESTEPS
 from ultralif.paper.reproduce import at_hand
 from ultralif.paper.studies import SEARCH, SMALL, STUDIES, tuned
+from ultralif.training.build import build_networks
 from ultralif.training.config import RunConfig
+from ultralif.training.executors import run_local
 from ultralif.training.identity import document_id
+from ultralif.training.options import Interrupted, Progress, RunOptions
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 from ultralif.training.sweep import plan
@@ -93,7 +100,16 @@ def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result])
             if here[config.dataset] and (not given.datasets or config.dataset in given.datasets)
         ]
         left = [run for run in runs if run.id not in known]
-        part = plan(left, store, largest=LARGEST, seeds=given.together)
+        part = [
+            stack  # perceptrons have no kernels: in one stack with neurons they would slow all down
+            for alone in (False, True)
+            for stack in plan(
+                [run for run in left if (run.neuron in perceptrons.__all__) == alone],
+                store,
+                largest=LARGEST,
+                seeds=given.together,
+            )
+        ]
         members = ", ".join(str(len(stack)) for stack in part)
         print(
             f"{name}: {sum(map(len, part))} of {len(runs)} runs left, in stacks of {members or 'none'}",
@@ -103,17 +119,40 @@ def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result])
     return stacks
 
 
+def one_of_each_kind(stacks: Iterable[list[RunConfig]]) -> list[list[RunConfig]]:
+    """Return parts of stacks with one kind of neuron each, which have all kernels, for one epoch."""
+    found: dict[Any, list[RunConfig]] = {}
+    for stack in stacks:
+        parts: dict[Any, list[RunConfig]] = {}
+        for run in stack:
+            (network,) = build_networks([run], torch.device("cpu"))
+            parts.setdefault(kind(network.neurons[0]), []).append(run.with_(epochs=1, learning_rate=1e-3))
+        for name, part in parts.items():
+            first = part[0]
+            found.setdefault((name, first.timesteps, first.hidden, first.readout, len(part)), part)
+    return list(found.values())
+
+
 def work(
-    stacks: Sequence[list[RunConfig]], tasks: Any, reports: Any, given: argparse.Namespace, deadline: float
+    stacks: Sequence[list[RunConfig]],
+    first: int,
+    tasks: Any,
+    reports: Any,
+    given: argparse.Namespace,
+    deadline: float,
 ) -> None:
-    """Train stacks, from the one whose number all workers share, until there are none left, or no time."""
-    import torch
+    """Train stacks, from the one whose number all workers share, until there are none left, or no time.
 
-    from ultralif.training.executors import run_local
-    from ultralif.training.options import Interrupted, Progress, RunOptions
-
+    Args:
+        stacks: all of them.
+        first: how many of them are only trained to compile their kernels.
+        tasks: the shared number.
+        reports: the queue of what is to be said.
+        given: the arguments of the command.
+        deadline: the time at which to stop.
+    """
     torch.set_num_threads(1)
-    store = Store(given.runs_dir)
+    kept, scratch = Store(given.runs_dir), Store(given.runs_dir / "compiled")
     while time.time() < deadline:
         with tasks.get_lock():
             number = tasks.value
@@ -124,7 +163,8 @@ def work(
         began = time.time()
 
         def tell(progress: Progress, number: int = number, began: float = began) -> None:
-            if progress.note or progress.epoch in (1, 10) or progress.epoch % 25 == 0:
+            is_told = progress.epoch in (1, 10) or progress.epoch % 25 == 0
+            if progress.note or (is_told and number >= first):
                 took = time.time() - began
                 note = progress.note or f"loss {progress.loss:.3f}, accuracy {progress.accuracy:.2f} %"
                 reports.put(("note", number, f"epoch {progress.epoch} after {took:.0f} s: {note}"))
@@ -137,9 +177,9 @@ def work(
             checkpoint_seconds=1e6,
         )
         try:
-            for _ in run_local([stack], store, options):
+            for _ in run_local([stack], scratch if number < first else kept, options):
                 pass
-            reports.put(("done", number, f"{time.time() - began:.0f} s"))
+            reports.put(("compiled" if number < first else "done", number, f"{time.time() - began:.0f} s"))
         except Interrupted as stop:
             reports.put(("stopped", number, str(stop)))
         except Exception:
@@ -165,9 +205,11 @@ def train(
 ) -> None:
     """Train stacks in several processes, and write the file after each."""
     context = multiprocessing.get_context("spawn")
+    parts = one_of_each_kind(stacks) if torch.cuda.is_available() and given.device != "cpu" else []
+    stacks = parts + stacks
     tasks, reports = context.Value("i", 0), context.Queue()
     workers = [
-        context.Process(target=work, args=(stacks, tasks, reports, given, deadline), daemon=True)
+        context.Process(target=work, args=(stacks, len(parts), tasks, reports, given, deadline), daemon=True)
         for _ in range(min(given.processes, len(stacks)))
     ]
     for worker in workers:
