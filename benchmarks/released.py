@@ -30,6 +30,7 @@ from ultralif.errors import InputError
 from ultralif.nn.stacked import kind
 from ultralif.paper import archive, perceptrons
 from ultralif.paper.grids import cells
+from ultralif.paper.perceptrons import register_units
 from ultralif.paper.published import DATASETS, TIMESTEPS
 from ultralif.paper.reproduce import at_hand
 from ultralif.paper.studies import SEARCH, SMALL, STUDIES, tuned
@@ -50,6 +51,8 @@ RESULTS = Path(__file__).parents[1] / "results"
 KNOWN = [RESULTS / "paper.jsonl.gz", RESULTS / "studies.jsonl.gz"]
 TINY: dict[str, Any] = {"epochs": 2, "batch_size": 512}
 """For a rehearsal."""
+
+register_units()  # here, because the processes that train import this file
 
 
 def stages(rows: Iterable[Result]) -> dict[str, list[RunConfig]]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ultralif.nn import State, Stepped, register
 
-__all__ = ["Rectifier", "Sigmoid"]
+__all__ = ["Rectifier", "Sigmoid", "register_units"]
 
 
 class _Unit(Stepped[State]):
@@ -17,7 +17,6 @@ class _Unit(Stepped[State]):
     state_type = State
 
 
-@register
 class Rectifier(_Unit):
     """The unit of a ReLU perceptron: max(I - threshold, 0)."""
 
@@ -27,7 +26,6 @@ class Rectifier(_Unit):
         return torch.relu(current - threshold), v
 
 
-@register
 class Sigmoid(_Unit):
     """The unit of a sigmoid perceptron: sigmoid(I - threshold)."""
 
@@ -35,3 +33,10 @@ class Sigmoid(_Unit):
     def formula(current: Tensor, v: Tensor, *, threshold: Any, v_reset: Any) -> tuple[Tensor, Tensor]:
         """Return the output and an untouched membrane."""
         return torch.sigmoid(current - threshold), v
+
+
+def register_units() -> tuple[type[_Unit], ...]:
+    """Make both units known by name, so that configs can name them and runs of them be trained."""
+    for unit in (Sigmoid, Rectifier):
+        register(unit)
+    return Sigmoid, Rectifier

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from ultralif.data.encoders import NORMALIZED
 from ultralif.names import ULTRA
-from ultralif.paper import perceptrons
 from ultralif.paper.grids import BASE, SEED
+from ultralif.paper.perceptrons import register_units
 from ultralif.training.config import RunConfig
 from ultralif.training.identity import document_id
 from ultralif.training.result import Result
@@ -140,7 +140,7 @@ def factorial() -> Runs:
             )
             config = base.with_(neuron=neuron, mode=mode, neuron_options=options)
             yield Cell(", ".join(words), dataset, time), config
-        for unit in (perceptrons.Sigmoid, perceptrons.Rectifier):
+        for unit in register_units():
             yield Cell(f"{unit.__name__} perceptron", dataset, time), base.with_(neuron=unit.__name__)
 
 
