@@ -1,30 +1,34 @@
 """What each reset gives on tasks that need memory, and how long it remembers: a study that runs by itself.
 
     python benchmarks/memory.py --minutes 10                       # goes on where it stopped; randman alone
-    python benchmarks/memory.py --task nmnist permuted --data FOLDER --processes 8
+    python benchmarks/memory.py --task nmnist columns --data FOLDER --processes 8
     python benchmarks/memory.py --plan                             # what is done and what is lacking
     python benchmarks/memory_page.py                               # tables and figure of docs/memory.md
 
-Every finished run is a line of ``--out``. Learning rate, time constants, temperature and ceiling are chosen
-for each method and task on a held-out fifth of the training samples. The chosen setting is trained from five
-seeds on all of them and judged by the test set after the last epoch. Nets have one hidden layer and a linear
-readout of its mean spike; three layers for pixels, six convolutions for columns of CIFAR-10. Training begins
-with soft spikes; after three fifths of the epochs they are binary. LIF is trained with binary ones
-throughout.
+Every finished run is a line of ``--out``. Learning rate, time constants, temperature and ceiling, or learning
+rate and width of the surrogate, are chosen for each method and task on a held-out fifth of the training
+samples. The chosen setting is trained from five seeds on all of them and judged by the test set after the
+last epoch. Nets have one hidden layer and a linear readout of its mean spike; three layers with batch norm
+for pixels, six convolutions and a layer for columns of CIFAR-10. Training begins with soft spikes; after
+three fifths of the epochs they are binary. LIF and PLIF are trained with binary ones throughout.
 """
 
 import argparse
 import json
 import math
+import os
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from multiprocessing import get_context
+from itertools import chain, zip_longest
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
-from memory_tasks import METHODS, TASKS, Cell, grid, measure
+from memory_nets import METHODS, Cell
+from memory_tasks import TASKS, grid, measure
 
 ROOT = Path(__file__).parents[1]
 SEEDS = range(5)
@@ -38,18 +42,15 @@ def key(row: Row) -> Cell:
     )
 
 
-def todo(task: str, rows: list[Row], methods: Iterable[str] = METHODS) -> Iterator[Cell]:
-    """Yield the runs that are lacking; the last ones depend on what the first find."""
-    done = {key(row) for row in rows}
-    for method in methods:
-        cells = grid(task, method)
-        yield from (cell for cell in cells if cell not in done)
-        held = [row for row in rows if key(row) in set(cells)]
-        if len(held) == len(cells):
-            best = key(max(held, key=lambda row: row["hard"]))
-            for seed in SEEDS:
-                if (cell := best._replace(seed=seed, held=False)) not in done:
-                    yield cell
+def todo(task: str, rows: list[Row], methods: Iterable[str], seeds: Iterable[int] = SEEDS) -> Iterator[Cell]:
+    """Yield the runs that are lacking, all methods in turn; the last ones depend on what the first find."""
+    done = {key(row): row for row in rows}
+    grids = [grid(task, method) for method in methods]
+    chosen = [max(g, key=lambda cell: done[cell]["hard"]) for g in grids if all(cell in done for cell in g)]
+    last = (best._replace(seed=seed, held=False) for seed in seeds for best in chosen)
+    for cell in chain(*zip_longest(*grids), last):
+        if cell is not None and cell not in done:
+            yield cell
 
 
 def finished(path: Path) -> list[Row]:
@@ -57,21 +58,38 @@ def finished(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def end_with_parent() -> None:
+    """End this process when the study does: one that stays would keep the GPU's memory."""
+
+    def wait_for(parent: Any) -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=wait_for, args=[parent_process()], daemon=True).start()
+
+
 def work(args: argparse.Namespace) -> None:
-    """Train what is lacking, several runs at once, until the time is up."""
-    began, running = time.perf_counter(), dict[Future[Row], Cell]()
-    with ProcessPoolExecutor(args.processes, get_context("spawn")) as pool, args.out.open("a") as file:
+    """Train what is lacking, several runs at once, until the time is up; a run that fails is left out."""
+    began, running, begun = time.perf_counter(), dict[Future[Row], Cell](), set[Cell]()
+    pool = ProcessPoolExecutor(args.processes, get_context("spawn"), end_with_parent)
+    with pool, args.out.open("a") as file:
         while True:
             rows = finished(args.out)
-            lacking = (cell for task in args.task for cell in todo(task, rows, args.methods))
-            waiting = [cell for cell in lacking if cell not in running.values()]
+            lacking = (
+                cell for task in args.task for cell in todo(task, rows, args.methods, range(args.seeds))
+            )
+            waiting = [cell for cell in lacking if cell not in begun]
             if time.perf_counter() - began < 60 * args.minutes:
                 for cell in waiting[: args.processes - len(running)]:
-                    running[pool.submit(measure, cell, args.data, args.device)] = cell
+                    begun.add(cell)
+                    running[pool.submit(measure, cell, args.data, args.device, args.most)] = cell
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                del running[future]
+                cell = running.pop(future)
+                if error := future.exception():
+                    print(f"left out: {cell}: {error!r}", flush=True)
+                    continue
                 line = json.dumps(future.result())
                 print(line, flush=True)
                 file.write(line + "\n")
@@ -87,6 +105,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=math.inf, help="after them no run is begun")
     parser.add_argument("--processes", type=int, default=1, help="runs at once")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "memory.jsonl")
+    parser.add_argument("--seeds", type=int, default=len(SEEDS))
+    parser.add_argument("--most", type=int, help="use only the first samples: for rehearsals")
     parser.add_argument("--plan", action="store_true")
     args = parser.parse_args()
     if not args.plan:

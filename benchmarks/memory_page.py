@@ -18,7 +18,8 @@ import ultralif as ul
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(Path(__file__).parent)]
-from memory_tasks import METHODS, TASKS  # noqa: E402
+from memory_nets import METHODS  # noqa: E402
+from memory_tasks import TASKS  # noqa: E402
 
 
 def table(rows: list[dict[str, Any]]) -> str:
