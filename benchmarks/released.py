@@ -4,8 +4,9 @@
     python benchmarks/released.py results/released.jsonl.gz --plan
 
 Stacks of many networks are trained in order of worth: T=1, 10 and 30 of every dataset that is on this
-machine, the studies of `ultralif.paper.studies`, the study of the temperature, deeper networks and the
-sparsity penalty. ``tuned`` trains what ``tuning`` found best on held-out data, as soon as that is there.
+machine, the studies of `ultralif.paper.studies`, the study of the temperature, deeper networks, the sparsity
+penalty, and the tables as the text has them. ``tuned`` trains what ``tuning`` found best on held-out data, as
+soon as that is there.
 Several stacks run at once; on a GPU start NVIDIA's multi-process service first (nvidia-cuda-mps-control -d),
 so that they share it. There each kind of neuron is first trained alone for an epoch, so that all processes
 compile kernels. Runs of the file, of the files in results/ and of the folder of runs are not trained again.
@@ -77,7 +78,8 @@ def stages(rows: Iterable[Result]) -> dict[str, list[RunConfig]]:
     found |= {f"penalty-t{t}": _of(penalized, t, STATIC) for t in (1, 10)}
     found |= {"tuning-t10": _of(studies["tuning"], 10), "tuned-t10": _of(chosen, 10)}
     found |= {"penalty-t30": _of(penalized, 30, STATIC), "depth-events": _of(deep, 1, EVENTS)}
-    return found | {f"penalty-t{t}-events": _of(penalized, t, EVENTS) for t in TIMESTEPS}
+    found |= {f"penalty-t{t}-events": _of(penalized, t, EVENTS) for t in TIMESTEPS}
+    return found | {"written": [config for name in DATASETS for _, config in cells(f"{name}-sparsity")]}
 
 
 def _of(runs: Sequence[RunConfig], timesteps: int, datasets: Sequence[str] = ()) -> list[RunConfig]:
