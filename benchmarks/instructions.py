@@ -22,7 +22,7 @@ from torch import Tensor
 from ultralif import ops
 from ultralif.ops import launch, rings
 
-LENGTHS = ({"CHUNK": (10, 5)}, {"CHUNK": (3, 2), "CHUNK_BACK": (2, 1)})
+LENGTHS = ({"CHUNK": (10, 5)}, {"CHUNK": (3, 2), "CHUNK_BACK": (3, 2)})
 """Of the settings in `launch` and in `rings`: the longer is shipped."""
 TIME = 60
 CLOCK, UNITS = 1.755e9, 132

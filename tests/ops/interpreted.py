@@ -117,7 +117,7 @@ def test_several_rounds(case, monkeypatch):
 @pytest.mark.parametrize("case", RINGS, ids=str)
 def test_a_ring_in_parts(case, monkeypatch):
     """Rings that no program holds: parts with a halo, several launches over time, several rounds."""
-    monkeypatch.setattr(rings, "WIDEST", 32)
+    monkeypatch.setattr(rings, "WIDE", 32)
     monkeypatch.setattr(rings, "PART", 32)
     monkeypatch.setattr(rings, "SPAN", 3)
     check(case, Setting(7, 2, (51,), (51,), start=True), torch.float32)

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Tiling", "backward", "forward", "ways"]
 
-WIDEST = 1024  # neurons of the longest ring that one program takes whole
+WIDE, WIDEST = 1024, 2048  # neurons of the longest ring that one program takes whole; if there are many
+MANY = 96  # rings that fill a large GPU with one program each
 PART = 1024  # lanes of a part of a longer ring, its halo included
 SPAN = 30  # steps that parts integrate in a launch
 CHUNK = 3  # steps that are loaded at once
-CHUNK_BACK, FEW_BACK = 2, 5  # steps whose trace a lane keeps in registers; the same for a small layer
-REGISTERS = 80  # of a thread of the backward pass: with more, fewer programs run at once
-MORE_REGISTERS = 128  # the same where lanes have their own constants, or sequences are cut into spans
+CHUNK_BACK, FEW_BACK = 3, 5  # steps whose trace a lane keeps in registers; the same for a small layer
+REGISTERS = 128  # of a thread of the backward pass: with more, fewer programs run at once
 FEW = 1 << 15  # lanes of a small layer, which are spread over all multiprocessors
 
 
@@ -74,7 +74,7 @@ def tiling(rows: int, period: int, ring: int, time: int, most: int, back: bool) 
     width = next_power_of_2(ring)
     # Where constants differ between rows, a program has lanes of one row, so that it reduces their gradients.
     cols = math.gcd(ring, 2 if rows * ring < FEW or (period > 1 and width < 128) else 4)
-    if ring <= WIDEST:
+    if ring <= (WIDEST if rows >= MANY else WIDE):
         spans, steps, halo, tiles = 1, time, 0, 1
         lanes = max(width, 32 * max(cols, 2))
     else:
@@ -244,8 +244,7 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
         chosen = _choices(plan, tiles, back=True)
         choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
         kernel = triton_spatial_back.spatial_backward_kernel
-        lean = tiles.spans == 1 and all(place.entries == 1 for place in plan.found)
-        registers = None if tiles.cols < 4 else REGISTERS if lean else MORE_REGISTERS
+        registers = None if tiles.cols < 4 else REGISTERS
         run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, registers)
         found = plan.backwards[key] = (run, tiles, ways, where, chosen[0])
     return found
