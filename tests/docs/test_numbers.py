@@ -1,14 +1,29 @@
-"""The numbers that the first page quotes are those of the tables it links to."""
+"""The numbers that pages quote are those of the tables and the runs behind them."""
 
 import csv
 import importlib
+import json
 import re
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
-INDEX = " ".join((DOCS / "index.md").read_text().split())
+from ultralif.data.table import DATASETS as SPECS
+from ultralif.paper.archive import read
+from ultralif.paper.readings import reproduced
+from ultralif.paper.results import Results
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+
+
+def words(path: Path) -> str:
+    return " ".join(path.read_text().split())
+
+
+INDEX, README = words(DOCS / "index.md"), words(ROOT / "README.md")
+KINDS = ("paper", "measured")
 DATASETS = ("mnist", "fashion-mnist", "cifar10", "n-mnist")
 
 
@@ -36,6 +51,41 @@ def test_the_control_at_one_time_step() -> None:
         found = {row["neuron"]: mean(row["measured"]) for row in rows(dataset) if row["T"] == "1"}
         differences.append(abs(found["SoftLIF"] - found["UltraDLIF"]))
     assert f"within {max(differences):.1f} points of UltraDLIF at T = 1 on all four" in INDEX
+
+
+def test_the_table_of_the_readme() -> None:
+    names = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "n-mnist": "N-MNIST"}
+    paper, ours = ({row["dataset"]: row for row in rows("t1-summary") if row[""] == kind} for kind in KINDS)
+    for dataset, name in names.items():
+        best = [f"{mean(ours[dataset][column]):.2f}" for column in ("best baseline", "best Ultra, soft")]
+        gains = [paper[dataset]["gain"], ours[dataset]["gain"], ours[dataset]["gain, binary"]]
+        assert f"| {' | '.join([name, *best, *gains])} |" in README
+    dvs, shd = (paper[dataset]["gain"] for dataset in ("dvs-gesture", "shd"))
+    assert f"| DVS-Gesture, SHD | | | {dvs}, {shd} | not run" in README
+
+
+def test_the_speedrun_of_the_readme() -> None:
+    found: dict[int, list[tuple[float, float]]] = {}
+    for line in (ROOT / "results" / "speedrun.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        if row["recipe"]["neuron"] == "UltraLIF" and not row["holdout"]:
+            found.setdefault(row["recipe"]["epochs"], []).append((row["accuracy"], row["seconds"]))
+    short, long = (
+        " % in ".join(f"{fmean(values):.1f}" for values in zip(*found[n], strict=True)) for n in sorted(found)
+    )
+    assert f"reach {short.replace('%', '% of CIFAR-10')} s and {long} s on one H200" in README
+
+
+def test_counts_of_runs_and_images() -> None:
+    results, step_ms = read(ROOT / "results" / "paper.jsonl.gz")
+    good, tried, every = reproduced(Results(results, step_ms))
+    assert good == tried == every
+    assert f"of which we reproduce all {every} on MNIST, Fashion-MNIST and CIFAR-10" in README
+    later = sum(result.by_epoch.test is not None for result in results)
+    counted = words(ROOT / "results" / "README.md")
+    assert f"{len(results) - later:,} runs of ultralif 0.1.0" in counted
+    assert f"{later:,} runs of ultralif 0.2.0" in counted
+    assert f"digits has {SPECS['digits'].sizes[1]} test images" in words(DOCS / "results" / "paper.md")
 
 
 def test_the_page_on_the_paper_is_made_from_the_files_of_results(monkeypatch: pytest.MonkeyPatch) -> None:
