@@ -144,7 +144,7 @@ class TestTables:
     def test_without_runs_nothing_is_made_up(self, name):
         table = make_table(name, Results())
         text = to_markdown(table)
-        assert "not run" in text or "data not at hand" in text
+        assert "not run" in text or "no data here" in text
         assert table.notes[-1].startswith("partial: 0 of")
         assert len({len(r) for r in table.rows} | {len(table.columns)}) == 1
         assert to_csv(table).count("\n") == len(table.rows) + 1

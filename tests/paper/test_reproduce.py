@@ -59,7 +59,7 @@ def test_data_that_is_not_there_is_said_to_be(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "dvs-gesture", "--seeds", "1", "--quiet"]) == 0
     out = capsys.readouterr()
-    assert "data not at hand" in out.out and "not on this machine: dvs-gesture" in out.err
+    assert "no data here" in out.out and "not on this machine: dvs-gesture" in out.err
     assert main(["reproduce", "dvs-gesture", "--seeds", "1"]) == 0
     assert "finished" not in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from ultralif.paper.statistics import Interval
 
 __all__ = ["ABSENT", "NOT_RUN", "Table", "difference", "nothing", "number"]
 
-ABSENT = "data not at hand"
+ABSENT = "no data here"
 NOT_RUN = "not run"
 
 
