@@ -1,5 +1,7 @@
 """SHD: HDF5 as published, parity with tonic, and files that would lead elsewhere."""
 
+import os
+
 import h5py
 import numpy as np
 import pytest
@@ -69,6 +71,12 @@ def test_files_that_lead_elsewhere_are_refused(tmp_path, kind):
     linked(path, HOSTILE[kind])
     with pytest.raises(InputError, match=r"shd_train\.h5 cannot be read as SHD \(ValueError.*labels"):
         read_shd(path)
+
+
+def test_nobody_waits_for_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "shd_train.h5")
+    with pytest.raises(InputError, match="not a regular file"):
+        read_shd(tmp_path / "shd_train.h5")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from ultralif.data.events import Job
 from ultralif.data.files import Folder, damaged
 from ultralif.data.frames import Binned, Recordings, bin_events
 from ultralif.errors import JobError
+from ultralif.files import opened
 
 __all__ = ["read_shd", "shd_jobs"]
 
@@ -25,6 +26,7 @@ def read_shd(path: Path) -> Recordings:
     """Return the spikes of an SHD file, with times in whole microseconds."""
     if not path.exists():
         raise JobError(f"{path} is not there; get it with: ultralif data get shd")
+    opened(path).close()  # HDF5 would wait for a pipe
     reader = [sys.executable, "-P", str(Path(__file__).with_name("shd_reader.py")), str(path)]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "HDF5_USE_FILE_LOCKING": "FALSE"}
     try:
