@@ -8,11 +8,6 @@ taken in order of worth. Learning rate and width of the derivative (eps, or 1 / 
 method by nine short runs at T=1 on a held-out sixth of the training images. The chosen pair is trained from
 five seeds on all of them and judged by the test set after the last epoch. The nets are `ul.models.vgg`, for
 pixels from 0 to 1 as `ul.data` has them; training is that of ``examples/speedrun.py``.
-
-    python benchmarks/deep.py --data cifar10=FOLDER --epochs 60 --optimizer muon --save FOLDER --cells \\
-        '{"timesteps": 4, "stages": [[128, 128], [256, 256], [512, 512]], "lr": 0.1, "value": 0.6}'
-
-trains networks that are named instead, and keeps them: ``tools/zoo.py`` puts one into a zoo.
 """
 
 import argparse
@@ -31,7 +26,6 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import ultralif as ul
@@ -48,26 +42,19 @@ VGG = ((64, 64), (128, 128), (256, 256))
 
 
 class Deep(nn.Module):
-    """A VGG for images ``[B, C, H, W]``, or for events whose steps are channels ``[B, T * 2, H, W]``."""
+    """A network for images ``[B, C, H, W]``, or for events whose steps are channels ``[B, T * 2, H, W]``."""
 
     def __init__(self, given: Namespace) -> None:
         super().__init__()
-        kinds = ul.nn.NEURONS | {"Sigmoid": Sigmoid, "Matched": Matched, "Mixed": Mixed, "relu": nn.ReLU}
-        options = given.neuron_options
-        if given.kind == "Mixed":
-            options = options | {"steps": given.steps}
         self.events = given.timesteps if given.events else 0
-        self.net = ul.models.vgg(
-            given.stages,
-            channels=given.channels,
-            timesteps=given.timesteps,
-            neuron=kinds[given.kind],
-            neuron_options=options,
-        )
+        self.net = given.make()
         self.head = self.net.head
 
     def forward(self, x: Tensor) -> Tensor:
         return self.net(x.unflatten(1, (self.events, -1)).transpose(0, 1) if self.events else x)
+
+
+KINDS = ul.nn.NEURONS | {"Sigmoid": Sigmoid, "Matched": Matched, "Mixed": Mixed, "relu": nn.ReLU}
 
 
 class Cell(NamedTuple):
@@ -109,7 +96,15 @@ class Study:
         pairs = [(lr, v) for lr in RATES[self.recipe["optimizer"]] for v in METHODS[method].values]
         return [Cell("tuning", "cifar10", method, 1, VGG, lr, v, 0, True) for lr, v in pairs]
 
-    def final(self, study: str, methods: list[str], dataset: str, timesteps: int, *plans: Any) -> list[Cell]:
+    def final(
+        self,
+        study: str,
+        methods: list[str],
+        timesteps: int,
+        *plans: Any,
+        seeds: range = SEEDS,
+        data: str = "cifar10",
+    ) -> list[Cell]:
         """Return the seeds of methods, each with its best pair, if that is known; first seed 0 of all."""
         chosen = []
         for method in methods:
@@ -117,8 +112,8 @@ class Study:
             if all(cell in self.known for cell in tried):
                 chosen.append(max(tried, key=self.known.__getitem__))
         return [
-            Cell(study, dataset, best.method, timesteps, plan, best.lr, best.value, seed)
-            for seed in SEEDS
+            Cell(study, data, best.method, timesteps, plan, best.lr, best.value, seed)
+            for seed in seeds
             for plan in plans
             for best in chosen
         ]
@@ -126,20 +121,21 @@ class Study:
     def cells(self) -> Iterator[Cell]:
         """Yield everything that is known to be wanted, the most telling first."""
         others = [method for method in METHODS if method not in RIVALS]
-        depths = [stages(depth) for depth in (2, 4, 8, 16)]
+        depths = [stages(depth) for depth in (16, 8, 4, 2)]
         for methods in (RIVALS, others):
             for method in methods:
                 yield from self.tuning(method)
-            yield from self.final("T", methods, "cifar10", 1, VGG)
+            yield from self.final("T", methods, 1, VGG)
             if methods is RIVALS:
-                yield from self.final("depth", methods, "cifar10", 1, *depths)
-                yield from self.final("T", methods, "cifar10", 4, VGG)
-        yield from self.final("depth", ["ReLU"], "cifar10", 1, *depths)
-        yield from self.final("T", RIVALS, "cifar10", 2, VGG)
+                for seeds in (SEEDS[:2], SEEDS):
+                    yield from self.final("depth", methods, 1, *depths, seeds=seeds)
+                    yield from self.final("T", methods, 4, VGG, seeds=seeds)
+        yield from self.final("depth", ["ReLU"], 1, *depths)
+        yield from self.final("T", RIVALS, 2, VGG)
         for dataset, timesteps in (("fashion-mnist", 4), ("n-mnist", 5)):
-            yield from self.final("data", RIVALS, dataset, timesteps, VGG)
+            yield from self.final("data", RIVALS, timesteps, VGG, data=dataset)
         for timesteps in (4, 2):
-            yield from self.final("T", others, "cifar10", timesteps, VGG)
+            yield from self.final("T", others, timesteps, VGG)
 
     def lacking(self, methods: Collection[str] = METHODS, named: Iterable[Cell] = ()) -> Iterator[Cell]:
         """Yield what is not done of some methods, as far as it is known, and of the named cells."""
@@ -185,13 +181,14 @@ class Sets:
             count = min(len(split), self.subset or len(split))
             parts = [split.batch(range(i, min(i + 1000, count))) for i in range(0, count, 1000)]
             x = torch.cat([p.transpose(0, 1).flatten(1, 2) if p.dim() == 5 else p for p in parts])
+            x = x.float() / 255 if x.dtype == torch.uint8 else x  # pixels, not events
             x = x.to(speedrun.DEVICE, speedrun.HALF, memory_format=torch.channels_last)
             halves.append((x, torch.as_tensor(split.labels[:count]).long().to(speedrun.DEVICE)))
         return halves[0], halves[1]
 
 
-def run(cell: Cell, recipe: dict[str, Any], data: tuple[Data, Data]) -> tuple[dict[str, Any], nn.Module]:
-    """Train and judge one cell; return what was measured, and the net."""
+def run(cell: Cell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict[str, Any]:
+    """Train and judge one cell; return what was measured."""
     train, test = data
     if cell.held:
         sixth = len(train[0]) // 6
@@ -202,28 +199,33 @@ def run(cell: Cell, recipe: dict[str, Any], data: tuple[Data, Data]) -> tuple[di
     given = speedrun.RECIPE | recipe
     if cell.held:
         given["epochs"] = recipe["tuning_epochs"]
-    given |= {"timesteps": cell.timesteps, "lr": cell.lr, "soft": method.soft, "stages": cell.stages}
-    given |= {"kind": method.neuron, "neuron_options": options, "events": events}
+    given |= {"timesteps": cell.timesteps, "lr": cell.lr, "soft": method.soft, "events": events}
     given["neuron"] = {"relu": "relu", "Mixed": "relu"}.get(method.neuron, "UltraLIF")  # relu: has no modes
-    given["channels"] = 2 if events else train[0].shape[1]
-    given["steps"] = given["epochs"] * (len(train[0]) // given["batch"])
+    if method.neuron == "Mixed":
+        options = options | {"steps": given["epochs"] * (len(train[0]) // given["batch"])}
     if cell.dataset != "cifar10":
         given |= {"flip": int(cell.dataset == "fashion-mnist"), "cutout": 0, "shift": 2}
-    row, net = speedrun.run(Namespace(**given), cell.seed, train, test, Deep)
+    given["make"] = lambda: ul.models.vgg(
+        cell.stages,
+        channels=2 if events else train[0].shape[1],
+        timesteps=cell.timesteps,
+        neuron=KINDS[method.neuron],
+        neuron_options=options,
+    )
+    row, _ = speedrun.run(Namespace(**given), cell.seed, train, test, Deep)
     if method.neuron == "Mixed":
         row["mode"] = "hard"  # judged with all units binary
-    return row, net.net
+    return row
 
 
 class Worker:
-    """A process of the pool: its datasets, and where it leaves networks."""
+    """A process of the pool, with its datasets."""
 
     sets: Sets
-    save: Path | None = None
 
     @classmethod
-    def begin(cls, folders: dict[str, Path], subset: int | None, save: Path | None) -> None:
-        cls.sets, cls.save = Sets(folders, subset), save
+    def begin(cls, folders: dict[str, Path], subset: int | None) -> None:
+        cls.sets = Sets(folders, subset)
         Thread(target=cls.end_with, args=[parent_process()], daemon=True).start()
 
     @staticmethod
@@ -234,14 +236,7 @@ class Worker:
 
     @classmethod
     def run(cls, cell: Cell, recipe: dict[str, Any]) -> dict[str, Any]:
-        row, net = run(cell, recipe, cls.sets.get(cell.dataset, cell.timesteps))
-        if cls.save is not None and not cell.held:
-            cls.save.mkdir(parents=True, exist_ok=True)
-            name = f"{cell.dataset}-{cell.method.replace(' ', '-')}-t{cell.timesteps}-{cell.seed}.safetensors"
-            tensors = {key: value.half().contiguous() for key, value in net.state_dict().items()}
-            told = {"cell": cell._asdict(), "base": recipe, **row}
-            save_file(tensors, cls.save / name, {"row": json.dumps(told)})
-        return row
+        return run(cell, recipe, cls.sets.get(cell.dataset, cell.timesteps))
 
 
 def work(study: Study, given: Namespace, folders: dict[str, Path]) -> None:
@@ -250,7 +245,7 @@ def work(study: Study, given: Namespace, folders: dict[str, Path]) -> None:
     methods = given.methods or ([] if named else METHODS)
     started, longest, taken = time.monotonic(), 0.0, set()
     running: dict[Future[Any], tuple[Cell, float]] = {}
-    begin = (folders, given.subset, given.save)
+    begin = (folders, given.subset)
     with ProcessPoolExecutor(given.jobs, get_context("spawn"), Worker.begin, begin) as pool:
         while True:
             now = time.monotonic()
@@ -284,7 +279,6 @@ def main() -> None:
     add("--plan", action="store_true", help="tell what is lacking, and stop")
     add("--methods", nargs="+", choices=METHODS, help="train these alone")
     add("--cells", nargs="+", type=json.loads, default=[], help="train these, as JSON, alone or at last")
-    add("--save", type=Path, help="folder for the networks that were trained on all images")
     add("--epochs", type=int, default=12)
     add("--tuning-epochs", type=int, default=6)
     add("--batch", type=int, default=500)
@@ -297,7 +291,7 @@ def main() -> None:
         recipe["subset"] = given.subset
     study = Study(given.out, recipe)
     if given.plan:
-        print("\n".join(f"lacking: {cell}" for cell in study.lacking()))
+        print("\n".join(f"lacking: {cell}" for cell in dict.fromkeys(study.lacking())))
         return
     folders = {name: Path(folder) for name, folder in (d.split("=") for d in given.data)}
     work(study, given, folders)

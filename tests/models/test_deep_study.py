@@ -2,14 +2,12 @@
 
 import json
 import math
-import runpy
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import ultralif as ul
 from ultralif.training.zoo import get_model
@@ -84,28 +82,50 @@ def test_runs_come_in_order_and_none_twice(deep, tmp_path):
     assert "| cifar10 | 1 | 6 | sgd | UltraLIF | 0.3 | 0.3 |" in deep.deep_page.study(again.rows)
 
 
-@pytest.mark.slow
-def test_cells_run_at_once_and_their_networks_are_kept(deep, tmp_path, monkeypatch):
+@pytest.fixture
+def images(tmp_path):
+    """A folder of CIFAR-10's form, with noise."""
     rows = np.random.default_rng(0).integers(0, 256, (40, 3073), np.uint8)
     rows[:, 0] %= 10
     for name in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
         (tmp_path / f"{name}.bin").write_bytes(rows.tobytes())
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_cells_run_at_once(deep, images, monkeypatch):
     cells = [{"method": name, "stages": [[2], [4, 4], [8]]} for name in ("UltraLIF", "sigmoid", "LIF, atan")]
-    words = f"--data cifar10={tmp_path} --out {tmp_path}/rows.jsonl --save {tmp_path}/nets"
-    words += " --jobs 2 --epochs 2 --batch 20 --subset 60"
+    words = f"--data cifar10={images} --out {images}/rows.jsonl --jobs 2 --epochs 2 --batch 20 --subset 60"
     monkeypatch.setattr(sys, "argv", ["deep.py", *words.split(), "--cells", *map(json.dumps, cells)])
     deep.main()
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (images / "rows.jsonl").read_text().splitlines()]
     assert {row["cell"]["method"] for row in rows} == {"UltraLIF", "sigmoid", "LIF, atan"}
     assert all(row["mode"] == "hard" for row in rows)
-    saved = tmp_path / "nets" / "cifar10-UltraLIF-t1-0.safetensors"
-    monkeypatch.setattr(sys, "argv", ["zoo.py", str(saved), str(tmp_path / "zoo"), "--name=cifar10/small"])
-    runpy.run_path(str(ROOT / "tools" / "zoo.py"), run_name="__main__")
-    monkeypatch.setenv("ULTRALIF_CACHE", str(tmp_path / "cache"))
-    get_model("cifar10/small", tmp_path / "zoo")
-    net = ul.load("cifar10/small")
-    assert [neuron.mode for neuron in net.modules() if isinstance(neuron, ul.nn.Neuron)] == ["hard"] * 4
-    assert all(torch.equal(net.state_dict()[key], value.float()) for key, value in load_file(saved).items())
+
+
+def test_the_speedruns_net_is_loaded_from_a_zoo(deep, images, monkeypatch):
+    import deep_zoo
+
+    name, trained = "cifar10/vgg11r-t4", []
+    run = deep_zoo.speedrun.run
+    monkeypatch.setitem(deep_zoo.NETWORKS, name, {"width": 1 / 16, "batch": 20, "widths": "4,16,32,32"})
+    monkeypatch.setattr(deep_zoo.speedrun, "run", lambda *given: trained.append(run(*given)) or trained[0])
+    words = f"{images}/zoo {name} --data {images} --subset 60 --epochs 2"
+    monkeypatch.setattr(sys, "argv", ["deep_zoo.py", *words.split()])
+    deep_zoo.main()
+    net = trained[0][1]
+    pixels = torch.rand(8, 3, 32, 32)
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (deep_zoo.speedrun.MEAN, deep_zoo.speedrun.STD))
+    made = deep_zoo.as_vgg(net, deep_zoo.plan(name, 0, 2)[0]).eval()
+    ul.set_mode(made, "soft")
+    ul.set_mode(net, "soft")
+    torch.testing.assert_close(made(pixels), net((pixels - mean) / std), rtol=1e-4, atol=1e-4)
+    sys.modules.pop("deep_zoo")
+    monkeypatch.setenv("ULTRALIF_CACHE", str(images / "cache"))
+    get_model(name, images / "zoo")
+    assert [neuron.mode for neuron in ul.load(name).modules() if isinstance(neuron, ul.nn.Neuron)] == [
+        "hard"
+    ] * 10
 
 
 def test_the_page_has_the_tables_of_the_results(monkeypatch):

@@ -10,6 +10,7 @@ from ultralif.models import resnet, vgg
 
 SMALL = {
     "vgg": lambda **options: vgg(((8, 8), (12, 12)), **options),
+    "residual vgg": lambda **options: vgg(((8, 8, 8), (8, 12, 12)), residual=True, **options),
     "resnet": lambda **options: resnet(((8, 2), (12, 2)), **options),
 }
 both = pytest.mark.parametrize("build", SMALL.values(), ids=SMALL)
@@ -30,14 +31,15 @@ def test_spikes_are_binary_at_every_convolution_but_the_first(build):
     torch.manual_seed(0)
     net = build(timesteps=3, neuron_options={"eps": 0.2})
     seen = []
+    linear = [m for m in net.first.modules() if isinstance(m, nn.Conv2d)]  # a residual vgg has two
     for module in net.modules():
-        if isinstance(module, nn.Conv2d | nn.Linear):
+        if isinstance(module, nn.Conv2d | nn.Linear) and module not in linear[1:]:
             module.register_forward_pre_hook(lambda module, args: seen.append(args[0].unique()))
     with ul.mode(net, "hard"):
         net(torch.rand(4, 3, 16, 16))
     first, *middle, head = seen
     assert len(first) > 2
-    assert len(middle) == sum(isinstance(m, nn.Conv2d) for m in net.modules()) - 1
+    assert len(middle) == sum(isinstance(m, nn.Conv2d) for m in net.modules()) - len(linear)
     assert all(values.tolist() == [0.0, 1.0] for values in middle)
     assert 0 < head.max() < 1  # mean spikes
 
@@ -60,10 +62,11 @@ def test_batch_norm_sees_time_and_batch(build):
     torch.testing.assert_close(norm.running_mean, 0.1 * current.mean((0, 2, 3)))
 
 
-@pytest.mark.parametrize("name", ["vgg5", "vgg7", "vgg9", "vgg11"])
+@pytest.mark.parametrize("name", ["vgg5", "vgg7", "vgg9", "vgg11", "vgg11r"])
 def test_a_name_counts_the_convolutions_and_the_head(name):
     net = vgg(name, width=1 / 32)
-    assert sum(isinstance(m, nn.Conv2d | nn.Linear) for m in net.modules()) == int(name[3:])
+    layers = [m for m in net.modules() if isinstance(m, nn.Linear) or getattr(m, "kernel_size", 0) == (3, 3)]
+    assert len(layers) == int(name[3:].strip("r"))
 
 
 @pytest.mark.parametrize(

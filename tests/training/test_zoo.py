@@ -86,3 +86,15 @@ def test_a_network_that_is_not_there_or_not_whole_is_refused(tmp_path: Path, mon
     monkeypatch.setattr(zoo, "_FOLDER", tmp_path)
     with pytest.raises(JobError, match="SHA-256"):
         zoo.read_model(name)
+
+
+def test_large_weights_are_packed_as_int8_within_half_a_step() -> None:
+    torch.manual_seed(0)
+    tensors = {"large": torch.randn(64, 8, 3, 3) * torch.logspace(-3, 2, 64).view(-1, 1, 1, 1)}
+    tensors |= {"small": torch.randn(4, 3, 2, 2), "bias": torch.randn(64), "count": torch.tensor(70_000)}
+    found = zoo.unpacked(dict(reversed(zoo.packed(tensors, int8=True).items())))
+    assert zoo.packed(tensors, int8=True)["large"].dtype == torch.int8
+    step = tensors["large"].abs().amax((1, 2, 3), keepdim=True) / 127
+    assert ((found["large"] - tensors["large"]).abs() <= 0.5 * step + 1e-3 * tensors["large"].abs()).all()
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[key], tensors[key].float()) for key in ("small", "bias", "count"))

@@ -57,7 +57,7 @@ def get_model(name: str, folder: Path, /) -> None:
     """Fetch a network that is too large to come with the library, from a folder that has it.
 
     Args:
-        name: as the folder's index has it, such as cifar10/vgg7-t4.
+        name: as the folder's index has it, such as cifar10/vgg11r-t4.
         folder: it has an index.json and the networks.
     """
     from ultralif.training import zoo

@@ -1,4 +1,8 @@
-"""A spiking VGG: convolutions one after another, spikes between them. Copy this file to change it."""
+"""A spiking VGG: convolutions one after another, spikes between them. Copy this file to change it.
+
+A residual one, ``vgg11r``, is the network of ``examples/speedrun.py``. It adds currents, before the neuron,
+wherever a convolution keeps the shape: spikes stay binary, and the gradient has a way around the neurons.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,15 +20,17 @@ STAGES: dict[str, tuple[tuple[int, ...], ...]] = {
     "vgg7": ((128, 128), (256, 256), (512, 512)),
     "vgg9": ((64, 64), (128, 128), (256, 256), (512, 512)),
     "vgg11": ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512)),
+    "vgg11r": ((64, 256), (256, 256, 512), (512, 512, 512), (512, 512)),
 }
-"""Channels of each convolution, stage by stage; a name counts the convolutions and the head."""
+"""Channels of each 3x3 convolution, stage by stage; a name counts them and the head."""
 
 
 class VGG(nn.Module):
     """Convolution, batch norm and neuron, layer after layer; see `vgg` for the arguments.
 
     A stage ends by halving the picture: the maximum is taken of currents, before the neuron, so that spikes
-    go into the next convolution. Batch norm takes its statistics over time and batch.
+    go into the next convolution. Batch norm takes its statistics over time and batch. A residual network does
+    not halve the last stage, and begins with a linear 2x2 convolution, which may be set to whiten patches.
     """
 
     def __init__(
@@ -34,17 +40,25 @@ class VGG(nn.Module):
         channels: int,
         timesteps: int,
         neuron: Callable[[], nn.Module],
+        residual: bool = False,
     ) -> None:
         super().__init__()
         self.timesteps = timesteps
         self.smallest = 2 ** len(stages)
+        self.sums: list[bool] = []
+        before: list[nn.Module] = []
+        if residual:
+            patches = 8 * math.ceil(channels / 2)  # a multiple of 8 is quick on a GPU
+            before, channels = [nn.Conv2d(channels, patches, 2)], patches
         layers: list[nn.Module] = []
-        for stage in stages:
+        for number, stage in enumerate(stages, start=1):
             for i, width in enumerate(stage, start=1):
                 conv = nn.Conv2d(channels, width, 3, padding=1, bias=False)
-                pool = [nn.MaxPool2d(2)] if i == len(stage) else []
-                layers += [TimeDistributed(nn.Sequential(conv, *pool, nn.BatchNorm2d(width))), neuron()]
-                channels = width
+                halved = i == len(stage) and not (residual and number == len(stages))
+                parts = [*before, conv, *[nn.MaxPool2d(2)] * halved, nn.BatchNorm2d(width)]
+                layers += [TimeDistributed(nn.Sequential(*parts)), neuron()]
+                self.sums.append(residual and width == channels and not halved)
+                before, channels = [], width
         self.first = layers[0]
         self.layers = nn.Sequential(*layers[1:])
         self.head = nn.Linear(channels, classes)
@@ -62,8 +76,10 @@ class VGG(nn.Module):
             current = current.expand(self.timesteps, *current.shape[1:])
         else:
             current = self.first(x)
-        spikes = self.layers(current)
-        scores: Tensor = self.head(spikes.mean((0, 3, 4)))
+        *layers, last = self.layers
+        for fire, layer, add in zip(layers[::2], layers[1::2], self.sums[1:], strict=True):
+            current = current + layer(fire(current)) if add else layer(fire(current))
+        scores: Tensor = self.head(last(current).mean((0, 3, 4)))
         return scores
 
 
@@ -76,18 +92,21 @@ def vgg(
     neuron: str | Callable[..., nn.Module] = "UltraLIF",
     neuron_options: Mapping[str, Any] | None = None,
     width: float = 1.0,
+    residual: bool = False,
 ) -> VGG:
     """Return a spiking VGG.
 
     Args:
-        stages: ``vgg5``, ``vgg7``, ``vgg9``, ``vgg11``, or the channels of each convolution of each stage,
-            such as ``((64, 64), (128, 128))``.
+        stages: ``vgg5``, ``vgg7``, ``vgg9``, ``vgg11``, ``vgg11r``, or the channels of each convolution of
+            each stage, such as ``((64, 64), (128, 128))``.
         classes: scores that the linear head gives for the mean spikes.
         channels: of the pictures: 3 for colours, 2 for events of both polarities.
         timesteps: for how many steps an image is shown; events bring their own.
         neuron: a neuron's name or class, or anything that returns a module when called.
         neuron_options: its arguments; every layer has neurons of its own.
         width: multiplies every number of channels.
+        residual: add to the current of a convolution that keeps the shape the current before it; see `VGG`.
+            ``vgg11r`` always does.
 
     Example:
         >>> import torch
@@ -107,4 +126,5 @@ def vgg(
     scaled = [[max(1, round(n * width)) for n in stage] for stage in plan]
     make = find_neuron(neuron) if isinstance(neuron, str) else neuron
     options = dict(neuron_options or {})
-    return VGG(scaled, classes, channels, timesteps, lambda: make(**options))
+    residual = residual or stages == "vgg11r"
+    return VGG(scaled, classes, channels, timesteps, lambda: make(**options), residual)

@@ -88,7 +88,7 @@ class RunConfig:
     hidden: tuple[int, ...] = (64,)
     """Neurons of each hidden layer."""
     model: str = "mlp"
-    """mlp, or a network of ultralif.models: vgg5, vgg7, vgg9, vgg11, resnet18 ...; on the command line also
+    """mlp, or a network of ultralif.models: vgg5, vgg7, vgg9, vgg11r, resnet18 ...; on the command line also
     file.py:Class."""
     width: float = 1.0
     """Factor by which the channels of a model of ultralif.models are multiplied."""
@@ -258,7 +258,7 @@ _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     (("width",), lambda x: 0 < x <= 100, "above 0 and at most 100"),
     (
         ("model",),
-        lambda name: re.fullmatch(r"mlp|(vgg|resnet)\d+|own:.+", name) is not None,
+        lambda name: re.fullmatch(r"mlp|(vgg|resnet)\d+r?|own:.+", name) is not None,
         "mlp or a model such as vgg9 or resnet18",
     ),
     (

@@ -57,8 +57,7 @@ def read_model(name: str) -> "tuple[RunConfig, dict[str, Tensor]]":
 
     for folder in _folders():
         if card := _read_index(folder).get(name):
-            tensors = {key: value.float() for key, value in load(_read(folder, card)).items()}
-            return RunConfig.from_dict(card["config"]), tensors
+            return RunConfig.from_dict(card["config"]), unpacked(load(_read(folder, card)))
     raise InputError(f"there is no network {name!r} on this machine; see: ultralif models list")
 
 
@@ -66,7 +65,7 @@ def get_model(name: str, folder: Path) -> Path:
     """Copy a network from another zoo to this machine, where `ultralif.load` finds it, and return its file.
 
     Args:
-        name: such as ``cifar10/vgg7-t4``.
+        name: such as ``cifar10/vgg11r-t4``.
         folder: the other zoo, with its ``index.json``.
     """
     known = _read_index(folder)
@@ -76,11 +75,43 @@ def get_model(name: str, folder: Path) -> Path:
     return _keep(_folders()[1], name, _read(folder, known[name]), known[name])
 
 
-def add_model(folder: Path, name: str, tensors: "dict[str, Tensor]", card: dict[str, Any]) -> None:
-    """Put a network into a zoo: its parameters in half precision, and its card into the index."""
+def add_model(
+    folder: Path, name: str, tensors: "dict[str, Tensor]", card: dict[str, Any], *, int8: bool = False
+) -> None:
+    """Put a network into a zoo: its parameters, packed, and its card into the index."""
     from safetensors.torch import save
 
-    _keep(folder, name, save({key: value.half().contiguous() for key, value in tensors.items()}), card)
+    _keep(folder, name, save(packed(tensors, int8=int8)), card)
+
+
+def packed(tensors: "dict[str, Tensor]", *, int8: bool = False) -> "dict[str, Tensor]":
+    """Return parameters in half precision, or large weights as int8, with a scale for each output."""
+    import torch
+
+    if not int8:
+        return {key: value.half().contiguous() for key, value in tensors.items()}
+    found = {}
+    for key, value in tensors.items():
+        if value.dim() < 2 or value.numel() < 1 << 11:
+            found[key] = value.float().contiguous()
+            continue
+        scale = (value.float().abs().flatten(1).amax(1) / 127).clamp(min=1e-7).half()
+        steps = value.float() / _across(scale, value)
+        found[key] = steps.round().clamp(-127, 127).to(torch.int8).contiguous()
+        found[f"{key}.scale"] = scale
+    return found
+
+
+def unpacked(tensors: "dict[str, Tensor]") -> "dict[str, Tensor]":
+    """Return what was packed, in float32."""
+    scales = {key: tensors[f"{key}.scale"] for key in tensors if f"{key}.scale" in tensors}
+    found = {key: value.float() for key, value in tensors.items() if key.removesuffix(".scale") == key}
+    return found | {key: found[key] * _across(scale, found[key]) for key, scale in scales.items()}
+
+
+def _across(scale: "Tensor", value: "Tensor") -> "Tensor":
+    """Return the scales of outputs in a shape that multiplies the weights."""
+    return scale.float().view(-1, *[1] * (value.dim() - 1))
 
 
 def _keep(folder: Path, name: str, content: bytes, card: dict[str, Any]) -> Path:
