@@ -108,7 +108,7 @@ def options_of(cell: Cell) -> tuple[str, dict[str, Any]]:
 
 
 def build(cell: Cell, sizes: tuple[int, ...]) -> nn.Module:
-    """Return the net of a run; where nothing resets, biases begin below the level of an undriven membrane."""
+    """Return the net of a run; where nothing resets, biases begin lower, or all would fire all the time."""
     torch.manual_seed(cell.seed)
     neuron, options = options_of(cell)
 
@@ -128,8 +128,22 @@ def build(cell: Cell, sizes: tuple[int, ...]) -> nn.Module:
     if "saturate" in cell.method or cell.method == "none":
         with torch.no_grad():
             for biased, layer in net.layers():
-                biased.bias += (layer.eps * torch.log(-torch.expm1(layer.log_decay))).flatten()
+                biased.bias += (rest if isinstance(biased, nn.Linear) else level)(layer).flatten()
     return net
+
+
+def rest(neuron: Any) -> Tensor:
+    """Return the bias with which an undriven membrane that nothing resets stays at 0."""
+    return neuron.eps * torch.log(-torch.expm1(neuron.log_decay))
+
+
+def level(neuron: Any, steps: int = 100) -> Tensor:
+    """Return the bias with which neurons that nothing resets fire in three of ten steps under unit noise."""
+    eps, decay = neuron.eps.flatten(), neuron.log_decay.flatten()
+    v = torch.full((256, len(eps)), -torch.inf)
+    for _ in range(steps):
+        v = eps * torch.logaddexp(v / eps + decay, torch.randn(v.shape) / eps)
+    return neuron.threshold - v.quantile(0.7, 0)
 
 
 def memory(net: Any, x: Tensor) -> float:
