@@ -1,12 +1,14 @@
 """Files made to harm: archives that climb out of their folder, pickles that act, headers that lie."""
 
 import contextlib
+import gzip
 import io
 import json
 import os
 import pickle
 import random
 import resource
+import sqlite3
 import stat
 import struct
 import tarfile
@@ -33,6 +35,7 @@ from ultralif.errors import InputError, JobError
 from ultralif.export import from_nir
 from ultralif.training import Store
 from ultralif.training.checkpoint import read_folder
+from ultralif.training.index import VERSION
 
 MEMORY = 300 << 20
 """Bytes that reading a small file may take."""
@@ -106,7 +109,21 @@ def hostile_files(canary: Path) -> dict[str, bytes]:
     found["pickle, string of 2**31"] = b"\x80\x02T\xff\xff\xff\x7f."
     found["pickle, self-referring"] = b"\x80\x02]q\x01h\x01a."
     found["pickle, a million marks"] = b"\x80\x02" + b"(" * 10**6 + b"."
-    return found | dict(_hdf5())
+    found["gzip, 64 MiB of zeros"] = gzip.compress(bytes(64 << 20), 1)
+    found["JSON, 100,000 keys"] = json.dumps(dict.fromkeys(map(str, range(10**5)), 0)).encode()
+    found["text in UTF-16"] = json.dumps({"seed": 1}).encode("utf-16")
+    found["nothing"] = b""
+    return found | dict(_hdf5()) | dict(_sqlite())
+
+
+def _sqlite() -> Iterator[tuple[str, bytes]]:
+    """Yield databases that would compute without end, or act, when an index is read."""
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS id FROM n"
+    acting = "CREATE TABLE runs (id TEXT); CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM runs; END"
+    for name, script in (("endless view", f"CREATE VIEW runs AS {endless}"), ("trigger", acting)):
+        with contextlib.closing(sqlite3.connect(":memory:")) as database:
+            database.executescript(f"{script}; PRAGMA user_version = {VERSION}")
+            yield f"SQLite, {name}", database.serialize()
 
 
 def _npy(kind: bytes, shape: bytes) -> bytes:

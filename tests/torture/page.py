@@ -20,9 +20,9 @@ ELSEWHERE = """
 - Hostile downloads (web pages, cut and stalled bodies, redirects, wrong digests) are tested by `make test`,
   in `tests/data/test_fetch.py`; hostile names and values in reports in `tests/report`; exported C under
   sanitizers in `tests/export/test_c.py`.
-- Fuzzed commands beyond 60 s, and Ray's time without a trainer: measured while the two cores had 20 to 28
-  processes that wanted to run. By themselves those commands (figures of an analysis, a report, training with
-  batches of one) take 2 to 5 s of processor time.
+- Seconds depend on the load: a line with a high one was measured while the two cores had as many processes
+  that wanted to run. Ray's seconds are counted from a loss; the start of the cluster is not among them.
+- A rank of torchrun is killed as soon as a new checkpoint is there, and not at other moments of a step.
 - Not reached: a network that is called with NaN or Inf should raise, naming layer and step. It does not look:
   of soft spikes NaN comes out for that sample, and a binary neuron does not fire. Every reader refuses such
   values, so none comes from a dataset; to look at each batch would cost time in every step.
