@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from ultralif.errors import need
-from ultralif.ops import autograd
+from ultralif.ops import dispatch
 
 __all__ = ["Kernel", "compiled"]
 
@@ -56,8 +56,8 @@ def compiled(capability: int = 90) -> Iterator[list[Kernel]]:
     gpu.forget()
     made: list[Kernel] = []
     with ExitStack() as replaced:
-        replaced.enter_context(_replaced(autograd, "_gpu", lambda current: gpu))
-        replaced.enter_context(_replaced(autograd, "_is_taken", lambda *about: True))
+        replaced.enter_context(_replaced(dispatch, "gpu_for", lambda current: gpu))
+        replaced.enter_context(_replaced(dispatch, "is_taken", lambda *about: True))
         for module in (import_module(f"ultralif.ops.triton_{name}") for name in MODULES):
             for name in module.__all__:
                 compiler = _Compiler(getattr(module, name), capability, made)

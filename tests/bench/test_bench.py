@@ -11,7 +11,7 @@ from ultralif.bench.stopwatch import Spread
 from ultralif.bench.subjects import PEERS, Run, Skip, build
 from ultralif.cli import main
 from ultralif.errors import JobError
-from ultralif.ops import autograd, cpu
+from ultralif.ops import cpu, dispatch
 
 CPU = torch.device("cpu")
 
@@ -81,7 +81,7 @@ def test_wrong_neurons_are_not_timed(monkeypatch):
             out, last = cpu.forward(*args)
             return 1.01 * out, last
 
-    monkeypatch.setattr(autograd, "cpu", Wrong())
+    monkeypatch.setattr(dispatch, "cpu", Wrong())
     with pytest.raises(JobError, match="UltraLIF differs from its definition"):
         refuse_unless_right(CPU)
 

@@ -27,7 +27,7 @@ from ops.op_cases import (
 )
 from ops.stack_cases import check_adam, check_groups, check_readout, check_step
 from ultralif import functional, ops
-from ultralif.ops import autograd, gpu, launch, parallel, rings
+from ultralif.ops import dispatch, gpu, launch, parallel, rings
 from ultralif.ops.encode import encode_images
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
@@ -39,8 +39,8 @@ RINGS = [case for case in CASES if case.name == "ultradlif"]
 
 @pytest.fixture
 def triton(monkeypatch):
-    monkeypatch.setattr(autograd, "_gpu", lambda current: gpu)
-    monkeypatch.setattr(autograd, "_is_taken", lambda device, dtype, rule: gpu.takes(rule))
+    monkeypatch.setattr(dispatch, "gpu_for", lambda current: gpu)
+    monkeypatch.setattr(dispatch, "is_taken", lambda name, dtype, rule: gpu.takes(rule))
     gpu.forget()
 
 

@@ -22,8 +22,8 @@ from ops.op_cases import (
 from ops.stack_cases import check_adam, check_groups, check_readout, check_step
 from ultralif import functional, ops
 from ultralif.ops import parallel
-from ultralif.ops.autograd import integrate, integrate_backward
 from ultralif.ops.recurrence import LeakForm, Membrane, Reset, Rule, encode
+from ultralif.ops.registered import integrate, integrate_backward
 
 pytestmark = [
     pytest.mark.gpu,

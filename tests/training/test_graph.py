@@ -141,7 +141,7 @@ def test_a_network_that_asks_is_run_as_it_is_and_says_so_once(tmp_path: Path, re
 def test_a_step_of_a_stack_is_few_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six kinds of eighteen members: a kernel each forward and back; batch, loss, its derivative and Adam."""
     pytest.importorskip("triton")
-    from ultralif.ops import autograd, encode, gpu, launch, triton_step
+    from ultralif.ops import dispatch, encode, gpu, launch, triton_step
 
     launched: Counter[str] = Counter()
 
@@ -156,8 +156,8 @@ def test_a_step_of_a_stack_is_few_kernels(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(triton_step, name, Kernel(name))
     monkeypatch.setattr(encode, "images_kernel", Kernel("images_kernel"))
     monkeypatch.setattr(launch.Launch, "__call__", lambda self, *_: launched.update([self.kernel.__name__]))
-    monkeypatch.setattr(autograd, "_gpu", lambda current: gpu)
-    monkeypatch.setattr(autograd, "_is_taken", lambda *about: True)
+    monkeypatch.setattr(dispatch, "gpu_for", lambda current: gpu)
+    monkeypatch.setattr(dispatch, "is_taken", lambda *about: True)
     monkeypatch.setattr(Adam, "_move", by_kernel)
     members = [v.config("mnist", 2, 42) for v in main_variants() if v not in CONTROLS]
     pixels = torch.zeros(128, 1, 28, 28, dtype=torch.uint8)

@@ -10,7 +10,7 @@ from torch import Tensor
 from ultralif.errors import InputError, check_choice
 from ultralif.functional import AdaptiveState, Constant, compute_dtype
 from ultralif.functional.scan import OverTime
-from ultralif.ops import autograd
+from ultralif.ops import autograd, dispatch
 from ultralif.ops.constants import Learned
 from ultralif.ops.layout import has_gap
 from ultralif.ops.recurrence import Constants, Rule
@@ -72,7 +72,7 @@ def operator(
             if fused and is_feature and kwargs.get("neighborhood", "ring") == "ring":
                 return _along_last(run, axis, current, v0, rate, kwargs)
             found = recipe(current, *args, **kwargs) if fused else None
-            if found is not None and autograd.is_fused(current, found.rule):
+            if found is not None and dispatch.is_fused(current, found.rule):
                 return _integrate(current, v0, rate, found)
             for name, given in kwargs.items():
                 if isinstance(given, Learned):
@@ -141,7 +141,7 @@ def prepare(
     if recipe is None or _needs_definition(current):
         return None
     found = recipe(current, **given)
-    if found is None or not autograd.is_fused(current, found.rule):
+    if found is None or not dispatch.is_fused(current, found.rule):
         return None
     names = {id(parameter): name for name, parameter in parameters.items()}
     for constant in found[:4]:
