@@ -97,11 +97,11 @@ def main() -> None:
     if own:
         halves = [speedrun.load(given.data, half, given.subset) for half in ("train", "test")]
         row, net = speedrun.run(wanted, given.seed, *halves)
-        net = as_vgg(net, config)
     else:
         row, net = speedrun.run(wanted, given.seed, train, test, Deep)
-        net = net.net
-    print(json.dumps({"variant": {}, **row, "holdout": 0, "recipe": recipe, "torch": torch.__version__}))
+    told = {"variant": {}, **row, "holdout": 0, "recipe": recipe, "torch": torch.__version__}
+    print(json.dumps(told), flush=True)
+    net = as_vgg(net, config) if own else net.net
     tensors = {key: value.detach().cpu() for key, value in net.state_dict().items()}
     kept = build_network(config)
     kept.load_state_dict(unpacked(packed(tensors, int8=True)))
