@@ -6,7 +6,10 @@ from typing import Literal, get_args
 
 from ultralif.errors import InputError
 
-__all__ = ["BASELINES", "ELSEWHERE", "GROUPS", "MODES", "NEURON_NAMES", "ULTRA", "Mode", "find_name"]
+__all__ = [
+    *("BASELINES", "ELSEWHERE", "GROUPS", "MODES", "NEURON_NAMES", "ULTRA", "Mode"),
+    *("find_name", "similar"),
+]
 
 Mode = Literal["soft", "hard", "tropical"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -61,9 +64,24 @@ def find_name(kind: str, name: str, known: Iterable[str]) -> str:
     spelled = {_plain(each): each for each in known}
     if _plain(name) in spelled:
         return spelled[_plain(name)]
-    near = difflib.get_close_matches(_plain(name), spelled, n=1)
-    hint = f"did you mean {spelled[near[0]]}?" if near else f"choose one of {', '.join(spelled.values())}"
+    near = similar(_plain(name), spelled)
+    hint = f"did you mean {spelled[near]}?" if near else f"choose one of {', '.join(spelled.values())}"
     raise InputError(f"{kind} {name!r} is not known; {hint}")
+
+
+def similar(name: str, known: Iterable[str]) -> str | None:
+    """Return the name that is probably meant by a wrong one: it has these initials, or nearly these letters.
+
+    Example:
+        >>> similar("lr", ["epochs", "learning_rate"]), similar("--epoch", ["--epochs"]), similar("x", ["y"])
+        ('learning_rate', '--epochs', None)
+    """
+    known = list(known)
+    for each in known:
+        words = each.lstrip("-").replace("-", "_").split("_")
+        if len(words) > 1 and name.lstrip("-") == "".join(word[:1] for word in words):
+            return each
+    return next(iter(difflib.get_close_matches(name, known, n=1)), None)
 
 
 def _plain(name: str) -> str:

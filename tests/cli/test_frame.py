@@ -1,8 +1,8 @@
 """The frame of the command line: help without torch, suggestions, one-line errors, exit codes."""
 
+import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,15 +235,12 @@ class TestProcess:
     """As a user meets it."""
 
     def test_help_is_quick_and_needs_no_torch(self, python) -> None:
-        seconds = []
-        for _ in range(6):  # the best of several: other work on the machine only adds
-            began = time.perf_counter()
-            shown = python.run("-m", "ultralif", "--help")
-            seconds.append(time.perf_counter() - began)
-            assert "usage: ultralif" in shown.stdout
-            if min(seconds) < 0.5:
-                break
-        assert min(seconds) < 0.5
+        before = os.times()
+        shown = python.run("-m", "ultralif", "--help")
+        after = os.times()
+        assert "usage: ultralif" in shown.stdout
+        spent = after.children_user + after.children_system - before.children_user - before.children_system
+        assert spent < 0.3  # seconds of the processor: other work on the machine does not count
         loaded = python.run(
             "-c", "import sys; from ultralif.cli import main; main(['--help']); print('torch' in sys.modules)"
         )

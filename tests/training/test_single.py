@@ -60,9 +60,9 @@ def test_a_network_by_itself_is_a_stack_of_one(optimizer: str, tolerance: float)
     stack.members.unstack()
     for name, value in alone.state_dict().items():
         torch.testing.assert_close(value, stacked.state_dict()[name], rtol=tolerance, atol=tolerance)
-    assert [epoch["spike_rate"][0] for epoch in ours] == pytest.approx(
-        [epoch["spike_rate"][0] for epoch in theirs], rel=tolerance
-    )
+    for name in ("spike_rate", "eps", "leak"):
+        mine, others = ([epoch[name][0] for epoch in history] for history in (ours, theirs))
+        assert mine == pytest.approx(others, rel=tolerance), name
 
 
 OPTIONS: dict[str, Any] = {"timesteps": 2, "epochs": 3, "batch_size": 32, "learning_rate": 0.01, "shift": 1}
@@ -82,7 +82,8 @@ def test_killed_and_continued_it_ends_with_the_same_bits(tmp_path: Path) -> None
     histories = [Store(tmp_path / place).read(first.id).history for place in ("whole", "parts")]
     assert histories[0] == histories[1]
     finished = convolutional()
-    ul.train(finished, (X, Y), TEST, runs_dir=tmp_path / "whole", **OPTIONS)
+    with pytest.warns(UserWarning, match="nothing was trained"):
+        ul.train(finished, (X, Y), TEST, runs_dir=tmp_path / "whole", **OPTIONS)
     assert torch.equal(finished[4].weight, whole[4].weight), "a finished run gives its parameters"
     loaded = ul.load(first.id, tmp_path / "whole", net=convolutional())
     assert torch.equal(loaded[4].weight, whole[4].weight)
@@ -153,9 +154,11 @@ SPIKES = nn.Sequential(ul.LIF(), nn.Flatten(2), nn.Linear(36, 2))
             {"dataset": "mnist"},
             "dataset is not an option",
         ),
-        (SPIKES, {"epoch": 3}, "epoch is not an option"),
+        (SPIKES, {"epoch": 3}, "epoch is not an option .* did you mean epochs?"),
+        (SPIKES, {"lr": 0.1}, "did you mean learning_rate?"),
+        (nn.Sequential(nn.Flatten(2), nn.Linear(36, 1), ul.LIF()), {"timesteps": 2}, "1 scores, but labels"),
     ],
-    ids=["no neuron", "no weights", "no scores", "field of the library", "typo"],
+    ids=["no neuron", "no weights", "no scores", "field of the library", "typo", "initials", "few scores"],
 )
 def test_what_cannot_be_trained_is_refused(net: nn.Module, options: dict, says: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=says):

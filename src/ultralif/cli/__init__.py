@@ -1,6 +1,5 @@
 """The command line: one file for each command, imported when the command is called."""
 
-import difflib
 import io
 import os
 import signal
@@ -12,6 +11,7 @@ from types import FrameType
 from ultralif import __version__
 from ultralif.errors import InputError, JobError, is_out_of_memory
 from ultralif.files import visible
+from ultralif.names import similar
 
 __all__ = ["COMMANDS", "main"]
 
@@ -106,8 +106,8 @@ def _run(args: list[str]) -> int:
         return 0
     command = args[0]
     if command not in COMMANDS:
-        near = difflib.get_close_matches(command, COMMANDS, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"choose one of {', '.join(COMMANDS)}"
+        near = similar(command, COMMANDS)
+        hint = f"did you mean '{near}'?" if near else f"choose one of {', '.join(COMMANDS)}"
         raise InputError(f"there is no command '{command}'; {hint}")
     import_module(f"ultralif.cli.{command}").main(args[1:])
     return 0

@@ -1,11 +1,10 @@
 """Arguments of any neuron as flags: ``--eps 0.5 --no-learn-eps``."""
 
-import difflib
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from ultralif.errors import InputError
-from ultralif.names import ELSEWHERE
+from ultralif.names import ELSEWHERE, similar
 from ultralif.training.identity import example, known_options
 
 __all__ = ["OPTIONS", "describe_options", "split_options"]
@@ -139,9 +138,9 @@ def _check_spelling(flag: str, name: str, fields: Collection[str], known: Collec
     if name in ELSEWHERE:
         ours, remark = ELSEWHERE[name]
         raise InputError(f"{flag} is called --{_flag(ours)} here{': ' if remark else ''}{remark}")
-    near = difflib.get_close_matches(name, [*fields, *known], n=1)
-    if near and near[0] in known:
-        raise InputError(f"{flag} is not known; did you mean --{_flag(near[0])}?")
+    near = similar(name, [*fields, *known])
+    if near is not None and near in known:
+        raise InputError(f"{flag} is not known; did you mean --{_flag(near)}?")
 
 
 def _flag(name: str) -> str:

@@ -6,7 +6,6 @@ import inspect
 import io
 import re
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Annotated, Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
 import tyro
@@ -14,6 +13,7 @@ from tyro import _errors as errors
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from ultralif.errors import InputError
+from ultralif.names import similar
 
 __all__ = ["Actions", "Hidden", "Inline", "Named", "Names", "dispatch", "parse", "print_completion"]
 
@@ -199,10 +199,9 @@ class _Complaint:
         """Say that a word is not known, and suggest a similar one."""
         known = list(dict.fromkeys(self.known()))
         flag, word = word.partition("=")[0], word if word.isprintable() else repr(word)
-        near = [name for name in known if flag == "--" + "".join(part[:1] for part in name[2:].split("-"))]
-        near += get_close_matches(flag, known, n=1)
+        near = similar(flag, known)
         if near:
-            return f"{word} is not known; did you mean {near[0]}?"
+            return f"{word} is not known; did you mean {near}?"
         actions = [name for name in known if not name.startswith("-")]
         return f"{word} is not known" + (f"; choose one of {', '.join(actions)}" if actions else "")
 

@@ -2,10 +2,9 @@
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
-from ultralif.names import ELSEWHERE
+from ultralif.names import ELSEWHERE, similar
 
 __all__ = ["merged_signature", "unexpected_values", "unknown_argument"]
 
@@ -75,5 +74,5 @@ def unknown_argument(neuron: str, name: str, arguments: Iterable[str]) -> TypeEr
         if ours not in arguments:
             return TypeError(f"{said}, but {neuron} has none")
         return TypeError(f"{said}: {remark}" if remark else said)
-    close = get_close_matches(name, arguments, n=1)
-    return TypeError(said + (f"did you mean {close[0]!r}?" if close else f"it has {', '.join(arguments)}"))
+    near = similar(name, arguments)
+    return TypeError(said + (f"did you mean {near!r}?" if near else f"it has {', '.join(arguments)}"))

@@ -1,5 +1,6 @@
 """Training and loading in one call."""
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from ultralif.errors import InputError
+from ultralif.names import similar
 from ultralif.nn import set_mode
 from ultralif.training.build import add_model, build_network
 from ultralif.training.checkpoint import Damaged
@@ -17,7 +19,7 @@ from ultralif.training.own import own_config
 from ultralif.training.result import Result
 from ultralif.training.schedule import hard_epochs, temperature
 from ultralif.training.single import neurons_of
-from ultralif.training.store import Run, Store
+from ultralif.training.store import NoSuchRun, Run, Store
 from ultralif.training.zoo import cards, read_model
 
 __all__ = ["Trained", "find_run", "load", "restore", "train"]
@@ -39,7 +41,9 @@ def train(
 ) -> Result:
     """Train one network, store the run and return its result; a run that is finished is not trained again.
 
-    Pass a config, or a network of your own, which is trained in place on data of your own.
+    Pass a config, or a network of your own, which is trained in place on data of your own. Networks whose
+    layers, shapes, data and options agree are the same run, whatever their initial weights and the code of
+    their ``forward``: give each start its own ``seed``.
 
     Args:
         config: the run; or any module with ultralif neurons that takes ``[T, B, ...]`` (or images
@@ -81,6 +85,12 @@ def train(
         found = store.read(config.id)
         if net is not None:
             net.load_state_dict(found.contents.tensors())
+            warnings.warn(
+                f"run {config.id} is finished: net has its parameters now, and nothing was trained. A run is "
+                "known by its layers, data and options, not by initial weights or the code of forward; to "
+                "train again, pass another seed, or remove the run",
+                stacklevel=2,
+            )
         return found.result
     options = RunOptions(
         device=device,
@@ -126,7 +136,13 @@ def find_run(source: str | Path, runs_dir: str | Path | None = None, net: nn.Mod
         return Trained(_network(config, tensors, config.epochs), config)
     if path.is_dir() and not (path / "result.json").exists():
         raise InputError(f"{path} is not the folder of a run; see: ultralif runs list")
-    store, name = Store.holding(str(source), runs_dir)
+    try:
+        store, name = Store.holding(str(source), runs_dir)
+    except NoSuchRun as error:
+        near = similar(str(source), cards())
+        if near is None:
+            raise
+        raise NoSuchRun(f"{source} is not known; did you mean {near}? see: ultralif models list") from error
     run = store.read(name)
     return Trained(restore(run), run.config, run.result.status == "diverged")
 

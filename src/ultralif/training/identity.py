@@ -4,7 +4,6 @@
 meaning of a run.
 """
 
-import difflib
 import hashlib
 import inspect
 import json
@@ -16,6 +15,7 @@ from numbers import Integral, Real
 from typing import Any, cast
 
 from ultralif.errors import InputError
+from ultralif.names import similar
 from ultralif.training.baseline import FIELDS, FIRST_FIELDS, OF_SCHEMA_1, OPTIONS, READINGS, RESERVED
 
 __all__ = [
@@ -146,8 +146,8 @@ def _check_names(neuron: str, options: Mapping[str, Any], known: Mapping[str, An
 
 
 def _unknown(neuron: str, name: str) -> InputError:
-    near = difflib.get_close_matches(name, [*FIELDS, *_live(neuron)], n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"its options are {', '.join(sorted(_live(neuron)))}"
+    near = similar(name, [*FIELDS, *_live(neuron)])
+    hint = f"did you mean {near!r}?" if near else f"its options are {', '.join(sorted(_live(neuron)))}"
     return InputError(f"{name!r} is not a field of a run's config, nor an option of {neuron}; {hint}")
 
 

@@ -148,7 +148,10 @@ def make_members(
     shared = configs[0]
     if shared.model != "mlp":
         direct = shared.encoding == "direct" and not data.train.is_events
-        return Single(networks[0].to(device), direct=direct, channels_last=shared.channels_last)
+        classes = data.dataset.classes
+        return Single(
+            networks[0].to(device), classes=classes, direct=direct, channels_last=shared.channels_last
+        )
     seeds = sorted({config.seed for config in configs})
     readers = [seeds.index(config.seed) for config in configs]
     # A stack moves a temperature faster by scaling it, which scales a step of SGD twice.

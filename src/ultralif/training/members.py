@@ -55,7 +55,7 @@ class Members(Protocol):
         ...
 
     def constants(self, name: str) -> list[Tensor | None]:
-        """Return a constant of each member's neurons, or None for neurons without it."""
+        """Return a constant of each member's first spiking layer, or None for neurons without it."""
         ...
 
     def assign(self, name: str, place: int, value: float) -> None:

@@ -7,6 +7,7 @@ from torch import nn
 
 from ultralif.data.own import add
 from ultralif.errors import InputError
+from ultralif.names import similar
 from ultralif.nn import NEURONS, set_mode
 from ultralif.training.build import add_model
 from ultralif.training.config import RunConfig
@@ -34,9 +35,9 @@ def own_config(net: nn.Module, train: Any, test: Any, *, events: bool = False, *
     known = [each.name for each in fields(RunConfig) if each.name not in _OF_LIBRARY]
     for name in options:
         if name not in known:
-            raise InputError(
-                f"{name} is not an option for a network of your own; choose from {', '.join(known)}"
-            )
+            near = similar(name, known)
+            hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
+            raise InputError(f"{name} is not an option for a network of your own; {hint}")
     neuron = type(neurons_of(net)[0])
     NEURONS.setdefault(neuron.__name__, neuron)
     dataset = add(train, test, events=events)

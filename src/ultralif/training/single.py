@@ -37,17 +37,20 @@ class Single(nn.Module):
     Args:
         net: takes ``[T, B, *input]`` and returns scores ``[B, classes]``, or for each step
             ``[T, B, classes]``, whose mean counts; or it returns what `ultralif.Network.observe` does.
+        classes: the number of classes, or less: a net may have scores for more.
         direct: the net takes images ``[B, *input]`` and repeats them itself.
         channels_last: store images with channels last.
     """
 
     batches, draws = 1, True
 
-    def __init__(self, net: nn.Module, *, direct: bool = False, channels_last: bool = False) -> None:
+    def __init__(
+        self, net: nn.Module, *, classes: int = 1, direct: bool = False, channels_last: bool = False
+    ) -> None:
         super().__init__()
         self.neurons = neurons_of(net)
         self.net = net.to(memory_format=torch.channels_last) if channels_last else net  # type: ignore[call-overload]
-        self.direct, self.channels_last = direct, channels_last
+        self.classes, self.direct, self.channels_last = classes, direct, channels_last
         self.order = [0]
         self.widths: dict[int, int] = {}
         self._seen: dict[int, list[Tensor]] = {}
@@ -90,6 +93,11 @@ class Single(nn.Module):
             raise InputError(
                 f"net must return scores [B, classes] or [T, B, classes] for a batch of {batch}, got "
                 f"{shape}; take the mean over space, or put time first"
+            )
+        if scores.shape[-1] < self.classes:
+            raise InputError(
+                f"net returns {scores.shape[-1]} scores, but labels go up to {self.classes - 1}; let its "
+                f"last layer have {self.classes} outputs"
             )
         steps = scores.unsqueeze(1) if scores.dim() == 3 else None
         if by_step and steps is None:
@@ -146,11 +154,10 @@ class Single(nn.Module):
         return tuple(one for one in MODES if any(one in neuron.modes for neuron in self.neurons))
 
     def constants(self, name: str) -> list[Tensor | None]:
-        """Return a constant of all layers that have it, one after another."""
-        values = [neuron.constant(name) for neuron in self.neurons if name in neuron.declared()]
-        if not values:
-            return [None]
-        return [torch.cat([torch.as_tensor(value).detach().cpu().flatten() for value in values])]
+        """Return a constant of the first neurons that have it."""
+        values = (neuron.constant(name) for neuron in self.neurons if name in neuron.declared())
+        first = next(values, None)
+        return [None if first is None else torch.as_tensor(first).detach().cpu()]
 
     def assign(self, name: str, place: int, value: float) -> None:
         """Give a constant of all neurons that have it another value."""
