@@ -2,12 +2,12 @@
 
 import json
 import math
-import textwrap
 from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from paper_parts import HERE, NAMES, ROOT, compared_with_control
+from paper_parts import HERE, NAMES, ROOT, compared_with_control, wrapped
+from paper_studies import of_studies
 
 from ultralif.paper import published
 from ultralif.paper.grids import CLIPPED
@@ -24,7 +24,7 @@ def summary(results: Results) -> str:
     return "\n".join(
         f"{number}. {sentence(results)}"
         for number, sentence in enumerate(
-            (_cells, _soft, _soft_gains, _control, _best_epochs, _written), start=1
+            (_cells, _soft, _soft_gains, _control, _best_epochs, _written, *of_studies(results)), start=1
         )
     )
 
@@ -44,7 +44,7 @@ def _cells(results: Results) -> str:
         if (ours := results.accuracy(cell.neuron, cell.dataset, cell.timesteps))
     )
     rest = f" (of {every} published; the others were not run yet)" if tried < every else ""
-    return _wrapped(
+    return wrapped(
         "**The published tables are those of the code, and they can be reproduced.** On MNIST, Fashion-MNIST "
         f"and CIFAR-10, {good} of {tried} accuracies{rest} are within {MARGIN} points, or two standard "
         f"deviations over seeds, of our mean{apart}. With the text's reading {sum(x <= 1 for x in off)} of "
@@ -54,10 +54,12 @@ def _cells(results: Results) -> str:
 
 
 def _soft(_: Results) -> str:
-    return _wrapped(
-        "In the code the baselines fire soft spikes, sigmoid(10 (V - threshold)), forward and backward. The "
-        "tables compare a fixed width of 0.1 with a learned one, both with exact gradients; a forward and "
-        "backward pass that do not match, the subject of the paper, is not in them."
+    return wrapped(
+        "In the code the baselines fire soft spikes, too, forward and backward: four of them "
+        "sigmoid(10 (V - threshold)), DSpike and DSpikePlus a curve whose sharpness is learned. So the "
+        "tables compare soft networks with exact gradients, of a fixed width (0.1), a learned curve or a "
+        "learned eps; a forward and backward pass that do not match, the subject of the paper, is not in "
+        "them."
     )
 
 
@@ -67,7 +69,7 @@ def _control(results: Results) -> str:
     sure = sum(row.p < 0.05 for row in found)
     over = {label: pooled(results, label).signed for label in (*ULTRA, None)}
     each = ", ".join(f"{over[label]} points from {label}" for label in ULTRA)
-    return _wrapped(
+    return wrapped(
         "The code has a control that the paper does not report, SigmaLIF: a leaky membrane and "
         f"sigmoid(V / eps) with a learned eps, and no log-sum-exp. As a mean over all {len(found)} cells it "
         f"is {each}, and {over[None]} from the best of the four in each cell, which is chosen on the test "
@@ -102,7 +104,7 @@ def _soft_gains(results: Results) -> str:
         ]
         for times in ((1,), (10, 30))
     )
-    return _wrapped(
+    return wrapped(
         "In that reading, all spikes soft and after the last epoch, the best Ultra neuron is "
         f"{_span(first)} points from the best baseline at T=1 and {_span(later)} at T=10 and 30."
     )
@@ -137,7 +139,7 @@ def _written(results: Results) -> str:
             base = results.accuracy(gain.baseline, "cifar10", time)
             over = paired(results.accuracy("LIF learned width", "cifar10", time), base)
             width.append(over.signed if over else "-")
-    return _wrapped(
+    return wrapped(
         "As the text has it, with binary baselines, the best soft Ultra network leads at T=1 by "
         f"{_span(soft, '.2f')} points on the four datasets. With binary spikes the same lead is "
         f"{_span(binary)}. On CIFAR-10 at T=10 and 30 a lead stays, {' and '.join(left)}; a plain LIF whose "
@@ -167,7 +169,7 @@ def remains(results: Results) -> str:
         "whose width is fixed. LIF with a learned width has most of it (below).",
         f"**On N-MNIST at T=10 and 30 the Ultra neurons are behind** ({', '.join(behind)}, binary).",
     )
-    return "\n".join("- " + _wrapped(line, "  ") for line in lines)
+    return "\n".join("- " + wrapped(line, "  ") for line in lines)
 
 
 def noise(results: Results) -> str:
@@ -176,7 +178,7 @@ def noise(results: Results) -> str:
     raw, kept = found["statistics"][:2]
     share = 100 * kept["events"] / raw["events"]
     lines = [
-        _wrapped(
+        wrapped(
             f"On the {raw['number']} raw recordings that we have, denoising keeps {share:.0f} % of the "
             f"events ({kept['events']:,.0f} of {raw['events']:,.0f} on average); "
             f"{100 * raw['cells with events']:.0f} % of the cells of the sensor have an event in a raw "
@@ -190,7 +192,7 @@ def noise(results: Results) -> str:
 def _put_back(rows: Sequence[dict[str, Any]], results: Results) -> list[str]:
     lines = [
         "",
-        _wrapped(
+        wrapped(
             "The dropped events can be drawn back in by their measured rates, given what remained around a "
             "cell (`benchmarks/denoising.py`). Released reading, T=1, best epoch, two seeds; the change, "
             "carried over to the runs of 100 epochs on denoised recordings, gives an estimate for raw ones:",
@@ -220,7 +222,7 @@ def _put_back(rows: Sequence[dict[str, Any]], results: Results) -> list[str]:
     text = (
         f"Within {MARGIN} points of the published accuracy are the estimates for {' and '.join(near)}{open_}."
     )
-    return [*lines, "", _wrapped(text, "")]
+    return [*lines, "", wrapped(text, "")]
 
 
 def time(results: Results) -> str:
@@ -244,7 +246,7 @@ def time(results: Results) -> str:
     ]
     first, *rest = [max(known[c].seconds or 0 for c in group) for group in groups]
     members = max(run.stacked or 0 for run in known.values())
-    text = _wrapped(
+    text = wrapped(
         f"Each is a stack of {members} networks, five seeds of eleven neurons, 100 epochs with the test set "
         "after every one; seconds of the host. Stacks share the GPU, so that their times overlap: MNIST and "
         "Fashion-MNIST at T=1 and 10 ran together, and the others later, together with penalties. So all "
@@ -287,7 +289,3 @@ def _span(values: Sequence[float], form: str = "+.2f") -> str:
     """Write the least and the greatest of some numbers."""
     low, high = format(min(values), form), format(max(values), form)
     return low if low == high else f"{low} to {high}"
-
-
-def _wrapped(text: str, indent: str = "   ") -> str:
-    return textwrap.fill(text, 130, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

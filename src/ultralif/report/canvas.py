@@ -23,15 +23,19 @@ STYLES: dict[str, tuple[str, str, str]] = {
     "DSpikePlus": ("#C0404F", "dashed", "^"),
 }
 """Colour (most after Okabe and Ito), line and marker of every neuron, in figures and in the browser."""
+VARIANTS = {
+    "LIF learned width": ("#000000", "dashed", "s"),
+    "binary": ("#009E73", "dashdot", "x"),
+    "binary narrow": ("#A0522D", "dotted", "v"),
+}
+"""The same for labels that do not begin with the name of their neuron, or are drawn beside it."""
 DPI = 200
 """Dots per inch of a PNG: enough to print panels about three and a half inches wide."""
 
 
 def style_of(label: str) -> dict[str, str]:
     """Return the style of a neuron, or of a variant whose label begins with its name."""
-    color, line, marker = STYLES.get(label.split()[0], ("#009E73", "dashdot", "x"))
-    if label == "LIF learned width":
-        color, line = "#009E73", "dashed"
+    color, line, marker = VARIANTS.get(label) or STYLES.get(label.split()[0], ("#009E73", "dashdot", "x"))
     return {"color": color, "linestyle": line, "marker": marker}
 
 
