@@ -44,6 +44,8 @@ from ultralif.training.step import steps
 SAMPLES, BATCH, INPUTS, HIDDEN, CLASSES = 12800, 128, 784, 64, 10
 FLOPS, BYTES = 248e12, 4.3e12  # a second, on an H200
 TIMES = (1, 30)
+ALONE = "UltraPLIF"
+"""The network whose own kernels are listed too."""
 
 
 DEEP = RunConfig(**PRESETS["deep"] | {"dataset": "cifar10", "model": "vgg9", "precision": "bfloat16"})
@@ -116,19 +118,34 @@ def floor(members: int, timesteps: int) -> dict[str, float]:
     return {"products": flop / FLOPS, "memory": moved / BYTES, "total": flop / FLOPS + moved / BYTES}
 
 
-def kernels(step: Callable[[], object], count: int = 20) -> list[dict]:
-    """List the kernels of a step with calls and microseconds a step, slowest first."""
+def kernels(step: Callable[[], object], count: int = 20) -> tuple[list[dict], list[dict]]:
+    """List the kernels of a step with calls and microseconds a step, slowest first; and one step as it ran.
+
+    Kernels that run side by side take longer than each by itself, so their times add up to more than a step.
+    """
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as trace:
         for _ in range(count):
             step()
         torch.cuda.synchronize()
+    events = [event for event in trace.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    events.sort(key=lambda event: event.time_range.start)
     found: dict[str, list[float]] = {}
-    for event in trace.events():
-        if event.device_type == torch.autograd.DeviceType.CUDA:
-            found.setdefault(event.name, []).append(event.time_range.elapsed_us())
+    for event in events:
+        found.setdefault(event.name, []).append(event.time_range.elapsed_us())
     table = [{"kernel": k, "calls": len(v) / count, "us": sum(v) / count} for k, v in found.items()]
-    return sorted(table, key=lambda row: -row["us"])
+    begins = [i for i, event in enumerate(events) if event.name == "images_kernel"]
+    first, last = begins[count // 2 : count // 2 + 2]  # the first kernel of a step and of the next
+    began = events[first].time_range.start
+    order = [
+        {
+            "kernel": event.name[:60],
+            "start": event.time_range.start - began,
+            "us": event.time_range.elapsed_us(),
+        }
+        for event in events[first : last + 1]
+    ]
+    return sorted(table, key=lambda row: -row["us"]), order
 
 
 def compile_kernels(members: Sequence[RunConfig]) -> None:
@@ -209,12 +226,15 @@ def measure(timesteps: int, device: torch.device, count: int) -> Iterator[dict[s
         found["over_floor"] = stacked / least["total"]
     yield found
     with rounded():
-        alone = [seconds(stepper([member], device), device, count) for member in members]
+        each = [stepper([member], device) for member in members]
+        alone = [seconds(one, device, count) for one in each]
     found |= {"one_by_one_ms": 1e3 * sum(alone), "one_by_one_over_stacked": sum(alone) / stacked}
     yield found
     if device.type == "cuda":
-        found["kernels"] = kernels(step)
+        found["kernels"], found["order"] = kernels(step)
         found["kernels_ms"] = sum(row["us"] for row in found["kernels"]) / 1e3
+        number = next(i for i, member in enumerate(members) if member.neuron == ALONE)
+        found["alone"] = {"neuron": ALONE, "ms": 1e3 * alone[number], "order": kernels(each[number])[1]}
         yield found
 
 
@@ -236,7 +256,7 @@ def main() -> None:
         if row not in rows:
             rows.append(row)
         args.out.write_text(json.dumps(document, indent=1))
-        shown = {k: v for k, v in row.items() if k not in ("kernels", "losses")}
+        shown = {k: v for k, v in row.items() if k not in ("kernels", "losses", "order", "alone")}
         print(f"{time.perf_counter() - began:5.1f} s", json.dumps(shown), flush=True)
 
     stacks = [measure(t, device, args.steps) for t in TIMES] if args.only != "deep" else []
@@ -250,10 +270,12 @@ def main() -> None:
         except Exception:  # what fails leaves the rest to be measured
             traceback.print_exc()
     for row in document.get("steps", []):
+        time_of = f"T={row['timesteps']}"
         for kernel in row.get("kernels", []):
-            print(
-                f"T={row['timesteps']} {kernel['us']:9.2f} us {kernel['calls']:5.1f}x {kernel['kernel'][:90]}"
-            )
+            print(f"{time_of} {kernel['us']:9.2f} us {kernel['calls']:5.1f}x {kernel['kernel'][:90]}")
+        for title, order in (("stacked", row.get("order")), ("alone", row.get("alone", {}).get("order"))):
+            for kernel in order or ():
+                print(f"{time_of} {title} {kernel['start']:8.2f} +{kernel['us']:6.2f} {kernel['kernel']}")
 
 
 if __name__ == "__main__":
