@@ -73,15 +73,20 @@ def check_readout(device="cpu"):
         rate = rates.mean((0, 2))
         loss = entropy.mean(1) + sparsity * rate
         theirs = [loss, (scores.argmax(2) == own).sum(1).float(), rate]
-        ours = readout_loss(rates, weight, bias, labels, sparsity, smoothing)
+        ones = torch.ones(members, device=device)
+        ours = readout_loss(rates, weight, bias, labels, sparsity, smoothing, ones)
         torch.testing.assert_close(list(ours), theirs, rtol=1e-5, atol=1e-5)
         share = torch.rand(members, generator=draw).to(device)
-        grads = [torch.autograd.grad(each, (rates, weight, bias), share) for each in (ours[0], loss)]
-        torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-7)
+        for given in (ones, share, ones):
+            grads = [
+                torch.autograd.grad(each, (rates, weight, bias), given, retain_graph=True)
+                for each in (ours[0], loss)
+            ]
+            torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-7)
 
 
 def check_adam(device="cpu"):
-    """The same steps as torch's, with weight decay, and the same moments."""
+    """The same steps as torch's, and the same moments, for two groups with rates and decays of their own."""
     draw = torch.Generator().manual_seed(0)
     sizes = ((3000,), (5, 7), (1,))
     sides = [
@@ -92,11 +97,13 @@ def check_adam(device="cpu"):
     for _ in range(5):
         grads = [torch.randn(size, generator=draw).to(device) for size in sizes]
         steps += 1
-        adam(sides[0], grads, *first, steps, rate, 0.02)
-        torch._fused_adamw_(
-            sides[1], grads, *second, [], [steps] * 3, lr=0.01, beta1=0.9, beta2=0.999, weight_decay=0.02,
-            eps=1e-8, amsgrad=False, maximize=False,
-        )  # fmt: skip
+        adam(sides[0], grads, *first, steps, [rate, rate, 10 * rate], [0.02, 0.02, 0.0])
+        for some, speed, decay in ((slice(2), 0.01, 0.02), (slice(2, 3), 0.1, 0.0)):
+            columns = [column[some] for column in (sides[1], grads, *second)]
+            torch._fused_adamw_(
+                *columns, [], [steps] * len(columns[0]), lr=speed, beta1=0.9, beta2=0.999, weight_decay=decay,
+                eps=1e-8, amsgrad=False, maximize=False,
+            )  # fmt: skip
     torch.testing.assert_close(
         [*sides[0], *first[0], *first[1]], [*sides[1], *second[0], *second[1]], rtol=1e-5, atol=1e-7
     )

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -95,17 +96,23 @@ def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def by_kernel(adam: Adam, columns: list[list[Tensor]], grads: list[Tensor], group: Any, rate: Any) -> None:
-    """Move as on a GPU."""
-    from ultralif.ops.step import adam as move
-
-    move(columns[0], grads, columns[1], columns[2], adam.steps, torch.zeros(()), group.decay)
-
-
 def train(folder: Path, device: str, *more: nn.Module, **options: Any) -> dict[str, Tensor]:
     net = network(*more)
     ul.train(net, (X, Y), (X, Y), runs_dir=folder, device=device, **{**RUN, **options})
     return {name: value.cpu() for name, value in net.state_dict().items()}
+
+
+def stacked_job(samples: int, device: torch.device, **options: Any) -> Job:
+    """Begin to train the paper's 18 variants on random images."""
+    members = [replace(v.config("mnist", 2, 42), **options) for v in main_variants() if v not in CONTROLS]
+    draw = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (samples, 1, 28, 28), dtype=torch.uint8, generator=draw).to(device)
+    labels = torch.randint(10, (samples,), generator=draw).to(device)
+    split = Split(Images(pixels), labels, torch.arange(samples, device=device))
+    dataset = Dataset("mnist", (1, 28, 28), 10, tuple("0123456789"), split, split, "", None, None)
+    job = Job.begin(members, build_networks(members, device), Data(dataset, split, None), device)
+    prepare_epoch(job)
+    return job
 
 
 def assert_same(one: dict[str, Tensor], other: dict[str, Tensor], near: float = 0.0) -> None:
@@ -139,7 +146,7 @@ def test_a_network_that_asks_is_run_as_it_is_and_says_so_once(tmp_path: Path, re
 
 
 def test_a_step_of_a_stack_is_few_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six kinds of eighteen members: a kernel each forward and back; batch, loss, its derivative and Adam."""
+    """Six kinds of eighteen members: a kernel each forward and back; batch, loss with derivative, Adam."""
     pytest.importorskip("triton")
     from ultralif.ops import dispatch, encode, gpu, launch, triton_step
 
@@ -158,20 +165,15 @@ def test_a_step_of_a_stack_is_few_kernels(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(launch.Launch, "__call__", lambda self, *_: launched.update([self.kernel.__name__]))
     monkeypatch.setattr(dispatch, "gpu_for", lambda current: gpu)
     monkeypatch.setattr(dispatch, "is_taken", lambda *about: True)
-    monkeypatch.setattr(Adam, "_move", by_kernel)
-    members = [v.config("mnist", 2, 42) for v in main_variants() if v not in CONTROLS]
-    pixels = torch.zeros(128, 1, 28, 28, dtype=torch.uint8)
-    split = Split(Images(pixels), torch.zeros(128, dtype=torch.int64), torch.arange(128))
-    dataset = Dataset("mnist", (1, 28, 28), 10, tuple("0123456789"), split, split, "", None, None)
-    job = Job.begin(members, build_networks(members, CPU), Data(dataset, split, None), CPU)
-    prepare_epoch(job)
+    monkeypatch.setattr(Adam, "_move", Adam._move_at_once)
+    job = stacked_job(128, CPU)
     launched.clear()
     feed = graph._Made(job)
     feed.hand_over(128)
     _Recorder(job, feed, lambda note: None).take(None, 128)
     gpu.forget()
     kinds = {f"{family}_{way}_kernel": n for family, n in (("temporal", 4), ("spatial", 2)) for way in WAYS}
-    rest = {"images_kernel": 1, "readout_kernel": 1, "readout_backward_kernel": 1, "adam_kernel": 2}
+    rest = {"images_kernel": 1, "readout_kernel": 1, "adam_kernel": 1}
     assert launched == {**kinds, **rest}
 
 
@@ -183,6 +185,21 @@ def test_a_gpu_replays_the_steps_that_it_takes_one_by_one(tmp_path: Path, option
     replayed = train(tmp_path / "a", "cuda", report=notes.append, **options)
     assert not [told.note for told in notes if told.note]
     assert_same(replayed, train(tmp_path / "b", "cuda", graph=False, **options), near=1e-3)
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize(("optimizer", "near"), [("sgd", 1e-4), ("adam", 1e-3)])
+def test_a_gpu_replays_the_steps_of_a_stack(optimizer: str, near: float) -> None:
+    """Kinds side by side, and short work beside long: five steps of two sizes, all sums and parameters."""
+    found = []
+    for recorded in (True, False):
+        job = stacked_job(600, torch.device("cuda"), encoding="constant", optimizer=optimizer)
+        notes: list[str] = []
+        run = step.steps(job, notes.append, graph=recorded)
+        assert len(list(run(job))) == 5 and not notes
+        found.append({**job.parameters(), **job.optimizer.tensors(), "sums": job.sums})
+    assert_same(*found, near=near)
 
 
 @pytest.mark.gpu

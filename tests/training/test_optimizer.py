@@ -26,6 +26,7 @@ def test_twenty_steps_are_those_of_torch(kind: type, decay: float, dtype: torch.
         optimizer.set_rate(rate)
         for group, speed in zip(reference.param_groups, (1.0, 10.0), strict=True):
             group["lr"] = rate * speed
+        optimizer.begin()
         for one, other in zip(ours, theirs, strict=True):
             one.grad = torch.randn_like(one)
             other.grad = one.grad.clone()
@@ -39,8 +40,9 @@ def test_a_parameter_without_a_gradient_stays() -> None:
     moved, still = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
     optimizer = Adam([Group([moved, still])])
     optimizer.set_rate(0.1)
+    optimizer.begin()
     moved.grad = torch.ones(2)
     optimizer.step()
     assert moved[0] != 1 and torch.equal(still, torch.ones(2))
-    optimizer.zero_grad()
+    optimizer.begin()
     assert moved.grad is None

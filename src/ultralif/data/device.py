@@ -75,4 +75,7 @@ class DeviceBatches:
             most = self.loader.gain if self.loader.encoding == "rate-clipped" else 1.0
             image = self.store.pixels, self.order, self.position, self.seed
             encode_images(x, *image, *lines, most=most, draws=self.draws, crop=crop, **wanted)
-        self.position += len(labels)
+
+    def advance(self, count: int) -> None:
+        """Go on by a number of samples; it can be recorded in a graph."""
+        self.position += count

@@ -17,6 +17,7 @@ from ultralif.functional import Mode
 from ultralif.nn.network import Network, Output
 from ultralif.nn.neuron import Neuron
 from ultralif.nn.stacked import StackedNeurons, kind
+from ultralif.ops import branches
 
 __all__ = ["Stack"]
 
@@ -109,7 +110,7 @@ class Stack(nn.Module):
         """Return the currents ``[T, B, M, N]`` of the first layer for the readers of each batch."""
         weight, bias = self.weights[0], self.biases[0]
         if self.batches == 1:
-            flat = nn.functional.linear(x.flatten(2), weight.flatten(0, 1), bias.flatten())
+            flat = branches.linear(x.flatten(2), weight.flatten(0, 1), bias.flatten())
             return [flat.view(*x.shape[:2], *bias.shape)]
         batches, time, batch = x.shape[:3]
         flat = torch.baddbmm(

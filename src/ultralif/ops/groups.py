@@ -4,8 +4,7 @@ The kernels read their part of the current and write their part of the spikes, o
 of the gradient of one vector with all learned constants. In a CUDA graph they run side by side.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ultralif.ops import autograd, dispatch, parallel
+from ultralif.ops.branches import side_by_side
 from ultralif.ops.constants import Learned
 from ultralif.ops.recurrence import Constants
 
@@ -74,11 +74,15 @@ class _Groups(torch.autograd.Function):
         ctx.save_for_backward(current, raw)
         ctx.parts, ctx.rate = parts, rate
         out = torch.empty_like(current[0] if rate else current)
-        with _branches(current.device) as branch:
+        ctx.g_raw = torch.empty_like(raw) if ctx.needs_input_grad[1] else None
+        with side_by_side(current.device) as branch:
             for part in parts:
                 with branch():
                     target = _of(out, part, rate)
                     part.plan.forward(current[:, :, part.place], None, part.constants, target)
+            if ctx.g_raw is not None:
+                with branch():  # no kernel writes the gradient of a constant that is not learned
+                    ctx.g_raw.zero_()
         return out
 
     @staticmethod
@@ -86,8 +90,9 @@ class _Groups(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor, Tensor, None, None]:
         current, raw = ctx.saved_tensors
         grad_out = grad_out.contiguous()
-        g_current, g_raw = torch.empty_like(current), torch.zeros_like(raw)
-        with _branches(current.device) as branch:
+        g_raw, ctx.g_raw = torch.zeros_like(raw) if ctx.g_raw is None else ctx.g_raw, None
+        g_current = torch.empty_like(current)
+        with side_by_side(current.device) as branch:
             for part in ctx.parts:
                 constants = Constants(*[_with_grad(c, raw, g_raw) for c in part.constants])
                 view, target = current[:, :, part.place], g_current[:, :, part.place]
@@ -112,34 +117,3 @@ def _with_grad(constant: Any, raw: Tensor, g_raw: Tensor) -> Any:
     own = constant.raw
     first = own.storage_offset() - raw.storage_offset()
     return constant._replace(raw=own.detach(), grad=g_raw[first : first + own.numel()].view(own.shape))
-
-
-_streams: dict[torch.device, list[torch.cuda.Stream]] = {}
-
-
-@contextmanager
-def _branches(device: torch.device) -> Iterator[Callable[[], Any]]:
-    """Yield a context for each of several launches that need not wait for each other.
-
-    While a graph is recorded, each launch has a stream of its own, so that the graph has branches. Otherwise
-    the host launches them one by one, and they stay on the current stream.
-    """
-    if device.type != "cuda" or not torch.cuda.is_current_stream_capturing():
-        yield nullcontext
-        return
-    main = torch.cuda.current_stream(device)
-    start = main.record_event()
-    used: list[torch.cuda.Stream] = []
-    kept = _streams.setdefault(device, [])
-
-    def branch() -> Any:
-        if len(used) == len(kept):
-            make: Callable[..., Any] = torch.cuda.Stream
-            kept.append(make(device))
-        used.append(kept[len(used)])
-        used[-1].wait_event(start)
-        return torch.cuda.stream(used[-1])
-
-    yield branch
-    for stream in used:
-        main.wait_stream(stream)

@@ -110,7 +110,7 @@ class Plan:
         self.row = tuple(ROW if isinstance(c, Learned) and c.rows is not None else 0 for c in constants)
         self.backwards: dict[Any, Any] = {}
         self.steps: dict[tuple[int, ...], Steps | None] = {}
-        self.counters: dict[int, Tensor] = {}
+        self.counters: dict[Any, Tensor] = {}
         self.groups: dict[Any, int] = {}
         self.launch: Any = None
         self.walks: dict[Any, launch.Launch] = {}

@@ -15,7 +15,7 @@ from ultralif.ops.recurrence import Constants
 if TYPE_CHECKING:
     from ultralif.ops.plan import Plan
 
-__all__ = ["EACH", "LEFT", "ROW", "SHARED", "begin", "end", "table_of", "way_of"]
+__all__ = ["EACH", "LEFT", "ROW", "SHARED", "begin", "counters", "end", "table_of", "way_of"]
 
 SHARED, EACH, LEFT = 1, 2, 3  # ways to reduce a gradient: see `triton_constants`
 ROW = 7  # numbers in a row of a table
@@ -52,7 +52,7 @@ def begin(
             plan.found[i].entries if way == SHARED else where[4 * i + 3] if way == EACH else 1
             for i, way in enumerate(ways)
         )
-    return grads, partials, _counters(plan, 4 * groups), groups
+    return grads, partials, counters(plan.counters, plan.device, 4 * groups), groups
 
 
 def end(
@@ -114,17 +114,17 @@ _pools: dict[torch.device, list[Any]] = {}
 POOL = 1 << 18
 
 
-def _counters(plan: "Plan", size: int) -> Tensor:
-    """Return counters at zero for this stream or graph, which no other kernel uses at the same time."""
-    device = plan.device
-    if device.type != "cuda":
-        return _zeros(device, size)
-    if is_recording(device):
+def counters(kept: dict[Any, Tensor], device: torch.device, size: int) -> Tensor:
+    """Return counters at zero for this stream or graph, which no other kernel uses at the same time.
+
+    A kernel leaves them at zero. Those of a stream are kept for its next launch of the same kernel.
+    """
+    if device.type != "cuda" or is_recording(device):
         return _zeros(device, size)
     stream = torch._C._cuda_getCurrentRawStream(device.index)
-    found = plan.counters.get(stream)
+    found = kept.get(stream)
     if found is None or found.numel() < size:
-        found = plan.counters[stream] = _zeros(device, size)
+        found = kept[stream] = _zeros(device, size)
     return found
 
 

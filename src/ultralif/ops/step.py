@@ -9,21 +9,30 @@ from torch.autograd.function import once_differentiable
 from triton import cdiv, next_power_of_2
 
 from ultralif.ops import triton_step
+from ultralif.ops.reduction import counters
 
 __all__ = ["adam", "readout_loss"]
 
 BLOCK = 1024
 """Number of parameters that a program of Adam updates."""
-OPTIONS: dict[str, Any] = {"num_stages": 1, "enable_fp_fusion": True}
+PARTS = 8
+"""Number of programs among which the batch of a member is divided, while each has 16 to 64 rows."""
+OPTIONS: dict[str, Any] = {"num_stages": 1, "num_warps": 4, "enable_fp_fusion": True}
 
 
 def readout_loss(
-    rates: Tensor, weight: Tensor, bias: Tensor, labels: Tensor, sparsity: Tensor, smoothing: float = 0.0
+    rates: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    labels: Tensor,
+    sparsity: Tensor,
+    smoothing: float = 0.0,
+    ones: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return each member's loss, and its hits and mean rate, which have no derivatives.
 
     A loss is the mean cross-entropy of ``rates @ weight.T + bias`` plus sparsity times the mean rate. It can
-    be differentiated once.
+    be differentiated once; the gradients are computed at once with the losses.
 
     Args:
         rates: ``[B, M, N]``, contiguous.
@@ -32,8 +41,9 @@ def readout_loss(
         labels: classes for each of the batches that members read, ``[batches, B]``.
         sparsity: ``[M]``.
         smoothing: label smoothing.
+        ones: ``[M]``; given as the gradient of the losses, it spares multiplying by it.
     """
-    return _apply(rates, weight, bias, labels, sparsity, smoothing)
+    return _apply(rates, weight, bias, labels, sparsity, smoothing, ones)
 
 
 class _Readout(torch.autograd.Function):
@@ -46,40 +56,66 @@ class _Readout(torch.autograd.Function):
         labels: Tensor,
         sparsity: Tensor,
         smoothing: float,
+        ones: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        batch, members, neurons = rates.shape
-        loss, hits, rate = (torch.empty(members, dtype=torch.float32, device=rates.device) for _ in range(3))
-        sizes = (batch, neurons, bias.shape[1], members, members // labels.shape[0], float(smoothing))
-        choices = _choices(batch, neurons, bias.shape[1])
         given = (rates, weight, bias, labels, sparsity)
-        triton_step.readout_kernel[(members,)](*given, loss, hits, rate, *sizes, **choices)
+        found, ctx.grads = _read_out(given, smoothing, any(ctx.needs_input_grad))
         ctx.save_for_backward(*given)
-        ctx.sizes, ctx.choices = sizes, choices
-        ctx.mark_non_differentiable(hits, rate)
+        ctx.smoothing, ctx.ones = smoothing, ones
+        ctx.mark_non_differentiable(*found[1:])
         ctx.set_materialize_grads(False)
-        return loss, hits, rate
+        return found
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: None) -> tuple[Any, ...]:
-        given = ctx.saved_tensors
-        grads = [torch.empty_like(x) for x in given[:3]]
-        grid = (ctx.sizes[3], cdiv(ctx.sizes[1], ctx.choices["NEURONS"]))
-        triton_step.readout_backward_kernel[grid](
-            grad.contiguous(), *given, *grads, *ctx.sizes, **ctx.choices
-        )
-        return *grads, None, None, None
+        # They are handed over, not kept: else each would be copied on its way to its parameter.
+        grads, ctx.grads = ctx.grads or _read_out(ctx.saved_tensors, ctx.smoothing, True)[1], ()
+        if ctx.ones is None or grad.data_ptr() != ctx.ones.data_ptr():
+            grads = (grads[0] * grad[:, None], grads[1] * grad[:, None, None], grads[2] * grad[:, None])
+        return *grads, None, None, None, None
 
 
 _apply: Callable[..., tuple[Tensor, Tensor, Tensor]] = _Readout.apply
+_counters: dict[torch.device, dict[Any, Tensor]] = {}
 
 
-def _choices(batch: int, neurons: int, classes: int) -> dict[str, Any]:
-    """Return the sizes of the tiles of a member, and the warps for them."""
+def _read_out(
+    given: Sequence[Tensor], smoothing: float, with_grads: bool
+) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...]]:
+    """Return losses, hits and rates, and the gradients of the losses for rates, weight and bias."""
+    rates, _, bias, labels, _ = given
+    (batch, members, neurons), classes = rates.shape, bias.shape[1]
+    number: dict[str, Any] = {"dtype": torch.float32, "device": rates.device}
+    loss, hits, rate = (torch.empty(members, **number) for _ in range(3))
+    grads = tuple(torch.empty_like(x) if with_grads else x for x in given[:3])
     wide = max(16, next_power_of_2(classes))
-    rows = min(64, max(16, next_power_of_2(batch)), max(16, 2048 // wide))
-    deep = min(64, max(16, next_power_of_2(neurons)))
-    return {"BATCH": rows, "NEURONS": deep, "CLASSES": wide, **OPTIONS, "num_warps": 8}
+    rows = min(max(16, next_power_of_2(cdiv(batch, PARTS))), 64, max(16, 2048 // wide))
+    tiles = cdiv(batch, rows)
+    parts = torch.empty(members * tiles * (classes * (neurons + 1) + 3), **number)
+    triton_step.readout_kernel[(members, tiles)](
+        *given,
+        loss,
+        hits,
+        rate,
+        *grads,
+        parts,
+        counters(_counters.setdefault(rates.device, {}), rates.device, members),
+        batch,
+        neurons,
+        classes,
+        members,
+        members // labels.shape[0],
+        float(smoothing),
+        GRADS=with_grads,
+        BATCH=rows,
+        NEURONS=min(64, max(16, next_power_of_2(neurons))),
+        CLASSES=wide,
+        PARTS=PARTS,
+        AT_ONCE=1024,
+        **OPTIONS,
+    )
+    return (loss, hits, rate), grads if with_grads else ()
 
 
 def adam(
@@ -88,10 +124,13 @@ def adam(
     firsts: Sequence[Tensor],
     seconds: Sequence[Tensor],
     steps: Tensor,
-    rate: Tensor,
-    decay: float,
+    rates: Sequence[Tensor],
+    decays: Sequence[float],
 ) -> None:
-    """Take a step of AdamW in place, all tensors in one launch; ``steps`` already counts this step."""
+    """Take a step of AdamW in place, all tensors in one launch; ``steps`` already counts this step.
+
+    Each tensor has its own learning rate, a number on the device, and its own weight decay.
+    """
     starts = [0]
     for tensor in tensors:
         starts.append(starts[-1] + cdiv(tensor.numel(), BLOCK))
@@ -102,10 +141,9 @@ def adam(
         sizes,
         tuple(starts),
         steps,
-        rate,
-        float(decay),
+        tuple(rates),
+        tuple(map(float, decays)),
         COUNT=len(sizes),
         BLOCK=BLOCK,
-        num_warps=4,
         **OPTIONS,
     )

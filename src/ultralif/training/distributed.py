@@ -144,7 +144,7 @@ def _step(job: Job, loss: _Loss, x: Tensor, labels: Tensor, group: _Group) -> No
     mine = group.part(len(labels))
     share = (mine.stop - mine.start) / len(labels)
     mine = mine if share else slice(0, 1)
-    job.optimizer.zero_grad()
+    job.optimizer.begin()
     with torch.autocast(group.device.type, torch.bfloat16, enabled=job.shared.precision == "bfloat16"):
         losses = loss(x[:, mine], labels[mine], epoch_mode(job.shared, job.epoch))
     torch.autograd.backward([losses.loss.sum() * (share * group.size)])  # the gradients will be averaged

@@ -17,6 +17,7 @@ from ultralif.data.split import Events, Images
 from ultralif.errors import is_out_of_memory
 from ultralif.functional import Mode
 from ultralif.nn import Stack
+from ultralif.ops.branches import side_by_side
 from ultralif.training.feed import augmentation, batches, inputs, make_loaders
 from ultralif.training.job import Job
 from ultralif.training.schedule import epoch_mode
@@ -95,8 +96,11 @@ class _Feed(Protocol):
     def fill(self, batch: int) -> tuple[Tensor, Tensor]:
         """Return inputs and labels of the next batch, inside of a recorded step."""
 
+    def advance(self, batch: int) -> None:
+        """Go on to the batch after it, inside of a recorded step."""
+
     def positions(self) -> list[Tensor]:
-        """Return what `fill` changes besides the batch."""
+        """Return what `advance` changes."""
 
 
 class _Made:
@@ -127,6 +131,10 @@ class _Made:
             each.fill(x[place], labels[place])
         return x if len(x) > 1 else x[0], labels
 
+    def advance(self, batch: int) -> None:
+        for each in self.batches:
+            each.advance(batch)
+
     def positions(self) -> list[Tensor]:
         return [each.position for each in self.batches]
 
@@ -154,6 +162,9 @@ class _Given:
     def fill(self, batch: int) -> tuple[Tensor, Tensor]:
         return self.kept[batch]
 
+    def advance(self, batch: int) -> None:
+        pass  # the loader does
+
     def positions(self) -> list[Tensor]:
         return []
 
@@ -169,7 +180,11 @@ class _Recorder:
 
     def take(self, mode: Mode | None, batch: int) -> None:
         """Take a step, kernel by kernel."""
-        train_step(self.job, *self.feed.fill(batch), mode)
+        given = self.feed.fill(batch)
+        with side_by_side(self.job.device) as branch:
+            with branch():
+                self.feed.advance(batch)
+            train_step(self.job, *given, mode)
 
     def find(self, mode: Mode | None, batch: int) -> torch.cuda.CUDAGraph | None:
         """Return the graph of a step, recorded if there is none; None if it cannot be."""

@@ -73,8 +73,8 @@ def member_losses(
         assert isinstance(members, Stack)  # noqa: S101 - no others can
         rates = members.rates(x, mode)[-1].contiguous()
         by_batch = labels.reshape(members.batches, -1)
-        parameters = members.weights[-1], members.biases[-1]
-        return Losses(*readout_loss(rates, *parameters, by_batch, objective.sparsity, objective.smoothing))
+        given = rates, members.weights[-1], members.biases[-1], by_batch, objective.sparsity
+        return Losses(*readout_loss(*given, objective.smoothing, objective.ones))
     out = members(x, mode, by_step=objective.by_step)
     labels = members.spread(labels)
     if out.by_step is not None and objective.by_step:

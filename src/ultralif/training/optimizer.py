@@ -6,7 +6,7 @@ longer than training a small network.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch import Tensor
 __all__ = ["SGD", "Adam", "Group", "Optimizer"]
 
 _KERNELS = cast(Any, torch)  # the fused kernels are not in torch's type stubs
-FEW = 8
+FEW = 16
 """Number of tensors up to which our kernel is used; torch's leaves most of a GPU idle for so few."""
 
 
@@ -29,6 +29,15 @@ class Group:
     parameters: Sequence[Tensor]
     speed: float = 1.0
     decay: float = 0.0
+
+
+class _Move(NamedTuple):
+    """What a step does to a group: the parameters and what is kept for each, their gradients, and numbers."""
+
+    columns: list[list[Tensor]]
+    grads: list[Tensor]
+    decay: float
+    rate: Any
 
 
 class Optimizer:
@@ -58,25 +67,28 @@ class Optimizer:
             own.fill_(rate * group.speed)
         self._numbers = [rate * group.speed for group in self.groups]
 
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
+    def begin(self) -> None:
+        """Begin a step: count it, and forget the gradients."""
+        self.steps += 1
         for group in self.groups:
             for parameter in group.parameters:
                 parameter.grad = None
 
     @torch.no_grad()
     def step(self) -> None:
-        """Take one step."""
-        self.steps += 1
+        """Take the step that was begun."""
         on_gpu = self.steps.is_cuda
+        moves = []
         for i, (group, kept) in enumerate(zip(self.groups, self.kept, strict=True)):
             moved = [k for k, p in enumerate(group.parameters) if p.grad is not None]
             if moved:
                 columns = [[column[k] for k in moved] for column in (group.parameters, *kept)]
                 grads = [cast(Tensor, group.parameters[k].grad) for k in moved]
-                self._move(columns, grads, group, self.rates[i] if on_gpu else self._numbers[i])
+                rate = self.rates[i] if on_gpu else self._numbers[i]
+                moves.append(_Move(columns, grads, group.decay, rate))
+        self._move(moves)
 
-    def _move(self, columns: list[list[Tensor]], grads: list[Tensor], group: Group, rate: Any) -> None:
+    def _move(self, moves: list[_Move]) -> None:
         raise NotImplementedError
 
     def tensors(self) -> dict[str, Tensor]:
@@ -95,28 +107,42 @@ class Adam(Optimizer):
 
     slots = 2
 
-    def _move(self, columns: list[list[Tensor]], grads: list[Tensor], group: Group, rate: Any) -> None:
-        parameters, first, second = columns
-        if self.steps.is_cuda and len(grads) <= FEW and all(_is_plain(x) for x in (*parameters, *grads)):
-            from ultralif.ops.step import adam
-
-            adam(parameters, grads, first, second, self.steps, rate, group.decay)
+    def _move(self, moves: list[_Move]) -> None:
+        count = sum(len(move.grads) for move in moves)
+        plain = all(_is_plain(x) for move in moves for x in (*move.columns[0], *move.grads))
+        if self.steps.is_cuda and 0 < count <= FEW and plain:
+            self._move_at_once(moves)
             return
-        _KERNELS._fused_adamw_(
-            parameters,
-            grads,
-            first,
-            second,
-            [],
-            [self.steps] * len(grads),
-            lr=rate,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=group.decay,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-        )
+        for (parameters, first, second), grads, decay, rate in moves:
+            _KERNELS._fused_adamw_(
+                parameters,
+                grads,
+                first,
+                second,
+                [],
+                [self.steps] * len(grads),
+                lr=rate,
+                beta1=0.9,
+                beta2=0.999,
+                weight_decay=decay,
+                eps=1e-8,
+                amsgrad=False,
+                maximize=False,
+            )
+
+    def _move_at_once(self, moves: list[_Move]) -> None:
+        """Move all groups by one kernel."""
+        from ultralif.ops.step import adam
+
+        columns: tuple[list[Tensor], ...] = ([], [], [], [])
+        rates, decays = [], []
+        for (parameters, first, second), grads, decay, rate in moves:
+            for column, own in zip(columns, (parameters, grads, first, second), strict=True):
+                column += own
+            rates += [rate] * len(grads)
+            decays += [decay] * len(grads)
+        tensors, slopes, firsts, seconds = columns
+        adam(tensors, slopes, firsts, seconds, self.steps, rates, decays)
 
 
 class SGD(Optimizer):
@@ -124,17 +150,17 @@ class SGD(Optimizer):
 
     slots = 1
 
-    def _move(self, columns: list[list[Tensor]], grads: list[Tensor], group: Group, rate: Any) -> None:
-        parameters, momentum = columns
-        _KERNELS._fused_sgd_(
-            parameters,
-            grads,
-            momentum,
-            weight_decay=group.decay,
-            momentum=0.9,
-            lr=rate,
-            dampening=0.0,
-            nesterov=True,
-            maximize=False,
-            is_first_step=False,
-        )
+    def _move(self, moves: list[_Move]) -> None:
+        for (parameters, momentum), grads, decay, rate in moves:
+            _KERNELS._fused_sgd_(
+                parameters,
+                grads,
+                momentum,
+                weight_decay=decay,
+                momentum=0.9,
+                lr=rate,
+                dampening=0.0,
+                nesterov=True,
+                maximize=False,
+                is_first_step=False,
+            )

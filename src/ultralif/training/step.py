@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ultralif.data import Loader
 from ultralif.functional import Mode
+from ultralif.ops.branches import side_by_side
 from ultralif.training.feed import batches, inputs, make_loaders
 from ultralif.training.job import Job
 from ultralif.training.loss import member_losses
@@ -64,10 +65,14 @@ def seed_draws(job: Job, loader: Loader) -> None:
 
 def train_step(job: Job, x: Tensor, labels: Tensor, mode: Mode | None) -> None:
     """Take one step of every member on a batch, and add its loss, hits and spike rate to the sums."""
-    job.optimizer.zero_grad()
     half = job.shared.precision == "bfloat16"
-    with torch.autocast(job.device.type, torch.bfloat16, enabled=half):
-        losses = member_losses(job.members, x, labels, job.objective, mode)
-    torch.autograd.backward([losses.loss], [job.objective.ones.to(losses.loss)])
-    job.optimizer.step()
-    job.sums += torch.stack((losses.loss.detach(), losses.correct, losses.rate))
+    with side_by_side(job.device) as branch:
+        with branch():
+            job.optimizer.begin()
+        with torch.autocast(job.device.type, torch.bfloat16, enabled=half):
+            losses = member_losses(job.members, x, labels, job.objective, mode)
+        torch.autograd.backward([losses.loss], [job.objective.ones.to(losses.loss)])
+    with side_by_side(job.device) as branch:
+        with branch():
+            job.sums += torch.stack((losses.loss.detach(), losses.correct, losses.rate))
+        job.optimizer.step()

@@ -1,0 +1,75 @@
+"""Work that need not wait for other work: branches of a recorded graph, and a product that uses them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from ultralif.ops.launch import is_recording
+
+__all__ = ["linear", "side_by_side"]
+
+_streams: dict[torch.device, list[torch.cuda.Stream]] = {}
+
+
+@contextmanager
+def side_by_side(device: torch.device) -> Iterator[Callable[[], Any]]:
+    """Yield a context for each of several pieces of work that need not wait for each other.
+
+    While a graph is recorded, each has a stream of its own, so that the graph has branches; they end with the
+    outer context. Otherwise the host launches one after the other, and they stay on the current stream.
+
+    Memory is safe without `record_stream`: what is allocated before a branch lives until the branches end,
+    and the allocator gives what a branch allocates and frees to work on the same stream alone.
+    """
+    if not is_recording(device):
+        yield nullcontext
+        return
+    main = torch.cuda.current_stream(device)
+    start = main.record_event()
+    used: list[torch.cuda.Stream] = []
+    kept = _streams.setdefault(device, [])
+
+    def branch() -> Any:
+        if len(used) == len(kept):
+            make: Callable[..., Any] = torch.cuda.Stream
+            kept.append(make(device))
+        used.append(kept[len(used)])
+        used[-1].wait_event(start)
+        return torch.cuda.stream(used[-1])
+
+    yield branch
+    for stream in used:
+        main.wait_stream(stream)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return ``x @ weight.T + bias``; a recorded graph computes the gradients of both side by side."""
+    if x.requires_grad or not is_recording(x.device) or torch.is_autocast_enabled(x.device.type):
+        return functional.linear(x, weight, bias)
+    return _apply(x, weight, bias)
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return functional.linear(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor]:
+        x, grad = (part.flatten(0, -2) for part in (*ctx.saved_tensors, grad))
+        g_weight, g_bias = grad.new_empty(grad.shape[1], x.shape[1]), grad.new_empty(grad.shape[1])
+        with side_by_side(grad.device) as branch:
+            with branch():
+                torch.sum(grad, 0, out=g_bias)
+            torch.mm(grad.T, x, out=g_weight)
+        return None, g_weight, g_bias
+
+
+_apply: Callable[..., Tensor] = _Linear.apply
