@@ -53,6 +53,15 @@ def test_an_image_is_a_constant_current(build):
 
 
 @both
+def test_the_scores_are_the_mean_of_those_of_the_steps(build):
+    torch.manual_seed(0)
+    net, image = build(timesteps=3).eval(), torch.rand(2, 3, 16, 16)
+    scores, net.by_step = net(image), True
+    assert net(image).shape == (3, 2, 10)
+    torch.testing.assert_close(net(image).mean(0), scores)
+
+
+@both
 def test_batch_norm_sees_time_and_batch(build):
     net = build(channels=2)
     events = torch.rand(5, 2, 2, 16, 16)

@@ -25,3 +25,9 @@ def test_a_deep_network_learns_and_ends_binary(tmp_path):
         right = net(images).argmax(1) == torch.as_tensor(digits.labels)
     assert all(values == [0.0, 1.0] for values in seen[1:]) and len(seen) == 4
     assert abs(100 * right.float().mean().item() - binary) < 1
+
+
+def test_a_model_is_trained_by_the_losses_of_its_steps(tmp_path):
+    recipe = PRESETS["deep"] | {"timesteps": 2, "epochs": 1, "width": 0.25, "loss": "tet"}
+    result = ul.train(ul.RunConfig(dataset="digits", **recipe), runs_dir=tmp_path)
+    assert ul.load(result.path)(torch.rand(3, 1, 8, 8)).shape == (3, 10)

@@ -72,6 +72,9 @@ class ResNet(nn.Module):
     about the variance of its first current, which is what the threshold and the temperature are made for.
     """
 
+    by_step = False
+    """Return the scores of every step, whose mean is returned otherwise: the TET loss needs them."""
+
     def __init__(
         self,
         stages: Sequence[tuple[int, int]],
@@ -95,7 +98,10 @@ class ResNet(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return scores ``[B, classes]`` for images ``[B, C, H, W]`` or events ``[T, B, C, H, W]``."""
+        """Return scores ``[B, classes]`` for images ``[B, C, H, W]`` or events ``[T, B, C, H, W]``.
+
+        With `by_step` they are those of every step, ``[T, B, classes]``.
+        """
         if x.dim() not in (4, 5):
             raise InputError(
                 f"x must be images [B, C, H, W] or events [T, B, C, H, W], got shape {tuple(x.shape)}; "
@@ -105,7 +111,7 @@ class ResNet(nn.Module):
         if x.dim() == 4:  # an image is a constant current: computed once, repeated over time
             current = current.expand(self.timesteps, *current.shape[1:])
         spikes = self.last(self.blocks(current))
-        scores: Tensor = self.head(spikes.mean((0, 3, 4)))
+        scores: Tensor = self.head(spikes.mean((3, 4) if self.by_step else (0, 3, 4)))
         return scores
 
 

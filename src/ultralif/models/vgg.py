@@ -33,6 +33,9 @@ class VGG(nn.Module):
     not halve the last stage, and begins with a linear 2x2 convolution, which may be set to whiten patches.
     """
 
+    by_step = False
+    """Return the scores of every step, whose mean is returned otherwise: the TET loss needs them."""
+
     def __init__(
         self,
         stages: Sequence[Sequence[int]],
@@ -64,7 +67,10 @@ class VGG(nn.Module):
         self.head = nn.Linear(channels, classes)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return scores ``[B, classes]`` for images ``[B, C, H, W]`` or events ``[T, B, C, H, W]``."""
+        """Return scores ``[B, classes]`` for images ``[B, C, H, W]`` or events ``[T, B, C, H, W]``.
+
+        With `by_step` they are those of every step, ``[T, B, classes]``.
+        """
         if x.dim() not in (4, 5) or min(x.shape[-2:]) < self.smallest:
             raise InputError(
                 f"x must be images [B, C, H, W] or events [T, B, C, H, W] with H and W at least "
@@ -79,7 +85,7 @@ class VGG(nn.Module):
         *layers, last = self.layers
         for fire, layer, add in zip(layers[::2], layers[1::2], self.sums[1:], strict=True):
             current = current + layer(fire(current)) if add else layer(fire(current))
-        scores: Tensor = self.head(last(current).mean((0, 3, 4)))
+        scores: Tensor = self.head(last(current).mean((3, 4) if self.by_step else (0, 3, 4)))
         return scores
 
 

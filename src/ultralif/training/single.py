@@ -85,6 +85,8 @@ class Single(nn.Module):
         """Return the scores ``[1, B, classes]`` and for each spiking layer the mean spike ``[B, 1, 1]``."""
         self._seen = {}
         batch = x.shape[1]
+        if hasattr(self.net, "by_step"):  # a network of ultralif.models
+            self.net.by_step = by_step
         with mode(self.net, wanted) if wanted is not None else nullcontext(), self._watching():
             said = self.net(self._laid_out(x[0] if self.direct else x))
         scores = said.logits if isinstance(said, Output) else said
