@@ -172,7 +172,7 @@ def work(
             if progress.note or (is_told and number >= first):
                 took = time.time() - began
                 note = progress.note or f"loss {progress.loss:.3f}, accuracy {progress.accuracy:.2f} %"
-                reports.put(("note", number, f"epoch {progress.epoch} after {took:.0f} s: {note}"))
+                reports.put(("note", number, f"epoch {progress.epoch} after {took:.1f} s: {note}"))
 
         options = RunOptions(
             device=given.device,
