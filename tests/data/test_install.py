@@ -16,7 +16,7 @@ import pytest
 from data.dataset_files import idx, make_tar, nmnist
 from ultralif.data import find as finding
 from ultralif.data.files import SUMS
-from ultralif.data.find import find, home, missing, roots
+from ultralif.data.find import find, home, missing, roots, without_network
 from ultralif.data.install import get
 from ultralif.data.spec import Remote
 from ultralif.data.table import DATASETS, find_spec
@@ -86,9 +86,10 @@ def test_an_incomplete_folder_is_not_found(tmp_path):
     assert find(DATASETS["mnist"]) is None
 
 
-def test_what_is_missing_is_said_with_checksums_and_folders(tmp_path):
-    message = str(missing(DATASETS["mnist"], tmp_path / "given", None))
-    assert "ultralif data get mnist" in message
+def test_what_is_missing_is_said_and_for_a_machine_without_a_network_in_full(tmp_path):
+    short = str(missing(DATASETS["mnist"], tmp_path / "given", None))
+    assert "ultralif data get mnist" in short and "--data-dir" in short and "md5" not in short
+    message = without_network(DATASETS["mnist"], tmp_path / "given", None)
     for part in (
         "train-images-idx3-ubyte.gz (md5:f68b3c2dcbeaaa9fbdd348bbdeb94873)",
         str(tmp_path / "given"),

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ultralif.data.spec import Form, Spec
 from ultralif.errors import InputError, JobError
 
-__all__ = ["Found", "cache_folder", "find", "home", "installed", "missing", "roots"]
+__all__ = ["Found", "cache_folder", "find", "home", "installed", "missing", "roots", "without_network"]
 
 _SHARED = Path("/usr/share/datasets")
 """The folder in which Debian's packages install datasets."""
@@ -92,23 +92,22 @@ def _lacking(folder: Path, form: Form) -> list[str]:
 
 
 def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> InputError | JobError:
-    """Return the error for a dataset that was not found: files, checksums, folders, what to do."""
+    """Return the error for a dataset that was not found, with what to do about it."""
     forms = [form for form in spec.forms if form.split in (None, split)]
     if not forms:
         known = sorted({form.split for form in spec.forms if form.split})
         return InputError(f"split must be one of {', '.join(known)} for {spec.name}, got {split!r}")
-    folders = ", ".join(map(str, roots(data_dir)))
-    wanted = " or ".join(f"{form.folders[0]}/ with {', '.join((*form.files, *form.more))}" for form in forms)
+    by_hand = _by_hand(forms, data_dir)
     other = find(spec, data_dir)
     if other:
         return JobError(
             f"{spec.name} is in {other.folder} only as the split {other.form.split!r}, not {split!r}; load "
-            f"it with split={other.form.split!r}, or put {wanted} into one of {folders}"
+            f"it with split={other.form.split!r}, or {by_hand}"
         )
     if not spec.remotes or forms[0].split not in (None, spec.forms[0].split):
         return JobError(
             f"{spec.name} ({split}) is not on this machine and no program may download it; get it from "
-            f"{spec.source} and put {wanted} into one of {folders}"
+            f"{spec.source} and {by_hand}"
         )
     for folder, form in _places(forms, data_dir):
         lacking = _lacking(folder, form)
@@ -117,8 +116,19 @@ def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> Input
                 f"{spec.name} is in {folder}, but {', '.join(lacking)} is not there; add it, or get all "
                 f"with: ultralif data get {spec.name}"
             )
-    published = ", ".join(f"{remote.file} ({remote.digest})" for remote in spec.remotes)
     return JobError(
-        f"{spec.name} is not on this machine; get it with: ultralif data get {spec.name}; or, without a "
-        f"network, put {wanted} into one of {folders}; the published files are {published}"
+        f"{spec.name} is not on this machine; get it with: ultralif data get {spec.name}; if you have its "
+        f"files, name their folder with --data-dir (data_dir=), see: ultralif data info {spec.name}"
     )
+
+
+def without_network(spec: Spec, data_dir: str | Path | None, split: str | None) -> str:
+    """Say which files of a dataset are put where, for a machine that cannot download it."""
+    forms = [form for form in spec.forms if form.split in (None, split)]
+    published = ", ".join(f"{remote.file} ({remote.digest})" for remote in spec.remotes)
+    return f"without a network, {_by_hand(forms, data_dir)}; the published files are {published}"
+
+
+def _by_hand(forms: Sequence[Form], data_dir: str | Path | None) -> str:
+    wanted = " or ".join(f"{form.folders[0]}/ with {', '.join((*form.files, *form.more))}" for form in forms)
+    return f"put {wanted} into one of {', '.join(map(str, roots(data_dir)))}"

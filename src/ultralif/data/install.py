@@ -9,7 +9,7 @@ from ultralif.data.cache import staging
 from ultralif.data.extract import extract
 from ultralif.data.fetch import Progress, download
 from ultralif.data.files import damaged
-from ultralif.data.find import Found, find, home, installed, missing
+from ultralif.data.find import Found, find, home, installed, without_network
 from ultralif.data.spec import Spec
 from ultralif.errors import JobError
 
@@ -48,7 +48,7 @@ def get(
     except JobError as error:
         found = find(spec, data_dir, split)
         if found is None:
-            raise JobError(f"{error}; {missing(spec, data_dir, split)}") from error
+            raise JobError(f"{error}; {without_network(spec, data_dir, split)}") from error
         shutil.rmtree(downloads, ignore_errors=True)  # another process got it meanwhile
         return found
 

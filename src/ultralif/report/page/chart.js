@@ -66,18 +66,15 @@ function chart(host, spec) {
 
 function drawChart(shown, spec, width) {
   const height = spec.height ?? Math.min(340, Math.max(230, width * 0.55));
-  const box = {
-    left: MARGIN.left,
-    right: width - MARGIN.right,
-    top: MARGIN.top + (spec.title ? 14 : 0),
-    bottom: height - MARGIN.bottom,
-  };
+  const [top, bottom] = [MARGIN.top + (spec.title ? 14 : 0), height - MARGIN.bottom];
   const all = shown.flatMap((one) => one.points);
   const range = (values) => [Math.min(...values), Math.max(...values)];
+  const ys = all.flatMap((p) => [p.y - (p.half ?? 0), p.y + (p.half ?? 0)]);
+  const y = scaleOf({ range: range(ys), ...spec.y }, bottom, top);
+  const digits = Math.max(0, ...y.ticks.map((t) => y.text(t).length));
+  const box = { left: Math.max(MARGIN.left, 24 + 7 * digits), right: width - MARGIN.right, top, bottom };
   const xs = spec.x.categories ? [] : all.map((p) => p.x);
   const x = scaleOf({ range: range(xs), ...spec.x }, box.left + 6, box.right - 6);
-  const ys = all.flatMap((p) => [p.y - (p.half ?? 0), p.y + (p.half ?? 0)]);
-  const y = scaleOf({ range: range(ys), ...spec.y }, box.bottom, box.top);
   const label = `${spec.title ? spec.title + ": " : ""}${spec.y.label} over ${spec.x.label}, ${shown.length} series`;
   const svg = s("svg", {
     width,
@@ -105,7 +102,7 @@ function drawChart(shown, spec, width) {
   const slots = shown.filter((one) => !one.hollow).length || 1;
   let slot = -1;
   for (const one of shown) {
-    slot += one.hollow ? 0 : 1; // a hollow series stands with the one before it
+    slot += one.hollow ? 0 : 1; // a hollow series is drawn with the one before it
     const shift = spec.x.categories ? ((slot + 0.5) / slots - 0.5) * Math.min(x.step * 0.7, 90) : 0;
     places.push(...drawSeries(svg, one, x, y, shift));
   }
@@ -139,7 +136,7 @@ function drawSeries(svg, one, x, y, shift) {
           "stroke-width": 1.2,
         }),
       );
-    if (!one.thin)
+    if (!one.thin || spots.length === 1)
       svg.append(
         marker(
           shape,

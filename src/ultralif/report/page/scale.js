@@ -13,6 +13,7 @@ function logTicks(low, high) {
   const out = [];
   for (let p = Math.floor(Math.log10(low)); p <= Math.ceil(Math.log10(high)); p++)
     for (const m of [1, 2, 5]) if (m * 10 ** p >= low * 0.999 && m * 10 ** p <= high * 1.001) out.push(m * 10 ** p);
+  if (!out.length) return [Math.sqrt(low * high)];
   return out.length > 7 ? out.filter((t) => /^1|^0\.0*1$/.test(String(t))) : out;
 }
 
