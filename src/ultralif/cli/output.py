@@ -66,7 +66,7 @@ def print_table(
     title: str | None = None,
     file: IO[str] | None = None,
 ) -> None:
-    """Print a table; numbers are aligned right, and long cells are wrapped."""
+    """Print a table; columns of numbers are aligned right, and no line is broken."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -137,10 +137,10 @@ def compare(runs: tuple[str, ...], /, runs_dir: Path | None = None, json: bool =
     if json:
         print_json([{**each, **run.result.to_dict()} for each, run in zip(apart, found, strict=True)])
         return
-    table = [
-        (run.result.id, *each.values(), *_numbers(run.result)) for each, run in zip(apart, found, strict=True)
-    ]
-    print_table(("run", *differing, *_NUMBERS), table)
+    columns = [(*each.values(), *_numbers(run.result)) for each, run in zip(apart, found, strict=True)]
+    measured = [f"{name} at the end" if name in differing else name for name in _NUMBERS]
+    rows = list(zip((*differing, *measured), *columns, strict=True))
+    print_table(("run", *(run.result.id for run in found)), rows)
 
 
 def remove(runs: tuple[str, ...], /, yes: bool = False, runs_dir: Path | None = None) -> None:
