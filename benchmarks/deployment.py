@@ -223,7 +223,7 @@ def show_speed(folder: Path) -> None:
 
 
 def show_nir(folder: Path) -> None:
-    """Print how far LIF is from the neurons that it stands for in a NIR file."""
+    """Print how far LIF is from the neurons that it replaces in a NIR file."""
     row = table_of("data", "neuron", "mode", "spikes that differ, %", "decisions that differ, %")
     for dataset, timesteps in TASKS:
         for neuron, mode in (("UltraLIF", "hard"), ("UltraDLIF", "hard"), ("UltraDLIF", "tropical")):

@@ -144,7 +144,8 @@ Command: `python benchmarks/pruning.py --seeds {args.seeds}` ({minutes:.1f} minu
 
 A network 784-{HIDDEN}-10 of UltraLIF neurons, one time step, each image a constant current; {EPOCHS} epochs
 of Adam. Test accuracy in percent, soft spikes, mean ± standard deviation over {args.seeds} seeds, after the
-hidden layer was pruned to so many neurons: as it is; with the mean of the removed spikes kept as a bias
+hidden layer was pruned to the number of neurons in the header: as it is; with the mean of the
+removed spikes kept as a bias
 (measured on 10,000 training images); and then after one more epoch. `volume` removes the neuron whose removal
 costs the least log-volume, `magnitude` the one with the shortest weights.
 

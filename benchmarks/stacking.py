@@ -60,7 +60,7 @@ class Trainer:
         self.take(WARM[device.type])
 
     def take(self, count: int) -> Times:
-        """Train so many steps."""
+        """Train this number of steps."""
         with arithmetic(self.device, self.configs[0].precision, step_work(self.configs)):
             self._wait()
             wall, cpu = time.perf_counter(), time.process_time()

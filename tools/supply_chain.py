@@ -1,4 +1,4 @@
-"""Write down what a release stands on: hashes of its dependencies, their licences, a bill of materials.
+"""Write down what a release depends on: hashes of its dependencies, their licences, a bill of materials.
 
 python tools/supply_chain.py
 

@@ -104,6 +104,15 @@ def test_runs_are_told_apart_by_what_differs(entries: list[Entry]) -> None:
     assert sorted(varies.values()) == ["", "", "", "hidden 16, learn eps False"]
 
 
+def test_many_differences_are_shortened_and_still_told_apart(entries: list[Entry]) -> None:
+    first = entries[0]
+    many = {"shift": 1, "gain": 0.25, "label_smoothing": 0.1, "eps_speed": 2.0}
+    configs = [first.config, first.config.with_(**many), first.config.with_(**(many | {"shift": 2}))]
+    document = make_document([replace(first, config=config) for config in configs], [], inside=0)
+    plain, one, other = column(document, "varies")
+    assert plain == "" and one.endswith(" and 2 more") and other == f"{one} (2)"
+
+
 def test_the_command_makes_the_run_again(entries: list[Entry]) -> None:
     """The flags of the page, given to the command line, are the run."""
     document = make_document(entries, [], inside=0)

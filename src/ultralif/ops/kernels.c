@@ -30,7 +30,7 @@ enum { EPS, LEAK, THRESHOLD, AMPLITUDE, CONSTANTS };
 enum { SAME, BFLOAT16, FLOAT16 }; /* the type of current, spikes and their gradients: that of the membrane, or a half */
 enum { LANES = 128, PIECE = 64 }; /* neurons without neighbours that are integrated together; a part of them */
 
-/* Memory in whole lines of the cache, so that no vector lies across two of them. */
+/* Memory in whole lines of the cache, so that no vector is in two of them. */
 static void *aligned(size_t size) { return aligned_alloc(64, (size + 63) / 64 * 64); }
 
 /* exp2(x) within 2e-7, for |x| <= 126, and exact for whole x: a polynomial on [-1/2, 1/2], then n is added to the

@@ -83,7 +83,7 @@ INLINE NAME(Rows) NAME(rows)(const NAME(Ring) *r, int64_t t)
                          row + 4 * r->n, row + 5 * r->n, row + 6 * r->n };
 }
 
-/* The part of a row of the ring that a tile sees: where it lies, or put together if it goes over an end. */
+/* The part of a row of the ring that a tile sees: in place, or copied together if it goes over an end. */
 static const REAL *NAME(view)(const NAME(Call) *c, const NAME(Tile) *tile, const REAL *row, REAL *room)
 {
     const int64_t ring = c->rule->ring;

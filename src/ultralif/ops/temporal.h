@@ -249,7 +249,7 @@ static void NAME(retreat_block)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
 #undef KIND
 #undef FORM
 
-/* Find the constants of a block: where they lie, or gathered if the block goes over the end of the features. */
+/* Find the constants of a block: in place, or gathered if the block goes over the end of the features. */
 static NAME(Lanes) NAME(lanes_of)(const NAME(Call) *c, NAME(Block) *s)
 {
     NAME(Lanes) l;
@@ -266,7 +266,7 @@ static NAME(Lanes) NAME(lanes_of)(const NAME(Call) *c, NAME(Block) *s)
     return l;
 }
 
-/* Copy a state from a tensor, or to it; NULL is rest, or nobody asks. */
+/* Copy a state from a tensor (NULL: start at rest) or to it (NULL: it is not wanted). */
 static void NAME(load_state)(const NAME(Call) *c, const NAME(Block) *s, NAME(State) *to, const REAL *tensor)
 {
     REAL *parts[] = { to->v, to->b, to->last };
@@ -317,7 +317,7 @@ static int64_t NAME(block_room)(const NAME(Call) *c)
     return sizeof(NAME(Block)) / sizeof(REAL) + (c->t->g_current ? notes + trace : 0);
 }
 
-/* Integrate the steps of a block once more, from the last to the first, and walk them back. */
+/* Integrate the steps of a block again, from the last to the first, and go back over them. */
 static void NAME(retreat_in_chunks)(const NAME(Call) *c, NAME(Block) *s, NAME(State) *notes)
 {
     const int64_t time = c->rule->time, chunk = NAME(chunk)(c), whole = (time - 1) / chunk;

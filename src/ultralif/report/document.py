@@ -1,7 +1,7 @@
 """Content of the browser report as one JSON document."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -85,7 +85,7 @@ def _columns(entries: Sequence[Entry]) -> dict[str, Any]:
     """Return the runs by columns; shared values are kept once in a pool, and empty columns are left out."""
     pools: dict[str, Pool] = {"rest": Pool(), "environment": Pool()}
     rows = []
-    for entry, apart in zip(entries, differences(entries), strict=True):
+    for entry, varies in zip(entries, _variants(differences(entries)), strict=True):
         result = entry.result
         row = {name: getattr(entry.config, name) for name in NAMED}
         row |= {
@@ -93,7 +93,7 @@ def _columns(entries: Sequence[Entry]) -> dict[str, Any]:
         }
         row |= {"id": result.id, "seconds": result.seconds, "finished": result.finished or None}
         row |= {f"{name}_{mode}": value for mode in MODES for name, value in _by_mode(result, mode).items()}
-        row["varies"] = _spelled(apart)
+        row["varies"] = varies
         row |= {"weights": entry.weights, "learned": entry.learned or None}
         row["rest"] = pools["rest"].index(_rest(entry.config))
         if result.environment:
@@ -126,6 +126,21 @@ def _by_mode(result: Result, mode: str) -> dict[str, Any]:
         found |= {"nanojoules": one.operations.energy / 1e3}
         found |= {"macs": round(one.operations.macs), "acs": round(one.operations.acs)}
     return found
+
+
+def _variants(apart: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the settings of each run that differ; of many only two, and a number if others have the same."""
+    known: dict[str, list[str]] = {}
+    for options in apart:
+        text = short = _spelled(options)
+        if len(options) > 3:
+            first = sorted(options, key=lambda name: name != "model")[:2]
+            short = f"{_spelled({name: options[name] for name in first})} and {len(options) - 2} more"
+        texts = known.setdefault(short, [])
+        if text not in texts:
+            texts.append(text)
+        place = texts.index(text)
+        yield f"{short} ({place + 1})" if place else short
 
 
 def _spelled(options: Mapping[str, Any]) -> str:

@@ -69,7 +69,7 @@ function drawChart(shown, spec, width) {
   const [top, bottom] = [MARGIN.top + (spec.title ? 14 : 0), height - MARGIN.bottom];
   const all = shown.flatMap((one) => one.points);
   const range = (values) => [Math.min(...values), Math.max(...values)];
-  const ys = all.flatMap((p) => [p.y - (p.half ?? 0), p.y + (p.half ?? 0)]);
+  const ys = all.flatMap((p) => ends(p, spec));
   const y = scaleOf({ range: range(ys), ...spec.y }, bottom, top);
   const digits = Math.max(0, ...y.ticks.map((t) => y.text(t).length));
   const box = { left: Math.max(MARGIN.left, 24 + 7 * digits), right: width - MARGIN.right, top, bottom };
@@ -104,12 +104,18 @@ function drawChart(shown, spec, width) {
   for (const one of shown) {
     slot += one.hollow ? 0 : 1; // a hollow series is drawn with the one before it
     const shift = spec.x.categories ? ((slot + 0.5) / slots - 0.5) * Math.min(x.step * 0.7, 90) : 0;
-    places.push(...drawSeries(svg, one, x, y, shift));
+    places.push(...drawSeries(svg, one, x, y, shift, spec));
   }
   return { svg, places };
 }
 
-function drawSeries(svg, one, x, y, shift) {
+// The ends of a point's interval, within what is possible: an accuracy is from 0 to 100.
+const ends = (p, { y: { possible: [least, most] = [-Infinity, Infinity] } }) => [
+  Math.max(p.y - (p.half ?? 0), least),
+  Math.min(p.y + (p.half ?? 0), most),
+];
+
+function drawSeries(svg, one, x, y, shift, spec) {
   const { color, line, marker: shape } = one.style;
   const spots = one.points.map((p) => ({ cx: x.place(p.x) + shift, cy: y.place(p.y), point: p, series: one }));
   if (one.joined && spots.length > 1)
@@ -124,18 +130,19 @@ function drawSeries(svg, one, x, y, shift) {
       }),
     );
   for (const spot of spots) {
-    const half = spot.point.half;
-    if (half)
+    if (spot.point.half) {
+      const [low, high] = ends(spot.point, spec);
       svg.append(
         s("line", {
           x1: spot.cx,
           x2: spot.cx,
-          y1: y.place(spot.point.y - half),
-          y2: y.place(spot.point.y + half),
+          y1: y.place(low),
+          y2: y.place(high),
           stroke: color,
           "stroke-width": 1.2,
         }),
       );
+    }
     if (!one.thin || spots.length === 1)
       svg.append(
         marker(

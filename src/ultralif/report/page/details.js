@@ -68,7 +68,7 @@ function commandOf(run) {
   return ["ultralif train", ...own.map(([name, value]) => `--${name} ${value}`), ...run.rest.flags].join(" ");
 }
 
-// How a run was made, as pairs of a name and what it says.
+// The origin of a run, as pairs of a name and a text.
 function madeOf(run) {
   const modes = Object.keys(MODES).filter((mode) => mode !== "own" && at(run, "accuracy", mode) !== null);
   const constants = Object.entries(run.learned ?? {}).map(
@@ -115,7 +115,7 @@ function provenance(host, data, runs) {
     const short = (value) =>
       typeof value === "string" && /^[0-9a-f]{64}$/.test(value) ? `${value.slice(0, 16)} …` : String(value ?? "–");
     dataTable(host, {
-      caption: "What made the runs",
+      caption: "Code, devices and data of the runs",
       rows: groups.map(([key, of]) => ({ ...JSON.parse(key), of })),
       columns: [
         { name: "runs", numeric: true, value: (row) => row.of.length },

@@ -61,7 +61,7 @@ const formulas = (() => {
     return { membrane, spike, v: [membrane[0] * (1 - spike[0]), membrane[1] * (1 - spike[0])] };
   }
 
-  // Run a neuron from rest on strength * shape[t]; derivatives are for the strength. UltraDLIF stands on a ring
+  // Run a neuron from rest on strength * shape[t]; derivatives are for the strength. UltraDLIF is on a ring
   // whose other neurons get no input; the answer is that of the driven one, and all membranes.
   function run(neuron, shape, strength, options) {
     const drive = shape.map((x) => [strength * x, x]);

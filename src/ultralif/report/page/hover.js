@@ -1,4 +1,4 @@
-// What one can read off a chart: a point by pointer or keys, and all of them as a table.
+// Values of a chart: of a point, by pointer or keys, and of all points as a table.
 
 // Show the nearest point under the pointer, or the next one by the arrow keys.
 function hover(svg, places, tip, frame) {

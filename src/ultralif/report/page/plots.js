@@ -8,8 +8,9 @@ const QUANTITIES = {
   spike_rate: "spike rate",
 };
 const MOST_LINES = 80;
+const ACCURACY = { label: "test accuracy %", possible: [0, 100] };
 
-// At most so many of a list, from all parts of it.
+// Some entries of a list, evenly spaced, at most the given number.
 const evenly = (list, most) =>
   list.length <= most ? list : Array.from({ length: most }, (_, i) => list[Math.floor((i * list.length) / most)]);
 
@@ -72,7 +73,7 @@ function accuracyPlot(host, data, runs, mode, withPublished) {
       title: dataset,
       series,
       x: { label: "time steps T", categories: times },
-      y: { label: "test accuracy %" },
+      y: ACCURACY,
     });
   });
 }
@@ -98,11 +99,11 @@ function energyPlot(host, data, runs, mode, measure) {
         });
       return { name, style: asStyle(styleOf(data, group[0])), joined: true, points };
     });
-    chart(panel, { title: dataset, series, x: { label, log: true }, y: { label: "test accuracy %" } });
+    chart(panel, { title: dataset, series, x: { label, log: true }, y: ACCURACY });
   });
 }
 
-// A history keeps a few of the epochs; one value stands for a constant.
+// A history keeps a few of the epochs; a single value is the same in all of them.
 function historyOf(data, run, quantity) {
   const values = data.history[quantity][run.index];
   const epochs = data.history.grids[data.history.grid[run.index]];

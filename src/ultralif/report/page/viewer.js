@@ -1,4 +1,4 @@
-// What a trained network does with a sample: which neurons fire when, and the membrane of one of them.
+// A trained network on a sample: which neurons fire when, and the membrane of one of them.
 
 function networkName(run) {
   return `${run.label} on ${run.dataset}, T = ${run.timesteps}, seed ${run.seed}`;
