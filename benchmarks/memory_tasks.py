@@ -39,15 +39,16 @@ class Task(NamedTuple):
     """Train in bfloat16 on a GPU."""
 
 
-SHORT, LONG = ((2.0, 15.0), (5.0, 30.0)), ((10.0, 100.0), (30.0, 800.0))
+SHORT, LONG = ((2.0, 15.0), (5.0, 30.0)), ((2.0, 100.0), (2.0, 800.0))
+DEEP = ((0.5, 4.0), (1.0, 8.0))
 TASKS = {
     "randman": Task("randman", 256, 30, SHORT, rates=(1e-2,), batch=64),
     "rows": Task("mnist", 128, 6, SHORT, 10_000, (1e-2, 3e-2), (0.2,), (2.0,)),
     "nmnist": Task("n-mnist", 64, 30, SHORT, None, (3e-3, 1e-2), (0.2, 0.5), (2.0,), 256, 8),
     "nmnist-256": Task("n-mnist", 256, 30, SHORT, None, (3e-3, 1e-2), (0.2, 0.5), (2.0,), 256, 8),
-    "columns": Task("cifar10", 128, 15, SHORT[:1], None, (1e-3, 3e-3), (0.5, 1.0), (2.0,), 128, 3, half=True),
-    "permuted": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.5,), (2.0,), 128, 2, 3, half=True),
-    "pixels": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.5,), (2.0,), 128, 2, 3, half=True),
+    "columns": Task("cifar10", 128, 15, DEEP, None, (3e-3,), (0.3, 0.5), (2.0,), 128, 3, half=True),
+    "permuted": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.3,), (2.0,), 128, 2, 3, half=True),
+    "pixels": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.3,), (2.0,), 128, 2, 3, half=True),
 }
 
 
