@@ -3,8 +3,8 @@
     python tools/paper_page.py
 
 A part of the page between ``<!-- NAME -->`` and ``<!-- end -->`` is made by the function of that name, so
-that no measured number is typed by hand: tables in paper_parts.py, sentences in paper_words.py and
-paper_studies.py.
+that no measured number is typed by hand: tables in paper_parts.py, sentences in paper_words.py,
+paper_studies.py and paper_time.py.
 """
 
 import re
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import paper_parts
 import paper_studies
+import paper_time
 import paper_words
 
 from ultralif.paper.archive import read
@@ -24,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results" / "paper.md"
 PARTS: dict[str, Callable[[Results], str]] = {
     name.replace("_", "-"): getattr(home, name)
-    for home in (paper_parts, paper_studies, paper_words)
+    for home in (paper_parts, paper_studies, paper_time, paper_words)
     for name in home.__all__
 }
 

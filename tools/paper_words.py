@@ -13,10 +13,10 @@ from ultralif.paper import published
 from ultralif.paper.grids import CLIPPED
 from ultralif.paper.published import BASELINES, TIMESTEPS, ULTRA
 from ultralif.paper.readings import MARGIN, cells_of, reproduced
-from ultralif.paper.results import Key, Results
+from ultralif.paper.results import Results
 from ultralif.paper.statistics import Interval, interval, paired
 
-__all__ = ["noise", "remains", "summary", "time", "timing"]
+__all__ = ["noise", "remains", "summary", "timing"]
 
 
 def summary(results: Results) -> str:
@@ -104,9 +104,15 @@ def _soft_gains(results: Results) -> str:
         ]
         for times in ((1,), (10, 30))
     )
+    binary = [
+        f"{NAMES[dataset]} {gain.difference.signed}"
+        for dataset in HERE
+        if (gain := results.gain(dataset, 1, "hard", CLIPPED))
+    ]
     return wrapped(
         "In that reading, all spikes soft and after the last epoch, the best Ultra neuron is "
-        f"{_span(first)} points from the best baseline at T=1 and {_span(later)} at T=10 and 30."
+        f"{_span(first)} points from the best baseline at T=1 and {_span(later)} at T=10 and 30. Run with "
+        f"binary spikes beside the same soft baselines, it is at T=1: {', '.join(binary)}."
     )
 
 
@@ -223,39 +229,6 @@ def _put_back(rows: Sequence[dict[str, Any]], results: Results) -> list[str]:
         f"Within {MARGIN} points of the published accuracy are the estimates for {' and '.join(near)}{open_}."
     )
     return [*lines, "", wrapped(text, "")]
-
-
-def time(results: Results) -> str:
-    """Say how long the stacks of the released reading took on the GPU."""
-    found = {
-        (dataset, t): next(iter(runs.values()))
-        for dataset in HERE
-        for t in TIMESTEPS
-        if (runs := results.runs.get(Key("LIF", dataset, t, CLIPPED)))
-    }
-    known = {cell: run for cell, run in found.items() if run.seconds}
-    lines = ["| dataset | T=1 | T=10 | T=30 |", "|---|---|---|---|"]
-    for dataset in HERE:
-        row = [f"{known[dataset, t].seconds:.0f} s" if (dataset, t) in known else "-" for t in TIMESTEPS]
-        lines.append(f"| {NAMES[dataset]} | {' | '.join(row)} |")
-    groups = [
-        [c for c in known if c[0] in ("mnist", "fashion-mnist") and c[1] < 30],
-        [c for c in known if c[0] in ("mnist", "fashion-mnist") and c[1] == 30],
-        [c for c in known if c[0] == "cifar10"],
-        [c for c in known if c[0] == "n-mnist"],
-    ]
-    first, *rest = [max(known[c].seconds or 0 for c in group) for group in groups]
-    members = max(run.stacked or 0 for run in known.values())
-    text = wrapped(
-        f"Each is a stack of {members} networks, five seeds of eleven neurons, 100 epochs with the test set "
-        "after every one; seconds of the host. Stacks share the GPU, so that their times overlap: MNIST and "
-        "Fashion-MNIST at T=1 and 10 ran together, and the others later, together with penalties. So all "
-        f"{len(known)} cells took between {(first + max(rest)) / 5:.0f} s a seed, if the later ones all "
-        f"overlapped, and {(first + sum(rest)) / 5:.0f} s, if only those of a dataset did. The goal, 90 s a "
-        "seed, was not reached in either case.",
-        "",
-    )
-    return "\n".join((*lines, "", text))
 
 
 def timing(_: Results) -> str:
