@@ -117,6 +117,7 @@ def main() -> None:
         "accuracy": {"hard": 100 * right.float().mean().item()},
         "trained_accuracy": row["accuracy"],
         "eps": sum(row["eps"]) / len(row["eps"]),
+        "note": "Nothing was chosen on the test set: one seed, its last epoch.",
         "environment": {name: row[name] for name in ("device", "seconds")},
     }
     add_model(given.zoo, given.name, tensors, card, int8=True)

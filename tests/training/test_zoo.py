@@ -10,7 +10,7 @@ import ultralif as ul
 from ultralif.cli import main
 from ultralif.errors import InputError, JobError
 from ultralif.training import zoo
-from ultralif.training.build import build_network
+from ultralif.training.build import build_network, find_spec
 from ultralif.training.config import RunConfig
 from ultralif.training.identity import document_id
 
@@ -35,11 +35,13 @@ def test_a_network_is_whole_and_its_card_names_its_run(name: str) -> None:
     assert document_id(card["config"]) == card["run"]
     deep = config.model != "mlp"
     assert name == f"{config.dataset}/{config.model if deep else config.neuron.lower()}-t{config.timesteps}"
-    assert (f"--model {config.model}" if deep else f"--neuron {config.neuron}") in card["command"]
+    assert any(
+        words in card["command"] for words in (f"--model {config.model}", f"--neuron {config.neuron}", name)
+    )
+    spec = find_spec(config)
+    time = () if deep and not spec.is_events else (config.timesteps,)
     with torch.no_grad():
-        scores = network(
-            torch.zeros(2, 1, 28, 28) if deep else torch.zeros(config.timesteps, 2, network.sizes[0])
-        )
+        scores = network(torch.zeros(*time, 2, *spec.shape if deep else (network.sizes[0],)))
     assert scores.shape == (2, 10) and torch.isfinite(scores).all()
 
 
