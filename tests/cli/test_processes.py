@@ -86,6 +86,8 @@ def test_a_signal_stops_and_the_same_command_goes_on(number: signal.Signals, pyt
         assert lines[-1].startswith("ultralif: stopped in epoch ")
         assert lines[-1].endswith("everything is saved. The same command goes on from there")
         assert "Traceback" not in err
+    listed = python.run("-m", "ultralif", "runs", "list", "--runs-dir", str(tmp_path))
+    assert "no finished runs" in listed.stdout and "interrupted" in listed.stderr
 
 
 class TestStopping:

@@ -90,7 +90,7 @@ class TestRuns:
         return ultralif.json("sweep", *GRID)
 
     def test_without_runs(self, ultralif: Commands) -> None:
-        assert ultralif.done("runs", "list") == "no runs in runs; make one with: ultralif train\n"
+        assert ultralif.done("runs", "list") == "no finished runs in runs; make one with: ultralif train\n"
         assert ultralif.json("runs", "list") == []
         assert "there is no run" in ultralif.refused("runs", "show", "abc")
         assert ultralif.done("runs", "export").count("\n") == 1

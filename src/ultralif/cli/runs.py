@@ -85,12 +85,15 @@ def list_(
     rows = which.rows(store, limit)
     if json:
         print_json([row.to_dict() for row in rows])
-    elif rows:
+        return
+    if rows:
         print_table(_COLUMNS, [_cells(row) for row in rows])
     elif store.rows(limit=1):
         echo("no run is like that; see all with: ultralif runs list")
     else:
-        echo(f"no runs in {store.root}; make one with: ultralif train")
+        echo(f"no finished runs in {store.root}; make one with: ultralif train")
+    for folder in store.unfinished():
+        say(f"{folder}: in training, or interrupted; the command that began it goes on from there")
 
 
 def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, json: bool = False) -> None:

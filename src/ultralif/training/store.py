@@ -234,9 +234,13 @@ class Store:
         self._remove_checkpoints()
         return len(kept), [*complaints.values(), *more.values()]
 
+    def unfinished(self) -> list[Path]:
+        """Return the folders of checkpoints: of stacks that were interrupted, or are in training."""
+        return sorted((self.root / TRAINING).glob("[0-9a-f]" * 12))
+
     def _remove_checkpoints(self) -> None:
         """Remove checkpoints of finished stacks, which a kill at the end of training leaves."""
-        for folder in (self.root / TRAINING).glob("[0-9a-f]" * 12):
+        for folder in self.unfinished():
             with contextlib.suppress(JobError), locked(folder.with_suffix(".lock")):  # or it is in training
                 found, _ = newest(folder)
                 position = found.documents.get("position") if found else None
