@@ -11,13 +11,15 @@ from triton import cdiv, next_power_of_2
 from ultralif.ops import triton_step
 from ultralif.ops.reduction import counters
 
-__all__ = ["adam", "readout_loss"]
+__all__ = ["MOST_CLASSES", "adam", "readout_loss"]
 
+MOST_CLASSES = 256
+"""Number of classes whose scores fit into the registers of a program."""
 BLOCK = 1024
 """Number of parameters that a program of Adam updates."""
 PARTS = 8
 """Number of programs among which the batch of a member is divided, while each has 16 to 64 rows."""
-OPTIONS: dict[str, Any] = {"num_stages": 1, "num_warps": 4, "enable_fp_fusion": True}
+OPTIONS: dict[str, Any] = {"num_stages": 1, "enable_fp_fusion": True}
 
 
 def readout_loss(
@@ -109,10 +111,11 @@ def _read_out(
         float(smoothing),
         GRADS=with_grads,
         BATCH=rows,
-        NEURONS=min(64, max(16, next_power_of_2(neurons))),
+        NEURONS=min(max(16, next_power_of_2(neurons)), 64, 4096 // wide),
         CLASSES=wide,
         PARTS=PARTS,
         AT_ONCE=1024,
+        num_warps=4 if wide <= 32 else 8,
         **OPTIONS,
     )
     return (loss, hits, rate), grads if with_grads else ()
@@ -145,5 +148,6 @@ def adam(
         tuple(map(float, decays)),
         COUNT=len(sizes),
         BLOCK=BLOCK,
+        num_warps=4,
         **OPTIONS,
     )

@@ -96,12 +96,14 @@ def member_losses(
 
 def can_be_fused(members: Members, x: Tensor, labels: Tensor, objective: Objective) -> bool:
     """Tell whether one kernel computes readout and loss: on a GPU, for one spiking layer and plain labels."""
+    if x.dtype == torch.float64 or kernels_for(x) is None or not isinstance(members, Stack):
+        return False
+    from ultralif.ops.step import MOST_CLASSES
+
     return (
-        x.dtype != torch.float64
-        and kernels_for(x) is not None
-        and isinstance(members, Stack)
-        and members.readout == "linear"
+        members.readout == "linear"
         and len(members.neurons) == 1
+        and members.sizes[-1] <= MOST_CLASSES
         and not (objective.by_step or objective.uses_volume or labels.is_floating_point())
     )
 
