@@ -157,27 +157,29 @@ def convolutions(device: torch.device) -> Iterator[dict[str, Any]]:
         }
 
 
-def _parts(*sizes: tuple[int, int]) -> tuple[dict[str, int], ...]:
-    return tuple({"PART": part, "SPAN": span} for part, span in sizes)
+def _parts(*sizes: tuple[int, int], **more: int) -> tuple[dict[str, int], ...]:
+    return tuple({"PART": part, "SPAN": span, **more} for part, span in sizes)
 
 
 BACK = tuple(
-    {"CHUNK_BACK": chunk, "REGISTERS": registers}
-    for chunk, registers in ((2, 80), (3, 128), (2, 96), (3, 96))
+    {"CHUNK_TOLD": chunk, "REGISTERS_TOLD": registers}
+    for chunk, registers in ((2, 80), (1, 64), (2, 96), (3, 128))
 )
 TUNING: tuple[tuple[str, str, Layer, tuple[dict[str, int], ...]], ...] = (
-    ("UltraDLIF", "device", Layer(*LARGE), _parts((1024, 30), (512, 15), (1024, 15), (256, 10))),
-    ("UltraDLIF", "device", Layer(*LONG), _parts((1024, 25), (512, 20), (512, 10), (256, 10), (256, 20))),
+    ("UltraDLIF", "device", Layer(*LARGE), ({"WIDEST": 4096}, {"WIDEST": 2048})),
     (
         "UltraDLIF",
         "device",
-        Layer(30, 512, 1024),
-        (*BACK, *({"WIDEST": 256, **p} for p in _parts((512, 15)))),
+        Layer(*LONG),
+        (
+            *_parts((1024, 25), (1024, 50), (512, 25), (512, 50), (1024, 100)),
+            *_parts((1024, 50), (512, 25), (512, 50), FEW=1 << 17),
+        ),
     ),
-    ("UltraDLIF", "device", Layer(30, 256, 2048), ({"WIDEST": 2048}, {"WIDEST": 1024})),
-    ("UltraDLIF", "device", Layer(30, 8192, 64), (*BACK, {"CHUNK": 6}, {"CHUNK": 10})),
-    ("UltraDLIF", "graph", Layer(*SMALL), ({"FEW_BACK": 3}, {"FEW_BACK": 5}, {"FEW_BACK": 10}, {"FEW": 0})),
-    ("UltraLIF", "device", Layer(*LONG, "bfloat16"), ({"BYTES": 128}, {"BYTES": 64}, {"CHUNK": 5})),
+    ("UltraDLIF", "device", Layer(30, 512, 1024), BACK),
+    ("UltraDLIF", "device", Layer(30, 256, 2048), ({"MANY": 96}, {"MANY": 512})),
+    ("UltraDLIF", "device", Layer(30, 8192, 64), (*BACK, {"CHUNK": 6})),
+    ("UltraDLIF", "graph", Layer(*SMALL), ({"FEW_BACK": 3}, {"FEW_BACK": 5}, {"FEW_BACK": 10})),
 )
 """Subject, clock, layer, and the settings of `ultralif.ops.rings` or `launch` to try."""
 

@@ -20,6 +20,7 @@ from ops.op_cases import (
     Setting,
     check,
     check_learned,
+    check_lost_spikes,
     check_minus_infinity,
     check_nan,
     check_spikes_tell_all,
@@ -70,6 +71,13 @@ def test_spikes_tell_the_membrane():
     check_spikes_tell_all()
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_spikes_of_a_ring_that_are_lost():
+    soft = [case for case in RINGS if case.soft]
+    for case in (soft[0], soft[-1]):
+        check_lost_spikes(case, Setting(7, 2, (2, 16), (2, 1)))
+
+
 def test_learned_constants_are_decoded_in_the_kernel():
     check_learned()
 
@@ -114,6 +122,7 @@ def test_several_rounds(case, monkeypatch):
     check(case, replace(SETTINGS["stack"], time=4, batch=10), torch.float32)
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize("case", RINGS, ids=str)
 def test_a_ring_in_parts(case, monkeypatch):
     """Rings that no program holds: parts with a halo, several launches over time, several rounds."""
@@ -122,6 +131,8 @@ def test_a_ring_in_parts(case, monkeypatch):
     monkeypatch.setattr(rings, "SPAN", 3)
     check(case, Setting(7, 2, (51,), (51,), start=True), torch.float32)
     check(case, Setting(3, 2, (34,)), torch.float32)
+    if case is RINGS[0]:
+        check_lost_spikes(case, Setting(7, 2, (40,)))
     monkeypatch.setattr(launch, "LANES", 64)
     monkeypatch.setattr(rings, "FEW", 0)
     gpu.forget()

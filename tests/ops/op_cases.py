@@ -234,10 +234,33 @@ def _spread(case: Case, setting: Setting, drawn: dict[str, Tensor]) -> dict[str,
 
 
 def check_spikes_tell_all(device: str = "cpu") -> None:
-    """Without a gradient of the last membrane, UltraLIF's soft spikes alone are differentiated."""
+    """Without a gradient of the last membrane, soft spikes alone are differentiated."""
     settings = ("T=1", "T=2 from a state", "T=100 B=1", "stack", "one for each", "cold", "hot")
     for setting in [SETTINGS[name] for name in settings] + [Setting(13, 4, (64,), (64,))]:
         check_from_spikes(CASES[0], setting, torch.float32, device)
+    ring = next(case for case in CASES if case.name == "ultradlif" and case.soft)
+    for setting in (SETTINGS["T=2 from a state"], SETTINGS["cold"], SETTINGS["hot"]):
+        check_from_spikes(ring, setting, torch.float32, device)
+
+
+def check_lost_spikes(case: Case, setting: Setting, device: str = "cpu") -> None:
+    """A soft ring whose spikes are 0 in float32 for some steps is differentiated as if it had no spikes."""
+    drawn = draw(case, setting, torch.float32, device)
+    drawn["current"][1] -= 60  # below threshold - 88 eps,
+    drawn["current"][-2] += 60  # and back
+    found = []
+    for forget in (False, True):
+        leaves = [drawn[name].clone().requires_grad_() for name in ("current", *case.learned)]
+        constants = dict(zip(case.learned, leaves[1:], strict=True))
+        out, _ = getattr(ops, case.name)(leaves[0], **constants, **case.fixed)
+        assert out[1:3].max() < 1e-38 and out[-2:].mean() > 0.01
+        if forget:
+            out.detach().zero_()
+        found.append(torch.autograd.grad(out, leaves, drawn["grad out"]))
+    for got, expected in zip(*found, strict=True):
+        atol = 1e-5 * expected.abs().max().item()
+        assert atol > 0
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=atol)
 
 
 def check_from_spikes(

@@ -55,6 +55,8 @@ def test_the_derivative_from_spikes_alone_compiles():
     _, backward = compile_call(CASES[0], Setting(30, 8, (64,)), torch.float32)
     assert backward.name == "temporal_spikes_backward_kernel"
     assert_fits(backward)
+    for kernel in compile_call(RINGS[0], Setting(30, 8, (64,)), torch.float32):
+        assert_fits(kernel)
 
 
 @pytest.mark.parametrize("case", [CHUNKED[0], CHUNKED[3]], ids=str)

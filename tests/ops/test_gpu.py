@@ -17,6 +17,7 @@ from ops.op_cases import (
     Setting,
     check,
     check_learned,
+    check_lost_spikes,
     check_spikes_tell_all,
 )
 from ops.stack_cases import check_adam, check_groups, check_readout, check_step
@@ -65,6 +66,12 @@ def test_long_sequences_are_cut_into_chunks(case):
 
 def test_spikes_tell_the_membrane():
     check_spikes_tell_all("cuda")
+
+
+@pytest.mark.parametrize("ring", [64, 1024, 4096])
+def test_spikes_of_a_ring_that_are_lost(ring):
+    """In small programs and large ones, whole rings and parts over several spans."""
+    check_lost_spikes(RINGS[0], Setting(40, 128 if ring == 1024 else 4, (ring,)), "cuda")
 
 
 def test_learned_constants_are_decoded_in_the_kernel():
@@ -137,6 +144,11 @@ def test_rings_that_no_program_holds(case):
     members = Setting(65, 2, (2, 1500), (2, 1))
     for setting in (Setting(10, 2, (1025,)), long, replace(long, rate=True), members):
         check(case, setting, torch.float32, "cuda")
+
+
+def test_many_rings_of_4096_neurons():
+    check(RINGS[0], Setting(10, 100, (4096,)), torch.float32, "cuda")
+    check_lost_spikes(RINGS[0], Setting(6, 100, (4096,)), "cuda")
 
 
 def test_the_longest_ring():

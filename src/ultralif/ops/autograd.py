@@ -15,7 +15,7 @@ from ultralif.functional import compute_dtype
 from ultralif.ops import dispatch, parallel
 from ultralif.ops.constants import Learned
 from ultralif.ops.layout import has_gap
-from ultralif.ops.recurrence import Constants, Curve, Membrane, Reset, Rule, encode, spelled_out
+from ultralif.ops.recurrence import Constants, Rule, encode, spelled_out
 from ultralif.ops.registered import Grads, derive_twice, integrate
 
 __all__ = ["kernels_for", "repeat", "run"]
@@ -127,7 +127,7 @@ class _Integrate(torch.autograd.Function):
         current, state, *_ = ctx.saved_tensors
         needed = ctx.needs_input_grad
         spikes = ctx.spikes if ctx.spikes is not None and ctx.spikes._version == ctx.version else None
-        kept = ctx.borders if spikes is None else spikes
+        kept = spikes, ctx.borders
         derive: Callable[..., tuple[Any, ...]] = _derivative if torch.is_grad_enabled() else dispatch.backward
         # The constants one by one, so that autograd sees those that are tensors.
         seen = [c.raw if isinstance(c, Learned) else c for c in ctx.constants]
@@ -141,19 +141,11 @@ def _tells_all(rule: Rule, current: Tensor) -> bool:
     """Tell whether the backward pass can compute the membrane from the spike, as for UltraLIF's soft spikes.
 
     Where such a spike is rounded to 0 or 1, the membrane is lost; but then the past has no share in any
-    gradient. In a sum, or on a ring, it would have one; on a CPU a ring is integrated again where that
-    happens.
+    gradient. In a sum, or on a ring, it would have one; a ring is integrated again where that happens.
     """
     on_gpu = dispatch.gpu_for(current) is not None
-    return (
-        current.dtype in ((torch.float32,) if on_gpu else (torch.float32, torch.float64))
-        and rule.membrane == Membrane.LSE
-        and rule.soft
-        and not (rule.ring and (on_gpu or rule.at_spike))
-        and rule.reset == Reset.ZERO
-        and rule.curve == Curve.SIGMOID
-        and rule.unit
-        and not rule.rate
+    return rule.tells_membrane and (
+        current.dtype == torch.float32 or (current.dtype == torch.float64 and not on_gpu)
     )
 
 

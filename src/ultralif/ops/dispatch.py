@@ -66,13 +66,13 @@ def backward(
     constants: Constants,
     rule: Rule,
     learned: tuple[bool, ...],
-    kept: Tensor | None = None,
+    kept: tuple[Tensor | None, Tensor | None] = (None, None),
     plan: Any = None,
     *_: Tensor | float,
 ) -> tuple[Tensor | None, ...]:
     """Return the gradients for the current, the state and each constant.
 
-    ``kept`` is what `forward` returned last, or the spikes if they tell the membrane.
+    ``kept`` has the spikes, if they tell the membrane, and what `forward` returned last.
     """
     gpu = gpu_for(current)
     if gpu is not None:
@@ -82,5 +82,5 @@ def backward(
     else:
         grad_out, grad_state = (None if g is None else cpu.stored(g) for g in (grad_out, grad_state))
         given = (cpu.stored(current), state, constants, rule, learned)
-        found = flat.backward(cpu, grad_out, grad_state, *given, kept)
+        found = flat.backward(cpu, grad_out, grad_state, *given, kept[0])
     return found[0], found[1], *found[2]

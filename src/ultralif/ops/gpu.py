@@ -34,12 +34,12 @@ def backward(
     constants: Constants,
     rule: Rule,
     learned: Sequence[bool],
-    kept: Tensor | None = None,
+    kept: tuple[Tensor | None, Tensor | None] = (None, None),
     plan: Plan | None = None,
 ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
     """Return the gradients for current, state and constants.
 
-    ``kept`` has the spikes, if the membrane follows from them, or the membranes that `forward` returned.
+    ``kept`` has the spikes, if the membrane follows from them, and the membranes that `forward` returned.
     """
     plan = plan or find_plan(current, state, constants, rule)
     return plan.backward(grad_out, grad_state, current, state, constants, learned, kept)

@@ -98,7 +98,7 @@ class _Groups(torch.autograd.Function):
                 view, target = current[:, :, part.place], g_current[:, :, part.place]
                 grad = _of(grad_out, part, ctx.rate)
                 with branch():
-                    part.plan.backward(grad, None, view, None, constants, part.wanted, None, target)
+                    part.plan.backward(grad, None, view, None, constants, part.wanted, g_current=target)
         return g_current, g_raw, None, None
 
 

@@ -217,7 +217,7 @@ class Plan:
         state: Tensor | None,
         constants: Constants,
         learned: Sequence[bool],
-        kept: Tensor | None,
+        kept: tuple[Tensor | None, Tensor | None] = (None, None),
         g_current: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
         """Differentiate; write the current's gradient into the given tensor or into a new one."""
@@ -242,9 +242,9 @@ class Plan:
                 ).copy_(grad_out)
         given = (grad_out, grad_state, current, state, g_current, g_state)
         if self.rule.ring:
-            grads = rings.backward(self, given, at_grad, constants, learned, kept)
+            grads = rings.backward(self, given, at_grad, constants, learned, *kept)
         else:
-            grads = lanes.backward(self, given, at_grad, constants, learned, kept)
+            grads = lanes.backward(self, given, at_grad, constants, learned, kept[0])
         return g_current, g_state, grads
 
 

@@ -140,6 +140,18 @@ class Rule(NamedTuple):
         return 3 if self.adapt else 1
 
     @property
+    def tells_membrane(self) -> bool:
+        """True if the membrane follows from a soft spike that is stored: P = threshold + eps logit(s)."""
+        return (
+            self.membrane == Membrane.LSE
+            and self.soft
+            and self.reset == Reset.ZERO
+            and self.curve == Curve.SIGMOID
+            and self.unit
+            and not (self.rate or self.at_spike)
+        )
+
+    @property
     def is_classic(self) -> bool:
         """True if neurons reset to ``v_reset``, with unclipped sigmoids, and are coupled in the membrane."""
         return (

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Tiling", "backward", "forward", "ways"]
 
-WIDE, WIDEST = 1024, 2048  # neurons of the longest ring that one program takes whole; if there are many
+WIDE = 1024  # neurons of the longest ring that one program takes whole
+WIDER, WIDEST = 2048, 4096  # the same if there are many rings; and if their spikes tell the membrane
 MANY = 96  # rings that fill a large GPU with one program each
 PART = 1024  # lanes of a part of a longer ring, its halo included
 SPAN = 30  # steps that parts integrate in a launch
 CHUNK = 3  # steps that are loaded at once
 CHUNK_BACK, FEW_BACK = 3, 5  # steps whose trace a lane keeps in registers; the same for a small layer
 REGISTERS = 128  # of a thread of the backward pass: with more, fewer programs run at once
+CHUNK_TOLD, REGISTERS_TOLD = 2, 80  # the same where spikes tell the membrane
 FEW = 1 << 15  # lanes of a small layer, which are spread over all multiprocessors
 
 
@@ -69,12 +71,14 @@ class Tiling(NamedTuple):
         return chunk, even, self.lanes, self.width, self.cols, self.halo == 0
 
 
-def tiling(rows: int, period: int, ring: int, time: int, most: int, back: bool) -> Tiling:
+def tiling(
+    rows: int, period: int, ring: int, time: int, most: int, back: bool, tells: bool = False
+) -> Tiling:
     """Lay out rows of rings; a round has a multiple of the rows after which the constants repeat."""
     width = next_power_of_2(ring)
     # Where constants differ between rows, a program has lanes of one row, so that it reduces their gradients.
     cols = math.gcd(ring, 2 if rows * ring < FEW or (period > 1 and width < 128) else 4)
-    if ring <= (WIDEST if rows >= MANY else WIDE):
+    if ring <= (WIDE if rows < MANY else WIDEST if tells else WIDER):
         spans, steps, halo, tiles = 1, time, 0, 1
         lanes = max(width, 32 * max(cols, 2))
     else:
@@ -95,7 +99,8 @@ def _tiling(plan: "Plan", back: bool) -> Tiling:
     ring = plan.rule.ring
     periods = [place.run * place.entries for place in plan.found if place.entries > 1]
     period = max(1, math.lcm(*periods, 1) // ring)
-    return tiling(plan.total // ring, period, ring, plan.time, launch.LANES, back)
+    tells = plan.rule.tells_membrane and plan.dtype == torch.float32 and not periods
+    return tiling(plan.total // ring, period, ring, plan.time, launch.LANES, back, tells)
 
 
 def forward(
@@ -144,15 +149,15 @@ def _forward_launch(plan: "Plan", has: int) -> tuple[Any, Tiling, tuple[int, ...
         tiles = _tiling(plan, back=False)
         pairs = zip(plan.found, plan.row, strict=True)
         where = tuple(n for place, row in pairs for n in (place.run, place.entries, row, 1))
-        choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles, back=False))
+        choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles, CHUNK))
         kernel = triton_spatial.spatial_forward_kernel
-        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps)
+        registers = 64 if tiles.warps > 8 else None  # as many as 1,024 threads can have
+        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, registers)
         found = plan.backwards["forward", has] = run, tiles, where, tiles.spans
     return found
 
 
-def _choices(plan: "Plan", tiles: Tiling, back: bool) -> tuple[int, ...]:
-    longest = CHUNK if not back else CHUNK_BACK if tiles.cols == 4 else FEW_BACK
+def _choices(plan: "Plan", tiles: Tiling, longest: int) -> tuple[int, ...]:
     chunk, even = launch.chunk_of(tiles.steps, longest)
     return (*tiles.choices(chunk, even and plan.time % tiles.steps == 0), launch.NATIVE)
 
@@ -183,9 +188,10 @@ def backward(
     at_grad: Steps,
     constants: Constants,
     learned: Sequence[bool],
+    spikes: Tensor | None,
     borders: Tensor | None,
 ) -> list[Any]:
-    """Differentiate; return the gradients of the constants."""
+    """Differentiate, from the spikes where they tell the membrane; return the gradients of the constants."""
     grad_out, grad_state, current, state, g_current, g_state = given
     assert current is not None  # noqa: S101
     rule = plan.rule
@@ -193,7 +199,8 @@ def backward(
     if at is None:
         current, at = plan.readable(current)
     has = (state is not None) + 2 * (grad_out is not None) + 4 * (grad_state is not None)
-    run, tiles, ways, where, chunk = _backward_launch(plan, has, at_grad, tuple(learned))
+    told = spikes is not None and grad_out is not None
+    run, tiles, ways, where, chunk = _backward_launch(plan, has + 16 * told, at_grad, tuple(learned))
     wide: dict[str, Any] = {"dtype": torch.float32, "device": plan.device}
     flows = counter = None
     if tiles.spans > 1:
@@ -210,6 +217,7 @@ def backward(
         current if grad_out is None else grad_out,
         grad_state,
         current,
+        spikes if told else current,
         state,
         borders,
         g_current,
@@ -241,10 +249,15 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
         )
         ways = tuple(way for way, _ in pairs)
         number = sum(way << 2 * i for i, way in enumerate(ways))
-        chosen = _choices(plan, tiles, back=True)
+        chunk, registers = (CHUNK_TOLD, REGISTERS_TOLD) if has // 16 else (CHUNK_BACK, REGISTERS)
+        if tiles.warps == 32 or (tiles.warps == 16 and has // 16):  # as many as 1,024 threads can have
+            chunk, registers = 1, 64
+        elif any(place.entries > 1 for place in plan.found):
+            registers = REGISTERS
+        chosen = _choices(plan, tiles, chunk if tiles.cols == 4 else FEW_BACK)
         choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
         kernel = triton_spatial_back.spatial_backward_kernel
-        registers = None if tiles.cols < 4 else REGISTERS
-        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, registers)
+        most = registers if tiles.cols == 4 else None
+        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, most)
         found = plan.backwards[key] = (run, tiles, ways, where, chosen[0])
     return found

@@ -203,14 +203,20 @@ def shares(trio, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
 
 
 @triton.jit
+def leaked(v, held, RULE: tl.constexpr):
+    """Return the membrane after its leak."""
+    if bits(RULE, LEAK_FORM) == FACTOR:
+        return v * held[2]
+    if bits(RULE, LEAK_FORM) == SHIFT:
+        return v + held[3]
+    return v
+
+
+@triton.jit
 def advance(x, v, around, held, v_reset, RULE: tl.constexpr, NATIVE: tl.constexpr):
     """Take one step: return V, the spike, and a trace (P, level, f, f', the three that are coupled)."""
-    eps, k, leak, log_leak, threshold, amplitude = held
-    w = v
-    if bits(RULE, LEAK_FORM) == FACTOR:
-        w = v * leak
-    elif bits(RULE, LEAK_FORM) == SHIFT:
-        w = v + log_leak
+    eps, k, _, _, threshold, amplitude = held
+    w = leaked(v, held, RULE)
     if bits(RULE, AT_SPIKE):
         w += x
         x = 0.0 * x

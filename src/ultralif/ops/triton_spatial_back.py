@@ -1,30 +1,19 @@
 """The derivative of neurons on a ring; see `triton_spatial` for tiles, halos, and spans.
 
-Spans are taken from the last to the first. A program integrates its span again, from the membrane that the
-forward pass wrote at the border.
+Spans are taken from the last to the first. Where soft spikes tell the membrane, a program reads them. If one
+of them is 0 in float32, its membrane is lost, and the program begins anew as others do: it integrates
+its span again, from the membrane that the forward pass wrote at the border.
 """
 
 import triton
 import triton.language as tl
 
 from ultralif.ops.triton_constants import constants, reduce
-from ultralif.ops.triton_parts import (
-    AT_SPIKE,
-    LEAK_FORM,
-    LN2,
-    RATE,
-    bits,
-    only,
-    unfire,
-    within,
-)
+from ultralif.ops.triton_parts import RATE, bits, within
 from ultralif.ops.triton_spatial import (
-    FACTOR,
-    SHIFT,
     UNSPECIAL,
     address,
     advance,
-    beside,
     in_round,
     lanes_of,
     load_border,
@@ -34,59 +23,22 @@ from ultralif.ops.triton_spatial import (
     take,
     when,
 )
+from ultralif.ops.triton_spatial_retreat import retrace, retreat
 from ultralif.ops.triton_temporal import load_steps
 
 __all__ = ["spatial_backward_kernel"]
 
+TINY = tl.constexpr(1e-37)
+"""A spike below this does not tell the membrane."""
+
 
 @triton.jit
-def retreat(
-    gs,
-    gv,
-    sums,
-    trace,
-    sides,
-    v,
-    around,
-    inside,
-    own,
-    held,
-    v_reset,
-    RULE: tl.constexpr,
-    EVEN: tl.constexpr,
-):
-    """Go back one step: return the gradients for the current and for V before, and the sums."""
-    eps, k, leak, log_leak, threshold, amplitude = held
-    potential, level, gate, steep, _ = trace
-    share_left, share_right, by_eps = sides
-    _, back, kept, to_limit = unfire(
-        gs, gv, potential, level, gate, steep, threshold, k, amplitude, v_reset, RULE
-    )
-    zero = 0.0 * gv
-    back, kept = only(inside, back, zero, EVEN), only(inside, kept, zero, EVEN)
-    g = back if bits(RULE, AT_SPIKE) else back + kept
-    to_left, to_right = g * share_left, g * share_right
-    from_left, from_right = beside(to_right, to_left, around)
-    to_w = g - to_left - to_right + from_left + from_right
-    if bits(RULE, AT_SPIKE):
-        to_w += kept
-        g_current = to_w
-    else:
-        g_current = g
-    to_eps = g * by_eps - back * (level - threshold) * (k * LN2)
-    to_leak = zero
-    if bits(RULE, LEAK_FORM) == FACTOR:
-        to_leak = to_w * v
-    elif bits(RULE, LEAK_FORM) == SHIFT:
-        to_leak = to_w / leak
-    to_limit = only(inside, to_limit, zero, EVEN) - back
-    sums = (
-        sums[0] + tl.where(own, to_eps, 0.0),
-        sums[1] + tl.where(own, to_leak, 0.0),
-        sums[2] + tl.where(own, to_limit, 0.0),
-    )
-    before = to_w * leak if bits(RULE, LEAK_FORM) == FACTOR else to_w
-    return g_current, only(inside, before, gv, EVEN), sums
+def pass_on(flow, grad_start, flows, turn, total, pos, own, span, HAS_START: tl.constexpr, CUT: tl.constexpr):
+    """Store the gradient for V before a span."""
+    if HAS_START:
+        tl.store(grad_start + pos, flow, mask=when(own, span == 0))
+    if CUT:
+        tl.store(flows + turn * total + pos, flow, mask=when(own, span > 0))
 
 
 @triton.jit
@@ -115,6 +67,7 @@ def spatial_backward_kernel(
     grad_out,
     grad_state,
     current,
+    spikes,
     state,
     borders,
     grad_current,
@@ -140,11 +93,11 @@ def spatial_backward_kernel(
 ):
     """Differentiate: write the gradients for current, state and constants.
 
-    The bits of HAS tell whether there are a state, a gradient of the output, one of the last state, and
-    several spans. The kernel is longer than others, because Triton cannot carry the trace of a chunk out of a
-    function.
+    The bits of HAS tell whether there are a state, a gradient of the output, one of the last state, several
+    spans, and spikes that tell the membrane. The kernel is longer than others, because Triton cannot carry
+    the trace of a chunk out of a function.
     """
-    CUT: tl.constexpr = HAS // 8
+    CUT: tl.constexpr = HAS // 8 % 2
     at_current, at_grad, at_out = places
     notes, flows, counter = rooms
     ring, rows, rounds, stride_round = shape
@@ -163,7 +116,45 @@ def spatial_backward_kernel(
     lane = lanes_of(tl.arange(0, LANES // COLS), COLS)
     note = notes + tl.cast(program, tl.int64) * LANES + lane
     note_stride = tl.num_programs(0).to(tl.int64) * LANES
-    for i in range(rounds):
+    again = rounds
+    if HAS // 16:
+        low = zero + 0.5
+        end = span * steps + length - 1
+        for i in range(rounds):
+            inside, own_now, group, pos = in_round(i, stride_round, row, spot, own, ring, rows, COLS)
+            start, flow = zero, load_border(grad_state, flows, turn, total, pos, inside, HAS // 4 % 2, CUT)
+            if HAS % 2:
+                start = tl.load(state + pos, mask=inside, other=0.0)
+            target = address(group, at_out, COLS) + end * at_out[0]
+            incoming = grad_out + address(group, at_grad, COLS) + end * at_grad[0]
+            flow, sums, low = retrace(
+                sums,
+                low,
+                flow,
+                start,
+                (spikes + target, incoming, grad_current + target),
+                (at_out[0], at_grad[0], at_out[0]),
+                around,
+                inside,
+                own_now,
+                held,
+                v_reset,
+                length,
+                end + 1,
+                RULE,
+                CHUNK,
+                EVEN,
+                NATIVE,
+            )
+            pass_on(flow, grad_start, flows, turn, total, pos, own_now, span, HAS % 2, CUT)
+        again = tl.where(tl.min(low) < TINY, rounds, 0)
+        zeros = zero + again
+        sums = (
+            tl.where(zeros > 0.0, 0.0, sums[0]),
+            tl.where(zeros > 0.0, 0.0, sums[1]),
+            tl.where(zeros > 0.0, 0.0, sums[2]),
+        )
+    for i in range(again):
         inside, own_now, group, pos = in_round(i, stride_round, row, spot, own, ring, rows, COLS)
         source = current + address(group, at_current, COLS) + span * steps * at_current[0]
         start = load_border(state, borders, span, total, pos, inside, HAS % 2, CUT)
@@ -214,7 +205,6 @@ def spatial_backward_kernel(
                     vs[j],
                     around,
                     now,
-                    own_now,
                     held,
                     v_reset,
                     RULE,
@@ -222,10 +212,7 @@ def spatial_backward_kernel(
                 )
                 tl.store(outgoing, to_current, mask=within(own_now, first + j, length, EVEN))
                 outgoing -= at_out[0]
-        if HAS % 2:
-            tl.store(grad_start + pos, flow, mask=when(own_now, span == 0))
-        if CUT:
-            tl.store(flows + turn * total + pos, flow, mask=when(own_now, span > 0))
+        pass_on(flow, grad_start, flows, turn, total, pos, own_now, span, HAS % 2, CUT)
     if WAYS:
         own = spread(own & (row < rows), COLS)
         pos = lanes_of(row * ring + spot, COLS)

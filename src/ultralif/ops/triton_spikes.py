@@ -61,13 +61,16 @@ def retrace(
 
 
 @triton.jit
-def load_back(reading, incoming, at_spikes, at_grad, mask, left, CHUNK: tl.constexpr):
-    """Load the gradients of a chunk, its last step first, and the spike before each step that is left."""
+def load_back(reading, incoming, at_spikes, at_grad, mask, left, past, CHUNK: tl.constexpr):
+    """Load the gradients of a chunk, its last step first, and the spike before each.
+
+    The mask is empty past ``left`` steps, and for spikes past ``past`` steps.
+    """
     gs, earlier = (), ()
     for j in tl.static_range(CHUNK):
         gs = gs + (tl.load(incoming, mask=within(mask, j, left, False), other=0.0),)
         reading -= at_spikes
-        earlier = earlier + (tl.load(reading, mask=within(mask, j + 1, left, False), other=0.5),)
+        earlier = earlier + (tl.load(reading, mask=within(mask, j + 1, past, False), other=0.5),)
         incoming -= at_grad
     return gs, earlier
 
@@ -115,12 +118,13 @@ def temporal_spikes_backward_kernel(
         spike = tl.load(reading, mask=mask, other=0.5)
         recalled = recall(spike, held, numbers[0], NATIVE)
         flow = zero
-        gs, earlier = load_back(reading, incoming, at_spikes[0], at_grad[0], mask, time, CHUNK)
+        gs, earlier = load_back(reading, incoming, at_spikes[0], at_grad[0], mask, time, time, CHUNK)
         for r in range(tl.cdiv(time, CHUNK)):
             left = time - r * CHUNK  # steps that are left
             reading -= CHUNK * at_spikes[0]
             incoming -= CHUNK * at_grad[0]
-            after = load_back(reading, incoming, at_spikes[0], at_grad[0], mask, left - CHUNK, CHUNK)
+            rest = left - CHUNK
+            after = load_back(reading, incoming, at_spikes[0], at_grad[0], mask, rest, rest, CHUNK)
             for j in tl.static_range(CHUNK):
                 inside = within(mask, j, left, EVEN)
                 before = recall(earlier[j], held, numbers[0], NATIVE)
