@@ -171,10 +171,7 @@ TUNING: tuple[tuple[str, str, Layer, tuple[dict[str, int], ...]], ...] = (
         "UltraDLIF",
         "device",
         Layer(*LONG),
-        (
-            *_parts((1024, 25), (1024, 50), (512, 25), (512, 50), (1024, 100)),
-            *_parts((1024, 50), (512, 25), (512, 50), FEW=1 << 17),
-        ),
+        (*_parts((1024, 50), (1024, 25)), *_parts((1024, 50), (512, 25), FEW=1 << 17)),
     ),
     ("UltraDLIF", "device", Layer(30, 512, 1024), BACK),
     ("UltraDLIF", "device", Layer(30, 256, 2048), ({"MANY": 96}, {"MANY": 512})),

@@ -163,7 +163,8 @@ def test_a_recorded_step_gives_the_same_numbers(name):
 
     def step() -> tuple[torch.Tensor, ...]:
         out = neuron(current)
-        return out, *torch.autograd.grad(out, [current, *neuron.parameters()], weight)
+        grads = torch.autograd.grad(out, [current, *neuron.parameters()], weight)
+        return out.detach(), *grads  # not the graph, whose nodes belong to the stream that made them
 
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())

@@ -22,7 +22,6 @@ from ultralif.ops.triton_parts import (
     AT_SPIKE,
     CENTERED,
     LEAK_FORM,
-    LN2,
     MAX,
     MEMBRANE,
     RATE,
@@ -157,14 +156,14 @@ def beside(x, y, around):
 
 @triton.jit
 def terms(w, w_left, w_right, k, NATIVE: tl.constexpr):
-    """Return the largest of three terms, the exponentials of the others, and their distances below it.
+    """Return the largest of three terms, the exponentials of the others, and their distances from it.
 
-    The third term is the smaller of the neighbours; the second is the remaining one.
+    The third term is the smaller of the neighbours; the second is the remaining one. Distances are below 0.
     """
     side, third = largest(w_left, w_right), tl.minimum(w_left, w_right)
     top, second = largest(side, w), tl.minimum(side, w)
-    gap_2, gap_3 = (top - second) * k, (top - third) * k
-    return top, exp2(-gap_2, NATIVE), exp2(-gap_3, NATIVE), gap_2, gap_3
+    gap_2, gap_3 = (second - top) * k, (third - top) * k
+    return top, exp2(gap_2, NATIVE), exp2(gap_3, NATIVE), gap_2, gap_3
 
 
 @triton.jit
@@ -182,7 +181,10 @@ def coupled(x, trio, eps, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
 
 @triton.jit
 def shares(trio, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
-    """Return the shares of left and right neighbour, and the level's derivative by eps. Ties share evenly."""
+    """Return the shares of left and right neighbour, and the level's derivative by eps in units of log 2.
+
+    Ties share evenly.
+    """
     w, w_left, w_right = trio
     if bits(RULE, MEMBRANE) == MAX:
         top = tl.maximum(tl.maximum(w_left, w_right), w)
@@ -193,13 +195,13 @@ def shares(trio, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
     _, u_2, u_3, gap_2, gap_3 = terms(w, w_left, w_right, k, NATIVE)
     weight = 1.0 + u_2 + u_3
     whole = inverse(weight, NATIVE)
-    entropy = log2(weight, NATIVE) + (u_2 * gap_2 + u_3 * gap_3) * whole
+    entropy = log2(weight, NATIVE) - (u_2 * gap_2 + u_3 * gap_3) * whole
     if bits(RULE, CENTERED):
         entropy -= LOG2_3
-    larger = tl.where(tl.maximum(w_left, w_right) > w, whole, u_2 * whole)  # of the neighbours
+    larger = tl.where(largest(w_left, w_right) > w, whole, u_2 * whole)  # of the neighbours
     smaller = u_3 * whole
     from_left = w_left > w_right
-    return tl.where(from_left, larger, smaller), tl.where(from_left, smaller, larger), LN2 * entropy
+    return tl.where(from_left, larger, smaller), tl.where(from_left, smaller, larger), entropy
 
 
 @triton.jit

@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from ultralif.ops.triton_constants import constants, reduce
-from ultralif.ops.triton_parts import RATE, bits, within
+from ultralif.ops.triton_parts import LN2, RATE, bits, within
 from ultralif.ops.triton_spatial import (
     UNSPECIAL,
     address,
@@ -57,7 +57,8 @@ def finish(
 ):
     """Reduce the sums of all lanes to the gradients of the constants; spans have regions of their own."""
     pos, own = tl.reshape(pos + span * 4 * scratch[3], [LANES]), tl.reshape(own, [LANES])
-    reduce(tl.reshape(sums[0], [LANES]), 0, pos, own, known, grads, scratch, work, programs, WAYS, LANES)
+    to_eps = tl.reshape(sums[0] * LN2, [LANES])
+    reduce(to_eps, 0, pos, own, known, grads, scratch, work, programs, WAYS, LANES)
     reduce(tl.reshape(sums[1], [LANES]), 1, pos, own, known, grads, scratch, work, programs, WAYS, LANES)
     reduce(tl.reshape(sums[2], [LANES]), 2, pos, own, known, grads, scratch, work, programs, WAYS, LANES)
 

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from ultralif.ops.triton_parts import AT_SPIKE, LEAK_FORM, LN2, bits, only, unfire, within
+from ultralif.ops.triton_parts import AT_SPIKE, LEAK_FORM, SAME, bits, only, unfire, within
 from ultralif.ops.triton_spatial import FACTOR, SHIFT, beside, leaked, shares
 from ultralif.ops.triton_spikes import load_back, recall
 
@@ -46,7 +46,7 @@ def retreat(
         g_current = to_w
     else:
         g_current = g
-    to_eps = g * by_eps - back * (level - threshold) * (k * LN2)
+    to_eps = g * by_eps - back * (level - threshold) * k  # in units of log 2
     to_leak = zero
     if bits(RULE, LEAK_FORM) == FACTOR:
         to_leak = to_w * v
@@ -97,9 +97,11 @@ def retrace(
             now = within(inside, j, length, EVEN)
             _, level, v = recall(earlier[j], held, v_reset, NATIVE)
             v = tl.where(within(inside, j + 1, past, False), v, start)
-            w = leaked(v, held, RULE)
+            w, k = leaked(v, held, RULE), held[1]
+            if bits(RULE, SAME):
+                w, k = w * k, 1.0
             w_left, w_right = beside(w, w, around)
-            sides = shares((w, w_left, w_right), held[1], RULE, NATIVE)
+            sides = shares((w, w_left, w_right), k, RULE, NATIVE)
             trace = (potential, potential, spike, spike, v)
             to_current, flow, sums = retreat(
                 gs[j], flow, sums, trace, sides, v, around, now, held, v_reset, RULE, EVEN
