@@ -7,9 +7,11 @@ from typing import NamedTuple
 from ultralif.paper.published import ULTRA
 from ultralif.paper.statistics import holm, interval, paired
 from ultralif.paper.studies import (
+    RATES,
     READ,
     READINGS,
     TUNED,
+    WIDTHS,
     Cell,
     Runs,
     collect,
@@ -80,6 +82,11 @@ def tuned_table(results: Iterable[Result]) -> Table:
     """Make the table of every tuned neuron."""
     found = _tuned(list(results))
     columns = ("dataset", "T", "neuron", "chosen", "held out", "test", "test, binary", "seeds")
+    edges = []
+    for place in _places(tuning(), found):
+        chosen = [one.setting for cell, one in found.items() if cell[1:] == place]
+        rates, widths = _at_edge(chosen, "rate", RATES), _at_edge(chosen, "width", WIDTHS)
+        edges.append(f"{place[0]}, T={place[1]}, {rates} rates and {widths} widths of {len(chosen)}")
     rows = [
         (
             cell.dataset,
@@ -100,8 +107,15 @@ def tuned_table(results: Iterable[Result]) -> Table:
         "training set after 20 epochs with one seed; the chosen one is then trained on all of it "
         "for 100 epochs with other seeds. The width is where a learned one starts.",
         "Test: with the spikes of training; binary: the same networks with spikes 0 and 1.",
+        "At an edge of the grid, where a better setting may be outside: " + "; ".join(edges) + ".",
     ]
     return Table("tuned", "Every neuron tuned alike", columns, rows, notes)
+
+
+def _at_edge(settings: Iterable[str], name: str, values: Sequence[float]) -> int:
+    """Count the settings in which a quantity has its least or its greatest value."""
+    edges = {f"{name} {value:g}" for value in (min(values), max(values))}
+    return sum(bool(edges & set(setting.split(", "))) for setting in settings)
 
 
 def tuned_summary(results: Iterable[Result]) -> Table:

@@ -14,12 +14,14 @@ from ultralif.training.result import Result
 
 __all__ = [
     "MEMBRANES",
+    "RATES",
     "READ",
     "READINGS",
     "SEARCH",
     "SMALL",
     "STUDIES",
     "TUNED",
+    "WIDTHS",
     "Cell",
     "Runs",
     "collect",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 RATES = (3e-4, 1e-3, 3e-3, 1e-2)
+"""Learning rates: the same for all neurons."""
 WIDTHS = (0.1, 0.25, 0.5, 1.0)
 """Widths of a surrogate, and temperatures: the same values for all neurons."""
 SEARCH: dict[str, Any] = {"validation": 1 / 6, "epochs": 20, "seed": 1000}
