@@ -6,8 +6,9 @@ from paper_parts import HERE, NAMES, wrapped
 
 from ultralif.paper.results import Results
 from ultralif.paper.statistics import paired
-from ultralif.paper.studied import factors_table, tuned_summary
+from ultralif.paper.studied import GROUPS, factors_table, tuned_summary
 from ultralif.paper.studies import SMALL, Cell, collect, one_at_a_time
+from ultralif.paper.table import NOT_RUN
 from ultralif.training.result import Result
 
 __all__ = ["dspike"]
@@ -15,23 +16,31 @@ __all__ = ["dspike"]
 
 def of_studies(results: Results) -> list[Callable[[Results], str]]:
     """Return the sentences about the studies of which there are runs beside those of digits."""
-    words = ((tuned_summary, _tuned), (factors_table, _factors))
-    return [word for table, word in words if {row[0] for row in table(results.every).rows} - {SMALL}]
+    factors = {row[0] for row in factors_table(results.every).rows} - {SMALL}
+    found = [(_tuned, bool(_compared(results))), (_factors, bool(factors))]
+    return [word for word, is_known in found if is_known]
+
+
+def _compared(results: Results) -> dict[str, dict[str, tuple[str, str]]]:
+    """Return by place and group the difference from the best baseline, and that of the same run binary."""
+    found: dict[str, dict[str, tuple[str, str]]] = {}
+    for dataset, time, name, test, over, binary, _ in tuned_summary(results.every).rows:
+        if dataset != SMALL:
+            here = found.setdefault(f"{NAMES[dataset]} at T={time}", {})
+            if test != NOT_RUN:
+                here[name.partition(":")[0]] = over, binary
+    return {place: here for place, here in found.items() if here.keys() == GROUPS.keys()}
 
 
 def _tuned(results: Results) -> str:
-    found: dict[str, dict[str, tuple[str, str]]] = {}
-    for dataset, time, name, _, over, binary, _ in tuned_summary(results.every).rows:
-        if dataset != SMALL:
-            place = f"{NAMES[dataset]} at T={time}"
-            found.setdefault(name.partition(":")[0], {})[place] = over, binary
+    found = _compared(results)
 
     def at(group: str, part: int = 0) -> str:
-        return " and ".join(both[part] for both in found[group].values())
+        return " and ".join(here[group][part] for here in found.values())
 
     return wrapped(
         f"With 16 settings tried for every neuron on held-out data, the best Ultra neuron is {at('Ultra')} "
-        f"points from the best baseline on {' and '.join(found['Ultra'])}, SoftLIF {at('SoftLIF')}. Run with "
+        f"points from the best baseline on {' and '.join(found)}, SoftLIF {at('SoftLIF')}. Run with "
         f"binary spikes the two are {at('Ultra', 1)}, and {at('SoftLIF', 1)}; trained with binary spikes "
         f"{at('Ultra binary')}, and {at('SoftLIF binary')}. LIF with a learned width is "
         f"{at('LIF learned width')}."

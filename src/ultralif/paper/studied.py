@@ -24,7 +24,7 @@ from ultralif.paper.studies import (
 from ultralif.paper.table import NOT_RUN, Table
 from ultralif.training.result import Result
 
-__all__ = ["factors_table", "readings_table", "tuned_summary", "tuned_table"]
+__all__ = ["GROUPS", "factors_table", "readings_table", "tuned_summary", "tuned_table"]
 
 Values = Mapping[int, float]
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -50,7 +50,7 @@ class Tuned(NamedTuple):
 
 
 def _tuned(results: Sequence[Result]) -> dict[Cell, Tuned]:
-    """Return every tuned neuron for which there are runs on the test set."""
+    """Return every neuron whose whole grid was run; those not trained again yet have no accuracies."""
     known = {result.id: result for result in results}
     chosen: dict[Cell, tuple[float, str]] = {}
     for cell, config in tuning():
@@ -59,9 +59,14 @@ def _tuned(results: Sequence[Result]) -> dict[Cell, Tuned]:
             entry = held_out(known[config.id]), setting
             at = cell._replace(label=label)
             chosen[at] = max(chosen.get(at, entry), entry, key=lambda pair: pair[0])
+    runs = collect(tuned(results), results)
     return {
-        cell: Tuned(chosen[cell][1], chosen[cell][0], _accuracy(by_seed), _accuracy(by_seed, "hard"))
-        for cell, by_seed in collect(tuned(results), results).items()
+        cell: Tuned(
+            chosen[cell][1],
+            chosen[cell][0],
+            *(_accuracy(runs.get(cell, {}), mode) for mode in (None, "hard")),
+        )
+        for cell, _ in tuned(results)
     }
 
 
@@ -133,7 +138,7 @@ def tuned_summary(results: Iterable[Result]) -> Table:
             one = best(labels)
             if one is None or base is None:
                 continue
-            over = paired(one[1].own, base[1].own) if one[0] != base[0] else None
+            over = paired(one[1].own, base[1].own) if one[0] != base[0] else None  # None: not run, too
             binary = paired(one[1].binary, base[1].own) if one[0] != base[0] else None
             name = group if len(labels) == 1 else f"{group}: {one[0]}"
             shown = str(interval(one[1].own) or NOT_RUN), over.signed if over else "-"
