@@ -1,6 +1,8 @@
 """Many runs: which ones, in which stacks, once each."""
 
+import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,8 @@ from ultralif.training import (
     run_local,
     train_stack,
 )
+from ultralif.training.job import Job
+from ultralif.training.step import Steps
 from ultralif.training.sweep import GROUPS, halves
 
 
@@ -124,6 +128,22 @@ def test_what_cannot_fit_this_machine_is_said_before_data_are_loaded(store: Stor
     with pytest.raises(InputError, match=r"need about .* GB, and this machine has"):
         train_stack([small(hidden=(10**6, 10**6))], store)
     assert not store.root.exists()
+
+
+def test_the_first_step_is_no_measure_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It compiles and allocates, and alone it may take longer than measuring is to take."""
+    usual = forecast.steps
+
+    def slow_at_first(job: Job) -> Steps:
+        def run(job: Job) -> Iterator[int]:
+            time.sleep(0.5)
+            yield from usual(job)(job)
+
+        return run
+
+    monkeypatch.setattr(forecast, "steps", slow_at_first)
+    monkeypatch.setattr(forecast, "ENOUGH", 0.1)
+    assert forecast._step_seconds([RunConfig(hidden=(4,), timesteps=1)], torch.device("cpu")) < 0.4
 
 
 def test_the_estimate_counts_steps() -> None:

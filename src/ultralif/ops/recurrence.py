@@ -151,13 +151,6 @@ class Rule(NamedTuple):
             and not (self.rate or self.at_spike)
         )
 
-    @property
-    def is_classic(self) -> bool:
-        """True if neurons reset to ``v_reset``, with unclipped sigmoids, and are coupled in the membrane."""
-        return (
-            self.reset == Reset.ZERO and self.curve == Curve.SIGMOID and not (self.clipped or self.at_spike)
-        )
-
 
 def spelled_out(constants: Constants, rule: Rule) -> tuple[Constants, Rule]:
     """Return constants with temperature and height in place of a sharpness."""

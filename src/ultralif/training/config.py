@@ -179,11 +179,6 @@ class RunConfig:
         return document_id(self.to_dict())
 
     @property
-    def is_own(self) -> bool:
-        """True if its network or data are the user's own, not part of the library."""
-        return self.dataset.startswith("own:") or self.model.startswith("own:")
-
-    @property
     def shared(self) -> tuple[object, ...]:
         """The fields that runs of one stack must share."""
         alone = () if self.model == "mlp" else (self.id,)  # only multilayer perceptrons are stacked
