@@ -115,6 +115,7 @@ def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result])
                 seeds=given.together,
             )
         ]
+        part.sort(key=len, reverse=True)  # what takes longest first
         members = ", ".join(str(len(stack)) for stack in part)
         print(
             f"{name}: {sum(map(len, part))} of {len(runs)} runs left, in stacks of {members or 'none'}",

@@ -56,8 +56,8 @@ def _of_a_seed() -> list[str]:
         seen.setdefault((dataset, time), {})[int(epoch)] = float(seconds)
     whole = {}
     for place, marks in seen.items():
-        known = sorted(epoch for epoch in marks if epoch >= 10)
-        if len(known) > 1:
+        known = sorted(marks)
+        if len(known) > 1:  # the first epoch, which records the step, is not counted
             span = known[-1] - known[0]
             whole[place] = 100 * (marks[known[-1]] - marks[known[0]]) / span
     (dataset, slowest), longest = max(whole.items(), key=lambda item: item[1])
