@@ -15,7 +15,6 @@ from torch.nn import functional as F
 
 import ultralif as ul
 from ultralif.data.augment import CROP_AND_FLIP
-from ultralif.training.optimizer import Adam, Group
 
 
 class Task(NamedTuple):
@@ -127,36 +126,34 @@ def recorded(step: Callable[[], None]) -> Callable[[], None]:
 
 
 def train(cell: Cell, data: Samples, epochs: int) -> nn.Module:
-    """Train one net. On a GPU a step is recorded once a mode, and replayed."""
+    """Train one net. On a GPU a step, from batch to new weights, is recorded once a mode, and replayed."""
     given, device = TASKS[cell.task], data.labels.device
-    x, labels = data.take(torch.arange(min(given.batch, len(data)), device=device), changed=True)
-    sizes = (x.shape[2], *[given.hidden] * given.depth, int(data.labels.max()) + 1)
-    net = build(cell, sizes).to(device)
-    optimizer = Adam([Group(list(net.parameters()))])
-    per_epoch = len(data) // given.batch
+    inputs = data.take(torch.zeros(1, dtype=torch.long, device=device))[0].shape[2]
+    net = build(cell, (inputs, *[given.hidden] * given.depth, int(data.labels.max()) + 1)).to(device)
+    per_epoch, on_gpu = len(data) // given.batch, device.type == "cuda"
+    rate = torch.zeros((), device=device)
+    optimizer = torch.optim.Adam(net.parameters(), lr=rate, capturable=on_gpu, fused=on_gpu)
+    order = torch.empty(len(data), dtype=torch.long, device=device)
+    done, places = torch.zeros((), dtype=torch.long, device=device), torch.arange(given.batch, device=device)
 
     def step() -> None:
+        x, labels = data.take(order[done % per_epoch * given.batch + places], changed=True)
+        rate.copy_(cell.lr * (1 + torch.cos(math.pi * done / (epochs * per_epoch))) / 2)
         optimizer.zero_grad()
-        with torch.autocast(
-            device.type, torch.bfloat16, enabled=given.half and x.is_cuda, cache_enabled=False
-        ):
+        with torch.autocast(device.type, torch.bfloat16, enabled=given.half and on_gpu, cache_enabled=False):
             scores = net(x)
         F.cross_entropy(scores.float(), labels).backward()
         optimizer.step()
+        done.add_(1)
 
     for epoch in range(epochs):
         if epoch in (0, math.ceil(0.6 * epochs)):
             if epoch:
                 ul.set_mode(net, "hard")
             take: Callable[[], None] | None = None
-        order = torch.randperm(len(data)).to(device)
+        order.copy_(torch.randperm(len(data)))
         for place in range(per_epoch):
-            chosen = order[place * given.batch :][: given.batch]
-            for buffer, value in zip((x, labels), data.take(chosen, changed=True), strict=True):
-                buffer.copy_(value)
-            passed = (epoch * per_epoch + place) / (epochs * per_epoch)
-            optimizer.set_rate(cell.lr * (1 + math.cos(math.pi * passed)) / 2)
-            if take is None and place == 2 and x.is_cuda:
+            if take is None and place == 2 and on_gpu:
                 take = recorded(step)
             (take or step)()
     return net
