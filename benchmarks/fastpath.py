@@ -157,10 +157,6 @@ def convolutions(device: torch.device) -> Iterator[dict[str, Any]]:
         }
 
 
-def _parts(*sizes: tuple[int, int], **more: int) -> tuple[dict[str, int], ...]:
-    return tuple({"PART": part, "SPAN": span, **more} for part, span in sizes)
-
-
 BACK = tuple(
     {"CHUNK_TOLD": chunk, "REGISTERS_TOLD": registers}
     for chunk, registers in ((2, 80), (1, 64), (2, 96), (3, 128))
@@ -171,9 +167,15 @@ TUNING: tuple[tuple[str, str, Layer, tuple[dict[str, int], ...]], ...] = (
         "UltraDLIF",
         "device",
         Layer(*LONG),
-        (*_parts((1024, 50), (1024, 25)), *_parts((1024, 50), (512, 25), FEW=1 << 17)),
+        (
+            {"UNITS": 132},
+            {"UNITS": 1},
+            {"FEW": 1 << 17},
+            {"FEW": 1 << 17, "UNITS": 1},
+            {"PART": 512, "SPAN": 25},
+        ),
     ),
-    ("UltraDLIF", "device", Layer(30, 512, 1024), BACK),
+    ("UltraDLIF", "device", Layer(30, 512, 1024), (*BACK, {"LANES": 1 << 18})),
     ("UltraDLIF", "device", Layer(30, 256, 2048), ({"MANY": 96}, {"MANY": 512})),
     ("UltraDLIF", "device", Layer(30, 8192, 64), (*BACK, {"CHUNK": 6})),
     ("UltraDLIF", "graph", Layer(*SMALL), ({"FEW_BACK": 3}, {"FEW_BACK": 5}, {"FEW_BACK": 10})),

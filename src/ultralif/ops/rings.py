@@ -22,11 +22,13 @@ WIDE = 1024  # neurons of the longest ring that one program takes whole
 WIDER, WIDEST = 2048, 4096  # the same if there are many rings; and if their spikes tell the membrane
 MANY = 96  # rings that fill a large GPU with one program each
 PART = 1024  # lanes of a part of a longer ring, its halo included
-SPAN = 50  # steps that parts integrate in a launch
+SPAN = 50  # steps that parts integrate in a launch, or more where multiprocessors would be idle
+UNITS = 132  # multiprocessors of a large GPU
 CHUNK = 3  # steps that are loaded at once
 CHUNK_BACK, FEW_BACK = 3, 5  # steps whose trace a lane keeps in registers; the same for a small layer
 REGISTERS = 128  # of a thread of the backward pass: with more, fewer programs run at once
 CHUNK_TOLD, REGISTERS_TOLD = 2, 80  # the same where spikes tell the membrane
+LANES = 1 << 19  # as in `launch`, for programs of 1,024 lanes and more
 FEW = 1 << 15  # lanes of a small layer, which are spread over all multiprocessors
 
 
@@ -71,6 +73,13 @@ class Tiling(NamedTuple):
         return chunk, even, self.lanes, self.width, self.cols, self.halo == 0
 
 
+def span_of(rows: int, ring: int, time: int) -> int:
+    """Return the steps of a span, for which there are enough programs with a halo of twice as many lanes."""
+    tiles = max(cdiv(ring, PART - 4 * min(time, SPAN)), UNITS // rows)
+    most = min(time, (PART - cdiv(ring, tiles)) // 4)
+    return next((n for n in range(most, most // 2, -1) if time % n == 0), most)
+
+
 def tiling(
     rows: int, period: int, ring: int, time: int, most: int, back: bool, tells: bool = False
 ) -> Tiling:
@@ -82,14 +91,14 @@ def tiling(
         spans, steps, halo, tiles = 1, time, 0, 1
         lanes = max(width, 32 * max(cols, 2))
     else:
-        most_steps = min(time, SPAN)
-        steps = next((n for n in range(most_steps, SPAN // 2, -1) if time % n == 0), most_steps)
+        steps = span_of(rows, ring, time)
         spans = cdiv(time, steps)
         halo = cdiv(steps * (1 + back), cols) * cols
         lanes = width = max(PART, next_power_of_2(4 * halo))
         tiles = cdiv(ring, width - 2 * halo)
     warps = max(1, lanes // (32 * max(2, cols)))
     step = math.lcm(period, lanes // width)
+    most = LANES if lanes >= 1024 else most
     rounds = cdiv(rows, step * max(1, most // (width * tiles) // step))
     size = step * cdiv(cdiv(rows, rounds), step) if rounds > 1 else rows
     return Tiling(cdiv(rows, size), size, tiles, spans, steps, lanes, width, cols, halo, warps)
