@@ -42,8 +42,9 @@ class Asking(nn.Module):
 
 
 def network(*more: nn.Module) -> nn.Sequential:
+    """Return a network without parameters whose gradient is only rounding, of which Adam makes whole steps."""
     torch.manual_seed(1)
-    first = ul.TimeDistributed(nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3)))
+    first = ul.TimeDistributed(nn.Sequential(nn.Conv2d(1, 3, 3, bias=False), nn.BatchNorm2d(3)))
     layers = (first, ul.UltraLIF(eps=0.3), *more, nn.Flatten(2), nn.Dropout(0.3), nn.Linear(108, 2))
     return nn.Sequential(*layers)
 
@@ -189,17 +190,17 @@ def test_a_gpu_replays_the_steps_that_it_takes_one_by_one(tmp_path: Path, option
 
 @pytest.mark.gpu
 @needs_gpu
-@pytest.mark.parametrize(("optimizer", "near"), [("sgd", 1e-4), ("adam", 1e-3)])
-def test_a_gpu_replays_the_steps_of_a_stack(optimizer: str, near: float) -> None:
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_gpu_replays_the_steps_of_a_stack(optimizer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kinds side by side, and short work beside long: five steps of two sizes, all sums and parameters."""
     found = []
-    for recorded in (True, False):
-        job = stacked_job(600, torch.device("cuda"), encoding="constant", optimizer=optimizer)
+    for _ in range(2):
+        job = stacked_job(600, torch.device("cuda"), optimizer=optimizer)
         notes: list[str] = []
-        run = step.steps(job, notes.append, graph=recorded)
-        assert len(list(run(job))) == 5 and not notes
+        assert len(list(step.steps(job, notes.append)(job))) == 5 and not notes
         found.append({**job.parameters(), **job.optimizer.tensors(), "sums": job.sums})
-    assert_same(*found, near=near)
+        monkeypatch.setattr(_Recorder, "find", lambda *_: None)  # kernel by kernel
+    assert_same(*found, near=1e-5)
 
 
 @pytest.mark.gpu
