@@ -42,7 +42,7 @@ class Asking(nn.Module):
 
 
 def network(*more: nn.Module) -> nn.Sequential:
-    """Return a network without parameters whose gradient is only rounding, of which Adam makes whole steps."""
+    """Return a network none of whose gradients are mere rounding, of which Adam would make whole steps."""
     torch.manual_seed(1)
     first = ul.TimeDistributed(nn.Sequential(nn.Conv2d(1, 3, 3, bias=False), nn.BatchNorm2d(3)))
     layers = (first, ul.UltraLIF(eps=0.3), *more, nn.Flatten(2), nn.Dropout(0.3), nn.Linear(108, 2))
