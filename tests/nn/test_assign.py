@@ -37,3 +37,20 @@ OUTSIDE = [("eps", 0.01), ("eps", 50.0), ("leak", -0.5), ("leak", 1.5), ("thresh
 def test_out_of_range(name, value):
     with pytest.raises(ValueError, match=f"{name} must be in"):
         ul.UltraLIF().assign(name, value)
+
+
+def test_a_constant_is_set_like_an_attribute() -> None:
+    neuron, current = ul.UltraLIF(), torch.full((3, 1, 2), 0.6)
+    before = neuron(current)
+    neuron.threshold, neuron.eps = 0.7, 0.4
+    assert torch.equal(neuron(current), ul.UltraLIF(threshold=0.7, eps=0.4)(current))
+    assert not torch.equal(neuron(current), before)
+    with pytest.raises(ValueError, match="leak must be in"):
+        neuron.leak = 2.0
+
+
+def test_what_is_no_constant() -> None:
+    with pytest.raises(ValueError, match="UltraLIF has no constant 'thresold'; it has threshold, eps, leak"):
+        ul.UltraLIF().assign("thresold", 0.7)
+    with pytest.raises(TypeError, match="eps must be a number or a tensor, got 'cold'"):
+        ul.UltraLIF().assign("eps", "cold")

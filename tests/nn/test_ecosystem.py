@@ -233,3 +233,13 @@ def test_to_another_precision(name: str, dtype: torch.dtype, current: Tensor) ->
     assert all(t.dtype == (torch.float64 if dtype == torch.float64 else torch.float32) for t in state)
     spikes.sum().backward()
     assert all(p.grad.dtype == dtype for p in neuron.parameters())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("name", ["UltraLIF", "AdaLIF"])
+def test_traced_by_torch_jit(name: str, current: Tensor) -> None:
+    """As tools that draw a network do; also where a call like it was prepared before."""
+    neuron = build(name)
+    neuron(current)
+    other = torch.randn_like(current)
+    torch.testing.assert_close(torch.jit.trace(neuron, current)(other), neuron(other))

@@ -8,7 +8,7 @@ from ultralif import ops
 from ultralif.errors import InputError, check_choice
 from ultralif.functional import AdaptiveState, Constant, Surrogate
 from ultralif.nn.neuron import FIRING, LeakParameter, Neuron, NeuronOptions
-from ultralif.nn.parameters import FORMS, LOG, LOGIT
+from ultralif.nn.parameters import FORMS, LOG, LOGIT, Attribute
 from ultralif.nn.state import State
 
 __all__ = ["LIF", "PLIF", "AdaLIF", "DSpike", "DSpikePlus", "FullPLIF"]
@@ -61,10 +61,8 @@ class DSpike(Neuron[State]):
         form = FORMS[sharpness_parameter]
         self.learnable("sharpness", sharpness, form, learn_sharpness, bounds=sharpness_range)
 
-    @property
-    def sharpness(self) -> Constant:
-        """The sharpness of the curve now."""
-        return self.constant("sharpness")
+    sharpness = Attribute()
+    """The sharpness of the curve now."""
 
 
 class DSpikePlus(DSpike):
@@ -129,10 +127,8 @@ class _Surrogate(Neuron[S]):
         self.declare_leak(leak, learn_leak, leak_parameter)
         self.learnable("surrogate_slope", surrogate_slope, LOG, learn_slope, bounds=slope_range)
 
-    @property
-    def surrogate_slope(self) -> Constant:
-        """The steepness of the surrogate gradient now."""
-        return self.constant("surrogate_slope")
+    surrogate_slope = Attribute()
+    """The steepness of the surrogate gradient now."""
 
 
 class LIF(_Surrogate[State]):

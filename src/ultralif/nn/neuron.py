@@ -12,10 +12,10 @@ from ultralif.errors import InputError, check_choice, check_flag
 from ultralif.functional import AdaptiveState, Constant, Mode, Reset, synaptic_current
 from ultralif.nn.arguments import merged_signature, unexpected_values, unknown_argument
 from ultralif.nn.checks import check_constants, check_current, check_shape, check_state, check_steps
-from ultralif.nn.parameters import FORMS, LOGIT, Clamp, Form, Parametrized, short
+from ultralif.nn.parameters import FORMS, LOGIT, Attribute, Clamp, Form, Parametrized, short
 from ultralif.nn.state import State, with_current
 from ultralif.ops import Backend
-from ultralif.ops.fused import prepare
+from ultralif.ops.fused import is_tracing, prepare
 
 __all__ = ["FIRING", "LeakParameter", "Neuron", "NeuronOptions"]
 
@@ -173,20 +173,12 @@ class Neuron(Parametrized, Generic[S]):
         check_choice("leak_parameter", parameter, get_args(LeakParameter))
         self.learnable("leak", leak, FORMS[parameter], learn, upper=1.0)
 
-    @property
-    def threshold(self) -> Constant:
-        """The spike threshold now."""
-        return self.constant("threshold")
-
-    @property
-    def leak(self) -> Constant:
-        """The decay factor now, for a neuron that has one."""
-        return self.constant("leak")
-
-    @property
-    def eps(self) -> Constant:
-        """The temperature now, for a neuron that has one."""
-        return self.constant("eps")
+    threshold = Attribute()
+    """The spike threshold now."""
+    leak = Attribute()
+    """The decay factor now, for a neuron that has one."""
+    eps = Attribute()
+    """The temperature now, for a neuron that has one."""
 
     @property
     def mode(self) -> Mode:
@@ -204,7 +196,7 @@ class Neuron(Parametrized, Generic[S]):
 
     def forward(self, current: Tensor) -> Tensor:
         """Return the spikes for a current ``[T, B, *features]``, from rest."""
-        if torch.compiler.is_compiling() or type(current) is not Tensor:
+        if torch.compiler.is_compiling() or is_tracing() or type(current) is not Tensor:
             return self.run(current)[0]
         ready = self.__dict__.setdefault("_ready", {})
         key = current.shape, current.dtype, current.device

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, Self, cast, get_args, overload
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ __all__ = [
     "LOG",
     "LOGIT",
     "SOFTPLUS",
+    "Attribute",
     "Clamp",
     "Form",
     "Parametrized",
@@ -210,6 +211,11 @@ class Parametrized(nn.Module):
             value: a number, or a tensor that broadcasts to the constant's shape.
         """
         self.__dict__.pop("_ready", None)  # calls that were prepared with the old value
+        if name not in self._declared:
+            raise InputError(
+                f"{type(self).__name__} has no constant {name!r}; it has {', '.join(self._declared)}"
+            )
+        _check_type(name, value)
         if name in self._learned:
             form, bounds = self._learned[name]
             low, high = bounds or (0.0, min(self._declared[name][1], form.upper))
@@ -222,6 +228,23 @@ class Parametrized(nn.Module):
             self._numbers[name] = float(value)
         else:
             getattr(self, f"fixed_{name}").copy_(torch.as_tensor(value))
+
+
+class Attribute:
+    """A constant as an attribute: its value now; setting it is `Parametrized.assign`."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, module: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, module: Parametrized, owner: type) -> Constant: ...
+    def __get__(self, module: Parametrized | None, owner: type) -> Self | Constant:
+        return self if module is None else module.constant(self.name)
+
+    def __set__(self, module: Parametrized, value: Constant) -> None:
+        module.assign(self.name, value)
 
 
 def short(value: Constant | str | bool) -> str:

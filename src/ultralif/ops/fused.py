@@ -15,10 +15,11 @@ from ultralif.ops.constants import Learned
 from ultralif.ops.layout import has_gap
 from ultralif.ops.recurrence import Constants, Rule
 
-__all__ = ["Backend", "Operator", "Recipe", "operator", "prepare"]
+__all__ = ["Backend", "Operator", "Recipe", "is_tracing", "operator", "prepare"]
 
 Backend = Literal["auto", "reference"]
 BACKENDS = get_args(Backend)
+is_tracing: Callable[[], bool] = vars(torch.jit)["is_tracing"]  # without types there
 S = TypeVar("S", Tensor, AdaptiveState)
 P = ParamSpec("P")
 
@@ -155,9 +156,12 @@ def prepare(
 
 
 def _needs_definition(current: Tensor) -> bool:
-    """Tell whether the call is empty, or exported or transformed, where only PyTorch's operators work."""
+    """Tell whether the call is empty, or exported, traced or transformed: only PyTorch's operators work."""
     return (
-        current.numel() == 0 or torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
+        is_tracing()
+        or current.numel() == 0
+        or torch.compiler.is_exporting()
+        or torch._C._are_functorch_transforms_active()
     )
 
 
