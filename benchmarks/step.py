@@ -23,6 +23,7 @@ from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -32,6 +33,7 @@ from ultralif.data import DATASETS
 from ultralif.data.dataset import Dataset
 from ultralif.data.split import Images, Split
 from ultralif.nn.stacked import kind
+from ultralif.ops import branches
 from ultralif.paper.grids import CONTROLS, main_variants
 from ultralif.training.build import build_networks, step_work
 from ultralif.training.config import PRESETS, RunConfig
@@ -225,6 +227,8 @@ def measure(timesteps: int, device: torch.device, count: int) -> Iterator[dict[s
     if device.type == "cuda":
         found["over_floor"] = stacked / least["total"]
     yield found
+    with rounded(), patch.object(branches, "is_recording", lambda device: False):
+        found["one_kernel_at_a_time_ms"] = 1e3 * seconds(stepper(members, device), device, count)
     with rounded():
         each = [stepper([member], device) for member in members]
         alone = [seconds(one, device, count) for one in each]
