@@ -1,7 +1,7 @@
 """Train the deep networks of the zoo on a GPU, and put each into a folder with an ``index.json``.
 
     python benchmarks/deep_zoo.py zoo cifar10/vgg11r-t4 --data FOLDER
-    python benchmarks/deep_zoo.py zoo n-mnist/vgg5-t5 --data FOLDER --subset 512 --epochs 1  # a rehearsal
+    python benchmarks/deep_zoo.py zoo n-mnist/vgg7-t5 --data FOLDER --subset 512 --epochs 1  # a rehearsal
 
 Training is that of ``examples/speedrun.py``, but for what is written below; ``vgg11r`` is the speedrun's own
 net, and the line that is printed is one of the speedrun. Nothing was chosen on the test set: the recipe was
@@ -31,7 +31,7 @@ GREY = {"shift": 2, "cutout": 0}
 NETWORKS: dict[str, dict[str, Any]] = {
     "cifar10/vgg11r-t4": {"epochs": 63},
     "fashion-mnist/vgg7-t4": {"width": 0.5, "epochs": 50, **GREY},
-    "n-mnist/vgg5-t5": {"width": 2.0, "epochs": 30, "flip": 0, **GREY},
+    "n-mnist/vgg7-t5": {"width": 0.5, "epochs": 24, "flip": 0, **GREY},
 }
 """Names, which say data, model and time steps; the width, and what differs from the speedrun's recipe."""
 
