@@ -64,6 +64,18 @@ def test_the_table_of_the_readme() -> None:
     assert f"| DVS-Gesture, SHD | | | {dvs}, {shd} | not run" in README
 
 
+def test_the_ingredients_of_the_readme() -> None:
+    page = (DOCS / "results" / "paper.md").read_text()
+    changes = {}
+    for name in ("soft over binary spikes", "learned over fixed width", "LSE over additive membrane"):
+        found = (re.search(rf"\| {place} \| 1 \| {name} \| (\S+) ", page) for place in ("CIFAR-10", "MNIST"))
+        changes[name] = " and ".join(each[1] for each in found if each)
+    soft, width, lse = changes.values()
+    assert f"soft spikes bring {soft} points, a learned width {width}, log-sum-exp over time {lse}" in README
+    events = re.search(r"\| N-MNIST \| 1 \| \S+ ± \S+ \| (\S+) ", page)  # released, Ultra binary
+    assert events and f"(as released it stays on N-MNIST, {events[1]})" in README
+
+
 def test_the_speedrun_of_the_readme() -> None:
     found: dict[int, list[tuple[float, float]]] = {}
     for line in (ROOT / "results" / "speedrun.jsonl").read_text().splitlines():
