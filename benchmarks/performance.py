@@ -99,12 +99,12 @@ def gpu_goals(rows: list[Row]) -> Iterator[str]:
 def stacked_goals(steps: list[Row]) -> Iterator[str]:
     """Yield the goals of the stacked training step."""
     for timesteps, ((most, floor), (least, ratio)) in STACKED.items():
-        row = next((row for row in steps if row["timesteps"] == timesteps), None)
+        row = next((row for row in steps if row["timesteps"] == timesteps), {})
         where = f"H200, stacked step of 18 variants, T={timesteps}"
-        over, gain = (row["over_floor"], row["one_by_one_over_stacked"]) if row else (0.0, 0.0)
-        now = f"{over:.3g}x" if row else None
+        over, gain = row.get("over_floor", 0.0), row.get("one_by_one_over_stacked", 0.0)
+        now = f"{over:.3g}x" if over else None
         yield judged(f"{where}, over the floor", f"<= {most}x", f"{floor}x", now, over <= most)
-        now = f"{gain:.3g}x" if row else None
+        now = f"{gain:.3g}x" if gain else None
         yield judged(f"{where}, one by one over stacked", f">= {least}x", f"{ratio}x", now, gain >= least)
 
 
