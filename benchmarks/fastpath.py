@@ -177,7 +177,7 @@ TUNING: tuple[tuple[str, str, Layer, tuple[dict[str, int], ...]], ...] = (
     ),
     ("UltraDLIF", "device", Layer(30, 512, 1024), (*BACK, {"LANES": 1 << 18})),
     ("UltraDLIF", "device", Layer(30, 256, 2048), ({"MANY": 96}, {"MANY": 512})),
-    ("UltraDLIF", "device", Layer(30, 8192, 64), (*BACK, {"CHUNK": 6})),
+    ("UltraDLIF", "device", Layer(30, 8192, 64), ({"CHUNK_BACK": 3}, {"CHUNK_BACK": 2}, {"CHUNK": 6})),
     ("UltraDLIF", "graph", Layer(*SMALL), ({"FEW_BACK": 3}, {"FEW_BACK": 5}, {"FEW_BACK": 10})),
 )
 """Subject, clock, layer, and the settings of `ultralif.ops.rings` or `launch` to try."""

@@ -52,6 +52,11 @@ class Tiling(NamedTuple):
         return -(-self.size // (self.lanes // self.width)) * self.tiles
 
     @property
+    def room(self) -> int:
+        """Registers that a thread can have if all programs run at once."""
+        return min(224, 65536 // (32 * self.warps * cdiv(self.programs, UNITS)))
+
+    @property
     def work(self) -> int:
         """Number of programs of all spans."""
         return self.programs * self.spans
@@ -158,7 +163,8 @@ def _forward_launch(plan: "Plan", has: int) -> tuple[Any, Tiling, tuple[int, ...
         tiles = _tiling(plan, back=False)
         pairs = zip(plan.found, plan.row, strict=True)
         where = tuple(n for place, row in pairs for n in (place.run, place.entries, row, 1))
-        choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles, CHUNK))
+        chunk = FEW_BACK if tiles.room > REGISTERS else CHUNK
+        choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles, chunk))
         kernel = triton_spatial.spatial_forward_kernel
         registers = 64 if tiles.warps > 8 else None  # as many as 1,024 threads can have
         run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, registers)
@@ -261,8 +267,10 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
         chunk, registers = (CHUNK_TOLD, REGISTERS_TOLD) if has // 16 else (CHUNK_BACK, REGISTERS)
         if tiles.warps == 32 or (tiles.warps == 16 and has // 16):  # as many as 1,024 threads can have
             chunk, registers = 1, 64
-        elif any(place.entries > 1 for place in plan.found):
-            registers = REGISTERS
+        elif has // 16 and tiles.room > REGISTERS:
+            chunk, registers = FEW_BACK, tiles.room
+        elif tiles.room >= REGISTERS or any(place.entries > 1 for place in plan.found):
+            chunk, registers = CHUNK_BACK, REGISTERS
         chosen = _choices(plan, tiles, chunk if tiles.cols == 4 else FEW_BACK)
         choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
         kernel = triton_spatial_back.spatial_backward_kernel

@@ -95,8 +95,8 @@ def retrace(
         after = load_back(reading, incoming, at_spikes, at_grad, inside, left, before, CHUNK)
         for j in tl.static_range(CHUNK):
             now = within(inside, j, length, EVEN)
-            _, level, v = recall(earlier[j], held, v_reset, NATIVE)
-            v = tl.where(within(inside, j + 1, past, False), v, start)
+            recalled = recall(earlier[j], held, v_reset, NATIVE)
+            v = tl.where(within(inside, j + 1, past, False), recalled[2], start)
             w, k = leaked(v, held, RULE), held[1]
             if bits(RULE, SAME):
                 w, k = w * k, 1.0
@@ -108,7 +108,7 @@ def retrace(
             )
             tl.store(outgoing, to_current, mask=within(own, j, length, EVEN))
             outgoing -= at_out
-            spike, potential = earlier[j], level
+            spike, potential = earlier[j], recalled[1]
             low = tl.minimum(low, spike)
         gs, earlier = after
         length, past = left, before
