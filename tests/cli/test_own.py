@@ -98,3 +98,34 @@ def test_a_path_that_leads_nowhere(
 ) -> None:
     assert main(["train", *words]) == 2
     assert says in capsys.readouterr().err
+
+
+GREEDY = """
+import ultralif as ul
+
+
+class Greedy(ul.LIF):
+    def __init__(self, *, gamma=0.5, **options):
+        super().__init__(leak=gamma, **options)
+"""
+
+
+def test_a_sweep_its_table_and_its_report_take_data_and_neurons_of_ones_own(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("greedy.py").write_text(GREEDY)
+    words = ["sweep", "--dataset", "my.npz", "--timesteps", "2", "--epochs", "1", "--hidden", "4", "--quiet"]
+    assert main([*words, "--neurons", "LIF,greedy.py:Greedy", "--seeds", "2"]) == 0
+    assert main([*words, "--neurons", "greedy.py:Greedy", "--gamma", "0.7"]) == 0
+    capsys.readouterr()
+    assert main(["runs", "table", "--by", "neuron,gamma"]) == 0
+    rows = [line.split()[:3] for line in capsys.readouterr().out.splitlines()[1:4]]
+    assert rows == [["Greedy", "0.7", "1"], ["Greedy", "default", "2"], ["LIF", "default", "2"]]
+    del ul.NEURONS["Greedy"]  # as in a new process
+    assert main(["report", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == 2, "a neuron that is not known is left out"
+    assert main(["report", "--json", "--neuron", "greedy.py:Greedy", "--dataset", "my.npz"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["runs"] == 5 and not told["notes"]
+    assert main([*words, "--model", "mine.py:Net"]) == 2
+    assert main([*words, "--ray"]) == 2

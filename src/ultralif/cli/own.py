@@ -16,7 +16,9 @@ from ultralif.errors import InputError
 if TYPE_CHECKING:
     from ultralif.training.config import RunConfig
 
-__all__ = ["know_dataset", "know_model", "know_neuron", "know_own", "take_paths"]
+__all__ = [
+    *("know_dataset", "know_model", "know_neuron", "know_own", "know_paths", "take_neurons", "take_paths"),
+]
 
 _CODE = re.compile(r"(.+\.py):(\w+)")
 
@@ -41,6 +43,32 @@ def take_paths(argv: list[str]) -> tuple[list[str], str | None]:
         else:
             words.append(word)
     return (words, model) if words != _joined(argv) or model else (argv, None)
+
+
+def take_neurons(argv: list[str]) -> list[str]:
+    """Replace ``file.py:Class`` in lists of neurons by names, and register these neurons.
+
+    Args:
+        argv: without other paths, see `take_paths`.
+    """
+    return [
+        re.sub(r"[^,=]+\.py:\w+", lambda found: know_neuron(found[0]), word) if ".py:" in word else word
+        for word in argv
+    ]
+
+
+def know_paths(argv: list[str]) -> list[str]:
+    """Register the neurons and data that filters give by paths; a neuron's path is no filter, and removed."""
+    words = []
+    for word in _joined(argv):
+        flag, _, value = word.partition("=")
+        if flag == "--neuron" and _CODE.fullmatch(value):
+            know_neuron(value)
+        elif flag == "--dataset" and is_path(value):
+            words.append(f"--dataset={know_dataset(value)}")
+        else:
+            words.append(word)
+    return words
 
 
 def is_path(value: str) -> bool:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ultralif.cli.output import check_place, echo, print_json, say
+from ultralif.cli.own import know_paths
 from ultralif.cli.parse import Inline, parse
 from ultralif.cli.runs import ALL, Filter
 from ultralif.errors import InputError
@@ -21,7 +22,7 @@ PAGES = (".html", ".htm")
 
 def main(argv: list[str]) -> None:
     """Write a report."""
-    parse(report, argv, "report")
+    parse(report, know_paths(argv), "report")
 
 
 def report(
@@ -48,6 +49,8 @@ def report(
       ultralif report
       ultralif report 3f2a 91bc --out two.html
       ultralif report --dataset mnist --timesteps 1
+      ultralif report --neuron neuron.py:Mine    # with the runs of a neuron of your own
+      ultralif report --dataset my.npz           # those on data of your own
       ultralif report results/paper.jsonl.gz --out paper.html --theory
       ultralif report --figures figures --format svg
 

@@ -75,7 +75,8 @@ def load_module(source: str, runs_dir: Path | None = None) -> "tuple[nn.Module, 
         network, config, diverged = find_trained(source, runs_dir)
     except NoSuchRun as error:
         raise InputError(
-            f"{source!r} is neither sizes, such as 784-64-10, nor a file, nor a run; see: ultralif runs list"
+            f"{source!r} is neither sizes, such as 784-64-10, nor a file, nor a run, nor a model; see: "
+            "ultralif runs list, ultralif models list"
         ) from error
     if diverged:
         say(f"the loss of run {source} diverged; these are its weights before that")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ultralif.cli.common import Common, read_arguments, warn_of_batch
 from ultralif.cli.output import echo, print_json, print_table, say
+from ultralif.cli.own import take_neurons, take_paths
 from ultralif.cli.parse import Hidden, Named, Names
 from ultralif.cli.progress import spell_count, stop_on_signals, training_progress
 from ultralif.errors import InputError, JobError
@@ -35,6 +36,7 @@ class Sweep(Common):
     Examples:
       ultralif sweep --neurons all --timesteps 1,10,30 --sparsity 0,0.01,0.1 --seeds 5
       ultralif sweep --dataset mnist --neurons UltraLIF,LIF --seeds 1,2,3 --dry-run
+      ultralif sweep --dataset my.npz --neurons LIF,neuron.py:Mine --seeds 3
       ultralif sweep --neurons all --seeds 10 --runs-dir /shared/runs --ray 10.0.0.1:6379
     """
 
@@ -77,7 +79,14 @@ class Sweep(Common):
 
 def main(argv: list[str]) -> None:
     """Train a grid of runs."""
-    args = read_arguments(Sweep, _with_address(_renamed(argv)), "sweep")
+    words = _with_address(_renamed(argv))
+    named, model = take_paths(words)
+    if model is not None:
+        raise InputError(f"sweep trains networks of the library, got --model {model}; use ultralif train")
+    named = take_neurons(named)
+    args = read_arguments(Sweep, named, "sweep")
+    if args.ray is not None and named != words:
+        raise InputError("data and neurons of your own are known to this process alone; leave --ray out")
     seeds = args.chosen_seeds()
     warn_of_batch(args.run())
     configs = grid(args.run(), list(args.neurons), list(args.times), list(args.penalties), seeds)

@@ -98,7 +98,10 @@ def _from_store(store: Store, notes: list[str], admits: Callable[[Result], bool]
 def _entry(store: Store, name: str) -> Entry:
     run = store.read(name)
     weights = hashlib.sha256(run.contents.file).hexdigest()
-    learned = constants_of(restore(run), learned=True)
+    try:
+        learned = constants_of(restore(run), learned=True)
+    except InputError:  # the network or the data are the user's own, and not part of the run
+        learned = {}
     rounded = {key: [float(f"{value:.5g}") for value in values] for key, values in learned.items()}
     return Entry(run.config, run.result, run.history, rounded, weights, Path(run.result.path))
 

@@ -25,7 +25,8 @@ def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
         results: the runs; those that diverged are left out, with a note.
         by: settings of a run, such as neuron, timesteps, hidden or eps: runs that agree in them share a row.
     """
-    known = sorted({*FIELDS, *known_options(), *LONG} - {"seed"})
+    given = {name for result in results for name in result.config.get("neuron_options", {})}
+    known = sorted({*FIELDS, *known_options(), *LONG, *given} - {"seed"})
     by = [LONG.get(name, name) for name in (find_name("setting", name, known) for name in by)]
     done = [result for result in results if result.status == "done"]
     groups: dict[tuple[str, ...], list[Result]] = {}

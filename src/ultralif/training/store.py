@@ -128,7 +128,7 @@ class Store:
         if result.neuron not in known_neurons():
             raise InputError(
                 f"neuron {visible(result.neuron)!r} of run {name} is not known here; register it with "
-                "ultralif.register, or give it to ultralif eval as --neuron file.py:Class"
+                "ultralif.register, or give it to the command as --neuron file.py:Class"
             )
         return Run(RunConfig.from_dict(contents.documents["config"]), contents, result, history)
 
