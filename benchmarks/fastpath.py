@@ -175,9 +175,9 @@ TUNING: tuple[tuple[str, str, Layer, tuple[dict[str, int], ...]], ...] = (
             {"PART": 512, "SPAN": 25},
         ),
     ),
-    ("UltraDLIF", "device", Layer(30, 512, 1024), (*BACK, {"LANES": 1 << 18})),
+    ("UltraDLIF", "device", Layer(30, 512, 1024), BACK),
     ("UltraDLIF", "device", Layer(30, 256, 2048), ({"MANY": 96}, {"MANY": 512})),
-    ("UltraDLIF", "device", Layer(30, 8192, 64), ({"CHUNK_BACK": 3}, {"CHUNK_BACK": 2}, {"CHUNK": 6})),
+    ("UltraDLIF", "device", Layer(30, 8192, 64), (*BACK, {"CHUNK": 6})),
     ("UltraDLIF", "graph", Layer(*SMALL), ({"FEW_BACK": 3}, {"FEW_BACK": 5}, {"FEW_BACK": 10})),
 )
 """Subject, clock, layer, and the settings of `ultralif.ops.rings` or `launch` to try."""
@@ -237,8 +237,8 @@ def tuning(
     }
 
 
-def plan(device: torch.device, tune: bool, note: Callable[[str], None]) -> tuple[Plan, list[Work]]:
-    """Return the parts with their measurements, and what is to be compiled for them."""
+def plan(device: torch.device, tune: bool, only: str, note: Callable[[str], None]) -> tuple[Plan, list[Work]]:
+    """Return the parts whose name begins so, with their measurements, and what is to be compiled for them."""
     if tune:
         parts = [
             (
@@ -248,14 +248,20 @@ def plan(device: torch.device, tune: bool, note: Callable[[str], None]) -> tuple
             for row in TUNING
             for setting in row[3]
         ]
-        return parts, [(name, layer, setting) for name, _, layer, settings in TUNING for setting in settings]
-    listed = list(rows(device.type == "cuda"))
+        return _named(parts, only), [
+            (name, layer, setting) for name, _, layer, settings in TUNING for setting in settings
+        ]
+    listed = [row for row in rows(device.type == "cuda") if f"{row[0]} {row[2]}".startswith(only)]
     parts = [
         ("halves", lambda: halves(device)),
         *((f"{row[0]} {row[2]}", lambda row=row: measure(row, device, note)) for row in listed),
         ("channels-last convolutions", lambda: convolutions(device)),
     ]
-    return parts, [(name, row[2], {}) for row in listed for name in row[3] if name not in PEERS]
+    return _named(parts, only), [(name, row[2], {}) for row in listed for name in row[3] if name not in PEERS]
+
+
+def _named(parts: Plan, only: str) -> Plan:
+    return [part for part in parts if part[0].startswith(only)]
 
 
 def begin(path: Path, device: torch.device, names: set[str]) -> dict[str, Any]:
@@ -275,7 +281,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--peers", type=Path, help="a folder to import other libraries from")
-    parser.add_argument("--only", help="only the parts with this name")
+    parser.add_argument("--only", default="", help="only the parts with this name")
     parser.add_argument("--tune", action="store_true", help="try other settings of the kernels instead")
     given = parser.parse_args()
     if given.peers:
@@ -284,8 +290,7 @@ def main() -> None:
     torch.set_num_threads(1)
     began = time.perf_counter()
     notes: list[str] = []
-    parts, works = plan(device, given.tune, notes.append)
-    parts = [part for part in parts if part[0].startswith(given.only or "")]
+    parts, works = plan(device, given.tune, given.only, notes.append)
     document = begin(given.out, device, {name for name, _ in parts})
     refuse_unless_right(device)
     if given.device == "cuda":

@@ -28,7 +28,7 @@ CHUNK = 3  # steps that are loaded at once
 CHUNK_BACK, FEW_BACK = 3, 5  # steps whose trace a lane keeps in registers; the same for a small layer
 REGISTERS = 128  # of a thread of the backward pass: with more, fewer programs run at once
 CHUNK_TOLD, REGISTERS_TOLD = 2, 80  # the same where spikes tell the membrane
-LANES = 1 << 19  # as in `launch`, for programs of 1,024 lanes and more
+LANES = 1 << 19  # as in `launch`, for programs of 4,096 lanes
 FEW = 1 << 15  # lanes of a small layer, which are spread over all multiprocessors
 
 
@@ -52,9 +52,9 @@ class Tiling(NamedTuple):
         return -(-self.size // (self.lanes // self.width)) * self.tiles
 
     @property
-    def room(self) -> int:
-        """Registers that a thread can have if all programs run at once."""
-        return min(224, 65536 // (32 * self.warps * cdiv(self.programs, UNITS)))
+    def alone(self) -> bool:
+        """True for parts of rings if each has a multiprocessor for itself."""
+        return self.halo > 0 and self.cols == 4 and self.programs <= UNITS
 
     @property
     def work(self) -> int:
@@ -103,7 +103,7 @@ def tiling(
         tiles = cdiv(ring, width - 2 * halo)
     warps = max(1, lanes // (32 * max(2, cols)))
     step = math.lcm(period, lanes // width)
-    most = LANES if lanes >= 1024 else most
+    most = LANES if lanes > WIDER else most
     rounds = cdiv(rows, step * max(1, most // (width * tiles) // step))
     size = step * cdiv(cdiv(rows, rounds), step) if rounds > 1 else rows
     return Tiling(cdiv(rows, size), size, tiles, spans, steps, lanes, width, cols, halo, warps)
@@ -163,7 +163,7 @@ def _forward_launch(plan: "Plan", has: int) -> tuple[Any, Tiling, tuple[int, ...
         tiles = _tiling(plan, back=False)
         pairs = zip(plan.found, plan.row, strict=True)
         where = tuple(n for place, row in pairs for n in (place.run, place.entries, row, 1))
-        chunk = FEW_BACK if tiles.room > REGISTERS else CHUNK
+        chunk = FEW_BACK if tiles.alone else CHUNK
         choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles, chunk))
         kernel = triton_spatial.spatial_forward_kernel
         registers = 64 if tiles.warps > 8 else None  # as many as 1,024 threads can have
@@ -267,10 +267,10 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
         chunk, registers = (CHUNK_TOLD, REGISTERS_TOLD) if has // 16 else (CHUNK_BACK, REGISTERS)
         if tiles.warps == 32 or (tiles.warps == 16 and has // 16):  # as many as 1,024 threads can have
             chunk, registers = 1, 64
-        elif has // 16 and tiles.room > REGISTERS:
-            chunk, registers = FEW_BACK, tiles.room
-        elif tiles.room >= REGISTERS or any(place.entries > 1 for place in plan.found):
-            chunk, registers = CHUNK_BACK, REGISTERS
+        elif has // 16 and tiles.alone:
+            chunk, registers = FEW_BACK, 224
+        elif any(place.entries > 1 for place in plan.found):
+            registers = REGISTERS
         chosen = _choices(plan, tiles, chunk if tiles.cols == 4 else FEW_BACK)
         choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
         kernel = triton_spatial_back.spatial_backward_kernel
