@@ -9,7 +9,7 @@ from ultralif.paper.grids import ABLATED, CLIPPED, CONSTANT, STATIC
 from ultralif.paper.published import BASELINES, DATASETS, LAMBDAS, TIMESTEPS, ULTRA
 from ultralif.paper.results import Results
 from ultralif.paper.statistics import interval
-from ultralif.paper.table import Table, difference, nothing, number
+from ultralif.paper.table import Table, difference, number
 
 __all__ = ["MARGIN", "Cell", "cells_of", "reproduced", "table"]
 
@@ -100,7 +100,7 @@ def _accuracy(dataset: str, results: Results) -> Table:
                     label,
                     str(time),
                     number(theirs),
-                    str(best or nothing(dataset)),
+                    str(best or results.nothing(dataset)),
                     difference(best, theirs),
                     str(last or "-"),
                     str(written or "-"),
@@ -142,7 +142,7 @@ def _sparsity(results: Results) -> Table:
                     str(row.timesteps),
                     f"{row.sparsity:g}",
                     number(row.accuracy),
-                    str(best or nothing(dataset)),
+                    str(best or results.nothing(dataset)),
                     str(last or "-"),
                     f"{row.spike_rate:.3f}",
                     *(f"{rate.mean:.3f}" if rate else "-" for rate in rates),
@@ -170,7 +170,7 @@ def _ablation(results: Results) -> Table:
                     neuron,
                     "learned" if eps is None else f"{eps:g}",
                     number(theirs),
-                    str(best or nothing("mnist")),
+                    str(best or results.nothing("mnist")),
                     difference(best, theirs),
                     str(last or "-"),
                     f"{published.ablation('spike_rate', neuron, eps):.3f}",
@@ -204,7 +204,7 @@ def _depth(results: Results) -> Table:
                 dataset,
                 str(depth),
                 number(lif),
-                str(measured["LIF"] or nothing(dataset)),
+                str(measured["LIF"] or results.nothing(dataset)),
                 number(ultra),
                 f"{ours[0]} ({ours[1]})" if ours else "-",
                 str(measured["SigmaLIF"] or "-"),

@@ -8,9 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ultralif.data.find import find
+from ultralif.data.table import find_spec
 from ultralif.paper.grids import CLIPPED, CONSTANT, SEED, STATIC, Key, key_of
 from ultralif.paper.published import BASELINES, ULTRA
 from ultralif.paper.statistics import Interval, interval, paired
+from ultralif.paper.table import ABSENT, NOT_RUN
 from ultralif.training.config import RunConfig
 from ultralif.training.hits import unpack_hits
 from ultralif.training.result import Result
@@ -62,6 +65,11 @@ class Results:
     def every(self) -> list[Result]:
         """All runs, those of the paper and others."""
         return [*self.by_id.values(), *self.others]
+
+    def nothing(self, dataset: str) -> str:
+        """Say why a cell is empty: it was not run yet, or its data are neither here nor in any run."""
+        ran = any(key.dataset == dataset for key in self.runs)
+        return NOT_RUN if ran or find(find_spec(dataset)) is not None else ABSENT
 
     def accuracy(
         self, label: str, dataset: str, timesteps: int, mode: str | None = None, encoding: str = "rate"

@@ -2,13 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
-from ultralif.data.find import find
-from ultralif.data.table import find_spec
 from ultralif.paper.statistics import Interval
 
-__all__ = ["ABSENT", "NOT_RUN", "Table", "difference", "nothing", "number"]
+__all__ = ["ABSENT", "NOT_RUN", "Table", "difference", "number"]
 
 ABSENT = "no data here"
 NOT_RUN = "not run"
@@ -33,9 +30,3 @@ def number(value: float | None) -> str:
 def difference(measured: Interval | None, theirs: float | None) -> str:
     """Write the difference between a measurement and a published number."""
     return "-" if measured is None or theirs is None else f"{measured.mean - theirs:+.2f}"
-
-
-@cache
-def nothing(dataset: str) -> str:
-    """Say why a cell is empty: its data are missing, or it was not run yet."""
-    return NOT_RUN if find(find_spec(dataset)) is not None else ABSENT

@@ -8,7 +8,7 @@ from ultralif.paper.grids import ABLATED, CONTROLS, RECIPES, STATIC, TABLES, run
 from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS, ULTRA
 from ultralif.paper.results import Results
 from ultralif.paper.statistics import Interval, interval
-from ultralif.paper.table import ABSENT, NOT_RUN, Table, difference, nothing, number
+from ultralif.paper.table import ABSENT, NOT_RUN, Table, difference, number
 from ultralif.training.config import RunConfig
 
 __all__ = ["ABSENT", "Table", "make_table"]
@@ -74,7 +74,7 @@ def _accuracy(dataset: str, results: Results) -> Table:
                     label,
                     str(time),
                     number(theirs),
-                    str(own or nothing(dataset)),
+                    str(own or results.nothing(dataset)),
                     difference(own, theirs),
                     str(hard or "-") if label not in BASELINES else "-",
                     str(tropical or "-"),
@@ -115,7 +115,7 @@ def _summary(results: Results) -> Table:
         )
         best = results.best(dataset, BASELINES, 1)
         if best is None:
-            rows.append((dataset, "measured", *[nothing(dataset)] * 5))
+            rows.append((dataset, "measured", *[results.nothing(dataset)] * 5))
             continue
         cells = [_named(*best)]
         for mode in (None, "hard"):
@@ -153,7 +153,7 @@ def _rates(name: str, dataset: str, rows: Sequence[published.Row], results: Resu
                 str(row.timesteps),
                 f"{row.sparsity:g}",
                 number(row.accuracy),
-                str(own or nothing(dataset)),
+                str(own or results.nothing(dataset)),
                 difference(own, row.accuracy),
                 f"{row.spike_rate:.3f}",
                 f"{rate.mean:.3f}" if rate else "-",
@@ -224,7 +224,7 @@ def _binary(results: Results) -> Table:
         base = results.best(dataset, BASELINES, timesteps)
         ultra = results.best(dataset, ULTRA, timesteps, "hard")
         if base is None or ultra is None:
-            rows.append((dataset, str(timesteps), *[nothing(dataset)] * (len(columns) - 2)))
+            rows.append((dataset, str(timesteps), *[results.nothing(dataset)] * (len(columns) - 2)))
             continue
         controls, recipes = (
             [interval(results.accuracy(label, dataset, timesteps, "hard")) for label in group]
