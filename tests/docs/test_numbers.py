@@ -86,10 +86,11 @@ def test_the_speedrun_of_the_readme() -> None:
         row = json.loads(line)
         if row["recipe"]["neuron"] == "UltraLIF" and not row["holdout"]:
             found.setdefault(row["recipe"]["epochs"], []).append((row["accuracy"], row["seconds"]))
-    short, long = (
+    short, long, four = (
         " % in ".join(f"{fmean(values):.1f}" for values in zip(*found[n], strict=True)) for n in sorted(found)
     )
-    assert f"reach {short.replace('%', '% of CIFAR-10')} s and {long} s on one H200" in README
+    assert f"reach {short.replace('%', '% of CIFAR-10')} s and {long} s at T=1 (three seeds)" in README
+    assert f"and {four} s at T=4 (one seed), on one H200" in README
 
 
 def test_counts_of_runs_and_images() -> None:

@@ -15,6 +15,7 @@ from ultralif.training.config import RunConfig
 from ultralif.training.identity import document_id
 
 NAMES = sorted(zoo.cards())
+LARGE = Path(__file__).parents[2] / "zoo"
 MNIST = Path(__file__).parents[2] / ".." / "shared" / "data"
 
 
@@ -76,6 +77,16 @@ def test_a_network_is_fetched_from_a_folder(tmp_path: Path, monkeypatch, capsys)
     (tmp_path / "theirs" / "mnist-vgg5-t2.safetensors").write_bytes(b"cut")
     with pytest.raises(JobError, match="SHA-256"):
         zoo.get_model("mnist/vgg5-t2", tmp_path / "theirs")
+
+
+@pytest.mark.skipif(not LARGE.is_dir(), reason="needs a checkout with its large networks")
+def test_a_large_network_is_fetched_from_the_repository(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("ULTRALIF_CACHE", str(tmp_path))
+    zoo.get_model("cifar10/vgg11r-t4", LARGE)
+    card = zoo.cards()["cifar10/vgg11r-t4"]
+    assert document_id(card["config"]) == card["run"] and card["accuracy"]["hard"] > 94
+    neurons = [part for part in ul.load("cifar10/vgg11r-t4").modules() if isinstance(part, ul.nn.Neuron)]
+    assert [neuron.mode for neuron in neurons] == ["hard"] * 10
 
 
 def test_a_network_that_is_not_there_or_not_whole_is_refused(tmp_path: Path, monkeypatch) -> None:
