@@ -4,8 +4,9 @@
     python benchmarks/deep_zoo.py zoo n-mnist/vgg7-t5 --data FOLDER --subset 512 --epochs 1  # a rehearsal
 
 Training is that of ``examples/speedrun.py``, but for what is written below; ``vgg11r`` is the speedrun's own
-net, and the line that is printed is one of the speedrun. Nothing was chosen on the test set: the recipe was
-chosen on held-out images of CIFAR-10.
+net, and the line that is printed is one of the speedrun. The recipe was chosen on held-out images of
+CIFAR-10. Nothing was chosen on a test set, but for N-MNIST's network: ``vgg5`` had been tried before and had
+98.86 %.
 """
 
 import argparse
@@ -34,6 +35,9 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "n-mnist/vgg7-t5": {"width": 0.5, "epochs": 24, "flip": 0, **GREY},
 }
 """Names, which say data, model and time steps; the width, and what differs from the speedrun's recipe."""
+
+CHOICE = {"n-mnist/vgg7-t5": "It is larger than vgg5, which had 98.86 % of the test set."}
+"""What was chosen with knowledge of a test set, for the card."""
 
 
 def plan(name: str, seed: int, epochs: int | None) -> tuple[RunConfig, dict[str, Any]]:
@@ -117,7 +121,7 @@ def main() -> None:
         "accuracy": {"hard": 100 * right.float().mean().item()},
         "trained_accuracy": row["accuracy"],
         "eps": sum(row["eps"]) / len(row["eps"]),
-        "note": "Nothing was chosen on the test set: one seed, its last epoch.",
+        "note": f"One seed, its last epoch. {CHOICE.get(given.name, 'Nothing was chosen on the test set.')}",
         "environment": {name: row[name] for name in ("device", "seconds")},
     }
     add_model(given.zoo, given.name, tensors, card, int8=True)
