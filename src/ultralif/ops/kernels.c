@@ -211,6 +211,10 @@ INLINE uint16_t to_float16(float x)
 static void widen_float16(float *restrict to, const uint16_t *restrict from, int64_t n)
 {
     int64_t j = 0;
+#ifdef __AVX512F__
+    for (; j + 16 <= n; j += 16)
+        _mm512_storeu_ps(to + j, _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(from + j))));
+#endif
 #ifdef __F16C__
     for (; j + 8 <= n; j += 8)
         _mm256_storeu_ps(to + j, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + j))));
@@ -222,12 +226,28 @@ static void widen_float16(float *restrict to, const uint16_t *restrict from, int
 static void narrow_float16(uint16_t *restrict to, const float *restrict from, int64_t n)
 {
     int64_t j = 0;
+#ifdef __AVX512F__
+    for (; j + 16 <= n; j += 16)
+        _mm256_storeu_si256((__m256i *)(to + j), _mm512_cvtps_ph(_mm512_loadu_ps(from + j), _MM_FROUND_TO_NEAREST_INT));
+#endif
 #ifdef __F16C__
     for (; j + 8 <= n; j += 8)
         _mm_storeu_si128((__m128i *)(to + j), _mm256_cvtps_ph(_mm256_loadu_ps(from + j), _MM_FROUND_TO_NEAREST_INT));
 #endif
     for (; j < n; j++)
         to[j] = to_float16(from[j]);
+}
+
+/* Where the processor rounds by itself, numbers below the least normal one become 0. */
+static void narrow_bfloat16(uint16_t *restrict to, const float *restrict from, int64_t n)
+{
+    int64_t j = 0;
+#ifdef __AVX512BF16__
+    for (; j + 16 <= n; j += 16)
+        _mm256_storeu_si256((__m256i *)(to + j), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(from + j)));
+#endif
+    for (; j < n; j++)
+        to[j] = to_bfloat16(from[j]);
 }
 
 INLINE float root_float(float x) { return __builtin_sqrtf(x); }

@@ -49,11 +49,17 @@ INLINE REAL NAME(exp2_or_0)(REAL x, REAL edge)
     return x < -edge ? 0 : y;
 }
 
+/* exp2(x), infinite where a number over it is 0 to every purpose. */
+INLINE REAL NAME(exp2_or_inf)(REAL x, REAL edge)
+{
+    REAL y = NAME(exp2)(NAME(within)(x, edge));
+    return x > edge ? (REAL)__builtin_inf() : y;
+}
+
 /* weight / (weight + exp2(x)): the sigmoid of -x for a weight of 1. */
 INLINE REAL NAME(sigmoid)(REAL weight, REAL x, REAL edge)
 {
-    REAL y = weight / (weight + NAME(exp2)(NAME(within)(x, edge)));
-    return x > edge ? 0 : y;
+    return weight / (weight + NAME(exp2_or_inf)(x, edge));
 }
 
 INLINE REAL NAME(arctan)(REAL x)
@@ -70,11 +76,11 @@ INLINE REAL NAME(arctan)(REAL x)
 }
 
 /* f(z), for z = (P - threshold) / eps and P = base + eps log2(weight). A sigmoid need not wait for the logarithm. */
-INLINE REAL NAME(gate)(const NAME(Call) *c, REAL base, REAL weight, REAL limit, REAL k, const int curve)
+INLINE REAL NAME(gate)(REAL edge, REAL base, REAL weight, REAL limit, REAL k, const int curve)
 {
     REAL x = (limit - base) * k;
     if (curve == SIGMOID)
-        return NAME(sigmoid)(weight, x, c->edge);
+        return NAME(sigmoid)(weight, x, edge);
     REAL z = x * (REAL)-0.69314718055994531;
     if (curve == ATAN)
         return (REAL)0.5 + (REAL)0.31830988618379067 * NAME(arctan)((REAL)1.5707963267948966 * z);
@@ -163,8 +169,7 @@ static void NAME(narrow)(int type, void *restrict to, const REAL *restrict from,
     if (type == SAME)
         memcpy(to, from, n * sizeof(REAL));
     else if (type == BFLOAT16)
-        SIMD for (int64_t j = 0; j < n; j++)
-            half[j] = to_bfloat16((float)from[j]);
+        narrow_bfloat16(half, (const float *)from, n);
     else
         narrow_float16(half, (const float *)from, n);
 }
@@ -194,11 +199,12 @@ static const REAL *NAME(fetch)(const NAME(Call) *c, const void *x, Strides by, i
     return room;
 }
 
-/* Take n values from the room of a thread. */
+/* Take n values from the room of a thread, and a line of the cache more: the processor takes addresses 4096 bytes apart
+ * for the same at first, so arrays of such a size must not follow each other closely. */
 INLINE REAL *NAME(take)(REAL **room, int64_t n)
 {
     REAL *start = *room;
-    *room += (n + 15) / 16 * 16;
+    *room += (n + 31) / 16 * 16;
     return start;
 }
 
@@ -225,7 +231,8 @@ INLINE void NAME(collect)(const NAME(Call) *c, int64_t part, int constant, int64
 static void NAME(derive)(NAME(Call) *c)
 {
     const Rule *rule = c->rule;
-    for (int64_t j = 0; j < c->width; j++) {
+    const int64_t differ = c->longest == 1 ? 1 : c->width; /* if not, all lanes have what the first one has */
+    for (int64_t j = 0; j < differ; j++) {
         double value[CONSTANTS];
         for (int i = 0; i < CONSTANTS; i++) {
             const REAL *tensor = c->t->constants[i];
@@ -253,6 +260,9 @@ static void NAME(derive)(NAME(Call) *c)
         for (int i = 0; i < NAME(FIELDS); i++)
             c->constants[i * c->width + j] = (REAL)fields[i];
     }
+    for (int i = 0; i < NAME(FIELDS); i++)
+        for (int64_t j = differ; j < c->width; j++)
+            c->constants[i * c->width + j] = c->constants[i * c->width];
 }
 
 /* Sum over the parts, and over the lanes that share an entry of a constant. */

@@ -166,7 +166,7 @@ INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lan
         REAL base = at_spike ? w.base : w.base + x[j];
         REAL u = membrane == MAX ? base : base + l.eps[i] * w.log_weight + 0 * w.weight; /* log2 makes a number of NaN */
         REAL p = at_spike ? potential[j] : u;
-        REAL gate = soft || rows ? NAME(gate)(c, base, w.weight, limit, l.k[i], SIGMOID) : 0;
+        REAL gate = soft || rows ? NAME(gate)(c->edge, base, w.weight, limit, l.k[i], SIGMOID) : 0;
         REAL spike = soft ? gate : NAME(hard_spike)(u, limit);
         if (rows) {
             rows->a[j] = w.a;
@@ -177,7 +177,8 @@ INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lan
             if (at_spike)
                 rows->u[j] = u;
         }
-        spikes[j] = spike;
+        if (!rows)
+            spikes[j] = spike;
         v[j] = p * (1 - c->wiped * spike) + l.after[i] * spike;
         if (shared)
             far |= (w.log_weight > 60) | (w.log_weight < -60);
@@ -189,7 +190,8 @@ INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lan
  * like neurons, else one each. */
 INLINE void NAME(ring_retreat)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, const NAME(Tile) *tile,
                                const NAME(Rows) rows, const REAL *restrict gs, REAL *restrict gv, REAL *restrict gx,
-                               const int membrane, const int soft, const int shared, const int at_spike)
+                               const int membrane, const int soft, const int shared, const int at_spike,
+                               const int halo)
 {
     REAL *restrict left = r->left, *restrict right = r->right;
     REAL *restrict eps = r->sums + EPS * r->n, *restrict leak = r->sums + LEAK * r->n;
@@ -209,8 +211,9 @@ INLINE void NAME(ring_retreat)(const NAME(Call) *c, const NAME(Ring) *r, NAME(La
         gx[j] = at_spike ? f.g : g;
         if (shared) {
             left[j] = g * rows.b[j];
-            all_eps += mine[j] * to_eps;
-            all_threshold -= mine[j] * to_limit;
+            const REAL own = halo ? mine[j] : 1;
+            all_eps += own * to_eps;
+            all_threshold -= own * to_limit;
         } else {
             left[j] = g * rows.a[j];
             right[j] = g * rows.b[j];
@@ -224,18 +227,19 @@ INLINE void NAME(ring_retreat)(const NAME(Call) *c, const NAME(Ring) *r, NAME(La
         NAME(close)(right, tile);
     _Pragma("omp simd reduction(+ : all_eps, all_leak)") for (int64_t j = 0; j < tile->n; j++) {
         const int64_t i = shared ? 0 : j;
+        const REAL own = halo ? mine[j] : 1;
         REAL v = rows.v[j], back;
         if (shared) {
             back = rows.a[j] * (left[j - 1] + left[j] + left[j + 1]);
             REAL w = at_spike ? rows.p[j] : v * l.factor[i] + l.offset[i];
-            all_eps -= mine[j] * (back * NAME(larger)(-(REAL)3e38, w) * l.k[i]); /* not 0 times infinity */
+            all_eps -= own * (back * NAME(larger)(-(REAL)3e38, w) * l.k[i]); /* not 0 times infinity */
         } else {
             back = left[j + 1] + gv[j] + right[j - 1];
         }
         if (at_spike)
             gx[j] = back += gx[j];
         if (shared)
-            all_leak += mine[j] * back * (by_v * v + by_1);
+            all_leak += own * back * (by_v * v + by_1);
         else
             leak[j] += back * (by_v * v + by_1);
         gv[j] = back * l.factor[i];
@@ -265,7 +269,10 @@ INLINE void NAME(ring_retreat)(const NAME(Call) *c, const NAME(Ring) *r, NAME(La
                                                         const NAME(Tile) *tile, const NAME(Rows) rows, const REAL *gs, \
                                                         REAL *gx)                                                      \
     {                                                                                                                  \
-        NAME(ring_retreat)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, at_spike);                       \
+        if (tile->halo)                                                                                                \
+            NAME(ring_retreat)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, at_spike, 1);                \
+        else                                                                                                           \
+            NAME(ring_retreat)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, at_spike, 0);                \
     }
 KINDS(AS)
 #undef AS
@@ -359,12 +366,9 @@ static void NAME(retreat_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Ti
         void *to = (void *)NAME(element)(c, c->t->g_current, t * c->row + r->at + own);
         const int direct = !tile->halo && rule->type == SAME;
         REAL *gx = direct ? to : r->gx;
-        if (t > 0) {
-            NAME(expect)(c, NAME(element)(c, to, -c->row), tile->own, 1);
-            if (c->t->g_out && !rule->rate && NAME(dense)(c, rule->grad)) {
-                const int64_t before = (t - 1) * rule->grad.time + r->at + own;
-                NAME(expect)(c, NAME(element)(c, c->t->g_out, before), tile->own, 0);
-            }
+        if (t > 0 && c->t->g_out && !rule->rate && NAME(dense)(c, rule->grad)) {
+            const int64_t before = (t - 1) * rule->grad.time + r->at + own;
+            NAME(expect)(c, NAME(element)(c, c->t->g_out, before), tile->own, 0);
         }
         const NAME(Rows) rows = NAME(rows)(r, t - from);
 #define AS(membrane, soft, shared, at_spike)                                                                           \
@@ -373,6 +377,8 @@ static void NAME(retreat_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Ti
         break;
         switch (KIND(rule->membrane, rule->soft, shared, rule->at_spike)) { KINDS(AS) }
 #undef AS
+        if (t > 0) /* apart from the other: many lines at once hold up the processor */
+            NAME(expect)(c, NAME(element)(c, to, -c->row), tile->own, 1);
         if (!direct)
             NAME(narrow)(rule->type, to, gx + tile->halo, tile->own);
     }

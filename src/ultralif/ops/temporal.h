@@ -18,9 +18,10 @@ typedef struct {
 typedef struct {
     NAME(State) now, grad;
     NAME(Sums) sums;
+    REAL fall[LANES], share[LANES], rise[LANES]; /* of the smaller term of a log-sum-exp; of the threshold: see rise */
     REAL x[LANES], spikes[LANES], mean[LANES], odds[2][LANES], v[LANES], gathered[NAME(FIELDS)][LANES];
     NAME(Lanes) l;
-    int64_t at, n, share; /* its first element in a time step; how many; the part of the work */
+    int64_t at, n, part; /* its first element in a time step; how many; the part of the work */
     int current, grad_out, out;     /* whether these are read and written in place */
     int next_current, next_grad_out; /* whether a later step can be asked for */
 } __attribute__((aligned(64))) NAME(Block);
@@ -41,13 +42,32 @@ INLINE NAME(Saturated) NAME(saturate)(const NAME(Call) *c, REAL p, REAL top, REA
                               log_weight + NAME(smaller)(c->edge, gap) * small };
 }
 
-/* One step: the spikes go to out, and what the derivative needs to the trace, if there is one. */
+/* The exponentials of a log-sum-exp and of its soft spike. They have a loop of their own: together with the logarithm
+ * that follows, a step would be too long for the processor to begin with the next lanes meanwhile. */
+INLINE void NAME(rise)(NAME(Block) *s, const REAL *restrict x, REAL edge, const int soft)
+{
+    const NAME(Lanes) l = s->l;
+    SIMD for (int j = 0; j < LANES; j++) {
+        REAL past = s->now.v[j] + l.log_leak[j], base = NAME(larger)(past, x[j]);
+        REAL fall = NAME(larger)(-edge, (NAME(smaller)(x[j], past) - base) * l.k[j]);
+        s->fall[j] = fall;
+        s->share[j] = NAME(exp2)(fall);
+        if (soft)
+            s->rise[j] = NAME(exp2_or_inf)((l.threshold[j] - base) * l.k[j], edge);
+    }
+}
+
+/* One step: the spikes go to out, or what the derivative needs to the trace. */
 INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restrict x, REAL *restrict out,
-                          REAL *restrict trace, const int membrane, const int soft, const int form, const int curve)
+                          REAL *restrict trace, const int traced, const int membrane, const int soft, const int form,
+                          const int curve)
 {
     const NAME(Lanes) l = s->l;
     REAL *restrict v = s->now.v, *restrict b = s->now.b, *restrict last = s->now.last;
     const int adapt = form == ADAPTS, late = adapt && c->rule->adapt_late;
+    const REAL edge = c->edge, wiped = c->wiped;
+    if (membrane == LSE)
+        NAME(rise)(s, x, edge, soft);
     SIMD for (int j = 0; j < LANES; j++) {
         REAL limit = l.threshold[j], after = l.after[j];
         if (adapt) {
@@ -67,17 +87,19 @@ INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
                 share = past > x[j] ? (REAL)1 : past == x[j] ? (REAL)0.5 : (REAL)0;
             } else {
                 base = NAME(larger)(past, x[j]);
-                REAL fall = (NAME(smaller)(x[j], past) - base) * l.k[j], u = NAME(exp2)(NAME(larger)(-c->edge, fall));
+                REAL u = s->share[j];
                 weight = 1 + u;
                 REAL log_weight = NAME(log2_1p)(u), large = 1 / weight, small = u * large;
                 p = base + l.eps[j] * log_weight;
                 share = past > x[j] ? large : small;
-                entropy = log_weight - NAME(larger)(-c->edge, fall) * small;
+                entropy = log_weight - s->fall[j] * small;
             }
         }
-        REAL gate = soft ? NAME(gate)(c, base, weight, limit, l.k[j], curve) : 0;
+        REAL gate = !soft             ? 0
+                    : membrane == LSE ? weight / (weight + s->rise[j])
+                                      : NAME(gate)(edge, base, weight, limit, l.k[j], curve);
         REAL spike = soft ? NAME(soft_spike)(c, gate, l.extra[j], membrane) : NAME(hard_spike)(p, limit);
-        if (trace) {
+        if (traced) {
             trace[NAME(P) * LANES + j] = p;
             trace[NAME(SHARE) * LANES + j] = share;
             if (soft)
@@ -88,8 +110,9 @@ INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
         if (adapt)
             last[j] = spike;
         v[j] = form == SATURATES ? NAME(saturate)(c, p, after, l.eps[j], l.k[j], membrane).v
-                                 : p * (1 - c->wiped * spike) + after * spike;
-        out[j] = spike;
+                                 : p * (1 - wiped * spike) + after * spike;
+        if (!traced)
+            out[j] = spike;
     }
 }
 
@@ -106,7 +129,7 @@ INLINE void NAME(retreat)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
         REAL p = trace[NAME(P) * LANES + j], share = trace[NAME(SHARE) * LANES + j];
         REAL limit = adapt ? trace[MORE(soft) * LANES + j] : l.threshold[j];
         REAL after = adapt ? l.after[j] - c->subtracted * (limit - l.threshold[j]) : l.after[j];
-        REAL gate = soft ? trace[NAME(GATE) * LANES + j] : NAME(gate)(c, p, 1, limit, l.k[j], curve);
+        REAL gate = soft ? trace[NAME(GATE) * LANES + j] : NAME(gate)(c->edge, p, 1, limit, l.k[j], curve);
         NAME(Unfired) f = NAME(unfire)(c, adapt ? gs[j] + gl[j] : gs[j], gv[j], p, p, gate, limit, l.k[j], l.extra[j],
                                        l.steep[j], form == SATURATES ? 0 : after, membrane, soft, curve);
         NAME(Saturated) reset = { 0, 1, 0 };
@@ -145,7 +168,8 @@ INLINE void NAME(expect_step)(const NAME(Call) *c, const NAME(Block) *s, const v
 
 /* Integrate from step `from` to `to`, either with a trace, or without, to the spikes or their mean. */
 INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, REAL *trace,
-                                const int out, const int membrane, const int soft, const int form, const int curve)
+                                const int traced, const int out, const int membrane, const int soft, const int form,
+                                const int curve)
 {
     const Rule *rule = c->rule;
     for (int64_t t = from; t < to; t++) {
@@ -153,10 +177,10 @@ INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
         void *to_out = out && !rule->rate ? (void *)NAME(element)(c, c->t->out, t * c->row + s->at) : 0;
         REAL *spikes = to_out && s->out ? to_out : s->spikes;
         if (s->next_current)
-            NAME(expect_step)(c, s, c->t->current, rule->current.time, t + 2, 0, LANES, 0);
+            NAME(expect_step)(c, s, c->t->current, rule->current.time, t + 3, 0, LANES, 0);
         if (to_out)
-            NAME(expect_step)(c, s, c->t->out, c->row, t + 2, 0, LANES, 1);
-        NAME(advance)(c, s, x, spikes, trace ? trace + (t - from) * ROWS(membrane, soft, form == ADAPTS) * LANES : 0,
+            NAME(expect_step)(c, s, c->t->out, c->row, t + 3, 0, LANES, 1);
+        NAME(advance)(c, s, x, spikes, trace + (t - from) * ROWS(membrane, soft, form == ADAPTS) * LANES * traced, traced,
                       membrane, soft, form, curve);
         if (to_out && !s->out)
             NAME(narrow)(rule->type, to_out, spikes, s->n);
@@ -175,9 +199,9 @@ INLINE void NAME(retreat_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
             given ? NAME(fetch)(c, c->t->g_out, rule->grad, t, s->at, s->n, s->grad_out, s->x) : s->mean;
         void *to_gx = (void *)NAME(element)(c, c->t->g_current, t * c->row + s->at);
         REAL *gx = s->out ? to_gx : s->spikes;
-        NAME(expect_step)(c, s, c->t->g_current, c->row, t - 2, 0, LANES, 1);
+        NAME(expect_step)(c, s, c->t->g_current, c->row, t - 3, 0, LANES, 1);
         if (given && s->next_grad_out)
-            NAME(expect_step)(c, s, c->t->g_out, rule->grad.time, t - 2, 0, LANES, 0);
+            NAME(expect_step)(c, s, c->t->g_out, rule->grad.time, t - 3, 0, LANES, 0);
         NAME(retreat)(c, s, trace + (t - from) * ROWS(membrane, soft, form == ADAPTS) * LANES, gs, gx, membrane,
                       soft, form, curve, learn);
         if (!s->out)
@@ -200,12 +224,12 @@ INLINE void NAME(retreat_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
     APART NAMED(trace, membrane, soft, form, curve)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to,     \
                                                     REAL *trace)                                                       \
     {                                                                                                                  \
-        NAME(advance_steps)(c, s, from, to, trace, 0, membrane, soft, form, curve);                                    \
+        NAME(advance_steps)(c, s, from, to, trace, 1, 0, membrane, soft, form, curve);                                 \
     }                                                                                                                  \
     APART NAMED(go, membrane, soft, form, curve)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to,        \
                                                  const int out)                                                        \
     {                                                                                                                  \
-        NAME(advance_steps)(c, s, from, to, 0, out, membrane, soft, form, curve);                                      \
+        NAME(advance_steps)(c, s, from, to, 0, 0, out, membrane, soft, form, curve);                                   \
     }                                                                                                                  \
     APART NAMED(learn, membrane, soft, form, curve)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to,     \
                                                     const REAL *trace)                                                 \
@@ -285,16 +309,16 @@ static void NAME(store_state)(const NAME(Call) *c, const NAME(Block) *s, const N
 static void NAME(collect_block)(const NAME(Call) *c, NAME(Block) *s)
 {
     const REAL *sums[] = { s->sums.eps, s->sums.leak, s->sums.threshold, s->sums.amplitude };
-    for (int64_t j = 0; j < s->n; j++) {
+    SIMD for (int64_t j = 0; j < s->n; j++)
         s->sums.eps[j] *= (REAL)0.69314718055994531;
-        if (c->rule->membrane != ADD)
+    if (c->rule->membrane != ADD)
+        SIMD for (int64_t j = 0; j < s->n; j++)
             s->sums.leak[j] /= s->l.leak[j];
-    }
     for (int i = 0; i < CONSTANTS; i++)
         for (int64_t done = 0; done < s->n;) {
             const int64_t lane = (s->at + done) % c->width, room = c->width - lane;
             const int64_t n = s->n - done < room ? s->n - done : room;
-            NAME(collect)(c, s->share, i, lane, sums[i] + done, n);
+            NAME(collect)(c, s->part, i, lane, sums[i] + done, n);
             done += n;
         }
 }
@@ -339,7 +363,7 @@ static void NAME(run_block)(const NAME(Call) *c, int64_t part, int64_t item, REA
 {
     const int64_t time = c->rule->time;
     NAME(Block) *s = (NAME(Block) *)room;
-    s->share = part;
+    s->part = part;
     s->at = item * LANES;
     s->n = c->row - s->at < LANES ? c->row - s->at : LANES;
     s->l = NAME(lanes_of)(c, s);
