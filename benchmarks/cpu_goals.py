@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -21,17 +22,22 @@ SIZE = (30, 128, 1024)
 GOALS = {"UltraLIF / copy": 3.0, "UltraDLIF / copy": 3.5, "UltraLIF / SpikingJelly LIF": 0.25}
 
 
-def best(names: tuple[str, ...], layer: Layer, turns: int) -> dict[str, float]:
-    """Return nanoseconds a step of each subject."""
-    runs = {name: Run(name, layer, torch.device("cpu")) for name in names}
-    found = dict.fromkeys(names, float("inf"))
+def best(subjects: Sequence[tuple[str, Layer]], turns: int) -> list[float]:
+    """Return nanoseconds a step of each subject on its layer."""
+    runs = [Run(name, layer, torch.device("cpu")) for name, layer in subjects]
+    found = [float("inf")] * len(runs)
     for turn in range(turns + 1):
-        for name, run in runs.items():
+        for i, run in enumerate(runs):
             start = time.process_time()
             run()
             if turn:  # the first warms up
-                found[name] = min(found[name], (time.process_time() - start) * 1e9 / layer.steps)
+                found[i] = min(found[i], (time.process_time() - start) * 1e9 / subjects[i][1].steps)
     return found
+
+
+def together(names: Sequence[str], layer: Layer, turns: int) -> dict[str, float]:
+    """Return nanoseconds a step of each subject on the same layer."""
+    return dict(zip(names, best([(name, layer) for name in names], turns), strict=True))
 
 
 def main() -> None:
@@ -41,7 +47,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     keep_memory()
-    layer = best(("copy", "UltraLIF", "UltraDLIF", "LIF", "SpikingJelly LIF"), Layer(*SIZE), args.turns)
+    layer = together(("copy", "UltraLIF", "UltraDLIF", "LIF", "SpikingJelly LIF"), Layer(*SIZE), args.turns)
     document: dict = {
         "machine": describe(torch.device("cpu")),
         "load": os.getloadavg(),
@@ -56,15 +62,17 @@ def main() -> None:
         for goal, most in GOALS.items()
     }
     ours = ("UltraLIF", "UltraDLIF", "LIF")
+    types: dict[str, list[float]] = {"float32": [], "bfloat16": [], "float16": []}
+    for name in ours:  # the three types in each turn
+        times = best([(name, Layer(*SIZE, dtype)) for dtype in types], args.turns)
+        for found, ns in zip(types.values(), times, strict=True):
+            found.append(ns)
     for dtype in ("bfloat16", "float16"):
-        half, same = {}, {}
-        for name in ours:
-            half |= best((name,), Layer(*SIZE, dtype), args.turns)
-            same |= best((name,), Layer(*SIZE), args.turns)
-        document[f"{dtype} / float32"] = {name: round(half[name] / same[name], 2) for name in ours}
-    times = {t: best(ours, Layer(t, 3000 // t, 1024), args.turns) for t in (10, 30, 100, 1000)}
-    document["growth in T, ns a step"] = times
-    document["T=1000 / T=10"] = {name: round(times[1000][name] / times[10][name], 2) for name in ours}
+        ratios = [round(half / full, 2) for half, full in zip(types[dtype], types["float32"], strict=True)]
+        document[f"{dtype} / float32"] = dict(zip(ours, ratios, strict=True))
+    growth = {t: together(ours, Layer(t, 3000 // t, 1024), args.turns) for t in (10, 30, 100, 1000)}
+    document["growth in T, ns a step"] = growth
+    document["T=1000 / T=10"] = {name: round(growth[1000][name] / growth[10][name], 2) for name in ours}
     args.out.write_text(json.dumps(document, indent=1) + "\n")
     print(json.dumps(document, indent=1))
 
