@@ -101,6 +101,11 @@ def test_a_network_that_is_not_there_or_not_whole_is_refused(tmp_path: Path, mon
         zoo.read_model(name)
 
 
+def test_a_name_that_is_nearly_a_network_is_answered_with_it() -> None:
+    with pytest.raises(InputError, match="did you mean mnist/vgg5-t1"):
+        ul.load("mnist/vgg6-t1")
+
+
 def test_large_weights_are_packed_as_int8_within_half_a_step() -> None:
     torch.manual_seed(0)
     tensors = {"large": torch.randn(64, 8, 3, 3) * torch.logspace(-3, 2, 64).view(-1, 1, 1, 1)}

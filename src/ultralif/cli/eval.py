@@ -7,7 +7,7 @@ from ultralif.cli.output import number, print_json, print_result, print_table
 from ultralif.cli.own import know_own
 from ultralif.cli.parse import parse
 from ultralif.training.store import Store
-from ultralif.training.zoo import cards
+from ultralif.training.zoo import is_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +53,7 @@ def evaluate_run(
         neuron: file.py:Class of a run of a neuron of your own.
     """
     know_own(run, runs_dir, dataset, model, neuron)
-    if run in cards():
+    if is_model(run):
         from ultralif.training.reevaluate import reevaluate_model
 
         found = reevaluate_model(run, device, data_dir, compare=_gaps if modes else None)

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from ultralif.errors import InputError
-from ultralif.names import similar
 from ultralif.nn import set_mode
 from ultralif.training.build import add_model, build_network
 from ultralif.training.checkpoint import Damaged
@@ -19,8 +18,8 @@ from ultralif.training.own import own_config
 from ultralif.training.result import Result
 from ultralif.training.schedule import hard_epochs, temperature
 from ultralif.training.single import neurons_of
-from ultralif.training.store import NoSuchRun, Run, Store
-from ultralif.training.zoo import cards, read_model
+from ultralif.training.store import Run, Store
+from ultralif.training.zoo import is_model, read_model
 
 __all__ = ["Trained", "find_run", "load", "restore", "train"]
 
@@ -131,18 +130,12 @@ def find_run(source: str | Path, runs_dir: str | Path | None = None, net: nn.Mod
     if net is not None:
         add_model(lambda: net)
     path = Path(source)
-    if str(source) in cards():
+    if is_model(str(source)):
         config, tensors = read_model(str(source))
         return Trained(_network(config, tensors, config.epochs), config)
     if path.is_dir() and not (path / "result.json").exists():
         raise InputError(f"{path} is not the folder of a run; see: ultralif runs list")
-    try:
-        store, name = Store.holding(str(source), runs_dir)
-    except NoSuchRun as error:
-        near = similar(str(source), cards())
-        if near is None:
-            raise
-        raise NoSuchRun(f"{source} is not known; did you mean {near}? see: ultralif models list") from error
+    store, name = Store.holding(str(source), runs_dir)
     run = store.read(name)
     return Trained(restore(run), run.config, run.result.status == "diverged")
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from ultralif.data.find import cache_folder
 from ultralif.errors import InputError, JobError
 from ultralif.files import BadFile, inside, read_bytes, read_json, write_file
+from ultralif.names import similar
 from ultralif.training.config import RunConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["add_model", "cards", "get_model", "read_model"]
+__all__ = ["add_model", "cards", "get_model", "is_model", "read_model"]
 
 _FOLDER = Path(str(files("ultralif"))) / "zoo"
 _MOST = 1 << 28
@@ -30,6 +31,15 @@ def cards() -> dict[str, dict[str, Any]]:
     """Return the card of every network by its name, such as ``n-mnist/ultradlif-t1``."""
     shipped, fetched = (_read_index(folder) for folder in _folders())
     return fetched | shipped
+
+
+def is_model(source: str) -> bool:
+    """Tell whether a network of that name comes with the library; a name that is nearly one is refused."""
+    known = cards()
+    near = similar(source, known) if "/" in source and not Path(source).exists() else None
+    if source not in known and near is not None:
+        raise InputError(f"{source!r} is not known; did you mean {near}? see: ultralif models list")
+    return source in known
 
 
 def _read_index(folder: Path) -> dict[str, dict[str, Any]]:
