@@ -29,6 +29,8 @@ class Kernel(NamedTuple):
     """Of a thread."""
     instructions: Counter[str]
     """Number of occurrences of each instruction."""
+    first_loop: Counter[str]
+    """The same in the first loop that has none inside."""
 
     @property
     def spills(self) -> int:
@@ -104,8 +106,8 @@ class _Compiler:
         self.made.append(Kernel(self.kernel.__name__, lanes, *_disassembled(code.asm["cubin"])))
 
 
-def _disassembled(code: bytes) -> tuple[int, Counter[str]]:
-    """Return registers and instructions."""
+def _disassembled(code: bytes) -> tuple[int, Counter[str], Counter[str]]:
+    """Return registers, instructions, and those of the first inner loop."""
     import triton
 
     tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
@@ -117,5 +119,15 @@ def _disassembled(code: bytes) -> tuple[int, Counter[str]]:
             for tool, flag in (("cuobjdump", "-res-usage"), ("nvdisasm", "-c"))
         )
     (registers,) = re.findall(r"REG:(\d+)", usage)
-    words = re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ )?([A-Z0-9_]+)", listing, re.MULTILINE)
-    return int(registers), Counter(words)
+    words: list[str] = []
+    labels: dict[str, int] = {}
+    loop: Counter[str] = Counter()
+    for line in listing.splitlines():
+        if label := re.match(r"(\.L_\w+):", line):
+            labels[label[1]] = len(words)
+        elif found := re.match(r"\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ )?([A-Z0-9_]+)", line):
+            words.append(found[1])
+            back = re.search(r"BRA.*?(\.L_\w+)", line)
+            if back and back[1] in labels and not loop:  # the branch of an inner loop comes first
+                loop.update(words[labels[back[1]] :])
+    return int(registers), Counter(words), loop

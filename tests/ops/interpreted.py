@@ -129,7 +129,6 @@ def test_a_ring_in_parts(case, monkeypatch):
     monkeypatch.setattr(rings, "WIDE", 32)
     monkeypatch.setattr(rings, "PART", 32)
     monkeypatch.setattr(rings, "SPAN", 3)
-    monkeypatch.setattr(rings, "UNITS", 1)
     check(case, Setting(7, 2, (51,), (51,), start=True), torch.float32)
     check(case, Setting(3, 2, (34,)), torch.float32)
     if case is RINGS[0]:

@@ -138,12 +138,8 @@ def test_more_than_the_device_takes_at_once(case):
 
 
 @pytest.mark.parametrize("case", RINGS, ids=str)
-def test_rings_that_no_program_holds(case, monkeypatch):
+def test_rings_that_no_program_holds(case):
     """Parts with a halo; long sequences in spans, each of which is a launch."""
-    from ultralif.ops import gpu, rings  # they import triton
-
-    monkeypatch.setattr(rings, "UNITS", 1)  # else spans are longer on an idle GPU
-    gpu.forget()
     long = Setting(70, 2, (3001,), start=True)
     members = Setting(65, 2, (2, 1500), (2, 1))
     for setting in (Setting(10, 2, (1025,)), long, replace(long, rate=True), members):

@@ -22,8 +22,7 @@ WIDE = 1024  # neurons of the longest ring that one program takes whole
 WIDER, WIDEST = 2048, 4096  # the same if there are many rings; and if their spikes tell the membrane
 MANY = 96  # rings that fill a large GPU with one program each
 PART = 1024  # lanes of a part of a longer ring, its halo included
-SPAN = 50  # steps that parts integrate in a launch, or more where multiprocessors would be idle
-UNITS = 132  # multiprocessors of a large GPU
+SPAN = 50  # steps that parts integrate in a launch
 CHUNK = 3  # steps that are loaded at once
 CHUNK_BACK, FEW_BACK = 3, 5  # steps whose trace a lane keeps in registers; the same for a small layer
 REGISTERS = 128  # of a thread of the backward pass: with more, fewer programs run at once
@@ -52,11 +51,6 @@ class Tiling(NamedTuple):
         return -(-self.size // (self.lanes // self.width)) * self.tiles
 
     @property
-    def alone(self) -> bool:
-        """True for parts of rings if each has a multiprocessor for itself."""
-        return self.halo > 0 and self.cols == 4 and self.programs <= UNITS
-
-    @property
     def work(self) -> int:
         """Number of programs of all spans."""
         return self.programs * self.spans
@@ -78,13 +72,6 @@ class Tiling(NamedTuple):
         return chunk, even, self.lanes, self.width, self.cols, self.halo == 0
 
 
-def span_of(rows: int, ring: int, time: int) -> int:
-    """Return the steps of a span, for which there are enough programs with a halo of twice as many lanes."""
-    tiles = max(cdiv(ring, PART - 4 * min(time, SPAN)), UNITS // rows)
-    most = min(time, (PART - cdiv(ring, tiles)) // 4)
-    return next((n for n in range(most, most // 2, -1) if time % n == 0), most)
-
-
 def tiling(
     rows: int, period: int, ring: int, time: int, most: int, back: bool, tells: bool = False
 ) -> Tiling:
@@ -96,7 +83,8 @@ def tiling(
         spans, steps, halo, tiles = 1, time, 0, 1
         lanes = max(width, 32 * max(cols, 2))
     else:
-        steps = span_of(rows, ring, time)
+        most_steps = min(time, SPAN)
+        steps = next((n for n in range(most_steps, SPAN // 2, -1) if time % n == 0), most_steps)
         spans = cdiv(time, steps)
         halo = cdiv(steps * (1 + back), cols) * cols
         lanes = width = max(PART, next_power_of_2(4 * halo))
@@ -163,8 +151,7 @@ def _forward_launch(plan: "Plan", has: int) -> tuple[Any, Tiling, tuple[int, ...
         tiles = _tiling(plan, back=False)
         pairs = zip(plan.found, plan.row, strict=True)
         where = tuple(n for place, row in pairs for n in (place.run, place.entries, row, 1))
-        chunk = FEW_BACK if tiles.alone else CHUNK
-        choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles, chunk))
+        choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles, CHUNK))
         kernel = triton_spatial.spatial_forward_kernel
         registers = 64 if tiles.warps > 8 else None  # as many as 1,024 threads can have
         run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, registers)
@@ -267,8 +254,6 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
         chunk, registers = (CHUNK_TOLD, REGISTERS_TOLD) if has // 16 else (CHUNK_BACK, REGISTERS)
         if tiles.warps == 32 or (tiles.warps == 16 and has // 16):  # as many as 1,024 threads can have
             chunk, registers = 1, 64
-        elif has // 16 and tiles.alone:
-            chunk, registers = FEW_BACK, 224
         elif any(place.entries > 1 for place in plan.found):
             registers = REGISTERS
         chosen = _choices(plan, tiles, chunk if tiles.cols == 4 else FEW_BACK)
