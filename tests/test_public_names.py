@@ -104,6 +104,9 @@ def test_training_and_loading(tmp_path) -> None:
     config = ul.RunConfig(dataset="digits", timesteps=1, epochs=1, hidden=(4,))
     result = ul.train(config, runs_dir=tmp_path)
     assert isinstance(result, ul.Result)
+    shown = repr(result)
+    assert shown.startswith(f"Result({result.id}, done: UltraLIF on digits, T=1, seed 42; soft ")
+    assert f"hard {result.by_mode['hard'].accuracy:.2f} %" in shown and len(shown) < 200
     assert isinstance(ul.load(result.path), torch.nn.Module)
 
 

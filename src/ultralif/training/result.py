@@ -101,6 +101,12 @@ class Result:
     environment: Mapping[str, Any] = field(default_factory=dict)
     """Code, device, precision and data behind it."""
 
+    def __repr__(self) -> str:
+        """Say in a line which run it is and how accurate it is in every mode."""
+        percent = ", ".join(f"{mode} {x:.2f} %" for mode, x in self.accuracy.items() if x is not None)
+        which = f"{self.neuron} on {self.dataset}, T={self.timesteps}, seed {self.seed}"
+        return f"Result({self.id}, {self.status}: {which}; {percent})"
+
     @property
     def own(self) -> ModeResult:
         """The numbers in the mode of training."""
