@@ -1,50 +1,46 @@
 """The sentences of docs/results/paper.md about the studies around the paper."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from paper_parts import HERE, NAMES, wrapped
 
 from ultralif.paper.results import Results
 from ultralif.paper.statistics import paired
-from ultralif.paper.studied import GROUPS, factors_table, tuned_summary
-from ultralif.paper.studies import SMALL, Cell, collect, one_at_a_time
+from ultralif.paper.studied import BASELINES, accuracy, factors_table, tuned_summary
+from ultralif.paper.studies import SMALL, Cell, collect, one_at_a_time, tuned
 from ultralif.paper.table import NOT_RUN
-from ultralif.training.result import Result
 
 __all__ = ["dspike"]
 
 
 def of_studies(results: Results) -> list[Callable[[Results], str]]:
     """Return the sentences about the studies of which there are runs beside those of digits."""
-    factors = {row[0] for row in factors_table(results.every).rows} - {SMALL}
-    found = [(_tuned, bool(_compared(results))), (_factors, bool(factors))]
-    return [word for word, is_known in found if is_known]
-
-
-def _compared(results: Results) -> dict[str, dict[str, tuple[str, str]]]:
-    """Return by place and group the difference from the best baseline, and that of the same run binary."""
-    found: dict[str, dict[str, tuple[str, str]]] = {}
-    for dataset, time, name, test, over, binary, _ in tuned_summary(results.every).rows:
-        if dataset != SMALL:
-            here = found.setdefault(f"{NAMES[dataset]} at T={time}", {})
-            if test != NOT_RUN:
-                here[name.partition(":")[0]] = over, binary
-    return {place: here for place, here in found.items() if here.keys() == GROUPS.keys()}
+    words = ((tuned_summary, _tuned), (factors_table, _factors))
+    return [word for table, word in words if {row[0] for row in table(results.every).rows} - {SMALL}]
 
 
 def _tuned(results: Results) -> str:
-    found = _compared(results)
-
-    def at(group: str, part: int = 0) -> str:
-        return " and ".join(here[group][part] for here in found.values())
-
-    return wrapped(
-        f"With 16 settings tried for every neuron on held-out data, the best Ultra neuron is {at('Ultra')} "
-        f"points from the best baseline on {' and '.join(found)}, SoftLIF {at('SoftLIF')}. Run with "
-        f"binary spikes the two are {at('Ultra', 1)}, and {at('SoftLIF', 1)}; trained with binary spikes "
-        f"{at('Ultra binary')}, and {at('SoftLIF binary')}. LIF with a learned width is "
-        f"{at('LIF learned width')}."
-    )
+    """Compare the tuned groups, and LIF before and after."""
+    known: dict[tuple[str, int], list[str]] = {}
+    absent: dict[tuple[str, int], list[str]] = {}
+    for dataset, time, group, test, over, binary, p in tuned_summary(results.every).rows:
+        name = group.rpartition(": ")[2]
+        if dataset != SMALL and name not in BASELINES:
+            run = f", {binary} run binary" if binary != "-" else ""
+            words = absent if test == NOT_RUN else known
+            text = name if test == NOT_RUN else f"{name} {over}{run} (p = {p})"
+            words.setdefault((dataset, int(time)), []).append(text)
+    tuned_runs = collect(tuned(results.every), results.every)
+    parts = []
+    for (dataset, time), texts in known.items():
+        after = accuracy(tuned_runs.get(Cell("LIF", dataset, time), {}))
+        gain = paired(after, results.accuracy("LIF", dataset, time))
+        if gain is not None:
+            parts.append(f"On {NAMES[dataset]} at T={time} this gives LIF {gain.signed} points.")
+        left = absent.get((dataset, time), [])
+        rest = f"; tuned, but not trained again yet, are {', '.join(left)}" if left else ""
+        parts.append(f"Over the best tuned baseline: {', '.join(texts)}, p after Holm's correction{rest}.")
+    return wrapped(f"Sixteen settings were tried for every neuron on held-out data. {' '.join(parts)}")
 
 
 def _factors(results: Results) -> str:
@@ -67,7 +63,14 @@ def dspike(results: Results) -> str:
     clipped = [
         f"{NAMES[dataset]} {over.signed}"
         for dataset in HERE
-        if (over := paired(_own(runs, "curve clipped", dataset), _own(runs, "as written", dataset)))
+        if (
+            over := paired(
+                *(
+                    accuracy(runs.get(Cell(f"DSpike, {reading}", dataset, 10), {}))
+                    for reading in ("curve clipped", "as written")
+                )
+            )
+        )
     ]
     cause = (
         f"Clipping it and nothing else changes T=10 by: {', '.join(clipped)}."
@@ -80,9 +83,3 @@ def dspike(results: Results) -> str:
         f"clipped. {cause}",
         "",
     )
-
-
-def _own(runs: Mapping[Cell, Mapping[int, Result]], reading: str, dataset: str) -> dict[int, float]:
-    """Return DSpike's accuracies with one point read otherwise, at T=10, by seed."""
-    by_seed = runs.get(Cell(f"DSpike, {reading}", dataset, 10), {})
-    return {seed: value for seed, run in by_seed.items() if (value := run.own.accuracy) is not None}

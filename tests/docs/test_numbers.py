@@ -85,6 +85,8 @@ def test_the_ingredients_of_the_readme() -> None:
     assert f"soft spikes bring {soft} points, a learned width {width}, log-sum-exp over time {lse}" in README
     events = re.search(r"\| N-MNIST \| 1 \| \S+ ± \S+ \| (\S+) ", page)  # released, Ultra binary
     assert events and f"(as released it stays on N-MNIST, {events[1]})" in README
+    tuned = re.search(r"On CIFAR-10 at T=1 this gives LIF (\S+) ", " ".join(page.split()))
+    assert tuned and f"chosen on held-out data, gives LIF {tuned[1]} on CIFAR-10" in README
 
 
 def test_the_speedrun_of_the_readme() -> None:

@@ -24,7 +24,7 @@ from ultralif.paper.studies import (
 from ultralif.paper.table import NOT_RUN, Table
 from ultralif.training.result import Result
 
-__all__ = ["GROUPS", "factors_table", "readings_table", "tuned_summary", "tuned_table"]
+__all__ = ["BASELINES", "accuracy", "factors_table", "readings_table", "tuned_summary", "tuned_table"]
 
 Values = Mapping[int, float]
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -64,13 +64,13 @@ def _tuned(results: Sequence[Result]) -> dict[Cell, Tuned]:
         cell: Tuned(
             chosen[cell][1],
             chosen[cell][0],
-            *(_accuracy(runs.get(cell, {}), mode) for mode in (None, "hard")),
+            *(accuracy(runs.get(cell, {}), mode) for mode in (None, "hard")),
         )
         for cell, _ in tuned(results)
     }
 
 
-def _accuracy(by_seed: Mapping[int, Result], mode: str | None = None) -> Values:
+def accuracy(by_seed: Mapping[int, Result], mode: str | None = None) -> Values:
     """Return accuracies on the test set by seed; without a mode, in the mode of training."""
     found = {seed: run.by_mode.get(mode or run.mode) for seed, run in sorted(by_seed.items())}
     return {seed: one.accuracy for seed, one in found.items() if one and one.accuracy is not None}
@@ -165,7 +165,7 @@ def tuned_summary(results: Iterable[Result]) -> Table:
 
 def factors_table(results: Iterable[Result]) -> Table:
     """Show the factorial: each factor's mean effect over all settings of the others, by dataset and T."""
-    found = {cell: _accuracy(runs) for cell, runs in collect(factorial(), results).items()}
+    found = {cell: accuracy(runs) for cell, runs in collect(factorial(), results).items()}
     columns = ("dataset", "T", "effect", "mean", "least", "most", "pairs")
     rows = []
     for place in _places(factorial(), found):
@@ -203,7 +203,7 @@ _EFFECTS = (
 
 def readings_table(results: Iterable[Result]) -> Table:
     """Show the effect of each open reading alone, by neuron."""
-    found = {cell: _accuracy(runs) for cell, runs in collect(one_at_a_time(), results).items()}
+    found = {cell: accuracy(runs) for cell, runs in collect(one_at_a_time(), results).items()}
     rows = []
     for place, name in product(_places(one_at_a_time(), found), READINGS):
         cells = []
