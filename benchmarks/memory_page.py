@@ -8,6 +8,7 @@ import math
 import re
 import statistics
 import sys
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,10 @@ sys.path[:0] = [str(Path(__file__).parent)]
 from memory_nets import METHODS  # noqa: E402
 from memory_tasks import TASKS  # noqa: E402
 
+Row = dict[str, Any]
 
-def table(rows: list[dict[str, Any]]) -> str:
+
+def table(rows: list[Row]) -> str:
     """Return the results of all tasks as a table."""
     lines = [
         "| task | reset or neuron | seeds | hard | soft | tropical | mean log abs(dV/dV) | steps |",
@@ -46,27 +49,34 @@ def table(rows: list[dict[str, Any]]) -> str:
 def speeds(name: str) -> str:
     """Return the times of `memory_speed`, steps beside chunks, in milliseconds."""
     path = ROOT / "docs" / "results" / f"memory-speed-{name}.json"
-    if not path.exists():
-        return ""
     found = json.loads(path.read_text())
-    kind = "graph_us" if name == "h200" else "eager_us"
-    rows = {
-        tuple(row[n] for n in ("time", "batch", "neurons", "reset", "way")): row
-        for row in found["rows"]
+    clocks = {"graph_us": "in a graph", "eager_us": "from Python"} if name == "h200" else {"eager_us": "CPU"}
+    heads = [f"{clock}: steps, ms | chunks, ms | ratio" for clock in clocks.values()]
+    lines = [
+        f"Forward and backward, {found['machine']['device']}{'' if name == 'h200' else ', one thread'}:",
+        "",
+        f"| T | B | neurons | reset | {' | '.join(heads)} |",
+        "|" + "---|" * (4 + 3 * len(clocks)),
+    ]
+    for layer, steps, chunks in pairs(found["rows"]):
+        cells = [*map(str, layer)]
+        for clock in clocks:
+            a, b = steps[clock] / 1000, chunks[clock] / 1000
+            cells += [f"{a:.2f}", f"{b:.2f}", f"{a / b:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def pairs(rows: list[Row]) -> Iterator[tuple[tuple[Any, ...], Row, Row]]:
+    """Yield the layers that were measured both ways: time, batch, neurons, reset; steps and chunks."""
+    by_way = {
+        (*(row[n] for n in ("time", "batch", "neurons", "reset")), row["way"]): row
+        for row in rows
         if not row["count"]
     }
-    lines = [
-        f"Forward and backward, {found['machine']['device']}"
-        + (", as a recorded graph:" if name == "h200" else ", one thread:"),
-        "",
-        "| T | B | neurons | reset | steps, ms | chunks, ms | ratio |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for (*layer, way), row in rows.items():
-        if way == "steps" and (*layer, "chunks") in rows:
-            a, b = row[kind] / 1000, rows[*layer, "chunks"][kind] / 1000
-            lines.append(f"| {' | '.join(map(str, layer))} | {a:.2f} | {b:.2f} | {a / b:.1f} |")
-    return "\n".join(lines) + "\n"
+    for (*layer, way), row in by_way.items():
+        if way == "steps" and (*layer, "chunks") in by_way:
+            yield tuple(layer), row, by_way[*layer, "chunks"]
 
 
 def figure(path: Path) -> None:
@@ -100,7 +110,7 @@ def figure(path: Path) -> None:
     plt.savefig(path, dpi=110)
 
 
-def fill(rows: list[dict[str, Any]]) -> None:
+def fill(rows: list[Row]) -> None:
     """Write tables and figure of the page."""
     page = ROOT / "docs" / "memory.md"
     text = page.read_text()

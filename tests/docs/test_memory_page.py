@@ -3,15 +3,29 @@
 import importlib.util
 import json
 from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from ultralif.ops import parallel
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_its_tables_are_those_of_the_data():
+@pytest.fixture(scope="module")
+def study():
     spec = importlib.util.spec_from_file_location("memory_study", ROOT / "benchmarks" / "memory_page.py")
     study = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(study)
-    rows = [json.loads(line) for line in (ROOT / "results" / "memory.jsonl").read_text().splitlines()]
+    return study
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return [json.loads(line) for line in (ROOT / "results" / "memory.jsonl").read_text().splitlines()]
+
+
+def test_its_tables_are_those_of_the_data(study, rows):
     page = (ROOT / "docs" / "memory.md").read_text()
     assert study.table(rows) in page
     assert study.speeds("cpu") in page
@@ -20,3 +34,31 @@ def test_its_tables_are_those_of_the_data():
         row["hard"] for row in rows if (row["task"], row["method"], row["held"]) == ("randman", "none", False)
     ]
     assert len(goal) == 5 and min(goal) >= 99
+
+
+def test_chunks_are_chosen_where_they_are_not_slower(study):
+    """In a graph they are faster, and called from Python at least level, within one percent."""
+    found = json.loads((ROOT / "docs" / "results" / "memory-speed-h200.json").read_text())
+    chosen = [
+        (steps, chunks)
+        for (time, batch, neurons, _), steps, chunks in study.pairs(found["rows"])
+        if time >= parallel.SHORTEST and batch * neurons <= parallel.LANES
+    ]
+    assert len(chosen) >= 6
+    for steps, chunks in chosen:
+        assert chunks["graph_us"] < steps["graph_us"]
+        assert chunks["eager_us"] < 1.01 * steps["eager_us"]
+
+
+def test_events_are_told_best_without_the_papers_reset(rows):
+    def hard(method):
+        return fmean(
+            row["hard"]
+            for row in rows
+            if (row["task"], row["method"], row["held"]) == ("nmnist", method, False)
+        )
+
+    baselines = max(hard("LIF, learned width"), hard("PLIF, learned width"))
+    assert min(hard("none"), hard("subtract")) >= 97.5
+    assert min(hard("none"), hard("subtract"), hard("saturate")) > baselines
+    assert hard("zero") < hard("saturate") - 0.9

@@ -56,7 +56,8 @@ def test_options(case):
 
 
 @pytest.mark.parametrize("case", [case for case in CHUNKED if case.soft], ids=str)
-def test_long_sequences_are_cut_into_chunks(case):
+def test_long_sequences_are_cut_into_chunks(case, monkeypatch):
+    monkeypatch.setattr(parallel, "SHORTEST", 512)
     for setting in (Setting(1024, 4, (64,), (64,), start=True), Setting(784, 2, (3, 5), rate=True)):
         current = torch.empty(setting.time, setting.batch, *setting.features, device="cuda")
         reset = Reset[case.fixed["reset"].upper()]

@@ -30,8 +30,9 @@ __all__ = ["chunks", "run"]
 
 LANES = 8192
 """Layers with more neurons, over all samples, keep a GPU busy without chunks."""
-SHORTEST = 512
-"""Sequences with fewer steps are faster on a GPU without chunks."""
+SHORTEST = 4096
+"""Sequences with fewer steps are faster on a GPU without chunks, because of the kernels' launches; in a
+recorded graph, which has no such cost, chunks pay from 256 steps on."""
 MOST = 1 << 17
 """The most neurons, over all chunks, that a GPU runs at once."""
 CPU_SHORTEST = 8192
