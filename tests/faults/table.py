@@ -333,6 +333,27 @@ NEW = [
         QUANTIZE,
     ),
     Fault(
+        "constants of another layer in the history",
+        "training/single.py",
+        "neuron.constant(name) for neuron in self.neurons if",
+        "neuron.constant(name) for neuron in reversed(self.neurons) if",
+        ("tests/training/test_single.py",),
+    ),
+    Fault(
+        "first step in an estimate",
+        "training/forecast.py",
+        "in pairwise(ends))",
+        "in pairwise([ends[0] - 1, ends[0]]))",
+        ("tests/training/test_sweep.py", "-k", "measure"),
+    ),
+    Fault(
+        "silence about a finished run",
+        "training/api.py",
+        "            warnings.warn(",
+        "            (lambda *_, **__: None)(",
+        ("tests/training/test_single.py", "-k", "killed"),
+    ),
+    Fault(
         "size of a file",
         "files.py",
         "if limit is not None and status.st_size > limit:",
