@@ -44,7 +44,6 @@ TASKS = {
     "randman": Task("randman", 256, 30, SHORT, rates=(1e-2,), batch=64),
     "rows": Task("mnist", 128, 6, SHORT, 10_000, (1e-2, 3e-2), (0.2,), (2.0,)),
     "nmnist": Task("n-mnist", 64, 30, SHORT, None, (3e-3, 1e-2), (0.2, 0.5), (2.0,), 256, 8),
-    "nmnist-256": Task("n-mnist", 256, 30, SHORT, None, (3e-3, 1e-2), (0.2, 0.5), (2.0,), 256, 8),
     "columns": Task("cifar10", 128, 15, DEEP, None, (3e-3,), (0.3, 0.5), (2.0,), 128, 3, half=True),
     "permuted": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.3,), (2.0,), 128, 2, 3, half=True),
     "pixels": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.3,), (2.0,), 128, 2, 3, half=True),
@@ -176,7 +175,7 @@ def measure(cell: Cell, folder: str | None, device: str, most: int | None = None
             torch.cuda.set_stream(torch.cuda.Stream())
         torch.cuda.empty_cache()
         torch.set_float32_matmul_precision("high")
-    data, test = load(cell.task.removesuffix("-256"), folder, device, most)
+    data, test = load(cell.task, folder, device, most)
     given, epochs = TASKS[cell.task], TASKS[cell.task].epochs
     if cell.held:
         order = torch.randperm(len(data), generator=torch.Generator().manual_seed(0)).to(data.index.device)
