@@ -116,3 +116,20 @@ def test_large_weights_are_packed_as_int8_within_half_a_step() -> None:
     assert ((found["large"] - tensors["large"]).abs() <= 0.5 * step + 1e-3 * tensors["large"].abs()).all()
     assert found.keys() == tensors.keys()
     assert all(torch.equal(found[key], tensors[key].float()) for key in ("small", "bias", "count"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("fashion-mnist/vgg7-t4", Path("/usr/share/datasets")), ("n-mnist/vgg7-t5", MNIST)],
+)
+def test_a_deep_network_knows_real_samples(name: str, folder: Path) -> None:
+    """The first 200 of the test set; 94 % right in all is hardly ever less than 88 % of them."""
+    dataset = name.split("/")[0]
+    if not (folder / {"n-mnist": "nmnist"}.get(dataset, dataset)).is_dir():
+        pytest.skip(f"needs {dataset}")
+    samples = ul.data.load(dataset, int(name.rsplit("-t", 1)[1]), data_dir=folder).test
+    x = samples.batch(range(200))
+    with torch.no_grad():
+        right = ul.load(name)(x / 255 if x.dtype == torch.uint8 else x).argmax(1) == samples.labels[:200]
+    assert right.float().mean() > 0.88
