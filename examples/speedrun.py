@@ -10,8 +10,7 @@ FOLDER has the six files of cifar-10-batches-bin, plain or as .xz. The recipe:
 1. The images live on the GPU. An epoch is cropped and mirrored (every image alternates) in one go.
 2. The first map is linear, computed once and repeated over time: a frozen 2x2 convolution that whitens, a 3x3
    convolution, batch norm. Everything after it sees spikes.
-3. A group of layers halves the picture before its first neurons. Inside of it currents are added, before the
-   neuron: spikes stay 0 or 1, and the gradient has a way around the neurons.
+3. A group halves the picture, then adds currents: spikes stay binary, gradients pass around neurons.
 4. Filters are trained by Muon, whose step is an orthogonal matrix: no layer starves behind its neurons.
 5. For a share of the epochs the neurons are soft and gradients exact; then spikes are binary and the soft
    derivative remains. In the end the statistics of batch norm are taken anew, with binary spikes.
