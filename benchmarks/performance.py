@@ -220,7 +220,7 @@ def main() -> None:
         "",
         "## All measurements: CPU",
         "",
-        f"{machine(cpu)} `python {cpu['command']}`, {cpu['date']}: version 0.1.0, with all peers.",
+        f"{machine(cpu)} `python {cpu['command']}`, {cpu['date']} at {cpu['commit']}, with all peers.",
         "",
         *all_rows(cpu["rows"]),
         "",

@@ -199,8 +199,8 @@ static const REAL *NAME(fetch)(const NAME(Call) *c, const void *x, Strides by, i
     return room;
 }
 
-/* Take n values from the room of a thread, and a line of the cache more: the processor takes addresses 4096 bytes apart
- * for the same at first, so arrays of such a size must not follow each other closely. */
+/* Take n values from the room of a thread, and a line of the cache more: with arrays 4096 bytes apart, whose addresses
+ * differ in their upper bits alone, some processes were 40 % slower. */
 INLINE REAL *NAME(take)(REAL **room, int64_t n)
 {
     REAL *start = *room;
