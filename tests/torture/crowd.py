@@ -4,7 +4,7 @@ import random
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +14,16 @@ from torture.warm import Child, Row
 from ultralif.data.cache import cached
 from ultralif.training import RunConfig, Store
 from ultralif.training.checkpoint import Damaged, read_folder, write_folder
+from ultralif.training.index import as_row, insert
 from ultralif.training.result import Result
 from ultralif.training.store import Finished
+
+Write = Callable[[Store, Finished], None]
+WRITERS = 32
+PAUSE = 2.0
+"""Most seconds between two kills."""
+NAME = 13
+"""Bytes of a run's name and the end of its line."""
 
 
 def made_up(seed: int) -> Finished:
@@ -25,43 +33,68 @@ def made_up(seed: int) -> Finished:
     return Finished(config, {"weight": torch.full((4,), float(seed))}, Result.from_dict(said), [])
 
 
-def writers(base: Path, rng: random.Random, count: int, runs: int) -> Row:
-    """Let processes write runs into one store while others read, and kill some of the writers."""
-    store = Store(base / "crowd")
-    done = base / "crowd-done"
-    done.mkdir()
+def whole(store: Store, run: Finished) -> None:
+    """Write a run: its folder, and then its row."""
+    store.write([run])
 
-    def write(number: int) -> None:
-        for i in range(runs):
-            store.write([made_up(number * 10**6 + i)])
-            (done / f"{number}-{i}").touch()  # after this it must never be lost
+
+def row_alone(store: Store, run: Finished) -> None:
+    """Write the row of a run in a transaction of its own, and no folder."""
+    with store._open() as index:
+        insert(index, [as_row(run.result, run.config.id)])
+
+
+def writers(base: Path, rng: random.Random, what: str, write: Write, runs: int) -> Row:
+    """Let 32 processes write into one store while two read; one is killed now and then, and goes on later."""
+    store, done, over = Store(base / what), base / f"{what}-done", base / f"{what}-over"
+    done.mkdir()
+    store.prepare()
+
+    def work(number: int) -> None:
+        path = done / str(number)
+        with path.open("ab", buffering=0) as names:  # what it names is committed and must never be lost
+            begun = path.stat().st_size // NAME
+            names.truncate(begun * NAME)
+            for i in range(begun, runs):
+                run = made_up(number * 10**6 + i)
+                write(store, run)
+                names.write(f"{run.config.id}\n".encode())
 
     def read() -> int:
-        until, seen = time.monotonic() + 5, 0
-        while time.monotonic() < until:
-            rows = len(store.rows())
+        seen = readings = 0
+        while not over.exists():
+            ((rows,),) = store._select("SELECT count(*) FROM runs", ())
             assert rows >= seen, "rows vanished"
-            seen = rows
-        return seen
+            assert len(store.rows(50)) == min(rows, 50) or not rows, "rows cannot be read"
+            seen, readings = rows, readings + 1
+            time.sleep(0.5)  # the writers need the cores
+        return readings
 
-    children = [Child(lambda n=n: write(n)) for n in range(count)]
     readers = [Child(read) for _ in range(2)]
-    victims = set(rng.sample(range(count), count // 4))
-    ended = []
-    for number, child in enumerate(children):
-        ended.append(child.killed_after(rng.uniform(0.2, 2)) if number in victims else child.wait())
-    ended += [reader.wait() for reader in readers]
-    bad = [end.message.strip().splitlines()[-1] for end in ended if end.code not in (0, -signal.SIGKILL)]
-    names = [path.name.split("-") for path in done.iterdir()]
-    committed = {RunConfig(seed=int(n) * 10**6 + int(i)).id for n, i in names}
-    lost = committed - {row.id for row in store.rows()}
+    alive = {number: Child(lambda n=number: work(n)) for number in range(WRITERS)}
+    kills, ended = 0, []
+    while alive:
+        number = rng.choice(sorted(alive))
+        end = alive.pop(number).killed_after(rng.uniform(0, PAUSE))
+        if end.code == -signal.SIGKILL:
+            kills += 1
+            alive[number] = Child(lambda n=number: work(n))
+        else:
+            ended.append(end)
+    over.touch()
+    readings = [reader.wait() for reader in readers]
+    bad = [end.message.strip().splitlines()[-1] for end in ended + readings if end.code]
+    committed = {name for path in done.iterdir() for name in path.read_text().split()}
+    lost = committed - store.finished(committed)
     with sqlite3.connect(store.index) as index:
         (sound,) = index.execute("PRAGMA integrity_check").fetchone()
-    found = f"{len(committed)} committed, {len(lost)} lost, {len(bad)} errors, integrity {sound}"
+    found = f"{len(committed):,} committed, {len(lost)} lost, {len(bad)} errors, integrity {sound}; "
+    found += f"{sum(int(end.message) for end in readings if not end.code):,} readings"
     found += "".join(f"; {line[:120]}" for line in bad[:2])
     bar = "0 lost rows, 0 lock errors, integrity ok"
-    size = f"{count} writers of {runs} runs, {len(victims)} killed, 2 readers"
-    return Row("concurrent writers of a store", size, bar, found, not lost and not bad and sound == "ok")
+    size = f"{WRITERS} writers of {runs:,} rows each, {kills:,} times killed and started again, 2 readers"
+    good = not lost and not bad and sound == "ok" and len(committed) == WRITERS * runs
+    return Row(f"concurrent writers of {what}", size, bar, found, good)
 
 
 def one_folder(base: Path, rounds: int) -> Row:

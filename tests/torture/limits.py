@@ -14,12 +14,14 @@ import torch
 
 import ultralif as ul
 from torture.victims import TINY, runs_of, train
-from torture.warm import Child, Row, run
+from torture.warm import Child, Row, done, lanes, run
 from ultralif.errors import InputError
-from ultralif.training import RunConfig, RunOptions, Store, run_local
+from ultralif.training import RunConfig, RunOptions, Store, forecast, run_local
 from ultralif.training import loop as training_loop
 from ultralif.training.baseline import FIELDS
 from ultralif.training.identity import known_options
+
+NOT_FINITE = (float("nan"), float("inf"), -float("inf"))
 
 
 def extreme_inputs(rng: random.Random, count: int) -> Row:
@@ -51,36 +53,48 @@ def _extremes(rng: random.Random, count: int) -> str:
     return f"{len(bad)} not finite" + "".join(f"; {line}" for line in bad[:3])
 
 
-def not_finite(base: Path) -> Row:
+def not_finite(base: Path, rng: random.Random, count: int) -> Row:
     """Poison one member of a stack after its first epoch: it is marked, and no other changes by a bit."""
     configs = [TINY.with_(sparsity=i / 100) for i in range(64)]
-    victim = sorted(configs, key=lambda config: config.id)[7]
-    run(lambda: training_loop.train_stack(configs, Store(base / "healthy")))
-    healthy = runs_of(base / "healthy")
-    good, said = 0, ""
-    values = (float("nan"), float("inf"), -float("inf"))
-    for value in values:
-        folder = base / f"poisoned-{value}"
-        ended = run(lambda value=value, folder=folder: _poisoned(folder, configs, victim, value))
-        found = runs_of(folder)
-        same = sum(found[c.id][1] == healthy[c.id][1] for c in configs if c.id in found and c != victim)
-        good += ended.message == "diverged, finite" and same == 63
-        said += f"{value}: {ended.message.strip().splitlines()[-1]}, {same}/63 unchanged; "
+    (found,) = lanes(lambda _: _poisonings(base, rng, configs, count), 1)  # one child: it stays warm
+    bad = [line for line in found if line != "diverged, finite, 63/63 unchanged"]
+    said = f"{len(found) - len(bad)}/{len(found)} diverged, finite, 63/63 unchanged"
+    said += "".join(f"; {line}" for line in bad[:3])
     bar = "marked diverged with its last finite parameters; the 63 others bit-unchanged"
-    return Row("NaN and Inf weights in a stack", "3 values, 64 members", bar, said, good == len(values))
+    size = f"{count} stacks of 64 members; nan, inf or -inf at a place drawn anew"
+    return Row("NaN and Inf weights in a stack", size, bar, said, not bad)
 
 
-def _poisoned(folder: Path, configs: list[RunConfig], victim: RunConfig, value: float) -> str:
-    prepare, calls = training_loop.prepare_epoch, iter(range(10**6))
+def _poisonings(base: Path, rng: random.Random, configs: list[RunConfig], count: int) -> list[str]:
+    training_loop.train_stack(configs, Store(base / "healthy"))
+    healthy, folder = runs_of(base / "healthy"), base / "poisoned"
+    lines = []
+    for _ in range(count):
+        victim = rng.choice(configs)
+        ended = done(lambda victim=victim: _poisoned(folder, configs, victim, rng))
+        found = runs_of(folder)
+        same = sum(found.get(c.id) == healthy[c.id] for c in configs if c != victim)
+        lines.append(f"{ended.message.strip().splitlines()[-1]}, {same}/63 unchanged")
+        shutil.rmtree(folder)
+    return lines
+
+
+def _poisoned(folder: Path, configs: list[RunConfig], victim: RunConfig, rng: random.Random) -> str:
+    """Train, with one weight of one member not finite from its second or third epoch on."""
+    prepare, epoch, value = training_loop.prepare_epoch, rng.choice((1, 2)), rng.choice(NOT_FINITE)
 
     def prepared(job: Any) -> None:
         prepare(job)
-        if next(calls) == 1:
+        if job.epoch == epoch:
+            weight = rng.choice(list(job.members.weights))[job.configs.index(victim)]
             with torch.no_grad():
-                job.members.weights[0][job.configs.index(victim), 0, 0] = value
+                weight.view(-1)[rng.randrange(weight.numel())] = value
 
     training_loop.prepare_epoch = prepared
-    results = training_loop.train_stack(configs, Store(folder))
+    try:
+        results = training_loop.train_stack(configs, Store(folder))
+    finally:
+        training_loop.prepare_epoch = prepare
     status = next(result.status for result in results if result.id == victim.id)
     weights = ul.load(victim.id, folder).state_dict().values()
     return f"{status}, {'finite' if all(w.isfinite().all() for w in weights) else 'not finite'}"
@@ -159,12 +173,12 @@ def signals(base: Path, rng: random.Random, count: int) -> Row:
 
 
 def fuzzed_configs(rng: random.Random, parsed: int, trained: int) -> Row:
-    """Train configs of random values for two steps: each runs, or is refused before any data are loaded."""
+    """Train configs of random values for six steps: each runs, or is refused before any data are loaded."""
     ended = run(lambda: _fuzzed(rng, parsed, trained))
     bar = "valid, or a clear error; the same after a way through its file"
     return Row(
         "random configs",
-        f"{parsed:,} parsed, {trained} trained",
+        f"{parsed:,} parsed, {trained:,} different ones trained",
         bar,
         ended.message[-250:],
         ended.message.startswith("0 "),
@@ -192,10 +206,11 @@ VALUES += (True, False, "", "LIF", "ultradlif", "hard", "soft", [], [4], [2, 0.1
 
 
 def _fuzzed(rng: random.Random, parsed: int, trained: int) -> str:
-    from ultralif.training import forecast
-
-    names, bad, valid = [*FIELDS, *known_options()], [], []
-    for _ in range(parsed):
+    """Parse at least so many configs, and go on until so many different small ones have been trained."""
+    names, bad, tried = [*FIELDS, *known_options()], [], set()
+    drawn = valid = refused = 0
+    while drawn < parsed or len(tried) - refused < trained:
+        drawn += 1
         given = {rng.choice(names): rng.choice(VALUES) for _ in range(rng.randrange(1, 4))}
         try:
             config = RunConfig.from_dict(given)
@@ -210,13 +225,16 @@ def _fuzzed(rng: random.Random, parsed: int, trained: int) -> str:
             continue
         if not same:
             bad.append(f"{given} is another after a way through its file")
-        valid.append(config)
-    small = [c for c in valid if max(c.hidden) < 99 and c.timesteps < 99 and c.batch_size < 999]
-    for config in rng.sample(small, min(trained, len(small))):
+        valid += 1
+        small = max(config.hidden) < 99 and config.timesteps < 99 and config.batch_size < 999
+        if not small or config.id in tried or len(tried) - refused >= trained:
+            continue
+        tried.add(config.id)
         try:
             forecast._step_seconds([config.with_(dataset="digits")], torch.device("cpu"))
         except InputError:
-            pass
+            refused += 1
         except Exception as error:
             bad.append(f"{config}: {error!r}")
-    return f"{len(bad)} bad of {len(valid)} valid" + "".join(f"; {line[-200:]}" for line in bad[:2])
+    found = f"{len(bad)} bad of {valid:,} valid; {drawn:,} parsed in all, {refused} refused by their networks"
+    return found + "".join(f"; {line[-200:]}" for line in bad[:2])

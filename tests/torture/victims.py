@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from torture.warm import Child, Faults, Row, files_of, run
+from torture.warm import Child, Faults, Row, done, files_of, lanes, run
 from ultralif.cli import main
 from ultralif.errors import JobError
 from ultralif.training import RunConfig, RunOptions, Store, grid, plan, run_local, train_stack
@@ -218,8 +218,9 @@ def damaged_checkpoints(base: Path, rng: random.Random, count: int) -> Row:
     kept = base / "flipped-kept"
     shutil.copytree(folder, kept)
     sound = read_folder(max(kept.glob(".training/*/[0-9]*")))
-    good = silent = harmless = 0
-    for i in range(count):
+
+    def damage(i: int) -> tuple[bool, bool, bool]:
+        """Damage the checkpoint, go on; tell whether it was silent, as it should be, and the end the same."""
         shutil.rmtree(folder)
         shutil.copytree(kept, folder)
         newest = max(folder.glob(".training/*/[0-9]*"))
@@ -234,16 +235,17 @@ def damaged_checkpoints(base: Path, rng: random.Random, count: int) -> Row:
             same = read_folder(newest) == sound  # as when a bit of the manifest's own remarks is another
         except Damaged:
             same = False
-        ended = run(lambda: notes_of(folder))
-        if "older checkpoint" not in ended.message:
-            harmless += same
-            silent += not same
-        good += ended.code == 0 and runs_of(folder) == expected
+        ended = done(lambda: notes_of(folder))
+        quietly = "older checkpoint" not in ended.message
+        return quietly and not same, quietly and same, ended.code == 0 and runs_of(folder) == expected
+
+    counts = lanes(lambda _: [*map(sum, zip(*map(damage, range(count)), strict=True))], 1)
+    ((silent, harmless, good),) = counts  # of one child: it stays warm
     bar = "0 silent loads, and the end is bit-identical"
-    found = f"{silent} silent, {good}/{count} identical; {harmless} changed nothing that is read"
-    return Row(
-        "bit flips and cuts of the newest checkpoint", f"{count}", bar, found, good == count and not silent
-    )
+    said = f"{silent} silent, {good:,}/{count:,} identical; {harmless} changed nothing that is read"
+    size = f"{count // 2:,} flips, {count - count // 2:,} cuts"
+    name = "bit flips and cuts of the newest checkpoint"
+    return Row(name, size, bar, said, good == count and not silent)
 
 
 def _until_stopped(folder: Path) -> Any:

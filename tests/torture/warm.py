@@ -49,7 +49,7 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self.reading)
-            code, message = _done(work)
+            code, message = done(work)
             os.write(writing, message.encode()[:60_000])
             os._exit(code)
         os.close(writing)
@@ -78,15 +78,16 @@ class Child:
 _LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
-def _done(work: Callable[[], object]) -> tuple[int, str]:
+def done(work: Callable[[], object]) -> Ended:
+    """Do some work in this process, and tell how a child would end by it."""
     try:
-        return 0, str(work())
+        return Ended(0, str(work()))
     except InputError as error:
-        return 2, str(error)
+        return Ended(2, str(error))
     except JobError as error:
-        return getattr(error, "code", 1), str(error)
+        return Ended(getattr(error, "code", 1), str(error))
     except BaseException:
-        return CRASHED, traceback.format_exc()
+        return Ended(CRASHED, traceback.format_exc())
 
 
 def run(work: Callable[[], object]) -> Ended:
