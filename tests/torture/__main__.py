@@ -41,8 +41,14 @@ def with_faults() -> None:
 
 def warm_up() -> None:
     """Import and load what every victim needs, and train nothing."""
+    import nir  # noqa: F401 (a victim would spend most of its life on these imports)
+    import safetensors.torch  # noqa: F401
     import torch
+    import torch.fx.experimental.symbolic_shapes
 
+    import ultralif.cli.export
+    import ultralif.cli.report
+    import ultralif.cli.runs  # noqa: F401
     from torture.victims import TINY
     from ultralif.ops import native
     from ultralif.training.build import build_networks
@@ -71,7 +77,7 @@ def battery(
 
     rng = random.Random(seed)  # noqa: S311 (it draws damage, not secrets)
     faults = warm.Faults()
-    kills = {"training": 500 // few, "sweep": 300 // few, "export": 200 // few}
+    kills = {"training": 1000 // few, "sweep": 300 // few, "export": 200 // few}
     yield "kill", lambda: victims.sigkill(base, rng, kills)
     yield "signals", lambda: limits.signals(base, rng, 100 // few)
     yield "disk", lambda: victims.disk(base, faults, 200 // few)

@@ -29,7 +29,7 @@ ELSEWHERE = """
 - Temperatures below 0.1, the least that is learned by default, are not among the extreme currents.
 - Out of memory and 100 kills on a GPU: not run. The same code halves a stack there, on
   `torch.OutOfMemoryError`.
-- 32 writers of 10,000 rows for ten minutes, and a day's soak: not run.
+- A day's soak: not run. The writers of an index write rows alone; those of a store write a folder with each.
 - Power failures are replayed from a record of every change, under a model of a disk that loses and tears
   whatever was not flushed; no machine was switched off.
 - Archives are unpacked by the Python that runs this; other versions are not tried.
