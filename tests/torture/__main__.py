@@ -79,7 +79,7 @@ def battery(
     faults = warm.Faults()
     kills = {"training": 1000 // few, "sweep": 300 // few, "export": 200 // few}
     yield "kill", lambda: victims.sigkill(base, rng, kills)
-    yield "signals", lambda: limits.signals(base, rng, 100 // few)
+    yield "signals", lambda: limits.signals(base, rng, 50 // few)
     yield "disk", lambda: victims.disk(base, faults, 200 // few)
     yield "clock", lambda: victims.clock(base, faults, rng, 20 // few or 1)
     yield "checkpoints", lambda: victims.damaged_checkpoints(base, rng, 2000 // few)
