@@ -35,7 +35,7 @@ test-browser: .venv/installed
 faults: .venv/installed
 	$(BIN)/python tests/faults
 
-# Hard times, in some four hours on two cores, of which one is the soak; writes docs/results/torture.md.
+# Hard times, in some three hours on two cores, of which one is the soak; writes docs/results/torture.md.
 torture: .venv/installed
 	$(BIN)/python tests/torture
 
