@@ -1,0 +1,145 @@
+"""Everything that is still to be measured on a GPU, by one command that goes on where it stopped.
+
+    python benchmarks/gpu.py --data FOLDER --out FOLDER --hours 2
+    python benchmarks/gpu.py --data FOLDER --out FOLDER --plan  # what is lacking
+
+The folder of data has mnist, fashion-mnist, nmnist and cifar-10-batches-bin, as far as they are there. First
+the kernels are compared with their definitions and timed. Then the studies share the time that is left; runs
+that the repository or ``--out`` has are not trained again. Every part is a command of this folder or a group
+of tests; what it prints is in ``--out``, beside its results.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parent / "results"
+CIFAR = "cifar-10-batches-bin"
+MEMORY = "benchmarks/memory.py --task randman rows nmnist columns permuted pixels --out {out}/memory.jsonl"
+LACKING = re.compile(r"^lacking: |^still to do: |[1-9]\d* lacking")  # in the plan of a study
+
+
+class Part(NamedTuple):
+    """A command; ``{out}``, ``{data}`` and ``{minutes}`` stand for the folders and its share of the time."""
+
+    name: str
+    command: str
+    needs: tuple[str, ...] = ()
+    """Data that must be there."""
+    plan: str = ""
+    """A study: this tells what it lacks. It is begun anew each time, and leaves out what it has."""
+
+    def words(self, given: argparse.Namespace, template: str, minutes: float = 0.0) -> list[str]:
+        folders = {"out": given.out, "data": given.data}
+        words = template.split()
+        return [sys.executable, *(word.format(**folders, minutes=round(minutes, 2)) for word in words)]
+
+
+PARTS = (
+    Part(
+        "tests",
+        "-m pytest -q -p no:randomly -p no:cacheprovider -p no:benchmark tests/ops/test_gpu.py "
+        "tests/training/test_graph.py",
+    ),
+    Part("fastpath", "benchmarks/fastpath.py --out {out}/fastpath-h200.json"),
+    Part("tuning", "benchmarks/fastpath.py --tune --out {out}/tuning-h200.json"),
+    Part("step", "benchmarks/step.py --device cuda --out {out}/step-h200.json"),
+    Part(
+        "memory-speed",
+        "benchmarks/memory_speed.py --device cuda --seconds 300 --out {out}/memory-speed-h200.json",
+    ),
+    Part(
+        "speedrun",
+        f"examples/speedrun.py --data {{data}}/{CIFAR} --timesteps 4 --epochs 63 --seeds 5",
+        (CIFAR,),
+    ),
+    Part(
+        "released",
+        "benchmarks/released.py {out}/released.jsonl.gz --data-dir {data} --runs-dir {out}/runs "
+        "--processes 6 --minutes {minutes}",
+        ("mnist",),
+        "benchmarks/released.py {out}/released.jsonl.gz --data-dir {data} --runs-dir {out}/runs --plan",
+    ),
+    Part(
+        "deep",
+        f"benchmarks/deep.py --data cifar10={{data}}/{CIFAR} fashion-mnist={{data}} n-mnist={{data}} "
+        "--jobs 4 --out {out}/deep.jsonl --minutes {minutes}",
+        (CIFAR, "fashion-mnist", "nmnist"),
+        "benchmarks/deep.py --out {out}/deep.jsonl --plan",
+    ),
+    Part(
+        "memory",
+        f"{MEMORY} --data {{data}} --processes 4 --minutes {{minutes}}",
+        (CIFAR, "mnist", "nmnist"),
+        f"{MEMORY} --plan",
+    ),
+)
+
+
+def run(part: Part, given: argparse.Namespace, minutes: float) -> None:
+    """Run a part, and mark one that is no study as done if it ended well."""
+    print(f"{part.name} ...", flush=True)
+    begun = time.monotonic()
+    with (given.out / f"{part.name}.txt").open("a") as log:
+        code = subprocess.run(
+            part.words(given, part.command, minutes), cwd=HERE.parent, stdout=log, stderr=subprocess.STDOUT
+        ).returncode
+    if code == 0 and not part.plan:
+        (given.out / f"{part.name}.done").touch()
+    said = "" if code == 0 else f", exit code {code}: see {part.name}.txt"
+    print(f"{part.name}: {time.monotonic() - begun:.0f} s{said}", flush=True)
+
+
+def lacking(part: Part, given: argparse.Namespace) -> str:
+    """Return what a part lacks, in a line; nothing if it is done."""
+    absent = [name for name in part.needs if not (given.data / name).exists()]
+    if absent:
+        return f"needs {', '.join(absent)} in {given.data}"
+    if not part.plan:
+        return "" if (given.out / f"{part.name}.done").exists() else "not run"
+    command = part.words(given, part.plan)
+    told = subprocess.run(command, cwd=HERE.parent, capture_output=True, text=True)
+    lines = [line for line in told.stdout.splitlines() if LACKING.search(line)]
+    return f"{len(lines)} lines of `python {' '.join(command[1:])}`" if lines else ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument(
+        "--out", type=Path, required=True, help="folder for results and logs; goes on with it"
+    )
+    parser.add_argument("--hours", type=float, default=12.0, help="begin nothing later")
+    parser.add_argument("--plan", action="store_true", help="tell what is lacking, and stop")
+    given = parser.parse_args()
+    if not (given.plan or torch.cuda.is_available()):
+        raise SystemExit("torch finds no CUDA device here; --plan tells what is lacking")
+    given.out, given.data = given.out.resolve(), given.data.resolve()
+    given.out.mkdir(parents=True, exist_ok=True)
+    for name in ("deep.jsonl", "memory.jsonl"):
+        if not (given.out / name).exists():
+            shutil.copyfile(RESULTS / name, given.out / name)
+    end = time.monotonic() + 3600 * given.hours
+    found = {part: lacking(part, given) for part in PARTS}
+    todo = [part for part, said in found.items() if said and not said.startswith("needs")]
+    if given.plan:
+        todo = []
+    for number, part in enumerate(todo):
+        left = (end - time.monotonic()) / 60
+        if left > 0:
+            run(part, given, left / sum(bool(other.plan) for other in todo[number:]) if part.plan else left)
+    for part in PARTS:
+        if said := lacking(part, given):
+            print(f"lacking: {part.name}: {said}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""The one command for a GPU: what it would run, and what it says where it cannot."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+
+
+def call(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "benchmarks/gpu.py", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_the_plan_names_every_part_and_the_data_it_needs(tmp_path):
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "step.done").touch()
+    told = call("--data", str(tmp_path), "--out", str(tmp_path), "--plan")
+    assert told.returncode == 0, told.stderr
+    lines = told.stdout.splitlines()
+    named = [line.split(": ")[1] for line in lines]
+    assert named == ["tests", "fastpath", "tuning", "memory-speed", "speedrun", "released", "deep", "memory"]
+    assert f"needs cifar-10-batches-bin, nmnist in {tmp_path}" in lines[-1]
+    assert "released.py" in lines[5]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")
+def test_without_a_gpu_nothing_is_begun(tmp_path):
+    told = call("--data", str(tmp_path), "--out", str(tmp_path / "out"))
+    assert told.returncode != 0
+    assert "no CUDA device" in told.stderr
+    assert not (tmp_path / "out").exists()
