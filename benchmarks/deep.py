@@ -12,17 +12,14 @@ pixels from 0 to 1 as `ul.data` has them; training is that of ``examples/speedru
 
 import argparse
 import json
-import os
 import sys
 import time
 from argparse import Namespace
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import chain
-from multiprocessing import get_context, parent_process
-from multiprocessing.process import BaseProcess
+from multiprocessing import get_context
 from pathlib import Path
-from threading import Thread
 from typing import Any, NamedTuple
 
 import torch
@@ -34,6 +31,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "exa
 import deep_page  # noqa: E402
 import speedrun  # noqa: E402
 from deep_methods import METHODS, RIVALS, Matched, Mixed, Sigmoid  # noqa: E402
+from workers import end_with_parent  # noqa: E402
 
 Data = tuple[Tensor, Tensor]
 SEEDS = range(5)
@@ -226,13 +224,7 @@ class Worker:
     @classmethod
     def begin(cls, folders: dict[str, Path], subset: int | None) -> None:
         cls.sets = Sets(folders, subset)
-        Thread(target=cls.end_with, args=[parent_process()], daemon=True).start()
-
-    @staticmethod
-    def end_with(parent: BaseProcess) -> None:
-        """End when the study does, however it ended: a process that stays would keep the GPU's memory."""
-        parent.join()
-        os._exit(1)
+        end_with_parent()
 
     @classmethod
     def run(cls, cell: Cell, recipe: dict[str, Any]) -> dict[str, Any]:

@@ -16,19 +16,18 @@ three fifths of the epochs they are binary. LIF and PLIF are trained with binary
 import argparse
 import json
 import math
-import os
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import chain, zip_longest
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import torch
 from memory_nets import METHODS, Cell
 from memory_tasks import TASKS, grid, measure
+from workers import end_with_parent
 
 ROOT = Path(__file__).parents[1]
 SEEDS = range(5)
@@ -56,16 +55,6 @@ def todo(task: str, rows: list[Row], methods: Iterable[str], seeds: Iterable[int
 def finished(path: Path) -> list[Row]:
     """Return the lines that there are."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def end_with_parent() -> None:
-    """End this process when the study does: one that stays would keep the GPU's memory."""
-
-    def wait_for(parent: Any) -> None:
-        parent.join()
-        os._exit(1)
-
-    Thread(target=wait_for, args=[parent_process()], daemon=True).start()
 
 
 def work(args: argparse.Namespace) -> None:

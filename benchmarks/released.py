@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from workers import end_with_parent
 
 from ultralif.errors import InputError
 from ultralif.nn.stacked import kind
@@ -157,6 +158,7 @@ def work(
         given: the arguments of the command.
         deadline: the time at which to stop.
     """
+    end_with_parent()
     torch.set_num_threads(1)
     kept, scratch = Store(given.runs_dir), Store(given.runs_dir / "compiled")
     while time.time() < deadline:
