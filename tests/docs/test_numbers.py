@@ -102,6 +102,22 @@ def test_the_speedrun_of_the_readme() -> None:
     assert f"and {four} s at T=4 (one seed), on one H200" in README
 
 
+def test_the_times_of_the_readme() -> None:
+    told = []
+    for file, part, features in (("fastpath-h200", "called", 4096), ("performance-cpu", "layer", 1024)):
+        rows = json.loads((DOCS / "results" / f"{file}.json").read_text())["rows"]
+        times = {
+            row["subject"]: row["ms"]
+            for row in rows
+            if (row["part"], row.get("time"), row.get("features"), row.get("dtype"))
+            == (part, 30, features, "float32")
+        }
+        told.append((times["UltraLIF"], times["SpikingJelly LIF"]))
+    (gpu, gpu_peer), (cpu, cpu_peer) = told
+    assert f"H200: UltraLIF {gpu:.2f} ms, SpikingJelly LIF {gpu_peer:.2f} ms;" in README
+    assert f"one CPU thread: {cpu:.0f} and {cpu_peer:.0f} ms" in README
+
+
 def test_counts_of_runs_and_images() -> None:
     results, step_ms = read(ROOT / "results" / "paper.jsonl.gz")
     good, tried, every = reproduced(Results(results, step_ms))
