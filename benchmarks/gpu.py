@@ -129,15 +129,16 @@ def main() -> None:
             shutil.copyfile(RESULTS / name, given.out / name)
     end = time.monotonic() + 3600 * given.hours
     found = {part: lacking(part, given) for part in PARTS}
-    todo = [part for part, said in found.items() if said and not said.startswith("needs")]
-    if given.plan:
-        todo = []
-    for number, part in enumerate(todo):
-        left = (end - time.monotonic()) / 60
-        if left > 0:
-            run(part, given, left / sum(bool(other.plan) for other in todo[number:]) if part.plan else left)
-    for part in PARTS:
-        if said := lacking(part, given):
+    if not given.plan:
+        todo = [part for part, said in found.items() if said and not said.startswith("needs")]
+        for number, part in enumerate(todo):
+            left = (end - time.monotonic()) / 60
+            if left > 0:
+                share = sum(bool(other.plan) for other in todo[number:]) if part.plan else 1
+                run(part, given, left / share)
+        found = {part: lacking(part, given) for part in PARTS}
+    for part, said in found.items():
+        if said:
             print(f"lacking: {part.name}: {said}", flush=True)
 
 
