@@ -106,6 +106,12 @@ def test_a_name_that_is_nearly_a_network_is_answered_with_it() -> None:
         ul.load("mnist/vgg6-t1")
 
 
+@pytest.mark.parametrize("int8", [False, True])
+def test_a_count_that_half_precision_cannot_hold_is_packed_as_it_is(int8: bool) -> None:
+    steps = {"norm.num_batches_tracked": torch.tensor(100_003)}
+    assert zoo.unpacked(zoo.packed(steps, int8=int8))["norm.num_batches_tracked"] == 100_003
+
+
 def test_large_weights_are_packed_as_int8_within_half_a_step() -> None:
     torch.manual_seed(0)
     tensors = {"large": torch.randn(64, 8, 3, 3) * torch.logspace(-3, 2, 64).view(-1, 1, 1, 1)}

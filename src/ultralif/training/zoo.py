@@ -95,11 +95,12 @@ def add_model(
 
 
 def packed(tensors: "dict[str, Tensor]", *, int8: bool = False) -> "dict[str, Tensor]":
-    """Return parameters in half precision, or large weights as int8, with a scale for each output."""
+    """Return numbers in half precision, or large weights as int8, with a scale for each output."""
     import torch
 
     if not int8:
-        return {key: value.half().contiguous() for key, value in tensors.items()}
+        halved = {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
+        return {key: value.contiguous() for key, value in halved.items()}
     found = {}
     for key, value in tensors.items():
         if value.dim() < 2 or value.numel() < 1 << 11:
