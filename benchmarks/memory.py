@@ -57,11 +57,24 @@ def finished(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def worker() -> ProcessPoolExecutor:
+    """Return a process of its own: what goes wrong on a GPU spoils the process in which it does."""
+    return ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
+
+
 def work(args: argparse.Namespace) -> None:
-    """Train what is lacking, several runs at once, until the time is up; a run that fails is left out."""
-    began, running, begun = time.perf_counter(), dict[Future[Row], Cell](), set[Cell]()
-    pool = ProcessPoolExecutor(args.processes, get_context("spawn"), end_with_parent)
-    with pool, args.out.open("a") as file:
+    """Train what is lacking, several runs at once, until the time is up.
+
+    A run that fails is tried again, in a new process and without a recorded step; then it is left out.
+    """
+    began, begun, idle = time.perf_counter(), set[Cell](), [worker() for _ in range(args.processes)]
+    running = dict[Future[Row], tuple[Cell, ProcessPoolExecutor, bool]]()
+
+    def start(cell: Cell, by: ProcessPoolExecutor, record: bool) -> None:
+        future = by.submit(measure, cell, args.data, args.device, args.most, record=record)
+        running[future] = cell, by, record
+
+    with args.out.open("a") as file:
         while True:
             rows = finished(args.out)
             lacking = (
@@ -69,20 +82,28 @@ def work(args: argparse.Namespace) -> None:
             )
             waiting = [cell for cell in lacking if cell not in begun]
             if time.perf_counter() - began < 60 * args.minutes:
-                for cell in waiting[: args.processes - len(running)]:
+                for cell in waiting[: len(idle)]:
                     begun.add(cell)
-                    running[pool.submit(measure, cell, args.data, args.device, args.most)] = cell
+                    start(cell, idle.pop(), record=args.device == "cuda")
             if not running:
-                return
+                break
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                cell = running.pop(future)
+                cell, by, recorded = running.pop(future)
                 if error := future.exception():
-                    print(f"left out: {cell}: {error!r}", flush=True)
-                    continue
-                line = json.dumps(future.result())
-                print(line, flush=True)
-                file.write(line + "\n")
-                file.flush()
+                    print(f"{'again' if recorded else 'left out'}: {cell}: {error!r}", flush=True)
+                    by.shutdown(wait=False)
+                    by = worker()
+                    if recorded:
+                        start(cell, by, record=False)
+                        continue
+                else:
+                    line = json.dumps(future.result())
+                    print(line, flush=True)
+                    file.write(line + "\n")
+                    file.flush()
+                idle.append(by)
+    for one in idle:
+        one.shutdown()
 
 
 def main() -> None:

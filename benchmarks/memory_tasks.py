@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 import ultralif as ul
 from ultralif.data.augment import CROP_AND_FLIP
+from ultralif.training.graph import leave_record
 
 
 class Task(NamedTuple):
@@ -116,16 +117,21 @@ def load(task: str, folder: str | None, device: str, most: int | None) -> tuple[
     return halves[0], halves[1]
 
 
-def recorded(step: Callable[[], None]) -> Callable[[], None]:
-    """Return a step that was taken before as a CUDA graph; it is not taken now."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
+def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """Return a step that was taken before as a CUDA graph, or as it is if that fails; it is not taken now."""
+    graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
+    try:
+        with torch.cuda.graph(graph):
+            step()
+    except RuntimeError as error:
+        leave_record(here)
+        print(f"a step cannot be recorded, and is taken kernel by kernel: {error}", flush=True)
+        return step
     return graph.replay
 
 
-def train(cell: Cell, data: Samples, epochs: int) -> nn.Module:
-    """Train one net. On a GPU a step, from batch to new weights, is recorded once a mode, and replayed."""
+def train(cell: Cell, data: Samples, epochs: int, *, record: bool) -> nn.Module:
+    """Train one net. A step, from batch to new weights, may be recorded once a mode, and replayed."""
     given, device = TASKS[cell.task], data.labels.device
     inputs = data.take(torch.zeros(1, dtype=torch.long, device=device))[0].shape[2]
     net = build(cell, (inputs, *[given.hidden] * given.depth, int(data.labels.max()) + 1)).to(device)
@@ -152,8 +158,8 @@ def train(cell: Cell, data: Samples, epochs: int) -> nn.Module:
             take: Callable[[], None] | None = None
         order.copy_(torch.randperm(len(data)))
         for place in range(per_epoch):
-            if take is None and place == 2 and on_gpu:
-                take = recorded(step)
+            if take is None and place == 2 and record:
+                take = recorded(step, device)
             (take or step)()
     return net
 
@@ -168,8 +174,18 @@ def accuracy(net: nn.Module, data: Samples) -> float:
     return 100 * right / len(data)
 
 
-def measure(cell: Cell, folder: str | None, device: str, most: int | None = None) -> dict[str, Any]:
-    """Train and judge one run, on the first samples alone if ``most`` says how many."""
+def measure(
+    cell: Cell, folder: str | None, device: str, most: int | None = None, *, record: bool = False
+) -> dict[str, Any]:
+    """Train and judge one run.
+
+    Args:
+        cell: the run.
+        folder: searched for the dataset first.
+        device: ``cpu`` or ``cuda``.
+        most: use the first samples alone, this many.
+        record: record steps as a CUDA graph.
+    """
     if device == "cuda":
         if torch.cuda.current_stream() == torch.cuda.default_stream():  # there no step could be recorded
             torch.cuda.set_stream(torch.cuda.Stream())
@@ -183,7 +199,7 @@ def measure(cell: Cell, folder: str | None, device: str, most: int | None = None
         data, test = replace(data, index=order[:cut]), replace(data, index=order[cut:])
         epochs = given.held_epochs or epochs
     began = time.perf_counter()
-    net = train(cell, data, epochs).eval()
+    net = train(cell, data, epochs, record=record).eval()
     row: dict[str, Any] = cell._asdict() | {"seconds": round(time.perf_counter() - began, 1)}
     for mode in ("hard",) if cell.held else ("hard", "soft", "tropical"):
         if mode in modes(net):

@@ -90,7 +90,7 @@ def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         "current_stream": lambda _: Stream(), "stream": lambda _: nullcontext(),
     }.items():  # fmt: skip
         monkeypatch.setattr(cuda, name, value)
-    monkeypatch.setattr(_Recorder, "_recover", lambda self, stream: None)
+    monkeypatch.setattr(graph, "leave_record", lambda stream: None)
     monkeypatch.setattr(_Recorder, "_record", noted)
     monkeypatch.setattr(step, "eager_steps", lambda job: graph.graph_steps(job, notes.append))
     notes: list[str] = done

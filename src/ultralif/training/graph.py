@@ -23,7 +23,7 @@ from ultralif.training.job import Job
 from ultralif.training.schedule import epoch_mode
 from ultralif.training.step import Steps, prepare_step, seed_draws, train_step
 
-__all__ = ["can_be_recorded", "graph_steps"]
+__all__ = ["can_be_recorded", "graph_steps", "leave_record"]
 
 
 def can_be_recorded(job: Job) -> bool:
@@ -169,6 +169,13 @@ class _Given:
         return []
 
 
+def leave_record(stream: torch.cuda.Stream) -> None:
+    """Leave a record that failed: go back to the stream, and let random numbers be drawn again."""
+    torch.cuda.set_stream(stream)
+    generator: Any = torch.cuda.default_generators[stream.device.index]
+    generator.graphsafe_set_state(torch.Generator(stream.device).graphsafe_get_state())
+
+
 class _Recorder:
     """Records a step for each mode and batch size when it is first needed."""
 
@@ -204,7 +211,7 @@ class _Recorder:
             with torch.cuda.graph(graph, pool=self.pool):
                 self.take(mode, batch)
         except RuntimeError as error:
-            self._recover(here)
+            leave_record(here)
             if is_out_of_memory(error):
                 raise
             self.can_record = False
@@ -227,14 +234,6 @@ class _Recorder:
                     position.zero_()
                 self.take(mode, batch)
         torch.cuda.current_stream(device).wait_stream(stream)
-
-    def _recover(self, stream: torch.cuda.Stream) -> None:
-        """Leave a record that failed: go back to the stream, and let random numbers be drawn again."""
-        torch.cuda.set_stream(stream)
-        number = self.job.device.index
-        number = torch.cuda.current_device() if number is None else number
-        generator: Any = torch.cuda.default_generators[number]
-        generator.graphsafe_set_state(torch.Generator(self.job.device).graphsafe_get_state())
 
     def _tensors(self) -> list[Tensor]:
         """Return all that a step changes."""
