@@ -11,7 +11,7 @@ from ultralif.paper.results import Results
 from ultralif.paper.statistics import interval
 from ultralif.paper.table import Table, difference, number
 
-__all__ = ["MARGIN", "Cell", "cells_of", "reproduced", "table"]
+__all__ = ["MARGIN", "Cell", "cells_of", "deep_cells", "penalized_cells", "reproduced", "table"]
 
 MARGIN = 0.5
 """Points of accuracy within which a published number counts as reproduced."""
@@ -66,6 +66,29 @@ def cells_of(results: Results, datasets: Sequence[str] = STATIC) -> Iterator[Cel
                 if best:
                     theirs = published.accuracy(dataset, label, timesteps)
                     yield Cell(label, dataset, timesteps, theirs, best)
+
+
+def penalized_cells(results: Results) -> Iterator[tuple[Cell, float]]:
+    """Yield published accuracies with a penalty, on images, and how far the spike rate is from its own."""
+    for dataset in STATIC:
+        for row in published.sparsity_rows(dataset):
+            label = f"{row.neuron} lambda={row.sparsity:g}"
+            best = results.best_epoch(label, dataset, row.timesteps)
+            rate = results.spike_rate(label, dataset, row.timesteps, encoding=CLIPPED)
+            if best and rate:
+                cell = Cell(label, dataset, row.timesteps, row.accuracy, best)
+                yield cell, fmean(rate.values()) - row.spike_rate
+
+
+def deep_cells(results: Results) -> Iterator[Cell]:
+    """Yield the accuracies of LIF and the best Ultra neuron in deeper networks that the author's page has."""
+    for (dataset, depth), pair in DEPTHS.items():
+        for labels, theirs in zip((["LIF"], ULTRA), pair, strict=True):
+            tried = {label: results.best_epoch(f"{label} {depth} layers", dataset, 1) for label in labels}
+            known = {label: best for label, best in tried.items() if best}
+            if known:
+                label = max(known, key=lambda label: fmean(known[label].values()))
+                yield Cell(f"{label} {depth} layers", dataset, 1, theirs, known[label])
 
 
 def reproduced(results: Results, datasets: Sequence[str] = STATIC) -> tuple[int, int, int]:
@@ -188,26 +211,25 @@ def _ablation(results: Results) -> Table:
 
 def _depth(results: Results) -> Table:
     columns = ("dataset", "hidden layers", "LIF page", "LIF", "Ultra page", "best Ultra", "SigmaLIF")
+    found = {(cell.dataset, cell.neuron): cell for cell in deep_cells(results)}
     rows = []
     for (dataset, depth), (lif, ultra) in DEPTHS.items():
-        measured = {
-            label: interval(results.best_epoch(f"{label} {depth} layers", dataset, 1))
-            for label in ("LIF", "SigmaLIF", *ULTRA)
-        }
-        ours = max(
-            ((value, label) for label in ULTRA if (value := measured[label]) is not None),
-            default=None,
-            key=lambda pair: pair[0].mean,
-        )
+        mine = found.get((dataset, f"LIF {depth} layers"))
+        best = [
+            f"{interval(cell.best)} ({label})"
+            for label in ULTRA
+            if (cell := found.get((dataset, f"{label} {depth} layers")))
+        ]
+        control = interval(results.best_epoch(f"SigmaLIF {depth} layers", dataset, 1))
         rows.append(
             (
                 dataset,
                 str(depth),
                 number(lif),
-                str(measured["LIF"] or results.nothing(dataset)),
+                str(interval(mine.best) if mine else results.nothing(dataset)),
                 number(ultra),
-                f"{ours[0]} ({ours[1]})" if ours else "-",
-                str(measured["SigmaLIF"] or "-"),
+                *(best or ["-"]),
+                str(control or "-"),
             )
         )
     notes = ["Best test epochs at T=1; the best of the four Ultra neurons is chosen by it, here and there."]

@@ -5,21 +5,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ultralif.data.find import find
 from ultralif.data.table import find_spec
 from ultralif.paper.grids import CLIPPED, CONSTANT, SEED, STATIC, Key, key_of
 from ultralif.paper.published import BASELINES, ULTRA
-from ultralif.paper.statistics import Interval, interval, paired
+from ultralif.paper.statistics import Interval, Scores, interval, paired
 from ultralif.paper.table import ABSENT, NOT_RUN
 from ultralif.training.config import RunConfig
-from ultralif.training.hits import unpack_hits
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 
-__all__ = ["Gain", "Key", "Results", "from_store"]
+__all__ = ["SHARE", "Gain", "Key", "Results", "from_store", "scores"]
+
+SHARE = {"n-mnist": 0.16}
+OTHER_SHARE = 0.05
+"""The variance of a difference over test samples, as a part of what test sets of their own would give it, for
+runs of which the samples classified correctly were not kept: the most that pairs of neurons have of which
+they were. It is small, because all networks meet the same samples, and greater for events, in which no spike
+is drawn by chance."""
 
 
 class Gain(NamedTuple):
@@ -73,9 +76,9 @@ class Results:
 
     def accuracy(
         self, label: str, dataset: str, timesteps: int, mode: str | None = None, encoding: str = "rate"
-    ) -> dict[int, float]:
+    ) -> Scores:
         """Return accuracies by seed; without a mode, with the spikes that the network was trained with."""
-        return self._values("accuracy", Key(label, dataset, timesteps, encoding), mode)
+        return scores(self.runs.get(Key(label, dataset, timesteps, encoding), {}), mode)
 
     def best_epoch(
         self, label: str, dataset: str, timesteps: int, encoding: str = CLIPPED
@@ -117,18 +120,16 @@ class Results:
         )
         return None if difference is None else Gain(ultra[0], base[0], difference)
 
-    def hits(
-        self, label: str, dataset: str, timesteps: int, encoding: str = "rate"
-    ) -> dict[int, NDArray[np.bool_]]:
-        """Return by seed the test samples that were classified correctly, if they were recorded."""
-        found = self.runs.get(Key(label, dataset, timesteps, encoding), {})
-        return {seed: unpack_hits(run.hits) for seed, run in sorted(found.items()) if run.hits}
-
     def spike_rate(
         self, label: str, dataset: str, timesteps: int, mode: str | None = None, encoding: str = "rate"
     ) -> dict[int, float]:
         """Return mean spike rates of the hidden layer by seed."""
-        return self._values("spike_rate", Key(label, dataset, timesteps, encoding), mode)
+        found = self.runs.get(Key(label, dataset, timesteps, encoding), {})
+        return {
+            seed: rate
+            for seed, run in sorted(found.items())
+            if (one := run.by_mode.get(mode or run.mode)) and (rate := one.spike_rate) is not None
+        }
 
     def eps(self, label: str, dataset: str, timesteps: int, encoding: str = "rate") -> dict[int, float]:
         """Return final temperatures by seed."""
@@ -159,15 +160,6 @@ class Results:
                 paths[seed] = known
         return paths
 
-    def _values(self, quantity: str, key: Key, mode: str | None) -> dict[int, float]:
-        values = {}
-        for seed, result in sorted(self.runs.get(key, {}).items()):
-            one = result.by_mode.get(mode or result.mode)
-            value = None if one is None else getattr(one, quantity)
-            if value is not None:
-                values[seed] = value
-        return values
-
     def as_written(self) -> "Results":
         """Return the runs of the text's readings alone."""
         view = Results(step_ms=self.step_ms)
@@ -196,6 +188,17 @@ class Results:
     def _has(self, config: RunConfig) -> bool:
         key = key_of(config.to_dict())
         return key is not None and config.seed in self.runs.get(key, {})
+
+
+def scores(by_seed: Mapping[int, Result], mode: str | None = None) -> Scores:
+    """Return accuracies on the test set by seed; without a mode, in the mode of training."""
+    found = {seed: (run, run.by_mode.get(mode or run.mode)) for seed, run in sorted(by_seed.items())}
+    values = {seed: x for seed, (_, one) in found.items() if one and (x := one.accuracy) is not None}
+    hits = {seed: run.hits for seed, (run, _) in found.items() if run.hits and mode in (None, run.mode)}
+    share = 0.0
+    for run in by_seed.values():
+        share = SHARE.get(run.dataset, OTHER_SHARE) / find_spec(run.dataset).sizes[1]
+    return Scores(values, hits, share)
 
 
 def from_store(store: Store) -> Results:

@@ -4,27 +4,30 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ultralif.errors import InputError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from ultralif.training.hits import unpack_hits
 
 __all__ = [
     "Interval",
-    "bootstrap",
+    "Scores",
     "holm",
+    "images",
     "interval",
-    "mcnemar",
     "paired",
     "probability_within",
     "quantile",
+    "two_ways",
 ]
 
 LEVEL = 0.95
 """Confidence level of every interval."""
+MOST_FREEDOM = 1000
+"""Degrees of freedom beyond which Student's distribution is the normal one."""
 
 
 class Interval(NamedTuple):
@@ -59,8 +62,30 @@ class Interval(NamedTuple):
         return "" if self.half is None else f" ± {self.half:.2f}"
 
 
-def interval(by_seed: Mapping[int, float]) -> Interval | None:
+class Scores(dict[int, float]):
+    """Accuracies by seed, in percent, and what is known of the test samples behind them.
+
+    Args:
+        accuracies: by seed.
+        hits: by seed the samples that were classified correctly, packed, for those that kept them.
+        share: the variance of a difference over test samples, for networks that did not keep them, as a part
+            of that of two networks with test sets of their own; divided by the number of samples.
+    """
+
+    def __init__(
+        self, accuracies: Mapping[int, float], hits: Mapping[int, str] | None = None, share: float = 0.0
+    ) -> None:
+        super().__init__(accuracies)
+        self.hits = dict(hits or {})
+        self.share = share
+
+
+def interval(by_seed: Mapping[int, float], over_images: float = 0.0) -> Interval | None:
     """Return mean and 95 % interval by Student's t; None without values.
+
+    Args:
+        by_seed: the values.
+        over_images: the variance of their mean that other test samples would add (`images`).
 
     Example:
         >>> print(interval({42: 1.0, 43: 2.0, 44: 3.0}))
@@ -72,14 +97,62 @@ def interval(by_seed: Mapping[int, float]) -> Interval | None:
     mean, count = fmean(values), len(values)
     if count == 1:
         return Interval(mean, None, 1)
-    error = stdev(values) / math.sqrt(count)
-    t = abs(mean) / error if error else math.inf if mean else 0.0
-    return Interval(mean, quantile(count - 1) * error, count, 1 - probability_within(t, count - 1))
+    over_seeds, freedom = stdev(values) ** 2 / count, count - 1
+    tried = [(math.sqrt(over_seeds), freedom)]
+    if over_images:  # with Satterthwaite's degrees of freedom; never narrower than over seeds alone
+        both = over_seeds + over_images
+        of_both = freedom * (both / over_seeds) ** 2 if over_seeds else math.inf
+        tried.append((math.sqrt(both), int(min(of_both, MOST_FREEDOM))))
+    half = max(quantile(freedom) * error for error, freedom in tried)
+    chances = []
+    for error, freedom in tried:
+        t = abs(mean) / error if error else math.inf if mean else 0.0
+        chances.append(1 - probability_within(t, freedom))
+    return Interval(mean, half, count, max(chances))
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Interval | None:
-    """Return the mean difference over common seeds, whose runs have the same batches and spikes."""
-    return interval({seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())})
+    """Return the mean difference over common seeds, whose runs have the same batches and spikes.
+
+    Its interval is over seeds; that of `Scores` is over seeds and test samples.
+    """
+    difference = {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
+    if isinstance(ours, Scores) and isinstance(theirs, Scores):
+        return interval(difference, images(ours, theirs))
+    return interval(difference)
+
+
+def images(ours: Scores, theirs: Scores) -> float:
+    """Return the variance that the choice of test samples adds to a mean difference over seeds.
+
+    Found from the samples that both classified correctly, or one alone, in every seed. Where these were not
+    kept, it is a share of what test sets of their own would add. It is 0 for networks that are level in every
+    seed: they are the same.
+    """
+    seeds = sorted(ours.keys() & theirs.keys())
+    if all(ours[seed] == theirs[seed] for seed in seeds):
+        return 0.0
+    if not all(seed in each.hits for seed in seeds for each in (ours, theirs)):
+        own = (fmean(each[seed] * (100 - each[seed]) for seed in seeds) for each in (ours, theirs))
+        return max(ours.share, theirs.share) * sum(own)
+    if len(seeds) < 2:
+        return 0.0
+    mine, other = (np.stack([unpack_hits(each.hits[seed]) for seed in seeds]) for each in (ours, theirs))
+    if mine.shape != other.shape:
+        raise InputError(f"hits must be of the same samples, got {mine.shape} and {other.shape}")
+    return two_ways(100 * (mine.astype(np.float64) - other))
+
+
+def two_ways(values: NDArray[np.float64]) -> float:
+    """Return the variance of the mean of ``[seeds, samples]`` that is due to the samples alone.
+
+    As in an analysis of variance by seed and sample: the variance of the samples' means over seeds, less what
+    it has from chance within a sample, which is part of the variance between seeds. At least 0.
+    """
+    seeds, samples = map(int, values.shape)
+    by_sample, by_seed = values.mean(0), values.mean(1, keepdims=True)
+    rest = np.square(values - by_sample - by_seed + values.mean()).sum() / ((seeds - 1) * (samples - 1))
+    return max(0.0, float(by_sample.var(ddof=1) - rest / seeds) / samples)
 
 
 @cache
@@ -118,58 +191,3 @@ def holm(probabilities: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (count - rank) * probabilities[place]))
         corrected[place] = largest
     return corrected
-
-
-def mcnemar(ours: "NDArray[np.bool_]", theirs: "NDArray[np.bool_]") -> tuple[int, int, float]:
-    """Compare two networks on the same samples by McNemar's exact test.
-
-    Returns:
-        samples that only the first has right, those that only the second has, and the probability of a split
-        at least this uneven if both were equally good.
-
-    Args:
-        ours: whether the first has each sample right.
-        theirs: the same for the second.
-    """
-    _check(ours, theirs)
-    first, second = int((ours & ~theirs).sum()), int((theirs & ~ours).sum())
-    count, few = first + second, min(first, second)
-    logs = [math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) for k in range(few + 1)]
-    tail = math.fsum(math.exp(log - count * math.log(2)) for log in logs)
-    return first, second, min(1.0, 2 * tail)
-
-
-def bootstrap(
-    ours: "Sequence[NDArray[np.bool_]]",
-    theirs: "Sequence[NDArray[np.bool_]]",
-    draws: int = 2000,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """Return the 95 % interval of a difference of accuracies, in points, over test samples and seeds.
-
-    Each draw takes as many seeds and as many samples as there are, with replacement; both networks of a seed
-    see the same samples.
-
-    Args:
-        ours: for each seed whether the first network has each sample right.
-        theirs: the same for the second, with the same seeds.
-        draws: number of draws.
-        seed: seed of the draws.
-    """
-    import numpy as np
-
-    difference = np.stack([a.astype(np.float32) - b for a, b in zip(ours, theirs, strict=True)])
-    generator = np.random.default_rng(seed)
-    seeds, samples = difference.shape
-    means = np.empty(draws)
-    for i in range(draws):
-        rows = difference[generator.integers(seeds, size=seeds)].mean(0)
-        counts = np.bincount(generator.integers(samples, size=samples), minlength=samples)
-        means[i] = 100 * float(rows @ counts) / samples
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
-
-
-def _check(ours: "NDArray[np.bool_]", theirs: "NDArray[np.bool_]") -> None:
-    if ours.shape != theirs.shape:
-        raise InputError(f"hits must be of the same samples, got {ours.shape} and {theirs.shape}")

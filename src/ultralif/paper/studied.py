@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from statistics import fmean
 from typing import NamedTuple
 
 from ultralif.paper.published import ULTRA
-from ultralif.paper.statistics import holm, interval, paired
+from ultralif.paper.results import scores
+from ultralif.paper.statistics import Interval, Scores, holm, images, interval, paired
 from ultralif.paper.studies import (
     RATES,
     READ,
     READINGS,
+    SMALL,
     TUNED,
     WIDTHS,
     Cell,
@@ -24,9 +27,16 @@ from ultralif.paper.studies import (
 from ultralif.paper.table import NOT_RUN, Table
 from ultralif.training.result import Result
 
-__all__ = ["BASELINES", "accuracy", "factors_table", "readings_table", "tuned_summary", "tuned_table"]
+__all__ = [
+    "BASELINES",
+    "Compared",
+    "factors_table",
+    "readings_table",
+    "tuned_groups",
+    "tuned_summary",
+    "tuned_table",
+]
 
-Values = Mapping[int, float]
 GROUPS: dict[str, tuple[str, ...]] = {
     "LIF, three surrogates": ("LIF", "LIF atan", "LIF triangle"),
     "other baselines": ("PLIF", "AdaLIF", "FullPLIF", "DSpike", "DSpikePlus"),
@@ -38,6 +48,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Groups that the summary of the tuning compares; the best of each is chosen on the held-out sixth."""
 BASELINES = (*GROUPS["LIF, three surrogates"], *GROUPS["other baselines"])
+CONTROLS = {"Ultra": "SoftLIF", "Ultra binary": "LIF learned width"}
+"""The neuron without log-sum-exp that the best of a group is compared with."""
 
 
 class Tuned(NamedTuple):
@@ -45,8 +57,8 @@ class Tuned(NamedTuple):
 
     setting: str
     held_out: float
-    own: Values
-    binary: Values
+    own: Scores
+    binary: Scores
 
 
 def _tuned(results: Sequence[Result]) -> dict[Cell, Tuned]:
@@ -64,16 +76,10 @@ def _tuned(results: Sequence[Result]) -> dict[Cell, Tuned]:
         cell: Tuned(
             chosen[cell][1],
             chosen[cell][0],
-            *(accuracy(runs.get(cell, {}), mode) for mode in (None, "hard")),
+            *(scores(runs.get(cell, {}), mode) for mode in (None, "hard")),
         )
         for cell, _ in tuned(results)
     }
-
-
-def accuracy(by_seed: Mapping[int, Result], mode: str | None = None) -> Values:
-    """Return accuracies on the test set by seed; without a mode, in the mode of training."""
-    found = {seed: run.by_mode.get(mode or run.mode) for seed, run in sorted(by_seed.items())}
-    return {seed: one.accuracy for seed, one in found.items() if one and one.accuracy is not None}
 
 
 def _places(runs: Runs, found: Mapping[Cell, object]) -> list[tuple[str, int]]:
@@ -123,49 +129,76 @@ def _at_edge(settings: Iterable[str], name: str, values: Sequence[float]) -> int
     return sum(bool(edges & set(setting.split(", "))) for setting in settings)
 
 
-def tuned_summary(results: Iterable[Result]) -> Table:
-    """Compare the best of each group, chosen on held-out data, with the best baseline, chosen likewise."""
+class Compared(NamedTuple):
+    """The best neuron of a group, chosen on held-out data, among neurons that were tuned alike."""
+
+    dataset: str
+    timesteps: int
+    group: str
+    name: str
+    test: Interval | None
+    """Accuracy on the test set; None if it was not trained again yet."""
+    over: Interval | None
+    """Difference from the best baseline, chosen likewise; its p is corrected by Holm's rule."""
+    past: Interval | None
+    """Difference from the group's control, corrected likewise."""
+    binary: Interval | None
+    """Difference from the best baseline when networks trained soft are run with binary spikes."""
+
+
+def tuned_groups(results: Iterable[Result]) -> list[Compared]:
+    """Compare the best of each group with the best baseline and with the group's control.
+
+    Those of digits are left out: their 360 test images tell little.
+    """
     found = _tuned(list(results))
-    rows, chances = [], []
-    for place in _places(tuning(), found):
-
-        def best(labels: Sequence[str], place: tuple[str, int] = place) -> tuple[str, Tuned] | None:
-            here = [(label, found[cell]) for label in labels if (cell := Cell(label, *place)) in found]
-            return max(here, key=lambda pair: pair[1].held_out) if here else None
-
-        base = best(BASELINES)
-        for group, labels in GROUPS.items():
-            one = best(labels)
-            if one is None or base is None:
-                continue
-            over = paired(one[1].own, base[1].own) if one[0] != base[0] else None  # None: not run, too
-            binary = paired(one[1].binary, base[1].own) if one[0] != base[0] else None
-            name = group if len(labels) == 1 else f"{group}: {one[0]}"
-            shown = str(interval(one[1].own) or NOT_RUN), over.signed if over else "-"
-            same = one[1].binary == one[1].own
-            rows.append(
-                (place[0], str(place[1]), name, *shown, binary.signed if binary and not same else "-")
-            )
-            chances.append(None if over is None else over.p)
-    corrected = iter(holm([p for p in chances if p is not None]))
-    judged = [
-        (*row, "-" if p is None else f"{next(corrected):.3f}") for row, p in zip(rows, chances, strict=True)
+    rows = []
+    for dataset, time in _places(tuning(), found):
+        best = {}
+        for group, labels in (*GROUPS.items(), ("", BASELINES)):
+            here = [(label, one) for label in labels if (one := found.get(Cell(label, dataset, time)))]
+            if here:
+                best[group] = max(here, key=lambda pair: pair[1].held_out)
+        if dataset == SMALL or "" not in best:
+            continue
+        base = best.pop("")[1].own
+        for group, (name, one) in best.items():
+            like = found.get(Cell(CONTROLS.get(group, ""), dataset, time))
+            over = None if name in BASELINES else paired(one.own, base)
+            binary = paired(one.binary, base) if one.binary != one.own else None
+            past = paired(one.own, like.own) if like else None
+            rows.append(Compared(dataset, time, group, name, interval(one.own), over, past, binary))
+    chances = [each.p for row in rows for each in (row.over, row.past) if each]
+    corrected = iter(holm([1.0 if p is None else p for p in chances]))
+    return [
+        row._replace(
+            over=row.over and row.over._replace(p=next(corrected)),
+            past=row.past and row.past._replace(p=next(corrected)),
+        )
+        for row in rows
     ]
-    columns = (
-        "dataset",
-        "T",
-        "best of its group",
-        "test",
-        "over the best baseline",
-        "run binary",
-        "p (Holm)",
-    )
-    return Table("tuned-summary", "", columns, judged)
+
+
+def tuned_summary(results: Iterable[Result]) -> Table:
+    """Show the best of each group of tuned neurons."""
+    columns = ("dataset", "T", "best of its group", "test", "over the best baseline", "over its control")
+    rows = [
+        (
+            row.dataset,
+            str(row.timesteps),
+            row.name if row.name == row.group else f"{row.group}: {row.name}",
+            str(row.test or NOT_RUN),
+            *(f"{each.signed} (p = {each.p:.3f})" if each else "-" for each in (row.over, row.past)),
+            row.binary.signed if row.binary else "-",
+        )
+        for row in tuned_groups(results)
+    ]
+    return Table("tuned-summary", "", (*columns, "run binary"), rows)
 
 
 def factors_table(results: Iterable[Result]) -> Table:
     """Show the factorial: each factor's mean effect over all settings of the others, by dataset and T."""
-    found = {cell: accuracy(runs) for cell, runs in collect(factorial(), results).items()}
+    found = {cell: scores(runs) for cell, runs in collect(factorial(), results).items()}
     columns = ("dataset", "T", "effect", "mean", "least", "most", "pairs")
     rows = []
     for place in _places(factorial(), found):
@@ -179,7 +212,10 @@ def factors_table(results: Iterable[Result]) -> Table:
             ]
             differences = [d for pair in pairs if (d := paired(*pair)) is not None]
             seeds = set.intersection(*(set(a.keys() & b.keys()) for a, b in pairs)) if pairs else set()
-            overall = interval({s: sum(a[s] - b[s] for a, b in pairs) / len(pairs) for s in sorted(seeds)})
+            overall = interval(
+                {seed: fmean(a[seed] - b[seed] for a, b in pairs) for seed in sorted(seeds)},
+                fmean(images(*pair) for pair in pairs) if pairs else 0.0,  # of a mean it is at most this
+            )
             if overall:
                 ends = (f"{end(d.mean for d in differences):+.2f}" for end in (min, max))
                 rows.append((place[0], str(place[1]), name, overall.signed, *ends, str(len(pairs))))
@@ -188,8 +224,8 @@ def factors_table(results: Iterable[Result]) -> Table:
             if mine and like and (over := paired(mine, like)):
                 text = f"{name} perceptron, {interval(mine)}, over the additive soft membrane, learned width"
                 rows.append((place[0], str(place[1]), text, over.signed, "-", "-", "1"))
-    notes = ["Mean: over all settings of the other factors, with a 95 % interval over seeds."]
-    return Table("factorial", "", columns, rows, notes)
+    notes = ["Mean: over all settings of the other factors."]
+    return Table("factorial", "What each ingredient adds", columns, rows, notes)
 
 
 _EFFECTS = (
@@ -203,14 +239,16 @@ _EFFECTS = (
 
 def readings_table(results: Iterable[Result]) -> Table:
     """Show the effect of each open reading alone, by neuron."""
-    found = {cell: accuracy(runs) for cell, runs in collect(one_at_a_time(), results).items()}
+    found = {cell: scores(runs) for cell, runs in collect(one_at_a_time(), results).items()}
     rows = []
     for place, name in product(_places(one_at_a_time(), found), READINGS):
         cells = []
         for neuron in READ:
-            mine, base = (found.get(Cell(f"{neuron}, {word}", *place), {}) for word in (name, "as written"))
+            mine, base = (
+                found.get(Cell(f"{neuron}, {word}", *place), Scores({})) for word in (name, "as written")
+            )
             shown = interval(mine) if name == "as written" else paired(mine, base)
             cells.append("-" if shown is None else str(shown) if name == "as written" else shown.signed)
         if set(cells) != {"-"}:
             rows.append((place[0], str(place[1]), name, *cells))
-    return Table("readings", "", ("dataset", "T", "reading", *READ), rows)
+    return Table("readings", "One open reading at a time", ("dataset", "T", "reading", *READ), rows)
