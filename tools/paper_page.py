@@ -3,8 +3,8 @@
     python tools/paper_page.py
 
 A part of the page between ``<!-- NAME -->`` and ``<!-- end -->`` is made by the function of that name, so
-that no measured number is typed by hand: tables in paper_parts.py, sentences in paper_words.py,
-paper_studies.py and paper_time.py.
+that no measured number is typed by hand: tables in paper_parts.py and paper_reproduced.py, sentences in
+paper_words.py, paper_studies.py and paper_time.py.
 """
 
 import re
@@ -12,20 +12,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import paper_parts
+import paper_reproduced
 import paper_studies
 import paper_time
 import paper_words
 
 from ultralif.paper.archive import read
 from ultralif.paper.results import Results
-from ultralif.paper.studied import tuned_table
+from ultralif.paper.studied import factors_table, readings_table, tuned_table
+from ultralif.paper.table import Table
 from ultralif.report.markup import to_markdown
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "results" / "paper.md"
 PARTS: dict[str, Callable[[Results], str]] = {
     name.replace("_", "-"): getattr(home, name)
-    for home in (paper_parts, paper_studies, paper_time, paper_words)
+    for home in (paper_parts, paper_reproduced, paper_studies, paper_time, paper_words)
     for name in home.__all__
 }
 
@@ -47,11 +49,17 @@ def all_results() -> Results:
     return results
 
 
+def studies(results: Results) -> list[Table]:
+    """Return the tables of the studies, which are files of their own."""
+    return [make(results.every) for make in (tuned_table, factors_table, readings_table)]
+
+
 def main() -> None:
     """Write the page."""
     results = all_results()
     PAGE.write_text(fill(PAGE.read_text(), results))
-    (PAGE.parent / "paper" / "tuned.md").write_text(to_markdown(tuned_table(results.every)))
+    for table in studies(results):
+        (PAGE.parent / "paper" / f"{table.name}.md").write_text(to_markdown(table))
     print(f"{len(results.by_id)} runs in {PAGE}")
 
 

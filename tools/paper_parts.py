@@ -5,27 +5,23 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import NamedTuple
 
 from ultralif.paper.grids import CLIPPED, STATIC
 from ultralif.paper.judgement import kept
 from ultralif.paper.published import BASELINES, TIMESTEPS, ULTRA
-from ultralif.paper.readings import MARGIN, cells_of, reproduced
+from ultralif.paper.readings import MARGIN
 from ultralif.paper.results import Results
-from ultralif.paper.statistics import Interval, bootstrap, holm, interval, paired
+from ultralif.paper.statistics import Interval, holm, interval, paired
 from ultralif.paper.studied import factors_table, readings_table, tuned_summary
+from ultralif.paper.studies import SMALL
 from ultralif.paper.table import Table
 from ultralif.paper.verdicts import judge
 from ultralif.report.markup import to_markdown
 
 __all__ = [
-    "best_epoch",
     "binary",
-    "cells",
     "control",
-    "draws",
-    "exceptions",
     "factorial",
     "gains",
     "readings",
@@ -45,76 +41,6 @@ def wrapped(text: str, indent: str = "   ") -> str:
     return textwrap.fill(text, 130, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def cells(results: Results) -> str:
-    """Count the published accuracies that the released reading reproduces."""
-    lines = ["| dataset | T=1 | T=10 | T=30 | seeds |", "|---|---|---|---|---|"]
-    for dataset in HERE:
-        found = list(cells_of(results, [dataset]))
-        row = []
-        for time in TIMESTEPS:
-            of_time = [cell for cell in found if cell.timesteps == time]
-            good = sum(cell.is_reproduced for cell in of_time)
-            row.append(f"{good} of {len(of_time)}" if of_time else NONE)
-        seeds = sorted({len(cell.best) for cell in found})
-        lines.append(f"| {NAMES[dataset]} | {' | '.join(row)} | {', '.join(map(str, seeds)) or '-'} |")
-    good, tried, every = reproduced(results)
-    share = f" ({100 * good / tried:.0f} %)" if tried else ""
-    far = max((abs(cell.mean - cell.published) for cell in cells_of(results)), default=0.0)
-    near = sum(abs(cell.mean - cell.published) <= MARGIN for cell in cells_of(results))
-    lines += [
-        "",
-        f"On the three sets of images: **{good} of {tried} cells tried**{share}, of {every} published;",
-        f"{near} of them by the margin of {MARGIN} points alone. The farthest is off by {far:.2f}.",
-    ]
-    return "\n".join(lines)
-
-
-def exceptions(results: Results) -> str:
-    """List the published accuracies that are not reproduced."""
-    found = [cell for cell in cells_of(results, HERE) if not cell.is_reproduced]
-    images = sum(cell.dataset in STATIC for cell in found)
-    if not images:
-        first = "There are no exceptions among the sets of images that were run."
-    else:
-        first = f"{images} on the three sets of images:"
-    if not found:
-        return first
-    lines = [
-        f"{first} Of N-MNIST's cells {len(found) - images} differ:",
-        "",
-        "| dataset | neuron | T | published | best epoch, mean | sd | difference |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for cell in found:
-        lines.append(
-            f"| {NAMES[cell.dataset]} | {cell.neuron} | {cell.timesteps} | {cell.published:.2f} | "
-            f"{cell.mean:.2f} | {cell.spread:.2f} | {cell.mean - cell.published:+.2f} |"
-        )
-    return "\n".join(lines)
-
-
-def best_epoch(results: Results) -> str:
-    """Say what the choice of the best test epoch adds."""
-    lines = [
-        "| dataset | T | best epoch over last, mean of the ten neurons | least | most |",
-        "|---|---|---|---|---|",
-    ]
-    for dataset in HERE:
-        for time in TIMESTEPS:
-            added = []
-            for label in (*BASELINES, *ULTRA):
-                difference = paired(
-                    results.best_epoch(label, dataset, time),
-                    results.accuracy(label, dataset, time, encoding=CLIPPED),
-                )
-                if difference is not None:
-                    added.append(difference.mean)
-            if added:
-                shown = f"{fmean(added):+.2f} | {min(added):+.2f} | {max(added):+.2f}"
-                lines.append(f"| {NAMES[dataset]} | {time} | {shown} |")
-    return "\n".join(lines)
-
-
 class Compared(NamedTuple):
     """The author's control against the best Ultra neuron, in one cell."""
 
@@ -123,14 +49,12 @@ class Compared(NamedTuple):
     best: str
     own: str
     difference: Interval
-    images: str
-    """The interval over test images and seeds."""
     p: float
     """Corrected for the number of cells."""
 
 
 def compared_with_control(results: Results) -> list[Compared]:
-    """Compare the author's control with the best Ultra neuron, over seeds and over test images."""
+    """Compare the author's control with the best Ultra neuron."""
     rows = []
     for dataset in HERE:
         for time in TIMESTEPS:
@@ -141,35 +65,29 @@ def compared_with_control(results: Results) -> list[Compared]:
             difference = paired(mine, results.accuracy(best[0], dataset, time, encoding=CLIPPED))
             if difference is None:
                 continue
-            ours, theirs = (results.hits(label, dataset, time, CLIPPED) for label in ("SigmaLIF", best[0]))
-            seeds = sorted(ours.keys() & theirs.keys())
-            images = "-"
-            if seeds:
-                low, high = bootstrap([ours[s] for s in seeds], [theirs[s] for s in seeds], draws=1000)
-                images = f"{low:+.2f} to {high:+.2f}"
             own, p = str(interval(mine)), 1.0 if difference.p is None else difference.p
-            rows.append(Compared(dataset, time, f"{best[1]} ({best[0]})", own, difference, images, p))
+            rows.append(Compared(dataset, time, f"{best[1]} ({best[0]})", own, difference, p))
     return [row._replace(p=p) for row, p in zip(rows, holm([row.p for row in rows]), strict=True)]
 
 
 def control(results: Results) -> str:
     """Show the author's control beside the best Ultra neuron."""
-    head = "| dataset | T | best Ultra | SigmaLIF | SigmaLIF - best Ultra | over images too | p (Holm) |"
+    head = "| dataset | T | best Ultra | SigmaLIF | SigmaLIF - best Ultra | p (Holm) |"
     found = compared_with_control(results)
     body = [
         f"| {NAMES[row.dataset]} | {row.timesteps} | {row.best} | {row.own} | {row.difference.signed} | "
-        f"{row.images} | {row.p:.3f} |"
+        f"{row.p:.3f} |"
         for row in found
     ]
     no_loss = _no_loss("SigmaLIF", [row.difference for row in found])
-    return "\n".join([head, "|---|---|---|---|---|---|---|", *body, "", no_loss])
+    return "\n".join([head, "|---|---|---|---|---|---|", *body, "", no_loss])
 
 
 def _no_loss(label: str, differences: Sequence[Interval]) -> str:
     """Count the cells in which a control is not behind the best Ultra neuron by more than the margin."""
     safe = sum(kept(difference) == "holds" for difference in differences)
     return (
-        f"That {label} is more than {MARGIN} points behind is excluded by the interval over seeds in {safe} "
+        f"That {label} is more than {MARGIN} points behind is excluded by the interval in {safe} "
         f"of {len(differences)} cells."
     )
 
@@ -250,17 +168,6 @@ def binary(results: Results) -> str:
     return "\n".join(lines)
 
 
-def draws(results: Results) -> str:
-    """Say what one draw of the rate code adds: the last epoch was measured by two independent draws."""
-    lines = ["| dataset | T | sd of one draw of the test set's spikes | networks |", "|---|---|---|---|"]
-    for dataset in STATIC:
-        for time in TIMESTEPS:
-            found = results.draw_spread(dataset, time)
-            if found:
-                lines.append(f"| {NAMES[dataset]} | {time} | {found[0]:.2f} | {found[1]} |")
-    return "\n".join(lines)
-
-
 def tuned(results: Results) -> str:
     """Compare neurons that were tuned alike."""
     return _study(tuned_summary(results.every))
@@ -277,5 +184,6 @@ def readings(results: Results) -> str:
 
 
 def _study(table: Table) -> str:
-    named = [tuple(NAMES.get(cell, cell) for cell in row) for row in table.rows]
-    return to_markdown(replace(table, rows=named)).rstrip("\n") if named else "Not run yet."
+    """Show a study without its rows of digits, which are in the file of the whole table."""
+    named = [tuple(NAMES.get(cell, cell) for cell in row) for row in table.rows if row[0] != SMALL]
+    return to_markdown(replace(table, title="", rows=named)).rstrip("\n") if named else "Not run yet."

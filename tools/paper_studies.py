@@ -1,14 +1,14 @@
 """The sentences of docs/results/paper.md about the studies around the paper."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from paper_parts import HERE, NAMES, wrapped
 
-from ultralif.paper.results import Results
-from ultralif.paper.statistics import paired
-from ultralif.paper.studied import BASELINES, accuracy, factors_table, tuned_summary
+from ultralif.paper.judgement import MARGIN
+from ultralif.paper.results import Results, scores
+from ultralif.paper.statistics import Interval, paired
+from ultralif.paper.studied import CONTROLS, Compared, factors_table, tuned_groups, tuned_summary
 from ultralif.paper.studies import SMALL, Cell, collect, one_at_a_time, tuned
-from ultralif.paper.table import NOT_RUN
 
 __all__ = ["dspike"]
 
@@ -20,27 +20,47 @@ def of_studies(results: Results) -> list[Callable[[Results], str]]:
 
 
 def _tuned(results: Results) -> str:
-    """Compare the tuned groups, and LIF before and after."""
-    known: dict[tuple[str, int], list[str]] = {}
-    absent: dict[tuple[str, int], list[str]] = {}
-    for dataset, time, group, test, over, binary, p in tuned_summary(results.every).rows:
-        name = group.rpartition(": ")[2]
-        if dataset != SMALL and name not in BASELINES:
-            run = f", {binary} run binary" if binary != "-" else ""
-            words = absent if test == NOT_RUN else known
-            text = name if test == NOT_RUN else f"{name} {over}{run} (p = {p})"
-            words.setdefault((dataset, int(time)), []).append(text)
-    tuned_runs = collect(tuned(results.every), results.every)
-    parts = []
-    for (dataset, time), texts in known.items():
-        after = accuracy(tuned_runs.get(Cell("LIF", dataset, time), {}))
-        gain = paired(after, results.accuracy("LIF", dataset, time))
-        if gain is not None:
-            parts.append(f"On {NAMES[dataset]} at T={time} this gives LIF {gain.signed} points.")
-        left = absent.get((dataset, time), [])
-        rest = f"; tuned, but not trained again yet, are {', '.join(left)}" if left else ""
-        parts.append(f"Over the best tuned baseline: {', '.join(texts)}, p after Holm's correction{rest}.")
-    return wrapped(f"Sixteen settings were tried for every neuron on held-out data. {' '.join(parts)}")
+    """Answer whether a tuned Ultra neuron is ahead of its control, and say what tuning gives LIF."""
+    rows = tuned_groups(results.every)
+    past = [row.past for row in rows if row.past]
+    ahead, behind = (
+        sum(each.p is not None and each.p < 0.05 and sign * each.mean > 0 for each in past)
+        for sign in (1, -1)
+    )
+    runs = collect(tuned(results.every), results.every)
+    gains = []
+    for place in dict.fromkeys((row.dataset, row.timesteps) for row in rows):
+        after = scores(runs.get(Cell("LIF", *place), {}))
+        gains += [(place, gain)] if (gain := paired(after, results.accuracy("LIF", *place))) else []
+    soft, binary = ([row for row in rows if row.group == group] for group in CONTROLS)
+    left = [f"{row.name} ({_place(row.dataset, row.timesteps)})" for row in rows if row.test is None]
+    rest = f" Tuned, but not trained again yet: {', '.join(left)}." if left else ""
+    excluded = sum(each.high < MARGIN for each in past)
+    unknown = len(past) - excluded - ahead
+    return wrapped(
+        "**Tuned alike, the best Ultra neuron is significantly ahead of its control, which has no "
+        f"log-sum-exp, in {ahead or 'none'} of {len(past)} comparisons**, and behind in {behind or 'none'}; "
+        f"a lead of more than {MARGIN} points is excluded in {excluded}, and {unknown} are inconclusive "
+        "(sixteen settings for every neuron, judged on held-out data; Holm's correction). Soft, it is "
+        f"{_each(soft, 'past')} points from SoftLIF, {_each(soft, 'over')} from the best binary baseline, "
+        f"and {_each(soft, 'binary')} from it when run with binary spikes. Trained binary, it is "
+        f"{_each(binary, 'past')} from LIF with a learned width, and {_each(binary, 'over')} from the best "
+        f"baseline. Tuning alone gives LIF {_listed(gains)}.{rest}"
+    )
+
+
+def _place(dataset: str, timesteps: int) -> str:
+    return f"{NAMES[dataset]}, T={timesteps}"
+
+
+def _each(rows: Sequence[Compared], name: str) -> str:
+    """List a difference of some groups by dataset and T."""
+    return _listed([((row.dataset, row.timesteps), getattr(row, name)) for row in rows])
+
+
+def _listed(found: Sequence[tuple[tuple[str, int], Interval | None]]) -> str:
+    texts = [f"{each.signed} ({_place(*place)})" for place, each in found if each is not None]
+    return " and ".join(filter(None, (", ".join(texts[:-1]), *texts[-1:]))) or "(not run)"
 
 
 def _factors(results: Results) -> str:
@@ -66,7 +86,7 @@ def dspike(results: Results) -> str:
         if (
             over := paired(
                 *(
-                    accuracy(runs.get(Cell(f"DSpike, {reading}", dataset, 10), {}))
+                    scores(runs.get(Cell(f"DSpike, {reading}", dataset, 10), {}))
                     for reading in ("curve clipped", "as written")
                 )
             )

@@ -15,6 +15,7 @@ from ultralif.paper.archive import read
 from ultralif.paper.grids import TABLES
 from ultralif.paper.readings import reproduced
 from ultralif.paper.results import Results
+from ultralif.paper.studied import tuned_groups
 from ultralif.paper.tables import make_table
 from ultralif.report.markup import to_markdown
 
@@ -85,8 +86,21 @@ def test_the_ingredients_of_the_readme() -> None:
     assert f"soft spikes bring {soft} points, a learned width {width}, log-sum-exp over time {lse}" in README
     events = re.search(r"\| N-MNIST \| 1 \| \S+ ± \S+ \| (\S+) ", page)  # released, Ultra binary
     assert events and f"(as released it stays on N-MNIST, {events[1]})" in README
-    tuned = re.search(r"On CIFAR-10 at T=1 this gives LIF (\S+) ", " ".join(page.split()))
-    assert tuned and f"chosen on held-out data, gives LIF {tuned[1]} on CIFAR-10" in README
+    rows = [
+        row for name in ("paper", "studies") for row in read(ROOT / "results" / f"{name}.jsonl.gz").results
+    ]
+    past = {
+        (row.dataset, row.group): row.past.signed
+        for row in tuned_groups(rows)
+        if row.past and row.timesteps == 1
+    }
+    (soft, wide), (binary, narrow) = (
+        [past[dataset, group] for dataset in ("mnist", "cifar10")] for group in ("Ultra", "Ultra binary")
+    )
+    assert f"is {soft} (MNIST) and {wide} (CIFAR-10) points from that control" in README
+    assert f"trained with binary spikes {binary} and {narrow} from LIF with a learned surrogate" in README
+    tuned = re.search(r"Tuning alone gives LIF .* (\S+) ± \S+ \(CIFAR-10, T=1\)", " ".join(page.split()))
+    assert tuned and f"tuning alone gives LIF {tuned[1]} on CIFAR-10" in README
 
 
 def test_the_speedrun_of_the_readme() -> None:
@@ -127,7 +141,7 @@ def test_counts_of_runs_and_images() -> None:
     counted = words(ROOT / "results" / "README.md")
     assert f"{len(results) - later:,} runs of ultralif 0.1.0" in counted
     assert f"{later:,} runs of ultralif 0.2.0" in counted
-    assert f"digits has {SPECS['digits'].sizes[1]} test images" in words(DOCS / "results" / "paper.md")
+    assert f"which has {SPECS['digits'].sizes[1]} test images" in words(DOCS / "results" / "paper.md")
 
 
 @pytest.mark.skipif(any(map(find, (SPECS["shd"], SPECS["dvs-gesture"]))), reason="their cells differ then")
@@ -146,5 +160,5 @@ def test_the_page_on_the_paper_is_made_from_the_files_of_results(monkeypatch: py
     text = page.PAGE.read_text()
     assert page.fill(text, results) == text, "python tools/paper_page.py"
     assert set(re.findall(r"<!-- ([a-z-]+) -->", text)) - {"end"} == set(page.PARTS)
-    tuned = DOCS / "results" / "paper" / "tuned.md"
-    assert page.to_markdown(page.tuned_table(results.every)) == tuned.read_text()
+    for table in page.studies(results):
+        assert page.to_markdown(table) == (DOCS / "results" / "paper" / f"{table.name}.md").read_text()

@@ -1,0 +1,149 @@
+"""The parts of docs/results/paper.md about the published numbers, each a function of the results."""
+
+from dataclasses import replace
+from statistics import fmean
+
+from paper_parts import HERE, NAMES, NONE, wrapped
+
+from ultralif.paper.grids import CLIPPED, STATIC
+from ultralif.paper.published import BASELINES, TIMESTEPS, ULTRA
+from ultralif.paper.readings import MARGIN, cells_of, deep_cells, penalized_cells, reproduced
+from ultralif.paper.results import Results
+from ultralif.paper.statistics import Interval, holm, paired
+from ultralif.paper.tables import make_table
+from ultralif.report.markup import to_markdown
+
+__all__ = ["best_epoch", "beyond", "cells", "depth", "draws", "exceptions"]
+
+
+def cells(results: Results) -> str:
+    """Count the published accuracies that the released reading reproduces."""
+    lines = ["| dataset | T=1 | T=10 | T=30 | seeds |", "|---|---|---|---|---|"]
+    for dataset in HERE:
+        found = list(cells_of(results, [dataset]))
+        row = []
+        for time in TIMESTEPS:
+            of_time = [cell for cell in found if cell.timesteps == time]
+            good = sum(cell.is_reproduced for cell in of_time)
+            row.append(f"{good} of {len(of_time)}" if of_time else NONE)
+        seeds = sorted({len(cell.best) for cell in found})
+        lines.append(f"| {NAMES[dataset]} | {' | '.join(row)} | {', '.join(map(str, seeds)) or '-'} |")
+    good, tried, every = reproduced(results)
+    share = f" ({100 * good / tried:.0f} %)" if tried else ""
+    far = max((abs(cell.mean - cell.published) for cell in cells_of(results)), default=0.0)
+    near = sum(abs(cell.mean - cell.published) <= MARGIN for cell in cells_of(results))
+    lines += [
+        "",
+        f"On the three sets of images: **{good} of {tried} cells tried**{share}, of {every} published;",
+        f"{near} of them by the margin of {MARGIN} points alone. The farthest is off by {far:.2f}.",
+    ]
+    return "\n".join(lines)
+
+
+def exceptions(results: Results) -> str:
+    """List the published accuracies that are not reproduced."""
+    found = [cell for cell in cells_of(results, HERE) if not cell.is_reproduced]
+    images = sum(cell.dataset in STATIC for cell in found)
+    if not images:
+        first = "There are no exceptions among the sets of images that were run."
+    else:
+        first = f"{images} on the three sets of images:"
+    if not found:
+        return first
+    lines = [
+        f"{first} Of N-MNIST's cells {len(found) - images} differ:",
+        "",
+        "| dataset | neuron | T | published | best epoch, mean | sd | difference |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for cell in found:
+        lines.append(
+            f"| {NAMES[cell.dataset]} | {cell.neuron} | {cell.timesteps} | {cell.published:.2f} | "
+            f"{cell.mean:.2f} | {cell.spread:.2f} | {cell.mean - cell.published:+.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def beyond(results: Results) -> str:
+    """Count what is reproduced of the penalties."""
+    found = list(penalized_cells(results))
+    good = sum(cell.is_reproduced for cell, _ in found)
+    places = dict.fromkeys(f"{NAMES[cell.dataset]} at T={cell.timesteps}" for cell, _ in found)
+    rates = [abs(off) for _, off in found]
+    return wrapped(
+        f"By the same measure {good} of {len(found)} published accuracies with a penalty are reproduced "
+        f"({', '.join(places)}; the others were not run); their spike rates are off by {fmean(rates):.3f} on "
+        f"average, at most by {max(rates):.3f}.",
+        "",
+    )
+
+
+def depth(results: Results) -> str:
+    """Show deeper networks beside those of the author's page, and the control in them."""
+    cells = list(deep_cells(results))
+    table = make_table("released-depth", results)
+    rows = [
+        tuple(NAMES.get(cell, cell) for cell in row)
+        for row in table.rows
+        if any(cell.dataset == row[0] and cell.neuron.endswith(f" {row[1]} layers") for cell in cells)
+    ]
+    over = control_in_depth(results)
+    chances = holm([1.0 if each.p is None else each.p for _, _, each in over])
+    each = ", ".join(
+        f"{NAMES[dataset]} with {layers} {difference.signed} (p = {p:.3f})"
+        for (dataset, layers, difference), p in zip(over, chances, strict=True)
+    )
+    good = sum(cell.is_reproduced for cell in cells)
+    text = (
+        f"{good} of {len(cells)} accuracies of the author's page that were run are reproduced by the same "
+        f"measure. After the last epoch SigmaLIF is, from the best Ultra neuron (chosen on the test set): "
+        f"{each}; p after Holm's correction."
+    )
+    shown = to_markdown(replace(table, title="", rows=rows, notes=[]))
+    return f"{shown}\n{wrapped(text, '')}"
+
+
+def control_in_depth(results: Results) -> list[tuple[str, str, Interval]]:
+    """Return SigmaLIF less the best Ultra neuron after the last epoch, by dataset and layers, at T=1."""
+    found = []
+    for dataset in HERE:
+        for layers in ("2 layers", "3 layers"):
+            best = results.best(dataset, [f"{label} {layers}" for label in ULTRA], 1, encoding=CLIPPED)
+            mine = results.accuracy(f"SigmaLIF {layers}", dataset, 1, encoding=CLIPPED)
+            theirs = results.accuracy(best[0], dataset, 1, encoding=CLIPPED) if best else None
+            if theirs and (difference := paired(mine, theirs)):
+                found.append((dataset, layers, difference))
+    return found
+
+
+def best_epoch(results: Results) -> str:
+    """Say what the choice of the best test epoch adds."""
+    lines = [
+        "| dataset | T | best epoch over last, mean of the ten neurons | least | most |",
+        "|---|---|---|---|---|",
+    ]
+    for dataset in HERE:
+        for time in TIMESTEPS:
+            added = []
+            for label in (*BASELINES, *ULTRA):
+                difference = paired(
+                    results.best_epoch(label, dataset, time),
+                    results.accuracy(label, dataset, time, encoding=CLIPPED),
+                )
+                if difference is not None:
+                    added.append(difference.mean)
+            if added:
+                shown = f"{fmean(added):+.2f} | {min(added):+.2f} | {max(added):+.2f}"
+                lines.append(f"| {NAMES[dataset]} | {time} | {shown} |")
+    return "\n".join(lines)
+
+
+def draws(results: Results) -> str:
+    """Say what one draw of the rate code adds: the last epoch was measured by two independent draws."""
+    lines = ["| dataset | T | sd of one draw of the test set's spikes | networks |", "|---|---|---|---|"]
+    for dataset in STATIC:
+        for time in TIMESTEPS:
+            found = results.draw_spread(dataset, time)
+            if found:
+                lines.append(f"| {NAMES[dataset]} | {time} | {found[0]:.2f} | {found[1]} |")
+    return "\n".join(lines)
