@@ -1,11 +1,12 @@
 """The parts of docs/results/paper.md about the published numbers, each a function of the results."""
 
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, stdev
 
-from paper_parts import HERE, NAMES, NONE, wrapped
+from paper_parts import HERE, NAMES, NONE, ROOT, wrapped
 
-from ultralif.paper.grids import CLIPPED, STATIC
+from ultralif.paper.archive import read
+from ultralif.paper.grids import CLIPPED, STATIC, key_of
 from ultralif.paper.published import BASELINES, TIMESTEPS, ULTRA
 from ultralif.paper.readings import MARGIN, cells_of, deep_cells, penalized_cells, reproduced
 from ultralif.paper.results import Results
@@ -13,7 +14,7 @@ from ultralif.paper.statistics import Interval, holm, paired
 from ultralif.paper.tables import make_table
 from ultralif.report.markup import to_markdown
 
-__all__ = ["best_epoch", "beyond", "cells", "depth", "draws", "exceptions"]
+__all__ = ["again", "best_epoch", "beyond", "cells", "depth", "draws", "exceptions"]
 
 
 def cells(results: Results) -> str:
@@ -147,3 +148,21 @@ def draws(results: Results) -> str:
             if found:
                 lines.append(f"| {NAMES[dataset]} | {time} | {found[0]:.2f} | {found[1]} |")
     return "\n".join(lines)
+
+
+def again(results: Results) -> str:
+    """Say how far runs of the text's reading are from those of 0.1.0 when they are trained anew."""
+    off: dict[tuple[str, int], list[float]] = {}
+    for run in read(ROOT / "results" / "again.jsonl.gz").results:
+        key = key_of(run.config)
+        if key is not None and (before := results.runs[key][run.seed].own.accuracy) is not None:
+            off.setdefault(key[1:3], []).append((run.own.accuracy or 0.0) - before)
+    each = ", ".join(
+        f"{NAMES[dataset]} at T={time} {fmean(values):+.2f} (sd {stdev(values):.2f})"
+        for (dataset, time), values in sorted(off.items())
+    )
+    return wrapped(
+        f"Trained anew by ultralif 0.2.0, {sum(map(len, off.values()))} of the text's runs with seed 42 "
+        f"differ from those of 0.1.0, on average of 20 networks: {each}.",
+        "",
+    )

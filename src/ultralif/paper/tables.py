@@ -38,6 +38,8 @@ def make_table(name: str, results: Results, seeds: int = 5) -> Table:
         table = _rates(name, dataset, rows, results)
     wanted = runs_of(name, seeds)
     table.notes.extend(_draws(wanted, results))
+    if any(config.dataset == "n-mnist" for config in wanted):
+        table.notes.append("Our recordings of N-MNIST are denoised: about 76 % of the events are kept.")
     missing = len(results.missing(wanted))
     if missing:
         table.notes.append(f"partial: {len(wanted) - missing} of {len(wanted)} runs are there")
