@@ -46,8 +46,8 @@ TASKS = {
     "rows": Task("mnist", 128, 6, SHORT, 10_000, (1e-2, 3e-2), (0.2,), (2.0,)),
     "nmnist": Task("n-mnist", 64, 30, SHORT, None, (3e-3, 1e-2), (0.2, 0.5), (2.0,), 256, 8),
     "columns": Task("cifar10", 128, 15, DEEP, None, (3e-3,), (0.3, 0.5), (2.0,), 128, 3, half=True),
-    "permuted": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.3,), (2.0,), 128, 2, 3, half=True),
-    "pixels": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.3,), (2.0,), 128, 2, 3, half=True),
+    "permuted": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.3,), (2.0,), 128, 3, 3, half=True),
+    "pixels": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.3,), (2.0,), 128, 3, 3, half=True),
 }
 
 
