@@ -30,6 +30,8 @@ from ultralif.functional.newton import newton
 from ultralif.functional.parallel import membranes
 from ultralif.ops import parallel
 
+THREADS, PROGRAMS = parallel.THREADS, parallel.PROGRAMS
+
 
 class Row(NamedTuple):
     """A layer, its reset, and the way to integrate it."""
@@ -39,10 +41,12 @@ class Row(NamedTuple):
     neurons: int
     reset: str
     way: str
-    """``steps``, ``chunks``, ``chosen`` (by size), ``pytorch`` (a scan of plain operators),
-    ``newton`` (by plain operators, for a reset that a spike sets off) or ``psn`` (SpikingJelly's)."""
+    """``steps``, ``chunks``, ``pytorch`` (a scan of plain operators), ``newton`` (by plain operators, for a
+    reset that a spike sets off) or ``psn`` (SpikingJelly's)."""
     count: int = 0
-    """Chunks; 0, the number that `parallel` would take."""
+    """On a GPU the most threads of a program; 0, as `parallel` has it."""
+    programs: int = 0
+    """The number of programs from which on each takes several neurons; 0, as `parallel` has it."""
 
 
 MAIN = (4096, 16, 64)
@@ -59,6 +63,9 @@ SHAPES = (
     (1024, 128, 128),
     (4096, 128, 128),
     (1024, 128, 256),
+    (4096, 1, 64),
+    (16384, 1, 64),
+    (65536, 1, 64),
 )
 CPU_SHAPES = ((8192, 1, 4), (8192, 1, 16), (65536, 1, 4), (65536, 1, 16))
 
@@ -74,12 +81,15 @@ def rows(device: str) -> list[Row]:
     ]
     if device == "cpu":
         return both
-    counts = [
-        Row(*shape, "none", "chunks", count) for shape in (MAIN, SHAPES[1]) for count in (16, 32, 128, 256)
+    tuned = [
+        Row(*shape, reset, "chunks", threads, programs)
+        for shape in (MAIN, SHAPES[1], (4096, 64, 128))
+        for reset in ("none", "saturate")
+        for threads, programs in ((256, 128), (1024, 128), (256, 256), (512, 256))
     ]
     others = [Row(*MAIN, "zero", way) for way in ("steps", "newton")]
     others += [Row(*MAIN, reset, "pytorch") for reset in ("none", "saturate")]
-    return [*both, *counts, *others, Row(*MAIN, "none", "psn")]
+    return [*both, *others, Row(*MAIN, "none", "psn"), *tuned]
 
 
 def make_psn(steps: int) -> torch.nn.Module:
@@ -97,13 +107,7 @@ def call(row: Row, device: str) -> Callable[[], Any]:
     decay = torch.linspace(-0.5, -0.01, row.neurons, device=device).requires_grad_()
     weight = torch.randn(shape, device=device)
     given = {"reset": row.reset} | ({"v_sat": 1.0} if row.reset == "saturate" else {})
-    lanes = row.batch * row.neurons
-    count = row.count or parallel._count(row.time, min(max(1, parallel.MOST // lanes), int(row.time**0.5)))
-    if device == "cpu":
-        count = row.count or parallel._count(
-            row.time, max(2, min(128 * torch.get_num_threads() // lanes, 64))
-        )
-    chosen = {"steps": lambda *_: 1, "chunks": lambda *_: count}.get(row.way)
+    choose(row, device)
     peer = make_psn(row.time).to(device) if row.way == "psn" else None
 
     def forward() -> Tensor:
@@ -123,12 +127,22 @@ def call(row: Row, device: str) -> Callable[[], Any]:
 
     leaves = [current, eps, decay] if peer is None else [current, *peer.parameters()]
 
-    def both() -> Any:
-        if chosen is not None:
-            parallel.chunks = chosen
-        return torch.autograd.grad(forward(), leaves, weight)
+    return lambda: torch.autograd.grad(forward(), leaves, weight)
 
-    return both
+
+def choose(row: Row, device: str) -> None:
+    """Let all calls from now on be integrated step by step, or in chunks, whatever their size."""
+    if device == "cpu":
+        lanes = row.batch * row.neurons
+        most = max(2, min(128 * torch.get_num_threads() // lanes, 64))
+        count = 1 if row.way == "steps" else parallel._count(row.time, most)
+        parallel.chunks = lambda *_: count
+        return
+    from ultralif.ops import gpu
+
+    parallel.SHORTEST, parallel.LANES = (row.time + 1 if row.way == "steps" else 1), 1 << 30
+    parallel.THREADS, parallel.PROGRAMS = row.count or THREADS, row.programs or PROGRAMS
+    gpu.forget()
 
 
 def microseconds(run: Callable[[], Any], device: str, seconds: float = 0.1) -> float:

@@ -38,6 +38,19 @@ def test_long_and_thin_sequences_are_cut():
     assert parallel.chunks(torch.zeros(8192, 1, 4), rule._replace(reset=ops.recurrence.Reset.ZERO)) == 1
 
 
+@pytest.mark.parametrize("lanes", [1, 100, 1024, 8192])
+def test_a_tile_has_every_step_and_fills_a_gpu(lanes):
+    """With few steps, chunks of the least length; with many, as many chunks as there are threads."""
+    rule = ops.recurrence.Rule(ops.recurrence.Membrane.LSE, True, ops.recurrence.Reset.SATURATE)
+    assert parallel.find_tile(rule, lanes, parallel.SHORTEST - 1) is None
+    assert parallel.find_tile(rule._replace(reset=ops.recurrence.Reset.ZERO), lanes, 1 << 16) is None
+    for time in (parallel.SHORTEST, 5003, 1 << 16):
+        neurons, count, length = parallel.find_tile(rule, lanes, time)
+        assert time <= count * length < time + count * parallel.STEPS and length % parallel.STEPS == 0
+        assert neurons * count == parallel.THREADS or length == parallel.STEPS
+    assert parallel.find_tile(rule, lanes, 1 << 16, [100]).neurons <= 4
+
+
 @pytest.mark.parametrize("v_sat", [math.inf, 1.0])
 def test_streaming_gives_the_same_numbers(v_sat):
     """Step by step within 1e-5 in float32; binary spikes differ only that near to the threshold."""

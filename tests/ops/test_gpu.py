@@ -3,6 +3,7 @@
 Settings share the length of a chunk, and so their kernels: most of the time here is their compilation.
 """
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -55,14 +56,23 @@ def test_options(case):
         check(case, setting, torch.float32, "cuda")
 
 
-@pytest.mark.parametrize("case", [case for case in CHUNKED if case.soft], ids=str)
+@pytest.mark.parametrize("case", CHUNKED, ids=str)
 def test_long_sequences_are_cut_into_chunks(case, monkeypatch):
+    """Full chunks, and with 1,001 steps a short one and empty ones; many neurons, and few."""
     monkeypatch.setattr(parallel, "SHORTEST", 512)
-    for setting in (Setting(1024, 4, (64,), (64,), start=True), Setting(784, 2, (3, 5), rate=True)):
-        current = torch.empty(setting.time, setting.batch, *setting.features, device="cuda")
+    gpu = pytest.importorskip("ultralif.ops.gpu")
+    gpu.forget()
+    settings = (
+        Setting(1024, 16, (64,), (64,), start=True),
+        Setting(1001, 2, (3, 5), rate=True),
+        Setting(4097, 1, (5,), (5,)),
+    )
+    for setting in settings:
+        lanes = setting.batch * math.prod(setting.features)
         reset = Reset[case.fixed["reset"].upper()]
-        assert parallel.chunks(current, Rule(Membrane.LSE, True, reset)) > 1
+        assert parallel.find_tile(Rule(Membrane.LSE, True, reset), lanes, setting.time) is not None
         check(case, setting, torch.float32, "cuda")
+    gpu.forget()
 
 
 def test_spikes_tell_the_membrane():

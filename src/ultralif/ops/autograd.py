@@ -49,7 +49,7 @@ def run(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule)
     tensors = _tensors(constants)
     if plain:
         if count > 1:
-            return parallel.run(dispatch.gpu_for(current), count, current, state, constants, rule)
+            return parallel.run(count, current, state, constants, rule)
         return _apply(current, state, *tensors, constants, rule, None)
     numbers = [1.0 if isinstance(c, Tensor | Learned) else c for c in constants]
     spikes, last = integrate(current, state, *tensors, numbers, *encode(rule))
@@ -63,7 +63,7 @@ def repeat(
     if not _is_plain(current) or torch._C._are_functorch_transforms_active():
         return None
     gpu = dispatch.gpu_for(current)
-    if gpu is None or parallel.chunks(current, rule) > 1:
+    if gpu is None:
         return run(current, None, constants, rule)[0]
     key = current.stride(), current.data_ptr() % 16
     plan = plans.get(key)

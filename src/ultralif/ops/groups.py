@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ultralif.ops import autograd, dispatch, parallel
+from ultralif.ops import autograd, dispatch
 from ultralif.ops.branches import side_by_side
 from ultralif.ops.constants import Learned
 from ultralif.ops.recurrence import Constants
@@ -55,12 +55,12 @@ def run_groups(current: Tensor, raw: Tensor, groups: Sequence[Group], rate: bool
         view = current[:, :, place]
         recipe = getattr(group.operator, "recipe", None)
         found = None if recipe is None else recipe(view, **group.arguments)
-        if found is None or not dispatch.is_fused(view, found.rule) or parallel.chunks(view, found.rule) > 1:
+        if found is None or not dispatch.is_fused(view, found.rule):
             return None
         constants = Constants(*found[:4])
         plan = gpu.find_plan(view, None, constants, found.rule._replace(rate=rate), inside=True)
         wanted = tuple(isinstance(c, Learned) and c.raw.requires_grad for c in constants)
-        if plan.leaves(wanted):
+        if plan.tile is not None or plan.leaves(wanted):
             return None
         parts.append(_Part(place, constants, plan, wanted))
     return _apply(current, raw, parts, rate)

@@ -4,57 +4,96 @@ Without a reset, or with the saturating one, UltraLIF takes the membrane at the 
 its end by a map that a few numbers define (see `ultralif.functional.parallel`). So:
 
 1. find the map of every chunk, all chunks at once;
-2. walk over the maps, which gives the membrane at the start of each chunk;
-3. integrate all chunks at once, as if they were a larger batch, by the kernel that integrates a sequence.
+2. scan over the maps, which gives the membrane at the start of each chunk;
+3. integrate all chunks at once, as if they were a larger batch.
 
 In the backward pass, the gradient at the start of a chunk is ``a * g + c``: g is the gradient at its end, a
-the derivative of its map, and c the gradient of its own spikes. So all chunks are differentiated, a walk back
-gives the gradient at the end of each, and with it they are differentiated again. The spikes come from the
-same kernel as for other sequences, so that a formula has one place.
+the derivative of its map, and c the gradient of its own spikes. A scan over these lines gives the gradient at
+the end of each chunk, with which all are differentiated at once.
+
+On a GPU each pass is one kernel, whose programs have all chunks of a few neurons: see `Tile` and
+`triton_parallel`. On a CPU, which is what `run` is for, the chunks go to the kernels for other sequences.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ultralif.functional import compute_dtype
 from ultralif.functional.parallel import follow, prefix_products
 from ultralif.ops import cpu, flat
 from ultralif.ops.constants import Learned
 from ultralif.ops.recurrence import Constants, Membrane, Reset, Rule
 
-__all__ = ["chunks", "run"]
+__all__ = ["Tile", "chunks", "find_tile", "run"]
 
 LANES = 8192
 """Layers with more neurons, over all samples, keep a GPU busy without chunks."""
 SHORTEST = 4096
-"""Sequences with fewer steps are faster on a GPU without chunks, because of the kernels' launches; in a
-recorded graph, which has no such cost, chunks pay from 256 steps on."""
-MOST = 1 << 17
-"""The most neurons, over all chunks, that a GPU runs at once."""
+"""Sequences with fewer steps are not cut on a GPU."""
+PROGRAMS = 128
+"""About the number of a GPU's multiprocessors: if there are more neurons, a program takes several."""
+THREADS = 512
+"""The most threads of a program, which keep a multiprocessor busy."""
+STEPS = 8
+"""The steps that a thread loads at once, and the least that a chunk has."""
+WIDEST = 32
+"""The most neurons of a program: their currents are one line of memory."""
+NARROWEST = 4
+"""The fewest neurons to which a program is narrowed so that the gradients of constants are easy to add up."""
 CPU_SHORTEST = 8192
 CPU_GAIN = 8
 """With fewer chunks than this, two passes in place of one do not pay on a CPU."""
 
 
+class Tile(NamedTuple):
+    """The part of a program of a GPU: all chunks of some neurons; each thread has one chunk of one neuron."""
+
+    neurons: int
+    chunks: int
+    length: int
+    """Steps of a chunk, a multiple of `STEPS`; the last chunks may be shorter or empty."""
+
+
+def find_tile(rule: Rule, lanes: int, time: int, units: Sequence[int] = ()) -> Tile | None:
+    """Return the tile for a sequence on a GPU; None means that it is integrated step by step.
+
+    Args:
+        rule: what to compute.
+        lanes: neurons over all samples.
+        time: steps.
+        units: numbers that the neurons of a program should divide.
+    """
+    if not _is_linear(rule) or not 0 < lanes <= LANES or time < SHORTEST:
+        return None
+    neurons = 1
+    while neurons < WIDEST and lanes >= 2 * neurons * PROGRAMS:
+        neurons *= 2
+    while neurons > NARROWEST and any(unit % neurons for unit in units):
+        neurons //= 2
+    loads = -(-time // STEPS)
+    count = min(THREADS // neurons, 1 << (loads - 1).bit_length())
+    return Tile(neurons, count, STEPS * -(-loads // count))
+
+
+def _is_linear(rule: Rule) -> bool:
+    """Tell whether a step is linear in exp(V / eps), or a quotient of such."""
+    return rule.reset in (Reset.NONE, Reset.SATURATE) and rule.membrane != Membrane.ADD and not rule.ring
+
+
 def chunks(current: Tensor, rule: Rule) -> int:
-    """Return the best number of chunks for a sequence; 1 means that it is integrated step by step."""
-    if rule.reset not in (Reset.NONE, Reset.SATURATE) or rule.membrane == Membrane.ADD or rule.ring:
-        return 1
+    """Return the best number of chunks on a CPU; 1 means that a sequence is integrated step by step."""
     time, lanes = len(current), math.prod(current.shape[1:])
-    if lanes == 0 or current.stride(0) < max(
-        s * n for s, n in zip(current.stride()[1:], current.shape[1:], strict=True)
-    ):
+    if current.is_cuda or time < CPU_SHORTEST or lanes == 0 or not _is_linear(rule):
         return 1
-    if current.is_cuda or not cpu.available():
-        if lanes > LANES or time < SHORTEST:
-            return 1
-        return _count(time, min(MOST // lanes, math.isqrt(time)))
+    if current.stride(0) < max(s * n for s, n in zip(current.stride()[1:], current.shape[1:], strict=True)):
+        return 1
     most = 128 * torch.get_num_threads() // lanes
-    return _count(time, min(most, 64)) if time >= CPU_SHORTEST and most >= CPU_GAIN else 1
+    return _count(time, min(most, 64)) if most >= CPU_GAIN else 1
 
 
 def _count(time: int, wanted: int) -> int:
@@ -66,12 +105,11 @@ def _count(time: int, wanted: int) -> int:
 
 
 def run(
-    gpu: Any, count: int, current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
+    count: int, current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
 ) -> tuple[Tensor, Tensor]:
     """Return the spikes (or their mean over time) and the last state, as `autograd.run` does.
 
     Args:
-        gpu: the implementation for a GPU, if that is where the current is.
         count: the number of chunks, which divides the time steps.
         current: ``[T, B, *features]``, time outermost.
         state: ``[1, B, *features]``; None, rest.
@@ -79,7 +117,7 @@ def run(
         rule: what to compute.
     """
     tensors = [c.raw if isinstance(c, Learned) else c if isinstance(c, Tensor) else None for c in constants]
-    return _apply(gpu, count, current, state, *tensors, constants, rule)
+    return _apply(count, current, state, *tensors, constants, rule)
 
 
 class _Chunked(torch.autograd.Function):
@@ -87,34 +125,35 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, gpu: Any, count: int, current: Tensor, state: Tensor | None, *rest: Any
+        ctx: Any, count: int, current: Tensor, state: Tensor | None, *rest: Any
     ) -> tuple[Tensor, Tensor]:
         constants, rule = rest[4:]
-        steps = _Plain() if gpu is None else gpu
         view = _cut(current, count)
-        ends, starts = steps.walk(view, current, state, constants, rule)
-        out, last = steps.forward(view, starts[:-1].unsqueeze(0), constants, rule)[:2]
-        ctx.save_for_backward(current, ends, starts, *rest[:4])
-        ctx.steps, ctx.count, ctx.constants, ctx.rule = steps, count, constants, rule
+        matrices, starts = _walk(view, state, constants, rule)
+        out, last = _forward(view, starts[:-1].unsqueeze(0), constants, rule)
+        ctx.save_for_backward(current, matrices, starts, *rest[:4])
+        ctx.count, ctx.constants, ctx.rule = count, constants, rule
         ctx.set_materialize_grads(False)
         return out.mean(0) if rule.rate else _join(out), last[:, -1]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None) -> tuple[Any, ...]:
-        current, ends, starts, *_ = ctx.saved_tensors
-        steps, constants, rule = ctx.steps, ctx.constants, ctx.rule
+        current, matrices, starts, *_ = ctx.saved_tensors
+        constants, rule = ctx.constants, ctx.rule
         view, begin = _cut(current, ctx.count), starts[:-1].unsqueeze(0)
         own = None
         if grad_out is not None:
             grad_out = (
                 (grad_out / ctx.count).expand(begin.shape[1:]) if rule.rate else _cut(grad_out, ctx.count)
             )
-            own = steps.backward(grad_out, None, view, begin, constants, rule, (False,) * 4)[1]
-        g_ends, g_state = steps.walk_back(ends, starts, grad_last, own, view, current, constants, rule)
-        learned = ctx.needs_input_grad[4:8]
-        g_view, _, grads = steps.backward(grad_out, g_ends, view, begin, constants, rule, learned)
-        return None, None, _join(g_view), g_state if ctx.needs_input_grad[3] else None, *grads, None, None
+            own = _backward(grad_out, None, view, begin, constants, rule, (False,) * 4)[1]
+        slopes = _slopes(matrices, starts, constants.eps, rule.membrane == Membrane.MAX)
+        g = torch.zeros_like(starts[0]) if grad_last is None else grad_last[0]
+        g_ends, g_state = _walk_back(slopes, g, own)
+        learned = ctx.needs_input_grad[3:7]
+        g_view, _, grads = _backward(grad_out, g_ends, view, begin, constants, rule, learned)
+        return None, _join(g_view), g_state if ctx.needs_input_grad[2] else None, *grads, None, None
 
 
 _apply: Callable[..., tuple[Tensor, Tensor]] = _Chunked.apply
@@ -129,63 +168,47 @@ def _join(x: Tensor) -> Tensor:
     return x.transpose(0, 1).flatten(0, 1)
 
 
-class _Plain:
-    """The walk by PyTorch's operators, and the kernels for the CPU: in place of `ultralif.ops.gpu`."""
+def _forward(view: Tensor, state: Tensor, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
+    return flat.forward(cpu, cpu.stored(view), state, constants, rule)
 
-    def forward(self, view: Tensor, state: Tensor, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
-        return flat.forward(cpu, cpu.stored(view), state, constants, rule)
 
-    def backward(self, grad_out: Tensor | None, grad_state: Tensor | None, view: Tensor, *rest: Any) -> Any:
-        g_out, g_state = (None if g is None else cpu.stored(g) for g in (grad_out, grad_state))
-        return flat.backward(cpu, g_out, g_state, cpu.stored(view), *rest)
+def _backward(grad_out: Tensor | None, grad_state: Tensor | None, view: Tensor, *rest: Any) -> Any:
+    g_out, g_state = (None if g is None else cpu.stored(g) for g in (grad_out, grad_state))
+    return flat.backward(cpu, g_out, g_state, cpu.stored(view), *rest)
 
-    def walk(
-        self, view: Tensor, current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
-    ) -> tuple[Tensor, Tensor]:
-        eps = constants.eps
-        first = torch.zeros_like(view[0, 0], dtype=self._dtype(view)) if state is None else state[0]
-        places = [-1e30] if rule.reset == Reset.NONE else [-1e30, 1e30, constants.amplitude]
-        ends = [self._end(view, place, first, constants, rule) for place in places]
-        tropical = rule.membrane == Membrane.MAX
-        decay = (len(view) * torch.log(torch.as_tensor(constants.leak, dtype=first.dtype))).expand_as(ends[0])
-        nothing = torch.zeros_like(decay)
-        if rule.reset == Reset.NONE:
-            rows = ((decay, ends[0]), (nothing - math.inf, nothing))
-        elif tropical:
-            rows = ((decay, ends[0]), (decay - ends[1], nothing))
-        else:
-            ratio = eps * _log_ratio(*(end / eps for end in ends)) - constants.amplitude
-            rows = ((ends[1] + ratio, ends[0]), (ratio, nothing))
-        matrices = torch.stack([torch.stack(row) for row in rows])
-        starts = follow(prefix_products(matrices, eps, tropical), first, eps, tropical)
-        return matrices, starts
 
-    def _dtype(self, view: Tensor) -> torch.dtype:
-        return torch.float64 if view.dtype == torch.float64 else torch.float32
+def _walk(view: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
+    """Return the matrix of every chunk, and the membrane before each and after the last."""
+    eps, tropical = constants.eps, rule.membrane == Membrane.MAX
+    first = torch.zeros_like(view[0, 0], dtype=compute_dtype(view.dtype)) if state is None else state[0]
+    places = [-1e30] if rule.reset == Reset.NONE else [-1e30, 1e30, constants.amplitude]
+    ends = [_end(view, place, first, constants, rule) for place in places]
+    decay = (len(view) * torch.log(torch.as_tensor(constants.leak, dtype=first.dtype))).expand_as(ends[0])
+    nothing = torch.zeros_like(decay)
+    if rule.reset == Reset.NONE:
+        rows = ((decay, ends[0]), (nothing - math.inf, nothing))
+    elif tropical:
+        rows = ((decay, ends[0]), (decay - ends[1], nothing))
+    else:
+        ratio = eps * _log_ratio(*(end / eps for end in ends)) - constants.amplitude
+        rows = ((ends[1] + ratio, ends[0]), (ratio, nothing))
+    matrices = torch.stack([torch.stack(row) for row in rows])
+    return matrices, follow(prefix_products(matrices, eps, tropical), first, eps, tropical)
 
-    def _end(self, view: Tensor, place: Any, like: Tensor, constants: Constants, rule: Rule) -> Tensor:
-        """Return the membrane at the end of every chunk, for a membrane at its start."""
-        start = torch.as_tensor(place, dtype=like.dtype).expand(1, *view.shape[1:])
-        return self.forward(view, start, constants, rule._replace(rate=True))[1][0]
 
-    def walk_back(
-        self,
-        matrices: Tensor,
-        starts: Tensor,
-        grad_last: Tensor | None,
-        own: Tensor | None,
-        view: Tensor,
-        current: Tensor,
-        constants: Constants,
-        rule: Rule,
-    ) -> tuple[Tensor, Tensor]:
-        slopes = _slopes(matrices, starts, constants.eps, rule.membrane == Membrane.MAX)
-        g = torch.zeros_like(starts[0]) if grad_last is None else grad_last[0]
-        at_ends = []
-        for k in range(len(slopes) - 1, -1, -1):
-            at_ends.append(g)
-            g = slopes[k] * g + (own[0, k] if own is not None else 0.0)
-        return torch.stack(at_ends[::-1]).unsqueeze(0), g.unsqueeze(0)
+def _end(view: Tensor, place: Any, like: Tensor, constants: Constants, rule: Rule) -> Tensor:
+    """Return the membrane at the end of every chunk, for a membrane at its start."""
+    start = torch.as_tensor(place, dtype=like.dtype).expand(1, *view.shape[1:])
+    return _forward(view, start, constants, rule._replace(rate=True))[1][0]
+
+
+def _walk_back(slopes: Tensor, g: Tensor, own: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the gradient at the end of every chunk, ``[1, K, ...]``, and that of the first membrane."""
+    at_ends = []
+    for k in range(len(slopes) - 1, -1, -1):
+        at_ends.append(g)
+        g = slopes[k] * g + (own[0, k] if own is not None else 0.0)
+    return torch.stack(at_ends[::-1]).unsqueeze(0), g.unsqueeze(0)
 
 
 def _log_ratio(low: Tensor, high: Tensor, middle: Tensor) -> Tensor:

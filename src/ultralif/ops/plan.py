@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
-from ultralif.ops import lanes, launch, rings
+from ultralif.ops import lanes, launch, parallel, rings, tiles
 from ultralif.ops.constants import Learned
 from ultralif.ops.layout import (
     Place,
@@ -113,24 +113,27 @@ class Plan:
         self.counters: dict[Any, Tensor] = {}
         self.groups: dict[Any, int] = {}
         self.launch: Any = None
-        self.walks: dict[Any, launch.Launch] = {}
         self._set_grid()
 
     def _set_grid(self) -> None:
         rule = self.rule
         found = [place or Place(1, self.total) for place in self.places]
         period = math.lcm(*(p.run * p.entries for p in found if p.entries > 1), 1)
-        block = _block(self.total, [p for p in found if p.entries > 1], self.dtype)
-        self.block, self.warps = (
-            block,
-            max(1, block * self.dtype.itemsize // launch.BYTES) if launch.NATIVE else 4,
-        )
-        self.warps = min(self.warps, 4)
+        units = [p.entries if p.run == 1 else p.run for p in found if p.entries > 1]
+        self.tile = parallel.find_tile(rule, self.total, self.time, units)
+        if self.tile is not None:
+            block, warps = self.tile.neurons, max(1, self.tile.neurons * self.tile.chunks // 32)
+        else:
+            block = _block(self.total, units, self.dtype)
+            warps = max(1, block * self.dtype.itemsize // launch.BYTES) if launch.NATIVE else 4
+            warps = min(warps, 4)
+        self.block, self.warps = block, warps
         step = math.lcm(period, block)
         size = step * max(1, launch.LANES // step)
         self.rounds: int
         self.size: int
-        self.rounds, self.size = (1, self.total) if size >= self.total else (cdiv(self.total, size), size)
+        whole = self.tile is not None or size >= self.total
+        self.rounds, self.size = (1, self.total) if whole else (cdiv(self.total, size), size)
         self.programs = cdiv(self.size, block)
         # All lanes share a single entry, which serves a run of all lanes.
         runs = [Place(self.programs * block, 1) if p.entries == 1 else p for p in found]
@@ -206,6 +209,8 @@ class Plan:
             state = self.dense_state(state)
         if self.rule.ring:
             return out, last, rings.forward(self, current, at, state, constants, out, last)
+        if self.tile is not None:
+            return out, last, tiles.forward(self, self.tile, current, at, state, constants, out, last)
         lanes.forward(self, current, at, state, constants, out, last)
         return out, last, None
 
@@ -243,6 +248,9 @@ class Plan:
         given = (grad_out, grad_state, current, state, g_current, g_state)
         if self.rule.ring:
             grads = rings.backward(self, given, at_grad, constants, learned, *kept)
+        elif self.tile is not None:
+            starts = kept[1] if kept[1] is not None else self.forward(current, state, constants)[2]
+            grads = tiles.backward(self, self.tile, given, at_grad, starts, constants, learned)
         else:
             grads = lanes.backward(self, given, at_grad, constants, learned, kept[0])
         return g_current, g_state, grads
@@ -254,14 +262,13 @@ def _shape(constant: Tensor | Learned | float) -> tuple[int, ...]:
     return tuple(constant.shape) if isinstance(constant, Tensor) else ()
 
 
-def _block(total: int, places: Sequence[Place], dtype: torch.dtype) -> int:
+def _block(total: int, units: Sequence[int], dtype: torch.dtype) -> int:
     """Choose how many neurons a program takes: few for a small layer, so that all multiprocessors work."""
     largest = 128 * 4 // dtype.itemsize if launch.NATIVE else 128
     block = 32
     while block < largest and total >= 2 * block * launch.PROGRAMS:
         block *= 2
-    for place in places:  # at most those that share an entry, or a number that divides the entries
-        unit = place.entries if place.run == 1 else place.run
+    for unit in units:  # at most those that share an entry, or a number that divides the entries
         while block > 32 and unit % block:
             block //= 2
     return block

@@ -29,6 +29,7 @@ __all__ = [
     "UNIT",
     "address",
     "bits",
+    "clamp",
     "exp2",
     "fire",
     "inverse",
