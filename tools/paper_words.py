@@ -211,7 +211,7 @@ def noise(results: Results) -> str:
 MODELS = {
     "put back by neighbours": "neighbours alone",
     "put back": "neighbours, own events, level",
-    "put back in clusters": "the same, and clusters",
+    "put back in clusters": "neighbours, own events, level, clusters",
 }
 """What a model of the dropped events knows."""
 
@@ -221,9 +221,10 @@ def _put_back(rows: Sequence[dict[str, Any]], results: Results) -> list[str]:
         "",
         wrapped(
             "The dropped events can be drawn back in by their measured rates, given what remained around a "
-            "cell, or also in the cell itself and in the whole recording (`benchmarks/denoising.py`). "
-            "Released reading, T=1, best epoch, two seeds; the change, carried over to the runs of 100 "
-            "epochs on denoised recordings, gives an estimate for raw ones:",
+            "cell, or also in the cell itself and in the whole recording; each cell by itself, or in "
+            "clusters of both polarities and neighbours, about as correlated as in the raw recordings "
+            "(`benchmarks/denoising.py`). Released reading, T=1, best epoch, two seeds; the change, carried "
+            "over to the runs of 100 epochs on denoised recordings, gives an estimate for raw ones:",
             "",
         ),
         "",
@@ -247,10 +248,10 @@ def _put_back(rows: Sequence[dict[str, Any]], results: Results) -> list[str]:
             lines.append(f"| {neuron} | {MODELS[kind]} | {epochs} | {numbers} |")
     each = ", ".join(f"{neuron} {_span(values)}" for neuron, values in off.items())
     text = (
-        f"The estimates are off by: {each}. How the events are drawn decides between them: those that are "
-        "dropped together, by both polarities and by neighbours, cost all neurons more than those drawn cell "
-        "by cell. So the denoising accounts for the size of the differences; to say more than about a point "
-        "would need the raw recordings."
+        f"The estimates are off by: {each}. The differences are of the size that denoising explains, for LIF "
+        "too, but how the events are drawn moves an estimate by as much as is left: drawn by themselves "
+        "they cost LIF too little, in clusters they cost the Ultra neurons too much. To decide within a "
+        "point would need the raw recordings."
     )
     return [*lines, "", wrapped(text, "")]
 
