@@ -11,7 +11,7 @@ from ultralif.names import NEURON_NAMES
 from ultralif.paper.grids import CLIPPED, cells, key_of
 from ultralif.paper.readings import reproduced
 from ultralif.paper.results import Results
-from ultralif.paper.studied import factors_table, readings_table, tuned_table
+from ultralif.paper.studied import factors_table, readings_table, tuned_groups, tuned_table
 from ultralif.paper.studies import STUDIES, TUNED, Cell, tuned
 from ultralif.training.build import build_network
 from ultralif.training.config import PRESETS
@@ -195,6 +195,33 @@ def test_the_tuned_setting_is_the_best_on_held_out_data_alone() -> None:
     table = tuned_table([*rows[:best], held_out_result(grid[best], 92.0), *rows[best + 1 :], *fresh])
     assert [row[2] for row in table.rows] == list(TUNED)
     assert {row[3:6] for row in table.rows} == {("width 0.25, rate 0.003", "92.00", "95.00")}
+
+
+def test_the_best_of_a_group_is_chosen_on_held_out_data_and_compared_with_its_control() -> None:
+    """UltraLIF is best on held-out data, UltraPLIF on the test set; SoftLIF is level with UltraLIF."""
+    held = {"UltraLIF": 93.0, "LIF atan": 92.0}
+    test = {"UltraLIF": 95.0, "UltraPLIF": 99.0, "SoftLIF": 95.0, "LIF atan": 91.0}
+    grid = [
+        (cell.label.partition(",")[0], config)
+        for cell, config in STUDIES["tuning"]()
+        if cell[1:] == ("mnist", 1)
+    ]
+    rows = [held_out_result(config, held.get(label, 90.0)) for label, config in grid]
+    rows += [
+        held_out_result(
+            config.with_(seed=seed), test.get(cell.label, 94.0) + 0.1 * (seed % 2) * (cell.label == "SoftLIF")
+        )
+        for cell, config in tuned(rows)
+        for seed in range(42, 46)
+    ]
+    found = {row.group: row for row in tuned_groups(rows)}
+    ultra = found["Ultra"]
+    assert (ultra.name, found["LIF, three surrogates"].over) == ("UltraLIF", None)
+    assert ultra.over.mean == pytest.approx(4.0) and ultra.over.p < 1e-3, (
+        "over atan, the best on held-out data"
+    )
+    assert ultra.past.mean == pytest.approx(-0.05) and ultra.past.p == 1.0
+    assert found["Ultra binary"].past.mean == 0.0 and found["SoftLIF"].past is None
 
 
 def test_effects_are_differences_of_the_same_seed() -> None:
