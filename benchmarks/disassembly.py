@@ -16,7 +16,16 @@ from ultralif.ops import dispatch
 
 __all__ = ["Kernel", "compiled"]
 
-MODULES = ("temporal", "temporal_back", "spikes", "parallel", "spatial", "spatial_back", "step")
+MODULES = (
+    "temporal",
+    "temporal_back",
+    "spikes",
+    "parallel",
+    "parallel_back",
+    "spatial",
+    "spatial_back",
+    "step",
+)
 
 
 class Kernel(NamedTuple):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from ultralif.ops import launch, parallel, reduction, triton_parallel
+from ultralif.ops import launch, parallel, reduction, triton_parallel, triton_parallel_back
 from ultralif.ops.layout import Steps
 from ultralif.ops.recurrence import Constants
 
@@ -61,7 +61,7 @@ def backward(
         )
         number = sum(way << 2 * i for i, way in enumerate(ways))
         choices = (plan.rule_code, has, number, *_sizes(plan, tile))
-        kernel = triton_parallel.chunked_backward_kernel
+        kernel = triton_parallel_back.chunked_backward_kernel
         found = plan.backwards[key] = launch.Launch(kernel, (plan.programs,), choices, plan.warps), ways
     run, ways = found
     region = plan.programs * plan.block

@@ -105,6 +105,46 @@ def load_next(source, stride, mask, first, time, xs, CHUNK: tl.constexpr, EVEN: 
     return load_steps(source, stride, within(mask, first, time, False), first, time, CHUNK, EVEN)
 
 
+@triton.jit
+def integrate(
+    source,
+    stride,
+    target,
+    stride_out,
+    now,
+    mask,
+    end,
+    time,
+    held,
+    numbers,
+    RULE: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Take steps up to ``end``, or the ``time`` of a lane; write spikes; return the state and their sum."""
+    mean = tl.zeros_like(now[0])
+    xs = load_steps(source, stride, mask, 0, time, CHUNK, EVEN)
+    for first in range(0, end, CHUNK):
+        source += CHUNK * stride
+        later = load_next(source, stride, mask, first + CHUNK, time, xs, CHUNK, EVEN)
+        for j in tl.static_range(CHUNK):
+            after, spike, _ = advance(xs[j], now, held, numbers, RULE, NATIVE)
+            inside = within(mask, first + j, time, EVEN)
+            now = (
+                only(inside, after[0], now[0], EVEN),
+                only(inside, after[1], now[1], EVEN),
+                only(inside, after[2], now[2], EVEN),
+            )
+            if bits(RULE, RATE):
+                mean += tl.where(inside, spike, 0.0)
+            else:
+                tl.store(target, spike, mask=inside)
+                target += stride_out
+        xs = later
+    return now, mean
+
+
 @triton.jit(do_not_specialize=UNSPECIAL)
 def temporal_forward_kernel(
     current,
@@ -135,25 +175,22 @@ def temporal_forward_kernel(
         source = current + address(pos, at_current)
         target = out + address(pos, at_out)
         now = load_state(state, pos, total, mask, zero, HAS_STATE, RULE)
-        mean = zero
-        xs = load_steps(source, at_current[0], mask, 0, time, CHUNK, EVEN)
-        for first in range(0, time, CHUNK):
-            source += CHUNK * at_current[0]
-            later = load_next(source, at_current[0], mask, first + CHUNK, time, xs, CHUNK, EVEN)
-            for j in tl.static_range(CHUNK):
-                after, spike, _ = advance(xs[j], now, held, numbers, RULE, NATIVE)
-                inside = within(mask, first + j, time, EVEN)
-                now = (
-                    only(inside, after[0], now[0], EVEN),
-                    only(inside, after[1], now[1], EVEN),
-                    only(inside, after[2], now[2], EVEN),
-                )
-                if bits(RULE, RATE):
-                    mean += tl.where(inside, spike, 0.0)
-                else:
-                    tl.store(target, spike, mask=inside)
-                    target += at_out[0]
-            xs = later
+        now, mean = integrate(
+            source,
+            at_current[0],
+            target,
+            at_out[0],
+            now,
+            mask,
+            time,
+            time,
+            held,
+            numbers,
+            RULE,
+            CHUNK,
+            EVEN,
+            NATIVE,
+        )
         if bits(RULE, RATE):
             tl.store(target, mean / time, mask=mask)
         store_state(last_state, pos, total, mask, now, RULE)

@@ -100,6 +100,52 @@ def retreat(
 
 
 @triton.jit
+def retreat_steps(
+    traces,
+    shares,
+    to_epss,
+    gs,
+    flow,
+    sums,
+    outgoing,
+    stride,
+    mask,
+    first,
+    time,
+    held,
+    numbers,
+    RULE: tl.constexpr,
+    GIVEN: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Go back over some steps: write the current's gradients; return those of the state before, and the sums.
+
+    ``gs`` has the gradient of each spike or, unless GIVEN, one for all.
+    """
+    for j in tl.static_range(CHUNK - 1, -1, -1):
+        inside = within(mask, first + j, time, EVEN)
+        to_current, flow, sums = retreat(
+            gs[j] if GIVEN else gs,
+            flow,
+            sums,
+            traces[j],
+            shares[j],
+            to_epss[j],
+            inside,
+            held,
+            numbers,
+            RULE,
+            EVEN,
+            NATIVE,
+        )
+        tl.store(outgoing, to_current, mask=inside)
+        outgoing -= stride
+    return flow, sums
+
+
+@triton.jit
 def finish(
     sums,
     held,
@@ -165,6 +211,7 @@ def temporal_backward_kernel(
     sums = (zero, zero, zero, zero)
     chunks = tl.cdiv(time, CHUNK)
     STATES: tl.constexpr = 3 if bits(RULE, ADAPT) else 1
+    GIVEN: tl.constexpr = HAS // 2 % 2 == 1 and not bits(RULE, RATE)
     for i in range(rounds):
         pos = lane + tl.cast(i, tl.int64) * stride_round
         mask = pos < total
@@ -189,7 +236,7 @@ def temporal_backward_kernel(
             c = tl.cast(chunks - 1 - r, tl.int64)
             first = c * CHUNK
             gs = xs
-            if HAS // 2 % 2 and not bits(RULE, RATE):
+            if GIVEN:
                 gs = load_steps(incoming + first * at_grad[0], at_grad[0], mask, first, time, CHUNK, EVEN)
             traces, shares, to_epss = (), (), ()
             for j in tl.static_range(CHUNK):
@@ -203,25 +250,26 @@ def temporal_backward_kernel(
             part = source + (first - CHUNK) * at_current[0]
             xs = load_steps(part, at_current[0], within(mask, 0, c, False), 0, time, CHUNK, True)
             outgoing = grad_current + address(pos, at_out) + (first + CHUNK - 1) * at_out[0]
-            for j in tl.static_range(CHUNK - 1, -1, -1):
-                inside = within(mask, first + j, time, EVEN)
-                given = g_mean if bits(RULE, RATE) or HAS // 2 % 2 == 0 else gs[j]
-                to_current, flow, sums = retreat(
-                    given,
-                    flow,
-                    sums,
-                    traces[j],
-                    shares[j],
-                    to_epss[j],
-                    inside,
-                    held,
-                    numbers,
-                    RULE,
-                    EVEN,
-                    NATIVE,
-                )
-                tl.store(outgoing, to_current, mask=inside)
-                outgoing -= at_out[0]
+            flow, sums = retreat_steps(
+                traces,
+                shares,
+                to_epss,
+                gs if GIVEN else g_mean,
+                flow,
+                sums,
+                outgoing,
+                at_out[0],
+                mask,
+                first,
+                time,
+                held,
+                numbers,
+                RULE,
+                GIVEN,
+                CHUNK,
+                EVEN,
+                NATIVE,
+            )
         if HAS % 2:
             store_state(grad_start, pos, total, mask, flow, RULE)
     if WAYS:
