@@ -10,7 +10,7 @@ rate and width of the surrogate, are chosen for each method and task on a held-o
 samples. The chosen setting is trained from five seeds on all of them and judged by the test set after the
 last epoch. Nets have one hidden layer and a linear readout of its mean spike; three layers with batch norm
 for pixels, six convolutions and a layer for columns of CIFAR-10. Training begins with soft spikes; after
-three fifths of the epochs they are binary. LIF and PLIF are trained with binary ones throughout.
+three fifths of the epochs they are binary. For pixels, and for LIF and PLIF, they are binary throughout.
 """
 
 import argparse

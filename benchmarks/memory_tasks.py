@@ -37,17 +37,19 @@ class Task(NamedTuple):
     """Hidden layers."""
     half: bool = False
     """Train in bfloat16 on a GPU."""
+    soft: float = 0.6
+    """The share of the epochs that train with soft spikes, where neurons have them; then they are binary."""
 
 
-SHORT, LONG = ((2.0, 15.0), (5.0, 30.0)), ((2.0, 100.0), (2.0, 800.0))
+SHORT, LONG = ((2.0, 15.0), (5.0, 30.0)), ((2.0, 100.0), (2.0, 400.0))
 DEEP = ((0.5, 4.0), (1.0, 8.0))
 TASKS = {
     "randman": Task("randman", 256, 30, SHORT, rates=(1e-2,), batch=64),
     "rows": Task("mnist", 128, 6, SHORT, 10_000, (1e-2, 3e-2), (0.2,), (2.0,)),
     "nmnist": Task("n-mnist", 64, 30, SHORT, None, (3e-3, 1e-2), (0.2, 0.5), (2.0,), 256, 8),
     "columns": Task("cifar10", 128, 15, DEEP, None, (3e-3,), (0.3, 0.5), (2.0,), 128, 3, half=True),
-    "permuted": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.3,), (2.0,), 128, 3, 3, half=True),
-    "pixels": Task("mnist", 256, 12, LONG, None, (3e-3, 1e-2), (0.3,), (2.0,), 128, 3, 3, half=True),
+    "permuted": Task("mnist", 256, 12, LONG, None, (1e-2, 3e-2), (0.3,), (2.0,), 128, 3, 3, True, 0.0),
+    "pixels": Task("mnist", 256, 12, LONG, None, (1e-2, 3e-2), (0.3,), (2.0,), 128, 3, 3, True, 0.0),
 }
 
 
@@ -151,9 +153,10 @@ def train(cell: Cell, data: Samples, epochs: int, *, record: bool) -> nn.Module:
         optimizer.step()
         done.add_(1)
 
+    binary = math.ceil(given.soft * epochs)
     for epoch in range(epochs):
-        if epoch in (0, math.ceil(0.6 * epochs)):
-            if epoch:
+        if epoch in (0, binary):
+            if epoch == binary:
                 ul.set_mode(net, "hard")
             take: Callable[[], None] | None = None
         order.copy_(torch.randperm(len(data)))

@@ -30,7 +30,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Any:
     return memory_tasks
 
 
-@pytest.mark.parametrize("task", ["rows", "columns"])
+@pytest.mark.parametrize("task", ["rows", "columns", "permuted"])
 def test_every_neuron_is_trained_and_judged(tasks: Any, task: str) -> None:
     from memory_nets import METHODS
 
