@@ -127,16 +127,19 @@ def test_several_rounds(case, monkeypatch):
 def test_a_ring_in_parts(case, monkeypatch):
     """Rings that no program holds: parts with a halo, several launches over time, several rounds."""
     monkeypatch.setattr(rings, "WIDE", 32)
-    monkeypatch.setattr(rings, "PART", 32)
+    monkeypatch.setattr(rings, "PART", 128)
     monkeypatch.setattr(rings, "SPAN", 3)
-    check(case, Setting(7, 2, (51,), (51,), start=True), torch.float32)
-    check(case, Setting(3, 2, (34,)), torch.float32)
+    monkeypatch.setattr(rings, "UNITS", 1)
+    check(case, Setting(7, 2, (181,), (181,), start=True), torch.float32)
+    check(case, Setting(3, 2, (134,)), torch.float32)
     if case is RINGS[0]:
-        check_lost_spikes(case, Setting(7, 2, (40,)))
-    monkeypatch.setattr(launch, "LANES", 64)
-    monkeypatch.setattr(rings, "FEW", 0)
+        check_lost_spikes(case, Setting(7, 2, (180,)))
+    monkeypatch.setattr(launch, "LANES", 512)
+    monkeypatch.setattr(rings, "FEW_LONG", 0)
+    monkeypatch.setattr(rings, "PART", 256)
+    monkeypatch.setattr(rings, "MARGIN", 4)
     gpu.forget()
-    check(case, Setting(6, 2, (3, 40), (3, 1), rate=True), torch.float32)
+    check(case, Setting(12, 2, (3, 404), (3, 1), rate=True), torch.float32)
 
 
 def test_four_neurons_a_thread(monkeypatch):

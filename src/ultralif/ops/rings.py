@@ -22,13 +22,18 @@ WIDE = 1024  # neurons of the longest ring that one program takes whole
 WIDER, WIDEST = 2048, 4096  # the same if there are many rings; and if their spikes tell the membrane
 MANY = 96  # rings that fill a large GPU with one program each
 PART = 1024  # lanes of a part of a longer ring, its halo included
-SPAN = 50  # steps that parts integrate in a launch
+SPAN = 50  # steps that parts integrate in a launch, or more where multiprocessors would be idle
+UNITS = 132  # multiprocessors of a large GPU
+MARGIN = 8  # lanes by which the warps of a part overlap at each end
 CHUNK = 3  # steps that are loaded at once
 CHUNK_BACK, FEW_BACK = 3, 5  # steps whose trace a lane keeps in registers; the same for a small layer
 REGISTERS = 128  # of a thread of the backward pass: with more, fewer programs run at once
 CHUNK_TOLD, REGISTERS_TOLD = 2, 80  # the same where spikes tell the membrane
 LANES = 1 << 19  # as in `launch`, for programs of 4,096 lanes
+CHUNK_ALONE, BACK_ALONE, REGISTERS_ALONE = 4, 4, 224  # for parts with a multiprocessor each
+EARLY = 1  # launches of a span begin while the last one ends, where a GPU can do so
 FEW = 1 << 15  # lanes of a small layer, which are spread over all multiprocessors
+FEW_LONG = 1 << 17  # the same of rings in parts
 
 
 class Tiling(NamedTuple):
@@ -43,6 +48,7 @@ class Tiling(NamedTuple):
     width: int  # lanes of a ring, or of a part
     cols: int  # lanes side by side
     halo: int
+    margin: int  # lanes by which warps overlap
     warps: int
 
     @property
@@ -51,13 +57,18 @@ class Tiling(NamedTuple):
         return -(-self.size // (self.lanes // self.width)) * self.tiles
 
     @property
+    def alone(self) -> bool:
+        """True for parts of rings if each has a multiprocessor for itself."""
+        return self.halo > 0 and self.programs <= UNITS
+
+    @property
     def work(self) -> int:
         """Number of programs of all spans."""
         return self.programs * self.spans
 
-    def times(self, time: int) -> tuple[int, ...]:
-        """Return the tuple ``times`` of the kernels."""
-        return time, self.steps, self.programs, self.tiles, self.halo // self.cols
+    def times(self, time: int, turn: int) -> tuple[int, ...]:
+        """Return the tuple ``times`` of the kernels, for one of the launches."""
+        return time, self.steps, self.tiles, self.halo // self.cols, turn
 
     def shape(self, rows: int, ring: int) -> tuple[int, ...]:
         """Return the tuple ``shape`` of the kernels."""
@@ -69,7 +80,22 @@ class Tiling(NamedTuple):
 
     def choices(self, chunk: int, even: int) -> tuple[int, ...]:
         """Return the last choices of a kernel, without NATIVE."""
-        return chunk, even, self.lanes, self.width, self.cols, self.halo == 0
+        return chunk, even, self.lanes, self.width, self.cols, self.margin
+
+
+def covered(lanes: int, cols: int) -> int:
+    """Return the neurons of a part of a ring, its halo included: its warps overlap."""
+    return lanes - 2 * MARGIN * (lanes // (32 * max(2, cols)) - 1)
+
+
+def span_of(rows: int, ring: int, time: int, cols: int) -> int:
+    """Return the steps of a span, for which there are enough programs with a halo of twice as many lanes."""
+    cover = covered(PART, cols)
+    idle = min(UNITS // rows, cdiv(ring, PART // 4))
+    tiles = max(cdiv(ring, cover - 4 * min(time, SPAN)), idle)
+    most = min(time, (cover - cdiv(ring, tiles)) // 4)
+    fair = cdiv(time, cdiv(time, most))
+    return next((n for n in range(fair, most + 1) if n % CHUNK_ALONE == 0 == time % n % CHUNK_ALONE), fair)
 
 
 def tiling(
@@ -77,24 +103,26 @@ def tiling(
 ) -> Tiling:
     """Lay out rows of rings; a round has a multiple of the rows after which the constants repeat."""
     width = next_power_of_2(ring)
+    whole = ring <= (WIDE if rows < MANY else WIDEST if tells else WIDER)
+    few = rows * ring < (FEW if whole else FEW_LONG)
     # Where constants differ between rows, a program has lanes of one row, so that it reduces their gradients.
-    cols = math.gcd(ring, 2 if rows * ring < FEW or (period > 1 and width < 128) else 4)
-    if ring <= (WIDE if rows < MANY else WIDEST if tells else WIDER):
-        spans, steps, halo, tiles = 1, time, 0, 1
+    cols = math.gcd(ring, 2 if few or (period > 1 and width < 128) else 4)
+    if whole:
+        spans, steps, halo, margin, tiles = 1, time, 0, 0, 1
         lanes = max(width, 32 * max(cols, 2))
     else:
-        most_steps = min(time, SPAN)
-        steps = next((n for n in range(most_steps, SPAN // 2, -1) if time % n == 0), most_steps)
+        margin = MARGIN
+        steps = span_of(rows, ring, time, cols)
         spans = cdiv(time, steps)
-        halo = cdiv(steps * (1 + back), cols) * cols
-        lanes = width = max(PART, next_power_of_2(4 * halo))
-        tiles = cdiv(ring, width - 2 * halo)
+        halo = max(cdiv(steps * (1 + back), cols) * cols, MARGIN)
+        lanes = width = PART
+        tiles = cdiv(ring, covered(lanes, cols) - 2 * halo)
     warps = max(1, lanes // (32 * max(2, cols)))
     step = math.lcm(period, lanes // width)
     most = LANES if lanes > WIDER else most
     rounds = cdiv(rows, step * max(1, most // (width * tiles) // step))
     size = step * cdiv(cdiv(rows, rounds), step) if rounds > 1 else rows
-    return Tiling(cdiv(rows, size), size, tiles, spans, steps, lanes, width, cols, halo, warps)
+    return Tiling(cdiv(rows, size), size, tiles, spans, steps, lanes, width, cols, halo, margin, warps)
 
 
 def _tiling(plan: "Plan", back: bool) -> Tiling:
@@ -117,29 +145,21 @@ def forward(
     """Integrate, and return the membrane at the borders of spans, if there are several."""
     rule, device = plan.rule, plan.device
     run, tiles, where, spans = _forward_launch(plan, (state is not None) + 2 * (out is not None))
-    borders = counter = None
+    borders = None
     target = last if out is None else out
     if spans > 1:
         borders = torch.empty((spans - 1, plan.total), dtype=torch.float32, device=device)
-        counter = torch.zeros(1, dtype=torch.int32, device=device)
         if rule.rate and out is not None and out.dtype != torch.float32:  # every span adds to it
             target = torch.empty_strided(out.shape, out.stride(), dtype=torch.float32, device=device)
-    given = (
-        current,
-        state,
-        borders,
-        target,
-        last,
-        counter,
-        (plan.raws(constants), plan.tables, where),
-        tiles.times(plan.time),
+    before = (current, state, borders, target, last, (plan.raws(constants), plan.tables, where))
+    after = (
         tiles.shape(plan.total // rule.ring, rule.ring),
         tiles.at(at),
         tiles.at(plan.at_mean if rule.rate else plan.at_out),
         plan.numbers[0],
     )
-    for _ in range(spans):
-        run(*given)
+    for turn in range(spans):
+        run(*before, tiles.times(plan.time, turn), *after)
     if out is not None and target is not out:
         out.copy_(target)
     return borders
@@ -151,17 +171,26 @@ def _forward_launch(plan: "Plan", has: int) -> tuple[Any, Tiling, tuple[int, ...
         tiles = _tiling(plan, back=False)
         pairs = zip(plan.found, plan.row, strict=True)
         where = tuple(n for place, row in pairs for n in (place.run, place.entries, row, 1))
-        choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles, CHUNK))
+        chunk = CHUNK_ALONE if tiles.alone else CHUNK
+        early = _is_early(plan, tiles)
+        choices = (plan.rule_code, has, (tiles.spans > 1) + early, *_choices(plan, tiles, chunk))
         kernel = triton_spatial.spatial_forward_kernel
         registers = 64 if tiles.warps > 8 else None  # as many as 1,024 threads can have
-        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, registers)
+        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, registers, early)
         found = plan.backwards["forward", has] = run, tiles, where, tiles.spans
     return found
 
 
+def _is_early(plan: "Plan", tiles: Tiling) -> bool:
+    """Tell whether a launch lets the next one begin early, which GPUs can from Hopper on."""
+    if not EARLY or tiles.spans == 1 or not launch.NATIVE or plan.device.type != "cuda":
+        return False
+    return torch.cuda.get_device_capability(plan.device) >= (9, 0)
+
+
 def _choices(plan: "Plan", tiles: Tiling, longest: int) -> tuple[int, ...]:
     chunk, even = launch.chunk_of(tiles.steps, longest)
-    return (*tiles.choices(chunk, even and plan.time % tiles.steps == 0), launch.NATIVE)
+    return (*tiles.choices(chunk, even and plan.time % tiles.steps % chunk == 0), launch.NATIVE)
 
 
 def _way(plan: "Plan", i: int, tiles: Tiling) -> tuple[int, int]:
@@ -204,18 +233,17 @@ def backward(
     told = spikes is not None and grad_out is not None
     run, tiles, ways, where, chunk = _backward_launch(plan, has + 16 * told, at_grad, tuple(learned))
     wide: dict[str, Any] = {"dtype": torch.float32, "device": plan.device}
-    flows = counter = None
+    flows = None
     if tiles.spans > 1:
         if borders is None:  # integrate again
             borders = forward(plan, current, at, state, constants, None, torch.empty(plan.total, **wide))
         flows = torch.empty((tiles.spans - 1, plan.total), **wide)
-        counter = torch.zeros(1, dtype=torch.int32, device=plan.device)
     region = max(tiles.size * rule.ring, tiles.work * (tiles.lanes if tiles.spans == 1 else 1))
     grads, partials, counters, groups = reduction.begin(
         plan, constants, learned, ways, where, region, tiles.spans
     )
     notes = torch.empty((cdiv(tiles.steps, chunk) - 1) * tiles.programs * tiles.lanes, **wide)
-    arguments = (
+    before = (
         current if grad_out is None else grad_out,
         grad_state,
         current,
@@ -224,17 +252,18 @@ def backward(
         borders,
         g_current,
         g_state,
-        (notes, notes if flows is None else flows, counters if counter is None else counter),
+        (notes, notes if flows is None else flows),
         (plan.raws(constants), plan.tables, where),
         tuple(grads),
         (partials, counters, groups, region),
-        tiles.times(plan.time),
+    )
+    after = (
         tiles.shape(plan.total // rule.ring, rule.ring),
         (tiles.at(at), tiles.at(at_grad), tiles.at(plan.at_out)),
         plan.numbers[0],
     )
-    for _ in range(tiles.spans):
-        run(*arguments)
+    for turn in range(tiles.spans):
+        run(*before, tiles.times(plan.time, turn), *after)
     return reduction.end(plan, constants, grads, partials, learned, ways, tiles.size * rule.ring)
 
 
@@ -252,14 +281,17 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
         ways = tuple(way for way, _ in pairs)
         number = sum(way << 2 * i for i, way in enumerate(ways))
         chunk, registers = (CHUNK_TOLD, REGISTERS_TOLD) if has // 16 else (CHUNK_BACK, REGISTERS)
-        if tiles.warps == 32 or (tiles.warps == 16 and has // 16):  # as many as 1,024 threads can have
+        if tiles.alone:
+            chunk, registers = BACK_ALONE, min(REGISTERS_ALONE, 65536 // (32 * tiles.warps))
+        elif tiles.warps == 32 or (tiles.warps == 16 and has // 16):  # as many as 1,024 threads can have
             chunk, registers = 1, 64
         elif any(place.entries > 1 for place in plan.found):
             registers = REGISTERS
-        chosen = _choices(plan, tiles, chunk if tiles.cols == 4 else FEW_BACK)
-        choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
+        chosen = _choices(plan, tiles, chunk if tiles.cols == 4 or tiles.alone else FEW_BACK)
+        early = _is_early(plan, tiles)
+        choices = (plan.rule_code, has + 8 * (tiles.spans > 1) + 32 * early, number, *chosen)
         kernel = triton_spatial_back.spatial_backward_kernel
-        most = registers if tiles.cols == 4 else None
-        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, most)
+        most = registers if tiles.cols == 4 or tiles.alone else None
+        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, most, early)
         found = plan.backwards[key] = (run, tiles, ways, where, chosen[0])
     return found

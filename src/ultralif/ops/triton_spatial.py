@@ -2,13 +2,14 @@
 
 A program integrates a tile of lanes: a few whole rings, or a part of a long one. A thread has COLS lanes side
 by side, so that most neighbours are in its own registers; one exchange in each step brings those at both
-ends.
+ends. In whole rings it is an exchange of the whole program, for which its warps wait. In a part of a ring it
+is one of a warp: warps overlap by MARGIN lanes at both ends, which they renew from each other after as many
+steps, or half as many going back. MARGIN is 0 for whole rings.
 
 A part of a ring has a halo at both ends. The outermost neurons lack a neighbour, and the error moves inwards
 by one neuron in each step. So a halo as wide as the number of steps keeps the inside right; the backward pass
 needs twice that. Long sequences of parts are therefore cut into spans of a few steps. Each span is a launch,
-which begins with the membrane that the launch before wrote at the border. A counter on the device tells
-programs which span it is, so that all launches have the same arguments.
+which begins with the membrane that the launch before wrote at the border.
 
 Time is cut into chunks, and arguments are tuples, as in `triton_temporal`. Positions on a ring are counted in
 groups of COLS lanes.
@@ -16,6 +17,7 @@ groups of COLS lanes.
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ultralif.ops.triton_constants import constants
 from ultralif.ops.triton_parts import (
@@ -47,24 +49,66 @@ UNSPECIAL = ["known", "times"]
 
 
 @triton.jit
-def take(counter, CUT: tl.constexpr):
-    """Return the number of a piece of work: that of the program, or the next one of all spans."""
-    if CUT:
-        return tl.atomic_add(counter, 1)
-    return tl.program_id(0)
+def follow(turn, EARLY: tl.constexpr):
+    """Let the next launch begin early; the first one waits for what was before it."""
+    if EARLY:
+        if turn == 0:
+            gdc_wait()
+        gdc_launch_dependents()
 
 
 @triton.jit
-def ends_of(left, right):
-    """Return where `exchange` finds the last lane of the group to the left, and the first to the right."""
-    return tl.reshape(tl.join(2 * left, 2 * right + 1), [2 * left.shape[0]])
+def await_last(EARLY: tl.constexpr):
+    """Wait for the end of the launch before."""
+    if EARLY:
+        gdc_wait()
 
 
 @triton.jit
 def exchange(x, y, around):
-    """Return x of the group to the left and y of that to the right, both at once, by warp shuffles."""
-    ends = tl.reshape(tl.join(x, y), [2 * x.shape[0]])
-    return tl.split(tl.reshape(tl.gather(ends, around, 0), [x.shape[0], 2]))
+    """Return x of the group to the left and y of that to the right, by shuffles if they are in a warp."""
+    if len(around) == 1:  # both at once
+        ends = tl.reshape(tl.join(x, y), [2 * x.shape[0]])
+        found = tl.split(tl.reshape(tl.gather(ends, around[0], 0), [x.shape[0], 2]))
+    else:
+        from_left = tl.gather(tl.reshape(x, around[0].shape), around[0], 1)
+        from_right = tl.gather(tl.reshape(y, around[1].shape), around[1], 1)
+        found = tl.reshape(from_left, x.shape), tl.reshape(from_right, y.shape)
+    return found
+
+
+@triton.jit
+def place_whole(ring, program, LANES: tl.constexpr, WIDTH: tl.constexpr, COLS: tl.constexpr):
+    """Place the groups of whole rings; see `place`."""
+    GROUPS: tl.constexpr = LANES // COLS
+    group = tl.arange(0, GROUPS)
+    row = group // (WIDTH // COLS) + program * (LANES // WIDTH)
+    along = group % (WIDTH // COLS)
+    left = tl.where(along == 0, group + ring - 1, group - 1) % GROUPS
+    right = tl.where(along == ring - 1, group - ring + 1, group + 1) % GROUPS
+    ends = tl.reshape(tl.join(2 * left, 2 * right + 1), [2 * GROUPS])
+    return row, along, along < ring, (ends,), group
+
+
+@triton.jit
+def place_part(ring, program, tiles, halo, LANES: tl.constexpr, COLS: tl.constexpr, MARGIN: tl.constexpr):
+    """Place the groups of a part of a ring; see `place`."""
+    GROUPS: tl.constexpr = LANES // COLS
+    WARP: tl.constexpr = 64 if COLS == 1 else 32  # groups of a warp
+    EDGE: tl.constexpr = MARGIN // COLS
+    group = tl.arange(0, GROUPS)
+    warp, within_warp = group // WARP, group % WARP
+    along = warp * (WARP - 2 * EDGE) + within_warp
+    inner = GROUPS - 2 * EDGE * (GROUPS // WARP - 1) - 2 * halo
+    spot = program % tiles * inner - halo + along
+    first, last = within_warp < EDGE, within_warp >= WARP - EDGE
+    own = (along >= halo) & (along < halo + inner) & (spot < ring) & ~first & ~last
+    left = tl.reshape(tl.maximum(within_warp - 1, 0), [GROUPS // WARP, WARP])
+    right = tl.reshape(tl.minimum(within_warp + 1, WARP - 1), [GROUPS // WARP, WARP])
+    owner = tl.where(first & (warp > 0), group - 2 * EDGE, group)
+    owner = tl.where(last & (warp < GROUPS // WARP - 1), group + 2 * EDGE, owner)
+    row, spot = 0 * group + program // tiles, (spot % ring + ring) % ring
+    return row, spot, own, (left, right), tl.reshape(lanes_of(owner, COLS), [LANES])
 
 
 @triton.jit
@@ -76,22 +120,26 @@ def place(
     LANES: tl.constexpr,
     WIDTH: tl.constexpr,
     COLS: tl.constexpr,
-    WHOLE: tl.constexpr,
+    MARGIN: tl.constexpr,
 ):
-    """Return each group's row, its place on the ring, whether it belongs to the tile, and its neighbours."""
-    GROUPS: tl.constexpr = LANES // COLS
-    group = tl.arange(0, GROUPS)
-    row = group // (WIDTH // COLS) + program // tiles * (LANES // WIDTH)
-    along = group % (WIDTH // COLS)
-    if WHOLE:
-        left = tl.where(along == 0, group + ring - 1, group - 1)
-        right = tl.where(along == ring - 1, group - ring + 1, group + 1)
-        return row, along, along < ring, ends_of(left % GROUPS, right % GROUPS)
-    inner = WIDTH // COLS - 2 * halo
-    spot = program % tiles * inner - halo + along
-    own = (along >= halo) & (along < halo + inner) & (spot < ring)
-    beyond = ends_of(tl.maximum(group - 1, 0), tl.minimum(group + 1, GROUPS - 1))
-    return row, (spot % ring + ring) % ring, own, beyond
+    """Return each group's row, its place on the ring, whether it belongs to the tile, and its neighbours.
+
+    The last result tells which lane each lane of a part is renewed from.
+    """
+    if MARGIN == 0:
+        found = place_whole(ring, program, LANES, WIDTH, COLS)
+    else:
+        found = place_part(ring, program, tiles, halo, LANES, COLS, MARGIN)
+    return found
+
+
+@triton.jit
+def renew(x, owner, step, PERIOD: tl.constexpr):
+    """Return the lanes of a part with those at the ends of each warp as the next warp has them, at times."""
+    if PERIOD > 0:  # noqa: SIM102 (Triton would evaluate both)
+        if step % PERIOD == 0:
+            x = tl.reshape(tl.gather(tl.reshape(x, owner.shape), owner, 0), x.shape)
+    return x
 
 
 @triton.jit
@@ -249,7 +297,6 @@ def spatial_forward_kernel(
     borders,
     out,
     last_state,
-    counter,
     known,
     times,
     shape,
@@ -264,7 +311,7 @@ def spatial_forward_kernel(
     LANES: tl.constexpr,
     WIDTH: tl.constexpr,
     COLS: tl.constexpr,
-    WHOLE: tl.constexpr,
+    MARGIN: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
     """Integrate rows of rings from a state: write the spikes or their mean, the state, and that at borders.
@@ -272,18 +319,19 @@ def spatial_forward_kernel(
     HAS has one bit that tells whether there is a state, and one for an output.
     """
     ring, rows, rounds, stride_round = shape
-    time, steps, programs, tiles, halo = times
-    work = take(counter, CUT)
-    program, span = work % programs, tl.cast(work // programs, tl.int64)
+    time, steps, tiles, halo, turn = times
+    follow(turn, CUT == 2)
+    program, span = tl.program_id(0), tl.cast(turn, tl.int64)
     length = tl.minimum(steps, time - span * steps).to(tl.int32)
     total = tl.cast(rows, tl.int64) * ring * COLS
-    row, spot, own, around = place(ring, program, tiles, halo, LANES, WIDTH, COLS, WHOLE)
+    row, spot, own, around, owner = place(ring, program, tiles, halo, LANES, WIDTH, COLS, MARGIN)
     held = constants(known, lanes_of(row * ring + tl.minimum(spot, ring - 1), COLS), RULE, NATIVE)
     for i in range(rounds):
         inside, own_now, group, pos = in_round(i, stride_round, row, spot, own, ring, rows, COLS)
         source = current + address(group, at_current, COLS) + span * steps * at_current[0]
         xs = load_steps(source, at_current[0], inside, 0, length, CHUNK, EVEN)
-        v = load_border(state, borders, span, total, pos, inside, HAS % 2, CUT)
+        await_last(CUT == 2)
+        v = load_border(state, borders, span, total, pos, inside, HAS % 2, CUT > 0)
         mean = tl.zeros(pos.shape, tl.float32)
         target = out + address(group, at_out, COLS)
         if not bits(RULE, RATE):
@@ -293,6 +341,7 @@ def spatial_forward_kernel(
             more = within(inside, first + CHUNK, length, False)
             later = load_steps(source, at_current[0], more, first + CHUNK, length, CHUNK, EVEN)
             for j in tl.static_range(CHUNK):
+                v = renew(v, owner, j, MARGIN)
                 after, spike, _ = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
                 now = within(own_now, first + j, length, EVEN)
                 v = only(within(inside, first + j, length, EVEN), after, v, EVEN)
@@ -306,5 +355,5 @@ def spatial_forward_kernel(
             before = tl.load(target, mask=when(own_now, span > 0), other=0.0, cache_modifier=".cg")
             tl.store(target, before.to(tl.float32) + mean / time, mask=own_now)
         tl.store(last_state + pos, v, mask=when(own_now, (span + 1) * steps >= time))
-        if CUT:
+        if CUT > 0:
             tl.store(borders + span * total + pos, v, mask=when(own_now, (span + 1) * steps < time))

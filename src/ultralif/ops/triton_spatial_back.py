@@ -14,13 +14,15 @@ from ultralif.ops.triton_spatial import (
     UNSPECIAL,
     address,
     advance,
+    await_last,
+    follow,
     in_round,
     lanes_of,
     load_border,
     place,
+    renew,
     shares,
     spread,
-    take,
     when,
 )
 from ultralif.ops.triton_spatial_retreat import retrace, retreat
@@ -89,7 +91,7 @@ def spatial_backward_kernel(
     LANES: tl.constexpr,
     WIDTH: tl.constexpr,
     COLS: tl.constexpr,
-    WHOLE: tl.constexpr,
+    MARGIN: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
     """Differentiate: write the gradients for current, state and constants.
@@ -100,16 +102,17 @@ def spatial_backward_kernel(
     """
     CUT: tl.constexpr = HAS // 8 % 2
     at_current, at_grad, at_out = places
-    notes, flows, counter = rooms
+    notes, flows = rooms
     ring, rows, rounds, stride_round = shape
-    time, steps, programs, tiles, halo = times
-    work = take(counter, CUT)
-    program, turn = work % programs, tl.cast(work // programs, tl.int64)
+    time, steps, tiles, halo, turn = times
+    follow(turn, HAS // 32)
+    program, programs = tl.program_id(0), tl.num_programs(0)
     spans = (time + steps - 1) // steps
-    span = spans - 1 - turn
+    span = tl.cast(spans - 1 - turn, tl.int64)
+    work = turn * programs + program
     length = tl.minimum(steps, time - span * steps).to(tl.int32)
     total = tl.cast(rows, tl.int64) * ring * COLS
-    row, spot, own, around = place(ring, program, tiles, halo, LANES, WIDTH, COLS, WHOLE)
+    row, spot, own, around, owner = place(ring, program, tiles, halo, LANES, WIDTH, COLS, MARGIN)
     held = constants(known, lanes_of(row * ring + tl.minimum(spot, ring - 1), COLS), RULE, NATIVE)
     zero = tl.zeros((LANES // COLS, COLS), tl.float32)
     sums = (zero, zero, zero)
@@ -118,11 +121,12 @@ def spatial_backward_kernel(
     note = notes + tl.cast(program, tl.int64) * LANES + lane
     note_stride = tl.num_programs(0).to(tl.int64) * LANES
     again = rounds
-    if HAS // 16:
+    if HAS // 16 % 2:
         low = zero + 0.5
         end = span * steps + length - 1
         for i in range(rounds):
             inside, own_now, group, pos = in_round(i, stride_round, row, spot, own, ring, rows, COLS)
+            await_last(HAS // 32)
             start, flow = zero, load_border(grad_state, flows, turn, total, pos, inside, HAS // 4 % 2, CUT)
             if HAS % 2:
                 start = tl.load(state + pos, mask=inside, other=0.0)
@@ -136,6 +140,7 @@ def spatial_backward_kernel(
                 (spikes + target, incoming, grad_current + target),
                 (at_out[0], at_grad[0], at_out[0]),
                 around,
+                owner,
                 inside,
                 own_now,
                 held,
@@ -145,6 +150,7 @@ def spatial_backward_kernel(
                 RULE,
                 CHUNK,
                 EVEN,
+                MARGIN,
                 NATIVE,
             )
             pass_on(flow, grad_start, flows, turn, total, pos, own_now, span, HAS % 2, CUT)
@@ -155,6 +161,7 @@ def spatial_backward_kernel(
             tl.where(zeros > 0.0, 0.0, sums[1]),
             tl.where(zeros > 0.0, 0.0, sums[2]),
         )
+    await_last(HAS // 32)
     for i in range(again):
         inside, own_now, group, pos = in_round(i, stride_round, row, spot, own, ring, rows, COLS)
         source = current + address(group, at_current, COLS) + span * steps * at_current[0]
@@ -165,6 +172,7 @@ def spatial_backward_kernel(
             part = source + tl.cast(n, tl.int64) * CHUNK * at_current[0]
             later = load_steps(part, at_current[0], inside, n * CHUNK, length, CHUNK, EVEN)
             for j in tl.static_range(CHUNK):
+                v = renew(v, owner, j, MARGIN // 2)
                 v, _, _ = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
             tl.store(note + (n - 1) * note_stride, v)
             xs = later
@@ -183,6 +191,7 @@ def spatial_backward_kernel(
                 gs = load_steps(part, at_grad[0], inside, first, length, CHUNK, EVEN)
             vs, traces, sides = (), (), ()
             for j in tl.static_range(CHUNK):
+                v = renew(v, owner, j, MARGIN // 2)
                 vs = vs + (v,)
                 v, _, trace = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
                 traces, sides = traces + (trace,), sides + (shares(trace[4], held[1], RULE, NATIVE),)
@@ -195,6 +204,7 @@ def spatial_backward_kernel(
                 v = tl.load(note + (c - 2) * note_stride)
             outgoing = grad_current + address(group, at_out, COLS) + (step + CHUNK - 1) * at_out[0]
             for j in tl.static_range(CHUNK - 1, -1, -1):
+                flow = renew(flow, owner, 0 if j == CHUNK - 1 else j + 1, MARGIN // 2)
                 now = within(inside, first + j, length, EVEN)
                 given = g_mean if bits(RULE, RATE) or HAS // 2 % 2 == 0 else gs[j]
                 to_current, flow, sums = retreat(

@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 from ultralif.ops.triton_parts import AT_SPIKE, LEAK_FORM, SAME, bits, only, unfire, within
-from ultralif.ops.triton_spatial import FACTOR, SHIFT, beside, leaked, shares
+from ultralif.ops.triton_spatial import FACTOR, SHIFT, beside, leaked, renew, shares
 from ultralif.ops.triton_spikes import load_back, recall
 
 __all__ = ["retrace", "retreat"]
@@ -67,6 +67,7 @@ def retrace(
     pointers,
     strides,
     around,
+    owner,
     inside,
     own,
     held,
@@ -76,6 +77,7 @@ def retrace(
     RULE: tl.constexpr,
     CHUNK: tl.constexpr,
     EVEN: tl.constexpr,
+    MARGIN: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
     """Differentiate a span from its spikes: return the gradient for V before it, the sums, the least spike.
@@ -94,6 +96,7 @@ def retrace(
         left, before = length - CHUNK, past - CHUNK
         after = load_back(reading, incoming, at_spikes, at_grad, inside, left, before, CHUNK)
         for j in tl.static_range(CHUNK):
+            flow = renew(flow, owner, j, MARGIN // 2)
             now = within(inside, j, length, EVEN)
             recalled = recall(earlier[j], held, v_reset, NATIVE)
             v = tl.where(within(inside, j + 1, past, False), recalled[2], start)
