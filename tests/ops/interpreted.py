@@ -30,6 +30,7 @@ from ops.stack_cases import check_adam, check_groups, check_readout, check_step
 from ultralif import functional, ops
 from ultralif.ops import dispatch, gpu, launch, parallel, rings
 from ultralif.ops.encode import encode_images
+from ultralif.ops.recurrence import Constants, Membrane, Reset, Rule
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 
@@ -62,9 +63,30 @@ def test_options(case):
 
 @pytest.mark.parametrize("case", CHUNKED, ids=str)
 def test_chunks(case, monkeypatch):
-    monkeypatch.setattr(parallel, "chunks", lambda current, rule: 4)
-    for setting in CHUNKED_SETTINGS:
+    """Full chunks, a short last one and empty ones; one neuron in a program and several."""
+    for name, number in {"SHORTEST": 9, "THREADS": 16, "PROGRAMS": 2, "WIDEST": 8}.items():
+        monkeypatch.setattr(parallel, name, number)
+    thin = Setting(20, 1, (1,), start=True)
+    ragged = Setting(41, 1, (8,), (8,), start=True)
+    for setting in (thin, ragged, CHUNKED_SETTINGS[1]):
         check(case, setting, torch.float32)
+    check_nan(case, 20)
+
+
+def test_chunks_are_found_again_where_nothing_was_kept(monkeypatch):
+    """As for the registered operators, whose outputs are only those of the definition."""
+    monkeypatch.setattr(parallel, "SHORTEST", 9)
+    current, weight = torch.randn(2, 20, 1, 3)
+    constants = Constants(0.5, torch.tensor([0.5, 0.9, 0.99]), 0.5, 1.0)
+    rule = Rule(Membrane.LSE, True, Reset.SATURATE)
+    learned = (False, True, False, False)
+    *_, starts = gpu.forward(current, None, constants, rule)
+    assert starts is not None
+    found = [
+        gpu.backward(weight, None, current, None, constants, rule, learned, (None, kept))
+        for kept in (starts, None)
+    ]
+    assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][2][1], found[1][2][1])
 
 
 def test_spikes_tell_the_membrane():
