@@ -24,6 +24,7 @@ MODULES = (
     "parallel_back",
     "spatial",
     "spatial_back",
+    "held",
     "step",
 )
 
@@ -110,7 +111,7 @@ class _Compiler:
         _, signature, fixed, known = self.kernel._pack_args(backend, options, bound, special, None)
         source = ASTSource(self.kernel, signature, fixed, known)
         code = compile_kernel(source, target=target, options=options)
-        tile = next(bound[name] for name in ("LANES", "BLOCK", "BATCH") if name in bound)
+        tile = next(bound[name] for name in ("LANES", "BLOCK", "BATCH", "ROWS") if name in bound)
         lanes = tile // (32 * options["num_warps"])
         self.made.append(Kernel(self.kernel.__name__, lanes, *_disassembled(code.asm["cubin"])))
 

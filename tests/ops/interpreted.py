@@ -26,7 +26,7 @@ from ops.op_cases import (
     check_spikes_tell_all,
     pairs,
 )
-from ops.stack_cases import check_adam, check_groups, check_readout, check_step
+from ops.stack_cases import check_adam, check_groups, check_readout, check_step, check_sum
 from ultralif import functional, ops
 from ultralif.ops import dispatch, gpu, launch, parallel, rings
 from ultralif.ops.encode import encode_images
@@ -111,6 +111,10 @@ def test_all_kinds_of_a_stack_in_one_call(time):
 
 def test_readout_and_loss():
     check_readout()
+
+
+def test_a_sum_over_rows():
+    check_sum()
 
 
 def test_adam():

@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import ultralif as ul
-from ultralif.ops.step import adam, readout_loss
+from ultralif.ops.step import adam, readout_loss, sum_rows
 from ultralif.training import loss
 
 MEMBERS = [
@@ -33,10 +33,18 @@ The last group learns nothing, and its members have constants of their own.
 
 
 def check_groups(time, device="cpu"):
-    """One call for all kinds is what each kind's own definition gives, forward and backward."""
+    """One call for all kinds is what each kind's own definition gives, forward and backward.
+
+    If a member has constants for each neuron, the kernels decode all of them; else they are given rows.
+    """
+    _check_groups(time, device, MEMBERS)
+    _check_groups(time, device, [member for member in MEMBERS if "parameter_shape" not in member[1]])
+
+
+def _check_groups(time, device, given):
     torch.manual_seed(0)
-    speeds = [1 + i / 10 for i in range(len(MEMBERS))]
-    members = [ul.Network((6, 64, 3), neuron, options) for neuron, options in MEMBERS]
+    speeds = [1 + i / 10 for i in range(len(given))]
+    members = [ul.Network((6, 64, 3), neuron, options) for neuron, options in given]
     stack = ul.Stack(members, speeds).to(device)
     stack.assign("eps", stack.order.index(2), 0.7)
     x = torch.randn(time, 3, 6, device=device)
@@ -83,6 +91,13 @@ def check_readout(device="cpu"):
                 for each in (ours[0], loss)
             ]
             torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-7)
+
+
+def check_sum(device="cpu"):
+    for rows, columns in ((3, 5), (200, 130), (2100, 65)):
+        x, out = torch.randn(rows, columns, device=device), torch.zeros(columns, device=device)
+        sum_rows(x, out)
+        torch.testing.assert_close(out, x.double().sum(0).float(), rtol=1e-5, atol=1e-4)
 
 
 def check_adam(device="cpu"):

@@ -1,6 +1,7 @@
 """Branches of a recorded graph, rehearsed without a GPU; `training.test_graph` replays them on one."""
 
 from contextlib import contextmanager
+from itertools import count
 
 import torch
 
@@ -10,11 +11,11 @@ CPU = torch.device("cpu")
 
 
 def test_branches_begin_where_they_fork_and_end_before_what_follows(monkeypatch):
-    log = []
+    log, numbers = [], count(-1)
 
     class Stream:
         def __init__(self, device):
-            self.name = f"side {len(branches._streams[device])}"
+            self.name = f"side {next(numbers)}"
 
         def record_event(self):
             log.append(f"{self.name} marks")
@@ -31,7 +32,7 @@ def test_branches_begin_where_they_fork_and_end_before_what_follows(monkeypatch)
         log.append(f"on {stream.name}")
         yield
 
-    monkeypatch.setattr(branches, "_streams", {CPU: []})
+    monkeypatch.setattr(branches, "_streams", {})
     monkeypatch.setattr(branches, "is_recording", lambda device: True)
     main = Stream(CPU)
     main.name = "main"
@@ -41,12 +42,15 @@ def test_branches_begin_where_they_fork_and_end_before_what_follows(monkeypatch)
         with branches.side_by_side(CPU) as branch:
             with branch():
                 log.append("one")
+            with branches.side_by_side(CPU) as inner, inner():
+                log.append("inside")
             with branch():
                 log.append("two")
             log.append("own")
     once = [
         "main marks",
         *("side 0 waits for the mark of main", "on side 0", "one"),
+        *("main marks", "side 1 waits for the mark of main", "on side 1", "inside", "main waits for side 1"),
         *("side 1 waits for the mark of main", "on side 1", "two"),
         "own",
         *("main waits for side 0", "main waits for side 1"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import ultralif as ul
 from ops.op_cases import CASES, CHUNKED, KINDS, SETTINGS, Setting, draw
 from ultralif import ops
 from ultralif.ops import parallel
@@ -72,7 +73,7 @@ def test_chunks_compile(case):
             assert kernel.registers * parallel.THREADS <= 1 << 16
 
 
-def test_readout_and_adam_compile():
+def test_the_rest_of_a_step_compiles():
     from ultralif.ops import step
 
     rates, weight, bias = (
@@ -82,9 +83,22 @@ def test_readout_and_adam_compile():
     with compiled() as kernels:
         step.readout_loss(rates, weight, bias, labels, torch.zeros(18))[0].sum().backward()
         step.adam(*([[weight] * 2] * 4), torch.zeros(()), [torch.zeros(())] * 2, [0.0, 0.1])
-    assert [kernel.name for kernel in kernels] == ["readout_kernel", "adam_kernel"]
+        step.sum_rows(torch.zeros(3840, 1152), torch.zeros(1152))
+    assert [kernel.name for kernel in kernels] == ["readout_kernel", "adam_kernel", "rows_kernel"]
     for kernel in kernels:
         assert kernel.spills < 10, kernel
+
+
+def test_a_stack_decodes_its_constants_once():
+    """Short kernels: no table is read in them, and no program waits for others."""
+    names = ("UltraLIF", "UltraDPLIF", "DSpike", "UltraLIF")
+    stack = ul.Stack([ul.Network((6, 64, 3), name) for name in names])
+    with compiled() as kernels:
+        stack.rates(torch.zeros(1, 128, 6))[-1].sum().backward()
+    neurons = [kernel for kernel in kernels if kernel.name not in ("decode_kernel", "gather_kernel")]
+    assert len(neurons) == len(kernels) - 2 == 6
+    for kernel in neurons:
+        assert sum(kernel.instructions.values()) < 500 and not kernel.instructions["ATOMG"], kernel
 
 
 @pytest.mark.parametrize("capability", [80, 100])

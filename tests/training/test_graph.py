@@ -147,9 +147,9 @@ def test_a_network_that_asks_is_run_as_it_is_and_says_so_once(tmp_path: Path, re
 
 
 def test_a_step_of_a_stack_is_few_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six kinds of eighteen members: a kernel each forward and back; batch, loss with derivative, Adam."""
+    """Six kinds of eighteen members: a kernel each forward and back; one each for all constants; the rest."""
     pytest.importorskip("triton")
-    from ultralif.ops import dispatch, encode, gpu, launch, triton_step
+    from ultralif.ops import dispatch, encode, gpu, launch, triton_held, triton_step
 
     launched: Counter[str] = Counter()
 
@@ -160,8 +160,9 @@ def test_a_step_of_a_stack_is_few_kernels(monkeypatch: pytest.MonkeyPatch) -> No
         def __getitem__(self, grid: object) -> Callable[..., None]:
             return lambda *args, **options: launched.update([self.name])
 
-    for name in triton_step.__all__:
-        monkeypatch.setattr(triton_step, name, Kernel(name))
+    for module in (triton_step, triton_held):
+        for name in module.__all__:
+            monkeypatch.setattr(module, name, Kernel(name))
     monkeypatch.setattr(encode, "images_kernel", Kernel("images_kernel"))
     monkeypatch.setattr(launch.Launch, "__call__", lambda self, *_: launched.update([self.kernel.__name__]))
     monkeypatch.setattr(dispatch, "gpu_for", lambda current: gpu)
@@ -174,7 +175,7 @@ def test_a_step_of_a_stack_is_few_kernels(monkeypatch: pytest.MonkeyPatch) -> No
     _Recorder(job, feed, lambda note: None).take(None, 128)
     gpu.forget()
     kinds = {f"{family}_{way}_kernel": n for family, n in (("temporal", 4), ("spatial", 2)) for way in WAYS}
-    rest = {"images_kernel": 1, "readout_kernel": 1, "adam_kernel": 1}
+    rest = {f"{name}_kernel": 1 for name in ("images", "decode", "gather", "readout", "adam")}
     assert launched == {**kinds, **rest}
 
 

@@ -94,8 +94,12 @@ class Stack(nn.Module):
         signal, rates = x, []
         for layer, neurons in enumerate(self.neurons):
             last = layer == len(self.neurons) - 1
-            currents = self._current(signal, layer) if layer else self._first_currents(x)
-            signal = neurons(currents, mode, rate=last and not by_step)
+            rate = last and not by_step
+            with branches.side_by_side(x.device) as branch:
+                currents = self._current(signal, layer) if layer else self._first_currents(x)
+                with branch():  # beside the product that gives the currents
+                    prepared = cast(StackedNeurons, neurons).prepare(currents, mode, rate)
+            signal = neurons(currents, mode, rate, prepared)
             rates.append(signal if last and not by_step else signal.mean(0))
         return tuple(rates), signal
 

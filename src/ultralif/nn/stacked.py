@@ -13,7 +13,7 @@ from ultralif.nn.parameters import bounded
 from ultralif.ops.autograd import kernels_for
 from ultralif.ops.constants import Form as Code
 from ultralif.ops.constants import Learned
-from ultralif.ops.groups import Group, run_groups
+from ultralif.ops.groups import Group, Prepared, prepare_groups, run_groups
 
 __all__ = ["StackedNeurons", "kind"]
 
@@ -94,14 +94,24 @@ class StackedNeurons(nn.Module):
             inside = torch.where(self.dead, value.clamp(low, high), inside)
         return torch.where(self.is_learned, inside, fixed)
 
-    def forward(self, currents: Sequence[Tensor], mode: Mode | None, rate: bool) -> Tensor:
+    def prepare(self, currents: Sequence[Tensor], mode: Mode | None, rate: bool) -> list[Prepared | None]:
+        """Choose the kernels for each current, whose values are not read; None where there are none."""
+        return [self._prepare(*share, mode, rate) for share in self._shares(currents)]
+
+    def forward(
+        self,
+        currents: Sequence[Tensor],
+        mode: Mode | None,
+        rate: bool,
+        prepared: Sequence[Prepared | None] | None = None,
+    ) -> Tensor:
         """Return the spikes ``[T, B, M, N]`` of all members, or their mean over time."""
+        prepared = self.prepare(currents, mode, rate) if prepared is None else prepared
         spikes: list[Tensor] = []
         values: list[dict[str, Tensor]] = []
-        for current, numbers in self._shares(currents):
-            fused = self._fused(current, numbers, mode, rate)
-            if fused is not None:
-                spikes.append(fused)
+        for (current, numbers), kernels in zip(self._shares(currents), prepared, strict=True):
+            if kernels is not None:  # one call, which copies nothing
+                spikes.append(run_groups(current, kernels, rate))
                 continue
             values = values or self._by_group(self.values())
             parts = torch.split(current, [len(self.groups[n]) for n in numbers], dim=2)
@@ -112,8 +122,7 @@ class StackedNeurons(nn.Module):
                 spikes.append(type(one).integrate(part, None, rate, one.backend, **given)[0])
         return spikes[0] if len(spikes) == 1 else torch.cat(spikes, dim=1 if rate else 2)
 
-    def _fused(self, current: Tensor, numbers: list[int], mode: Mode | None, rate: bool) -> Tensor | None:
-        """Return the spikes of some groups by one call that copies nothing; None where there is no kernel."""
+    def _prepare(self, current: Tensor, numbers: list[int], mode: Mode | None, rate: bool) -> Prepared | None:
         if not self.can_be_fused or kernels_for(current) is None:
             return None
         raws, rows = self._by_group(self.raw), self._by_group(self.rows)
@@ -130,7 +139,7 @@ class StackedNeurons(nn.Module):
             }
             given |= self.numbers[n] | self._chosen(n, mode)
             groups.append(Group(type(self.groups[n][0]).operator, size, given))
-        return run_groups(current, self.raw, groups, rate)
+        return prepare_groups(current, self.raw, self.rows, groups, rate)
 
     def _by_group(self, vector: Tensor) -> list[dict[str, Tensor]]:
         """Return for each group its part of a vector of all constants, by name."""

@@ -16,7 +16,7 @@ from ultralif.ops.branches import side_by_side
 from ultralif.ops.constants import Learned
 from ultralif.ops.recurrence import Constants
 
-__all__ = ["Group", "run_groups"]
+__all__ = ["Group", "Prepared", "prepare_groups", "run_groups"]
 
 
 class Group(NamedTuple):
@@ -37,69 +37,97 @@ class _Part(NamedTuple):
     wanted: tuple[bool, ...]
 
 
-def run_groups(current: Tensor, raw: Tensor, groups: Sequence[Group], rate: bool) -> Tensor | None:
-    """Return the spikes ``[T, B, M, N]`` of all groups, or their mean over time; None without kernels for it.
+class Prepared(NamedTuple):
+    """The kernels for all groups, and the vector that has their constants."""
+
+    parts: Sequence[_Part]
+    vector: Tensor
+    """The raw parameters, or the rows of `held`, which are decoded."""
+
+
+def prepare_groups(
+    current: Tensor, raw: Tensor, table: Tensor, groups: Sequence[Group], rate: bool
+) -> Prepared | None:
+    """Choose the kernels of all groups, and decode their constants; None without kernels for it.
+
+    The values of the current are not read, so this can run beside the kernel that computes them.
 
     Args:
         current: ``[T, B, M, N]``; the members of a group are neighbours.
         raw: the vector of all constants.
+        table: how each of them is decoded, see `triton_constants`.
         groups: the groups, in the order of their members.
         rate: return the mean over time.
     """
     gpu = autograd.kernels_for(current)
     if gpu is None:
         return None
-    parts, first = [], 0
+    from ultralif.ops import held
+
+    found, first = [], 0
     for group in groups:
         place = slice(first, first := first + group.members)
         view = current[:, :, place]
         recipe = getattr(group.operator, "recipe", None)
-        found = None if recipe is None else recipe(view, **group.arguments)
-        if found is None or not dispatch.is_fused(view, found.rule):
+        made = None if recipe is None else recipe(view, **group.arguments)
+        if made is None or not dispatch.is_fused(view, made.rule):
             return None
-        constants = Constants(*found[:4])
-        plan = gpu.find_plan(view, None, constants, found.rule._replace(rate=rate), inside=True)
+        constants, rule = Constants(*made[:4]), made.rule._replace(rate=rate)
+        plan = gpu.find_plan(view, None, constants, rule, inside=True)
         wanted = tuple(isinstance(c, Learned) and c.raw.requires_grad for c in constants)
         if plan.tile is not None or plan.leaves(wanted):
             return None
-        parts.append(_Part(place, constants, plan, wanted))
-    return _apply(current, raw, parts, rate)
+        found.append((_Part(place, constants, plan, wanted), view, rule))
+    parts = [part for part, _, _ in found]
+    if not all(part.plan.can_be_ready() for part in parts):
+        return Prepared(parts, raw)
+    plans = [gpu.find_plan(v, None, p.constants, r, inside=True, ready=True) for p, v, r in found]
+    described = [(plan, p.constants, p.wanted) for plan, p in zip(plans, parts, strict=True)]
+    book = held.make_book(described, raw)
+    if book is None:
+        return Prepared(parts, raw)
+    rows = held.hold(raw, table, book)
+    ready = zip(parts, plans, held.rows_of(rows, plans), strict=True)
+    return Prepared([p._replace(plan=plan, constants=own) for p, plan, own in ready], rows)
+
+
+def run_groups(current: Tensor, prepared: Prepared, rate: bool) -> Tensor:
+    """Return the spikes ``[T, B, M, N]`` of all groups, or their mean over time."""
+    return _apply(current, prepared.vector, prepared.parts, rate)
 
 
 class _Groups(torch.autograd.Function):
     """The spikes of all groups, and their derivative."""
 
     @staticmethod
-    def forward(ctx: Any, current: Tensor, raw: Tensor, parts: Sequence[_Part], rate: bool) -> Tensor:
-        ctx.save_for_backward(current, raw)
+    def forward(ctx: Any, current: Tensor, vector: Tensor, parts: Sequence[_Part], rate: bool) -> Tensor:
+        ctx.save_for_backward(current, vector)
         ctx.parts, ctx.rate = parts, rate
         out = torch.empty_like(current[0] if rate else current)
-        ctx.g_raw = torch.empty_like(raw) if ctx.needs_input_grad[1] else None
         with side_by_side(current.device) as branch:
             for part in parts:
                 with branch():
                     target = _of(out, part, rate)
                     part.plan.forward(current[:, :, part.place], None, part.constants, target)
-            if ctx.g_raw is not None:
-                with branch():  # no kernel writes the gradient of a constant that is not learned
-                    ctx.g_raw.zero_()
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        current, raw = ctx.saved_tensors
+        current, vector = ctx.saved_tensors
         grad_out = grad_out.contiguous()
-        g_raw, ctx.g_raw = torch.zeros_like(raw) if ctx.g_raw is None else ctx.g_raw, None
+        # A raw parameter that is not learned has no kernel that writes its gradient.
+        is_ready = all(part.plan.is_ready for part in ctx.parts)
+        g_vector = torch.empty_like(vector) if is_ready else torch.zeros_like(vector)
         g_current = torch.empty_like(current)
         with side_by_side(current.device) as branch:
             for part in ctx.parts:
-                constants = Constants(*[_with_grad(c, raw, g_raw) for c in part.constants])
+                constants = Constants(*[_with_grad(c, vector, g_vector) for c in part.constants])
                 view, target = current[:, :, part.place], g_current[:, :, part.place]
                 grad = _of(grad_out, part, ctx.rate)
                 with branch():
                     part.plan.backward(grad, None, view, None, constants, part.wanted, g_current=target)
-        return g_current, g_raw, None, None
+        return g_current, g_vector, None, None
 
 
 _apply: Callable[..., Tensor] = _Groups.apply
@@ -110,10 +138,10 @@ def _of(x: Tensor, part: _Part, rate: bool) -> Tensor:
     return x[:, part.place] if rate else x[:, :, part.place]
 
 
-def _with_grad(constant: Any, raw: Tensor, g_raw: Tensor) -> Any:
-    """Give a learned constant its place in the gradient of the vector of all."""
+def _with_grad(constant: Any, vector: Tensor, g_vector: Tensor) -> Any:
+    """Give a constant its place in the gradient of the vector of all."""
     if not isinstance(constant, Learned):
         return constant
     own = constant.raw
-    first = own.storage_offset() - raw.storage_offset()
-    return constant._replace(raw=own.detach(), grad=g_raw[first : first + own.numel()].view(own.shape))
+    first = own.storage_offset() - vector.storage_offset()
+    return constant._replace(raw=own.detach(), grad=g_vector[first : first + own.numel()].view(own.shape))

@@ -64,7 +64,7 @@ def backward(
     if found is None:
         chunk, even = launch.chunk_of(plan.time, launch.CHUNK)
         ways = tuple(
-            reduction.way_of(p, plan.block) if wanted else 0
+            (reduction.READY if plan.is_ready else reduction.way_of(p, plan.block)) if wanted else 0
             for p, wanted in zip(plan.found, learned, strict=True)
         )
         kernel: Any = triton_temporal_back.temporal_backward_kernel

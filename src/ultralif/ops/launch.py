@@ -58,8 +58,12 @@ def chunk_of(time: int, longest: int) -> tuple[int, int]:
     return chunk, int(time % chunk == 0)
 
 
-def code(rule: Rule, same: bool) -> int:
-    """Return the choices of a rule as one number, two bits each, as `triton_parts` reads it."""
+def code(rule: Rule, same: int) -> int:
+    """Return the choices of a rule as one number, two bits each, as `triton_parts` reads it.
+
+    ``same`` tells whether all lanes have the same constants: 0, no; 1, yes; 2, those of a program have, and
+    they are decoded already.
+    """
     choices = (
         rule.membrane,
         rule.soft,

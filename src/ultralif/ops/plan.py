@@ -24,7 +24,7 @@ from ultralif.ops.layout import (
     strides_like,
 )
 from ultralif.ops.recurrence import Constants, Rule
-from ultralif.ops.reduction import EACH, LEFT, ROW, table_of, way_of
+from ultralif.ops.reduction import EACH, LEFT, ROW, SHARED, table_of, way_of
 
 __all__ = ["Plan", "find_plan", "forget"]
 
@@ -34,7 +34,13 @@ _plans: dict[Any, "Plan"] = {}
 
 
 def find_plan(
-    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule, *, inside: bool = False
+    current: Tensor,
+    state: Tensor | None,
+    constants: Constants,
+    rule: Rule,
+    *,
+    inside: bool = False,
+    ready: bool = False,
 ) -> "Plan":
     """Return the plan for a call; the first call makes it.
 
@@ -44,6 +50,7 @@ def find_plan(
         constants: as in `forward`.
         rule: as in `forward`.
         inside: the output is a part of a larger tensor, with the strides of the current.
+        ready: the kernels are given the constants that `held` decoded; see `Plan.can_be_ready`.
     """
     key = (
         current.shape,
@@ -53,6 +60,7 @@ def find_plan(
         current.data_ptr() % 16,
         state is None,
         inside,
+        ready,
         rule,
         *[
             c if isinstance(c, float | int) else (c.shape, c.dtype) if isinstance(c, Tensor) else _spec(c)
@@ -63,7 +71,7 @@ def find_plan(
     if plan is None:
         if len(_plans) >= PLANS:
             _plans.clear()
-        plan = Plan(current, constants, rule, inside)
+        plan = Plan(current, constants, rule, inside, ready)
         if not launch.is_recording(current.device):  # else it belongs to the recorded graph
             _plans[key] = plan
     return plan
@@ -82,7 +90,9 @@ def _spec(learned: Learned) -> tuple[Any, ...]:
 class Plan:
     """The launches for one layout of the current, one rule and one kind of constants."""
 
-    def __init__(self, current: Tensor, constants: Constants, rule: Rule, inside: bool = False) -> None:
+    def __init__(
+        self, current: Tensor, constants: Constants, rule: Rule, inside: bool = False, ready: bool = False
+    ) -> None:
         self.rule, self.device, self.dtype = rule, current.device, current.dtype
         self.shape, self.time = tuple(current.shape), current.shape[0]
         self.strides = tuple(current.stride()) if inside else strides_like(current)
@@ -112,7 +122,9 @@ class Plan:
         self.steps: dict[tuple[int, ...], Steps | None] = {}
         self.counters: dict[Any, Tensor] = {}
         self.groups: dict[Any, int] = {}
+        self.books: dict[Any, Any] = {}
         self.launch: Any = None
+        self.is_ready = ready
         self._set_grid()
 
     def _set_grid(self) -> None:
@@ -142,13 +154,24 @@ class Plan:
             n for p, row in zip(runs, self.row, strict=True) for n in (p.run, p.entries, row, self._side(p))
         )
         self.span = (self.total, self.rounds, self.size)
-        self.rule_code = launch.code(rule, all(p.entries == 1 for p in found))
+        same = all(p.entries == 1 for p in found)
+        self.rule_code = launch.code(rule, 2 if self.is_ready else same)
+
+    @property
+    def shape_of_rows(self) -> tuple[int, int]:
+        """Return the number of programs, and of neurons from the first of one to the first of the next."""
+        return rings.shape_of_rows(self) if self.rule.ring else (self.programs, self.block)
+
+    def can_be_ready(self) -> bool:
+        """Tell whether all lanes of a program have the same constants."""
+        return self.shape_of_rows[0] > 0 and all(way == SHARED for way in self._ways())
+
+    def _ways(self) -> list[int]:
+        return rings.ways(self) if self.rule.ring else [way_of(place, self.block) for place in self.found]
 
     def leaves(self, learned: Sequence[bool]) -> bool:
         """Tell whether the kernel leaves the reduction of a gradient to `reduced`."""
-        ring = self.rule.ring
-        ways = rings.ways(self) if ring else [way_of(place, self.block) for place in self.found]
-        return any(way == LEFT and wanted for way, wanted in zip(ways, learned, strict=True))
+        return any(way == LEFT and wanted for way, wanted in zip(self._ways(), learned, strict=True))
 
     def _side(self, place: Place) -> int:
         """Return how many consecutive programs reduce their gradient together, or have all entries."""

@@ -15,9 +15,10 @@ from ultralif.ops.recurrence import Constants
 if TYPE_CHECKING:
     from ultralif.ops.plan import Plan
 
-__all__ = ["EACH", "LEFT", "ROW", "SHARED", "begin", "counters", "end", "table_of", "way_of"]
+__all__ = ["EACH", "LEFT", "READY", "ROW", "SHARED", "begin", "counters", "end", "table_of", "way_of"]
 
 SHARED, EACH, LEFT = 1, 2, 3  # ways to reduce a gradient: see `triton_constants`
+READY = SHARED + 256  # the constants have a row for each program, and so have their gradients
 ROW = 7  # numbers in a row of a table
 
 

@@ -11,12 +11,12 @@ from triton import cdiv, next_power_of_2
 from ultralif.ops import launch, reduction, triton_spatial, triton_spatial_back
 from ultralif.ops.layout import Steps
 from ultralif.ops.recurrence import Constants
-from ultralif.ops.reduction import EACH, LEFT, SHARED
+from ultralif.ops.reduction import EACH, LEFT, READY, SHARED
 
 if TYPE_CHECKING:
     from ultralif.ops.plan import Plan
 
-__all__ = ["Tiling", "backward", "forward", "ways"]
+__all__ = ["Tiling", "backward", "forward", "shape_of_rows", "ways"]
 
 WIDE = 1024  # neurons of the longest ring that one program takes whole
 WIDER, WIDEST = 2048, 4096  # the same if there are many rings; and if their spikes tell the membrane
@@ -196,6 +196,8 @@ def _choices(plan: "Plan", tiles: Tiling, longest: int) -> tuple[int, ...]:
 def _way(plan: "Plan", i: int, tiles: Tiling) -> tuple[int, int]:
     """Return how a gradient is reduced, and how many programs share its entries; see `triton_constants`."""
     place, ring, rows = plan.found[i], plan.rule.ring, tiles.lanes // tiles.width
+    if plan.is_ready:
+        return READY, 1
     if place.entries == 1:
         return SHARED, tiles.work
     if tiles.halo or (plan.total // ring) % rows:
@@ -211,6 +213,12 @@ def ways(plan: "Plan") -> list[int]:
     """Return how the gradient of each constant is reduced."""
     tiles = _tiling(plan, back=True)
     return [_way(plan, i, tiles)[0] for i in range(len(plan.found))]
+
+
+def shape_of_rows(plan: "Plan") -> tuple[int, int]:
+    """Return as `Plan.shape_of_rows`; no programs where rings are cut into parts."""
+    tiles = _tiling(plan, back=True)
+    return 0 if tiles.halo else tiles.programs, tiles.lanes // tiles.width * plan.rule.ring
 
 
 def backward(

@@ -1,4 +1,4 @@
-"""The rest of a training step of stacked networks on a GPU: one kernel for readout and loss, one for Adam."""
+"""The rest of a training step of stacked networks on a GPU: readout and loss, Adam, the bias's gradient."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from triton import cdiv, next_power_of_2
 from ultralif.ops import triton_step
 from ultralif.ops.reduction import counters
 
-__all__ = ["MOST_CLASSES", "adam", "readout_loss"]
+__all__ = ["MOST_CLASSES", "adam", "readout_loss", "sum_rows"]
 
 MOST_CLASSES = 256
 """Number of classes whose scores fit into the registers of a program."""
@@ -119,6 +119,18 @@ def _read_out(
         **OPTIONS,
     )
     return (loss, hits, rate), grads if with_grads else ()
+
+
+def sum_rows(x: Tensor, out: Tensor) -> None:
+    """Write the sum over the rows of a contiguous float32 matrix to ``out``."""
+    (rows, columns), x = x.shape, x.contiguous()
+    tile = 64
+    each = tile * cdiv(rows, tile * 2 * PARTS)
+    grid = (cdiv(columns, tile), cdiv(rows, each))
+    parts = torch.empty(grid[1] * columns, dtype=torch.float32, device=x.device)
+    counted = counters(_counters.setdefault(x.device, {}), x.device, grid[0])
+    given = (x, out, parts, counted, rows, columns, each)
+    triton_step.rows_kernel[grid](*given, ROWS=tile, COLUMNS=tile, PARTS=PARTS, num_warps=4, **OPTIONS)
 
 
 def adam(

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from ultralif.ops.triton_parts import LN2, SAME, SHARP, bits, clamp, inverse
 
-__all__ = ["EACH", "LEFT", "SHARED", "constants", "reduce"]
+__all__ = ["EACH", "HELD", "LEFT", "SHARED", "constants", "decode", "derived", "pull", "reduce"]
 
 EXP = tl.constexpr(2)
 SIGMOID = tl.constexpr(3)
@@ -26,6 +26,10 @@ EACH = tl.constexpr(2)
 """Each lane has an entry of its own, and two programs have either the same entries or none in common."""
 LEFT = tl.constexpr(3)
 """The sums of the lanes are left in ``partials`` for another reduction."""
+READY = tl.constexpr(2)
+"""A program's constants are decoded already: a row of them, and of the sums for their gradients."""
+HELD = tl.constexpr(8)
+"""Numbers in such a row."""
 AT_ONCE = tl.constexpr(256)
 """Number of partial sums that are loaded from memory at once."""
 
@@ -68,23 +72,36 @@ def pull(g, raw, table, step, index):
 
 
 @triton.jit
-def constants(known, pos, RULE: tl.constexpr, NATIVE: tl.constexpr):
-    """Return eps and its inverse in units of log 2, leak, log(leak), threshold and amplitude of each lane.
+def derived(eps, leak, threshold, amplitude, SHARPNESS: tl.constexpr, NATIVE: tl.constexpr):
+    """Return eps and its inverse in units of log 2, leak, log(leak), threshold and amplitude."""
+    if SHARPNESS:  # see `recurrence.Rule`: the first constant is the sharpness
+        small = tl.exp(-eps)
+        amplitude = (1.0 + small) / (1.0 - small)
+        eps = threshold / eps
+    return eps * LN2, inverse(LN2 * eps, NATIVE), leak, tl.log(leak), threshold, amplitude
 
-    Where all lanes have the same constants, there is one of each.
-    """
+
+@triton.jit
+def constants(known, pos, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Return what `derived` does, for each lane; one of each where all lanes have the same constants."""
     raws, tables, places = known
+    if bits(RULE, SAME) == READY:
+        row = raws[0] + tl.program_id(0) * HELD
+        return (
+            tl.load(row),
+            tl.load(row + 1),
+            tl.load(row + 2),
+            tl.load(row + 3),
+            tl.load(row + 4),
+            tl.load(row + 5),
+        )
     if bits(RULE, SAME):
         pos = tl.program_id(0) * 0
     eps, _, _, _ = decode(raws[0], tables[0], places[2], entry(places, 0, pos))
     leak, _, _, _ = decode(raws[1], tables[1], places[6], entry(places, 1, pos))
     threshold, _, _, _ = decode(raws[2], tables[2], places[10], entry(places, 2, pos))
     amplitude, _, _, _ = decode(raws[3], tables[3], places[14], entry(places, 3, pos))
-    if bits(RULE, SHARP):  # see `recurrence.Rule`: the first constant is the sharpness
-        small = tl.exp(-eps)
-        amplitude = (1.0 + small) / (1.0 - small)
-        eps = threshold / eps
-    return eps * LN2, inverse(LN2 * eps, NATIVE), leak, tl.log(leak), threshold, amplitude
+    return derived(eps, leak, threshold, amplitude, bits(RULE, SHARP), NATIVE)
 
 
 @triton.jit
@@ -108,7 +125,10 @@ def reduce(
     raw, table, step, side = raws[C], tables[C], places[4 * C + 2], places[4 * C + 3]
     mine = partials + C * tl.cast(region, tl.int64)
     value = tl.where(own, value, 0.0)
-    if WAY == LEFT:
+    if WAYS // 256:  # ready: one sum for a program, which another kernel adds up
+        if WAY:
+            tl.store(grads[C] + program * HELD + C, tl.sum(value))
+    elif WAY == LEFT:
         tl.store(mine + pos, value, mask=own)
     elif WAY:
         lane = tl.arange(0, BLOCK)

@@ -71,7 +71,7 @@ ADAPT = tl.constexpr(11)
 LATE = tl.constexpr(12)
 SHARP = tl.constexpr(13)
 SAME = tl.constexpr(14)
-"""All lanes have the same constants."""
+"""All lanes have the same constants; or those of a program, decoded by `held`."""
 
 
 @triton.constexpr_function

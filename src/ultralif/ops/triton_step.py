@@ -1,9 +1,9 @@
-"""Triton kernels for the rest of a training step of stacked networks: readout with loss, and Adam."""
+"""Triton kernels for the rest of a training step of stacked networks: readout with loss, a sum, and Adam."""
 
 import triton
 import triton.language as tl
 
-__all__ = ["adam_kernel", "readout_kernel"]
+__all__ = ["adam_kernel", "readout_kernel", "rows_kernel"]
 
 
 @triton.jit
@@ -155,6 +155,38 @@ def readout_kernel(
                 tl.store(to_weight + m * edge + at, whole, at < edge)
                 tl.store(to_bias + m * classes + at - edge, whole, (at >= edge) & (at < linear))
         tl.store(counters + m, 0)
+
+
+@triton.jit
+def rows_kernel(
+    x,
+    out,
+    parts,
+    counters,
+    rows,
+    columns,
+    each,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    PARTS: tl.constexpr,
+):
+    """Write the sum over all rows. A program adds some rows of some columns; the last, the sums."""
+    block, part, count = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
+    column = block * COLUMNS + tl.arange(0, COLUMNS)
+    here = column < columns
+    end = tl.minimum(rows, (part + 1) * each)
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for first in range(part * each, end, ROWS):
+        row = first + tl.arange(0, ROWS)
+        at = row.to(tl.int64)[:, None] * columns + column[None, :]
+        total += tl.load(x + at, (row < end)[:, None] & here[None, :], 0.0)
+    tl.store(parts + part * columns + column, tl.sum(total, 0), here)
+    tl.debug_barrier()
+    before = tl.atomic_add(counters + block, 1, sem="acq_rel")
+    if before == count - 1:
+        tl.debug_barrier()
+        tl.store(out + column, add_parts(parts, column, columns, count, columns, PARTS, COLUMNS), here)
+        tl.store(counters + block, 0)
 
 
 @triton.jit

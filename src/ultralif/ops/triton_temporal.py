@@ -166,6 +166,8 @@ def temporal_forward_kernel(
 ):
     """Integrate all steps: write the spikes, or their mean, and the last state."""
     total, rounds, stride_round = span
+    if CHUNK == 1:  # there is only one step
+        time = 1
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     held = constants(known, lane, RULE, NATIVE)
     zero = tl.zeros((BLOCK,), tl.float32)

@@ -205,6 +205,8 @@ def temporal_backward_kernel(
     kernel is longer than others, because Triton cannot carry the trace of a chunk out of a function.
     """
     total, rounds, stride_round = span
+    if CHUNK == 1:  # there is only one step
+        time = 1
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     held = constants(known, lane, RULE, NATIVE)
     zero = tl.zeros((BLOCK,), tl.float32)

@@ -1,0 +1,124 @@
+"""The constants of many kernels in one vector: a row for each of their programs, decoded by one kernel.
+
+A network alone decodes its constants in every program; for a stack that would be most of the work of a short
+step. Here they are decoded once, beside the product that gives the currents. In the backward pass a program
+writes the sums of its lanes into its row, and one kernel adds them up beside the gradient of the weights.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from triton import cdiv
+
+from ultralif.ops import launch, triton_held
+from ultralif.ops.constants import Form, Learned
+from ultralif.ops.recurrence import Constants
+
+if TYPE_CHECKING:
+    from ultralif.ops.plan import Plan
+
+__all__ = ["Book", "hold", "make_book", "rows_of"]
+
+WIDTH = 8
+"""Numbers in a row, as `triton_constants.HELD` says."""
+BLOCK = 128
+OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": True}
+
+
+class Book(NamedTuple):
+    """For each row its constants, and for each constant its rows; tensors on the device."""
+
+    rows: int
+    places: Tensor
+    """``int32 [rows, 5]``: the places of four constants in the vector of all, or -1; 1 for a sharpness."""
+    numbers: Tensor
+    """``[rows, 4]``: the constants that are numbers."""
+    sums: Tensor
+    """``int32 [constants, 4]``: first sum, consecutive rows, rows until these repeat, number of rows."""
+
+
+def hold(raw: Tensor, table: Tensor, book: Book) -> Tensor:
+    """Return the rows of all programs, one after the other.
+
+    Args:
+        raw: the raw parameters of all constants.
+        table: how each is decoded, see `triton_constants`.
+        book: as `make_book` returns it.
+    """
+    return _apply(raw, table, book)
+
+
+def make_book(parts: Sequence[tuple["Plan", Constants, Sequence[bool]]], raw: Tensor) -> Book | None:
+    """Describe the rows of some kernels; None where nothing can be copied to the device now.
+
+    Args:
+        parts: of each kernel the plan, the constants, and whether each of them has a gradient.
+        raw: the raw parameters of all constants.
+    """
+    kept: dict[Any, Book] = parts[0][0].books
+    key = tuple((plan, tuple(wanted)) for plan, _, wanted in parts)
+    if key not in kept and not launch.is_recording(raw.device):
+        kept[key] = _write(parts, raw)
+    return kept.get(key)
+
+
+def _write(parts: Sequence[tuple["Plan", Constants, Sequence[bool]]], raw: Tensor) -> Book:
+    sums = torch.ones(raw.numel(), 4, dtype=torch.int32)
+    sums[:, 3] = 0
+    where, numbers, begin = [], [], 0
+    for plan, constants, wanted in parts:
+        rows, unit = plan.shape_of_rows
+        places = torch.full((rows, 5), -1, dtype=torch.int32)
+        places[:, 4] = float(plan.rule.sharp)
+        values = torch.ones(rows, 4)
+        for c, (constant, place) in enumerate(zip(constants, plan.found, strict=True)):
+            if not isinstance(constant, Learned):
+                values[:, c] = float(constant)
+                continue
+            first = constant.raw.storage_offset() - raw.storage_offset()
+            own_place = [first + row * unit // place.run % place.entries for row in range(rows)]
+            places[:, c] = torch.tensor(own_place)
+            if wanted[c]:
+                side = rows if place.entries == 1 else place.run // unit
+                at = torch.arange(place.entries)
+                own = sums[first : first + place.entries]
+                own[:, 0] = (begin + at * side) * WIDTH + c
+                own[:, 1], own[:, 2], own[:, 3] = side, side * place.entries, rows // place.entries
+        where.append(places)
+        numbers.append(values)
+        begin += rows
+    return Book(begin, *(part.to(raw.device) for part in (torch.cat(where), torch.cat(numbers), sums)))
+
+
+class _Hold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, raw: Tensor, table: Tensor, book: Book) -> Tensor:
+        ctx.save_for_backward(raw, table)
+        ctx.book = book
+        held = raw.new_empty(book.rows * WIDTH)
+        given = (held, raw, table, book.places, book.numbers, book.rows)
+        grid = (cdiv(book.rows, BLOCK),)
+        triton_held.decode_kernel[grid](*given, NATIVE=launch.NATIVE, BLOCK=BLOCK, **OPTIONS)
+        return held
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, None, None]:
+        raw, table = ctx.saved_tensors
+        ctx.grads = grads  # on a branch this runs beside work that must not be given their memory
+        g_raw = torch.empty_like(raw)
+        given = (grads, raw, table, ctx.book.sums, g_raw)
+        triton_held.gather_kernel[(raw.numel(),)](*given, BLOCK=BLOCK, **OPTIONS)
+        return g_raw, None, None
+
+
+_apply: Callable[..., Tensor] = _Hold.apply
+
+
+def rows_of(held: Tensor, plans: Sequence["Plan"]) -> list[Constants]:
+    """Return the rows of each kernel, as the constants that it is given."""
+    parts = torch.split(held.detach(), [plan.shape_of_rows[0] * WIDTH for plan in plans])
+    return [Constants(*[Learned(part, Form.VALUE)] * 4) for part in parts]
