@@ -26,7 +26,7 @@ from ops.op_cases import (
     check_spikes_tell_all,
     pairs,
 )
-from ops.stack_cases import check_adam, check_groups, check_product, check_readout, check_step, check_sum
+from ops.stack_cases import check_adam, check_groups, check_readout, check_step, check_sum
 from ultralif import functional, ops
 from ultralif.ops import dispatch, gpu, launch, parallel, rings
 from ultralif.ops.encode import encode_images
@@ -115,10 +115,6 @@ def test_readout_and_loss():
 
 def test_a_sum_over_rows():
     check_sum()
-
-
-def test_a_product_in_tf32():
-    check_product()
 
 
 def test_adam():

@@ -6,7 +6,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import ultralif as ul
-from ultralif.ops.step import adam, product, readout_loss, sum_rows
+from ultralif.ops.step import adam, readout_loss, sum_rows
 from ultralif.training import loss
 
 MEMBERS = [
@@ -98,16 +98,6 @@ def check_sum(device="cpu"):
         x, out = torch.randn(rows, columns, device=device), torch.zeros(columns, device=device)
         sum_rows(x, out)
         torch.testing.assert_close(out, x.double().sum(0).float(), rtol=1e-5, atol=1e-4)
-
-
-def check_product(device="cpu"):
-    """Each number is rounded to 11 bits, and to the nearest: the error has no direction."""
-    for rows, wide, deep in ((3, 5, 7), (100, 130, 70)):
-        left, right = (torch.rand(rows, n, device=device) for n in (wide, deep))
-        out = torch.zeros(wide, deep, device=device)
-        product(left, right, out)
-        error = out.double() / (left.double().T @ right.double()) - 1
-        assert error.abs().max() < 2**-10 and error.mean().abs() < 2**-13
 
 
 def check_adam(device="cpu"):

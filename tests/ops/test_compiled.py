@@ -84,9 +84,7 @@ def test_the_rest_of_a_step_compiles():
         step.readout_loss(rates, weight, bias, labels, torch.zeros(18))[0].sum().backward()
         step.adam(*([[weight] * 2] * 4), torch.zeros(()), [torch.zeros(())] * 2, [0.0, 0.1])
         step.sum_rows(torch.zeros(3840, 1152), torch.zeros(1152))
-        step.product(torch.zeros(128, 1152), torch.zeros(128, 784), torch.zeros(1152, 784))
-    names = ["readout_kernel", "adam_kernel", "rows_kernel", "product_kernel"]
-    assert [kernel.name for kernel in kernels] == names and kernels[-1].instructions["HGMMA"]
+    assert [kernel.name for kernel in kernels] == ["readout_kernel", "adam_kernel", "rows_kernel"]
     for kernel in kernels:
         assert kernel.spills < 10, kernel
 

@@ -21,7 +21,7 @@ from ops.op_cases import (
     check_lost_spikes,
     check_spikes_tell_all,
 )
-from ops.stack_cases import check_adam, check_groups, check_product, check_readout, check_step, check_sum
+from ops.stack_cases import check_adam, check_groups, check_readout, check_step, check_sum
 from ultralif import functional, ops
 from ultralif.ops import parallel
 from ultralif.ops.recurrence import LeakForm, Membrane, Reset, Rule, encode
@@ -96,10 +96,6 @@ def test_readout_and_loss():
 
 def test_a_sum_over_rows():
     check_sum("cuda")
-
-
-def test_a_product_in_tf32():
-    check_product("cuda")
 
 
 def test_adam():

@@ -1,4 +1,4 @@
-"""Work that need not wait for other work: branches of a recorded graph, and a layer that uses them."""
+"""Work that need not wait for other work: branches of a recorded graph, and a product that uses them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -13,8 +13,6 @@ from ultralif.ops.launch import is_recording
 
 __all__ = ["linear", "side_by_side"]
 
-FEW = 256
-"""Number of rows up to which a product of our own is used; torch's waits most of its time for so few."""
 _streams: dict[torch.device, list[torch.cuda.Stream]] = {}
 """Those that no context has in use."""
 
@@ -70,21 +68,11 @@ class _Linear(torch.autograd.Function):
         with side_by_side(grad.device) as branch:
             with branch():
                 _sum_rows(grad, g_bias)
-            _product(grad, x, g_weight)
+            torch.mm(grad.T, x, out=g_weight)
         return None, g_weight, g_bias
 
 
 _apply: Callable[..., Tensor] = _Linear.apply
-
-
-def _product(left: Tensor, right: Tensor, out: Tensor) -> None:
-    in_tf32 = left.is_cuda and left.dtype == torch.float32 and torch.get_float32_matmul_precision() == "high"
-    if in_tf32 and len(left) <= FEW:
-        from ultralif.ops.step import product
-
-        product(left, right, out)
-    else:
-        torch.mm(left.T, right, out=out)
 
 
 def _sum_rows(x: Tensor, out: Tensor) -> None:

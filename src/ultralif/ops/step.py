@@ -1,4 +1,4 @@
-"""The rest of a training step of stacked networks on a GPU: readout and loss, gradients of a layer, Adam."""
+"""The rest of a training step of stacked networks on a GPU: readout and loss, Adam, the bias's gradient."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from triton import cdiv, next_power_of_2
 from ultralif.ops import triton_step
 from ultralif.ops.reduction import counters
 
-__all__ = ["MOST_CLASSES", "adam", "product", "readout_loss", "sum_rows"]
+__all__ = ["MOST_CLASSES", "adam", "readout_loss", "sum_rows"]
 
 MOST_CLASSES = 256
 """Number of classes whose scores fit into the registers of a program."""
@@ -119,15 +119,6 @@ def _read_out(
         **OPTIONS,
     )
     return (loss, hits, rate), grads if with_grads else ()
-
-
-def product(left: Tensor, right: Tensor, out: Tensor) -> None:
-    """Write ``left.T @ right`` to ``out`` in TF32; made for few rows."""
-    (rows, wide), deep = left.shape, right.shape[1]
-    given = (left.contiguous(), right.contiguous(), out, rows, wide, deep)
-    tile = {"ROWS": 32, "WIDE": 64, "DEEP": 64}
-    options = {**OPTIONS, "num_warps": 4, "num_stages": 4}
-    triton_step.product_kernel[cdiv(wide, 64), cdiv(deep, 64)](*given, **tile, **options)
 
 
 def sum_rows(x: Tensor, out: Tensor) -> None:

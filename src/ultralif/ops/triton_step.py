@@ -1,9 +1,9 @@
-"""Triton kernels for the rest of a training step of stacked networks: readout with loss, gradients, Adam."""
+"""Triton kernels for the rest of a training step of stacked networks: readout with loss, a sum, and Adam."""
 
 import triton
 import triton.language as tl
 
-__all__ = ["adam_kernel", "product_kernel", "readout_kernel", "rows_kernel"]
+__all__ = ["adam_kernel", "readout_kernel", "rows_kernel"]
 
 
 @triton.jit
@@ -187,37 +187,6 @@ def rows_kernel(
         tl.debug_barrier()
         tl.store(out + column, add_parts(parts, column, columns, count, columns, PARTS, COLUMNS), here)
         tl.store(counters + block, 0)
-
-
-@triton.jit
-def nearest(x):
-    """Round to the nearest number of TF32; the instruction itself would cut off the last bits."""
-    return ((x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def product_kernel(
-    left,
-    right,
-    out,
-    rows,
-    wide,
-    deep,
-    ROWS: tl.constexpr,
-    WIDE: tl.constexpr,
-    DEEP: tl.constexpr,
-):
-    """Write ``left.T @ right`` in TF32, for matrices ``[rows, wide]`` and ``[rows, deep]``."""
-    i = tl.program_id(0) * WIDE + tl.arange(0, WIDE)
-    j = tl.program_id(1) * DEEP + tl.arange(0, DEEP)
-    here, there = (i < wide)[None, :], (j < deep)[None, :]
-    total = tl.zeros((WIDE, DEEP), tl.float32)
-    for first in range(0, rows, ROWS):
-        row = (first + tl.arange(0, ROWS))[:, None]
-        a = tl.load(left + row * wide + i[None, :], (row < rows) & here, 0.0)
-        b = tl.load(right + row * deep + j[None, :], (row < rows) & there, 0.0)
-        total = tl.dot(tl.trans(nearest(a)), nearest(b), total, input_precision="tf32")
-    tl.store(out + i[:, None] * deep + j[None, :], total, tl.trans(here) & there)
 
 
 @triton.jit
