@@ -71,8 +71,8 @@ def train_step(job: Job, x: Tensor, labels: Tensor, mode: Mode | None) -> None:
             job.optimizer.begin()
         with torch.autocast(job.device.type, torch.bfloat16, enabled=half):
             losses = member_losses(job.members, x, labels, job.objective, mode)
-        with side_by_side(job.device) as beside:
-            with beside():
-                job.sums += torch.stack((losses.loss.detach(), losses.correct, losses.rate))
-            torch.autograd.backward([losses.loss], [job.objective.ones.to(losses.loss)])
-    job.optimizer.step()
+        torch.autograd.backward([losses.loss], [job.objective.ones.to(losses.loss)])
+    with side_by_side(job.device) as branch:
+        with branch():
+            job.sums += torch.stack((losses.loss.detach(), losses.correct, losses.rate))
+        job.optimizer.step()
