@@ -200,9 +200,11 @@ def main() -> None:
         "## Goals",
         "",
         "Forward and backward, with learned constants; before: commit 48a3db5. The H200's rows are of two"
-        " runs; the last column below names the commit of each. The later run gives T30 B128 N4096 (device)"
-        " alone, where programs had changed: its host was busy (0.38 ms for a copy, not 0.19), and it had"
-        " longer chunks in a small layer (UltraDLIF in a graph 14.3 us), which are not shipped.",
+        " runs; the last column below names the commit of each. *Called* and *host* are of the earlier run:"
+        " the host of the later one was busy, so that a copy took 0.41 ms of it, not 0.19, UltraLIF 0.74 and"
+        " UltraDLIF 0.68, all about twice as long. In the later run a thread of a small ring took 65"
+        " instructions a step forward, where it took 62 in the earlier one (13.9 us in a graph) and takes 62"
+        " now, which is not timed.",
         "",
         line("where", "goal", "before", "now", "reached"),
         "|---|--:|--:|--:|---|",

@@ -32,13 +32,10 @@ class Launch:
         choices: Sequence[int],
         warps: int,
         registers: int | None = None,
-        early: bool = False,
     ) -> None:
         self.kernel, self.grid = kernel, (*grid, 1, 1)[:3]
         self.choices = tuple(choices)
         self.options = {"num_warps": warps, "enable_fp_fusion": True, "maxnreg": registers}
-        if early:
-            self.options["launch_pdl"] = True
         self.run: Callable[..., None] | None = None
 
     def __call__(self, *args: Any) -> None:

@@ -24,14 +24,13 @@ MANY = 96  # rings that fill a large GPU with one program each
 PART = 1024  # lanes of a part of a longer ring, its halo included
 SPAN = 50  # steps that parts integrate in a launch, or more where multiprocessors would be idle
 UNITS = 132  # multiprocessors of a large GPU
-MARGIN = 8  # lanes by which the warps of a part overlap at each end
+MARGIN = 4  # lanes by which the warps of a part overlap at each end
 CHUNK = 3  # steps that are loaded at once
 CHUNK_BACK, FEW_BACK = 3, 5  # steps whose trace a lane keeps in registers; the same for a small layer
 REGISTERS = 128  # of a thread of the backward pass: with more, fewer programs run at once
 CHUNK_TOLD, REGISTERS_TOLD = 2, 80  # the same where spikes tell the membrane
 LANES = 1 << 19  # as in `launch`, for programs of 4,096 lanes
 CHUNK_ALONE, BACK_ALONE, REGISTERS_ALONE = 4, 4, 224  # for parts with a multiprocessor each
-EARLY = 1  # launches of a span begin while the last one ends, where a GPU can do so
 FEW = 1 << 15  # lanes of a small layer, which are spread over all multiprocessors
 FEW_LONG = 1 << 17  # the same of rings in parts
 
@@ -172,20 +171,12 @@ def _forward_launch(plan: "Plan", has: int) -> tuple[Any, Tiling, tuple[int, ...
         pairs = zip(plan.found, plan.row, strict=True)
         where = tuple(n for place, row in pairs for n in (place.run, place.entries, row, 1))
         chunk = CHUNK_ALONE if tiles.alone else CHUNK
-        early = _is_early(plan, tiles)
-        choices = (plan.rule_code, has, (tiles.spans > 1) + early, *_choices(plan, tiles, chunk))
+        choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles, chunk))
         kernel = triton_spatial.spatial_forward_kernel
         registers = 64 if tiles.warps > 8 else None  # as many as 1,024 threads can have
-        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, registers, early)
+        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, registers)
         found = plan.backwards["forward", has] = run, tiles, where, tiles.spans
     return found
-
-
-def _is_early(plan: "Plan", tiles: Tiling) -> bool:
-    """Tell whether a launch lets the next one begin early, which GPUs can from Hopper on."""
-    if not EARLY or tiles.spans == 1 or not launch.NATIVE or plan.device.type != "cuda":
-        return False
-    return torch.cuda.get_device_capability(plan.device) >= (9, 0)
 
 
 def _choices(plan: "Plan", tiles: Tiling, longest: int) -> tuple[int, ...]:
@@ -296,10 +287,9 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
         elif any(place.entries > 1 for place in plan.found):
             registers = REGISTERS
         chosen = _choices(plan, tiles, chunk if tiles.cols == 4 or tiles.alone else FEW_BACK)
-        early = _is_early(plan, tiles)
-        choices = (plan.rule_code, has + 8 * (tiles.spans > 1) + 32 * early, number, *chosen)
+        choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
         kernel = triton_spatial_back.spatial_backward_kernel
         most = registers if tiles.cols == 4 or tiles.alone else None
-        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, most, early)
+        run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, most)
         found = plan.backwards[key] = (run, tiles, ways, where, chosen[0])
     return found

@@ -17,7 +17,6 @@ groups of COLS lanes.
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ultralif.ops.triton_constants import constants
 from ultralif.ops.triton_parts import (
@@ -46,22 +45,6 @@ SHIFT = tl.constexpr(2)
 LOG2_3 = tl.constexpr(1.584962500721156)
 UNSPECIAL = ["known", "times"]
 """Arguments that Triton must not specialise on."""
-
-
-@triton.jit
-def follow(turn, EARLY: tl.constexpr):
-    """Let the next launch begin early; the first one waits for what was before it."""
-    if EARLY:
-        if turn == 0:
-            gdc_wait()
-        gdc_launch_dependents()
-
-
-@triton.jit
-def await_last(EARLY: tl.constexpr):
-    """Wait for the end of the launch before."""
-    if EARLY:
-        gdc_wait()
 
 
 @triton.jit
@@ -320,8 +303,7 @@ def spatial_forward_kernel(
     """
     ring, rows, rounds, stride_round = shape
     time, steps, tiles, halo, turn = times
-    follow(turn, CUT == 2)
-    program, span = tl.program_id(0), tl.cast(turn, tl.int64)
+    program, span = tl.program_id(0), tl.cast(turn if CUT else 0, tl.int64)
     length = tl.minimum(steps, time - span * steps).to(tl.int32)
     total = tl.cast(rows, tl.int64) * ring * COLS
     row, spot, own, around, owner = place(ring, program, tiles, halo, LANES, WIDTH, COLS, MARGIN)
@@ -330,8 +312,7 @@ def spatial_forward_kernel(
         inside, own_now, group, pos = in_round(i, stride_round, row, spot, own, ring, rows, COLS)
         source = current + address(group, at_current, COLS) + span * steps * at_current[0]
         xs = load_steps(source, at_current[0], inside, 0, length, CHUNK, EVEN)
-        await_last(CUT == 2)
-        v = load_border(state, borders, span, total, pos, inside, HAS % 2, CUT > 0)
+        v = load_border(state, borders, span, total, pos, inside, HAS % 2, CUT)
         mean = tl.zeros(pos.shape, tl.float32)
         target = out + address(group, at_out, COLS)
         if not bits(RULE, RATE):
@@ -355,5 +336,5 @@ def spatial_forward_kernel(
             before = tl.load(target, mask=when(own_now, span > 0), other=0.0, cache_modifier=".cg")
             tl.store(target, before.to(tl.float32) + mean / time, mask=own_now)
         tl.store(last_state + pos, v, mask=when(own_now, (span + 1) * steps >= time))
-        if CUT > 0:
+        if CUT:
             tl.store(borders + span * total + pos, v, mask=when(own_now, (span + 1) * steps < time))

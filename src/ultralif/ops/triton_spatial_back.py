@@ -14,8 +14,6 @@ from ultralif.ops.triton_spatial import (
     UNSPECIAL,
     address,
     advance,
-    await_last,
-    follow,
     in_round,
     lanes_of,
     load_border,
@@ -105,9 +103,9 @@ def spatial_backward_kernel(
     notes, flows = rooms
     ring, rows, rounds, stride_round = shape
     time, steps, tiles, halo, turn = times
-    follow(turn, HAS // 32)
     program, programs = tl.program_id(0), tl.num_programs(0)
-    spans = (time + steps - 1) // steps
+    spans = (time + steps - 1) // steps if CUT else 1
+    turn = turn if CUT else 0
     span = tl.cast(spans - 1 - turn, tl.int64)
     work = turn * programs + program
     length = tl.minimum(steps, time - span * steps).to(tl.int32)
@@ -121,12 +119,11 @@ def spatial_backward_kernel(
     note = notes + tl.cast(program, tl.int64) * LANES + lane
     note_stride = tl.num_programs(0).to(tl.int64) * LANES
     again = rounds
-    if HAS // 16 % 2:
+    if HAS // 16:
         low = zero + 0.5
         end = span * steps + length - 1
         for i in range(rounds):
             inside, own_now, group, pos = in_round(i, stride_round, row, spot, own, ring, rows, COLS)
-            await_last(HAS // 32)
             start, flow = zero, load_border(grad_state, flows, turn, total, pos, inside, HAS // 4 % 2, CUT)
             if HAS % 2:
                 start = tl.load(state + pos, mask=inside, other=0.0)
@@ -161,7 +158,6 @@ def spatial_backward_kernel(
             tl.where(zeros > 0.0, 0.0, sums[1]),
             tl.where(zeros > 0.0, 0.0, sums[2]),
         )
-    await_last(HAS // 32)
     for i in range(again):
         inside, own_now, group, pos = in_round(i, stride_round, row, spot, own, ring, rows, COLS)
         source = current + address(group, at_current, COLS) + span * steps * at_current[0]
