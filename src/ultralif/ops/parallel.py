@@ -31,7 +31,7 @@ from ultralif.ops.recurrence import Constants, Membrane, Reset, Rule
 
 __all__ = ["Tile", "chunks", "find_tile", "run"]
 
-LANES = 8192
+LANES = 16384
 """Layers with more neurons, over all samples, keep a GPU busy without chunks."""
 SHORTEST = 4096
 """Sequences with fewer steps are not cut on a GPU."""
