@@ -10,19 +10,8 @@ import triton.language as tl
 
 from ultralif.ops.triton_constants import constants, reduce
 from ultralif.ops.triton_parts import LN2, RATE, bits, within
-from ultralif.ops.triton_spatial import (
-    UNSPECIAL,
-    address,
-    advance,
-    in_round,
-    lanes_of,
-    load_border,
-    place,
-    renew,
-    shares,
-    spread,
-    when,
-)
+from ultralif.ops.triton_places import address, in_round, lanes_of, place, renew, spread, when
+from ultralif.ops.triton_spatial import UNSPECIAL, advance, load_border, shares
 from ultralif.ops.triton_spatial_retreat import retrace, retreat
 from ultralif.ops.triton_temporal import load_steps
 

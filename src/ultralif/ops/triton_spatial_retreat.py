@@ -4,7 +4,8 @@ import triton
 import triton.language as tl
 
 from ultralif.ops.triton_parts import AT_SPIKE, LEAK_FORM, SAME, bits, only, unfire, within
-from ultralif.ops.triton_spatial import FACTOR, SHIFT, beside, leaked, renew, shares
+from ultralif.ops.triton_places import renew
+from ultralif.ops.triton_spatial import FACTOR, SHIFT, beside, leaked, shares
 from ultralif.ops.triton_spikes import load_back, recall
 
 __all__ = ["retrace", "retreat"]
