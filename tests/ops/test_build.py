@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import platform
+import re
 import shutil
 import signal
 import stat
@@ -185,3 +187,22 @@ def test_the_source_gives_no_warning(compiler, tmp_path):
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.skipif(
+    not shutil.which("gcc") or platform.machine() != "x86_64",
+    reason="gcc tells which loops it did not make vectors of",
+)
+def test_every_loop_over_lanes_is_made_vectors_of(tmp_path, monkeypatch):
+    """A loop that grew too long for it made the saturating reset six times slower, and no number changed."""
+    monkeypatch.setattr(native, "FLAGS", (*native.FLAGS, f"-fopt-info-vec-missed={tmp_path / 'report'}"))
+    native.compile_kernels(["gcc"], "x86-64-v4", tmp_path / "kernels.so")
+    said = (tmp_path / "report").read_text()
+    missed = set(re.findall(r"(\w+\.h:\d+):\d+: missed: couldn't vectorize loop", said))
+    loops = {
+        f"{path.name}:{number}"  # gcc names the first line inside
+        for path in native.SOURCE.parent.glob("*.h")
+        for number, line in enumerate(path.read_text().splitlines(), 2)
+        if "SIMD for" in line
+    }
+    assert len(loops) > 10 and not loops & missed

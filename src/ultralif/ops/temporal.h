@@ -33,13 +33,12 @@ typedef struct {
 
 INLINE NAME(Saturated) NAME(saturate)(const NAME(Call) *c, REAL p, REAL top, REAL eps, REAL k, const int membrane)
 {
-    REAL least = p < top || p != p ? p : top;
+    REAL least = p > top ? top : p; /* NaN if P is */
     if (membrane == MAX)
         return (NAME(Saturated)){ least, p < top ? (REAL)1 : p == top ? (REAL)0.5 : (REAL)0, 0 };
-    REAL gap = (p < top ? top - p : p - top) * k, u = NAME(exp2_or_0)(-gap, c->edge), log_weight = NAME(log2_1p)(u);
-    REAL large = 1 / (1 + u), small = u * large;
-    return (NAME(Saturated)){ least - eps * log_weight, p < top ? large : small,
-                              log_weight + NAME(smaller)(c->edge, gap) * small };
+    REAL gap = NAME(smaller)(c->edge, NAME(larger)(p - top, top - p) * k), u = NAME(exp2)(-gap);
+    REAL log_weight = NAME(log2_1p)(u), large = 1 / (1 + u), small = u * large;
+    return (NAME(Saturated)){ least - eps * log_weight, p < top ? large : small, log_weight + gap * small };
 }
 
 /* The exponentials of a log-sum-exp and of its soft spike. They have a loop of their own: together with the logarithm
@@ -109,11 +108,13 @@ INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
         }
         if (adapt)
             last[j] = spike;
-        v[j] = form == SATURATES ? NAME(saturate)(c, p, after, l.eps[j], l.k[j], membrane).v
-                                 : p * (1 - wiped * spike) + after * spike;
+        v[j] = form == SATURATES ? p : p * (1 - wiped * spike) + after * spike;
         if (!traced)
             out[j] = spike;
     }
+    if (form == SATURATES) /* in a loop of its own, as in rise: the compiler would not use vectors in a longer one */
+        SIMD for (int j = 0; j < LANES; j++)
+            v[j] = NAME(saturate)(c, v[j], l.after[j], l.eps[j], l.k[j], membrane).v;
 }
 
 /* One step back, from the gradients of spikes and state to those of the current and of the state before. */
