@@ -145,7 +145,7 @@ def choose(row: Row, device: str) -> None:
     gpu.forget()
 
 
-def microseconds(run: Callable[[], Any], device: str, seconds: float = 0.1) -> float:
+def microseconds(run: Callable[[], Any], device: str, seconds: float = 0.3) -> float:
     """Return the median of repeated calls."""
     for _ in range(3):
         run()
