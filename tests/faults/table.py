@@ -321,8 +321,8 @@ NEW = [
     Fault(
         "interval",
         "paper/statistics.py",
-        "/ math.sqrt(count)",
-        "/ math.sqrt(count - 1)",
+        "stdev(values) ** 2 / count",
+        "stdev(values) ** 2 / (count - 1)",
         (*PAPER, "src/ultralif/paper/statistics.py"),
     ),
     Fault(

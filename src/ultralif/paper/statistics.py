@@ -4,13 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from statistics import fmean, stdev
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from ultralif.errors import InputError
-from ultralif.training.hits import unpack_hits
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = [
     "Interval",
@@ -137,13 +137,17 @@ def images(ours: Scores, theirs: Scores) -> float:
         return max(ours.share, theirs.share) * sum(own)
     if len(seeds) < 2:
         return 0.0
+    import numpy as np  # here, so that commands which list runs begin in a moment
+
+    from ultralif.training.hits import unpack_hits
+
     mine, other = (np.stack([unpack_hits(each.hits[seed]) for seed in seeds]) for each in (ours, theirs))
     if mine.shape != other.shape:
         raise InputError(f"hits must be of the same samples, got {mine.shape} and {other.shape}")
     return two_ways(100 * (mine.astype(np.float64) - other))
 
 
-def two_ways(values: NDArray[np.float64]) -> float:
+def two_ways(values: "NDArray[np.float64]") -> float:
     """Return the variance of the mean of ``[seeds, samples]`` that is due to the samples alone.
 
     As in an analysis of variance by seed and sample: the variance of the samples' means over seeds, less what
@@ -151,7 +155,7 @@ def two_ways(values: NDArray[np.float64]) -> float:
     """
     seeds, samples = map(int, values.shape)
     by_sample, by_seed = values.mean(0), values.mean(1, keepdims=True)
-    rest = np.square(values - by_sample - by_seed + values.mean()).sum() / ((seeds - 1) * (samples - 1))
+    rest = ((values - by_sample - by_seed + values.mean()) ** 2).sum() / ((seeds - 1) * (samples - 1))
     return max(0.0, float(by_sample.var(ddof=1) - rest / seeds) / samples)
 
 
