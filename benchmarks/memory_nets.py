@@ -17,11 +17,13 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "zero": ("UltraPLIF", {"reset": "zero"}),
     "subtract": ("UltraPLIF", {"reset": "subtract"}),
     "SoftLIF": ("SoftLIF", {"reset": "zero", "learn_leak": True}),
+    "SoftLIF, no reset": ("SoftLIF", {"reset": "none", "learn_leak": True}),
     "LIF": ("LIF", {}),
     "LIF, learned width": ("LIF", {"learn_slope": True}),
     "PLIF, learned width": ("PLIF", {"learn_slope": True}),
+    "PLIF, no reset": ("PLIF", {"reset": "none", "learn_slope": True}),
 }
-SURROGATE = ("LIF", "LIF, learned width", "PLIF, learned width")
+SURROGATE = ("LIF", "LIF, learned width", "PLIF, learned width", "PLIF, no reset")
 """Methods that are trained with binary spikes throughout."""
 MAKE = Callable[..., nn.Module]
 
@@ -108,7 +110,7 @@ def options_of(cell: Cell) -> tuple[str, dict[str, Any]]:
 
 
 def build(cell: Cell, sizes: tuple[int, ...]) -> nn.Module:
-    """Return the net of a run; where nothing resets, biases begin lower, or all would fire all the time."""
+    """Return the net of a run; where nothing resets, it begins so that neurons do not fire all the time."""
     torch.manual_seed(cell.seed)
     neuron, options = options_of(cell)
 
@@ -125,11 +127,20 @@ def build(cell: Cell, sizes: tuple[int, ...]) -> nn.Module:
         for _, layer in net.layers():
             del layer.v_sat
             layer.v_sat = nn.Parameter(torch.full_like(layer.log_time_constant, cell.v_sat))
-    if "saturate" in cell.method or cell.method == "none":
-        with torch.no_grad():
-            for biased, layer in net.layers():
+    with torch.no_grad():
+        for biased, layer in net.layers():
+            if "no reset" in cell.method:
+                calm(biased, layer.leak.flatten(), layer.threshold)
+            elif "saturate" in cell.method or cell.method == "none":
                 biased.bias += (rest if isinstance(biased, nn.Linear) else level)(layer).flatten()
     return net
+
+
+def calm(biased: Any, leak: Tensor, threshold: float) -> None:
+    """Begin with sums that nothing resets of about unit size, above the threshold in three of ten steps."""
+    gain = torch.sqrt(1 - leak**2)
+    biased.weight *= gain[:, None] if biased.weight.dim() == 2 else gain
+    biased.bias += (threshold - 0.52) * (1 - leak)
 
 
 def rest(neuron: Any) -> Tensor:

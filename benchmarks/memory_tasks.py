@@ -42,13 +42,14 @@ class Task(NamedTuple):
 
 
 SHORT, LONG = ((2.0, 15.0), (5.0, 30.0)), ((2.0, 100.0), (2.0, 400.0))
-DEEP = ((0.5, 4.0), (1.0, 8.0))
+DEEP, BRIEF = ((0.5, 4.0), (1.0, 8.0)), ((2.0, 50.0), (2.0, 200.0))
 TASKS = {
     "randman": Task("randman", 256, 30, SHORT, rates=(1e-2,), batch=64),
     "rows": Task("mnist", 128, 6, SHORT, 10_000, (1e-2, 3e-2), (0.2,), (2.0,)),
     "nmnist": Task("n-mnist", 64, 30, SHORT, None, (3e-3, 1e-2), (0.2, 0.5), (2.0,), 256, 8),
     "columns": Task("cifar10", 128, 15, DEEP, None, (3e-3,), (0.3, 0.5), (2.0,), 128, 3, half=True),
     "permuted": Task("mnist", 256, 12, LONG, None, (1e-2, 3e-2), (0.3,), (2.0,), 128, 3, 3, True, 0.0),
+    "small": Task("mnist", 64, 8, BRIEF, 4_000, (1e-2, 3e-2), (0.3,), (2.0,), 128, None, 3, False, 0.0),
     "pixels": Task("mnist", 256, 12, LONG, None, (1e-2, 3e-2), (0.3,), (2.0,), 128, 3, 3, True, 0.0),
 }
 
@@ -111,9 +112,10 @@ def load(task: str, folder: str | None, device: str, most: int | None) -> tuple[
         else:
             x = split.batch(torch.arange(count))
         if given.dataset == "mnist":
-            x = x.flatten(1).float().T / 255  # [784, N]
+            x = F.avg_pool2d(x.float(), 2) if task == "small" else x.float()
+            x = x.flatten(1).T / 255  # [784, N]
             x = x.unsqueeze(2) if task != "rows" else x.unflatten(0, (28, 28)).transpose(1, 2).contiguous()
-        if task == "permuted":
+        if task in ("permuted", "small"):
             x = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0)).to(x.device)]
         halves.append(Samples(x, split.labels[:count], torch.arange(count, device=x.device)))
     return halves[0], halves[1]

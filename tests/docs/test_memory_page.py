@@ -75,3 +75,5 @@ def test_long_sequences_are_told_best_where_nothing_resets(rows):
             assert f"{value:.1f} %" in (ROOT / "README.md").read_text().replace("\n", " ")
     for method in ("subtract", "PLIF, learned width"):
         assert hard(rows, "columns", "none") > hard(rows, "columns", method) + 4.5
+    ultra, reset, free = (hard(rows, "small", method) for method in ("none", "SoftLIF", "SoftLIF, no reset"))
+    assert f"closes {free - reset:.1f} of {ultra - reset:.1f} points" in (ROOT / "README.md").read_text()
