@@ -47,7 +47,7 @@ PARTS = (
     Part(
         "tests",
         "-m pytest -q -p no:randomly -p no:cacheprovider -p no:benchmark tests/ops/test_gpu.py "
-        "tests/training/test_graph.py",
+        "tests/training/test_graph.py tests/bench/test_memory_study.py",
     ),
     Part("fastpath", "benchmarks/fastpath.py --out {out}/fastpath-h200.json"),
     Part("tuning", "benchmarks/fastpath.py --tune --out {out}/tuning-h200.json"),
