@@ -10,9 +10,10 @@ import torch
 import ultralif as ul
 from ops.op_cases import CASES, CHUNKED, KINDS, SETTINGS, Setting, draw
 from ultralif import ops
-from ultralif.ops import parallel
+from ultralif.ops import launch, parallel
 
 pytest.importorskip("triton")
+rings = pytest.importorskip("ultralif.ops.rings")
 compiled = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "disassembly.py"))["compiled"]
 
 pytestmark = pytest.mark.slow
@@ -106,3 +107,15 @@ def test_a_stack_decodes_its_constants_once():
 def test_older_and_newer_gpus(case, capability):
     for kernel in compile_call(case, replace(SETTINGS["T=31 rate"], batch=2), torch.bfloat16, capability):
         assert_fits(kernel)
+
+
+@pytest.mark.parametrize("ring", [64, 999, 1025, 1026, 2047, 2049, 3001, 4094, 4096, 4100])
+@pytest.mark.parametrize("rows", [1, 16, 128])
+def test_programs_of_rings_have_no_more_threads_than_a_gpu_allows(ring, rows):
+    """And their own neurons are all of the ring."""
+    for tells in (False, True):
+        tiles = rings.tiling(rows, 1, ring, 500, launch.LANES, True, tells)
+        assert tiles.warps <= 32 and tiles.spans * tiles.steps >= 500
+        own = rings.covered(tiles.lanes, tiles.cols) - 2 * tiles.halo if tiles.halo else tiles.width
+        assert own * tiles.tiles >= ring
+        assert tiles.halo == 0 or tiles.halo >= 2 * tiles.steps

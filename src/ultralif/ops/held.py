@@ -26,6 +26,7 @@ WIDTH = 8
 """Numbers in a row, as `triton_constants.HELD` says."""
 BLOCK = 128
 OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": True}
+_recorded: list["Book"] = []  # none is ever freed: a recorded graph may still read it
 
 
 class Book(NamedTuple):
@@ -98,7 +99,9 @@ class _Hold(torch.autograd.Function):
     def forward(ctx: Any, raw: Tensor, table: Tensor, book: Book) -> Tensor:
         ctx.save_for_backward(raw, table)
         ctx.book = book
-        held = raw.new_empty(book.rows * WIDTH)
+        held = torch.empty(book.rows * WIDTH, dtype=torch.float32, device=raw.device)
+        if launch.is_recording(raw.device) and not any(book is kept for kept in _recorded):
+            _recorded.append(book)
         given = (held, raw, table, book.places, book.numbers, book.rows)
         grid = (cdiv(book.rows, BLOCK),)
         triton_held.decode_kernel[grid](*given, NATIVE=launch.NATIVE, BLOCK=BLOCK, **OPTIONS)

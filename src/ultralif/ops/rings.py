@@ -102,7 +102,8 @@ def tiling(
 ) -> Tiling:
     """Lay out rows of rings; a round has a multiple of the rows after which the constants repeat."""
     width = next_power_of_2(ring)
-    whole = ring <= (WIDE if rows < MANY else WIDEST if tells else WIDER)
+    # A thread has at most four lanes and a program at most 1,024 threads: the longest need all four.
+    whole = ring <= (WIDE if rows < MANY else WIDEST if tells and ring % 4 == 0 else WIDER)
     few = rows * ring < (FEW if whole else FEW_LONG)
     # Where constants differ between rows, a program has lanes of one row, so that it reduces their gradients.
     cols = math.gcd(ring, 2 if few or (period > 1 and width < 128) else 4)
@@ -286,10 +287,11 @@ def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool
             chunk, registers = 1, 64
         elif any(place.entries > 1 for place in plan.found):
             registers = REGISTERS
-        chosen = _choices(plan, tiles, chunk if tiles.cols == 4 or tiles.alone else FEW_BACK)
+        is_set = tiles.cols == 4 or tiles.alone or tiles.warps == 32
+        chosen = _choices(plan, tiles, chunk if is_set else FEW_BACK)
         choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
         kernel = triton_spatial_back.spatial_backward_kernel
-        most = registers if tiles.cols == 4 or tiles.alone else None
+        most = registers if is_set else None
         run = launch.Launch(kernel, (tiles.programs,), choices, tiles.warps, most)
         found = plan.backwards[key] = (run, tiles, ways, where, chosen[0])
     return found

@@ -169,7 +169,7 @@ def chunked_forward_kernel(
     mask = pos < total
     held = constants(known, pos, RULE, NATIVE)
     steps = steps_of(chunk, length, time)
-    start = current + address(pos, at_current) + chunk * length * at_current[0]
+    start = current + address(pos.to(tl.int64), at_current) + chunk * length * at_current[0]
     p, q, r = find_maps(start, at_current[0], mask, steps, length, zero, held, RULE, STEPS, EVEN, NATIVE)
     v = zero
     if HAS_STATE:
@@ -180,7 +180,7 @@ def chunked_forward_kernel(
     tl.store(row + total, end, mask=mask & (chunk < CHUNKS - 1))
     tl.debug_barrier()  # a thread starts where its neighbour ends
     now = (tl.load(row, mask=mask, other=0.0), zero, zero)
-    target = out + address(pos, at_out) + chunk * length * at_out[0]
+    target = out + address(pos.to(tl.int64), at_out) + chunk * length * at_out[0]
     now, mean = integrate(
         start,
         at_current[0],
@@ -198,5 +198,7 @@ def chunked_forward_kernel(
         NATIVE,
     )
     if bits(RULE, RATE):
-        tl.store(out + address(neuron, at_out), tl.sum(mean, 0, True) / time, mask=neuron < total)
+        tl.store(
+            out + address(neuron.to(tl.int64), at_out), tl.sum(mean, 0, True) / time, mask=neuron < total
+        )
     tl.store(last_state + pos, now[0], mask=mask & (chunk == (time - 1) // length))

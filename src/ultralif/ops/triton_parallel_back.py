@@ -133,8 +133,8 @@ def chunked_backward_kernel(
     mask = pos < total
     held = constants(known, pos, RULE, NATIVE)
     steps = steps_of(chunk, length, time)
-    source = current + address(pos, at_current) + chunk * length * at_current[0]
-    incoming = grad_out + address(pos, at_grad) + chunk * length * at_grad[0]
+    source = current + address(pos.to(tl.int64), at_current) + chunk * length * at_current[0]
+    incoming = grad_out + address(pos.to(tl.int64), at_grad) + chunk * length * at_grad[0]
     note = notes + chunk * (length // STEPS) * total + pos
     g_mean = zero
     if HAS // 2 % 2 and bits(RULE, RATE):
@@ -170,7 +170,7 @@ def chunked_backward_kernel(
     tl.debug_barrier()  # the end of a chunk is the start of the next
     flow = (tl.load(row, mask=mask, other=0.0), zero, zero)
     sums = (zero, zero, zero, zero)
-    outgoing = grad_current + address(pos, at_out) + ((chunk + 1) * length - 1) * at_out[0]
+    outgoing = grad_current + address(pos.to(tl.int64), at_out) + ((chunk + 1) * length - 1) * at_out[0]
     source += tl.cast(length, tl.int64) * at_current[0]
     incoming += tl.cast(length, tl.int64) * at_grad[0]
     note += tl.cast(length // STEPS, tl.int64) * total
