@@ -113,7 +113,7 @@ def load(task: str, folder: str | None, device: str, most: int | None) -> tuple[
             x = split.batch(torch.arange(count))
         if given.dataset == "mnist":
             x = F.avg_pool2d(x.float(), 2) if task == "small" else x.float()
-            x = x.flatten(1).T / 255  # [784, N]
+            x = x.flatten(1).T / 255  # [pixels, N]
             x = x.unsqueeze(2) if task != "rows" else x.unflatten(0, (28, 28)).transpose(1, 2).contiguous()
         if task in ("permuted", "small"):
             x = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0)).to(x.device)]

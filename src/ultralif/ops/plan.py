@@ -202,11 +202,6 @@ class Plan:
             x
         ), self.at_out
 
-    def steps_of(self, count: int) -> Tensor:
-        """Return memory for a number of steps of the membrane, each dense in the order of memory."""
-        size, strides = (count, *self.shape[1:]), (self.total, *self.state_strides[1:])
-        return torch.empty_strided(size, strides, dtype=torch.float32, device=self.device)
-
     def dense_state(self, state: Tensor) -> Tensor:
         """Return a state in the order of memory; it is copied if it has another order."""
         if tuple(state.stride()) == self.state_strides and state.dtype == torch.float32:

@@ -92,6 +92,74 @@ def find_lines(
     return a, c
 
 
+@triton.jit
+def take_back(
+    flow,
+    sums,
+    pointers,
+    strides,
+    g_mean,
+    mask,
+    steps,
+    length,
+    held,
+    numbers,
+    RULE: tl.constexpr,
+    GIVEN: tl.constexpr,
+    STEPS: tl.constexpr,
+    EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Differentiate all chunks from their ends: return the gradient at their starts, and the sums.
+
+    Pointers are to the first step of a chunk, for the gradient that is written to the last; strides as well
+    are those of current, gradient, notes and output.
+    """
+    source, incoming, note, outgoing = pointers
+    by_step, by_grad, by_note, by_out = strides
+    source += tl.cast(length, tl.int64) * by_step
+    incoming += tl.cast(length, tl.int64) * by_grad
+    note += tl.cast(length // STEPS, tl.int64) * by_note
+    for r in range(length // STEPS):
+        first = length - (r + 1) * STEPS
+        source -= STEPS * by_step
+        incoming -= STEPS * by_grad
+        note -= by_note
+        xs = load_steps(source, by_step, mask, first, steps, STEPS, EVEN)
+        gs = xs
+        if GIVEN:
+            gs = load_steps(incoming, by_grad, mask, first, steps, STEPS, EVEN)
+        now = (tl.load(note, mask=mask, other=0.0), 0.0 * g_mean, 0.0 * g_mean)
+        traces, shares, to_epss = (), (), ()
+        for j in tl.static_range(STEPS):
+            v = now[0]
+            now, _, trace = advance(xs[j], now, held, numbers, RULE, NATIVE)
+            share, to_eps = share_of(xs[j], v, trace[4], held[1], held[3], RULE, NATIVE)
+            traces, shares, to_epss = traces + (trace,), shares + (share,), to_epss + (to_eps,)
+        flow, sums = retreat_steps(
+            traces,
+            shares,
+            to_epss,
+            gs if GIVEN else g_mean,
+            flow,
+            sums,
+            outgoing,
+            by_out,
+            mask,
+            first,
+            steps,
+            held,
+            numbers,
+            RULE,
+            GIVEN,
+            STEPS,
+            EVEN,
+            NATIVE,
+        )
+        outgoing -= STEPS * by_out
+    return flow, sums
+
+
 @triton.jit(do_not_specialize=UNSPECIAL)
 def chunked_backward_kernel(
     grad_out,
@@ -171,46 +239,23 @@ def chunked_backward_kernel(
     flow = (tl.load(row, mask=mask, other=0.0), zero, zero)
     sums = (zero, zero, zero, zero)
     outgoing = grad_current + address(pos.to(tl.int64), at_out) + ((chunk + 1) * length - 1) * at_out[0]
-    source += tl.cast(length, tl.int64) * at_current[0]
-    incoming += tl.cast(length, tl.int64) * at_grad[0]
-    note += tl.cast(length // STEPS, tl.int64) * total
-    for r in range(length // STEPS):
-        first = length - (r + 1) * STEPS
-        source -= STEPS * at_current[0]
-        incoming -= STEPS * at_grad[0]
-        note -= total
-        xs = load_steps(source, at_current[0], mask, first, steps, STEPS, EVEN)
-        gs = xs
-        if GIVEN:
-            gs = load_steps(incoming, at_grad[0], mask, first, steps, STEPS, EVEN)
-        now = (tl.load(note, mask=mask, other=0.0), zero, zero)
-        traces, shares, to_epss = (), (), ()
-        for j in tl.static_range(STEPS):
-            v = now[0]
-            now, _, trace = advance(xs[j], now, held, numbers, RULE, NATIVE)
-            share, to_eps = share_of(xs[j], v, trace[4], held[1], held[3], RULE, NATIVE)
-            traces, shares, to_epss = traces + (trace,), shares + (share,), to_epss + (to_eps,)
-        flow, sums = retreat_steps(
-            traces,
-            shares,
-            to_epss,
-            gs if GIVEN else g_mean,
-            flow,
-            sums,
-            outgoing,
-            at_out[0],
-            mask,
-            first,
-            steps,
-            held,
-            numbers,
-            RULE,
-            GIVEN,
-            STEPS,
-            EVEN,
-            NATIVE,
-        )
-        outgoing -= STEPS * at_out[0]
+    flow, sums = take_back(
+        flow,
+        sums,
+        (source, incoming, note, outgoing),
+        (at_current[0], at_grad[0], total, at_out[0]),
+        g_mean,
+        mask,
+        steps,
+        length,
+        held,
+        numbers,
+        RULE,
+        GIVEN,
+        STEPS,
+        EVEN,
+        NATIVE,
+    )
     if HAS % 2:
         tl.store(grad_start + pos, flow[0], mask=mask & (chunk == 0))
     if WAYS:
