@@ -113,7 +113,9 @@ def lacking(part: Part, given: argparse.Namespace) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument(
+        "--data", type=Path, required=True, help=f"folder with mnist, fashion-mnist, nmnist and {CIFAR}"
+    )
     parser.add_argument(
         "--out", type=Path, required=True, help="folder for results and logs; goes on with it"
     )
