@@ -140,20 +140,12 @@ def one_of_each_kind(stacks: Iterable[list[RunConfig]]) -> list[list[RunConfig]]
     return list(found.values())
 
 
-def work(
-    stacks: Sequence[list[RunConfig]],
-    first: int,
-    tasks: Any,
-    reports: Any,
-    given: argparse.Namespace,
-    deadline: float,
-) -> None:
-    """Train stacks, from the one whose number all workers share, until there are none left, or no time.
+def work(first: int, tasks: Any, reports: Any, given: argparse.Namespace, deadline: float) -> None:
+    """Train stacks until there are none left, or no time.
 
     Args:
-        stacks: all of them.
         first: how many of them are only trained to compile their kernels.
-        tasks: the shared number.
+        tasks: the queue of stacks with their numbers, and of None at its end for every worker.
         reports: the queue of what is to be said.
         given: the arguments of the command.
         deadline: the time at which to stop.
@@ -161,13 +153,8 @@ def work(
     end_with_parent()
     torch.set_num_threads(1)
     kept, scratch = Store(given.runs_dir), Store(given.runs_dir / "compiled")
-    while time.time() < deadline:
-        with tasks.get_lock():
-            number = tasks.value
-            tasks.value += 1
-        if number >= len(stacks):
-            return
-        stack = stacks[number]
+    while time.time() < deadline and (task := tasks.get()) is not None:
+        number, stack = task
         began = time.time()
 
         def tell(progress: Progress, number: int = number, began: float = began) -> None:
@@ -212,17 +199,20 @@ def train(
     deadline: float,
 ) -> None:
     """Train stacks in several processes, and write the file after each."""
+    began = time.time()
     context = multiprocessing.get_context("spawn")
     parts = one_of_each_kind(stacks) if torch.cuda.is_available() and given.device != "cpu" else []
     stacks = parts + stacks
-    tasks, reports = context.Value("i", 0), context.Queue()
+    tasks, reports = context.Queue(), context.Queue()
     workers = [
-        context.Process(target=work, args=(stacks, len(parts), tasks, reports, given, deadline), daemon=True)
+        context.Process(target=work, args=(len(parts), tasks, reports, given, deadline), daemon=True)
         for _ in range(min(given.processes, len(stacks)))
     ]
+    # By a queue: as an argument they fill a pipe, and each worker would start only after the one before.
+    for task in (*enumerate(stacks), *(None for _ in workers)):
+        tasks.put(task)
     for worker in workers:
         worker.start()
-    began = time.time()
     while True:
         running = any(worker.is_alive() for worker in workers)
         try:
@@ -236,6 +226,7 @@ def train(
             save(given.out, before, store)
     for worker in workers:
         worker.join()
+    tasks.cancel_join_thread()  # at the end of the time nobody reads the rest
 
 
 def save(out: Path, before: dict[str, Result], store: Store) -> int:
