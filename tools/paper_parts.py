@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +39,18 @@ NONE = "not run"
 def wrapped(text: str, indent: str = "   ") -> str:
     """Return a paragraph in lines, all but the first with an indent."""
     return textwrap.fill(text, 130, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def span(values: Sequence[float], form: str = "+.2f") -> str:
+    """Write the least and the greatest of some numbers."""
+    low, high = format(min(values), form), format(max(values), form)
+    return low if low == high else f"{low} to {high}"
+
+
+def listed(words: Iterable[str]) -> str:
+    """Write each of some words once, with "and" before the last."""
+    *first, last = dict.fromkeys(words)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 class Compared(NamedTuple):

@@ -68,9 +68,9 @@ def cells_of(results: Results, datasets: Sequence[str] = STATIC) -> Iterator[Cel
                     yield Cell(label, dataset, timesteps, theirs, best)
 
 
-def penalized_cells(results: Results) -> Iterator[tuple[Cell, float]]:
-    """Yield published accuracies with a penalty, on images, and how far the spike rate is from its own."""
-    for dataset in STATIC:
+def penalized_cells(results: Results, datasets: Sequence[str] = STATIC) -> Iterator[tuple[Cell, float]]:
+    """Yield published accuracies with a penalty, and how far our spike rate is from the published one."""
+    for dataset in datasets:
         for row in published.sparsity_rows(dataset):
             label = f"{row.neuron} lambda={row.sparsity:g}"
             best = results.best_epoch(label, dataset, row.timesteps)
