@@ -92,7 +92,7 @@ def figure(path: Path) -> None:
         "zero, leak 0.9 (the paper)": ul.UltraLIF(),
         "LIF, leak 0.9": ul.LIF(mode="soft"),
     }
-    plt.figure(figsize=(6, 3.5))
+    plt.figure(figsize=(7.5, 3.5))
     for label, neuron in drawn.items():
         x = current - (0.2 * math.log(30) if "c = " in label else 0.0)
         first = torch.zeros(64, 32, requires_grad=True)
@@ -105,7 +105,7 @@ def figure(path: Path) -> None:
     plt.ylim(1e-4, 1.5)
     plt.xlabel("steps n")
     plt.ylabel("mean |dV(n) / dV(0)|")
-    plt.legend(fontsize=8)
+    plt.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     plt.tight_layout()
     plt.savefig(path, dpi=110)
 
