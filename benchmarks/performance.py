@@ -136,21 +136,24 @@ def all_rows(rows: list[Row]) -> Iterator[str]:
     copies = {
         (row["part"], size_of(row), row["dtype"]): row["ms"] for row in rows if row["subject"] == "copy"
     }
-    commits = ["commit"] if any("commit" in row for row in rows) else []
-    yield line("part", "layer", "T", "B", "N", "dtype", "ms", "quartiles", "x copy", *commits)
-    yield "|---" * (9 + len(commits)) + "|"
+    yield line("part", "layer", "T", "B", "N", "dtype", "ms", "quartiles", "x copy")
+    yield "|---" * 9 + "|"
     for row in rows:
         copy = copies.get((row["part"], size_of(row), row["dtype"]))
         over = "-" if copy is None else f"{row['ms'] / copy:.2f}"
         spread = f"{row['low']:.4g} to {row['high']:.4g}"
-        cells = (row["part"], row["subject"], *size_of(row), row["dtype"], f"{row['ms']:.4g}", spread, over)
-        yield line(*cells, *(row.get(name, "") for name in commits))
+        yield line(row["part"], row["subject"], *size_of(row), row["dtype"], f"{row['ms']:.4g}", spread, over)
 
 
 def machine(found: Row) -> str:
     known = found["machine"]
     versions = (f"{name} {known[name]}" for name in known if name not in ("device", "threads", "system"))
     return f"{known['device']}, {', '.join(versions)}."
+
+
+def origin(found: Row) -> str:
+    """Return when and of which commit a file is, as far as it says so."""
+    return f"{found.get('date', 'without a date')} at {found.get('commit', 'a commit not named')}"
 
 
 def draw(panels: dict[str, list[Row]]) -> None:
@@ -173,7 +176,7 @@ def draw(panels: dict[str, list[Row]]) -> None:
 
 
 def main() -> None:
-    fast, cpu = read("fastpath-h200.json"), read("performance-cpu.json")
+    fast, step, cpu = (read(f"{name}.json") for name in ("fastpath-h200", "step-h200", "performance-cpu"))
     timed = [row for row in fast["rows"] if "low" in row]
     calls = [row for row in timed if row["part"] == "called" and size_of(row) == LARGE]
     layers = [
@@ -199,30 +202,26 @@ def main() -> None:
         "",
         "## Goals",
         "",
-        "Forward and backward, with learned constants; before: commit 48a3db5. The H200's rows are of two"
-        " runs; the last column below names the commit of each. *Called* and *host* are of the earlier run:"
-        " the host of the later one was busy, so that a copy took 0.41 ms of it, not 0.19, UltraLIF 0.74 and"
-        " UltraDLIF 0.68, all about twice as long. In the later run a thread of a small ring took 65"
-        " instructions a step forward, where it took 62 in the earlier one (13.9 us in a graph) and takes 62"
-        " now, which is not timed.",
+        "Forward and backward, with learned constants; before: commit 48a3db5. On the H200, all layers are of"
+        f" one run, {origin(fast)}, and the stacked step of another, {origin(step)}.",
         "",
         line("where", "goal", "before", "now", "reached"),
         "|---|--:|--:|--:|---|",
         *gpu_goals(timed),
-        *stacked_goals(read("step-h200.json").get("steps", [])),
+        *stacked_goals(step.get("steps", [])),
         *cpu_goals(read("cpu-goals.json")),
         "",
         "[What binds](../performance.md#what-binds) where a goal is missed.",
         "",
         "## All measurements: H200",
         "",
-        f"{machine(fast)} `python benchmarks/fastpath.py`.",
+        f"{machine(fast)} `python benchmarks/fastpath.py`, {origin(fast)}.",
         "",
         *all_rows(timed),
         "",
         "## All measurements: CPU",
         "",
-        f"{machine(cpu)} `python {cpu['command']}`, {cpu['date']} at {cpu['commit']}, with all peers.",
+        f"{machine(cpu)} `python {cpu['command']}`, {origin(cpu)}, with all peers.",
         "",
         *all_rows(cpu["rows"]),
         "",
