@@ -50,6 +50,21 @@ GOALS = (
     Goal("graph", "UltraLIF", SMALL, 10, 25, "us"),
     Goal("graph", "UltraDLIF", SMALL, 14, 32, "us"),
 )
+AHEAD = {
+    ("called", SMALL): 1.04,
+    ("called", LARGE): 0.88,
+    ("graph", SMALL): 1.29,
+    ("device", LARGE): 0.73,
+    ("device", LONG): 2.46,
+}
+"""Where UltraLIF should be 1.2 times as fast as SpikingJelly's LIF on an H200, and the number at 48a3db5."""
+HALF = {
+    ("UltraLIF", LARGE): 0.86,
+    ("UltraDLIF", LARGE): 0.95,
+    ("UltraLIF", LONG): 0.92,
+    ("UltraDLIF", LONG): 0.93,
+}
+"""Where bfloat16 should take no longer than float32 on an H200, and the number at 48a3db5."""
 STACKED = {1: ((8, 24.0), (15, 10.4)), 30: ((3, 4.8), (10, 6.8))}
 """For each T goal and number at 48a3db5: times the floor, and one by one over stacked."""
 
@@ -94,6 +109,21 @@ def gpu_goals(rows: list[Row]) -> Iterator[str]:
         now = f"{value:.3g}{space}{goal.unit}" if found else None
         most, before = (f"{number:.3g}{space}{goal.unit}" for number in (goal.most, goal.before))
         yield judged(where, f"<= {most}", before, now, value <= goal.most)
+
+
+def gpu_ratios(rows: list[Row]) -> Iterator[str]:
+    """Yield the goals that compare two rows of the fast path."""
+    times = {(row["part"], row["subject"], size_of(row), row["dtype"]): row["ms"] for row in rows}
+    for (part, size), before in AHEAD.items():
+        peer, ours = (times.get((part, name, size, "float32")) for name in ("SpikingJelly LIF", "UltraLIF"))
+        ratio = peer / ours if peer and ours else 0.0
+        where = f"H200, SpikingJelly LIF / UltraLIF, {spell(size)}, {part}"
+        yield judged(where, ">= 1.2", f"{before}", f"{ratio:.3g}" if ratio else None, ratio >= 1.2)
+    for (name, size), before in HALF.items():
+        half, full = (times.get(("device", name, size, dtype)) for dtype in ("bfloat16", "float32"))
+        ratio = half / full if half and full else 0.0
+        where = f"H200, {name}, {spell(size)}, device, bfloat16 / float32"
+        yield judged(where, "<= 1", f"{before}", f"{ratio:.3g}" if ratio else None, ratio <= 1)
 
 
 def stacked_goals(steps: list[Row]) -> Iterator[str]:
@@ -208,6 +238,7 @@ def main() -> None:
         line("where", "goal", "before", "now", "reached"),
         "|---|--:|--:|--:|---|",
         *gpu_goals(timed),
+        *gpu_ratios(timed),
         *stacked_goals(step.get("steps", [])),
         *cpu_goals(read("cpu-goals.json")),
         "",
