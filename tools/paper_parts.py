@@ -13,8 +13,8 @@ from ultralif.paper.published import BASELINES, TIMESTEPS, ULTRA
 from ultralif.paper.readings import MARGIN
 from ultralif.paper.results import Results
 from ultralif.paper.statistics import Interval, holm, interval, paired
-from ultralif.paper.studied import factors_table, readings_table, tuned_summary
-from ultralif.paper.studies import SMALL
+from ultralif.paper.studied import at_edge, factors_table, readings_table, tuned_summary, tuned_table
+from ultralif.paper.studies import RATES, SMALL, WIDTHS
 from ultralif.paper.table import Table
 from ultralif.paper.verdicts import judge
 from ultralif.report.markup import to_markdown
@@ -182,7 +182,13 @@ def binary(results: Results) -> str:
 
 def tuned(results: Results) -> str:
     """Compare neurons that were tuned alike."""
-    return _study(tuned_summary(results.every))
+    chosen = [row[3] for row in tuned_table(results.every).rows if row[0] != SMALL]
+    rates, widths = at_edge(chosen, "rate", RATES), at_edge(chosen, "width", WIDTHS)
+    text = (
+        f"The chosen learning rate is at an edge of the grid in {rates} of {len(chosen)} cases, the width in "
+        f"{widths}: a better setting may be outside, for every kind of neuron."
+    )
+    return f"{_study(tuned_summary(results.every))}\n\n{wrapped(text, '')}"
 
 
 def factorial(results: Results) -> str:

@@ -48,9 +48,9 @@ def _cells(results: Results) -> str:
     return wrapped(
         "**The published tables are those of the code, and they can be reproduced.** On MNIST, Fashion-MNIST "
         f"and CIFAR-10, {good} of {tried} accuracies{rest} are within {MARGIN} points, or two standard "
-        f"deviations over seeds, of our mean{apart}. With the text's reading {sum(x <= 1 for x in off)} of "
-        f"the same {len(off)} are, and the farthest ({cell.neuron} on {NAMES[cell.dataset]}, "
-        f"T={cell.timesteps}) is off by {far:.1f} points."
+        f"deviations over seeds, of our mean{apart}. With the text's reading, last epochs, "
+        f"{sum(x <= 1 for x in off)} of the same {len(off)} are, and the farthest ({cell.neuron} on "
+        f"{NAMES[cell.dataset]}, T={cell.timesteps}) is off by {far:.1f} points."
     )
 
 

@@ -103,11 +103,15 @@ def test_the_tuned_neurons_of_the_front_pages() -> None:
     assert f"in none of {len(binary)} ({binary[0]:+.2f} to {binary[-1]:+.2f})" in README
     page = words(DOCS / "results" / "paper.md")
     before = re.search(r"a lead stays over these baselines, which are not tuned, (\S+) ", page)
-    tuned = re.search(r"Tuning alone gives LIF \S+ to (\S+) points", page)
-    (left,) = (row.over for row in groups if row[:3] == ("cifar10", 10, "Ultra binary"))
-    assert before and tuned
-    told = f"on CIFAR-10 at T = 10, {before[1]}; tuning gives LIF {tuned[1]} there and leaves {left.signed}"
-    assert told in README
+    soft, binary = (
+        next(row for row in groups if row[:3] == ("cifar10", 10, group))
+        for group in ("Ultra", "Ultra binary")
+    )
+    assert before and soft.binary and binary.over
+    assert (
+        f"at T = 10, {before[1]}; tuned alike it is {soft.binary.signed}, and {binary.over.signed} if"
+        in README
+    )
 
 
 def test_the_speedrun_of_the_readme() -> None:
@@ -143,7 +147,7 @@ def test_counts_of_runs_and_images() -> None:
     results, step_ms = read(ROOT / "results" / "paper.jsonl.gz")
     good, tried, every = reproduced(Results(results, step_ms))
     assert good == tried == every
-    assert f"of which we reproduce all {every} on MNIST, Fashion-MNIST and CIFAR-10" in README
+    assert f"reproduces all {every} published accuracies on MNIST, Fashion-MNIST and CIFAR-10" in README
     later = sum(result.by_epoch.test is not None for result in results)
     counted = words(ROOT / "results" / "README.md")
     assert f"{len(results) - later:,} runs of ultralif 0.1.0" in counted

@@ -16,9 +16,10 @@ from ultralif.errors import InputError
 from ultralif.paper import published
 from ultralif.paper.archive import read, write
 from ultralif.paper.grids import ABLATION, CLIPPED, STATIC, TABLES, main_variants, runs_of
+from ultralif.paper.judgement import Finding, compared, corrected, together
 from ultralif.paper.published import ULTRA
 from ultralif.paper.results import Results
-from ultralif.paper.statistics import Scores, holm, images, interval, paired, quantile, two_ways
+from ultralif.paper.statistics import Interval, Scores, holm, images, interval, paired, quantile, two_ways
 from ultralif.paper.tables import make_table
 from ultralif.paper.verdicts import CLAIMS, judge
 from ultralif.report.markup import to_csv, to_latex, to_markdown
@@ -252,7 +253,25 @@ class TestVerdicts:
             tables=("mnist", "released-mnist"),
         )
         found = verdict(results, "mnist, T=1: the best Ultra neuron is +0.09")
-        assert (found.verdict, found.released) == ("inconclusive", "holds")
+        assert (found.verdict, found.released) == ("does not hold", "holds")
+
+    @pytest.mark.parametrize(
+        ("mean", "half", "expected"),
+        [(0.1, 0.5, "does not hold"), (1, 4, "inconclusive")],
+    )
+    def test_a_gain_that_may_be_none_must_reach_the_published_one(self, mean, half, expected):
+        assert compared(Interval(mean, half, 5, 0.01), 4.0) == expected
+
+    def test_a_small_gain_that_may_be_chance_does_not_hold(self):
+        found = [Finding("holds weaker", "", p, "does not hold") for p in (0.03, 0.04)]
+        assert [each.verdict for each in corrected(found)] == ["does not hold"] * 2
+
+    @pytest.mark.parametrize(
+        ("sure", "expected"), [(1, "inconclusive"), (2, "inconclusive"), (3, "holds weaker"), (4, "holds")]
+    )
+    def test_many_gains_must_be_there_for_a_claim_about_all(self, sure, expected):
+        parts = [(str(n), Interval(1.0, 0.5, 5, 0.001 if n < sure else 0.9)) for n in range(4)]
+        assert together(parts, "better").verdict == expected
 
     @pytest.mark.parametrize(
         ("after", "expected"), [(0.24, "holds"), (0.3, "holds weaker"), (0.39, "does not hold")]

@@ -17,6 +17,7 @@ __all__ = [
     "compared",
     "corrected",
     "kept",
+    "of_many",
     "sign",
     "signed",
     "together",
@@ -33,6 +34,8 @@ class Finding(NamedTuple):
     verdict: Judgement
     measured: str
     p: float | None = None
+    by_chance: Judgement = "inconclusive"
+    """The judgement if the measurement may be chance."""
 
 
 NOT_TESTED = Finding("not tested", "the runs are not there")
@@ -63,11 +66,14 @@ def sign(difference: Interval | None) -> Judgement:
 
 
 def compared(difference: Interval | None, published: float) -> Judgement:
-    """A gain holds if its interval reaches the published one; a gain that is surely smaller holds weaker."""
+    """A gain holds if its interval is above 0 and reaches the published one.
+
+    A gain that is surely smaller holds weaker if it is above 0, and does not hold otherwise.
+    """
     found = sign(difference)
-    if difference is None or found != "holds":
+    if difference is None or difference.high >= published:
         return found
-    return "holds" if difference.high >= published else "holds weaker"
+    return "holds weaker" if found == "holds" else "does not hold"
 
 
 def kept(difference: Interval | None, margin: float = MARGIN) -> Judgement:
@@ -79,8 +85,15 @@ def kept(difference: Interval | None, margin: float = MARGIN) -> Judgement:
     return "does not hold" if difference.high < -margin else "inconclusive"
 
 
+def of_many(cases: int, every: int) -> Judgement:
+    """A claim about many cases holds with more than nine of ten of them, and weaker with more than half."""
+    if 10 * cases > 9 * every:
+        return "holds"
+    return "holds weaker" if 2 * cases > every else "does not hold"
+
+
 def corrected(findings: Sequence[Finding]) -> list[Finding]:
-    """Call findings inconclusive that are not significant after Holm's correction for their number."""
+    """Judge findings again that may be chance after Holm's correction for their number."""
     known = [place for place, finding in enumerate(findings) if finding.p is not None]
     chances = dict(zip(known, holm([findings[place].p or 0.0 for place in known]), strict=True))
     out = []
@@ -88,13 +101,15 @@ def corrected(findings: Sequence[Finding]) -> list[Finding]:
         decided = finding.verdict in ("holds", "holds weaker", "does not hold")
         if decided and chances.get(place, 0.0) >= 0.05:
             note = f"{finding.measured}; not significant among {len(known)} comparisons"
-            finding = Finding("inconclusive", note, finding.p)
+            finding = Finding(finding.by_chance, note, finding.p)
         out.append(finding)
     return out
 
 
 def together(parts: Sequence[tuple[str, Interval]], word: str) -> Finding:
     """Judge several differences that a claim says are all above 0, corrected for their number.
+
+    A claim that `of_many` rejects is inconclusive as long as no difference is surely below 0.
 
     Args:
         parts: the names and values of the differences.
@@ -106,11 +121,9 @@ def together(parts: Sequence[tuple[str, Interval]], word: str) -> Finding:
     sure = [chance < 0.05 for chance in chances]
     wins = sum(known and part.mean > 0 for known, (_, part) in zip(sure, parts, strict=True))
     losses = sum(known and part.mean < 0 for known, (_, part) in zip(sure, parts, strict=True))
-    verdict: Judgement = "inconclusive"
-    if losses:
-        verdict = "does not hold"
-    elif wins:
-        verdict = "holds" if wins == len(parts) else "holds weaker"
+    verdict: Judgement = "does not hold" if losses else of_many(wins, len(parts))
+    if verdict == "does not hold" and not losses:
+        verdict = "inconclusive"
     text = f"{word} in {wins} of {len(parts)}, the reverse in {losses} (corrected for their number): "
     return Finding(verdict, text + "; ".join(f"{name}: {signed(part)}" for name, part in parts))
 

@@ -11,6 +11,7 @@ from ultralif.paper.judgement import (
     Finding,
     Judgement,
     kept,
+    of_many,
     sign,
     signed,
     together,
@@ -76,10 +77,8 @@ def consistent(results: Results) -> Finding:
     safe = [each for each in found if kept(each.cost) == "holds"]
     both = sum(each.cut >= 40 for each in safe)
     lost = sum(kept(each.cost) == "does not hold" for each in found)
-    share = both / len(found)
-    verdict: Judgement = "holds" if share > 0.9 else "holds weaker" if share > 0.5 else "does not hold"
     return Finding(
-        verdict,
+        of_many(both, len(found)),
         f"of {len(found)} cases {inside} are cut by 40 to 50 %, {halved} by 40 % or more (from "
         f"{min(cuts):.0f} to {max(cuts):.0f} %); a loss beyond {MARGIN} points is excluded in {len(safe)}, "
         f"sure in {lost}; cut by 40 % or more without such a loss: {both}",
@@ -128,10 +127,8 @@ def temporal_is_cheapest(results: Results) -> Finding:
             competitive += lowest and level
     if not known:
         return NOT_TESTED
-    share = competitive / known
-    verdict: Judgement = "holds" if share > 0.9 else "holds weaker" if share > 0.5 else "does not hold"
     return Finding(
-        verdict,
+        of_many(competitive, known),
         f"UltraPLIF spikes least in {cheapest} of {known} cells, and is within {MARGIN} of the best there "
         f"in {competitive}",
     )

@@ -144,7 +144,7 @@ def _accuracy(dataset: str, results: Results) -> Table:
 def _sparsity(results: Results) -> Table:
     columns = (
         *("dataset", "neuron", "T", "lambda", "published", "best epoch", "last epoch"),
-        *("published rate", "rate", "written rate"),
+        *("written", "published rate", "rate", "written rate"),
     )
     rows = []
     for dataset in DATASETS:
@@ -153,7 +153,10 @@ def _sparsity(results: Results) -> Table:
                 continue
             label = row.neuron if not row.sparsity else f"{row.neuron} lambda={row.sparsity:g}"
             best = interval(results.best_epoch(label, dataset, row.timesteps))
-            last = interval(results.accuracy(label, dataset, row.timesteps, encoding=CLIPPED))
+            last, written = (
+                interval(results.accuracy(label, dataset, row.timesteps, encoding=code))
+                for code in (CLIPPED, "rate")
+            )
             rates = [
                 interval(results.spike_rate(label, dataset, row.timesteps, encoding=code))
                 for code in (CLIPPED, "rate")
@@ -167,6 +170,7 @@ def _sparsity(results: Results) -> Table:
                     number(row.accuracy),
                     str(best or results.nothing(dataset)),
                     str(last or "-"),
+                    str(written or "-"),
                     f"{row.spike_rate:.3f}",
                     *(f"{rate.mean:.3f}" if rate else "-" for rate in rates),
                 )

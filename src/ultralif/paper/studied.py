@@ -30,6 +30,7 @@ from ultralif.training.result import Result
 __all__ = [
     "BASELINES",
     "Compared",
+    "at_edge",
     "factors_table",
     "readings_table",
     "tuned_groups",
@@ -96,7 +97,7 @@ def tuned_table(results: Iterable[Result]) -> Table:
     edges = []
     for place in _places(tuning(), found):
         chosen = [one.setting for cell, one in found.items() if cell[1:] == place]
-        rates, widths = _at_edge(chosen, "rate", RATES), _at_edge(chosen, "width", WIDTHS)
+        rates, widths = at_edge(chosen, "rate", RATES), at_edge(chosen, "width", WIDTHS)
         edges.append(f"{place[0]}, T={place[1]}, {rates} rates and {widths} widths of {len(chosen)}")
     rows = [
         (
@@ -123,7 +124,7 @@ def tuned_table(results: Iterable[Result]) -> Table:
     return Table("tuned", "Every neuron tuned alike", columns, rows, notes)
 
 
-def _at_edge(settings: Iterable[str], name: str, values: Sequence[float]) -> int:
+def at_edge(settings: Iterable[str], name: str, values: Sequence[float]) -> int:
     """Count the settings in which a quantity has its least or its greatest value."""
     edges = {f"{name} {value:g}" for value in (min(values), max(values))}
     return sum(bool(edges & set(setting.split(", "))) for setting in settings)
@@ -144,6 +145,8 @@ class Compared(NamedTuple):
     """Difference from the group's control, corrected likewise."""
     binary: Interval | None
     """Difference from the best baseline when networks trained soft are run with binary spikes."""
+    is_best: bool
+    """True for the best baseline itself."""
 
 
 def tuned_groups(results: Iterable[Result]) -> list[Compared]:
@@ -161,13 +164,15 @@ def tuned_groups(results: Iterable[Result]) -> list[Compared]:
                 best[group] = max(here, key=lambda pair: pair[1].held_out)
         if dataset == SMALL or "" not in best:
             continue
-        base = best.pop("")[1].own
+        first, chosen = best.pop("")
+        base = chosen.own
         for group, (name, one) in best.items():
             like = found.get(Cell(CONTROLS.get(group, ""), dataset, time))
             over = None if name in BASELINES else paired(one.own, base)
             binary = paired(one.binary, base) if one.binary != one.own else None
             past = paired(one.own, like.own) if like else None
-            rows.append(Compared(dataset, time, group, name, interval(one.own), over, past, binary))
+            test = interval(one.own)
+            rows.append(Compared(dataset, time, group, name, test, over, past, binary, name == first))
     chances = [each.p for row in rows for each in (row.over, row.past) if each]
     corrected = iter(holm([1.0 if p is None else p for p in chances]))
     return [
@@ -188,12 +193,20 @@ def tuned_summary(results: Iterable[Result]) -> Table:
             str(row.timesteps),
             row.name if row.name == row.group else f"{row.group}: {row.name}",
             str(row.test or NOT_RUN),
-            *(f"{each.signed} (p = {each.p:.3f})" if each else "-" for each in (row.over, row.past)),
+            "is the best" if row.is_best else _with_p(row.over),
+            _with_p(row.past),
             row.binary.signed if row.binary else "-",
         )
         for row in tuned_groups(results)
     ]
     return Table("tuned-summary", "", (*columns, "run binary"), rows)
+
+
+def _with_p(each: Interval | None) -> str:
+    """Write a difference with its probability."""
+    if each is None or each.p is None:
+        return "-" if each is None else each.signed
+    return f"{each.signed} (p {'< 0.001' if each.p < 0.001 else f'= {each.p:.3f}'})"
 
 
 def factors_table(results: Iterable[Result]) -> Table:

@@ -11,6 +11,7 @@ from ultralif.paper.judgement import (
     best,
     compared,
     corrected,
+    of_many,
     sign,
     signed,
 )
@@ -71,8 +72,12 @@ def _gain(dataset: str, published: float) -> Claim:
             return NOT_TESTED
         binary = f", {signed(hard.difference)} with binary spikes ({hard.ultra})" if hard else ""
         text = f"{soft.ultra} over {soft.baseline}: {signed(soft.difference)}{binary}"
-        verdict = compared(soft.difference, published)
-        return Finding(verdict, f"{text}; all chosen by the test set", soft.difference.p)
+        return Finding(
+            compared(soft.difference, published),
+            f"{text}; all chosen by the test set",
+            soft.difference.p,
+            "does not hold" if soft.difference.high < published else "inconclusive",
+        )
 
     return Claim(
         f"{dataset}, T=1: the best Ultra neuron is {published:+.2f} over the best baseline", "1, 6", decide
@@ -165,10 +170,8 @@ def _robust_to_hard(results: Results) -> Finding:
         return NOT_TESTED
     worst, _, where = min(losses)
     small = sum(safe for _, safe, _ in losses)
-    share = small / len(losses)
-    verdict: Judgement = "holds" if share > 0.9 else "holds weaker" if share > 0.5 else "does not hold"
     text = f"a loss beyond 0.3 points is excluded in {small} of {len(losses)} cases"
-    return Finding(verdict, f"{text}; worst {worst:+.2f} ({where})")
+    return Finding(of_many(small, len(losses)), f"{text}; worst {worst:+.2f} ({where})")
 
 
 def _overhead(results: Results) -> Finding:

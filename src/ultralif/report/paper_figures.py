@@ -24,7 +24,7 @@ FAMILIES = {
     "spatial": ULTRA[2:],
     "controls": (*(control.label for control in CONTROLS), "SigmaLIF"),
 }
-"""The columns of the figure of accuracies, with few lines in each."""
+"""The rows of the figure of accuracies, with few lines in each panel."""
 
 
 def paper_figures(results: Results, folder: Path, suffix: str = ".png") -> list[Path]:
@@ -45,14 +45,14 @@ def paper_figures(results: Results, folder: Path, suffix: str = ".png") -> list[
 def accuracy_figure(
     path: Path, results: Results, datasets: Sequence[str] = DATASETS, *, released: bool = False
 ) -> Path:
-    """Draw accuracy over T: a row for each dataset, a column for each family of neurons, LIF in all of them.
+    """Draw accuracy over T: a column for each dataset, a row for each family of neurons, LIF in all of them.
 
     Means with 95 % intervals; hollow: published.
 
     Args:
         path: the file.
         results: the runs.
-        datasets: the rows.
+        datasets: the columns.
         released: draw the best epochs of the author's code; otherwise the last ones of the paper as written.
     """
     if not datasets:
@@ -63,23 +63,24 @@ def accuracy_figure(
     if others and not released:
         families["others"] = others
     drawn = {name: family for name, family in families.items() if family}
-    figure, axes = new_figure(len(drawn), len(datasets), width=2.6, height=2.3)
+    figure, axes = new_figure(len(datasets), len(drawn), width=2.3, height=1.6)
     beside_paper = False
-    for row, dataset in zip(axes, datasets, strict=True):
+    for column, dataset in zip(axes.T, datasets, strict=True):
         times = _times(results, dataset)
-        for axis, (name, family) in zip(row, drawn.items(), strict=True):
-            axis.sharey(row[0])
+        for axis, family in zip(column, drawn.values(), strict=True):
+            axis.sharey(column[0])
             beside = ["LIF"] if "LIF" in labels else []
             for i, label in enumerate(dict.fromkeys((*family, *beside))):
                 shift = 0.08 * (i - len(family) / 2)
                 beside_paper |= _draw_line(axis, results, label, dataset, times, shift, released=released)
             axis.set_xticks(range(len(times)), [str(time) for time in times])
             axis.set_xlim(-0.5, len(times) - 0.5)
-            axis.set_title(f"{dataset}: {name}", fontsize=8)
-        row[0].set_ylabel("test accuracy %")
-    for axis in axes[-1]:
-        axis.set_xlabel("time steps T")
-    _legend(figure, axes, PUBLISHED if beside_paper else None)
+        column[0].set_title(dataset, fontsize=10)
+        column[-1].set_xlabel("time steps T")
+    for axis, name in zip(axes[:, 0], drawn, strict=True):
+        axis.set_ylabel(f"{name}: %")
+    reading = "as released, best epoch" if released else "as written, last epoch"
+    _legend(figure, axes, f"test accuracy, {reading}" + (f"; {PUBLISHED}" if beside_paper else ""))
     return save_figure(figure, path)
 
 
@@ -104,8 +105,8 @@ def _legend(figure: Any, axes: Any, title: str | None) -> None:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
     }
     order = sorted(found, key=lambda label: ORDER.index(label) if label in ORDER else len(ORDER))
-    options = {"title": title, "title_fontsize": 7, "fontsize": 7, "frameon": False}
-    figure.legend([found[label] for label in order], order, loc="outside lower center", ncols=6, **options)
+    options = {"title": title, "title_fontsize": 8, "fontsize": 8, "frameon": False}
+    figure.legend([found[label] for label in order], order, loc="outside lower center", ncols=5, **options)
 
 
 def _draw_line(
@@ -197,7 +198,7 @@ def ablation_figure(path: Path, results: Results, encoding: str = "rate") -> Pat
             right.plot(range(1, len(values) + 1), values, color=color, lw=1, alpha=0.8, label=label)
         right.axhline(published.final_eps(neuron), color=color, lw=0.8, ls=":")
     left.set(xlabel="temperature eps (star: learned)", ylabel="test accuracy %", xscale="log")
-    left.set_title("MNIST, T=1 (hollow: published)", fontsize=9)
+    left.set_title("MNIST, T=1 (hollow: published; UltraDLIF and UltraDPLIF are equal)", fontsize=8)
     low, high = left.get_xlim()
     ticks = [tick for tick in (0.1, 0.2, 0.5, 1, 2, 5) if low <= tick <= high]
     left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -226,7 +227,8 @@ def _draw_fixed(axis: Any, results: Results, neuron: str, encoding: str, shift: 
     theirs = [published.ablation("accuracy", neuron, eps) for eps in ABLATED]
     places = [eps * shift for eps in ABLATED]
     axis.plot(places, theirs, style["marker"], color=style["color"], mfc="none", ms=6.5, alpha=0.7)
-    learned = accuracy(neuron)
+    learned, there = accuracy(neuron), published.ablation("accuracy", neuron, None)
+    axis.plot(published.final_eps(neuron), there, "*", color=style["color"], mfc="none", ms=11, alpha=0.7)
     end = interval(results.eps(neuron, "mnist", 1, encoding))
     if learned is not None and end is not None:
         axis.errorbar([end.mean], [learned.mean], [learned.half or 0.0], color=style["color"], fmt="*", ms=9)
