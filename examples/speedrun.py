@@ -70,6 +70,10 @@ def load(folder: Path, half: str, count: int | None = None) -> tuple[Tensor, Ten
     raw = b""
     for name in [f"data_batch_{i}" for i in range(1, 6)] if half == "train" else ["test_batch"]:
         plain, packed = folder / f"{name}.bin", folder / f"{name}.bin.xz"
+        if not (plain.exists() or packed.exists()):
+            raise SystemExit(
+                f"{plain} is not there: --data must be the folder cifar-10-batches-bin of CIFAR-10"
+            )
         raw += plain.read_bytes() if plain.exists() else lzma.decompress(packed.read_bytes())
     rows = torch.from_numpy(np.frombuffer(raw, np.uint8).reshape(-1, 3073)[:count].copy()).to(DEVICE)
     images = rows[:, 1:].view(-1, 3, 32, 32).float().div_(255)

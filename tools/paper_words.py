@@ -201,8 +201,8 @@ def noise(results: Results) -> str:
     lines = [
         wrapped(
             f"On the {raw['number']} raw recordings that we have, denoising keeps {share:.0f} % of the "
-            f"events ({kept['events']:,.0f} of {raw['events']:,.0f} on average); "
-            f"{100 * raw['cells with events']:.0f} % of the cells of the sensor have an event in a raw "
+            f"events ({kept['events']:,.0f} of {raw['events']:,.0f} on average; about 76 % in the whole "
+            f"set); {100 * raw['cells with events']:.0f} % of the cells of the sensor have an event in a raw "
             f"recording, {100 * kept['cells with events']:.0f} % in a denoised one.",
             "",
         )

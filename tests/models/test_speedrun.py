@@ -147,3 +147,8 @@ def test_it_runs_and_ends_with_binary_spikes(speedrun, tmp_path, monkeypatch, ca
     speedrun.main()
     row = json.loads(capsys.readouterr().out)
     assert row["mode"] == "hard" and 0 <= row["accuracy"] <= 100 and len(row["eps"]) == 10
+
+
+def test_a_folder_without_the_data_is_named(speedrun, tmp_path):
+    with pytest.raises(SystemExit, match=r"data_batch_1\.bin is not there: --data must be"):
+        speedrun.load(tmp_path, "train")
