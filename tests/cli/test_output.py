@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -189,3 +190,26 @@ def test_two_interrupts_are_quiet(python) -> None:
         _, err = process.communicate(timeout=60)
         assert "Traceback" not in err and "Exception ignored" not in err, err
         assert process.returncode in (0, 130, -signal.SIGINT)  # the last: while the interpreter ends
+
+
+SWALLOWED = """
+    import signal, sys
+    from ultralif import cli
+
+    def run(args):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            pass
+        raise ImportError("cannot load module more than once per process")
+
+    cli._run = run
+    sys.exit(cli.main())
+"""
+
+
+def test_an_interrupt_that_compiled_code_drops_is_quiet(python) -> None:
+    """As numpy does while torch imports it: what fails then is the interrupt's doing."""
+    process = python.start("-c", textwrap.dedent(SWALLOWED))
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "ultralif: interrupted\n")

@@ -102,7 +102,7 @@ def test_what_a_command_would_do(ultralif: Commands) -> None:
         (("--checkpoint-seconds", "-1"), ("checkpoint_seconds must be 0 or more",)),
         (("--hidden", "2000000", "2000000"), ("GB", "choose a smaller hidden")),
         (("--per-neuron", "--hidden", "3", "4"), ("per_neuron needs spiking layers of one size",)),
-        (("--encoding", "rate-normalized"), ("not known for digits", "use 'rate'")),
+        (("--encoding", "rate-normalized"), ("not known for digits", "cifar10), or encoding 'rate'")),
     ],
 )
 def test_bad_input_is_one_line(words: tuple[str, ...], parts: tuple[str, ...], ultralif: Commands) -> None:

@@ -8,12 +8,15 @@ import subprocess
 import sys
 import textwrap
 import zipfile
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
 
 from data.dataset_files import idx, make_tar, nmnist
+from ultralif.data import extract
 from ultralif.data import find as finding
 from ultralif.data.files import SUMS
 from ultralif.data.find import find, home, missing, roots, without_network
@@ -22,6 +25,7 @@ from ultralif.data.spec import Remote
 from ultralif.data.table import DATASETS, find_spec
 from ultralif.data.verify import verify
 from ultralif.errors import InputError, JobError
+from ultralif.files import opened
 
 IDX = {name: idx(np.zeros((3, 28, 28))) for name in DATASETS["mnist"].forms[0].files}
 
@@ -239,6 +243,21 @@ def test_many_processes_get_one_copy(tmp_path, server):
     assert outputs == {f"{tmp_path / 'here' / 'n-mnist'}\n"}
     assert verify(spec, tmp_path / "here").digests == 40
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["n-mnist"]
+
+
+def test_a_copy_of_another_process_is_taken(tmp_path, server, monkeypatch):
+    """One that is ready just before ours is unpacked, and has removed what was downloaded."""
+    spec = small_nmnist(server)
+
+    def late(archive: Path) -> AbstractContextManager[IO[bytes]]:
+        monkeypatch.setattr(extract, "opened", opened)
+        get(spec, tmp_path / "here", None, server.opener)
+        return opened(archive)
+
+    monkeypatch.setattr(extract, "opened", late)
+    found = get(spec, tmp_path / "here", None, server.opener)
+    assert found.folder == tmp_path / "here" / "n-mnist"
+    assert verify(spec, tmp_path / "here").digests == 40
 
 
 def test_sums_can_be_checked_by_others(tmp_path, server):

@@ -62,6 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return 0
     except Exception as error:
+        if (
+            signal.getsignal(signal.SIGINT) is _end
+        ):  # compiled code drops an interrupt of its imports, and fails
+            return _fail("interrupted", 130)
         message, code = _explain(error)
         if message is None:
             raise
@@ -70,8 +74,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """End the process at the first Ctrl-C, and at once at the second, without a message."""
-    signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
+    signal.signal(signal.SIGINT, _end)
     raise KeyboardInterrupt
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    os._exit(130)
 
 
 def _explain(error: Exception) -> tuple[str | None, int]:

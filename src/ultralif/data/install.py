@@ -11,7 +11,7 @@ from ultralif.data.fetch import Progress, download
 from ultralif.data.files import damaged
 from ultralif.data.find import Found, find, home, installed, without_network
 from ultralif.data.spec import Spec
-from ultralif.errors import JobError
+from ultralif.errors import InputError, JobError
 
 __all__ = ["get"]
 
@@ -45,12 +45,14 @@ def get(
         raise JobError(f"{target} is there, but is not a complete {spec.name}; move it and run this again")
     try:
         return _install(spec, target, downloads, progress, opener)
-    except JobError as error:
+    except (InputError, JobError) as error:
         found = find(spec, data_dir, split)
-        if found is None:
+        if found is not None:  # another process got it meanwhile, and removed what was downloaded
+            shutil.rmtree(downloads, ignore_errors=True)
+            return found
+        if isinstance(error, JobError):
             raise JobError(f"{error}; {without_network(spec, data_dir, split)}") from error
-        shutil.rmtree(downloads, ignore_errors=True)  # another process got it meanwhile
-        return found
+        raise
 
 
 def _install(
