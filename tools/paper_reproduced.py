@@ -130,10 +130,11 @@ def depth(results: Results) -> str:
     events = [cell for cell in cells if cell.dataset not in STATIC]
     text = (
         f"{_good(images)} of {len(images)} accuracies of the author's page on images are reproduced by the "
-        f"same measure, and {_good(events)} of {len(events)} on N-MNIST. After the last epoch SigmaLIF is "
-        f"{span([difference.mean for *_, difference in over])} points from the best Ultra neuron, which is "
-        f"chosen on the test set; after Holm's correction the difference is significant in {sure or 'none'} "
-        f"of {len(over)} (closest: {NAMES[dataset]} with {layers}, {closest.signed}, p = {p:.3f})."
+        f"same measure, and {_good(events)} of {len(events)} on N-MNIST. After the last epoch SigmaLIF "
+        "leads the best Ultra neuron, chosen on the test set, by "
+        f"{span([difference.mean for *_, difference in over])} points; after Holm's correction the "
+        f"difference is significant in {sure or 'none'} of {len(over)} (closest: {NAMES[dataset]} with "
+        f"{layers}, {closest.signed}, p = {p:.3f})."
     )
     shown = to_markdown(replace(table, title="", rows=rows, notes=[]))
     return f"{shown}\n{wrapped(text, '')}"

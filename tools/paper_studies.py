@@ -41,14 +41,13 @@ def _tuned(results: Results) -> str:
         f"judged on held-out data; Holm's correction). {len(past) - len(apart)} of them, at T=1, are the "
         f"same network up to its first bias; of the other {len(apart)} a lead of more than {MARGIN} points "
         f"is excluded in {len(apart) - len(left)}, and {len(left)} are inconclusive ({unsure}: "
-        f"{listed(each.signed for _, each in left)}). Soft, it is {_span(soft, 'past')} points from SoftLIF; "
-        f"from the best binary baseline it is {_span(early, 'over')} at T=1{_sure(early)} and "
-        f"{_span(late, 'over')} at T=10{_sure(late)}, and {_span(early, 'binary')} and "
-        f"{_span(late, 'binary')} when run with binary spikes. Trained binary, it is "
-        f"{_span(binary, 'past')} from LIF with a learned width and {_span(binary, 'over')} from the best "
-        f"baseline{_sure(binary)}. LIF itself gains {span(gains)} points over its runs as written, in which "
-        "its reset is differentiated and its surrogate not scaled by the slope; these two alone change "
-        "little (below)."
+        f"{listed(each.signed for _, each in left)}). Soft, its lead over SoftLIF is {_span(soft, 'past')} "
+        f"points. Over the best binary baseline it is, at T=1, {_span(early, 'over')} soft{_sure(early)} and "
+        f"{_span(early, 'binary')} run binary; at T=10, {_span(late, 'over')} soft{_sure(late)} and "
+        f"{_span(late, 'binary')} run binary. Trained binary, it leads LIF with a learned width by "
+        f"{_span(binary, 'past')} and the best baseline by {_span(binary, 'over')}{_sure(binary)}. "
+        f"LIF itself gains {span(gains)} points over its runs as written, in which its reset is "
+        "differentiated and its surrogate not scaled by the slope; these two alone change little (below)."
     )
 
 
@@ -84,8 +83,8 @@ def over_tuned_baselines(results: Results) -> str:
     if soft.binary is None or binary.over is None:
         raise SystemExit("the tuned networks of CIFAR-10 at T=10 are not in the results")
     return (
-        f"Tuned alike, at T=10, the best Ultra neuron is {soft.binary.signed} from the best baseline when "
-        f"trained soft and run binary, as here, and {binary.over.signed} when trained with binary spikes."
+        f"Tuned alike, at T=10 alone, the best Ultra neuron leads the best baseline by {soft.binary.signed} "
+        f"when trained soft and run binary, as here, and by {binary.over.signed} when trained binary."
     )
 
 

@@ -193,7 +193,7 @@ def tuned_summary(results: Iterable[Result]) -> Table:
             str(row.timesteps),
             row.name if row.name == row.group else f"{row.group}: {row.name}",
             str(row.test or NOT_RUN),
-            "is the best" if row.is_best else _with_p(row.over),
+            "best on held-out data" if row.is_best else _with_p(row.over),
             _with_p(row.past),
             row.binary.signed if row.binary else "-",
         )
