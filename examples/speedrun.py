@@ -8,8 +8,7 @@
 
 FOLDER has the six files of cifar-10-batches-bin, plain or as .xz. The recipe:
 1. The images live on the GPU. An epoch is cropped and mirrored (every image alternates) in one go.
-2. The first map is linear, computed once and repeated over time: a frozen 2x2 convolution that whitens, a 3x3
-   convolution, batch norm. Everything after it sees spikes.
+2. The first map is linear and repeated over time: a frozen 2x2 whitening, a 3x3 convolution, batch norm.
 3. A group halves the picture, then adds currents: spikes stay binary, gradients pass around neurons.
 4. Filters are trained by Muon, whose step is an orthogonal matrix: no layer starves behind its neurons.
 5. For a share of the epochs the neurons are soft and gradients exact; then spikes are binary and the soft
@@ -19,11 +18,10 @@ The accuracy is that of the last epoch, without test-time augmentation. `seconds
 the training images to the last statistics of batch norm; `warmup_seconds` went before, for compiling.
 """
 
-import argparse
 import json
 import lzma
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 import numpy as np
@@ -71,9 +69,7 @@ def load(folder: Path, half: str, count: int | None = None) -> tuple[Tensor, Ten
     for name in [f"data_batch_{i}" for i in range(1, 6)] if half == "train" else ["test_batch"]:
         plain, packed = folder / f"{name}.bin", folder / f"{name}.bin.xz"
         if not (plain.exists() or packed.exists()):
-            raise SystemExit(
-                f"{plain} is not there: --data must be the folder cifar-10-batches-bin of CIFAR-10"
-            )
+            raise SystemExit(f"{plain} is not there: --data must be the folder cifar-10-batches-bin")
         raw += plain.read_bytes() if plain.exists() else lzma.decompress(packed.read_bytes())
     rows = torch.from_numpy(np.frombuffer(raw, np.uint8).reshape(-1, 3073)[:count].copy()).to(DEVICE)
     images = rows[:, 1:].view(-1, 3, 32, 32).float().div_(255)
@@ -309,7 +305,7 @@ def run(given: Namespace, seed: int, train: tuple, test: tuple, build: type[nn.M
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--data", type=Path, required=True, help="folder of cifar-10-batches-bin")
     add("--seeds", type=int, default=1, help="how many: 0, 1, 2, ...")
