@@ -4,7 +4,7 @@
 
 A part of the page between ``<!-- NAME -->`` and ``<!-- end -->`` is made by the function of that name, so
 that no measured number is typed by hand: tables in paper_parts.py and paper_reproduced.py, sentences in
-paper_words.py, paper_studies.py and paper_time.py.
+paper_words.py, paper_studies.py and paper_time.py. The figure of tuned neurons is by paper_figure.py.
 """
 
 import re
@@ -16,6 +16,7 @@ import paper_reproduced
 import paper_studies
 import paper_time
 import paper_words
+from paper_figure import tuned_figure
 
 from ultralif.paper.archive import read
 from ultralif.paper.results import Results
@@ -58,6 +59,7 @@ def main() -> None:
     """Write the page."""
     results = all_results()
     PAGE.write_text(fill(PAGE.read_text(), results))
+    tuned_figure(results, ROOT / "docs" / "images" / "paper" / "tuned.png")
     for table in studies(results):
         (PAGE.parent / "paper" / f"{table.name}.md").write_text(to_markdown(table))
     print(f"{len(results.by_id)} runs in {PAGE}")
