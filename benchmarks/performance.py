@@ -206,24 +206,10 @@ def draw(panels: dict[str, list[Row]]) -> None:
     figure.savefig(DOCS / "images" / "performance.png", dpi=140)
 
 
-def main() -> None:
-    fast, step, cpu = (read(f"{name}.json") for name in ("fastpath-h200", "step-h200", "performance-cpu"))
+def page(fast: Row, step: Row, cpu: Row) -> list[str]:
+    """Return the lines of the page."""
     timed = [row for row in fast["rows"] if "low" in row]
-    calls = [row for row in timed if row["part"] == "called" and size_of(row) == LARGE]
-    layers = [
-        row
-        for row in cpu["rows"]
-        if row["part"] == "layer"
-        and (size_of(row), row["dtype"]) == ((30, 128, 1024), "float32")
-        and not row["subject"].endswith("rate")
-    ]
-    draw(
-        {
-            f"CPU, one thread, {spell((30, 128, 1024))}": layers,
-            f"H200, called from Python, {spell(LARGE)}": calls,
-        }
-    )
-    text = [
+    return [
         "# How fast neurons are: measured",
         "",
         "[What it means, and how it is measured](../performance.md). Made by"
@@ -260,7 +246,25 @@ def main() -> None:
         *all_rows(cpu["rows"]),
         "",
     ]
-    (RESULTS / "performance.md").write_text("\n".join(text))
+
+
+def main() -> None:
+    fast, step, cpu = (read(f"{name}.json") for name in ("fastpath-h200", "step-h200", "performance-cpu"))
+    calls = [row for row in fast["rows"] if row["part"] == "called" and size_of(row) == LARGE]
+    layers = [
+        row
+        for row in cpu["rows"]
+        if row["part"] == "layer"
+        and (size_of(row), row["dtype"]) == ((30, 128, 1024), "float32")
+        and not row["subject"].endswith("rate")
+    ]
+    draw(
+        {
+            f"CPU, one thread, {spell((30, 128, 1024))}": layers,
+            f"H200, called from Python, {spell(LARGE)}": calls,
+        }
+    )
+    (RESULTS / "performance.md").write_text("\n".join(page(fast, step, cpu)))
 
 
 if __name__ == "__main__":

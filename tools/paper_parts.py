@@ -48,8 +48,8 @@ def span(values: Sequence[float], form: str = "+.2f") -> str:
 
 
 def listed(words: Iterable[str]) -> str:
-    """Write each of some words once, with "and" before the last."""
-    *first, last = dict.fromkeys(words)
+    """Write some words, with "and" before the last."""
+    *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
 
 

@@ -19,7 +19,7 @@ from ultralif.report.markup import to_markdown
 
 __all__ = ["again", "best_epoch", "beyond", "cells", "depth", "draws", "exceptions", "rates"]
 
-HIDDEN, CLASSES = BASE.hidden[0], 10
+HIDDEN, CLASSES = BASE.hidden[0], 10  # spiking neurons of the study of the temperature
 
 
 def cells(results: Results) -> str:
@@ -81,11 +81,11 @@ def beyond(results: Results) -> str:
     events = [cell for cell, _ in penalized_cells(results, ["n-mnist"])]
     every = sum(row.sparsity > 0 for dataset in STATIC for row in published.sparsity_rows(dataset))
     later = [cell for cell in events if cell.timesteps > 1]
-    rates = [abs(off) for _, off in found]
+    off = [abs(rate) for _, rate in found]
     return wrapped(
         f"By the same measure {_good(cell for cell, _ in found)} of the {every} published accuracies with a "
-        f"penalty on the sets of images are reproduced; their spike rates are off by {fmean(rates):.3f} on "
-        f"average, at most by {max(rates):.3f}. On N-MNIST {_good(events)} of {len(events)} are, "
+        f"penalty on the sets of images are reproduced; their spike rates are off by {fmean(off):.3f} on "
+        f"average, at most by {max(off):.3f}. On N-MNIST {_good(events)} of {len(events)} are, "
         f"{_good(later)} of the {len(later)} at T=10 and 30.",
         "",
     )

@@ -9,6 +9,7 @@ from ultralif.paper.results import Results, scores
 from ultralif.paper.statistics import Interval, paired
 from ultralif.paper.studied import CONTROLS, Compared, factors_table, tuned_groups, tuned_summary
 from ultralif.paper.studies import SMALL, Cell, collect, one_at_a_time, tuned
+from ultralif.training.result import Result
 
 __all__ = ["dspike"]
 
@@ -26,7 +27,8 @@ def _tuned(results: Results) -> str:
     ahead, behind = (sum(_is_sure(each) and sign * each.mean > 0 for _, each in past) for sign in (1, -1))
     apart = [(row, each) for row, each in past if not _is_control_itself(row)]
     left = [(row, each) for row, each in apart if each.high >= MARGIN]
-    unsure = listed(f"{NAMES[row.dataset]} at T={row.timesteps}" for row, _ in left)
+    unsure = listed(dict.fromkeys(f"{NAMES[row.dataset]} at T={row.timesteps}" for row, _ in left))
+    datasets = dict.fromkeys(NAMES[row.dataset] for row in rows)
     runs = collect(tuned(results.every), results.every)
     gains = []
     for place in dict.fromkeys((row.dataset, row.timesteps) for row in rows):
@@ -37,7 +39,7 @@ def _tuned(results: Results) -> str:
     return wrapped(
         "**Tuned alike, the best Ultra neuron is significantly ahead of its control, which has no "
         f"log-sum-exp, in {ahead or 'none'} of {len(past)} comparisons**, and behind in {behind or 'none'} "
-        f"({listed(NAMES[row.dataset] for row in rows)} at T=1 and 10; sixteen settings for every neuron, "
+        f"({listed(datasets)} at T=1 and 10; sixteen settings for every neuron, "
         f"judged on held-out data; Holm's correction). {len(past) - len(apart)} of them, at T=1, are the "
         f"same network up to its first bias; of the other {len(apart)} a lead of more than {MARGIN} points "
         f"is excluded in {len(apart) - len(left)}, and {len(left)} are inconclusive ({unsure}: "
@@ -90,11 +92,11 @@ def over_tuned_baselines(results: Results) -> str:
 
 def _factors(results: Results) -> str:
     found: dict[str, dict[str, list[float]]] = {}
-    places = []
+    places: dict[str, None] = {}
     for dataset, time, effect, change, *_ in factors_table(results.every).rows:
         if dataset != SMALL and "perceptron" not in effect:
             found.setdefault(time, {}).setdefault(effect, []).append(float(change.split()[0]))
-            places.append(NAMES[dataset])
+            places[NAMES[dataset]] = None
     each = "; ".join(
         f"at T={time} {', '.join(f'{effect} {span(changes)}' for effect, changes in effects.items())}"
         for time, effects in found.items()
@@ -112,9 +114,9 @@ def dspike(results: Results) -> str:
         for dataset in HERE
         if (over := paired(results.accuracy("DSpike", dataset, 10), results.accuracy("LIF", dataset, 10)))
     ]
+    runs = collect(one_at_a_time(), results.every)
     clipped, detached = (
-        _of_reading(results, f"DSpike, {reading}")
-        for reading in ("curve clipped", "reset not differentiated")
+        _of_reading(runs, "DSpike", reading) for reading in ("curve clipped", "reset not differentiated")
     )
     return wrapped(
         f"In the text's reading DSpike falls behind LIF beyond T=1; at T=10 by: {', '.join(behind)}. Its "
@@ -125,14 +127,12 @@ def dspike(results: Results) -> str:
     )
 
 
-def _of_reading(results: Results, label: str) -> str:
+def _of_reading(runs: dict[Cell, dict[int, Result]], neuron: str, reading: str) -> str:
     """List by dataset what one changed reading does to a neuron at T=10."""
-    runs = collect(one_at_a_time(), results.every)
-    neuron = label.partition(",")[0]
     found = []
     for dataset in HERE:
         changed, base = (
-            scores(runs.get(Cell(name, dataset, 10), {})) for name in (label, f"{neuron}, as written")
+            scores(runs.get(Cell(f"{neuron}, {name}", dataset, 10), {})) for name in (reading, "as written")
         )
         found += [f"{NAMES[dataset]} {over.signed}"] if (over := paired(changed, base)) else []
     return ", ".join(found)

@@ -71,7 +71,7 @@ def _control(results: Results) -> str:
     over = {label: pooled(results, label).signed for label in (*ULTRA, None)}
     each = ", ".join(f"{label} by {over[label]}" for label in ULTRA)
     deep = control_in_depth(results)
-    places = [NAMES[dataset] for dataset, *_ in deep]
+    places = dict.fromkeys(NAMES[dataset] for dataset, *_ in deep)
     deeper = (
         f" With two and three hidden layers (T=1, {listed(places)}) it leads the best by "
         f"{span([difference.mean for *_, difference in deep])} points."

@@ -62,9 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return 0
     except Exception as error:
-        if (
-            signal.getsignal(signal.SIGINT) is _end
-        ):  # compiled code drops an interrupt of its imports, and fails
+        if signal.getsignal(signal.SIGINT) is _end:
+            # An interrupt came, was dropped by the compiled part of an import, and left it broken.
             return _fail("interrupted", 130)
         message, code = _explain(error)
         if message is None:
@@ -79,6 +78,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    """End the process at once."""
     os._exit(130)
 
 

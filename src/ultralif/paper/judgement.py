@@ -121,8 +121,10 @@ def together(parts: Sequence[tuple[str, Interval]], word: str) -> Finding:
     sure = [chance < 0.05 for chance in chances]
     wins = sum(known and part.mean > 0 for known, (_, part) in zip(sure, parts, strict=True))
     losses = sum(known and part.mean < 0 for known, (_, part) in zip(sure, parts, strict=True))
-    verdict: Judgement = "does not hold" if losses else of_many(wins, len(parts))
-    if verdict == "does not hold" and not losses:
+    verdict = of_many(wins, len(parts))
+    if losses:
+        verdict = "does not hold"
+    elif verdict == "does not hold":
         verdict = "inconclusive"
     text = f"{word} in {wins} of {len(parts)}, the reverse in {losses} (corrected for their number): "
     return Finding(verdict, text + "; ".join(f"{name}: {signed(part)}" for name, part in parts))

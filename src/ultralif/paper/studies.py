@@ -1,6 +1,7 @@
 """Studies around the paper: equal tuning for all, what each ingredient adds, one open reading at a time."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -81,13 +82,21 @@ def tuning() -> Runs:
     The width is that of the surrogate (1 / slope), of DSpike's curve (its sharpness is 2 * threshold / width)
     or the temperature; it is where a learned one starts.
     """
+    yield from _grid(tuple(SEARCH.items()))
+
+
+@cache
+def _grid(search: tuple[tuple[str, Any], ...]) -> list[tuple[Cell, RunConfig]]:
+    """Make the grid once: it has thousands of configs, and every table of the study asks for it."""
+    grid = []
     for time, dataset, rate in product(
         (1, 10), ("mnist", "cifar10", "fashion-mnist", "n-mnist", SMALL), RATES
     ):
-        base = _PLAIN.with_(dataset=dataset, timesteps=time, learning_rate=rate, **SEARCH)
+        base = _PLAIN.with_(dataset=dataset, timesteps=time, learning_rate=rate, **dict(search))
         for width, (label, (neuron, options)) in product(WIDTHS, TUNED.items()):
             changed = base.with_(neuron=neuron, **{**options, **_width(neuron, width)})
-            yield Cell(f"{label}, width {width:g}, rate {rate:g}", dataset, time), changed
+            grid.append((Cell(f"{label}, width {width:g}, rate {rate:g}", dataset, time), changed))
+    return grid
 
 
 def _width(neuron: str, width: float) -> dict[str, float]:

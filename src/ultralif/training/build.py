@@ -95,9 +95,10 @@ def build_network(config: RunConfig) -> nn.Module:
     """Return the untrained network of a config; it depends on the config alone."""
     spec = find_spec(config)
     if config.encoding in NORMALIZED and not spec.is_events and spec.normalization is None:
+        known = [name for name, one in DATASETS.items() if one.normalization]
         raise InputError(
             f"encoding {config.encoding!r} needs mean and deviation, which are not known for {spec.name}; "
-            "choose a dataset of which they are (mnist, fashion-mnist, cifar10), or encoding 'rate'"
+            f"choose a dataset of which they are ({', '.join(known)}), or encoding 'rate'"
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
