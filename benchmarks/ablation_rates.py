@@ -11,20 +11,22 @@ stays above a floor, which explains what is left. Writes results/ablation-rates.
 import argparse
 import json
 import math
+import sys
 from pathlib import Path
 
 import torch
-from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch import nn
 
-import ultralif as ul
-from ultralif.data import Split, load
-from ultralif.paper.grids import ABLATED, CONSTANT, key_of
+from ultralif.errors import InputError, JobError
+from ultralif.nn import Network
+from ultralif.paper.grids import CONSTANT, cells, key_of
+from ultralif.training.build import build_network
+from ultralif.training.config import RunConfig
+from ultralif.training.feed import Data, load_data, make_loader
 from ultralif.training.store import Store
 
 OUT = Path(__file__).parents[1] / "results" / "ablation-rates.json"
 FLOOR = 0.1
-MEAN, DEVIATION = 0.1307, 0.3081
 Rates = dict[str, float]
 
 
@@ -34,51 +36,54 @@ def of_runs(folder: Path) -> dict[str, Rates]:
     for result in Store(folder).rows():
         key = key_of(result.config)
         if key is not None and key.encoding == CONSTANT:
-            hidden, output = result.own.spike_rates
-            rows[key.label] = {"hidden": round(hidden or 0.0, 4), "output": round(output or 0.0, 4)}
+            rows[key.label] = _rates(*(rate or 0.0 for rate in result.own.spike_rates))
+    if not rows:
+        raise InputError(f"{folder} has no runs of the study; make them with the first command of --help")
     return dict(sorted(rows.items()))
 
 
-def samples(split: Split) -> tuple[Tensor, Tensor]:
-    """Return normalised pixels ``[N, 784]`` and labels."""
-    pixels = split.batch(torch.arange(len(split))).flatten(1) / 255
-    return (pixels - MEAN) / DEVIATION, torch.as_tensor(split.labels).long()
-
-
-def with_floor(eps: float, train: Split, test: Split, epochs: int) -> Rates:
-    """Train UltraPLIF like the runs of the study, but with leaks of at least `FLOOR`."""
-    torch.manual_seed(42)
-    options = {"eps": eps, "learn_eps": False, "threshold": 1.0, "leak_parameter": "log", "mode": "soft"}
-    net = ul.Network((784, 64, 10), "UltraPLIF", options, readout="spiking")
+def with_floor(config: RunConfig, data: Data) -> Rates:
+    """Train a network of the study, but with leaks of at least `FLOOR`, and return its rates."""
+    net = build_network(config)
+    assert isinstance(net, Network)
     leaks = [learned[2] for neuron in net.neurons if (learned := neuron.learned("leak"))]
-    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
-    x, labels = samples(train)
-    for _ in range(epochs):
-        for index in torch.randperm(len(x)).split(128):
+    optimizer = torch.optim.Adam(net.parameters(), lr=config.learning_rate)
+    loader = make_loader(config, data, data.train, training=True)
+    for epoch in range(config.epochs):
+        for x, labels in loader.epoch(epoch):
             optimizer.zero_grad()
-            cross_entropy(net(x[None, index]), labels[index]).backward()
+            nn.functional.cross_entropy(net(x), labels).backward()
             optimizer.step()
             with torch.no_grad():
                 for leak in leaks:
                     leak.clamp_(min=math.log(FLOOR))
+    test = data.dataset.test
+    (x, _), *_ = make_loader(config, data, test, training=False, batch=len(test)).epoch(0)
     with torch.no_grad():
-        hidden, output = net.observe(samples(test)[0][None]).rates
-    return {"hidden": round(float(hidden.mean()), 4), "output": round(float(output.mean()), 4)}
+        return _rates(*(float(rate.mean()) for rate in net.observe(x).rates))
+
+
+def _rates(hidden: float, output: float) -> Rates:
+    return {"hidden": round(hidden, 4), "output": round(output, 4)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("runs", type=Path, help="the folder of runs that the first command has made")
     parser.add_argument("--data-dir", type=Path, help="a folder to search first for MNIST")
-    parser.add_argument("--epochs", type=int, default=100, help="of those with a floor")
     given = parser.parse_args()
-    data = load("mnist", 1, given.data_dir)
-    floored = {
-        f"UltraPLIF eps={eps:g}": with_floor(eps, data.train, data.test, given.epochs) for eps in ABLATED
-    }
-    rows = {"runs": of_runs(given.runs), f"leak of at least {FLOOR}": floored}
+    floored = {}
+    try:
+        runs = of_runs(given.runs)
+        for key, config in cells("released-ablation"):
+            if key.label.startswith("UltraPLIF eps="):
+                data = load_data(config, torch.device("cpu"), given.data_dir)
+                floored[key.label] = with_floor(config, data)
+    except (InputError, JobError) as error:
+        sys.exit(str(error))
+    rows = {"runs": runs, f"leak of at least {FLOOR}": floored}
     OUT.write_text(json.dumps(rows, indent=1) + "\n")
-    print(f"{len(rows['runs'])} and {len(floored)} networks in {OUT}")
+    print(f"{len(runs)} and {len(floored)} networks in {OUT}")
 
 
 if __name__ == "__main__":

@@ -148,12 +148,15 @@ def test_the_tables_of_the_paper_are_made_from_the_file_of_results() -> None:
         assert to_markdown(make_table(name, results)) == kept.read_text(), f"ultralif reproduce {name}"
 
 
-def test_the_page_on_the_paper_is_made_from_the_files_of_results(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_on_the_paper_is_made_from_the_files_of_results(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.syspath_prepend(str(DOCS.parent / "tools"))
     page = importlib.import_module("paper_page")
     results = page.all_results()
     text = page.PAGE.read_text()
     assert page.fill(text, results) == text, "python tools/paper_page.py"
     assert set(re.findall(r"<!-- ([a-z-]+) -->", text)) - {"end"} == set(page.PARTS)
+    assert page.tuned_figure(results, tmp_path / "tuned.png").read_bytes().startswith(b"\x89PNG")
     for table in page.studies(results):
         assert page.to_markdown(table) == (DOCS / "results" / "paper" / f"{table.name}.md").read_text()
