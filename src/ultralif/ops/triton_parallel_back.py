@@ -21,7 +21,7 @@ from ultralif.ops.triton_parts import (
     within,
 )
 from ultralif.ops.triton_temporal import advance, load_steps
-from ultralif.ops.triton_temporal_back import finish, retreat_steps, share_of
+from ultralif.ops.triton_temporal_back import finish, retreat_steps, share_of, trace_steps
 
 __all__ = ["chunked_backward_kernel"]
 
@@ -130,12 +130,7 @@ def take_back(
         if GIVEN:
             gs = load_steps(incoming, by_grad, mask, first, steps, STEPS, EVEN)
         now = (tl.load(note, mask=mask, other=0.0), 0.0 * g_mean, 0.0 * g_mean)
-        traces, shares, to_epss = (), (), ()
-        for j in tl.static_range(STEPS):
-            v = now[0]
-            now, _, trace = advance(xs[j], now, held, numbers, RULE, NATIVE)
-            share, to_eps = share_of(xs[j], v, trace[4], held[1], held[3], RULE, NATIVE)
-            traces, shares, to_epss = traces + (trace,), shares + (share,), to_epss + (to_eps,)
+        traces, shares, to_epss = trace_steps(xs, now, held, numbers, RULE, STEPS, NATIVE)
         flow, sums = retreat_steps(
             traces,
             shares,

@@ -100,6 +100,18 @@ def retreat(
 
 
 @triton.jit
+def trace_steps(xs, now, held, numbers, RULE: tl.constexpr, STEPS: tl.constexpr, NATIVE: tl.constexpr):
+    """Integrate some steps again; return of each its trace, the past's share, and what eps gets of it."""
+    traces, shares, to_epss = (), (), ()
+    for j in tl.static_range(STEPS):
+        v = now[0]
+        now, _, trace = advance(xs[j], now, held, numbers, RULE, NATIVE)
+        share, to_eps = share_of(xs[j], v, trace[4], held[1], held[3], RULE, NATIVE)
+        traces, shares, to_epss = traces + (trace,), shares + (share,), to_epss + (to_eps,)
+    return traces, shares, to_epss
+
+
+@triton.jit
 def retreat_steps(
     traces,
     shares,
@@ -240,12 +252,7 @@ def temporal_backward_kernel(
             gs = xs
             if GIVEN:
                 gs = load_steps(incoming + first * at_grad[0], at_grad[0], mask, first, time, CHUNK, EVEN)
-            traces, shares, to_epss = (), (), ()
-            for j in tl.static_range(CHUNK):
-                v = now[0]
-                now, _, trace = advance(xs[j], now, held, numbers, RULE, NATIVE)
-                share, to_eps = share_of(xs[j], v, trace[4], held[1], held[3], RULE, NATIVE)
-                traces, shares, to_epss = traces + (trace,), shares + (share,), to_epss + (to_eps,)
+            traces, shares, to_epss = trace_steps(xs, now, held, numbers, RULE, CHUNK, NATIVE)
             now = start
             if c > 1:
                 now = load_state(notes + (c - 2) * total * STATES, pos, total, mask, zero, True, RULE)
