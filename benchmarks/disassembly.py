@@ -17,15 +17,14 @@ from ultralif.ops import dispatch
 __all__ = ["Kernel", "compiled"]
 
 MODULES = (
-    "temporal",
-    "temporal_back",
-    "spikes",
-    "parallel",
-    "parallel_back",
-    "spatial",
-    "spatial_back",
-    "held",
-    "step",
+    "ultralif.ops.triton_temporal",
+    "ultralif.ops.triton_temporal_back",
+    "ultralif.ops.triton_spikes",
+    "ultralif.ops.triton_parallel",
+    "ultralif.ops.triton_parallel_back",
+    "ultralif.ops.triton_spatial",
+    "ultralif.ops.triton_spatial_back",
+    "ultralif.stack.kernels",
 )
 
 
@@ -70,7 +69,7 @@ def compiled(capability: int = 90) -> Iterator[list[Kernel]]:
     with ExitStack() as replaced:
         replaced.enter_context(_replaced(dispatch, "gpu_for", lambda current: gpu))
         replaced.enter_context(_replaced(dispatch, "is_taken", lambda *about: True))
-        for module in (import_module(f"ultralif.ops.triton_{name}") for name in MODULES):
+        for module in map(import_module, MODULES):
             for name in module.__all__:
                 compiler = _Compiler(getattr(module, name), capability, made)
                 replaced.enter_context(_replaced(module, name, compiler))

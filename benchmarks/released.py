@@ -29,13 +29,13 @@ import torch
 from workers import end_with_parent
 
 from ultralif.errors import InputError
-from ultralif.nn.stacked import kind
 from ultralif.paper import archive, perceptrons
 from ultralif.paper.grids import cells
 from ultralif.paper.perceptrons import register_units
 from ultralif.paper.published import DATASETS, TIMESTEPS
 from ultralif.paper.reproduce import at_hand
 from ultralif.paper.studies import SEARCH, SMALL, STUDIES, tuned
+from ultralif.stack.neurons import kind
 from ultralif.training.build import build_networks
 from ultralif.training.config import RunConfig
 from ultralif.training.executors import run_local

@@ -32,9 +32,9 @@ from ultralif.bench import describe
 from ultralif.data import DATASETS
 from ultralif.data.dataset import Dataset
 from ultralif.data.split import Images, Split
-from ultralif.nn.stacked import kind
-from ultralif.ops import branches
 from ultralif.paper.grids import CONTROLS, main_variants
+from ultralif.stack import streams
+from ultralif.stack.neurons import kind
 from ultralif.training.build import build_networks, step_work
 from ultralif.training.config import PRESETS, RunConfig
 from ultralif.training.device import arithmetic
@@ -227,7 +227,7 @@ def measure(timesteps: int, device: torch.device, count: int) -> Iterator[dict[s
     if device.type == "cuda":
         found["over_floor"] = stacked / least["total"]
     yield found
-    with rounded(), patch.object(branches, "is_recording", lambda device: False):
+    with rounded(), patch.object(streams, "is_recording", lambda device: False):
         found["one_kernel_at_a_time_ms"] = 1e3 * seconds(stepper(members, device), device, count)
     with rounded():
         each = [stepper([member], device) for member in members]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 import ultralif as ul
 from ultralif.functional import ultralif_step
+from ultralif.stack import Stack
 
 
 class Copy(ul.Stepped[ul.State]):
@@ -48,5 +49,5 @@ def test_it_is_trained_like_the_neuron_that_it_copies(tmp_path) -> None:
 
 
 def test_it_is_stacked_with_others() -> None:
-    stack = ul.Stack([ul.Network((4, 8, 2), Copy), ul.Network((4, 8, 2), "LIF")])
+    stack = Stack([ul.Network((4, 8, 2), Copy), ul.Network((4, 8, 2), "LIF")])
     assert stack(torch.rand(3, 5, 4)).logits.shape == (2, 5, 2)

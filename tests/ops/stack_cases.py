@@ -6,7 +6,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import ultralif as ul
-from ultralif.ops.step import adam, readout_loss, sum_rows
+from ultralif.stack import Stack
+from ultralif.stack.fused_step import adam, readout_loss, sum_rows
 from ultralif.training import loss
 
 MEMBERS = [
@@ -45,7 +46,7 @@ def _check_groups(time, device, given):
     torch.manual_seed(0)
     speeds = [1 + i / 10 for i in range(len(given))]
     members = [ul.Network((6, 64, 3), neuron, options) for neuron, options in given]
-    stack = ul.Stack(members, speeds).to(device)
+    stack = Stack(members, speeds).to(device)
     stack.assign("eps", stack.order.index(2), 0.7)
     x = torch.randn(time, 3, 6, device=device)
     found = []
@@ -129,7 +130,7 @@ def check_step(device="cpu"):
     torch.manual_seed(0)
     names = ("UltraLIF", "DSpike", "UltraDLIF", "LIF") * 2
     members = [ul.Network((6, 64, 3), name) for name in names]
-    stack = ul.Stack(members, readers=[0] * 4 + [1] * 4).to(device)
+    stack = Stack(members, readers=[0] * 4 + [1] * 4).to(device)
     configs = [ul.RunConfig(neuron=name, sparsity=0.1 * i) for i, name in enumerate(names)]
     objective = loss.Objective.of(configs, stack.weights[0])
     x, labels = torch.randn(2, 2, 5, 6, device=device), torch.randint(3, (2, 5), device=device)

@@ -11,6 +11,7 @@ import ultralif as ul
 from ops.op_cases import CASES, CHUNKED, KINDS, SETTINGS, Setting, draw
 from ultralif import ops
 from ultralif.ops import launch, parallel
+from ultralif.stack import Stack
 
 pytest.importorskip("triton")
 rings = pytest.importorskip("ultralif.ops.rings")
@@ -75,7 +76,7 @@ def test_chunks_compile(case):
 
 
 def test_the_rest_of_a_step_compiles():
-    from ultralif.ops import step
+    from ultralif.stack import fused_step as step
 
     rates, weight, bias = (
         torch.zeros(s, requires_grad=True) for s in ((128, 18, 64), (18, 10, 64), (18, 10))
@@ -93,7 +94,7 @@ def test_the_rest_of_a_step_compiles():
 def test_a_stack_decodes_its_constants_once():
     """Short kernels: no table is read in them, and no program waits for others."""
     names = ("UltraLIF", "UltraDPLIF", "DSpike", "UltraLIF")
-    stack = ul.Stack([ul.Network((6, 64, 3), name) for name in names])
+    stack = Stack([ul.Network((6, 64, 3), name) for name in names])
     with compiled() as kernels:
         stack.rates(torch.zeros(1, 128, 6))[-1].sum().backward()
     neurons = [kernel for kernel in kernels if kernel.name not in ("decode_kernel", "gather_kernel")]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from training.small import checkpoints, notes, small, stop_after
-from ultralif.nn import Stack
+from ultralif.stack import Stack
 from ultralif.training import Interrupted, RunOptions, Store, step, train_stack
 from ultralif.training.build import build_network
 from ultralif.training.checkpoint import read_folder

@@ -11,7 +11,7 @@ from training.small import small
 from ultralif.data import Loader, load
 from ultralif.export.harden import gap
 from ultralif.functional import Mode
-from ultralif.nn import Stack
+from ultralif.stack import Stack
 from ultralif.training import RunConfig, Store, train, train_stack
 from ultralif.training.build import build_network
 from ultralif.training.evaluate import evaluate

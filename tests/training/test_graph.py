@@ -149,7 +149,8 @@ def test_a_network_that_asks_is_run_as_it_is_and_says_so_once(tmp_path: Path, re
 def test_a_step_of_a_stack_is_few_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six kinds of eighteen members: a kernel each forward and back; one each for all constants; the rest."""
     pytest.importorskip("triton")
-    from ultralif.ops import dispatch, encode, gpu, launch, triton_held, triton_step
+    from ultralif.ops import dispatch, encode, gpu, launch
+    from ultralif.stack import kernels
 
     launched: Counter[str] = Counter()
 
@@ -160,9 +161,8 @@ def test_a_step_of_a_stack_is_few_kernels(monkeypatch: pytest.MonkeyPatch) -> No
         def __getitem__(self, grid: object) -> Callable[..., None]:
             return lambda *args, **options: launched.update([self.name])
 
-    for module in (triton_step, triton_held):
-        for name in module.__all__:
-            monkeypatch.setattr(module, name, Kernel(name))
+    for name in kernels.__all__:
+        monkeypatch.setattr(kernels, name, Kernel(name))
     monkeypatch.setattr(encode, "images_kernel", Kernel("images_kernel"))
     monkeypatch.setattr(launch.Launch, "__call__", lambda self, *_: launched.update([self.kernel.__name__]))
     monkeypatch.setattr(dispatch, "gpu_for", lambda current: gpu)

@@ -6,7 +6,7 @@ import torch
 from training.small import known, mixed, small
 from ultralif import RunConfig
 from ultralif.errors import InputError
-from ultralif.nn import Stack
+from ultralif.stack import Stack
 from ultralif.training import Store, train_stack
 from ultralif.training.build import build_network
 

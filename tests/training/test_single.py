@@ -13,7 +13,7 @@ import ultralif as ul
 from training.small import small, stop_after
 from ultralif.data import own
 from ultralif.errors import InputError
-from ultralif.nn import Stack
+from ultralif.stack import Stack
 from ultralif.training import Interrupted, Store
 from ultralif.training.build import build_networks
 from ultralif.training.feed import load_data

@@ -5,7 +5,8 @@ import torch
 
 from training.small import small
 from ultralif.data.augment import CROP_AND_FLIP, Augmentation
-from ultralif.nn import Network, Stack
+from ultralif.nn import Network
+from ultralif.stack import Stack
 from ultralif.training.build import build_network
 from ultralif.training.feed import load_data, make_loader
 from ultralif.training.job import Job

@@ -8,7 +8,6 @@ from ultralif.nn.network import NEURONS, Network, Output, find_neuron, register
 from ultralif.nn.neuron import Neuron
 from ultralif.nn.parameters import LOG, LOGIT, SOFTPLUS
 from ultralif.nn.recurrent import Recurrent, RecurrentState
-from ultralif.nn.stack import Stack
 from ultralif.nn.state import AdaptiveSynapticState, State, SynapticState
 from ultralif.nn.stepped import Stepped
 from ultralif.nn.truncated import truncated
@@ -33,7 +32,6 @@ __all__ = [
     "Recurrent",
     "RecurrentState",
     "SoftLIF",
-    "Stack",
     "State",
     "Stepped",
     "SynapticState",

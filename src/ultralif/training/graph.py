@@ -16,8 +16,8 @@ from ultralif.data.device import DeviceBatches
 from ultralif.data.split import Events, Images
 from ultralif.errors import is_out_of_memory
 from ultralif.functional import Mode
-from ultralif.nn import Stack
-from ultralif.ops.branches import side_by_side
+from ultralif.stack import Stack
+from ultralif.stack.streams import side_by_side
 from ultralif.training.feed import augmentation, batches, inputs, make_loaders
 from ultralif.training.job import Job
 from ultralif.training.schedule import epoch_mode

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ultralif.errors import JobError
-from ultralif.nn import Network, Stack
+from ultralif.nn import Network
+from ultralif.stack import Stack
 from ultralif.training.checkpoint import newest, save_checkpoint
 from ultralif.training.config import RunConfig
 from ultralif.training.feed import EVALUATION, Data, batches, inputs, make_loaders

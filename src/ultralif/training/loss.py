@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ultralif.functional import Mode
-from ultralif.nn import Stack
 from ultralif.nn.volume import volume_regularizer
 from ultralif.ops.autograd import kernels_for
+from ultralif.stack import Stack
 from ultralif.training.config import RunConfig
 from ultralif.training.members import Members
 
@@ -68,7 +68,7 @@ def member_losses(
         mode: of the neurons; None, their own.
     """
     if can_be_fused(members, x, labels, objective):
-        from ultralif.ops.step import readout_loss
+        from ultralif.stack.fused_step import readout_loss
 
         assert isinstance(members, Stack)  # noqa: S101 - no others can
         rates = members.rates(x, mode)[-1].contiguous()
@@ -98,7 +98,7 @@ def can_be_fused(members: Members, x: Tensor, labels: Tensor, objective: Objecti
     """Tell whether one kernel computes readout and loss: on a GPU, for one spiking layer and plain labels."""
     if x.dtype == torch.float64 or kernels_for(x) is None or not isinstance(members, Stack):
         return False
-    from ultralif.ops.step import MOST_CLASSES
+    from ultralif.stack.fused_step import MOST_CLASSES
 
     return (
         members.readout == "linear"

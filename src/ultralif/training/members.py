@@ -17,7 +17,7 @@ Role = Literal["weight", "eps", "other"]
 class Members(Protocol):
     """One or several networks that are trained together; each has a place.
 
-    `ultralif.nn.Stack` lays multilayer perceptrons side by side; `ultralif.training.single.Single` is one
+    `ultralif.stack.Stack` lays multilayer perceptrons side by side; `ultralif.training.single.Single` is one
     module of any kind. M is their number. Both are `nn.Module`s.
     """
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ultralif.functional import Mode
-from ultralif.nn import Stack
+from ultralif.stack import Stack
 from ultralif.training.energy import Operations, count_operations
 from ultralif.training.members import Members
 from ultralif.training.single import Single

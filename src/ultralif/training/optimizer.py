@@ -132,7 +132,7 @@ class Adam(Optimizer):
 
     def _move_at_once(self, moves: list[_Move]) -> None:
         """Move all groups by one kernel."""
-        from ultralif.ops.step import adam
+        from ultralif.stack.fused_step import adam
 
         columns: tuple[list[Tensor], ...] = ([], [], [], [])
         rates, decays = [], []

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ultralif.data import Loader
 from ultralif.functional import Mode
-from ultralif.ops.branches import side_by_side
+from ultralif.stack.streams import side_by_side
 from ultralif.training.feed import batches, inputs, make_loaders
 from ultralif.training.job import Job
 from ultralif.training.loss import member_losses

@@ -13,23 +13,24 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from triton import cdiv
 
-from ultralif.ops import launch, triton_held
+from ultralif.ops import launch
 from ultralif.ops.constants import Form, Learned
 from ultralif.ops.recurrence import Constants
+from ultralif.stack import kernels
 
 if TYPE_CHECKING:
     from ultralif.ops.plan import Plan
 
-__all__ = ["Book", "hold", "make_book", "rows_of"]
+__all__ = ["RowTable", "decode", "make_row_table", "rows_of"]
 
 WIDTH = 8
 """Numbers in a row, as `triton_constants.HELD` says."""
 BLOCK = 128
 OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": True}
-_recorded: list["Book"] = []  # none is ever freed: a recorded graph may still read it
+_recorded: list["RowTable"] = []  # none is ever freed: a recorded graph may still read it
 
 
-class Book(NamedTuple):
+class RowTable(NamedTuple):
     """For each row its constants, and for each constant its rows; tensors on the device."""
 
     rows: int
@@ -41,32 +42,32 @@ class Book(NamedTuple):
     """``int32 [constants, 4]``: first sum, consecutive rows, rows until these repeat, number of rows."""
 
 
-def hold(raw: Tensor, table: Tensor, book: Book) -> Tensor:
+def decode(raw: Tensor, table: Tensor, row_table: RowTable) -> Tensor:
     """Return the rows of all programs, one after the other.
 
     Args:
         raw: the raw parameters of all constants.
         table: how each is decoded, see `triton_constants`.
-        book: as `make_book` returns it.
+        row_table: as `make_row_table` returns it.
     """
-    return _apply(raw, table, book)
+    return _apply(raw, table, row_table)
 
 
-def make_book(parts: Sequence[tuple["Plan", Constants, Sequence[bool]]], raw: Tensor) -> Book | None:
+def make_row_table(parts: Sequence[tuple["Plan", Constants, Sequence[bool]]], raw: Tensor) -> RowTable | None:
     """Describe the rows of some kernels; None where nothing can be copied to the device now.
 
     Args:
         parts: of each kernel the plan, the constants, and whether each of them has a gradient.
         raw: the raw parameters of all constants.
     """
-    kept: dict[Any, Book] = parts[0][0].books
+    kept: dict[Any, RowTable] = parts[0][0].books
     key = tuple((plan, tuple(wanted)) for plan, _, wanted in parts)
     if key not in kept and not launch.is_recording(raw.device):
         kept[key] = _write(parts, raw)
     return kept.get(key)
 
 
-def _write(parts: Sequence[tuple["Plan", Constants, Sequence[bool]]], raw: Tensor) -> Book:
+def _write(parts: Sequence[tuple["Plan", Constants, Sequence[bool]]], raw: Tensor) -> RowTable:
     sums = torch.ones(raw.numel(), 4, dtype=torch.int32)
     sums[:, 3] = 0
     where, numbers, begin = [], [], 0
@@ -91,21 +92,21 @@ def _write(parts: Sequence[tuple["Plan", Constants, Sequence[bool]]], raw: Tenso
         where.append(places)
         numbers.append(values)
         begin += rows
-    return Book(begin, *(part.to(raw.device) for part in (torch.cat(where), torch.cat(numbers), sums)))
+    return RowTable(begin, *(part.to(raw.device) for part in (torch.cat(where), torch.cat(numbers), sums)))
 
 
-class _Hold(torch.autograd.Function):
+class _Decode(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, raw: Tensor, table: Tensor, book: Book) -> Tensor:
+    def forward(ctx: Any, raw: Tensor, table: Tensor, row_table: RowTable) -> Tensor:
         ctx.save_for_backward(raw, table)
-        ctx.book = book
-        held = torch.empty(book.rows * WIDTH, dtype=torch.float32, device=raw.device)
-        if launch.is_recording(raw.device) and not any(book is kept for kept in _recorded):
-            _recorded.append(book)
-        given = (held, raw, table, book.places, book.numbers, book.rows)
-        grid = (cdiv(book.rows, BLOCK),)
-        triton_held.decode_kernel[grid](*given, NATIVE=launch.NATIVE, BLOCK=BLOCK, **OPTIONS)
-        return held
+        ctx.row_table = row_table
+        rows = torch.empty(row_table.rows * WIDTH, dtype=torch.float32, device=raw.device)
+        if launch.is_recording(raw.device) and not any(row_table is kept for kept in _recorded):
+            _recorded.append(row_table)
+        given = (rows, raw, table, row_table.places, row_table.numbers, row_table.rows)
+        grid = (cdiv(row_table.rows, BLOCK),)
+        kernels.decode_kernel[grid](*given, NATIVE=launch.NATIVE, BLOCK=BLOCK, **OPTIONS)
+        return rows
 
     @staticmethod
     @once_differentiable
@@ -113,15 +114,15 @@ class _Hold(torch.autograd.Function):
         raw, table = ctx.saved_tensors
         ctx.grads = grads  # on a branch this runs beside work that must not be given their memory
         g_raw = torch.empty_like(raw)
-        given = (grads, raw, table, ctx.book.sums, g_raw)
-        triton_held.gather_kernel[(raw.numel(),)](*given, BLOCK=BLOCK, **OPTIONS)
+        given = (grads, raw, table, ctx.row_table.sums, g_raw)
+        kernels.gather_kernel[(raw.numel(),)](*given, BLOCK=BLOCK, **OPTIONS)
         return g_raw, None, None
 
 
-_apply: Callable[..., Tensor] = _Hold.apply
+_apply: Callable[..., Tensor] = _Decode.apply
 
 
-def rows_of(held: Tensor, plans: Sequence["Plan"]) -> list[Constants]:
+def rows_of(rows: Tensor, plans: Sequence["Plan"]) -> list[Constants]:
     """Return the rows of each kernel, as the constants that it is given."""
-    parts = torch.split(held.detach(), [plan.shape_of_rows[0] * WIDTH for plan in plans])
+    parts = torch.split(rows.detach(), [plan.shape_of_rows[0] * WIDTH for plan in plans])
     return [Constants(*[Learned(part, Form.VALUE)] * 4) for part in parts]

@@ -77,7 +77,7 @@ _apply: Callable[..., Tensor] = _Linear.apply
 
 def _sum_rows(x: Tensor, out: Tensor) -> None:
     if x.is_cuda and x.dtype == torch.float32:  # torch's own sum takes as long as the product beside it
-        from ultralif.ops.step import sum_rows
+        from ultralif.stack.fused_step import sum_rows
 
         sum_rows(x, out)
     else:

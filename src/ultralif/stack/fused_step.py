@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from triton import cdiv, next_power_of_2
 
-from ultralif.ops import triton_step
 from ultralif.ops.reduction import counters
+from ultralif.stack import kernels
 
 __all__ = ["MOST_CLASSES", "adam", "readout_loss", "sum_rows"]
 
@@ -95,7 +95,7 @@ def _read_out(
     rows = min(max(16, next_power_of_2(cdiv(batch, PARTS))), 64, max(16, 2048 // wide))
     tiles = cdiv(batch, rows)
     parts = torch.empty(members * tiles * (classes * (neurons + 1) + 3), **number)
-    triton_step.readout_kernel[(members, tiles)](
+    kernels.readout_kernel[(members, tiles)](
         *given,
         loss,
         hits,
@@ -130,7 +130,7 @@ def sum_rows(x: Tensor, out: Tensor) -> None:
     parts = torch.empty(grid[1] * columns, dtype=torch.float32, device=x.device)
     counted = counters(_counters.setdefault(x.device, {}), x.device, grid[0])
     given = (x, out, parts, counted, rows, columns, each)
-    triton_step.rows_kernel[grid](*given, ROWS=tile, COLUMNS=tile, PARTS=PARTS, num_warps=4, **OPTIONS)
+    kernels.rows_kernel[grid](*given, ROWS=tile, COLUMNS=tile, PARTS=PARTS, num_warps=4, **OPTIONS)
 
 
 def adam(
@@ -151,7 +151,7 @@ def adam(
         starts.append(starts[-1] + cdiv(tensor.numel(), BLOCK))
     sizes = tuple(tensor.numel() for tensor in tensors)
     columns = (tuple(tensors), tuple(g.contiguous() for g in grads), tuple(firsts), tuple(seconds))
-    triton_step.adam_kernel[(starts[-1],)](
+    kernels.adam_kernel[(starts[-1],)](
         *columns,
         sizes,
         tuple(starts),

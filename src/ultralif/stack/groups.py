@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ultralif.ops import autograd, dispatch
-from ultralif.ops.branches import side_by_side
 from ultralif.ops.constants import Learned
 from ultralif.ops.recurrence import Constants
+from ultralif.stack.streams import side_by_side
 
 __all__ = ["Group", "Prepared", "prepare_groups", "run_groups"]
 
@@ -42,7 +42,7 @@ class Prepared(NamedTuple):
 
     parts: Sequence[_Part]
     vector: Tensor
-    """The raw parameters, or the rows of `held`, which are decoded."""
+    """The raw parameters, or the decoded rows of `stack.constants`."""
 
 
 def prepare_groups(
@@ -62,7 +62,7 @@ def prepare_groups(
     gpu = autograd.kernels_for(current)
     if gpu is None:
         return None
-    from ultralif.ops import held
+    from ultralif.stack import constants as stack_constants
 
     found, first = [], 0
     for group in groups:
@@ -83,11 +83,11 @@ def prepare_groups(
         return Prepared(parts, raw)
     plans = [gpu.find_plan(v, None, p.constants, r, inside=True, ready=True) for p, v, r in found]
     described = [(plan, p.constants, p.wanted) for plan, p in zip(plans, parts, strict=True)]
-    book = held.make_book(described, raw)
-    if book is None:
+    table_of_rows = stack_constants.make_row_table(described, raw)
+    if table_of_rows is None:
         return Prepared(parts, raw)
-    rows = held.hold(raw, table, book)
-    ready = zip(parts, plans, held.rows_of(rows, plans), strict=True)
+    rows = stack_constants.decode(raw, table, table_of_rows)
+    ready = zip(parts, plans, stack_constants.rows_of(rows, plans), strict=True)
     return Prepared([p._replace(plan=plan, constants=own) for p, plan, own in ready], rows)
 
 

@@ -13,7 +13,7 @@ from ultralif.nn.parameters import bounded
 from ultralif.ops.autograd import kernels_for
 from ultralif.ops.constants import Form as Code
 from ultralif.ops.constants import Learned
-from ultralif.ops.groups import Group, Prepared, prepare_groups, run_groups
+from ultralif.stack.groups import Group, Prepared, prepare_groups, run_groups
 
 __all__ = ["StackedNeurons", "kind"]
 

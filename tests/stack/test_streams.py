@@ -5,7 +5,7 @@ from itertools import count
 
 import torch
 
-from ultralif.ops import branches
+from ultralif.stack import streams
 
 CPU = torch.device("cpu")
 
@@ -32,17 +32,17 @@ def test_branches_begin_where_they_fork_and_end_before_what_follows(monkeypatch)
         log.append(f"on {stream.name}")
         yield
 
-    monkeypatch.setattr(branches, "_streams", {})
-    monkeypatch.setattr(branches, "is_recording", lambda device: True)
+    monkeypatch.setattr(streams, "_streams", {})
+    monkeypatch.setattr(streams, "is_recording", lambda device: True)
     main = Stream(CPU)
     main.name = "main"
     for name, value in {"Stream": Stream, "stream": on, "current_stream": lambda device: main}.items():
         monkeypatch.setattr(torch.cuda, name, value)
     for _ in range(2):  # the streams are used again
-        with branches.side_by_side(CPU) as branch:
+        with streams.side_by_side(CPU) as branch:
             with branch():
                 log.append("one")
-            with branches.side_by_side(CPU) as inner, inner():
+            with streams.side_by_side(CPU) as inner, inner():
                 log.append("inside")
             with branch():
                 log.append("two")
@@ -61,5 +61,5 @@ def test_branches_begin_where_they_fork_and_end_before_what_follows(monkeypatch)
 def test_the_gradients_of_a_product_and_its_bias():
     x, weight, bias = (torch.randn(size, dtype=torch.float64) for size in ((3, 2, 4), (5, 4), (5,)))
     given = (weight.requires_grad_(), bias.requires_grad_())
-    torch.testing.assert_close(branches._apply(x, *given), torch.nn.functional.linear(x, *given))
-    assert torch.autograd.gradcheck(lambda *given: branches._apply(x, *given), given)
+    torch.testing.assert_close(streams._apply(x, *given), torch.nn.functional.linear(x, *given))
+    assert torch.autograd.gradcheck(lambda *given: streams._apply(x, *given), given)

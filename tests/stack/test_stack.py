@@ -9,6 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import ultralif as ul
+from ultralif.stack import Stack
 
 OPTIONS = [
     ("UltraLIF", {}),
@@ -47,7 +48,7 @@ def test_forward(sizes, readout, mode):
         else [ul.Network(sizes, kind, {}, readout) for kind in ("LIF", "UltraLIF", "UltraDLIF", "LIF")]
     )
     x = 2 * torch.randn(4, 7, 6)
-    stack = ul.Stack(members)
+    stack = Stack(members)
     out = stack(x, mode)
     for place, i in enumerate(stack.order):
         if mode is not None:
@@ -66,7 +67,7 @@ def test_forward(sizes, readout, mode):
 def test_copies_are_stacked_as_what_they_are(copied):
     members = copied(networks())
     x = 2 * torch.randn(4, 7, 6)
-    stack = ul.Stack(members)
+    stack = Stack(members)
     logits = stack(x).logits
     for place, i in enumerate(stack.order):
         torch.testing.assert_close(logits[place], members[i](x), rtol=1e-12, atol=1e-12)
@@ -75,7 +76,7 @@ def test_copies_are_stacked_as_what_they_are(copied):
 def test_members_keep_the_mode_that_they_had_when_stacked():
     members = [ul.Network((6, 8, 3), "UltraLIF") for _ in range(2)]
     x = 2 * torch.randn(4, 7, 6)
-    stack = ul.Stack(members)
+    stack = Stack(members)
     before = stack(x).logits
     ul.set_mode(members[0], "hard")
     assert torch.equal(stack(x).logits, before)
@@ -87,14 +88,14 @@ def test_members_read_their_own_batches(sizes):
     readers = [1, 0, 1, 0, 0, 1]
     members = [ul.Network(sizes, kind) for kind in kinds]
     x = 2 * torch.randn(2, 4, 7, 6)
-    stack = ul.Stack(members, readers=readers)
+    stack = Stack(members, readers=readers)
     out = stack(x)
     for place, i in enumerate(stack.order):
         alone = members[i].observe(x[readers[i]])
         torch.testing.assert_close(out.logits[place], alone.logits, rtol=1e-12, atol=1e-12)
     labels = torch.arange(14).view(2, 7)
     assert stack.spread(labels).tolist() == [labels[readers[i]].tolist() for i in stack.order]
-    assert ul.Stack(members).spread(labels[0]).tolist() == [labels[0].tolist()] * 6
+    assert Stack(members).spread(labels[0]).tolist() == [labels[0].tolist()] * 6
 
 
 def steps(net, parameters, data, loss):
@@ -109,7 +110,7 @@ def test_training_gives_what_training_alone_gives():
     members = networks()
     alone = copy.deepcopy(members)
     data = [(2 * torch.randn(5, 16, 6), torch.randint(3, (16,))) for _ in range(25)]
-    stack = ul.Stack(members)
+    stack = Stack(members)
     steps(
         stack,
         stack.parameters(),
@@ -124,7 +125,7 @@ def test_training_gives_what_training_alone_gives():
 
 def test_a_member_that_learns_nothing_keeps_its_constants():
     members = [ul.Network((6, 8, 3), "LIF"), ul.Network((6, 8, 3), "PLIF")]
-    stack = ul.Stack(members)
+    stack = Stack(members)
     data = [(2 * torch.randn(5, 16, 6), torch.randint(3, (16,))) for _ in range(5)]
     steps(stack, stack.parameters(), data, lambda out, y: sum(cross_entropy(o, y) for o in out.logits))
     fixed, learned = stack.constants("leak")
@@ -135,7 +136,7 @@ def test_eps_speed_scales_the_steps_of_the_temperature():
     moved = []
     for speed in (1.0, 0.1, 4.0):
         torch.manual_seed(0)
-        stack = ul.Stack([ul.Network((6, 8, 3), "UltraLIF")], eps_speeds=[speed])
+        stack = Stack([ul.Network((6, 8, 3), "UltraLIF")], eps_speeds=[speed])
         data = [(2 * torch.randn(5, 16, 6), torch.randint(3, (16,)))]
         steps(stack, stack.parameters(), data, lambda out, y: cross_entropy(out.logits[0], y))
         (net,) = stack.unstack()
@@ -145,11 +146,11 @@ def test_eps_speed_scales_the_steps_of_the_temperature():
 
 def test_what_cannot_be_stacked_is_refused():
     with pytest.raises(ValueError, match="one shape"):
-        ul.Stack([ul.Network((6, 8, 3)), ul.Network((6, 9, 3))])
+        Stack([ul.Network((6, 8, 3)), ul.Network((6, 9, 3))])
     with pytest.raises(ValueError, match="at least one"):
-        ul.Stack([])
+        Stack([])
     with pytest.raises(ValueError, match="equally often"):
-        ul.Stack([ul.Network((6, 8, 3))] * 3, readers=[0, 1, 0])
+        Stack([ul.Network((6, 8, 3))] * 3, readers=[0, 1, 0])
 
 
 def test_a_dead_clamp_passes_no_gradient_in_a_stack_either():
@@ -157,7 +158,7 @@ def test_a_dead_clamp_passes_no_gradient_in_a_stack_either():
     nets = [ul.Network((6, 8, 3), "UltraLIF", {"eps": 0.5, "clamp": clamp}) for clamp in ("inward", "dead")]
     for net in nets:
         net.neurons[0].log_eps.data.fill_(log(30.0))  # the bound is 20
-    stack = ul.Stack(nets)
+    stack = Stack(nets)
     (raw,) = stack.neurons[0].parameters()
     for sign in (1, -1):
         (grad,) = torch.autograd.grad(sign * stack.neurons[0].values().sum(), raw)

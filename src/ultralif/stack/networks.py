@@ -16,8 +16,8 @@ from ultralif.errors import InputError
 from ultralif.functional import Mode
 from ultralif.nn.network import Network, Output
 from ultralif.nn.neuron import Neuron
-from ultralif.nn.stacked import StackedNeurons, kind
-from ultralif.ops import branches
+from ultralif.stack import streams
+from ultralif.stack.neurons import StackedNeurons, kind
 
 __all__ = ["Stack"]
 
@@ -95,7 +95,7 @@ class Stack(nn.Module):
         for layer, neurons in enumerate(self.neurons):
             last = layer == len(self.neurons) - 1
             rate = last and not by_step
-            with branches.side_by_side(x.device) as branch:
+            with streams.side_by_side(x.device) as branch:
                 currents = self._current(signal, layer) if layer else self._first_currents(x)
                 with branch():  # beside the product that gives the currents
                     prepared = cast(StackedNeurons, neurons).prepare(currents, mode, rate)
@@ -114,7 +114,7 @@ class Stack(nn.Module):
         """Return the currents ``[T, B, M, N]`` of the first layer for the readers of each batch."""
         weight, bias = self.weights[0], self.biases[0]
         if self.batches == 1:
-            flat = branches.linear(x.flatten(2), weight.flatten(0, 1), bias.flatten())
+            flat = streams.linear(x.flatten(2), weight.flatten(0, 1), bias.flatten())
             return [flat.view(*x.shape[:2], *bias.shape)]
         batches, time, batch = x.shape[:3]
         flat = torch.baddbmm(
