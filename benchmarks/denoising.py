@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from torch.nn.functional import conv2d, pad
 
 from ultralif.data import Split, load
-from ultralif.data.events import CELLS, parse_nmnist
-from ultralif.data.own import add
+from ultralif.data.readers.nmnist import CELLS, parse_nmnist
+from ultralif.data.user_data import register_data
 from ultralif.training import Store, plan
 from ultralif.training.config import PRESETS, RunConfig
 from ultralif.training.executors import run_local
@@ -214,7 +214,7 @@ def main() -> None:
         statistics("all, denoised", counts_of(data.test, list(range(len(data.test))))),
         statistics("all, events put back", made["test"][:, 0].astype(np.int64)),
     ]
-    name = add(*((made[half], split.labels.numpy()) for half, split in halves.items()), events=True)
+    name = register_data(*((made[half], split.labels.numpy()) for half, split in halves.items()), events=True)
     kinds = ({} if given.only_noisy else {"denoised": "n-mnist"}) | {"put back in clusters": name}
     for kind, dataset in kinds.items():
         base = RunConfig(**PRESETS["released"]).with_(dataset=dataset, timesteps=1, epochs=given.epochs)

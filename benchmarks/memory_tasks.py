@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import ultralif as ul
-from ultralif.data.augment import CROP_AND_FLIP
+from ultralif.data.loader import CROP_AND_FLIP
 from ultralif.training.graph import leave_record
 
 

@@ -119,9 +119,10 @@ OWN = {
     "report/html.py": "parts of the page, in the package",
     "paper/published.py": "the paper's numbers, in the package",
     "export/c/source.py": "templates of the package",
-    "data/builtin.py": "the digits of scikit-learn",
-    "data/shd.py": "arrays that its own process sends",
-    "data/shd_reader.py": "HDF5, in a process of its own",
+    "data/files.py": "arrays whose size was checked against the file",
+    "data/readers/builtin.py": "the digits of scikit-learn",
+    "data/readers/shd.py": "arrays that its own process sends",
+    "data/readers/shd_process.py": "HDF5, in a process of its own",
     "export/nir_file.py": "HDF5, in a process of its own, and the arrays that it sends",
     "export/nir.py": "the file that it has just written",
 }

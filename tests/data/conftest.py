@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from data.web_server import Server, serving
-from ultralif.data.find import Found, find
+from ultralif.data.files import Found, find
 from ultralif.data.table import DATASETS
 
 settings.register_profile("unhurried", deadline=None)  # a shared machine may stall at any moment

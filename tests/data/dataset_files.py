@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from ultralif.data.frames import Binned
+from ultralif.data.readers.frames import Binned
 
 SENSOR = 128
 
@@ -17,30 +17,6 @@ SENSOR = 128
 def idx(array: np.ndarray) -> bytes:
     header = bytes([0, 0, 8, array.ndim]) + b"".join(struct.pack(">I", size) for size in array.shape)
     return header + array.astype(np.uint8).tobytes()
-
-
-def cifar_pickle(pixels: np.ndarray, labels: list[int]) -> bytes:
-    """What Python 2 pickled: protocol 2, strings of bytes, an array by _reconstruct and a state."""
-    raw = pixels.astype(np.uint8).tobytes()
-    out = [b"\x80\x02}q\x01(U\x0bbatch_labelq\x02U\x15training batch 1 of 5q\x03U\x06labelsq\x04]q\x05("]
-    out += [b"K" + bytes([label]) for label in labels]
-    out += [
-        b"eU\x04dataq\x06cnumpy.core.multiarray\n_reconstruct\nq\x07cnumpy\nndarray\nq\x08K\x00\x85U\x01b\x87Rq\x09"
-    ]
-    out += [
-        b"(K\x01J"
-        + struct.pack("<i", len(labels))
-        + b"M\x00\x0c\x86cnumpy\ndtype\nq\x0aU\x02u1K\x00K\x01\x87Rq\x0b"
-    ]
-    out += [
-        b"(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89T"
-        + struct.pack("<i", len(raw))
-        + raw
-        + b"tb"
-    ]
-    out += [b"U\tfilenamesq\x0c]q\x0d("]
-    out += [b"U\x05a.png" for _ in labels]
-    return b"".join([*out, b"eu."])
 
 
 def nmnist(x: np.ndarray, y: np.ndarray, p: np.ndarray, t: np.ndarray) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 
 from data.dataset_files import idx
 from ultralif.cli import COMMANDS, main
-from ultralif.data import find as finding
+from ultralif.data import files as finding
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from ultralif.data import DATASETS, builtin, load
-from ultralif.data import find as finding
+from ultralif.data import DATASETS, load
+from ultralif.data import files as finding
 from ultralif.data.dataset import read
-from ultralif.data.find import Found
+from ultralif.data.files import Found
+from ultralif.data.readers import builtin
 from ultralif.errors import InputError, JobError
 
 
@@ -84,7 +85,7 @@ def test_the_checksum_is_of_what_was_loaded():
 
 def test_missing_scikit_learn_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    monkeypatch.setattr("ultralif.data.builtin.find_spec", lambda name: None)
+    monkeypatch.setattr("ultralif.data.readers.builtin.find_spec", lambda name: None)
     with pytest.raises(JobError, match=r"pip install 'ultralif\[demo\]'"):
         load("digits")
 
@@ -183,4 +184,4 @@ def test_the_paper_s_numbers_stand_in_the_table():
         (1176, 288),
     ]
     assert DATASETS["mnist"].normalization == ((0.1307,), (0.3081,))
-    assert Path(DATASETS["cifar10"].forms[1].folders[-1]) == Path("cifar-10-batches-py")
+    assert Path(DATASETS["cifar10"].forms[0].folders[-1]) == Path("cifar-10-batches-bin")

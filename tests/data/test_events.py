@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.dataset_files import binned, dense, nmnist
-from ultralif.data.binned import binned_jobs, parse_binned
-from ultralif.data.events import CELLS, parse_nmnist, raw_jobs
 from ultralif.data.files import SUMS, Folder, hash_of
-from ultralif.data.frames import Binned
+from ultralif.data.readers.frames import Binned
+from ultralif.data.readers.nmnist import CELLS, binned_jobs, parse_binned, parse_nmnist, raw_jobs
 from ultralif.errors import InputError
 
 HERE = Path("file")

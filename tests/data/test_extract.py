@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.dataset_files import make_tar
-from ultralif.data.extract import Limits, extract
+from ultralif.data.fetch import Limits, extract
 from ultralif.data.files import SUMS
 from ultralif.errors import InputError
 

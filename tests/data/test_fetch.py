@@ -14,7 +14,7 @@ import pytest
 from data.web_server import Server, serving
 from ultralif.data import fetch
 from ultralif.data.fetch import download, https_opener
-from ultralif.data.spec import Remote
+from ultralif.data.table import Remote
 from ultralif.errors import JobError
 
 DATA = bytes(range(256)) * 800
@@ -163,7 +163,7 @@ FULL = """
     import resource, signal, ssl, sys, urllib.request
     from pathlib import Path
     from ultralif.data.fetch import download, https_opener
-    from ultralif.data.spec import Remote
+    from ultralif.data.table import Remote
     from ultralif.errors import JobError
 
     url, digest, certificate, folder = sys.argv[1:]

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.dataset_files import dense
-from ultralif.data.events import CELLS, parse_nmnist
-from ultralif.data.frames import Binned, Recordings, bin_events, merge_bins, smallest
+from ultralif.data.readers.frames import Binned, Recordings, bin_events, merge_bins, smallest
+from ultralif.data.readers.nmnist import CELLS, parse_nmnist
 
 
 def by_definition(times: list[int], addresses: list[int], timesteps: int, cells: int) -> np.ndarray:

@@ -16,14 +16,12 @@ import numpy as np
 import pytest
 
 from data.dataset_files import idx, make_tar, nmnist
-from ultralif.data import extract
-from ultralif.data import find as finding
-from ultralif.data.files import SUMS
-from ultralif.data.find import find, home, missing, roots, without_network
-from ultralif.data.install import get
-from ultralif.data.spec import Remote
-from ultralif.data.table import DATASETS, find_spec
-from ultralif.data.verify import verify
+from ultralif.data import fetch
+from ultralif.data import files as finding
+from ultralif.data.dataset import verify
+from ultralif.data.fetch import get
+from ultralif.data.files import SUMS, find, home, missing, roots, without_network
+from ultralif.data.table import DATASETS, Remote, find_spec
 from ultralif.errors import InputError, JobError
 from ultralif.files import opened
 
@@ -215,8 +213,8 @@ def test_without_a_network_the_error_says_all(tmp_path):
 MANY = """
     import dataclasses, ssl, sys, urllib.request
     from ultralif.data.fetch import https_opener
-    from ultralif.data.install import get
-    from ultralif.data.spec import Remote
+    from ultralif.data.fetch import get
+    from ultralif.data.table import Remote
     from ultralif.data.table import DATASETS
 
     certificate, folder, *files = sys.argv[1:]
@@ -250,11 +248,11 @@ def test_a_copy_of_another_process_is_taken(tmp_path, server, monkeypatch):
     spec = small_nmnist(server)
 
     def late(archive: Path) -> AbstractContextManager[IO[bytes]]:
-        monkeypatch.setattr(extract, "opened", opened)
+        monkeypatch.setattr(fetch, "opened", opened)
         get(spec, tmp_path / "here", None, server.opener)
         return opened(archive)
 
-    monkeypatch.setattr(extract, "opened", late)
+    monkeypatch.setattr(fetch, "opened", late)
     found = get(spec, tmp_path / "here", None, server.opener)
     assert found.folder == tmp_path / "here" / "n-mnist"
     assert verify(spec, tmp_path / "here").digests == 40

@@ -6,9 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ultralif.data.augment import cut_out, shift_and_flip
 from ultralif.data.dataset import load
-from ultralif.data.loader import Loader
+from ultralif.data.loader import Loader, cut_out, shift_and_flip
 from ultralif.data.split import Events, Images, Split
 from ultralif.errors import InputError
 

@@ -8,7 +8,7 @@ import pytest
 
 from data.dataset_files import dense, shd, shd_spikes
 from ultralif.data.files import SUMS, Folder
-from ultralif.data.shd import read_shd, shd_jobs
+from ultralif.data.readers.shd import read_shd, shd_jobs
 from ultralif.errors import InputError, JobError
 
 SPIKES = shd_spikes(np.random.default_rng(0), 6)

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from ultralif.data.find import find
+from ultralif.data.files import find
 from ultralif.data.table import DATASETS as SPECS
 from ultralif.paper.archive import read
 from ultralif.paper.grids import TABLES

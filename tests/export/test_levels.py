@@ -173,7 +173,7 @@ def test_a_network_and_data_of_ones_own(tmp_path, capsys, monkeypatch):
     )
     done = json.loads(capsys.readouterr().out)
     monkeypatch.setattr("ultralif.training.build._OWN", {})  # as in a new process
-    monkeypatch.setattr("ultralif.data.own._KNOWN", {})
+    monkeypatch.setattr("ultralif.data.user_data._KNOWN", {})
     monkeypatch.delitem(ul.data.DATASETS, done["dataset"])
     _load.cache_clear()
     export = ("export", done["id"], "--to", "c", "--json", "--out", str(tmp_path / "c"), *runs)

@@ -306,14 +306,14 @@ NEW = [
     ),
     Fault(
         "label of a mixture",
-        "data/augment.py",
+        "data/loader.py",
         "(batch, certain)",
         "(batch, certain.roll(1, 0))",
-        ("src/ultralif/data/augment.py",),
+        ("src/ultralif/data/loader.py",),
     ),
     Fault(
         "square at the edge",
-        "data/augment.py",
+        "data/loader.py",
         "- middle + size // 2",
         "- middle",
         ("tests/data", "-m", "not slow", "-k", "cut or augment or loader"),

@@ -28,9 +28,9 @@ from torture.warm import Row, files_of, run
 from ultralif.cli import export_feed
 from ultralif.cli.common import read_config
 from ultralif.cli.source import load_network
-from ultralif.data import gesture, npy, shd, static
-from ultralif.data.extract import extract
-from ultralif.data.files import SUMS
+from ultralif.data.fetch import extract
+from ultralif.data.files import SUMS, parse_npy
+from ultralif.data.readers import gesture, images, shd
 from ultralif.errors import InputError, JobError
 from ultralif.export import from_nir
 from ultralif.training import Store
@@ -193,9 +193,9 @@ def hostile_readers(base: Path) -> dict[str, Callable[[bytes], object]]:
         return reader
 
     return {
-        "CIFAR": lambda data: static.parse_cifar_py(data, here),
-        "idx": lambda data: static.parse_idx(data, here),
-        "npy": lambda data: npy.parse_npy(data, here),
+        "CIFAR": lambda data: images.parse_cifar(data, here),
+        "idx": lambda data: images.parse_idx(data, here),
+        "npy": lambda data: parse_npy(data, here),
         "gesture": lambda data: gesture.parse_recording(data, here),
         "network": placed("net.safetensors", lambda path: load_network(str(path))),
         "run parameters": vouched("model.safetensors"),

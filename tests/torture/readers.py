@@ -26,7 +26,8 @@ from torture.mutate import mutated
 from torture.warm import Row, lanes
 from ultralif.cli.common import read_config
 from ultralif.cli.source import load_network, save_network
-from ultralif.data import binned, events, gesture, npy, static
+from ultralif.data.files import parse_npy
+from ultralif.data.readers import gesture, images, nmnist
 from ultralif.errors import InputError, JobError
 from ultralif.export import to_nir
 from ultralif.nn import Network
@@ -87,25 +88,24 @@ def plain_readers(base: Path) -> dict[str, tuple[Callable[[bytes], object], list
     table = b"class,startTime_usec,endTime_usec\n1,0,5000\n11,5000,9000\n"
     config = json.dumps(RunConfig(anneal=(2, 0.1)).to_dict()).encode()
     return {
-        "idx": (lambda d: static.parse_idx(d, here), [files.idx(rng.integers(0, 256, (3, 4, 4)))]),
+        "idx": (lambda d: images.parse_idx(d, here), [files.idx(rng.integers(0, 256, (3, 4, 4)))]),
         "CIFAR binary": (
-            lambda d: static.parse_cifar_bin(d, here),
+            lambda d: images.parse_cifar(d, here),
             [np.concatenate([np.zeros((2, 1)), pixels.reshape(2, -1)], 1).astype(np.uint8).tobytes()],
         ),
-        "CIFAR python": (lambda d: static.parse_cifar_py(d, here), [files.cifar_pickle(pixels, [3, 7])]),
-        "N-MNIST .bin": (lambda d: events.parse_nmnist([d], [here], [0]), [recording]),
+        "N-MNIST .bin": (lambda d: nmnist.parse_nmnist([d], [here], [0]), [recording]),
         "N-MNIST in bins": (
-            lambda d: list(binned.parse_binned(d, here)),
+            lambda d: list(nmnist.parse_binned(d, here)),
             [files.binned([{1: 2, 700: 1}, {5: 3}], [1, 2])],
         ),
         "arrays in N-MNIST's bins": (
-            lambda d: list(binned.parse_binned(lzma.compress(d, preset=0), here)),
+            lambda d: list(nmnist.parse_binned(lzma.compress(d, preset=0), here)),
             [lzma.decompress(files.binned([{1: 2, 700: 1}, {5: 3}], [1, 2]))],
         ),
         "AEDAT 3.1": (lambda d: gesture.parse_aedat(d, here), [files.aedat(events_, packet=20)]),
         "gesture tables": (lambda d: gesture.parse_labels(d, here), [table]),
         "gesture .npy": (lambda d: gesture.parse_recording(d, here), [array.getvalue()]),
-        ".npy": (lambda d: npy.parse_npy(d, here), [array.getvalue()]),
+        ".npy": (lambda d: parse_npy(d, here), [array.getvalue()]),
         "config JSON": (lambda d: _file(base / "config.json", d, read_config), [config]),
         "config TOML": (
             lambda d: _file(base / "config.toml", d, read_config),

@@ -16,8 +16,8 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from training.small import small
 from ultralif.data import Dataset, Split, load
-from ultralif.data.augment import cut_out, shift_and_flip
 from ultralif.data.encoders import rate
+from ultralif.data.loader import cut_out, shift_and_flip
 from ultralif.data.split import Events
 from ultralif.training import RunConfig, Store, train_stack
 from ultralif.training.build import build_networks

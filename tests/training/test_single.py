@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import ultralif as ul
 from training.small import small, stop_after
-from ultralif.data import own
+from ultralif.data import user_data
 from ultralif.errors import InputError
 from ultralif.stack import Stack
 from ultralif.training import Interrupted, Store
@@ -99,9 +99,9 @@ def test_whatever_brings_the_same_samples_is_the_same_run() -> None:
     pairs = [(x.numpy(), int(y)) for x, y in zip(X, Y, strict=True)]
     sources = [(X, Y), (X.numpy(), Y.numpy()), TensorDataset(X, Y), pairs, Stream()]
     sources.append(DataLoader(TensorDataset(X, Y), batch_size=40))
-    assert len({own.add(source, TEST) for source in sources}) == 1
-    assert own.add((X, 1 - Y), TEST) != own.add((X, Y), TEST)
-    assert own.add((X, Y), TEST) != own.add((X, Y), TEST, events=True)
+    assert len({user_data.register_data(source, TEST) for source in sources}) == 1
+    assert user_data.register_data((X, 1 - Y), TEST) != user_data.register_data((X, Y), TEST)
+    assert user_data.register_data((X, Y), TEST) != user_data.register_data((X, Y), TEST, events=True)
 
 
 def test_operations_are_counted_layer_by_layer(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_operations_are_counted_layer_by_layer(tmp_path: Path) -> None:
 
 
 def test_batch_norm_is_settled_in_the_last_mode() -> None:
-    name = own.add((X, Y), TEST)
+    name = user_data.register_data((X, Y), TEST)
     config = small(
         dataset=name, model="own:x", encoding="constant", timesteps=2, batch_size=32, settle_batches=2,
         hard_share=1.0, precision="float32",
@@ -179,4 +179,4 @@ def test_what_cannot_be_trained_is_refused(net: nn.Module, options: dict, says: 
 )
 def test_data_that_cannot_be_used_are_refused(train: Any, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        own.add(train, TEST)
+        user_data.register_data(train, TEST)

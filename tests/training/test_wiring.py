@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from training.small import small
-from ultralif.data.augment import CROP_AND_FLIP, Augmentation
+from ultralif.data.loader import CROP_AND_FLIP, Augmentation
 from ultralif.nn import Network
 from ultralif.stack import Stack
 from ultralif.training.build import build_network

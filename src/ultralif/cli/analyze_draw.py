@@ -74,7 +74,7 @@ def boundary(
 def _samples(path: Path) -> "Tensor":
     import torch
 
-    from ultralif.data.npy import read_npy
+    from ultralif.data.files import read_npy
 
     try:
         found = torch.from_numpy(read_npy(path).copy()).float()

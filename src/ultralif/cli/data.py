@@ -1,6 +1,7 @@
 """``ultralif data``: list, fetch, check and show datasets."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,10 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.output import check_place, echo, print_json, print_table
 from ultralif.cli.parse import Actions, dispatch
-from ultralif.errors import InputError
+from ultralif.errors import InputError, JobError, need
+from ultralif.files import drafted
 
 if TYPE_CHECKING:
-    from ultralif.data.spec import Spec
+    from numpy.typing import NDArray
+
+    from ultralif.data import Dataset, Split
+    from ultralif.data.table import Spec
 
 __all__ = ["COMMAND", "main"]
 
@@ -57,7 +62,7 @@ def info(name: str, /, data_dir: Path | None = None, json: bool = False) -> None
         data_dir: a folder to search first.
         json: print one JSON document.
     """
-    from ultralif.data.find import roots
+    from ultralif.data.files import roots
     from ultralif.data.table import find_spec
 
     spec = find_spec(name)
@@ -95,7 +100,7 @@ def get(name: str, /, data_dir: Path | None = None) -> None:
         name: the dataset.
         data_dir: folder to write to; by default $ULTRALIF_DATA, or the user's cache.
     """
-    from ultralif.data.install import get as install
+    from ultralif.data.fetch import get as install
     from ultralif.data.table import find_spec
 
     spec = find_spec(name)
@@ -118,8 +123,8 @@ def verify(
         split: for dvs-gesture: tonic or spikingjelly; by default the one that is found.
         json: print one JSON document.
     """
+    from ultralif.data.dataset import verify as check
     from ultralif.data.table import find_spec
-    from ultralif.data.verify import verify as check
 
     spec = find_spec(name)
     if not spec.forms:
@@ -160,11 +165,10 @@ def draw_sample(
         data_dir: a folder to search first.
     """
     from ultralif.data import load
-    from ultralif.data.picture import draw
 
     check_place(out)
     dataset = load(name, timesteps, data_dir, split=split)
-    draw(dataset, dataset.test if test else dataset.train, index, out)
+    _draw(dataset, dataset.test if test else dataset.train, index, out)
     echo(f"wrote {out}")
 
 
@@ -172,7 +176,7 @@ COMMAND: Actions = {"list": list_, "info": info, "get": get, "verify": verify, "
 
 
 def _describe(spec: "Spec", data_dir: Path | None) -> dict[str, Any]:
-    from ultralif.data.find import find
+    from ultralif.data.files import find
 
     found = find(spec, data_dir)
     return {
@@ -215,3 +219,84 @@ def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
             bars.update(seen[name], completed=done, total=total)
 
         yield bar
+
+
+_MOST_FRAMES = 30
+_POLARITIES = ("#2166ac", "#b2182b")
+"""OFF in blue, ON in red: a pair that the colour-blind can tell apart."""
+
+
+def _draw(dataset: "Dataset", split: "Split", index: int, path: Path) -> None:
+    """Draw one sample into a picture file; its name's ending chooses the format."""
+    if not 0 <= index < len(split):
+        raise InputError(f"index must be in 0 to {len(split) - 1}, got {index}")
+    sample = split.batch([index]).cpu().numpy()
+    label = int(split.labels[index])
+    title = f"{dataset.name}, sample {index}, class {label}: {dataset.class_names[label]}"
+    if not split.is_events:
+        figure = _image(sample[0])
+    elif len(dataset.shape) == 1:
+        figure = _raster(sample[:, 0])
+    else:
+        figure = _frames(sample[:, 0])
+    figure.suptitle(title)
+    try:
+        with drafted(path) as draft:
+            figure.savefig(draft, dpi=120)
+    except InputError:
+        raise
+    except ValueError as error:
+        raise JobError(f"{path} cannot be written: {error}; choose a name such as sample.png") from error
+
+
+def _figure(width: float, height: float) -> Any:
+    return need("matplotlib.figure", "plot").Figure(figsize=(width, height), layout="constrained")
+
+
+def _image(pixels: "NDArray[Any]") -> Any:
+    figure = _figure(4, 4.3)
+    axes = figure.add_subplot()
+    axes.imshow(pixels.transpose(1, 2, 0).squeeze(), cmap="gray", vmin=0, vmax=255)
+    axes.set_axis_off()
+    return figure
+
+
+def _raster(counts: "NDArray[Any]") -> Any:
+    """Draw spikes ``[T, channels]`` as dots whose size is the count."""
+    import numpy as np
+
+    figure = _figure(7, 4.3)
+    axes = figure.add_subplot()
+    step, channel = np.nonzero(counts)
+    size = np.clip(4000 / counts.shape[1], 4, 60) * counts[step, channel]
+    axes.scatter(step, channel, s=size, c="black", marker="|", linewidths=1)
+    axes.set(xlabel="time step", ylabel="channel", xlim=(-0.5, len(counts) - 0.5))
+    return figure
+
+
+def _frames(counts: "NDArray[Any]") -> Any:
+    """Draw frames ``[T, 2, H, W]`` side by side, ON events red and OFF events blue."""
+    import numpy as np
+
+    shown = np.unique(np.linspace(0, len(counts) - 1, min(len(counts), _MOST_FRAMES)).round().astype(int))
+    columns = min(len(shown), 10)
+    rows = math.ceil(len(shown) / columns)
+    figure = _figure(1.3 * columns + 0.4, 1.5 * rows + 0.6)
+    top = max(float(counts.max()), 1.0)
+    for place, step in enumerate(shown, 1):
+        axes = figure.add_subplot(rows, columns, place)
+        axes.imshow(_colours(counts[step] / top))
+        axes.set_title(f"t = {step}", fontsize=7)
+        axes.set_axis_off()
+    figure.supxlabel("red: ON, blue: OFF", fontsize=7)
+    return figure
+
+
+def _colours(frame: "NDArray[Any]") -> "NDArray[Any]":
+    """Return ``[H, W, 3]``: white paper with ink of two colours, darker where there were more events."""
+    import numpy as np
+
+    inks = [[int(code[i : i + 2], 16) / 255 for i in (1, 3, 5)] for code in _POLARITIES]
+    absorbed = np.einsum("phw,pc->hwc", np.sqrt(frame), 1 - np.array(inks))
+    colours: NDArray[Any] = np.clip(1 - absorbed, 0, 1).astype(np.float32)
+    return colours

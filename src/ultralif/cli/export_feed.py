@@ -142,7 +142,7 @@ def _recorded(path: Path, shape: tuple[int, ...], real: bool) -> Tensor:
     import numpy as np
     import torch
 
-    from ultralif.data.npy import read_npy
+    from ultralif.data.files import read_npy
 
     if not path.exists():
         raise InputError(f"--inputs {path} does not exist")

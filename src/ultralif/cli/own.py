@@ -105,7 +105,7 @@ def know_dataset(path: str) -> str:
             ``[N, T, ...]``), ``y_train``, ``x_test`` and ``y_test``; or ``file.py:function``, which returns
             the training and the test set.
     """
-    from ultralif.data.own import add, read_arrays
+    from ultralif.data.user_data import read_arrays, register_data
 
     if _CODE.fullmatch(path):
         found = _code(path)()
@@ -113,11 +113,11 @@ def know_dataset(path: str) -> str:
             return found
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise InputError(f"{path} must return the training and the test set, got {type(found).__name__}")
-        return add(*found)
+        return register_data(*found)
     if not Path(path).exists():
         raise InputError(f"dataset {path} does not exist")
     train, test, events = read_arrays(Path(path))
-    return add(train, test, events=events)
+    return register_data(train, test, events=events)
 
 
 def know_neuron(path: str) -> str:

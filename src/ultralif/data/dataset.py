@@ -1,8 +1,12 @@
-"""Datasets by name: `load` finds the files, reads and checks them, and puts them on the device."""
+"""Datasets by name: find the files, read and check them, and put them on the device."""
 
 import hashlib
-from collections.abc import Mapping
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -10,17 +14,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ultralif.data import builtin
-from ultralif.data.decode import read_frames
-from ultralif.data.files import Folder
-from ultralif.data.find import Found, find, missing
-from ultralif.data.spec import Normalization, Spec
+from ultralif.data.cache import Arrays, Pieces, cached
+from ultralif.data.files import Folder, Found, cache_folder, damaged, find, missing
+from ultralif.data.readers import builtin
+from ultralif.data.readers.frames import Binned
+from ultralif.data.readers.gesture import aedat_jobs, npy_jobs
+from ultralif.data.readers.images import check_labels, read_images
+from ultralif.data.readers.nmnist import Job, binned_jobs, raw_jobs
+from ultralif.data.readers.shd import shd_jobs
 from ultralif.data.split import Events, Images, Split
-from ultralif.data.static import read_images
-from ultralif.data.table import find_spec
+from ultralif.data.table import Kind, Normalization, Spec, find_spec
 from ultralif.errors import InputError
 
-__all__ = ["Dataset", "Partition", "load"]
+__all__ = ["Dataset", "Partition", "Report", "decode", "load", "read_frames", "verify"]
 
 Partition = Literal["tonic", "spikingjelly"]
 
@@ -57,7 +63,7 @@ def load(
         name: one of `ultralif.data.DATASETS`.
         timesteps: the bins T that events are counted in; None, 10 (randman: 30). Images have no time until
             they are encoded.
-        data_dir: a folder to search first; `ultralif.data.find.roots` lists the others.
+        data_dir: a folder to search first; `ultralif.data.files.roots` lists the others.
         device: where the samples go.
         split: for dvs-gesture, ``tonic`` (1077 / 264) or ``spikingjelly`` (1176 / 288).
 
@@ -148,3 +154,110 @@ def _device(device: str | torch.device) -> torch.device:
     if place.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device {device!r} is not there: torch sees no GPU; use device='cpu'")
     return place
+
+
+_JOBS: dict[Kind, Callable[[Folder, str, int], list[Job]]] = {
+    "nmnist-raw": raw_jobs,
+    "nmnist-binned": binned_jobs,
+    "gesture-npy": npy_jobs,
+    "gesture-aedat": aedat_jobs,
+    "shd": shd_jobs,
+}
+_VERSION = 1
+"""Version of the cached frames: a change makes them all again."""
+
+
+def read_frames(found: Found, spec: Spec, timesteps: int) -> Arrays:
+    """Return the frames of a dataset from the cache, decoding the recordings the first time."""
+    name = f"{spec.name}-{found.form.kind}-T{timesteps}-v{_VERSION}-{_fingerprint(found)}"
+    return cached(cache_folder() / "frames" / name, partial(decode, found, spec, timesteps))
+
+
+def decode(found: Found, spec: Spec, timesteps: int) -> Pieces:
+    """Read all recordings; yield pieces of the offsets, keys, counts and labels of each half."""
+    folder = Folder(found.folder, found.form.digests)
+    sizes = found.form.sizes or spec.sizes
+    for half, size in zip(("train", "test"), sizes, strict=True):
+        jobs = _JOBS[found.form.kind](folder, half, timesteps)
+        lengths: list[NDArray[Any]] = [np.zeros(1, np.int64)]
+        counts, labels = [], []
+        for binned in _in_order(jobs):
+            yield f"{half}.keys", binned.keys.astype("<i4", copy=False)
+            lengths.append(binned.lengths)
+            counts.append(binned.counts)
+            labels.append(binned.labels)
+        recordings = sum(map(len, labels))
+        if recordings != size:
+            raise damaged(
+                found.folder, f"has {recordings:,} recordings for {half} where {spec.name} has {size:,}"
+            )
+        kind = np.result_type(*counts).newbyteorder("<")  # their type depends on the largest count
+        yield from ((f"{half}.counts", part.astype(kind, copy=False)) for part in counts)
+        yield f"{half}.offsets", np.cumsum(np.concatenate(lengths)).astype("<i8", copy=False)
+        check_labels(np.concatenate(labels), spec, found.folder)
+        yield f"{half}.labels", np.concatenate(labels).astype("<i8")
+
+
+def _in_order(jobs: Iterable[Job]) -> Iterator[Binned]:
+    """Run jobs on a few threads and yield their results in order, with few results in memory at a time."""
+    workers = min(4, os.cpu_count() or 1)
+    waiting: deque[Future[Binned]] = deque()
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for job in jobs:
+                waiting.append(pool.submit(job))
+                if len(waiting) > 2 * workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _fingerprint(found: Found) -> str:
+    """Name the state of the files, without reading them: their names, sizes and times of change."""
+    seen = hashlib.sha256(str(found.folder.resolve()).encode())
+    for pattern in (*found.form.files, *found.form.more):
+        for path in sorted(found.folder.glob(pattern)):
+            for name, size, changed in sorted(_stats(path)):
+                seen.update(f"{name}\0{size}\0{changed}\n".encode())
+    return seen.hexdigest()[:16]
+
+
+def _stats(path: Path) -> Iterator[tuple[str, int, int]]:
+    if path.is_dir():
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    yield from _stats(Path(entry.path))
+                else:
+                    stat = entry.stat()
+                    yield entry.path, stat.st_size, stat.st_mtime_ns
+    else:
+        stat = path.stat()
+        yield str(path), stat.st_size, stat.st_mtime_ns
+
+
+@dataclass(frozen=True)
+class Report:
+    """Result of a check."""
+
+    folder: Path
+    form: str
+    sizes: tuple[int, int]
+    digests: int
+    """Files that were compared with a known digest; 0: only their structure was checked."""
+
+
+def verify(spec: Spec, data_dir: str | Path | None = None, split: str | None = None) -> Report:
+    """Read every file of a dataset and raise an InputError that names the first that is not sound."""
+    found = find(spec, data_dir, split)
+    if found is None:
+        raise missing(spec, data_dir, split)
+    folder = Folder(found.folder, found.form.digests)
+    if spec.is_events:
+        for _ in decode(found, spec, timesteps=1):
+            pass
+    else:
+        read_images(folder, found.form.kind, spec)
+    return Report(found.folder, found.form.kind, found.form.sizes or spec.sizes, len(folder.digests))

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ultralif.data.spec import Normalization
+from ultralif.data.table import Normalization
 from ultralif.errors import InputError, check_choice
 
 __all__ = [

@@ -1,13 +1,39 @@
-"""The files of a dataset: bounded reads, digests, and errors that name the file and the remedy."""
+"""The files of a dataset: where they are searched, bounded reads, digests, and errors with a remedy."""
 
 import hashlib
-from collections.abc import Mapping
-from pathlib import Path
+import io
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+from ultralif.data.table import FileForm, Spec
 from ultralif.errors import InputError, JobError
-from ultralif.files import BadFile, digest, gunzip, read_bytes, read_text
+from ultralif.files import BadFile, digest, gunzip, opened, read_bytes, read_text
 
-__all__ = ["SUMS", "Folder", "check_digest", "damaged", "file_digest", "hash_of", "read_file"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "SUMS",
+    "Folder",
+    "Found",
+    "cache_folder",
+    "check_digest",
+    "damaged",
+    "file_digest",
+    "find",
+    "hash_of",
+    "home",
+    "installed",
+    "missing",
+    "parse_npy",
+    "read_file",
+    "read_npy",
+    "roots",
+    "without_network",
+]
 
 SUMS = "SHA256SUMS"
 """Written beside the files of an archive when it is installed; ``sha256sum -c`` reads it too."""
@@ -93,3 +119,179 @@ def _sums(folder: Path) -> dict[str, str]:
     if any(len(pair) != 2 or len(pair[0]) != 64 for pair in pairs):
         raise damaged(path, "is not a list of SHA-256 sums")
     return {name: f"sha256:{value}" for value, name in pairs}
+
+
+_MOST = 1 << 34
+"""Bytes that a ``.npy`` file may have."""
+
+
+def read_npy(path: Path) -> "NDArray[Any]":
+    """Return the array of a ``.npy`` file of plain numbers."""
+    with opened(path, _MOST) as file:
+        return _load_npy(file, os.fstat(file.fileno()).st_size, path)
+
+
+def parse_npy(data: bytes, path: Path) -> "NDArray[Any]":
+    """Return the array of a ``.npy`` file of plain numbers, given its content.
+
+    Example:
+        >>> import io, numpy as np
+        >>> np.save(file := io.BytesIO(), np.arange(3, dtype=np.uint8))
+        >>> parse_npy(file.getvalue(), Path("a.npy"))
+        array([0, 1, 2], dtype=uint8)
+    """
+    return _load_npy(io.BytesIO(data), len(data), path)
+
+
+def _load_npy(file: BinaryIO, size: int, path: Path) -> "NDArray[Any]":
+    """Load an array after checking that the file has as many bytes as its header claims.
+
+    numpy allocates what the header claims before it reads, so a lying header could fill the memory.
+    """
+    import numpy as np  # searching for datasets needs no numpy
+
+    form = np.lib.format
+    try:
+        wide = form.read_magic(file) != (1, 0)
+        shape, _, kind = form.read_array_header_2_0(file) if wide else form.read_array_header_1_0(file)
+        left = size - file.tell()
+        if kind.kind not in "biuf" or math.prod(shape) * kind.itemsize != left:
+            raise ValueError(f"its header claims {shape} values of type {kind}, but {left:,} bytes follow")
+        file.seek(0)
+        array: NDArray[Any] = np.load(file, allow_pickle=False)
+    except Exception as error:  # a damaged header makes numpy raise errors of many types
+        raise damaged(
+            path, f"is not a .npy file of plain numbers ({' '.join(str(error).split())})"
+        ) from error
+    return array
+
+
+_SHARED = Path("/usr/share/datasets")
+"""The folder in which Debian's packages install datasets."""
+
+
+class Found(NamedTuple):
+    """A dataset on this machine."""
+
+    folder: Path
+    form: FileForm
+
+
+def cache_folder() -> Path:
+    """Return the folder for files that can be made again: ``ULTRALIF_CACHE``, or the user's cache."""
+    given = os.environ.get("ULTRALIF_CACHE")
+    if not given:
+        import platformdirs
+
+        given = platformdirs.user_cache_dir("ultralif")
+    return Path(given).expanduser()
+
+
+def home(data_dir: str | Path | None = None) -> Path:
+    """Return the folder that downloads go to: ``data_dir``, else ``ULTRALIF_DATA``, else the user's cache."""
+    given = data_dir or os.environ.get("ULTRALIF_DATA")
+    return Path(given).expanduser() if given else cache_folder() / "datasets"
+
+
+def roots(data_dir: str | Path | None = None) -> list[Path]:
+    """Return the folders that are searched, in order.
+
+    They are ``data_dir``, ``ULTRALIF_DATA``, the user's cache, ``./data`` (where the examples of torchvision
+    and tonic download to) and Debian's ``/usr/share/datasets``.
+    """
+    given = [data_dir, os.environ.get("ULTRALIF_DATA"), cache_folder() / "datasets", "data", _SHARED]
+    folders = [Path(folder).expanduser().absolute() for folder in given if folder]
+    return list(dict.fromkeys(folders))
+
+
+def find(spec: Spec, data_dir: str | Path | None = None, split: str | None = None) -> Found | None:
+    """Return the location of a dataset, or None.
+
+    Args:
+        spec: the dataset.
+        data_dir: a folder to search first; the files may be in it or below it.
+        split: only forms that hold this published split; None, any.
+    """
+    forms = [form for form in spec.forms if split is None or form.split in (None, split)]
+    return next((found for found in _places(forms, data_dir) if not _lacking(*found)), None)
+
+
+def _places(forms: Sequence[FileForm], data_dir: str | Path | None) -> Iterator[Found]:
+    """Yield every folder that may have the files."""
+    for root in roots(data_dir):
+        direct = [""] if data_dir and root == Path(data_dir).expanduser().absolute() else []
+        for form in forms:
+            for folder in (*form.folders, *direct):
+                yield Found(root / folder, form)
+
+
+def installed(spec: Spec, folder: Path) -> Found | None:
+    """Return the location of a dataset in a folder into which it was unpacked, or None."""
+    for form in spec.forms:
+        for place in map(PurePosixPath, form.folders):
+            inside = folder.joinpath(*place.parts[1:])
+            if place.parts[:1] == (spec.name,) and not _lacking(inside, form):
+                return Found(inside, form)
+    return None
+
+
+def _lacking(folder: Path, form: FileForm) -> list[str]:
+    """Return the files of a form that a folder lacks."""
+    try:
+        return [
+            pattern
+            for pattern in form.files
+            if not any(folder.glob(pattern)) and not any(folder.glob(f"{pattern}.gz"))
+        ]
+    except OSError:  # a folder that may not be entered holds nothing
+        return list(form.files)
+
+
+def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> InputError | JobError:
+    """Return the error for a dataset that was not found, with what to do about it."""
+    forms = [form for form in spec.forms if form.split in (None, split)]
+    if not forms:
+        known = sorted({form.split for form in spec.forms if form.split})
+        return InputError(f"split must be one of {', '.join(known)} for {spec.name}, got {split!r}")
+    by_hand = _by_hand(forms, data_dir)
+    other = find(spec, data_dir)
+    if other:
+        return JobError(
+            f"{spec.name} is in {other.folder} only as the split {other.form.split!r}, not {split!r}; load "
+            f"it with split={other.form.split!r}, or {by_hand}"
+        )
+    if not spec.remotes or forms[0].split not in (None, spec.forms[0].split):
+        return JobError(
+            f"{spec.name} ({split}) is not on this machine and no program may download it; get it from "
+            f"{spec.source} and {by_hand}"
+        )
+    for folder, form in _places(forms, data_dir):
+        lacking = _lacking(folder, form)
+        if len(lacking) < len(form.files):
+            return JobError(
+                f"{spec.name} is in {folder}, but {', '.join(lacking)} is not there; add it, or get all "
+                f"with: ultralif data get {spec.name}"
+            )
+    for name, reason in spec.unread.items():
+        for root in roots(data_dir):
+            if (root / name).is_dir():
+                return JobError(
+                    f"{root / name} holds {reason}; get the form that is read here with: "
+                    f"ultralif data get {spec.name}"
+                )
+    return JobError(
+        f"{spec.name} is not on this machine; get it with: ultralif data get {spec.name}; if you have its "
+        f"files, name their folder with --data-dir (data_dir=), see: ultralif data info {spec.name}"
+    )
+
+
+def without_network(spec: Spec, data_dir: str | Path | None, split: str | None) -> str:
+    """Say which files of a dataset are put where, for a machine that cannot download it."""
+    forms = [form for form in spec.forms if form.split in (None, split)]
+    published = ", ".join(f"{remote.file} ({remote.digest})" for remote in spec.remotes)
+    return f"without a network, {_by_hand(forms, data_dir)}; the published files are {published}"
+
+
+def _by_hand(forms: Sequence[FileForm], data_dir: str | Path | None) -> str:
+    wanted = " or ".join(f"{form.folders[0]}/ with {', '.join((*form.files, *form.more))}" for form in forms)
+    return f"put {wanted} into one of {', '.join(map(str, roots(data_dir)))}"

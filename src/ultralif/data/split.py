@@ -7,10 +7,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["Events", "Frames", "Images", "Split", "Store"]
+__all__ = ["Events", "Frames", "Images", "SampleStore", "Split"]
 
 
-class Store(Protocol):
+class SampleStore(Protocol):
     """A container of samples that returns batches."""
 
     shape: tuple[int, ...]
@@ -97,7 +97,7 @@ class Split:
         (2, [3, 4], (1, 1, 2, 2))
     """
 
-    store: Store
+    store: SampleStore
     labels: Tensor
     """``int64 [N]``, on the device."""
     rows: Tensor

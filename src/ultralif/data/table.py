@@ -1,20 +1,85 @@
-"""The datasets as data: sizes, normalisation, the files they come in, where those are published."""
+"""The datasets as data: sizes, normalisation, the files they come in, and where those are published."""
 
-from ultralif.data.spec import Form, Kind, Remote, Spec
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
 from ultralif.names import find_name
 
-__all__ = ["DATASETS", "find_spec"]
+__all__ = ["DATASETS", "FileForm", "Kind", "Normalization", "Remote", "Spec", "find_spec"]
+
+Kind = Literal["idx", "cifar-bin", "nmnist-raw", "nmnist-binned", "gesture-npy", "gesture-aedat", "shd"]
+"""The readers of dataset files, by name."""
+
+Normalization = tuple[tuple[float, ...], tuple[float, ...]]
+"""Mean and standard deviation of each channel, for pixels in [0, 1]."""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file to download, with the digest its publisher or a well-known library states for it."""
+
+    file: str
+    urls: tuple[str, ...]
+    digest: str
+    """``md5:...`` or ``sha256:...`` of the file as it is downloaded."""
+
+
+@dataclass(frozen=True)
+class FileForm:
+    """A layout of a dataset's files on disk."""
+
+    kind: Kind
+    folders: tuple[str, ...]
+    """Its folder below a searched folder."""
+    files: tuple[str, ...]
+    """Patterns of the required files; one with ``.gz`` added is accepted."""
+    more: tuple[str, ...] = ()
+    """Patterns of optional files."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """The digest of each file's content, decompressed."""
+    split: str | None = None
+    """The published split that this form holds; None, the only one."""
+    sizes: tuple[int, int] | None = None
+    """Training and test samples, where they differ from the dataset's."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A dataset: what it is and where it comes from."""
+
+    name: str
+    title: str
+    shape: tuple[int, ...]
+    class_names: tuple[str, ...]
+    sizes: tuple[int, int]
+    """Training and test samples."""
+    is_events: bool
+    source: str
+    licence: str
+    forms: tuple[FileForm, ...] = ()
+    """Empty for a dataset that is generated or comes with a package."""
+    remotes: tuple[Remote, ...] = ()
+    normalization: Normalization | None = None
+    timesteps: int = 10
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """Folders of forms that are published but not read here, and the reason."""
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return len(self.class_names)
+
 
 _DIGITS = tuple("0123456789")
 _IDX_FILES = tuple(
     f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
 )
-_CIFAR_BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 
 
-def _idx(folders: tuple[str, ...], sha256: tuple[str, ...]) -> tuple[Form, ...]:
+def _idx(folders: tuple[str, ...], sha256: tuple[str, ...]) -> tuple[FileForm, ...]:
     digests = {file: f"sha256:{value}" for file, value in zip(_IDX_FILES, sha256, strict=True)}
-    return (Form("idx", folders, _IDX_FILES, digests=digests),)
+    return (FileForm("idx", folders, _IDX_FILES, digests=digests),)
 
 
 def _idx_remotes(mirrors: tuple[str, ...], md5: tuple[str, ...]) -> tuple[Remote, ...]:
@@ -25,10 +90,16 @@ def _idx_remotes(mirrors: tuple[str, ...], md5: tuple[str, ...]) -> tuple[Remote
     )
 
 
-def _cifar(kind: Kind, folder: str, suffix: str, digests: tuple[str, ...]) -> Form:
-    files = tuple(batch + suffix for batch in _CIFAR_BATCHES)
-    folders = tuple(f"{above}{folder}" for above in ("cifar10/", "CIFAR10/", "cifar-10/", ""))
-    return Form(kind, folders, files, digests=dict(zip(files, digests, strict=True)))
+_CIFAR_FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
+_CIFAR_ABOVE = ("cifar10/", "CIFAR10/", "cifar-10/", "")
+_CIFAR_SHA256 = (
+    "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+    "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+    "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+    "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+    "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+    "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+)
 
 
 _MNIST = Spec(
@@ -111,33 +182,19 @@ _CIFAR10 = Spec(
     licence="see its source",
     normalization=((0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.262)),
     forms=(
-        _cifar(
+        FileForm(
             "cifar-bin",
-            "cifar-10-batches-bin",
-            ".bin",
-            (
-                "sha256:cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
-                "sha256:a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
-                "sha256:bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
-                "sha256:014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
-                "sha256:755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
-                "sha256:8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
-            ),
-        ),
-        _cifar(
-            "cifar-py",
-            "cifar-10-batches-py",
-            "",
-            (
-                "md5:c99cafc152244af753f735de768cd75f",
-                "md5:d4bba439e000b95fd0a9bffe97cbabec",
-                "md5:54ebc095f3ab1f0389bbae665268c751",
-                "md5:634d18415352ddfa80567beed471001a",
-                "md5:482c414d41f54cd18b22e5b47cb7c3cb",
-                "md5:40351d587109b95175f43aff81a1287e",
-            ),
+            tuple(f"{above}cifar-10-batches-bin" for above in _CIFAR_ABOVE),
+            _CIFAR_FILES,
+            digests={
+                file: f"sha256:{value}" for file, value in zip(_CIFAR_FILES, _CIFAR_SHA256, strict=True)
+            },
         ),
     ),
+    unread={
+        f"{above}cifar-10-batches-py": "the Python version, whose pickles could run code when they are loaded"
+        for above in _CIFAR_ABOVE
+    },
     remotes=(
         Remote(
             "cifar-10-binary.tar.gz",
@@ -162,8 +219,8 @@ _NMNIST = Spec(
     source="Orchard et al. 2015: https://www.garrickorchard.com/datasets/n-mnist",
     licence="see its source",
     forms=(
-        Form("nmnist-raw", _NMNIST_FOLDERS, ("Train", "Test")),
-        Form("nmnist-binned", _NMNIST_FOLDERS, ("train-*.npz.xz", "test-*.npz.xz")),
+        FileForm("nmnist-raw", _NMNIST_FOLDERS, ("Train", "Test")),
+        FileForm("nmnist-binned", _NMNIST_FOLDERS, ("train-*.npz.xz", "test-*.npz.xz")),
     ),
     remotes=(
         Remote(
@@ -203,8 +260,8 @@ _GESTURE = Spec(
     source="Amir et al. 2017: https://research.ibm.com/interactive/dvsgesture",
     licence="see its source",
     forms=(
-        Form("gesture-npy", _GESTURE_FOLDERS, ("ibmGestureTrain", "ibmGestureTest"), split="tonic"),
-        Form(
+        FileForm("gesture-npy", _GESTURE_FOLDERS, ("ibmGestureTrain", "ibmGestureTest"), split="tonic"),
+        FileForm(
             "gesture-aedat",
             tuple(f"{above}/DvsGesture".lstrip("/") for above in _GESTURE_FOLDERS),
             ("trials_to_train.txt", "trials_to_test.txt"),
@@ -245,7 +302,7 @@ _SHD = Spec(
     is_events=True,
     source="Cramer et al. 2020: https://zenkelab.org/resources/spiking-heidelberg-datasets-shd",
     licence="CC BY 4.0",
-    forms=(Form("shd", ("shd", "SHD", "hsd", "hdspikes"), ("shd_train.h5", "shd_test.h5")),),
+    forms=(FileForm("shd", ("shd", "SHD", "hsd", "hdspikes"), ("shd_train.h5", "shd_test.h5")),),
     remotes=tuple(
         Remote(
             file,

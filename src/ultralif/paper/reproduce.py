@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ultralif.data.find import find
+from ultralif.data.files import find
 from ultralif.data.table import find_spec
 from ultralif.paper.grids import runs_of
 from ultralif.training import Store, plan

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from ultralif.data.find import find
+from ultralif.data.files import find
 from ultralif.data.table import find_spec
 from ultralif.paper.grids import CLIPPED, CONSTANT, SEED, STATIC, Key, key_of
 from ultralif.paper.published import BASELINES, ULTRA

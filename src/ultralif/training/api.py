@@ -48,7 +48,8 @@ def train(
         config: the run; or any module with ultralif neurons that takes ``[T, B, ...]`` (or images
             ``[B, ...]``, with ``encoding="direct"``) and returns scores ``[B, classes]`` or
             ``[T, B, classes]``.
-        train: with a module: a pair of tensors, a Dataset or a DataLoader, see `ultralif.data.own.add`.
+        train: with a module: a pair of tensors, a Dataset or a DataLoader, see
+            `ultralif.data.user_data.register_data`.
         test: the same for the test set.
         runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
         device: ``auto``, ``cpu``, ``cuda`` ...

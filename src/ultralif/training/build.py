@@ -13,8 +13,8 @@ from torch import nn
 
 from ultralif.data import DATASETS
 from ultralif.data.encoders import NORMALIZED
-from ultralif.data.own import PREFIX, find_own
-from ultralif.data.spec import Spec
+from ultralif.data.table import Spec
+from ultralif.data.user_data import PREFIX, find_user_data
 from ultralif.errors import InputError
 from ultralif.nn import Network, find_neuron, set_mode
 from ultralif.nn.volume import orthogonal_
@@ -58,7 +58,7 @@ def add_model(make: Callable[[], nn.Module]) -> str:
 def find_spec(config: RunConfig) -> Spec:
     """Return the description of a config's data."""
     if config.dataset not in DATASETS:
-        find_own(config.dataset, torch.device("cpu"))  # it says what to do
+        find_user_data(config.dataset, torch.device("cpu"))  # it says what to do
     return DATASETS[config.dataset]
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ultralif.data import Dataset, Loader, Split, load
-from ultralif.data.augment import CROP_AND_FLIP, Augmentation
-from ultralif.data.own import PREFIX, find_own
+from ultralif.data.loader import CROP_AND_FLIP, Augmentation
+from ultralif.data.user_data import PREFIX, find_user_data
 from ultralif.training.config import Partition, RunConfig
 from ultralif.training.members import Members
 
@@ -40,7 +40,7 @@ def _load(
     name: str, timesteps: int, data_dir: Path | None, device: torch.device, split: Partition
 ) -> Dataset:
     if name.startswith(PREFIX):
-        return find_own(name, device)
+        return find_user_data(name, device)
     return load(name, timesteps, data_dir, device, split)
 
 

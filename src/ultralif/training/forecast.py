@@ -8,8 +8,8 @@ from math import prod
 import torch
 
 from ultralif.data import DATASETS, Dataset, Split
-from ultralif.data.spec import Spec
 from ultralif.data.split import Events, Images
+from ultralif.data.table import Spec
 from ultralif.training.build import build_networks, step_work
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from ultralif.data import Loader
-from ultralif.data.augment import CROP_AND_FLIP, Augmentation
-from ultralif.data.device import DeviceBatches
+from ultralif.data.loader import CROP_AND_FLIP, Augmentation, DeviceBatches
 from ultralif.data.split import Events, Images
 from ultralif.errors import is_out_of_memory
 from ultralif.functional import Mode

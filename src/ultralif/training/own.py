@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from ultralif.data.own import add
+from ultralif.data.user_data import register_data
 from ultralif.errors import InputError
 from ultralif.names import similar
 from ultralif.nn import NEURONS, set_mode
@@ -27,7 +27,7 @@ def own_config(net: nn.Module, train: Any, test: Any, *, events: bool = False, *
 
     Args:
         net: has ultralif neurons; it is trained in place.
-        train: see `ultralif.data.own.add`.
+        train: see `ultralif.data.user_data.register_data`.
         test: the same.
         events: samples have time first, ``[N, T, ...]``.
         options: fields of `RunConfig`, such as epochs and timesteps.
@@ -40,7 +40,7 @@ def own_config(net: nn.Module, train: Any, test: Any, *, events: bool = False, *
             raise InputError(f"{name} is not an option for a network of your own; {hint}")
     neuron = type(neurons_of(net)[0])
     NEURONS.setdefault(neuron.__name__, neuron)
-    dataset = add(train, test, events=events)
+    dataset = register_data(train, test, events=events)
     if events:
         options.setdefault("timesteps", _timesteps(dataset))
     if options.get("mode") is not None:

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ultralif.data.find import cache_folder
+from ultralif.data.files import cache_folder
 from ultralif.errors import InputError, JobError
 from ultralif.files import BadFile, inside, read_bytes, read_json, write_file
 from ultralif.names import similar

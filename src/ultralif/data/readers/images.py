@@ -1,4 +1,4 @@
-"""Readers for image sets: idx (MNIST, Fashion-MNIST) and CIFAR-10 in both published forms."""
+"""Readers for image sets: idx (MNIST, Fashion-MNIST) and CIFAR-10's binary batches."""
 
 import math
 import struct
@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ultralif.data.files import Folder, damaged
-from ultralif.data.pickled import read_pickle
-from ultralif.data.spec import Kind, Spec
+from ultralif.data.table import Kind, Spec
 
-__all__ = ["Samples", "check_labels", "parse_cifar_bin", "parse_cifar_py", "parse_idx", "read_images"]
+__all__ = ["Samples", "check_labels", "parse_cifar", "parse_idx", "read_images"]
 
 Bytes = NDArray[np.uint8]
 
@@ -51,23 +50,12 @@ def parse_idx(data: bytes, path: Path) -> Bytes:
         raise damaged(path, f"should hold {shape} values ({error})") from error
 
 
-def parse_cifar_bin(data: bytes, path: Path) -> Samples:
+def parse_cifar(data: bytes, path: Path) -> Samples:
     """Return the images and labels of a CIFAR-10 binary batch: one byte of label, 3072 of pixels."""
     if len(data) == 0 or len(data) % 3073:
         raise damaged(path, f"has {len(data):,} bytes, not a multiple of the 3073 of one image")
     rows = np.frombuffer(data, np.uint8).reshape(-1, 3073)
     return Samples(rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0])
-
-
-def parse_cifar_py(data: bytes, path: Path) -> Samples:
-    """Return the images and labels of a CIFAR-10 python batch, without unpickling it."""
-    batch: Any = read_pickle(data, path)
-    try:
-        labels, raw = batch["labels"], batch["data"].state[-1].encode("latin-1")
-        pixels = np.frombuffer(raw, np.uint8).reshape(len(labels), 3, 32, 32)
-        return Samples(pixels, np.array(labels, np.uint8))
-    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise damaged(path, f"is not a CIFAR-10 batch ({error})") from error
 
 
 def _read_idx(folder: Folder, half: str) -> Samples:
@@ -81,26 +69,15 @@ def _read_idx(folder: Folder, half: str) -> Samples:
     return Samples(pixels[:, None], labels)
 
 
-def _read_cifar(folder: Folder, half: str, suffix: str, parse: Callable[[bytes, Path], Samples]) -> Samples:
-    batches = [f"data_batch_{i}" for i in range(1, 6)] if half == "train" else ["test_batch"]
-    parts = []
-    for name in (batch + suffix for batch in batches):
-        parts.append(parse(folder.read(name, _LIMIT), folder.path / name))
+def _read_cifar(folder: Folder, half: str) -> Samples:
+    batches = [f"data_batch_{i}.bin" for i in range(1, 6)] if half == "train" else ["test_batch.bin"]
+    parts = [parse_cifar(folder.read(name, _LIMIT), folder.path / name) for name in batches]
     return Samples(*map(np.concatenate, zip(*parts, strict=True)))
-
-
-def _read_cifar_bin(folder: Folder, half: str) -> Samples:
-    return _read_cifar(folder, half, ".bin", parse_cifar_bin)
-
-
-def _read_cifar_py(folder: Folder, half: str) -> Samples:
-    return _read_cifar(folder, half, "", parse_cifar_py)
 
 
 READERS: dict[Kind, Callable[[Folder, str], Samples]] = {
     "idx": _read_idx,
-    "cifar-bin": _read_cifar_bin,
-    "cifar-py": _read_cifar_py,
+    "cifar-bin": _read_cifar,
 }
 """For each form of an image set the function that reads its half ``train`` or ``test``."""
 

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ultralif.data.dataset import Dataset
-from ultralif.data.npy import parse_npy, read_npy
-from ultralif.data.spec import Spec
+from ultralif.data.files import parse_npy, read_npy
 from ultralif.data.split import Frames, Images, Split
-from ultralif.data.table import DATASETS
+from ultralif.data.table import DATASETS, Spec
 from ultralif.errors import InputError
 from ultralif.files import read_bytes
 
-__all__ = ["PREFIX", "add", "find_own", "read_arrays"]
+__all__ = ["PREFIX", "find_user_data", "read_arrays", "register_data"]
 
 PREFIX = "own:"
 """Prefix of such datasets' names; a part of their digest follows."""
@@ -29,7 +28,7 @@ _MOST = 1 << 34
 _KNOWN: dict[str, Dataset] = {}
 
 
-def add(train: Any, test: Any, *, events: bool = False) -> str:
+def register_data(train: Any, test: Any, *, events: bool = False) -> str:
     """Register data under a name, by which this process can load them and train on them.
 
     Everything is read once and kept in memory, so that random transforms of a Dataset are drawn once; those
@@ -43,7 +42,7 @@ def add(train: Any, test: Any, *, events: bool = False) -> str:
 
     Example:
         >>> x, y = torch.rand(20, 4), torch.arange(20) % 2
-        >>> add((x, y), (x, y)).startswith("own:")
+        >>> register_data((x, y), (x, y)).startswith("own:")
         True
     """
     halves = {name: _collected(name, given) for name, given in (("train", train), ("test", test))}
@@ -76,8 +75,8 @@ def add(train: Any, test: Any, *, events: bool = False) -> str:
     return name
 
 
-def find_own(name: str, device: torch.device) -> Dataset:
-    """Return data that `add` registered, on a device."""
+def find_user_data(name: str, device: torch.device) -> Dataset:
+    """Return data that `register_data` registered, on a device."""
     if name not in _KNOWN:
         raise InputError(
             f"the data {name} of this run are your own and not part of it; give them again, on the command "

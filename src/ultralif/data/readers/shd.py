@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ultralif.data.events import Job
 from ultralif.data.files import Folder, damaged
-from ultralif.data.frames import Binned, Recordings, bin_events
+from ultralif.data.readers.frames import Binned, Recordings, bin_events
+from ultralif.data.readers.nmnist import Job
 from ultralif.errors import JobError
 from ultralif.files import opened
 
@@ -27,7 +27,7 @@ def read_shd(path: Path) -> Recordings:
     if not path.exists():
         raise JobError(f"{path} is not there; get it with: ultralif data get shd")
     opened(path).close()  # HDF5 would wait for a pipe
-    reader = [sys.executable, "-P", str(Path(__file__).with_name("shd_reader.py")), str(path)]
+    reader = [sys.executable, "-P", str(Path(__file__).with_name("shd_process.py")), str(path)]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "HDF5_USE_FILE_LOCKING": "FALSE"}
     try:
         done = subprocess.run(  # noqa: S603 (this interpreter, on a file of this package)

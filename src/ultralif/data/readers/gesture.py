@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ultralif.data.events import Job
-from ultralif.data.files import Folder, damaged
-from ultralif.data.frames import Binned, Recordings, bin_events
-from ultralif.data.npy import parse_npy
+from ultralif.data.files import Folder, damaged, parse_npy
+from ultralif.data.readers.frames import Binned, Recordings, bin_events
+from ultralif.data.readers.nmnist import Job
 
 __all__ = ["aedat_jobs", "npy_jobs", "parse_aedat", "parse_labels", "parse_recording"]
 

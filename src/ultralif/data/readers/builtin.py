@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ultralif.data.frames import smallest
-from ultralif.data.spec import Spec
+from ultralif.data.readers.frames import smallest
+from ultralif.data.table import Spec
 from ultralif.errors import need
 
 __all__ = ["ARRAYS", "digits", "manifold_times", "randman"]

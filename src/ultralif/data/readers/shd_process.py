@@ -1,4 +1,4 @@
-"""Write the spikes of an SHD file to standard output as plain arrays; run by `ultralif.data.shd`.
+"""Write the spikes of an SHD file to standard output as plain arrays; run by `ultralif.data.readers.shd`.
 
 It imports nothing of this package, so it starts quickly, and it may use little more memory than the file
 has bytes.
