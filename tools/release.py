@@ -2,10 +2,10 @@
 
 python tools/release.py [--python PATH ...] [--torch VERSION ...]
 
-builds twice and compares, writes licences and bill of materials anew and shows whether they changed, asks
-pip-audit or the registry about known vulnerabilities, and installs the wheel into bare environments without
-a compiler: each Python with the pinned torch, the first one with the other versions of torch and with numpy
-1.26 as well.
+builds twice and compares, checks the metadata and the manifest, writes licences and bill of materials anew
+and shows whether they changed, asks pip-audit or the registry about known vulnerabilities, and installs the
+wheel into bare environments without a compiler: each Python with the pinned torch, the first one with the
+other versions of torch and with numpy 1.26 as well.
 """
 
 import argparse
@@ -62,6 +62,17 @@ def equal_builds(folder: Path) -> str:
         if digest(one) != digest(other):
             raise RuntimeError(f"two builds of {one.name} differ")
     return ", ".join(f"{path.name} {digest(path)[:12]}" for path in first)
+
+
+def publishable(folder: Path) -> str:
+    """Check that the metadata and the long description render, and that the sdist has every tracked file."""
+    with tempfile.TemporaryDirectory() as inside:
+        venv.create(inside, with_pip=True)
+        python = Path(inside) / "bin" / "python"
+        run(python, "-m", "pip", "install", "--quiet", "twine", "check-manifest")
+        run(python, "-m", "twine", "check", "--strict", *(folder / "first").iterdir())
+        run(python, "-m", "check_manifest", ROOT, cwd=ROOT)
+    return "twine check --strict and check-manifest pass"
 
 
 def pin() -> str:
@@ -157,6 +168,7 @@ def main() -> None:
         checks: list[tuple[str, Callable[[], str]]] = [
             ("committed", clean),
             ("two equal builds", lambda: equal_builds(base)),
+            ("metadata and manifest", lambda: publishable(base)),
             ("supply chain", supply_chain),
             ("audit", audit),
         ]
