@@ -21,9 +21,11 @@ from typing import NamedTuple
 import torch
 
 HERE = Path(__file__).parent
-RESULTS = HERE.parent / "results"
+RESULTS = HERE.parent / "research" / "results"
 CIFAR = "cifar-10-batches-bin"
-MEMORY = "benchmarks/memory.py --task randman rows nmnist columns permuted pixels --out {out}/memory.jsonl"
+MEMORY = (
+    "-m research studies memory --task randman rows nmnist columns permuted pixels --out {out}/memory.jsonl"
+)
 LACKING = re.compile(r"^lacking: |^still to do: |[1-9]\d* lacking")  # in the plan of a study
 
 
@@ -63,17 +65,17 @@ PARTS = (
     ),
     Part(
         "released",
-        "benchmarks/released.py {out}/released.jsonl.gz --data-dir {data} --runs-dir {out}/runs "
+        "-m research studies released {out}/released.jsonl.gz --data-dir {data} --runs-dir {out}/runs "
         "--processes 6 --minutes {minutes}",
         ("mnist",),
-        "benchmarks/released.py {out}/released.jsonl.gz --data-dir {data} --runs-dir {out}/runs --plan",
+        "-m research studies released {out}/released.jsonl.gz --data-dir {data} --runs-dir {out}/runs --plan",
     ),
     Part(
         "deep",
-        f"benchmarks/deep.py --data cifar10={{data}}/{CIFAR} fashion-mnist={{data}} n-mnist={{data}} "
+        f"-m research studies deep --data cifar10={{data}}/{CIFAR} fashion-mnist={{data}} n-mnist={{data}} "
         "--jobs 4 --out {out}/deep.jsonl --minutes {minutes}",
         (CIFAR, "fashion-mnist", "nmnist"),
-        "benchmarks/deep.py --out {out}/deep.jsonl --plan",
+        "-m research studies deep --out {out}/deep.jsonl --plan",
     ),
     Part(
         "memory",

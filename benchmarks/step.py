@@ -28,11 +28,11 @@ from unittest.mock import patch
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from research.paper.grids import CONTROLS, main_variants
 from ultralif.bench import describe
 from ultralif.data import DATASETS
 from ultralif.data.dataset import Dataset
 from ultralif.data.split import Images, Split
-from ultralif.paper.grids import CONTROLS, main_variants
 from ultralif.stack import streams
 from ultralif.stack.neurons import kind
 from ultralif.training.build import build_networks, step_work

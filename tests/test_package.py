@@ -83,17 +83,6 @@ def test_training_imports_what_it_uses(python, tmp_path: Path) -> None:
     assert python.run("-c", script).stdout.splitlines()[-1] == "[]"
 
 
-def test_an_import_registers_no_neuron(python) -> None:
-    """The paper's studies have units of their own; they become known where a study is asked for."""
-    script = (
-        "import ultralif as ul; from ultralif.paper.studies import factorial; print(*ul.NEURONS); "
-        "print(len({config.neuron for _, config in factorial()} - set(ul.names.NEURON_NAMES)))"
-    )
-    names, own = python.run("-c", script).stdout.splitlines()
-    assert set(names.split()) == set(NEURON_NAMES)
-    assert own == "2"
-
-
 def test_the_version_is_the_same_everywhere() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", ul.__version__)
     assert f"version: {ul.__version__}\n" in (ROOT / "CITATION.cff").read_text()

@@ -129,14 +129,12 @@ def test_every_command_of_the_design_has_help(capsys: pytest.CaptureFixture[str]
         "train",
         "eval",
         "sweep",
-        "reproduce",
         "report",
         "runs",
         "models",
         "data",
         "export",
         "analyze",
-        "theory",
         "bench",
     ]
     assert set(promised) <= set(COMMANDS)

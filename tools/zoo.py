@@ -5,10 +5,11 @@
 
 The first takes from the runs of the paper, for every dataset and T that were run, the best Ultra neuron and
 the best baseline by mean accuracy over the seeds, each by its network of the paper's seed. The other takes
-the network of one run. ``benchmarks/deep_zoo.py`` trains the larger ones.
+the network of one run. ``tools/deep_zoo.py`` trains the larger ones.
 """
 
 import argparse
+import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -16,9 +17,11 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ultralif.paper.grids import SEED
-from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS, ULTRA
-from ultralif.paper.results import Key, from_store
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from research.paper.grids import SEED
+from research.paper.published import BASELINES, DATASETS, TIMESTEPS, ULTRA
+from research.paper.results import Key, from_store
 from ultralif.training import Store
 from ultralif.training.zoo import add_model
 

@@ -19,6 +19,7 @@ from typing import Any
 from ultralif.cli import main as ultralif
 
 HERE = Path(__file__).parent
+sys.path.append(str(HERE.parents[1]))  # a tutorial imports research, which is not installed
 COMMAND = re.compile(r"^!ultralif (.*)$", re.MULTILINE)
 
 

@@ -27,7 +27,7 @@ def test_the_plan_names_what_is_lacking_and_the_data_it_needs(tmp_path):
     named = [line.split(": ")[1] for line in lines]
     assert named == ["tests", "fastpath", "tuning", "memory-speed", "speedrun", "deep", "memory"]
     assert f"needs fashion-mnist in {tmp_path}" in lines[-2]
-    assert "benchmarks/memory.py" in lines[-1]
+    assert "-m research studies memory" in lines[-1]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")

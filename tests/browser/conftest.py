@@ -10,12 +10,13 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import ultralif as ul
+from paper_runs import paper_rows
 from report.made_runs import made_runs
-from report.paper_rows import paper_rows
-from ultralif.analysis.claims import check_all
-from ultralif.paper.archive import write
+from research.claims import check_all
+from research.pages.report import paper_sections, published_accuracies
+from research.paper.results import Results
 from ultralif.report.document import make_document
-from ultralif.report.gather import gather
+from ultralif.report.gather import Entry, gather
 from ultralif.report.html import make_page
 
 OPTIONS = (
@@ -83,9 +84,13 @@ def report_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     unusual = {"hidden": (10, 10), "readout": "spiking", "per_neuron": True, "orthogonal": True}
     config = ul.RunConfig(neuron="SoftLIF", epochs=1, timesteps=1, **unusual)
     ul.train(config, runs_dir=folder / "runs")
-    write(folder / "paper.jsonl.gz", paper_rows("mnist", 2))
-    entries, notes, _ = gather([str(folder / "runs"), str(folder / "paper.jsonl.gz")])
-    document = make_document([*entries, *made_runs(60)], notes, theory=check_all((1, 3)))
+    entries, notes = gather([str(folder / "runs")])
+    rows = paper_rows("mnist", 2)
+    sections = paper_sections(Results(rows), check_all((1, 3)))
+    entries += [Entry(ul.RunConfig.from_dict(row.config), row) for row in rows]
+    document = make_document(
+        [*entries, *made_runs(60)], notes, sections=sections, references=published_accuracies(["mnist"])
+    )
     path = folder / "report.html"
     path.write_text(make_page(document, "All kinds of runs"), encoding="utf-8")
     return path

@@ -21,8 +21,8 @@ SECTIONS = [
     "learning",
     "network",
     "boundaries",
-    "tables",
-    "verdicts",
+    "section-0",
+    "section-1",
     "playground",
     "made",
 ]
@@ -231,19 +231,20 @@ def test_boundaries_are_drawn_for_every_mode(page: Page) -> None:
 
 def test_tables_and_verdicts_of_the_paper(page: Page) -> None:
     document = document_of(page)
-    box = page.locator("#tables details").first
+    box = page.locator("#section-0 details").first
     if box.get_attribute("open") is None:
         box.locator("summary").click()
-    expect(box.locator("tbody tr")).to_have_count(len(document["tables"][0]["rows"]))
+    expect(box.locator("tbody tr")).to_have_count(len(document["sections"][0]["tables"][0]["rows"]))
     box.get_by_role("columnheader", name="paper").get_by_role("button").click()
     theirs = [float(text) for text in cells(box.locator("table"), "paper") if text != NOTHING]
     assert theirs == sorted(theirs, reverse=True)
-    verdicts = page.locator("#verdicts")
+    verdicts = page.locator("#section-1")
     expect(verdicts).to_contain_text("holds as corrected")
     shown = verdicts.get_by_role("region", name="Experiments").locator("tbody tr")
-    assert shown.count() == len(document["verdicts"])
+    judged = document["sections"][1]["tables"][0]["rows"]
+    assert shown.count() == len(judged)
     verdicts.get_by_label("Show").first.select_option("not tested")
-    assert shown.count() == sum(one["verdict"] == "not tested" for one in document["verdicts"])
+    assert shown.count() == sum(row[2] == "not tested" for row in judged)
 
 
 HOSTILE = '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>${window.hacked=1}'
@@ -252,8 +253,9 @@ HOSTILE = '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1
 def test_hostile_names_are_only_text(open_page: Callable[..., Page], tmp_path: Path) -> None:
     runs = made_runs(4, epochs=3)
     document = make_document([*runs[:2], hostile(runs[2], HOSTILE)], [HOSTILE])
-    document["tables"] = [{"title": HOSTILE, "columns": [HOSTILE], "rows": [[HOSTILE]], "notes": [HOSTILE]}]
-    document["verdicts"] = [{"claim": HOSTILE, "section": HOSTILE, "verdict": HOSTILE, "measured": HOSTILE}]
+    plain = {"title": HOSTILE, "columns": [HOSTILE], "rows": [[HOSTILE]], "notes": [HOSTILE]}
+    judged = {"title": HOSTILE, "columns": ["claim", "verdict"], "rows": [[HOSTILE, HOSTILE]], "notes": []}
+    document["sections"] = [{"title": HOSTILE, "text": HOSTILE, "tables": [plain, judged]}]
     path = tmp_path / "hostile.html"
     path.write_text(make_page(document, HOSTILE), encoding="utf-8")
     page = open_page(path)
@@ -265,7 +267,7 @@ def test_hostile_names_are_only_text(open_page: Callable[..., Page], tmp_path: P
     page.locator("#energy .chart svg").last.focus()
     for _ in range(3):
         page.keyboard.press("ArrowRight")
-    for text in ("#tables", "#verdicts", "#made"):
+    for text in ("#section-0", "#made"):
         expect(page.locator(text)).to_contain_text(HOSTILE)
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 2

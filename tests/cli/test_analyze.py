@@ -98,8 +98,6 @@ def test_a_network_that_is_not_finite(
     ("words", "said"),
     [
         (("slice", "4-5-3", "--segments", "100000000"), "would take hours"),
-        (("undriven", "--eps", "nan"), "eps=nan"),
-        (("undriven", "--steps", "1000000000"), "steps must be from 1 to 100,000"),
         (("growth", "2-4-2", "--extent", "nan"), "extent=nan"),
     ],
 )
@@ -126,20 +124,6 @@ def test_boundary(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "inputs, got 4" in refused(capsys, "boundary", "5-10-3", *options)
     (tmp_path / "text").write_text("no numbers")
     assert "not a .npy file" in refused(capsys, "boundary", "4-10-3", "--samples", str(tmp_path / "text"))
-
-
-def test_undriven(capsys: pytest.CaptureFixture[str]) -> None:
-    found = run(capsys, "undriven", "--neurons", "9", "--steps", "5", "--leak", "0.8")
-    assert found["eigenvalue_of_the_limit"] == pytest.approx(np.log(0.8))
-    assert [row["reached"] for row in found["membranes"]] == [1, 3, 5, 7, 9, 9]
-    assert "leak" in refused(capsys, "undriven", "--leak", "2")
-
-
-@pytest.mark.parametrize("source", ["2-2", "nowhere", "2-0-3", __file__])
-def test_bad_sources_are_one_line(capsys: pytest.CaptureFixture[str], source: str) -> None:
-    refused(capsys, "regions", source)
-    refused(capsys, "regions", "2-3-4", "--layer", "1")
-    refused(capsys, "regions", "2-3-4", "--neuron", "Cortex")
 
 
 def test_plain_output_is_lines_and_a_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -58,7 +58,6 @@ def test_whatever_is_printed_is_made_of_visible_lines(capsys: pytest.CaptureFixt
         ("data", "info", EVIL),
         ("eval", EVIL),
         ("analyze", "volume", EVIL),
-        ("reproduce", EVIL),
         ("report", "--out", f"{EVIL}.html"),
         ("runs", "show", "\udcff"),
     ],
@@ -120,7 +119,6 @@ def test_memory_that_numpy_and_torch_do_not_get() -> None:
         (("bench", "--threads", "100000"), "threads must be from 1 to"),
         (("bench", "--threads", "2147483648"), "threads must be from 1 to"),
         (("bench", "--batch", "1000000000"), "choose smaller sizes"),
-        (("analyze", "undriven", "--neurons", "0"), "neurons must be from 3 to 1,000"),
         (("analyze", "boundary", "2-3-2", "--resolution", "1000000"), "resolution must be from 2 to 2,000"),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
@@ -138,7 +136,6 @@ def test_a_network_that_fits_no_memory_is_one_line(ultralif: Commands) -> None:
     [
         ("report", "--out"),
         ("runs", "export", "--out"),
-        ("theory", "--only", "1", "--markdown"),
         ("analyze", "prune", "3-4-2", "--out"),
         ("analyze", "boundary", "2-3-2", "--out"),
         ("data", "show", "digits", "--out"),
@@ -181,7 +178,7 @@ class TestQuestion:
 def test_two_interrupts_are_quiet(python) -> None:
     """Whenever they come: while torch is imported, while it works, while it ends."""
     for pause in (0.0, 0.2, 1.0):
-        process = python.start("-m", "ultralif", "theory", "--only", "1", "2", "3")
+        process = python.start("-m", "ultralif", "analyze", "regions", "3-8-2")
         while "torch" not in Path(f"/proc/{process.pid}/maps").read_text():
             time.sleep(0.01)  # before our first line it is the interpreter's to answer
         for _ in range(2):

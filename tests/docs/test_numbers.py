@@ -1,7 +1,6 @@
 """The numbers that pages quote are those of the tables and the runs behind them."""
 
 import csv
-import importlib
 import json
 import re
 from pathlib import Path
@@ -9,15 +8,17 @@ from statistics import fmean
 
 import pytest
 
-from ultralif.data.files import find
-from ultralif.data.table import DATASETS as SPECS
-from ultralif.paper.archive import read
-from ultralif.paper.grids import TABLES
-from ultralif.paper.readings import reproduced
-from ultralif.paper.results import Results
-from ultralif.paper.studied import tuned_groups
-from ultralif.paper.tables import make_table
-from ultralif.report.markup import to_markdown
+from research import DOCS as PAPER
+from research import RESULTS
+from research.paper.archive import read
+from research.paper.grids import TABLES
+from research.paper.released import reproduced
+from research.paper.results import Results
+from research.paper.tables import make_table
+from research.studies.tables import tuned_groups
+from ultralif.data import DATASETS as SPECS
+from ultralif.data import available
+from ultralif.report import to_markdown
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -33,7 +34,7 @@ DATASETS = ("mnist", "fashion-mnist", "cifar10", "n-mnist")
 
 
 def rows(table: str) -> list[dict[str, str]]:
-    with (DOCS / "results" / "paper" / f"{table}.csv").open() as file:
+    with (PAPER / "tables" / f"{table}.csv").open() as file:
         return list(csv.DictReader(file))
 
 
@@ -59,7 +60,7 @@ def test_the_control_at_one_time_step() -> None:
 
 
 def test_the_claims_that_hold() -> None:
-    claims = (DOCS / "results" / "claims.md").read_text()
+    claims = (PAPER / "claims.md").read_text()
     every = len(re.findall(r"^\| \d+ \|", claims, flags=re.MULTILINE))
     plain, corrected = (claims.count(f"| {verdict} |") for verdict in ("holds", "holds as corrected"))
     assert f"{plain} of {every} hold as written, {corrected} with a correction" in INDEX
@@ -77,7 +78,7 @@ def test_the_table_of_the_readme() -> None:
 
 
 def test_the_tuned_neurons_of_the_front_pages() -> None:
-    files = (ROOT / "results" / f"{name}.jsonl.gz" for name in ("paper", "studies"))
+    files = (RESULTS / f"{name}.jsonl.gz" for name in ("paper", "studies"))
     groups = tuned_groups([row for file in files for row in read(file).results])
     assert all(row.past.p >= 0.05 for row in groups if row.past)
     assert "the best Ultra neuron is not significantly ahead of it either" in INDEX
@@ -87,7 +88,7 @@ def test_the_tuned_neurons_of_the_front_pages() -> None:
     assert len(soft) == len(binary) == 2 * len(DATASETS)
     assert f"its control nowhere, soft ({soft[0]:+.2f} to {soft[-1]:+.2f} points)" in README
     assert f"trained binary ({binary[0]:+.2f} to {binary[-1]:+.2f}; CIFAR-10 at T = 10 stays open)" in README
-    page = words(DOCS / "results" / "paper.md")
+    page = words(PAPER / "paper.md")
     before = re.search(r"which are not tuned, (\S+) ± \S+ and (\S+) ", page)
     soft, binary = (
         next(row for row in groups if row[:3] == ("cifar10", 10, group))
@@ -100,7 +101,7 @@ def test_the_tuned_neurons_of_the_front_pages() -> None:
 
 def test_the_speedrun_of_the_readme() -> None:
     found: dict[int, list[tuple[float, float]]] = {}
-    for line in (ROOT / "results" / "speedrun.jsonl").read_text().splitlines():
+    for line in (RESULTS / "speedrun.jsonl").read_text().splitlines():
         row = json.loads(line)
         if row["recipe"]["neuron"] == "UltraLIF" and not row["holdout"]:
             found.setdefault(row["recipe"]["epochs"], []).append((row["accuracy"], row["seconds"]))
@@ -128,35 +129,33 @@ def test_the_times_of_the_readme() -> None:
 
 
 def test_counts_of_runs_and_images() -> None:
-    results, step_ms = read(ROOT / "results" / "paper.jsonl.gz")
+    results, step_ms = read(RESULTS / "paper.jsonl.gz")
     good, tried, every = reproduced(Results(results, step_ms))
     assert good == tried == every
     assert f"reproduces all {every} published accuracies on MNIST, Fashion-MNIST and CIFAR-10" in README
     later = sum(result.by_epoch.test is not None for result in results)
-    counted = words(ROOT / "results" / "README.md")
+    counted = words(RESULTS / "README.md")
     assert f"{len(results) - later:,} runs of ultralif 0.1.0" in counted
     assert f"{later:,} runs of ultralif 0.2.0" in counted
-    assert f"which has {SPECS['digits'].sizes[1]} test images" in words(DOCS / "results" / "paper.md")
+    assert f"which has {SPECS['digits'].sizes[1]} test images" in words(PAPER / "paper.md")
 
 
-@pytest.mark.skipif(any(map(find, (SPECS["shd"], SPECS["dvs-gesture"]))), reason="their cells differ then")
+@pytest.mark.skipif(any(map(available, ("shd", "dvs-gesture"))), reason="their cells differ then")
 def test_the_tables_of_the_paper_are_made_from_the_file_of_results() -> None:
     """Wherever they are made: whether the data of a run are on this machine makes no difference."""
-    results = Results(*read(ROOT / "results" / "paper.jsonl.gz"))
+    results = Results(*read(RESULTS / "paper.jsonl.gz"))
     for name in TABLES:
-        kept = DOCS / "results" / "paper" / f"{name}.md"
-        assert to_markdown(make_table(name, results)) == kept.read_text(), f"ultralif reproduce {name}"
+        kept = PAPER / "tables" / f"{name}.md"
+        assert to_markdown(make_table(name, results)) == kept.read_text(), "python -m research pages tables"
 
 
-def test_the_page_on_the_paper_is_made_from_the_files_of_results(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.syspath_prepend(str(DOCS.parent / "tools"))
-    page = importlib.import_module("paper_page")
+def test_the_page_on_the_paper_is_made_from_the_files_of_results(tmp_path: Path) -> None:
+    from research.pages import paper as page
+
     results = page.all_results()
     text = page.PAGE.read_text()
-    assert page.fill(text, results) == text, "python tools/paper_page.py"
+    assert page.fill(text, results) == text, "python -m research pages paper"
     assert set(re.findall(r"<!-- ([a-z-]+) -->", text)) - {"end"} == set(page.PARTS)
     assert page.tuned_figure(results, tmp_path / "tuned.png").read_bytes().startswith(b"\x89PNG")
     for table in page.studies(results):
-        assert page.to_markdown(table) == (DOCS / "results" / "paper" / f"{table.name}.md").read_text()
+        assert page.to_markdown(table) == (PAPER / "tables" / f"{table.name}.md").read_text()

@@ -102,8 +102,8 @@ def test_a_cell_is_run_as_in_jupyter() -> None:
     outputs = RUNNER["run_cell"]("a = 2\nprint('hello')\na + 1", names)
     assert [output["output_type"] for output in outputs] == ["stream", "display_data"]
     assert outputs[0]["text"] == ["hello\n"] and outputs[1]["data"] == {"text/plain": ["3"]}
-    (listed,) = RUNNER["run_cell"]("word = 'list'\n!ultralif reproduce {word}", names)
-    assert any("eps-ablation" in line for line in listed["text"])
+    (listed,) = RUNNER["run_cell"]("word = 'list'\n!ultralif data {word}", names)
+    assert any("fashion-mnist" in line for line in listed["text"])
     assert RUNNER["run_cell"]("import sys", names) == []
 
 

@@ -24,7 +24,7 @@ def test_its_code_runs() -> None:
 
 def test_its_pictures_are_there() -> None:
     pictures = re.findall(r"!\[.*?\]\((.*?)\)", TEXT)
-    assert len(pictures) == 6
+    assert len(pictures) == 5
     for picture in pictures:
         assert (ROOT / "docs" / picture).is_file()
 

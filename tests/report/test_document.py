@@ -1,8 +1,6 @@
 """The report's document says what the runs say."""
 
 import base64
-import gzip
-import hashlib
 import json
 import math
 from dataclasses import replace
@@ -14,17 +12,14 @@ import torch
 
 import ultralif as ul
 from report.made_runs import made_result, made_runs
-from report.paper_rows import paper_rows
 from ultralif.cli.common import read_arguments
 from ultralif.cli.train import Train
 from ultralif.errors import InputError
-from ultralif.paper.archive import write
-from ultralif.paper.verdicts import CLAIMS
+from ultralif.report import Section, Table
 from ultralif.report.document import MOST_EPOCHS, make_document
-from ultralif.report.gather import Entry, as_results, gather
+from ultralif.report.gather import Entry, differences, gather, label_of
 from ultralif.report.inside import choose, look, observe, slices
 from ultralif.training import Store
-from ultralif.training.config import NEURON_NAMES
 from ultralif.training.result import ModeResult
 
 
@@ -50,7 +45,7 @@ def test_runs_are_found_by_store_folder_and_name(runs: Path) -> None:
     assert len(everything) == 4
     one = sorted(everything)[0]
     for sources in ([one[:8]], [str(runs / one)], [str(runs / one), one]):
-        found, notes, _ = gather(sources, runs)
+        found, notes = gather(sources, runs)
         assert [entry.config.id for entry in found] == [one]
         assert notes == []
     with pytest.raises(InputError, match="there are no runs in"):
@@ -61,7 +56,7 @@ def test_a_damaged_run_is_left_out_and_named(runs: Path, tmp_path: Path) -> None
     ul.train(ul.RunConfig(epochs=1, timesteps=1), runs_dir=tmp_path)
     other = ul.train(ul.RunConfig(epochs=1, timesteps=2), runs_dir=tmp_path)
     (Path(other.path) / "model.safetensors").write_bytes(b"changed")
-    found, notes, _ = gather([], tmp_path)
+    found, notes = gather([], tmp_path)
     assert len(found) == 1
     assert other.id in notes[0]
 
@@ -193,27 +188,6 @@ def test_a_network_whose_data_are_gone_is_noted(
     assert notes[0] in document["notes"]
 
 
-def test_timings_of_a_file_are_judged(tmp_path: Path) -> None:
-    path = tmp_path / "paper.jsonl.gz"
-    steps = dict.fromkeys(NEURON_NAMES, 1.0) | {"UltraLIF": 1.04}
-    write(path, paper_rows("mnist", 1), {"T=10 auto": steps})
-    document = make_document(*gather([str(path)]))
-    (verdict,) = [one for one in document["verdicts"] if "wall time" in one["claim"]]
-    assert verdict["verdict"] == "holds"
-    assert "+0 to +4 %" in verdict["measured"]
-
-
-def test_a_file_that_holds_no_results_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "paper.jsonl.gz"
-    path.write_bytes(b"not compressed")
-    with pytest.raises(InputError, match="is not gzip"):
-        gather([str(path)])
-    with gzip.open(path, "wt") as file:
-        file.write(json.dumps({"id": "0" * 12, "config": {}}) + "\n")
-    with pytest.raises(InputError, match=r"row 1 of .* is not the result of a run"):
-        gather([str(path)])
-
-
 def test_what_is_not_finite_is_not_known() -> None:
     """A run that diverged has numbers that JSON does not."""
     (entry,) = made_runs(1, epochs=2)
@@ -225,35 +199,7 @@ def test_what_is_not_finite_is_not_known() -> None:
     json.dumps(document, allow_nan=False)
 
 
-def test_results_of_the_paper_bring_tables_and_verdicts(tmp_path: Path) -> None:
-    path = tmp_path / "paper.jsonl.gz"
-    rows = paper_rows("mnist", 2)
-    strange = replace(rows[0], id="0" * 12, config={"schema": 2, "neuron": "Unheard"})
-    write(path, [*rows, strange])
-    entries, notes, _ = gather([str(path)])
-    assert len(entries) == len(rows)
-    assert hashlib.sha256(path.read_bytes()).hexdigest() in notes[0]
-    assert "Left out: run 000000000000 of paper.jsonl.gz, neuron 'Unheard' is not known" in notes[1]
-    document = make_document(entries, notes)
-    names = [table["name"] for table in document["tables"]]
-    assert {"mnist", "t1-summary"} <= set(names)
-    assert "shd" not in names
-    tested = [verdict for verdict in document["verdicts"] if verdict["verdict"] != "not tested"]
-    assert len(document["verdicts"]) == len(CLAIMS)
-    assert {verdict["claim"].partition(",")[0] for verdict in tested if "," in verdict["claim"]} >= {"mnist"}
-    assert document["published"]["mnist"]["UltraDLIF"][1] == 95.67
-
-
-def test_recipes_of_other_precision_are_in_the_paper(tmp_path: Path) -> None:
-    path = tmp_path / "paper.jsonl.gz"
-    rows = paper_rows("binary", 1)
-    write(path, rows)
-    found = as_results(gather([str(path)]).entries)
-    assert found.by_id.keys() == {row.id for row in rows}
-    assert [*found.accuracy("binary", "mnist", 10)] == [42]
-
-
-def test_a_run_outside_the_paper_is_shown_in_its_own_mode() -> None:
+def test_a_run_is_labelled_by_what_differs_and_shown_in_its_own_mode() -> None:
     kinds: list[tuple[dict[str, object], str]] = [
         ({"neuron": "LIF"}, "hard"),
         ({"neuron": "LIF", "hidden": (128,)}, "hard"),
@@ -266,6 +212,18 @@ def test_a_run_outside_the_paper_is_shown_in_its_own_mode() -> None:
         result = made_result(config, {"soft": 90.0, "hard": 80.0}, dict.fromkeys(("soft", "hard"), 0.1))
         assert result.mode == mode
         entries.append(Entry(config, result, []))
-    found = as_results(entries)
-    shown = {key.label: found.accuracy(key.label, "mnist", 10)[42] for key in found.runs}
+    labels = map(label_of, (entry.config for entry in entries), differences(entries))
+    shown = dict(zip(labels, (entry.result.own.accuracy for entry in entries), strict=True))
     assert shown == {"LIF": 80.0, "LIF hidden=[128]": 80.0, "UltraLIF": 90.0, "UltraLIF mode=hard": 80.0}
+
+
+def test_sections_and_references_of_the_caller_are_in_the_document() -> None:
+    table = Table("mine", "A table", ("claim", "verdict"), [("it works", "holds")], ["a note"])
+    section = Section("Mine", "What I found.", [table])
+    document = make_document(
+        made_runs(1), [], inside=0, sections=[section], references={"mnist": {"LIF": {1: 95.0}}}
+    )
+    (shown,) = document["sections"]
+    assert shown["title"] == "Mine" and shown["tables"][0]["rows"] == [("it works", "holds")]
+    assert document["references"]["mnist"]["LIF"][1] == 95.0
+    assert make_document(made_runs(1), [], inside=0)["sections"] == []

@@ -1,4 +1,4 @@
-"""The figures show the numbers of the runs, beside those of the paper."""
+"""The figures show the numbers of the runs, of neurons and of networks."""
 
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,9 @@ import pytest
 import torch
 
 import ultralif as ul
-from report.paper_rows import paper_rows
+from report.made_runs import made_runs
 from ultralif.errors import InputError
-from ultralif.paper import published
-from ultralif.paper.results import Results
-from ultralif.paper.statistics import interval
-from ultralif.report import canvas, figures, paper_figures
+from ultralif.report import canvas, figures, interval, run_figures
 from ultralif.report.draw import draw_figures
 from ultralif.report.gather import gather
 
@@ -27,14 +24,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         kept.append(figure)
         return canvas.save_figure(figure, path)
 
-    for module in (figures, paper_figures):
+    for module in (figures, run_figures):
         monkeypatch.setattr(module, "save_figure", save)
     return kept
-
-
-@pytest.fixture(scope="module")
-def results() -> Results:
-    return Results([*paper_rows("mnist-sparsity", 2), *paper_rows("eps-ablation", 2)])
 
 
 def lines_of(axis: Any) -> dict[str, np.ndarray]:
@@ -61,46 +53,6 @@ def test_mechanisms_write_their_number_of_spikes(drawn: list[Any], tmp_path: Pat
         assert axis.texts[0].get_text() == f"{sum(heights) / 0.3:.1f} spikes"
     lif = drawn[0].axes[0]
     assert lif.texts[0].get_text() == "3.0 spikes"  # 3 x 0.22, 2 x 0.45 and 0.9 pass 0.5; 0.3 does not
-
-
-def test_accuracy_has_means_with_intervals_and_published_points(
-    drawn: list[Any], results: Results, tmp_path: Path
-) -> None:
-    paper_figures.accuracy_figure(tmp_path / "accuracy.png", results, ["mnist"])
-    bars = {str(one.get_label()): one for axis in drawn[0].axes for one in axis.containers}
-    line, _, (span,) = bars["UltraDLIF"]
-    for place, time in enumerate(published.TIMESTEPS):
-        mean, half, *_ = interval(results.accuracy("UltraDLIF", "mnist", time))
-        assert line.get_ydata()[place] == pytest.approx(mean)
-        low, high = span.get_segments()[place][:, 1]
-        assert (low, high) == pytest.approx((mean - half, mean + half))
-    hollow = [one for axis in drawn[0].axes for one in axis.lines if one.get_markerfacecolor() == "none"]
-    theirs = {published.accuracy("mnist", name, t) for name in paper_figures.ORDER[:10] for t in (1, 10, 30)}
-    assert {float(one.get_ydata()[0]) for one in hollow} == theirs
-
-
-def test_energy_is_time_times_rate_and_falls_with_the_penalty(
-    drawn: list[Any], results: Results, tmp_path: Path
-) -> None:
-    paper_figures.energy_figure(tmp_path / "energy.png", results, "mnist")
-    for axis, time in zip(drawn[0].axes, published.TIMESTEPS, strict=True):
-        path = lines_of(axis)["UltraLIF"]
-        labels = ["UltraLIF", "UltraLIF lambda=0.01", "UltraLIF lambda=0.1"]
-        rates = [np.mean(list(results.spike_rate(label, "mnist", time).values())) for label in labels]
-        np.testing.assert_allclose(path[:, 0], time * np.array(rates))
-        assert path[-1, 0] < path[0, 0]
-    with pytest.raises(InputError, match="has no runs"):
-        paper_figures.energy_figure(tmp_path / "energy.png", results, "shd")
-
-
-def test_ablation_draws_every_epoch_of_every_seed(drawn: list[Any], results: Results, tmp_path: Path) -> None:
-    paper_figures.ablation_figure(tmp_path / "ablation.png", results)
-    _, right = drawn[0].axes
-    paths = [line for line in right.lines if len(line.get_xdata()) == 100]
-    assert len(paths) == 2 * len(published.ULTRA)
-    ends = {round(float(line.get_ydata()[-1]), 6) for line in paths}
-    wanted = {round(eps, 6) for neuron in published.ULTRA for eps in results.eps(neuron, "mnist", 1).values()}
-    assert ends == wanted
 
 
 def test_events_are_pictures_in_order(drawn: list[Any], tmp_path: Path) -> None:
@@ -146,3 +98,26 @@ def test_every_dataset_has_its_network(tmp_path: Path) -> None:
     paths, _ = draw_figures(gather([str(tmp_path)])[0], tmp_path / "figures")
     names = [path.name for path in paths if path.name.startswith("network-")]
     assert sorted(names) == ["network-digits.png", "network-randman.png"]
+
+
+def test_accuracy_over_time_has_means_with_intervals(drawn: list[Any], tmp_path: Path) -> None:
+    entries = [entry for entry in made_runs(2000, epochs=1) if entry.config.dataset == "mnist"]
+    run_figures.accuracy_figure(tmp_path / "accuracy.png", entries)
+    bars = {one.get_label(): one for one in drawn[0].axes[0].containers}
+    line, _, (span,) = bars["UltraDLIF"]
+    for place, time in enumerate((1, 10, 30)):
+        runs = [e for e in entries if (e.config.neuron, e.config.timesteps) == ("UltraDLIF", time)]
+        values = {e.config.seed: e.result.own.accuracy for e in runs if not e.config.sparsity}
+        assert len(values) > 2
+        mean, half, *_ = interval(values)
+        assert line.get_ydata()[place] == pytest.approx(mean)
+        assert span.get_segments()[place][:, 1] == pytest.approx((mean - half, mean + half))
+
+
+def test_energy_is_time_times_rate(drawn: list[Any], tmp_path: Path) -> None:
+    entries = [e for e in made_runs(300, epochs=1) if (e.config.dataset, e.config.seed) == ("mnist", 42)]
+    run_figures.energy_figure(tmp_path / "energy.png", entries, "mnist")
+    for axis, time in zip(drawn[0].axes, sorted({e.config.timesteps for e in entries}), strict=True):
+        found = {tuple(map(float, line.get_xydata()[0])) for line in axis.lines}
+        own = [e.result.own for e in entries if e.config.timesteps == time]
+        assert found == {(time * one.spike_rate, one.accuracy) for one in own}

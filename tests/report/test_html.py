@@ -75,7 +75,7 @@ def test_a_hundred_runs_are_at_most_500_kilobytes(tmp_path: Path) -> None:
     for neuron in ("UltraLIF", "UltraDLIF", "UltraPLIF"):
         config = ul.RunConfig(neuron=neuron, epochs=1, timesteps=40, hidden=(64, 64))
         ul.train(config, runs_dir=tmp_path)
-    entries, notes, _ = gather([], tmp_path)
+    entries, notes = gather([], tmp_path)
     page = make_page(make_document([*made_runs(97), *entries], notes), "A hundred runs")
     assert len(json.loads(parts(page)[2])["networks"]) == 3
     print(f"{len(page.encode()) / 1000:.0f} kB")

@@ -43,7 +43,6 @@ def attempts(store: Path, out: Path) -> list[list[str]]:
         ["analyze", "prune", run, "--out", str(out / "net"), *at],
         ["analyze", "boundary", "2-3-2", "--resolution", "8", "--out", str(out / "cut.png")],
         ["data", "show", "digits", "--out", str(out / "digit.png")],
-        ["theory", "--only", "22", "--markdown", str(out / "claims.md")],
         ["runs", "export", "--out", str(out / "runs.csv"), *at],
         ["train", *QUICK, "--seed", "7", *at],
         ["train", *QUICK, *at],

@@ -66,8 +66,6 @@ SMALL = {
     "train": ["--epochs", "1", "--timesteps", "1", "--hidden", "4", "--batch-size", "600", "--quiet"],
     "sweep": ["--epochs", "1", "--timesteps", "1", "--hidden", "4", "--neurons", "LIF", "--quiet"],
     "bench": ["--timesteps", "1", "--batch", "2", "--features", "4"],
-    "theory": ["--only", "1"],
-    "reproduce": ["list"],
 }
 """Words that come first, so that what is right takes a moment; words after them override them."""
 LONG = {"--epochs", "--seeds", "--theory", "--only", "--ray", "--repeats", "--cpus", "--device", "--segments"}

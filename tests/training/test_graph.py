@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import ultralif as ul
+from research.paper.grids import CONTROLS, main_variants
 from ultralif.data.dataset import Dataset
 from ultralif.data.split import Images, Split
-from ultralif.paper.grids import CONTROLS, main_variants
 from ultralif.training import Interrupted, Progress, graph, step
 from ultralif.training.build import build_networks
 from ultralif.training.feed import Data

@@ -19,7 +19,6 @@ COMMANDS: dict[str, str] = {
     "train": "train one network; without arguments on built-in data",
     "eval": "evaluate a run again, in the modes soft, hard and tropical",
     "sweep": "train a grid of networks, many at a time",
-    "reproduce": "the paper's tables, trained, beside the published numbers",
     "report": "runs as one page for the browser, and as figures",
     "models": "trained networks that come with the library",
     "runs": "list, show, compare, remove and export runs",
@@ -27,7 +26,6 @@ COMMANDS: dict[str, str] = {
     "data": "list, fetch, check and show datasets",
     "analyze": "regions, volumes, pruning and decision boundaries of a network",
     "bench": "time a layer of neurons beside other libraries and a copy",
-    "theory": "check every claim of the paper by running it",
     "completion": "let a shell complete commands and flags",
 }
 """Every command with its description; ``ultralif.cli.<command>`` has its ``main(argv)``."""
@@ -37,7 +35,6 @@ EXAMPLES: dict[str, str] = {
     "ultralif train --neuron UltraDLIF --timesteps 1": "another neuron, one time step",
     "ultralif sweep --neurons all --seeds 3 --epochs 30": "all the paper's neurons side by side",
     "ultralif runs list": "what was trained",
-    "ultralif theory": "the paper's claims, checked",
 }
 """First commands to try, printed when no command is given."""
 

@@ -1,10 +1,10 @@
-"""``ultralif analyze``: regions, volumes, pruning, decision boundaries and quiet rings of a network."""
+"""``ultralif analyze``: regions, volumes, pruning, and decision boundaries of a network."""
 
 from math import comb, inf, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ultralif.cli.analyze_draw import boundary, figures, undriven
+from ultralif.cli.analyze_draw import boundary
 from ultralif.cli.output import check_place, print_values
 from ultralif.cli.parse import Actions, dispatch
 from ultralif.cli.source import load_network, pick_layer, save_network
@@ -291,6 +291,4 @@ COMMAND: Actions = {
     "volume": volume,
     "prune": prune,
     "boundary": boundary,
-    "undriven": undriven,
-    "figures": figures,
 }

@@ -10,9 +10,6 @@ from ultralif.cli.runs import ALL, Filter
 from ultralif.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ultralif.analysis.claims import Verdict
     from ultralif.report.gather import Entry
 
 __all__ = ["COMMAND", "main"]
@@ -35,7 +32,6 @@ def report(
     title: str | None = None,
     inside: int = 3,
     samples: int = 4,
-    theory: bool = False,
     runs_dir: Path | None = None,
     data_dir: Path | None = None,
     json: bool = False,
@@ -43,7 +39,7 @@ def report(
     """Write runs as one HTML file that needs no network, or as figures.
 
     The page has sortable tables, plots, learned constants, spikes and membranes of trained networks, decision
-    boundaries, verdicts on the paper's claims, a playground, and the source of each number.
+    boundaries, a playground, and the source of each number.
 
     Examples:
       ultralif report
@@ -51,11 +47,10 @@ def report(
       ultralif report --dataset mnist --timesteps 1
       ultralif report --neuron neuron.py:Mine    # with the runs of a neuron of your own
       ultralif report --dataset my.npz           # those on data of your own
-      ultralif report results/paper.jsonl.gz --out paper.html --theory
       ultralif report --figures figures --format svg
 
     Args:
-        runs: names of runs, their folders, folders that hold runs, or a file of results; none, all runs.
+        runs: names of runs, their folders, or folders that hold runs; none, all runs.
         which: a filter.
         out: file of the page; by default report.html, unless --figures is given.
         figures: a folder for the figures.
@@ -63,7 +58,6 @@ def report(
         title: title of the page.
         inside: number of trained networks whose spikes are shown.
         samples: number of test samples that are shown.
-        theory: test the paper's mathematical claims, too (about 20 seconds).
         runs_dir: where runs are kept.
         data_dir: a folder to search first for the data.
         json: print what was written as one JSON document.
@@ -73,7 +67,7 @@ def report(
     if out is not None and out.suffix not in PAGES:
         raise InputError(f"out must end in .html, got {str(out)!r}; figures go to --figures")
     check_place(out)
-    entries, notes, timings = gather(runs, runs_dir, which.admits)
+    entries, notes = gather(runs, runs_dir, which.admits)
     written: list[Path] = []
     if figures is not None:
         from ultralif.report.draw import draw_figures
@@ -82,28 +76,13 @@ def report(
         written += drawn
         notes += left_out
     if figures is None or out is not None:
-        from ultralif.files import write_file
-        from ultralif.report.document import make_document
-        from ultralif.report.html import make_page
+        from ultralif.report.html import write_report
 
-        document = make_document(
-            entries,
-            notes,
-            timings,
-            inside=inside,
-            samples=samples,
-            data_dir=data_dir,
-            theory=_verdicts() if theory else (),
-        )
-        written.append(out or Path("report.html"))
-        write_file(written[-1], make_page(document, title or _title(entries)).encode())
+        page = out or Path("report.html")
+        shown = title or _title(entries)
+        notes = write_report(page, entries, shown, notes, inside=inside, samples=samples, data_dir=data_dir)
+        written.append(page)
     _tell(written, len(entries), notes, json)
-
-
-def _verdicts() -> "Iterator[Verdict]":
-    from ultralif.analysis.claims import CLAIMS, check_all
-
-    return check_all(tuple(CLAIMS))
 
 
 def _title(entries: "list[Entry]") -> str:

@@ -11,9 +11,8 @@ from ultralif.cli.progress import spell_count
 from ultralif.errors import InputError, JobError
 from ultralif.files import write_file
 from ultralif.names import MODES
-from ultralif.paper.table import Table
-from ultralif.report import markup
 from ultralif.report.summary import BY, summarize
+from ultralif.report.table import Table, to_csv, to_latex, to_markdown
 from ultralif.training.config import NEURON_NAMES, spelled
 from ultralif.training.result import Result
 from ultralif.training.store import Store
@@ -241,7 +240,7 @@ def rebuild(runs_dir: Path | None = None) -> None:
 
 
 def _markup(found: Table, to: str) -> str:
-    return {"csv": markup.to_csv, "markdown": markup.to_markdown, "latex": markup.to_latex}[to](found)
+    return {"csv": to_csv, "markdown": to_markdown, "latex": to_latex}[to](found)
 
 
 def _write(text: str, out: Path | None, rows: Sequence[Result]) -> None:

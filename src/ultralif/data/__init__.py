@@ -12,12 +12,20 @@ if TYPE_CHECKING:
     from ultralif.data import loader as loader
     from ultralif.data.dataset import Dataset as Dataset
     from ultralif.data.dataset import load as load
+    from ultralif.data.files import available as available
     from ultralif.data.loader import Loader as Loader
     from ultralif.data.split import Split as Split
     from ultralif.data.table import DATASETS as DATASETS
 
-__all__ = ["DATASETS", "Dataset", "Loader", "Split", "encoders", "load", "loader"]
+__all__ = ["DATASETS", "Dataset", "Loader", "Split", "available", "encoders", "load", "loader"]
 
-_HOMES = {"DATASETS": "table", "Dataset": "dataset", "Loader": "loader", "Split": "split", "load": "dataset"}
+_HOMES = {
+    "DATASETS": "table",
+    "Dataset": "dataset",
+    "Loader": "loader",
+    "Split": "split",
+    "available": "files",
+    "load": "dataset",
+}
 
 __getattr__, __dir__ = lazy(__name__, _HOMES, ("encoders", "loader"))

@@ -19,6 +19,7 @@ __all__ = [
     "SUMS",
     "Folder",
     "Found",
+    "available",
     "cache_folder",
     "check_digest",
     "damaged",
@@ -202,6 +203,19 @@ def roots(data_dir: str | Path | None = None) -> list[Path]:
     given = [data_dir, os.environ.get("ULTRALIF_DATA"), cache_folder() / "datasets", "data", _SHARED]
     folders = [Path(folder).expanduser().absolute() for folder in given if folder]
     return list(dict.fromkeys(folders))
+
+
+def available(dataset: str, data_dir: str | Path | None = None) -> bool:
+    """Tell whether a dataset is on this machine, or comes with a package.
+
+    Args:
+        dataset: its name, such as ``mnist``.
+        data_dir: a folder to search first.
+    """
+    from ultralif.data.table import find_spec
+
+    spec = find_spec(dataset)
+    return not spec.forms or find(spec, data_dir) is not None
 
 
 def find(spec: Spec, data_dir: str | Path | None = None, split: str | None = None) -> Found | None:

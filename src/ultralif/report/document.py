@@ -2,27 +2,20 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ultralif.analysis.claims import Verdict
 from ultralif.errors import InputError
 from ultralif.names import MODES
-from ultralif.paper import published
-from ultralif.paper.grids import TABLES, runs_of
-from ultralif.paper.published import BASELINES, DATASETS, TIMESTEPS, ULTRA
-from ultralif.paper.results import Results
-from ultralif.paper.tables import make_table
-from ultralif.paper.verdicts import judge
 from ultralif.report.canvas import STYLES
-from ultralif.report.claims import found
-from ultralif.report.gather import NAMED, Entry, as_results, differences, unnamed
+from ultralif.report.gather import NAMED, Entry, differences, unnamed
 from ultralif.report.inside import choose, look_if_possible, observe, slices
+from ultralif.report.table import Table
 from ultralif.training.config import RunConfig
 from ultralif.training.result import Result
 
-__all__ = ["make_document"]
+__all__ = ["References", "Section", "make_document"]
 
 MOST_EPOCHS = 25
 """The most epochs of a history that are shown, evenly spaced, with the first and the last."""
@@ -35,48 +28,49 @@ NOTES = [
 ]
 
 
+References = Mapping[str, Mapping[str, Mapping[int, float]]]
+"""Accuracies in percent by dataset, neuron and number of time steps, such as those of a publication."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """More tables for a report. A column named ``verdict`` is shown in colour, with a filter."""
+
+    title: str
+    text: str
+    tables: Sequence[Table]
+
+
 def make_document(
     entries: Sequence[Entry],
     notes: list[str],
-    step_ms: Mapping[str, Mapping[str, float]] | None = None,
     *,
     inside: int = 3,
     samples: int = 4,
     data_dir: Path | None = None,
-    theory: Iterable[Verdict] = (),
+    sections: Iterable[Section] = (),
+    references: References | None = None,
 ) -> dict[str, Any]:
     """Return the document.
 
     Args:
         entries: the runs.
         notes: remarks for the reader; networks that cannot be shown are added.
-        step_ms: milliseconds of a training step by setting and neuron.
         inside: number of trained networks whose spikes are shown.
         samples: number of test samples that are shown.
         data_dir: searched first for the data.
-        theory: verdicts on the paper's mathematical claims.
+        sections: more sections, after those on the runs.
+        references: accuracies to draw beside the measured ones, as hollow points.
     """
     if inside < 0 or samples < 1:
         raise InputError(f"inside must be 0 or more and samples at least 1, got {inside} and {samples}")
-    results = as_results(entries, step_ms)
-    datasets = {entry.config.dataset for entry in entries} & set(DATASETS)
     return {
         "runs": _columns(entries),
         "history": _histories(entries),
         "styles": STYLES,
-        "published": {name: _published(name) for name in sorted(datasets)},
+        "references": references or {},
         "networks": _networks(entries, inside, samples, data_dir, notes),
-        "tables": _tables(results),
-        "verdicts": [asdict(verdict) for verdict in judge(results)] if results.by_id else [],
-        "theory": [
-            {
-                "claim": f"{v.claim}. {v.label}: {v.statement}",
-                "section": v.section,
-                "verdict": v.verdict,
-                "measured": found(v),
-            }
-            for v in theory
-        ],
+        "sections": [asdict(section) for section in sections],
         "notes": [*NOTES, *dict.fromkeys(notes)],  # after the networks, which may add some
     }
 
@@ -199,13 +193,6 @@ def _short(value: Any) -> Any:
     return round(value) if abs(value) >= 1e6 else float(f"{value:.5g}")
 
 
-def _published(dataset: str) -> dict[str, dict[int, float]]:
-    return {
-        neuron: {time: published.accuracy(dataset, neuron, time) for time in TIMESTEPS}
-        for neuron in (*BASELINES, *ULTRA)
-    }
-
-
 def _networks(
     entries: Sequence[Entry], most: int, samples: int, data_dir: Path | None, notes: list[str]
 ) -> list[dict[str, Any]]:
@@ -216,13 +203,3 @@ def _networks(
             seen = {"observed": observe(subject, samples), "slices": slices(subject)}
             networks.append({"run": entry.result.id, **seen})
     return networks
-
-
-def _tables(results: Results) -> list[dict[str, Any]]:
-    """Return the paper's tables for which there is at least one run."""
-    if not results.by_id:
-        return []
-    seeds = max(map(len, results.runs.values()))
-    wanted = {name: runs_of(name, 1) for name in TABLES}  # of the first seed, which every table begins with
-    there = [name for name, runs in wanted.items() if len(results.missing(runs)) < len(runs)]
-    return [asdict(make_table(name, results, seeds)) for name in there]

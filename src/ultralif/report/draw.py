@@ -1,15 +1,15 @@
-"""All figures into a folder: of neurons, of the runs beside the paper, of trained networks, of events."""
+"""All figures into a folder: of neurons, of runs, of trained networks, of events."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from ultralif.data import DATASETS, load
+from ultralif.data.files import find
 from ultralif.nn import mode
-from ultralif.paper.reproduce import at_hand
 from ultralif.report.figures import events_figure, mechanism_figure, network_figure, spike_figure
-from ultralif.report.gather import Entry, as_results
+from ultralif.report.gather import Entry
 from ultralif.report.inside import choose, look_if_possible
-from ultralif.report.paper_figures import paper_figures
+from ultralif.report.run_figures import accuracy_figure, energy_figure
 
 __all__ = ["draw_figures"]
 
@@ -31,9 +31,13 @@ def draw_figures(
     drawn = [
         spike_figure(folder / f"spikes{suffix}"),
         mechanism_figure(folder / f"mechanisms{suffix}"),
-        *paper_figures(as_results(entries), folder, suffix),
     ]
+    done = [entry for entry in entries if entry.result.status == "done"]
     datasets = list(dict.fromkeys(entry.config.dataset for entry in entries))
+    if done:
+        drawn.append(accuracy_figure(folder / f"accuracy{suffix}", done))
+    for name in dict.fromkeys(entry.config.dataset for entry in done):
+        drawn.append(energy_figure(folder / f"energy-{name}{suffix}", done, name))
     ranked = choose(entries, len(entries))
     for dataset in datasets:
         entry = next((entry for entry in ranked if entry.config.dataset == dataset), None)  # the best
@@ -46,7 +50,7 @@ def draw_figures(
                 drawn.append(network_figure(path, subject.network, subject.x, subject.dataset.shape))
     for name in datasets:
         spec = DATASETS[name]
-        if spec.is_events and len(spec.shape) == 3 and at_hand(name, data_dir):
+        if spec.is_events and len(spec.shape) == 3 and find(spec, data_dir) is not None:
             sample = load(name, EVENT_STEPS, data_dir).test.batch([0])[:, 0]
             drawn.append(events_figure(folder / f"events-{name}{suffix}", sample))
     return drawn, notes

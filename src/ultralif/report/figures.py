@@ -1,4 +1,4 @@
-"""Pictures of neurons and networks: spike functions, mechanisms side by side, a trained network, events."""
+"""Pictures of neurons and networks: spikes, mechanisms, a trained network, its boundaries, events."""
 
 import math
 from pathlib import Path
@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from ultralif import plot
+from ultralif.analysis import BoundarySlice
 from ultralif.errors import InputError
-from ultralif.functional import dspike_curve
+from ultralif.functional import Mode, dspike_curve
 from ultralif.maxplus import hard_spike, soft_spike
 from ultralif.nn import LIF, DSpike, Network, Neuron, SoftLIF, UltraDLIF, UltraLIF
 from ultralif.report.canvas import new_figure, save_figure, shades, style_of
 
-__all__ = ["events_figure", "mechanism_figure", "network_figure", "spike_figure"]
+__all__ = ["boundary_figure", "events_figure", "mechanism_figure", "network_figure", "spike_figure"]
 
 THRESHOLD, SLOPE, SHARPNESS = 0.5, 10.0, 4.0
 TEMPERATURES = (1.0, 0.3, 0.1)
@@ -128,4 +129,24 @@ def events_figure(path: Path, frames: Tensor) -> Path:
     for axis, step in zip(axes.flat, steps, strict=False):
         axis.imshow(signed[step].numpy(), cmap="RdBu_r", vmin=-far, vmax=far)
         axis.set_title(f"t = {step}", fontsize=7)
+    return save_figure(figure, path)
+
+
+def boundary_figure(path: Path, places: Tensor, extent: float, slices: dict[Mode, BoundarySlice]) -> Path:
+    """Draw the slices of `ultralif.analysis.boundary_slices` side by side.
+
+    Colours are classes, paler where the margin is small; lines are where two scores cross; grey cells tie.
+    """
+    figure, axes = new_figure(len(slices))
+    box = (-extent, extent, -extent, extent)
+    for axis, (name, cut) in zip(axes[0], slices.items(), strict=True):
+        alpha = 0.25 + 0.75 * (cut.margin / cut.margin.max().clamp_min(1e-30)).sqrt().numpy()
+        axis.imshow(cut.labels.numpy(), cmap="tab10", vmin=0, vmax=9, origin="lower", extent=box, alpha=alpha)
+        tied = torch.where(cut.tied, 1.0, torch.nan).numpy()
+        axis.imshow(tied, cmap="gray", vmin=0, vmax=2, origin="lower", extent=box)
+        edge = torch.where(cut.boundary, 1.0, torch.nan).numpy()
+        axis.imshow(edge, cmap="gray", vmin=1, vmax=2, origin="lower", extent=box, interpolation="nearest")
+        axis.plot(*places.T, "wo", ms=6, mec="k")
+        axis.set_title(f"{name} (classes: {len(torch.unique(cut.labels))})", fontsize=9)
+        axis.set(xticks=[], yticks=[])
     return save_figure(figure, path)

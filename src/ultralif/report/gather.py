@@ -1,4 +1,4 @@
-"""The runs that a report is about: from a store, from folders of runs, from files of results."""
+"""The runs that a report is about: from a store, or from folders of runs."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ultralif.errors import InputError
-from ultralif.files import read_bytes, visible
-from ultralif.paper.archive import MOST_PACKED, read
-from ultralif.paper.results import Key, Results
+from ultralif.files import visible
 from ultralif.training.api import restore
 from ultralif.training.checkpoint import Damaged
 from ultralif.training.config import RunConfig
@@ -17,7 +15,7 @@ from ultralif.training.record import constants_of
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 
-__all__ = ["Entry", "Gathered", "as_results", "differences", "gather", "unnamed"]
+__all__ = ["Entry", "Gathered", "differences", "gather", "label_of", "unnamed"]
 
 NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity")
 """The fields that have columns of their own."""
@@ -39,13 +37,10 @@ class Entry:
 
 
 class Gathered(NamedTuple):
-    """The runs of a report, each once, with notes and timings."""
+    """The runs of a report, each once, with notes for the reader, such as on runs that are left out."""
 
     entries: list[Entry]
     notes: list[str]
-    """Notes for the reader, such as the runs that are left out."""
-    step_ms: dict[str, dict[str, float]]
-    """Milliseconds of a training step by setting and neuron, from files of results."""
 
 
 def gather(
@@ -56,32 +51,29 @@ def gather(
     """Find the runs that are named.
 
     Args:
-        sources: names of runs, their folders, folders that hold runs, or files of results (.jsonl.gz); none,
-            every run of the store.
+        sources: names of runs, their folders, or folders that hold runs; none, every run of the store.
         runs_dir: the store.
         admits: tells whether a run is wanted.
     """
     store = Store(runs_dir)
     found: dict[str, Entry] = {}
-    rest = Gathered([], [], {})
+    notes: list[str] = []
     for source in sources or [str(store.root)]:
-        for entry in _read(source, store, rest, admits):
+        for entry in _read(source, store, notes, admits):
             found.setdefault(entry.result.id, entry)
     if not found:
         where = ", ".join(sources) or store.root
-        why = "".join(f" {note}" for note in rest.notes)
+        why = "".join(f" {note}" for note in notes)
         raise InputError(f"there are no runs in {where} that match; train one with: ultralif train.{why}")
-    return rest._replace(entries=list(found.values()))
+    return Gathered(list(found.values()), notes)
 
 
-def _read(source: str, store: Store, rest: Gathered, admits: Callable[[Result], bool]) -> Iterable[Entry]:
+def _read(source: str, store: Store, notes: list[str], admits: Callable[[Result], bool]) -> Iterable[Entry]:
     path = Path(source)
-    if path.is_file():
-        return _from_file(path, rest, admits)
     if (path / "manifest.json").is_file():
         named = [_entry(Store(path.parent), path.name)]
     elif path.is_dir() or path == store.root:
-        return _from_store(Store(path), rest.notes, admits)
+        return _from_store(Store(path), notes, admits)
     else:
         named = [_entry(store, source)]
     return [entry for entry in named if admits(entry.result)]
@@ -104,21 +96,6 @@ def _entry(store: Store, name: str) -> Entry:
         learned = {}
     rounded = {key: [float(f"{value:.5g}") for value in values] for key, values in learned.items()}
     return Entry(run.config, run.result, run.history, rounded, weights, Path(run.result.path))
-
-
-def _from_file(path: Path, rest: Gathered, admits: Callable[[Result], bool]) -> Iterable[Entry]:
-    archive = read(path)
-    rest.step_ms.update(archive.step_ms)
-    digest = hashlib.sha256(read_bytes(path, MOST_PACKED)).hexdigest()
-    rest.notes.append(f"{path.name} (SHA-256 {digest}) keeps neither devices nor checksums of its runs.")
-    for result in filter(admits, archive.results):
-        try:
-            config = RunConfig.from_dict(result.config)
-        except InputError as error:
-            rest.notes.append(f"Left out: run {visible(result.id)} of {path.name}, {visible(str(error))}.")
-            continue
-        history = [{"eps": eps} for eps in result.by_epoch.eps or ()]
-        yield Entry(config, result, history)
 
 
 def differences(entries: Sequence[Entry]) -> list[dict[str, Any]]:
@@ -148,16 +125,7 @@ def _varying(settings: Sequence[Mapping[str, Any]]) -> set[str]:
     return {name for name in names if len({str(each.get(name)) for each in settings}) > 1}
 
 
-def as_results(entries: Sequence[Entry], step_ms: Mapping[str, Mapping[str, float]] | None = None) -> Results:
-    """Return all runs in the form of the paper's figures; runs that are not the paper's get a label."""
-    results = Results(step_ms=step_ms)
-    for entry, apart in zip(entries, differences(entries), strict=True):
-        if not results.add(entry.result) and entry.result.status == "done":
-            key = Key(_label(entry.config, apart), entry.config.dataset, entry.config.timesteps, "rate")
-            results.runs.setdefault(key, {})[entry.config.seed] = entry.result
-    return results
-
-
-def _label(config: RunConfig, apart: Mapping[str, Any]) -> str:
+def label_of(config: RunConfig, apart: Mapping[str, Any]) -> str:
+    """Return the label of a run in figures: its neuron, its penalty, and what tells it from similar runs."""
     penalty = {"lambda": f"{config.sparsity:g}"} if config.sparsity else {}
     return " ".join([config.neuron, *(f"{name}={value}" for name, value in {**penalty, **apart}.items())])

@@ -4,15 +4,18 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from ultralif import __version__
-from ultralif.files import visible
+from ultralif.files import visible, write_file
 from ultralif.report.canvas import STYLES
+from ultralif.report.document import References, Section, make_document
+from ultralif.report.gather import Entry
 
-__all__ = ["SCRIPTS", "make_page", "make_playground"]
+__all__ = ["SCRIPTS", "make_page", "make_playground", "write_report"]
 
 SCRIPTS = (
     "dom",
@@ -24,7 +27,7 @@ SCRIPTS = (
     "filters",
     "plots",
     "details",
-    "paper",
+    "sections",
     "picture",
     "raster",
     "viewer",
@@ -35,6 +38,45 @@ SCRIPTS = (
     "main",
 )
 """The parts of the script, in order."""
+
+
+def write_report(
+    path: Path,
+    entries: Sequence[Entry],
+    title: str,
+    notes: Iterable[str] = (),
+    *,
+    inside: int = 3,
+    samples: int = 4,
+    data_dir: Path | None = None,
+    sections: Iterable[Section] = (),
+    references: References | None = None,
+) -> list[str]:
+    """Write a report of runs as one HTML file, and return the notes in it.
+
+    Args:
+        path: the file.
+        entries: the runs, as `gather` finds them.
+        title: title of the page.
+        notes: remarks for the reader.
+        inside: number of trained networks whose spikes are shown.
+        samples: number of test samples that are shown.
+        data_dir: searched first for the data.
+        sections: more sections with tables of your own.
+        references: accuracies by dataset, neuron and time steps to draw beside the measured ones.
+    """
+    said = list(notes)
+    document = make_document(
+        entries,
+        said,
+        inside=inside,
+        samples=samples,
+        data_dir=data_dir,
+        sections=sections,
+        references=references,
+    )
+    write_file(path, make_page(document, title).encode())
+    return said
 
 
 def make_page(document: Mapping[str, Any], title: str) -> str:

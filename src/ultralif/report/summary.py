@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ultralif.names import MODES, find_name
-from ultralif.paper.statistics import interval
-from ultralif.paper.table import Table
+from ultralif.report.statistics import interval
+from ultralif.report.table import Table
 from ultralif.training.baseline import FIELDS, OPTIONS
 from ultralif.training.identity import known_options
 from ultralif.training.result import Result

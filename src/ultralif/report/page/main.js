@@ -55,12 +55,12 @@ function fillRuns(runs) {
   });
   fillSection("accuracy", (body) => {
     const shownOrNot = Object.entries({ yes: "shown, hollow", no: "hidden" });
-    const published = Object.keys(data.published).length ? [["published", "Published points", shownOrNot]] : [];
+    const references = Object.keys(data.references).length ? [["references", "Published points", shownOrNot]] : [];
     const names = h("div");
     body.append(names);
-    follow(body, [spikes, ...variants, ...published], (box, shown, state) => {
+    follow(body, [spikes, ...variants, ...references], (box, shown, state) => {
       names.replaceChildren(legend(shown));
-      accuracyPlot(box, data, wanted(shown, state), state.mode, state.published === "yes");
+      accuracyPlot(box, data, wanted(shown, state), state.mode, state.references === "yes");
     });
   });
   fillSection("energy", (body) => {
@@ -83,15 +83,13 @@ function playgroundAlone() {
 function main() {
   if (data.alone) return playgroundAlone();
   const runs = readRuns(data);
-  const { networks, tables, verdicts, theory } = data;
+  const { networks } = data;
   find("summary").textContent = summary(runs);
   fillSection("overview", (body) => overview(body, data, runs));
   fillRuns(runs);
   fillSection("network", (body) => viewer(body, networks, runs), networks.length > 0);
   fillSection("boundaries", (body) => boundaries(body, networks, runs), networks.length > 0);
-  fillSection("tables", (body) => paperTables(body, data), tables.length > 0);
-  const judged = Object.entries({ Experiments: verdicts, Theory: theory }).filter(([, of]) => of.length);
-  fillSection("verdicts", (body) => judged.forEach(([name, of]) => verdictTable(body, name, of)), judged.length > 0);
+  data.sections.forEach(addSection);
   fillSection("playground", (body) => playground(body, data));
   fillSection("made", (body) => provenance(body, data, runs));
 }

@@ -58,15 +58,15 @@ function accuracyPlot(host, data, runs, mode, withPublished) {
         ];
       });
       series.push({ name: label, style, joined: true, points });
-      const paper = withPublished && !group[0].varies && data.published[dataset]?.[group[0].neuron];
-      if (paper)
+      const known = withPublished && !group[0].varies && data.references[dataset]?.[group[0].neuron];
+      if (known)
         series.push({
           name: `${label}, published`,
           style,
           hollow: true,
           points: times
-            .filter((t) => t in paper)
-            .map((t) => ({ x: t, y: paper[t], lines: [`T = ${t}: ${paper[t]} %`, "the paper's number"] })),
+            .filter((t) => t in known)
+            .map((t) => ({ x: t, y: known[t], lines: [`T = ${t}: ${known[t]} %`, "a published number"] })),
         });
     }
     chart(panel, {

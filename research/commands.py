@@ -1,0 +1,221 @@
+"""What the commands of ``python -m research`` do."""
+
+import argparse
+import json
+import runpy
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import track
+
+from research import RESULTS
+from ultralif.errors import InputError, JobError
+from ultralif.report import Table, to_csv, to_latex, to_markdown
+
+if TYPE_CHECKING:
+    from research.claims import Verdict
+    from research.paper.results import Results
+
+__all__ = ["STUDIES", "list_studies", "pages", "reproduce", "run_study", "theory", "verdicts", "write_table"]
+
+STUDIES = {
+    "released": "train the runs behind the paper's tables and the studies around them",
+    "ablation_rates": "spike rates of hidden and output neurons in the study of the temperature",
+    "deep": "which way of training gives the best deep network of binary spikes",
+    "deep_gradient": "how far surrogate gradients of a deep network are from the true one",
+    "denoising": "what the denoised recordings of N-MNIST change",
+    "memory": "tasks that need long memory",
+    "overhead": "what log-sum-exp adds to the time of a training step",
+    "pruning": "pruning by log-volume against pruning by magnitude",
+    "timing": "classification by spike times alone",
+}
+"""The studies by name, with what each one measures."""
+
+
+def reproduce(given: argparse.Namespace) -> None:
+    """Print tables of the paper beside the published numbers, after training what is missing if asked."""
+    from research.paper.grids import TABLES
+    from research.paper.tables import make_table
+
+    words = [word for word in given.what if word != "table"]  # `reproduce table NAME` reads well
+    for name in words:
+        if name not in ("all", "list", *TABLES):
+            known = ", ".join(("all", "list", *TABLES))
+            raise InputError(f"the table must be one of {known}, got {name!r}")
+    if "list" in words:
+        if given.json:
+            _print_json(TABLES)
+        else:
+            width = max(map(len, TABLES))
+            for name, text in TABLES.items():
+                print(f"{name:{width}}  {text}")
+        return
+    if given.seeds < 1:
+        raise InputError(f"seeds must be at least 1, got {given.seeds}")
+    names = list(TABLES) if "all" in words else words
+    if given.train:
+        from research.paper.training import train_tables
+
+        if train_tables(names, given):
+            return
+    found = _results(given)
+    tables = [make_table(name, found, given.seeds) for name in names]
+    if given.json:
+        _print_json({t.name: {"columns": t.columns, "rows": t.rows, "notes": t.notes} for t in tables})
+    for table in tables:
+        if not given.json:
+            _print_table(table)
+        if given.out is not None:
+            write_table(table, given.out)
+    if given.out is not None and not given.json:
+        print(f"{len(tables)} tables in {given.out}, each as .md, .csv and .tex")
+
+
+def verdicts(given: argparse.Namespace) -> None:
+    """Print the verdict on each claim of the paper about its experiments."""
+    from research.paper.verdicts import judge, verdict_table
+
+    if given.seeds < 1:
+        raise InputError(f"seeds must be at least 1, got {given.seeds}")
+    found = judge(_results(given))
+    if given.out is not None:
+        write_table(verdict_table(found), given.out)
+    if given.json:
+        _print_json([asdict(verdict) for verdict in found])
+        return
+    for verdict in found:
+        print(f"{verdict.verdict:13}  {verdict.claim} (section {verdict.section})")
+        print(f"{'':13}  {verdict.measured}")
+        if verdict.released != "not tested":
+            print(f"{'':13}  as released, {verdict.released}: {verdict.released_measured}")
+    kinds = dict.fromkeys(verdict.verdict for verdict in found)
+    print(", ".join(f"{sum(v.verdict == kind for v in found)} {kind}" for kind in kinds))
+
+
+def _results(given: argparse.Namespace) -> "Results":
+    """Return the runs of a file, those that were just trained, or the committed ones."""
+    from research.paper.archive import read
+    from research.paper.results import Results, from_store
+    from ultralif.training import Store
+
+    if getattr(given, "train", False) or (given.results is None and getattr(given, "runs_dir", None)):
+        found = from_store(Store(given.runs_dir))
+    else:
+        found = Results(*read(given.results or RESULTS / "paper.jsonl.gz"))
+    return found.first(given.seeds)
+
+
+def theory(given: argparse.Namespace) -> None:
+    """Check the paper's mathematical statements and print a verdict on each, with the worst case found."""
+    import torch
+
+    from research.claims import CLAIMS, check_all
+    from research.claims.page import claims_page, summary
+
+    if given.markdown is not None and not given.markdown.parent.is_dir():
+        raise InputError(f"the folder {given.markdown.parent} does not exist; create it first")
+    torch.set_num_threads(1)  # the tensors are small: more threads would be slower
+    numbers = given.only or tuple(CLAIMS)
+    console = Console(stderr=True)
+    found = list(
+        track(
+            check_all(numbers),
+            "checking",
+            total=len(set(numbers)),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+    )
+    if given.markdown is not None:
+        given.markdown.write_text(claims_page(found))
+    if given.figures is not None:
+        from research.pages.theory_figures import FIGURES
+
+        for name, draw in FIGURES.items():
+            draw(given.figures / f"{name}.png")
+    if given.json:
+        _print_json([asdict(verdict) for verdict in found])
+    else:
+        for verdict in found:
+            print(_line(verdict))
+        print(summary(found))
+        print(
+            "These are the paper's statements about its algebra, as it words them; trained networks do not "
+            "depend on those that fail. --markdown writes what is true in their place."
+        )
+    if unsettled := [verdict.claim for verdict in found if verdict.verdict == "unsettled"]:
+        raise JobError(
+            f"claims {unsettled} are unsettled: a test of what should be true failed; see their worst case"
+        )
+
+
+def _line(verdict: "Verdict") -> str:
+    found = verdict.counterexample
+    why = f"counterexample: {found}" if found else f"worst case: {verdict.worst}"
+    return f"{verdict.claim:2}  {verdict.verdict:18}  {verdict.label}: {verdict.statement}; {why}"
+
+
+def list_studies(given: argparse.Namespace) -> None:
+    """Print the studies and how to run one."""
+    width = max(map(len, STUDIES))
+    for name, text in STUDIES.items():
+        print(f"{name:{width}}  {text}")
+    print("Run one with: python -m research studies NAME --help")
+
+
+def run_study(name: str, words: Sequence[str]) -> int:
+    """Run a study with its own arguments, and return its exit code."""
+    if name not in STUDIES:
+        print(f"research: there is no study {name!r}; choose one of {', '.join(STUDIES)}", file=sys.stderr)
+        return 2
+    before = sys.argv
+    sys.argv = [f"python -m research studies {name}", *words]
+    try:
+        runpy.run_module(f"research.studies.{name}", run_name="__main__", alter_sys=True)
+    except SystemExit as exit_:
+        if isinstance(exit_.code, str):
+            print(exit_.code, file=sys.stderr)
+            return 1
+        return exit_.code or 0
+    finally:
+        sys.argv = before
+    return 0
+
+
+def pages(given: argparse.Namespace) -> None:
+    """Write pages, tables and figures from the committed results."""
+    from research.pages import PAGES
+
+    for name in given.names:
+        if name not in PAGES:
+            raise InputError(f"there is no page {name!r}; choose one of {', '.join(PAGES)}")
+    for name in given.names or PAGES:
+        print(f"{name}: {PAGES[name]()}", flush=True)
+
+
+def write_table(table: Table, folder: Path) -> None:
+    """Write a table into a folder as Markdown, CSV and LaTeX."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix, form in (("md", to_markdown), ("csv", to_csv), ("tex", to_latex)):
+        (folder / f"{table.name}.{suffix}").write_text(form(table))
+
+
+def _print_json(document: Any) -> None:
+    print(json.dumps(document, indent=2))
+
+
+def _print_table(table: Table) -> None:
+    """Print a table in columns of equal width, then its notes."""
+    rows = [table.columns, *table.rows]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
+    print(table.title)
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for note in table.notes:
+        print(note)
+    print()

@@ -1,0 +1,84 @@
+"""Draw accuracy with binary spikes against depth and against seconds, from the results of study and speedrun.
+
+python -m research studies deep_figures
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from research.pages.deep import PAGE, lines
+from ultralif.report import STYLES, new_figure, save_figure
+
+Row = dict[str, Any]
+FOLDER = PAGE.parent / "images" / "deep"
+COLORS = {name: STYLES[name][0] for name in ("UltraLIF", "SoftLIF", "DSpike")} | {
+    "sigmoid": "#E69F00",
+    "LIF, learned width": "#80868F",
+    "LIF, atan": "#8C6BB1",
+    "ReLU": "black",
+}
+
+
+def depth(rows: Iterable[Row], path: Path) -> bool:
+    """Draw mean, least and greatest accuracy of each method over the number of convolutions."""
+    curves: dict[str, dict[int, list[float]]] = {}
+    for row in rows:
+        cell = row["cell"]
+        if cell["study"] == "depth":
+            layers = sum(map(len, cell["stages"]))
+            curves.setdefault(cell["method"], {}).setdefault(layers, []).append(row["accuracy"])
+    if not curves:
+        return False
+    figure, axes = new_figure(1, width=6.2, height=3.4)
+    axis = axes[0, 0]
+    for name, curve in curves.items():
+        layers = sorted(curve)
+        values = [mean(curve[n]) for n in layers]
+        ends = [
+            [mean(curve[n]) - min(curve[n]) for n in layers],
+            [max(curve[n]) - mean(curve[n]) for n in layers],
+        ]
+        axis.errorbar(layers, values, ends, marker=".", capsize=2, label=name, color=COLORS.get(name))
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(sorted({n for curve in curves.values() for n in curve}), labels=None)
+    axis.get_xaxis().set_major_formatter("{x:.0f}")
+    axis.set(xlabel="convolutions of 64 channels", ylabel="test accuracy, binary spikes (%)")
+    axis.legend(fontsize=8)
+    save_figure(figure, path)
+    return True
+
+
+def seconds(rows: Iterable[Row], path: Path) -> bool:
+    """Draw every run of the speedrun on the test set by its time."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if not row["holdout"]:
+            name = {"spikingjelly": "SpikingJelly's LIF"}.get(
+                row["recipe"]["neuron"], row["recipe"]["neuron"]
+            )
+            found.setdefault(f"{name}, T={row['recipe']['timesteps']}", []).append(
+                (row["seconds"], row["accuracy"])
+            )
+    if not found:
+        return False
+    figure, axes = new_figure(1, width=6.2, height=3.0)
+    axis = axes[0, 0]
+    for (name, points), mark in zip(sorted(found.items()), "ox^sv", strict=False):
+        axis.scatter(*zip(*points, strict=True), marker=mark, label=name)
+    axis.set_xscale("log")
+    axis.set_xticks([10, 20, 30, 60, 120, 240], labels=["10", "20", "30", "60", "120", "240"])
+    axis.set_xticks([], minor=True)
+    axis.set_xlim(7, 300)
+    axis.set(xlabel="seconds on one H200", ylabel="test accuracy, binary spikes (%)")
+    axis.legend(fontsize=8)
+    save_figure(figure, path)
+    return True
+
+
+def draw_figures() -> None:
+    """Draw both figures."""
+    for draw, name in ((depth, "deep.jsonl"), (seconds, "speedrun.jsonl")):
+        path = FOLDER / f"{draw.__name__}.png"
+        print(path if draw(lines(name), path) else f"{name} has no runs to draw")

@@ -1,0 +1,121 @@
+"""Tables and figure of docs/memory.md, from what `memory` and `memory_speed` have measured.
+
+python -m research studies memory_page
+"""
+
+import json
+import math
+import re
+import statistics
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import ultralif as ul
+from research import RESULTS, ROOT
+from research.studies.memory_nets import METHODS
+from research.studies.memory_tasks import TASKS
+
+Row = dict[str, Any]
+
+
+def table(rows: list[Row]) -> str:
+    """Return the results of all tasks as a table."""
+    lines = [
+        "| task | reset or neuron | seeds | hard | soft | tropical | mean log abs(dV/dV) | steps |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for task, method in product(TASKS, METHODS):
+        found = [row for row in rows if (row["task"], row["method"], row["held"]) == (task, method, False)]
+        if not found:
+            continue
+        cells = [str(len(found))]
+        for name in ("hard", "soft", "tropical"):
+            values = [row[name] for row in found if name in row]
+            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+            cells.append(f"{statistics.mean(values):.1f}{spread}" if values else "")
+        kept = statistics.mean(row["memory"] for row in found)
+        cells += [f"{kept:.2f}", f"{-1 / kept:.1f}"]
+        lines.append(f"| {task} | {method} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def speeds(name: str) -> str:
+    """Return the times of `memory_speed`, steps beside chunks, in milliseconds."""
+    path = ROOT / "docs" / "results" / f"memory-speed-{name}.json"
+    found = json.loads(path.read_text())
+    clocks = {"graph_us": "in a graph", "eager_us": "from Python"} if name == "h200" else {"eager_us": "CPU"}
+    heads = [f"{clock}: steps, ms | chunks, ms | ratio" for clock in clocks.values()]
+    lines = [
+        f"Forward and backward, {found['machine']['device']}{'' if name == 'h200' else ', one thread'}:",
+        "",
+        f"| T | B | neurons | reset | {' | '.join(heads)} |",
+        "|" + "---|" * (4 + 3 * len(clocks)),
+    ]
+    for layer, steps, chunks in pairs(found["rows"]):
+        cells = [*map(str, layer)]
+        for clock in clocks:
+            a, b = steps[clock] / 1000, chunks[clock] / 1000
+            cells += [f"{a:.2f}", f"{b:.2f}", f"{a / b:.1f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def pairs(rows: list[Row]) -> Iterator[tuple[tuple[Any, ...], Row, Row]]:
+    """Yield the layers that were measured both ways: time, batch, neurons, reset; steps and chunks."""
+    by_way = {
+        (*(row[n] for n in ("time", "batch", "neurons", "reset")), row["way"]): row
+        for row in rows
+        if not row["count"]
+    }
+    for (*layer, way), row in by_way.items():
+        if way == "steps" and (*layer, "chunks") in by_way:
+            yield tuple(layer), row, by_way[*layer, "chunks"]
+
+
+def figure(path: Path) -> None:
+    """Draw how much of a membrane is left after a number of steps, for each reset, under noise."""
+    import matplotlib.pyplot as plt
+
+    current = 0.3 * torch.randn(60, 64, 32, generator=torch.Generator().manual_seed(0))
+    drawn = {
+        "none, c = 30": ul.UltraLIF(reset="none", leak=math.exp(-0.2 / 30)),
+        "none, c = 10": ul.UltraLIF(reset="none", leak=math.exp(-0.2 / 10)),
+        "saturate at 0.6, c = 30": ul.UltraLIF(reset="saturate", v_sat=0.6, leak=math.exp(-0.2 / 30)),
+        "subtract, c = 30": ul.UltraLIF(reset="subtract", leak=math.exp(-0.2 / 30)),
+        "zero, leak 0.9 (the paper)": ul.UltraLIF(),
+        "LIF, leak 0.9": ul.LIF(mode="soft"),
+    }
+    plt.figure(figsize=(7.5, 3.5))
+    for label, neuron in drawn.items():
+        x = current - (0.2 * math.log(30) if "c = " in label else 0.0)
+        first = torch.zeros(64, 32, requires_grad=True)
+        state, left = neuron.state_type(first), [1.0]
+        for step in x:
+            _, state = neuron.step(step, state)
+            (slope,) = torch.autograd.grad(state.v.sum(), first, retain_graph=True)
+            left.append(max(1e-8, float(slope.abs().mean())))
+        plt.semilogy(left, label=label)
+    plt.ylim(1e-4, 1.5)
+    plt.xlabel("steps n")
+    plt.ylabel("mean |dV(n) / dV(0)|")
+    plt.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    plt.tight_layout()
+    plt.savefig(path, dpi=110)
+
+
+def write_page() -> str:
+    """Write tables and figure of the page."""
+    rows = [json.loads(line) for line in (RESULTS / "memory.jsonl").read_text().splitlines()]
+    page = ROOT / "docs" / "memory.md"
+    text = page.read_text()
+    speed = "\n".join(filter(None, (speeds("h200"), speeds("cpu"))))
+    for name, block in (("speed", speed), ("table", table(rows) + "\n")):
+        pattern = rf"<!-- {name} -->\n.*?<!-- end -->"
+        text = re.sub(pattern, lambda _, n=name, b=block: f"<!-- {n} -->\n{b}<!-- end -->", text, flags=re.S)
+    page.write_text(text)
+    figure(ROOT / "docs" / "images" / "memory.png")
+    return str(page)

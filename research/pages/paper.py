@@ -1,0 +1,58 @@
+"""Write the numbers of research/docs/paper.md from the files of results: whatever is between its marks.
+
+    python -m research pages paper
+
+A part of the page between ``<!-- NAME -->`` and ``<!-- end -->`` is made by the function of that name, so
+that no measured number is typed by hand: tables in paper_parts.py and paper_reproduced.py, sentences in
+paper_words.py, paper_studies.py and paper_time.py. The figure of tuned neurons is by paper_figure.py.
+"""
+
+import re
+from collections.abc import Callable
+
+from research import DOCS, RESULTS
+from research.pages import paper_parts, paper_reproduced, paper_studies, paper_time, paper_words
+from research.pages.paper_figure import tuned_figure
+from research.paper.archive import read
+from research.paper.results import Results
+from research.studies.tables import factors_table, readings_table, tuned_table
+from ultralif.report import Table, to_markdown
+
+PAGE = DOCS / "paper.md"
+PARTS: dict[str, Callable[[Results], str]] = {
+    name.replace("_", "-"): getattr(home, name)
+    for home in (paper_parts, paper_reproduced, paper_studies, paper_time, paper_words)
+    for name in home.__all__
+}
+
+
+def fill(page: str, results: Results) -> str:
+    """Return the page with every part made anew."""
+
+    def made(found: re.Match[str]) -> str:
+        return f"<!-- {found[1]} -->\n{PARTS[found[1]](results)}\n<!-- end -->"
+
+    return re.sub(r"<!-- ([a-z-]+) -->\n(?:(?!<!-- end -->).*\n)*<!-- end -->", made, page)
+
+
+def all_results() -> Results:
+    """Return the runs of the paper and of the studies around it."""
+    results = Results(*read(RESULTS / "paper.jsonl.gz"))
+    for result in read(RESULTS / "studies.jsonl.gz").results:
+        results.add(result)
+    return results
+
+
+def studies(results: Results) -> list[Table]:
+    """Return the tables of the studies, which are files of their own."""
+    return [make(results.every) for make in (tuned_table, factors_table, readings_table)]
+
+
+def write_page() -> str:
+    """Write the page and the tables of the studies, and return what was written."""
+    results = all_results()
+    PAGE.write_text(fill(PAGE.read_text(), results))
+    tuned_figure(results, DOCS / "images" / "tuned.png")
+    for table in studies(results):
+        (DOCS / "tables" / f"{table.name}.md").write_text(to_markdown(table))
+    return f"{len(results.by_id)} runs in {PAGE}"

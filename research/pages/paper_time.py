@@ -1,0 +1,64 @@
+"""The part of research/docs/paper.md about the time of its runs."""
+
+import re
+
+from research import RESULTS
+from research.pages.paper_parts import HERE, NAMES, wrapped
+from research.paper.grids import CLIPPED
+from research.paper.published import TIMESTEPS
+from research.paper.results import Key, Results
+
+__all__ = ["time"]
+
+SEED = RESULTS / "seed-h200.txt"
+STACK = re.compile(r"done: ([a-z0-9-]+) T=(\d+): ")
+
+
+def time(results: Results) -> str:
+    """Say how long the stacks of the released reading took on the GPU."""
+    found = {
+        (dataset, t): next(iter(runs.values()))
+        for dataset in HERE
+        for t in TIMESTEPS
+        if (runs := results.runs.get(Key("LIF", dataset, t, CLIPPED)))
+    }
+    known = {cell: run for cell, run in found.items() if run.seconds}
+    lines = ["| dataset | T=1 | T=10 | T=30 |", "|---|---|---|---|"]
+    for dataset in HERE:
+        row = [f"{known[dataset, t].seconds:.0f} s" if (dataset, t) in known else "-" for t in TIMESTEPS]
+        lines.append(f"| {NAMES[dataset]} | {' | '.join(row)} |")
+    groups = [
+        [c for c in known if c[0] in ("mnist", "fashion-mnist") and c[1] < 30],
+        [c for c in known if c[0] in ("mnist", "fashion-mnist") and c[1] == 30],
+        [c for c in known if c[0] == "cifar10"],
+        [c for c in known if c[0] == "n-mnist"],
+    ]
+    first, *rest = [max(known[c].seconds or 0 for c in group) for group in groups]
+    members = max(run.stacked or 0 for run in known.values())
+    text = wrapped(
+        f"Each is a stack of {members} networks, five seeds of eleven neurons, 100 epochs with the test set "
+        "after every one; seconds of the host. Stacks share the GPU, so that their times overlap: MNIST and "
+        "Fashion-MNIST at T=1 and 10 ran together, and the others later, together with penalties. So all "
+        f"{len(known)} cells took between {(first + max(rest)) / 5:.0f} s a seed, if the later ones all "
+        f"overlapped, and {(first + sum(rest)) / 5:.0f} s, if only those of a dataset did.",
+        "",
+    )
+    return "\n".join((*lines, "", text, "", _of_a_seed()))
+
+
+def _of_a_seed() -> str:
+    """Say how long a seed of the text's tables takes, from the log of stacks that ran at once."""
+    log = SEED.read_text()
+    marks = set(STACK.findall(log))
+    cold, warm = map(float, re.findall(r"^([0-9.]+) s in all", log, flags=re.MULTILINE))
+    return wrapped(
+        f"With the step as it is now, one seed of the text's tables on the {len({at[0] for at in marks})} "
+        f"datasets that we have, {len(marks)} stacks of 20 networks with penalties and controls, took "
+        f"{cold:.0f} s, from the start of the command and the compiling of its kernels to the last result "
+        f"([log](../results/seed-h200.txt)), and {warm:.0f} s when it was run once more, with kernels "
+        "compiled. The goal was 90 s a seed, for all six datasets: SHD and DVS-Gesture, which we do not "
+        "have, would add "
+        "4 % more steps, those of DVS-Gesture with 32,768 inputs. The events of N-MNIST had been decoded "
+        "before, in 10 s.",
+        "",
+    )

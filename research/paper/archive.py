@@ -1,0 +1,121 @@
+"""Files of results: gzipped JSON lines, each with a run and its config; no store is needed to read them."""
+
+import gzip
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ultralif.errors import InputError
+from ultralif.files import BadFile, gunzip, parse_json, read_bytes, write_file
+from ultralif.training import Result
+from ultralif.training.baseline import FIELDS
+
+__all__ = ["Archive", "read", "write"]
+
+MOST_PACKED, MOST_BYTES = 1 << 26, 1 << 28
+"""The most bytes of a file of results, packed and unpacked: 64 and 256 MiB."""
+TIMING = "timing"
+"""The name of the row with the times of training steps; see benchmarks/overhead.py."""
+
+
+class Archive(NamedTuple):
+    """The runs of a file of results."""
+
+    results: list[Result]
+    step_ms: dict[str, dict[str, float]]
+    """Milliseconds of a training step by setting and neuron."""
+
+
+def write(
+    path: Path, results: Iterable[Result], step_ms: Mapping[str, Mapping[str, float]] | None = None
+) -> int:
+    """Write runs as one compact file, a line each, and return their number."""
+    rows = [_row(result) for result in results]
+    count = len(rows)
+    if step_ms:
+        rows.append({"id": TIMING, "step_ms": step_ms})
+    short = [{**_rounded(row), **({"config": row["config"]} if "config" in row else {})} for row in rows]
+    lines = sorted(json.dumps(row, separators=(",", ":"), sort_keys=True) for row in short)
+    write_file(path, gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
+    return count
+
+
+def read(path: Path) -> Archive:
+    """Read what `write` wrote."""
+    found = Archive([], {})
+    try:
+        text = gunzip(read_bytes(path, MOST_PACKED), str(path), MOST_BYTES)
+        for number, line in enumerate(text.splitlines(), start=1):
+            if not line.strip():
+                continue
+            source = f"row {number} of {path}"
+            row = parse_json(line, source)
+            if not isinstance(row, dict):
+                raise BadFile(f"{source} is not the result of a run, but {type(row).__name__}")
+            if row.get("id") == TIMING:
+                found.step_ms.update(_timing(row, source))
+            else:
+                found.results.append(_result(row, source))
+    except BadFile as error:
+        raise InputError(
+            f"{error}; a file of results is gzipped JSON lines, as research.paper.archive.write makes them: "
+            "give that, or a folder of runs"
+        ) from error
+    return found
+
+
+def _row(result: Result) -> dict[str, Any]:
+    """Return the run in a row; values that are not in it are None."""
+    operations = {mode: one.operations for mode, one in result.by_mode.items() if one.operations}
+    return {
+        **{name: getattr(result, name) for name in ("id", "mode", "status", "epochs", "seconds", "stacked")},
+        "config": {name: value for name, value in result.config.items() if name != "schema"},
+        "accuracy": result.accuracy,
+        "validation": result.validation,
+        "spike_rate": result.spike_rate,
+        "macs": {mode: round(one.macs) for mode, one in operations.items()},
+        "acs": {mode: round(one.acs) for mode, one in operations.items()},
+        "constants": asdict(result.constants),
+        "by_epoch": asdict(result.by_epoch),
+        **({"hits": result.hits} if result.hits else {}),
+    }
+
+
+def _result(row: dict[str, Any], source: str) -> Result:
+    config = row.get("config")
+    if not isinstance(config, dict):
+        raise BadFile(
+            f"{source} has no config; a file of 0.1.0 is brought up to date by tools/migrate_results.py"
+        )
+    if not isinstance(row.get("accuracy"), dict) or not isinstance(row.get("spike_rate"), dict):
+        raise BadFile(f"{source} is not the result of a run: accuracy and spike_rate are missing")
+    named = {name: config.get(name, FIELDS[name]) for name in _NAMED}
+    macs, acs = row.get("macs"), row.get("acs")
+    operations = {}
+    if isinstance(macs, dict) and isinstance(acs, dict):
+        operations = {mode: {"macs": macs[mode], "acs": acs[mode]} for mode in macs.keys() & acs.keys()}
+    data = {**named, **row, "config": {"schema": 2, **config}, "energy": {"operations": operations}}
+    return Result.from_dict(data, source).with_sops()
+
+
+_NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity")
+
+
+def _timing(row: Mapping[str, Any], source: str) -> dict[str, dict[str, float]]:
+    step_ms = row.get("step_ms")
+    if not isinstance(step_ms, dict) or not all(
+        isinstance(times, dict) and all(isinstance(ms, int | float) for ms in times.values())
+        for times in step_ms.values()
+    ):
+        raise BadFile(f"{source} does not hold milliseconds by setting and neuron")
+    return step_ms
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return {name: _rounded(entry) for name, entry in value.items()}
+    return [_rounded(entry) for entry in value] if isinstance(value, list | tuple) else value

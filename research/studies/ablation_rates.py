@@ -1,0 +1,89 @@
+"""How often hidden and output neurons spike in the paper's study of the temperature, as its author has it.
+
+    python -m research studies released ablation.jsonl.gz --stages ablation --seeds 1 --known --runs-dir RUNS
+    python -m research studies ablation_rates RUNS --data-dir FOLDER
+
+The archive of results has the rate of hidden neurons alone, like the paper's other tables; the published
+rates of this study seem to be those of all spiking neurons. UltraPLIF is trained once more with a leak that
+stays above a floor, which explains what is left. Writes results/ablation-rates.json, in minutes on a CPU.
+"""
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from research import RESULTS
+from research.paper.grids import CONSTANT, cells, key_of
+from ultralif.errors import InputError, JobError
+from ultralif.nn import Network
+from ultralif.training import RunConfig, Store, build_network
+from ultralif.training.feed import Data, load_data, make_loader
+
+OUT = RESULTS / "ablation-rates.json"
+FLOOR = 0.1
+Rates = dict[str, float]
+
+
+def of_runs(folder: Path) -> dict[str, Rates]:
+    """Return the rates of the layers of all runs of the study."""
+    rows = {}
+    for result in Store(folder).rows():
+        key = key_of(result.config)
+        if key is not None and key.encoding == CONSTANT:
+            rows[key.label] = _rates(*(rate or 0.0 for rate in result.own.spike_rates))
+    if not rows:
+        raise InputError(f"{folder} has no runs of the study; make them with the first command of --help")
+    return dict(sorted(rows.items()))
+
+
+def with_floor(config: RunConfig, data: Data) -> Rates:
+    """Train a network of the study, but with leaks of at least `FLOOR`, and return its rates."""
+    net = build_network(config)
+    assert isinstance(net, Network)
+    leaks = [learned[2] for neuron in net.neurons if (learned := neuron.learned("leak"))]
+    optimizer = torch.optim.Adam(net.parameters(), lr=config.learning_rate)
+    loader = make_loader(config, data, data.train, training=True)
+    for epoch in range(config.epochs):
+        for x, labels in loader.epoch(epoch):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(x), labels).backward()
+            optimizer.step()
+            with torch.no_grad():
+                for leak in leaks:
+                    leak.clamp_(min=math.log(FLOOR))
+    test = data.dataset.test
+    (x, _), *_ = make_loader(config, data, test, training=False, batch=len(test)).epoch(0)
+    with torch.no_grad():
+        return _rates(*(float(rate.mean()) for rate in net.observe(x).rates))
+
+
+def _rates(hidden: float, output: float) -> Rates:
+    return {"hidden": round(hidden, 4), "output": round(output, 4)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("runs", type=Path, help="the folder of runs that the first command has made")
+    parser.add_argument("--data-dir", type=Path, help="a folder to search first for MNIST")
+    given = parser.parse_args()
+    floored = {}
+    try:
+        runs = of_runs(given.runs)
+        for key, config in cells("released-ablation"):
+            if key.label.startswith("UltraPLIF eps="):
+                data = load_data(config, torch.device("cpu"), given.data_dir)
+                floored[key.label] = with_floor(config, data)
+    except (InputError, JobError) as error:
+        sys.exit(str(error))
+    rows = {"runs": runs, f"leak of at least {FLOOR}": floored}
+    OUT.write_text(json.dumps(rows, indent=1) + "\n")
+    print(f"{len(runs)} and {len(floored)} networks in {OUT}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+"""Which way of training gives the best deep network of binary spikes: a study that runs by itself.
+
+    python -m research studies deep --data cifar10=FOLDER --jobs 4 --minutes 9  # goes on where it stopped
+    python -m research studies deep --plan                                      # what is lacking
+
+Every finished run is a line of ``--out``; several run at once, in processes of their own. The questions are
+taken in order of worth. Learning rate and width of the derivative (eps, or 1 / slope) are chosen for each
+method by nine short runs at T=1 on a held-out sixth of the training images. The chosen pair is trained from
+five seeds on all of them and judged by the test set after the last epoch. The nets are `ul.models.vgg`, for
+pixels from 0 to 1 as `ul.data` has them; training is that of ``examples/speedrun.py``.
+"""
+
+import argparse
+import json
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import chain
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+import ultralif as ul
+from research import RESULTS, ROOT
+from research.pages import deep as page
+from research.studies.deep_methods import METHODS, RIVALS, Matched, Mixed, Sigmoid
+from research.studies.workers import end_with_parent
+
+sys.path.insert(0, str(ROOT / "examples"))
+import speedrun
+
+Data = tuple[Tensor, Tensor]
+SEEDS = range(5)
+RATES = {"muon": (0.05, 0.1, 0.2), "sgd": (0.1, 0.3, 1.0)}
+VGG = ((64, 64), (128, 128), (256, 256))
+
+
+class Deep(nn.Module):
+    """A network for images ``[B, C, H, W]``, or for events whose steps are channels ``[B, T * 2, H, W]``."""
+
+    def __init__(self, given: Namespace) -> None:
+        super().__init__()
+        self.events = given.timesteps if given.events else 0
+        self.net = given.make()
+        self.head = self.net.head
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x.unflatten(1, (self.events, -1)).transpose(0, 1) if self.events else x)
+
+
+KINDS = ul.nn.NEURONS | {"Sigmoid": Sigmoid, "Matched": Matched, "Mixed": Mixed, "relu": nn.ReLU}
+
+
+class Cell(NamedTuple):
+    """One run of the study."""
+
+    study: str = "named"
+    dataset: str = "cifar10"
+    method: str = "UltraLIF"
+    timesteps: int = 1
+    stages: tuple[tuple[int, ...], ...] = VGG
+    lr: float = 0.3
+    value: float = 0.6
+    """Width of the derivative: see `Method.key`."""
+    seed: int = 0
+    held: bool = False
+
+    @classmethod
+    def read(cls, given: dict[str, Any]) -> "Cell":
+        return cls(**given | {"stages": tuple(map(tuple, given.get("stages", VGG)))})
+
+
+def stages(depth: int, width: int = 64) -> tuple[tuple[int, ...], ...]:
+    """Spread convolutions of equal width over three stages, or fewer."""
+    parts = min(depth, 3)
+    return tuple((width,) * (depth // parts + (i < depth % parts)) for i in range(parts))
+
+
+class Study:
+    """The cells in order of worth, and which are done."""
+
+    def __init__(self, out: Path, recipe: dict[str, Any]) -> None:
+        self.out, self.recipe, self.rows = out, recipe, []
+        if out.exists():
+            rows = [json.loads(line) for line in out.read_text().splitlines()]
+            self.rows = [row for row in rows if row.get("base") == recipe]
+        self.known = {Cell.read(row["cell"]): row["accuracy"] for row in self.rows}
+
+    def tuning(self, method: str) -> list[Cell]:
+        pairs = [(lr, v) for lr in RATES[self.recipe["optimizer"]] for v in METHODS[method].values]
+        return [Cell("tuning", "cifar10", method, 1, VGG, lr, v, 0, True) for lr, v in pairs]
+
+    def final(
+        self,
+        study: str,
+        methods: list[str],
+        timesteps: int,
+        *plans: Any,
+        seeds: range = SEEDS,
+        data: str = "cifar10",
+    ) -> list[Cell]:
+        """Return the seeds of methods, each with its best pair, if that is known; first seed 0 of all."""
+        chosen = []
+        for method in methods:
+            tried = self.tuning(method)
+            if all(cell in self.known for cell in tried):
+                chosen.append(max(tried, key=self.known.__getitem__))
+        return [
+            Cell(study, data, best.method, timesteps, plan, best.lr, best.value, seed)
+            for seed in seeds
+            for plan in plans
+            for best in chosen
+        ]
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield everything that is known to be wanted, the most telling first."""
+        others = [method for method in METHODS if method not in RIVALS]
+        depths = [stages(depth) for depth in (16, 8, 4, 2)]
+        for methods in (RIVALS, others):
+            for method in methods:
+                yield from self.tuning(method)
+            yield from self.final("T", methods, 1, VGG)
+            if methods is RIVALS:
+                for seeds in (SEEDS[:2], SEEDS):
+                    yield from self.final("depth", methods, 1, *depths, seeds=seeds)
+                    yield from self.final("T", methods, 4, VGG, seeds=seeds)
+        yield from self.final("depth", ["ReLU"], 1, *depths)
+        yield from self.final("T", RIVALS, 2, VGG)
+        for dataset, timesteps in (("fashion-mnist", 4), ("n-mnist", 5)):
+            yield from self.final("data", RIVALS, timesteps, VGG, data=dataset)
+        for timesteps in (4, 2):
+            yield from self.final("T", others, timesteps, VGG)
+
+    def lacking(self, methods: Collection[str] = METHODS, named: Iterable[Cell] = ()) -> Iterator[Cell]:
+        """Yield what is not done of some methods, as far as it is known, and of the named cells."""
+        wanted = chain((cell for cell in self.cells() if cell.method in methods), named)
+        return (cell for cell in wanted if cell not in self.known)
+
+    def keep(self, cell: Cell, row: dict[str, Any]) -> None:
+        row = {"cell": cell._asdict(), "base": self.recipe, **row}
+        self.rows.append(row)
+        self.known[cell] = row["accuracy"]
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        with self.out.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+class Sets:
+    """The datasets, each read once: train and test as images and labels on the device."""
+
+    def __init__(self, folders: dict[str, Path], subset: int | None) -> None:
+        self.folders, self.subset = folders, subset
+        self.kept: dict[tuple[str, int], tuple[Data, Data]] = {}
+
+    def get(self, name: str, timesteps: int) -> tuple[Data, Data]:
+        key = name, timesteps if name == "n-mnist" else 0
+        if key not in self.kept:
+            read = self._cifar if name == "cifar10" else self._other
+            self.kept[key] = read(name, timesteps)
+        return self.kept[key]
+
+    def _cifar(self, name: str, timesteps: int) -> tuple[Data, Data]:
+        mean, std = (torch.tensor(v, device=speedrun.DEVICE) for v in (speedrun.MEAN, speedrun.STD))
+        halves = []
+        for half in ("train", "test"):
+            x, labels = speedrun.load(self.folders[name], half, self.subset)
+            pixels = (x.permute(0, 2, 3, 1) * std + mean).permute(0, 3, 1, 2)
+            halves.append((pixels.to(speedrun.HALF), labels))
+        return halves[0], halves[1]
+
+    def _other(self, name: str, timesteps: int) -> tuple[Data, Data]:
+        data = ul.data.load(name, timesteps, data_dir=self.folders[name])
+        halves = []
+        for split in (data.train, data.test):
+            count = min(len(split), self.subset or len(split))
+            parts = [split.batch(range(i, min(i + 1000, count))) for i in range(0, count, 1000)]
+            x = torch.cat([p.transpose(0, 1).flatten(1, 2) if p.dim() == 5 else p for p in parts])
+            x = x.float() / 255 if x.dtype == torch.uint8 else x  # pixels, not events
+            x = x.to(speedrun.DEVICE, speedrun.HALF, memory_format=torch.channels_last)
+            halves.append((x, torch.as_tensor(split.labels[:count]).long().to(speedrun.DEVICE)))
+        return halves[0], halves[1]
+
+
+def run(cell: Cell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict[str, Any]:
+    """Train and judge one cell; return what was measured."""
+    train, test = data
+    if cell.held:
+        sixth = len(train[0]) // 6
+        train, test = tuple(t[:-sixth] for t in train), tuple(t[-sixth:] for t in train)
+    method = METHODS[cell.method]
+    options = method.options | ({} if method.neuron == "relu" else {method.key: cell.value})
+    events = cell.dataset == "n-mnist"
+    given = speedrun.RECIPE | recipe
+    if cell.held:
+        given["epochs"] = recipe["tuning_epochs"]
+    given |= {"timesteps": cell.timesteps, "lr": cell.lr, "soft": method.soft, "events": events}
+    given["neuron"] = {"relu": "relu", "Mixed": "relu"}.get(method.neuron, "UltraLIF")  # relu: has no modes
+    if method.neuron == "Mixed":
+        options = options | {"steps": given["epochs"] * (len(train[0]) // given["batch"])}
+    if cell.dataset != "cifar10":
+        given |= {"flip": int(cell.dataset == "fashion-mnist"), "cutout": 0, "shift": 2}
+    given["make"] = lambda: ul.models.vgg(
+        cell.stages,
+        channels=2 if events else train[0].shape[1],
+        timesteps=cell.timesteps,
+        neuron=KINDS[method.neuron],
+        neuron_options=options,
+    )
+    row, _ = speedrun.run(Namespace(**given), cell.seed, train, test, Deep)
+    if method.neuron == "Mixed":
+        row["mode"] = "hard"  # judged with all units binary
+    return row
+
+
+class Worker:
+    """A process of the pool, with its datasets."""
+
+    sets: Sets
+
+    @classmethod
+    def begin(cls, folders: dict[str, Path], subset: int | None) -> None:
+        cls.sets = Sets(folders, subset)
+        end_with_parent()
+
+    @classmethod
+    def run(cls, cell: Cell, recipe: dict[str, Any]) -> dict[str, Any]:
+        return run(cell, recipe, cls.sets.get(cell.dataset, cell.timesteps))
+
+
+def work(study: Study, given: Namespace, folders: dict[str, Path]) -> None:
+    """Run what is lacking, several cells at once, until all is done or time is up."""
+    named = [Cell.read(cell) for cell in given.cells]
+    methods = given.methods or ([] if named else METHODS)
+    started, longest, taken = time.monotonic(), 0.0, set()
+    running: dict[Future[Any], tuple[Cell, float]] = {}
+    begin = (folders, given.subset)
+    with ProcessPoolExecutor(given.jobs, get_context("spawn"), Worker.begin, begin) as pool:
+        while True:
+            now = time.monotonic()
+            free = len(running) < given.jobs and (now - started + longest) / 60 < given.minutes
+            lacking = study.lacking(methods, named)
+            todo = (cell for cell in lacking if cell not in taken and cell.dataset in folders)
+            if free and (cell := next(todo, None)) is not None:
+                taken.add(cell)
+                running[pool.submit(Worker.run, cell, study.recipe)] = cell, now
+                continue
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                cell, begun = running.pop(future)
+                if error := future.exception():
+                    print(f"left out: {cell}: {error!r}", flush=True)
+                    continue
+                row = future.result() | {"jobs": given.jobs}
+                longest = max(longest, time.monotonic() - begun)
+                study.keep(cell, row)
+                print(f"{row['accuracy']:.2f} % in {row['seconds']:.1f} s: {cell}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--data", nargs="+", default=[], metavar="NAME=FOLDER", help="cifar10, n-mnist, ...")
+    add("--out", type=Path, default=RESULTS / "deep.jsonl")
+    add("--jobs", type=int, default=1, help="runs at once")
+    add("--minutes", type=float, default=1e9, help="start no run that would end later")
+    add("--plan", action="store_true", help="tell what is lacking, and stop")
+    add("--methods", nargs="+", choices=METHODS, help="train these alone")
+    add("--cells", nargs="+", type=json.loads, default=[], help="train these, as JSON, alone or at last")
+    add("--epochs", type=int, default=12)
+    add("--tuning-epochs", type=int, default=6)
+    add("--batch", type=int, default=500)
+    add("--optimizer", choices=RATES, default="sgd")
+    add("--subset", type=int, help="use only the first N images: for rehearsals")
+    given = parser.parse_args()
+    recipe = {name: getattr(given, name) for name in ("epochs", "tuning_epochs", "batch", "optimizer")}
+    recipe |= {"shift": 4, "cutout": 8, "smoothing": 0.1, "head_lr": 0.2, "eps_lr": 0.2, "norm_lr": 0.2}
+    if given.subset:
+        recipe["subset"] = given.subset
+    study = Study(given.out, recipe)
+    if given.plan:
+        print("\n".join(f"lacking: {cell}" for cell in dict.fromkeys(study.lacking())))
+        return
+    folders = {name: Path(folder) for name, folder in (d.split("=") for d in given.data)}
+    work(study, given, folders)
+    print(page.study(study.rows))
+
+
+if __name__ == "__main__":
+    main()

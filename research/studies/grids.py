@@ -1,0 +1,216 @@
+"""Studies around the paper: equal tuning for all, what each ingredient adds, one open reading at a time."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import product
+from typing import Any, NamedTuple
+
+from research.paper.grids import BASE, SEED, without_seed
+from research.paper.published import ULTRA
+from research.readings.perceptrons import register_units
+from ultralif.data.encoders import NORMALIZED
+from ultralif.training import Result, RunConfig
+
+__all__ = [
+    "MEMBRANES",
+    "RATES",
+    "READ",
+    "READINGS",
+    "SEARCH",
+    "SMALL",
+    "STUDIES",
+    "TUNED",
+    "WIDTHS",
+    "Runs",
+    "StudyCell",
+    "collect",
+    "factorial",
+    "held_out",
+    "one_at_a_time",
+    "tuned",
+    "tuning",
+]
+
+RATES = (3e-4, 1e-3, 3e-3, 1e-2)
+"""Learning rates: the same for all neurons."""
+WIDTHS = (0.1, 0.25, 0.5, 1.0)
+"""Widths of a surrogate, and temperatures: the same values for all neurons."""
+SEARCH: dict[str, Any] = {"validation": 1 / 6, "epochs": 20, "seed": 1000}
+"""Fields of the tuning runs; the chosen settings are then trained like all other runs."""
+SMALL = "digits"
+"""The images that come with scikit-learn: every study of them is a matter of minutes on one CPU core."""
+_PLAIN = BASE.with_(defaults="current")
+
+
+class StudyCell(NamedTuple):
+    """A run of a study without its seed."""
+
+    label: str
+    dataset: str
+    timesteps: int
+
+
+Runs = Iterator[tuple[StudyCell, RunConfig]]
+
+_LIF = {"scaled_surrogate": True}
+_BINARY: dict[str, Any] = {"mode": "hard"}
+TUNED: dict[str, tuple[str, dict[str, Any]]] = {
+    "LIF": ("LIF", _LIF),
+    "LIF atan": ("LIF", _LIF | {"surrogate": "atan"}),
+    "LIF triangle": ("LIF", _LIF | {"surrogate": "triangle"}),
+    "LIF learned width": ("LIF", {"learn_slope": True}),
+    "PLIF": ("PLIF", _LIF),
+    "AdaLIF": ("AdaLIF", _LIF),
+    "FullPLIF": ("FullPLIF", _LIF),
+    "DSpike": ("DSpike", {}),
+    "DSpikePlus": ("DSpikePlus", {}),
+    "SoftLIF": ("SoftLIF", {}),
+    **{neuron: (neuron, {}) for neuron in ULTRA},
+    "SoftLIF binary": ("SoftLIF", _BINARY),
+    "UltraLIF binary": ("UltraLIF", _BINARY),
+    "UltraPLIF binary": ("UltraPLIF", _BINARY),
+    "UltraDLIF binary": ("UltraDLIF", _BINARY | {"centered": True}),
+}
+"""The tuned neurons by label, with their options; those called binary are trained with spikes 0 and 1."""
+
+
+def tuning() -> Runs:
+    """Yield the tuning grid, as large for every neuron: learning rate x width, on a held-out sixth.
+
+    The width is that of the surrogate (1 / slope), of DSpike's curve (its sharpness is 2 * threshold / width)
+    or the temperature; it is where a learned one starts.
+    """
+    yield from _grid(tuple(SEARCH.items()))
+
+
+@cache
+def _grid(search: tuple[tuple[str, Any], ...]) -> list[tuple[StudyCell, RunConfig]]:
+    """Make the grid once: it has thousands of configs, and every table of the study asks for it."""
+    grid = []
+    for time, dataset, rate in product(
+        (1, 10), ("mnist", "cifar10", "fashion-mnist", "n-mnist", SMALL), RATES
+    ):
+        base = _PLAIN.with_(dataset=dataset, timesteps=time, learning_rate=rate, **dict(search))
+        for width, (label, (neuron, options)) in product(WIDTHS, TUNED.items()):
+            changed = base.with_(neuron=neuron, **{**options, **_width(neuron, width)})
+            grid.append((StudyCell(f"{label}, width {width:g}, rate {rate:g}", dataset, time), changed))
+    return grid
+
+
+def _width(neuron: str, width: float) -> dict[str, float]:
+    if neuron in ("LIF", "PLIF", "AdaLIF", "FullPLIF"):
+        return {"surrogate_slope": 1 / width}
+    return {"sharpness": 1 / width} if neuron.startswith("DSpike") else {"eps": width}
+
+
+def tuned(results: Iterable[Result]) -> Runs:
+    """Yield for every neuron the setting of the tuning grid that is best on the held-out sixth.
+
+    A neuron is left out until its whole grid was run; a run that diverged counts as run.
+    """
+    known = {result.id: result for result in results}
+    grids: dict[StudyCell, list[RunConfig]] = {}
+    for cell, config in tuning():
+        grids.setdefault(cell._replace(label=cell.label.partition(",")[0]), []).append(config)
+    for cell, configs in grids.items():
+        if all(config.id in known for config in configs):
+            best = max(configs, key=lambda config: held_out(known[config.id]))
+            yield cell, best.with_(validation=0.0, epochs=BASE.epochs, seed=SEED)
+
+
+def held_out(result: Result) -> float:
+    """Return the accuracy on the held-out part in the mode of training; 0 for a run that diverged."""
+    value = result.own.validation if result.status == "done" else 0.0
+    return 0.0 if value is None else value
+
+
+MEMBRANES = {"additive": "SoftLIF", "LSE": "UltraLIF", "ring": "UltraDLIF"}
+"""The membranes of the factorial: V = leak V + I, log-sum-exp over time, and over a centred ring."""
+
+
+def factorial() -> Runs:
+    """Yield spikes soft or binary x membrane x width fixed or learned x reset differentiated or not.
+
+    At T=1 there is no step after the reset. Perceptrons of sigmoids and of ReLUs are beside it.
+    """
+    for time, dataset in product((1, 10), ("cifar10", "mnist", "fashion-mnist", SMALL)):
+        base = _PLAIN.with_(dataset=dataset, timesteps=time)
+        resets = (True, False) if time > 1 else (True,)
+        for (membrane, neuron), mode, learned, detached in product(
+            MEMBRANES.items(), ("soft", "hard"), (True, False), resets
+        ):
+            options = {"eps": 0.5, "learn_eps": learned, "detach_reset": detached}
+            if neuron == "UltraDLIF":
+                options["centered"] = True
+            words = (
+                membrane,
+                "soft" if mode == "soft" else "binary",
+                "learned" if learned else "fixed",
+                "detached" if detached else "differentiated",
+            )
+            config = base.with_(neuron=neuron, mode=mode, neuron_options=options)
+            yield StudyCell(", ".join(words), dataset, time), config
+        for unit in register_units():
+            yield StudyCell(f"{unit.__name__} perceptron", dataset, time), base.with_(neuron=unit.__name__)
+
+
+READINGS: dict[str, dict[str, Any]] = {
+    "as written": {},
+    "rate code of normalised pixels": {"encoding": "rate-normalized"},
+    "rate code, clipped as released": {"encoding": "rate-clipped"},
+    "spiking output": {"readout": "spiking"},
+    "reset not differentiated": {"detach_reset": True},
+    "threshold 0": {"threshold": 0.0},
+    "gradient of eps cut at its bounds": {"clamp": "dead"},
+    "eps at least 0.02": {"eps_min": 0.02},
+    "eps at least 0.25": {"eps_min": 0.25},
+    "surrogate scaled by its slope": {"scaled_surrogate": True},
+    "soft spikes": {"mode": "soft"},
+    "curve clipped": {"clipped": True},
+    "coupled at the spike": {"coupling": "spike"},
+}
+"""One open reading of the text each, and what it changes."""
+_ONLY = {
+    "threshold 0": ULTRA,
+    "gradient of eps cut at its bounds": ULTRA,
+    "eps at least 0.02": ULTRA,
+    "eps at least 0.25": ULTRA,
+    "surrogate scaled by its slope": ("LIF",),
+    "soft spikes": ("LIF", "DSpike"),
+    "curve clipped": ("DSpike",),
+    "coupled at the spike": ("UltraDLIF",),
+}
+READ = ("LIF", "DSpike", "UltraLIF", "UltraDLIF")
+"""The neurons whose readings are changed."""
+
+
+def one_at_a_time() -> Runs:
+    """Yield runs of the text's reading with one open point changed, at T=1 and 10."""
+    for time, dataset, neuron in product((1, 10), ("cifar10", "mnist", SMALL), READ):
+        base = BASE.with_(dataset=dataset, timesteps=time, neuron=neuron)
+        for name, changes in READINGS.items():
+            known = dataset != SMALL or changes.get("encoding") not in NORMALIZED
+            if neuron in _ONLY.get(name, (neuron,)) and known:
+                yield (
+                    StudyCell(f"{neuron}, {name}", dataset, time),
+                    base.with_(**{"neuron_options": {}, **changes}),
+                )
+
+
+STUDIES: dict[str, Callable[[], Runs]] = {
+    "tuning": tuning,
+    "factorial": factorial,
+    "one-at-a-time": one_at_a_time,
+}
+"""Every study by its name; each yields cells and runs of one seed."""
+
+
+def collect(runs: Runs, results: Iterable[Result]) -> dict[StudyCell, dict[int, Result]]:
+    """Return the finished results of a study's cells by seed."""
+    cells = {without_seed(config.to_dict()): cell for cell, config in runs}
+    found: dict[StudyCell, dict[int, Result]] = {}
+    for result in results:
+        name = without_seed(result.config)
+        if name in cells and result.status == "done":
+            found.setdefault(cells[name], {})[result.seed] = result
+    return found

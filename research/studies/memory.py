@@ -1,0 +1,133 @@
+"""What each reset gives on tasks that need memory, and how long it remembers: a study that runs by itself.
+
+    python -m research studies memory --minutes 10   # goes on where it stopped; randman alone
+    python -m research studies memory --task nmnist columns --data FOLDER --processes 8
+    python -m research studies memory --plan                             # what is done and what is lacking
+    python -m research studies memory_page                               # tables and figure of docs/memory.md
+
+Every finished run is a line of ``--out``. Learning rate, time constants, temperature and ceiling, or learning
+rate and width of the surrogate, are chosen for each method and task on a held-out fifth of the training
+samples. The chosen setting is trained from five seeds on all of them and judged by the test set after the
+last epoch. Nets have one hidden layer and a linear readout of its mean spike; three layers with batch norm
+for pixels, six convolutions and a layer for columns of CIFAR-10. Training begins with soft spikes; after
+three fifths of the epochs they are binary. For pixels, and for LIF and PLIF, they are binary throughout.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import chain, zip_longest
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from research import RESULTS
+from research.studies.memory_nets import METHODS, Cell
+from research.studies.memory_tasks import TASKS, grid, measure
+from research.studies.workers import end_with_parent
+
+SEEDS = range(5)
+Row = dict[str, Any]
+
+
+def key(row: Row) -> Cell:
+    """Return the run of a line."""
+    return Cell(
+        **{name: tuple(row[name]) if name == "time_constants" else row[name] for name in Cell._fields}
+    )
+
+
+def todo(task: str, rows: list[Row], methods: Iterable[str], seeds: Iterable[int] = SEEDS) -> Iterator[Cell]:
+    """Yield the runs that are lacking, all methods in turn; the last ones depend on what the first find."""
+    done = {key(row): row for row in rows}
+    grids = [grid(task, method) for method in methods]
+    chosen = [max(g, key=lambda cell: done[cell]["hard"]) for g in grids if all(cell in done for cell in g)]
+    last = (best._replace(seed=seed, held=False) for seed in seeds for best in chosen)
+    for cell in chain(*zip_longest(*grids), last):
+        if cell is not None and cell not in done:
+            yield cell
+
+
+def finished(path: Path) -> list[Row]:
+    """Return the lines that there are."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def worker() -> ProcessPoolExecutor:
+    """Return a process of its own: what goes wrong on a GPU spoils the process in which it does."""
+    return ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
+
+
+def work(args: argparse.Namespace) -> None:
+    """Train what is lacking, several runs at once, until the time is up.
+
+    A run that fails is tried again, in a new process and without a recorded step; then it is left out.
+    """
+    began, begun, idle = time.perf_counter(), set[Cell](), [worker() for _ in range(args.processes)]
+    running = dict[Future[Row], tuple[Cell, ProcessPoolExecutor, bool]]()
+
+    def start(cell: Cell, by: ProcessPoolExecutor, record: bool) -> None:
+        future = by.submit(measure, cell, args.data, args.device, args.most, record=record)
+        running[future] = cell, by, record
+
+    with args.out.open("a") as file:
+        while True:
+            rows = finished(args.out)
+            lacking = (
+                cell for task in args.task for cell in todo(task, rows, args.methods, range(args.seeds))
+            )
+            waiting = [cell for cell in lacking if cell not in begun]
+            if time.perf_counter() - began < 60 * args.minutes:
+                for cell in waiting[: len(idle)]:
+                    begun.add(cell)
+                    start(cell, idle.pop(), record=args.device == "cuda")
+            if not running:
+                break
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                cell, by, recorded = running.pop(future)
+                if error := future.exception():
+                    print(f"{'again' if recorded else 'left out'}: {cell}: {error!r}", flush=True)
+                    by.shutdown(wait=False)
+                    by = worker()
+                    if recorded:
+                        start(cell, by, record=False)
+                        continue
+                else:
+                    line = json.dumps(future.result())
+                    print(line, flush=True)
+                    file.write(line + "\n")
+                    file.flush()
+                idle.append(by)
+    for one in idle:
+        one.shutdown()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--task", choices=TASKS, nargs="+", default=["randman"])
+    parser.add_argument("--methods", choices=METHODS, nargs="+", default=list(METHODS))
+    parser.add_argument("--data", help="a folder to search for the dataset first")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after them no run is begun")
+    parser.add_argument("--processes", type=int, default=1, help="runs at once")
+    parser.add_argument("--out", type=Path, default=RESULTS / "memory.jsonl")
+    parser.add_argument("--seeds", type=int, default=len(SEEDS))
+    parser.add_argument("--most", type=int, help="use only the first samples: for rehearsals")
+    parser.add_argument("--plan", action="store_true")
+    args = parser.parse_args()
+    if not args.plan:
+        work(args)
+        return
+    for task in TASKS:
+        rows = finished(args.out)
+        done = sum(row["task"] == task for row in rows)
+        print(f"{task}: {done} runs done, at least {len(list(todo(task, rows, args.methods)))} lacking")
+
+
+if __name__ == "__main__":
+    main()

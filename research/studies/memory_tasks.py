@@ -1,0 +1,216 @@
+"""The tasks of `memory`: sequences that need memory, and how a net is trained on them and judged."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import ultralif as ul
+from research.studies.memory_nets import SURROGATE, Cell, build, memory, modes
+from ultralif.data.loader import CROP_AND_FLIP
+from ultralif.training.graph import leave_record
+
+
+class Task(NamedTuple):
+    """A dataset as sequences, and the net and training for it."""
+
+    dataset: str
+    hidden: int
+    epochs: int
+    time_constants: tuple[tuple[float, float], ...]
+    train: int | None = None
+    """Training samples, the first ones; None, all."""
+    rates: tuple[float, ...] = (3e-3, 1e-2)
+    temperatures: tuple[float, ...] = (0.2, 0.3)
+    ceilings: tuple[float, ...] = (1.0, 2.0)
+    batch: int = 128
+    held_epochs: int | None = None
+    """Epochs of the runs that choose; None, as many as of those that are judged."""
+    depth: int = 1
+    """Hidden layers."""
+    half: bool = False
+    """Train in bfloat16 on a GPU."""
+    soft: float = 0.6
+    """The share of the epochs that train with soft spikes, where neurons have them; then they are binary."""
+
+
+SHORT, LONG = ((2.0, 15.0), (5.0, 30.0)), ((2.0, 100.0), (2.0, 400.0))
+DEEP, BRIEF = ((0.5, 4.0), (1.0, 8.0)), ((2.0, 50.0), (2.0, 200.0))
+TASKS = {
+    "randman": Task("randman", 256, 30, SHORT, rates=(1e-2,), batch=64),
+    "rows": Task("mnist", 128, 6, SHORT, 10_000, (1e-2, 3e-2), (0.2,), (2.0,)),
+    "nmnist": Task("n-mnist", 64, 30, SHORT, None, (3e-3, 1e-2), (0.2, 0.5), (2.0,), 256, 8),
+    "columns": Task("cifar10", 128, 15, DEEP, None, (3e-3,), (0.3, 0.5), (2.0,), 128, 3, half=True),
+    "permuted": Task("mnist", 256, 12, LONG, None, (1e-2, 3e-2), (0.3,), (2.0,), 128, 3, 3, True, 0.0),
+    "small": Task("mnist", 64, 8, BRIEF, 4_000, (1e-2, 3e-2), (0.3,), (2.0,), 128, None, 3, False, 0.0),
+    "pixels": Task("mnist", 256, 12, LONG, None, (1e-2, 3e-2), (0.3,), (2.0,), 128, 3, 3, True, 0.0),
+}
+
+
+def grid(task: str, method: str) -> list[Cell]:
+    """Return the runs among which the held-out samples choose: as many for each method of a task.
+
+    The width of a surrogate is chosen from the temperatures, and its time constant from the middles of the
+    ranges; a ceiling is one more choice where there are several.
+    """
+    given = TASKS[task]
+    if method == "LIF":
+        return [Cell(task, method, lr, (), 0.0, 0.0, 0, True) for lr in dict.fromkeys((*given.rates, 3e-2))]
+    spread: tuple[tuple[float, ...], ...] = given.time_constants
+    if method in SURROGATE:
+        spread = tuple((round(math.sqrt(low * high), 1),) for low, high in given.time_constants)
+    tops = given.ceilings if "saturate" in method else (0.0,)
+    choices = product(given.rates, spread, given.temperatures, tops)
+    return [Cell(task, method, *values, 0, True) for values in choices]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Bytes or numbers with labels: sequences ``[T, N, inputs]``, or for columns images ``[N, C, H, W]``."""
+
+    x: Tensor
+    labels: Tensor
+    index: Tensor
+    """The samples of these that are meant."""
+
+    def take(self, index: Tensor, *, changed: bool = False) -> tuple[Tensor, Tensor]:
+        """Return some samples, ``[T, B, inputs]``, images perhaps shifted and mirrored, and their labels."""
+        index = self.index[index]
+        if self.x.dim() == 3:
+            return self.x[:, index].float(), self.labels[index]
+        images = self.x[index]
+        if changed:
+            place = images.device.index
+            default = torch.default_generator if place is None else torch.cuda.default_generators[place]
+            images = CROP_AND_FLIP(images, default)
+        return images.permute(3, 0, 1, 2).flatten(2).float() / 255, self.labels[index]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+@cache
+def load(task: str, folder: str | None, device: str, most: int | None) -> tuple[Samples, Samples]:
+    """Return training and test samples."""
+    given = TASKS[task]
+    found = ul.data.load(given.dataset, timesteps=30, data_dir=folder, device=device)
+    halves = []
+    for split, wanted in ((found.train, given.train), (found.test, None)):
+        count = min(len(split), most or len(split), wanted or len(split))
+        parts = torch.arange(count).split(2000)
+        if given.dataset == "n-mnist":  # counts as bytes take a quarter of the memory
+            x = torch.cat([split.batch(part).flatten(2).byte() for part in parts], 1)
+        elif given.dataset == "randman":
+            x = split.batch(torch.arange(count)).float().flatten(2)
+        else:
+            x = split.batch(torch.arange(count))
+        if given.dataset == "mnist":
+            x = F.avg_pool2d(x.float(), 2) if task == "small" else x.float()
+            x = x.flatten(1).T / 255  # [pixels, N]
+            x = x.unsqueeze(2) if task != "rows" else x.unflatten(0, (28, 28)).transpose(1, 2).contiguous()
+        if task in ("permuted", "small"):
+            x = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0)).to(x.device)]
+        halves.append(Samples(x, split.labels[:count], torch.arange(count, device=x.device)))
+    return halves[0], halves[1]
+
+
+def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """Return a step that was taken before as a CUDA graph, or as it is if that fails; it is not taken now."""
+    graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
+    try:
+        with torch.cuda.graph(graph):
+            step()
+    except RuntimeError as error:
+        leave_record(here)
+        print(f"a step cannot be recorded, and is taken kernel by kernel: {error}", flush=True)
+        return step
+    return graph.replay
+
+
+def train(cell: Cell, data: Samples, epochs: int, *, record: bool) -> nn.Module:
+    """Train one net. A step, from batch to new weights, may be recorded once a mode, and replayed."""
+    given, device = TASKS[cell.task], data.labels.device
+    inputs = data.take(torch.zeros(1, dtype=torch.long, device=device))[0].shape[2]
+    net = build(cell, (inputs, *[given.hidden] * given.depth, int(data.labels.max()) + 1)).to(device)
+    per_epoch, on_gpu = len(data) // given.batch, device.type == "cuda"
+    rate = torch.zeros((), device=device)
+    optimizer = torch.optim.Adam(net.parameters(), lr=rate, capturable=on_gpu, fused=on_gpu)
+    order = torch.empty(len(data), dtype=torch.long, device=device)
+    done, places = torch.zeros((), dtype=torch.long, device=device), torch.arange(given.batch, device=device)
+
+    def step() -> None:
+        x, labels = data.take(order[done % per_epoch * given.batch + places], changed=True)
+        rate.copy_(cell.lr * (1 + torch.cos(math.pi * done / (epochs * per_epoch))) / 2)
+        optimizer.zero_grad()
+        with torch.autocast(device.type, torch.bfloat16, enabled=given.half and on_gpu, cache_enabled=False):
+            scores = net(x)
+        F.cross_entropy(scores.float(), labels).backward()
+        optimizer.step()
+        done.add_(1)
+
+    binary = math.ceil(given.soft * epochs)
+    for epoch in range(epochs):
+        if epoch in (0, binary):
+            if epoch == binary:
+                ul.set_mode(net, "hard")
+            take: Callable[[], None] | None = None
+        order.copy_(torch.randperm(len(data)))
+        for place in range(per_epoch):
+            if take is None and place == 2 and record:
+                take = recorded(step, device)
+            (take or step)()
+    return net
+
+
+@torch.no_grad()
+def accuracy(net: nn.Module, data: Samples) -> float:
+    """Return the percentage of right answers."""
+    right = 0
+    for part in torch.arange(len(data), device=data.labels.device).split(500):
+        x, labels = data.take(part)
+        right += int((net(x).argmax(1) == labels).sum())
+    return 100 * right / len(data)
+
+
+def measure(
+    cell: Cell, folder: str | None, device: str, most: int | None = None, *, record: bool = False
+) -> dict[str, Any]:
+    """Train and judge one run.
+
+    Args:
+        cell: the run.
+        folder: searched for the dataset first.
+        device: ``cpu`` or ``cuda``.
+        most: use the first samples alone, this many.
+        record: record steps as a CUDA graph.
+    """
+    if device == "cuda":
+        if torch.cuda.current_stream() == torch.cuda.default_stream():  # there no step could be recorded
+            torch.cuda.set_stream(torch.cuda.Stream())
+        torch.cuda.empty_cache()
+        torch.set_float32_matmul_precision("high")
+    data, test = load(cell.task, folder, device, most)
+    given, epochs = TASKS[cell.task], TASKS[cell.task].epochs
+    if cell.held:
+        order = torch.randperm(len(data), generator=torch.Generator().manual_seed(0)).to(data.index.device)
+        cut = len(data) * 4 // 5
+        data, test = replace(data, index=order[:cut]), replace(data, index=order[cut:])
+        epochs = given.held_epochs or epochs
+    began = time.perf_counter()
+    net = train(cell, data, epochs, record=record).eval()
+    row: dict[str, Any] = cell._asdict() | {"seconds": round(time.perf_counter() - began, 1)}
+    for mode in ("hard",) if cell.held else ("hard", "soft", "tropical"):
+        if mode in modes(net):
+            with ul.mode(net, mode):
+                row[mode] = round(accuracy(net, test), 2)
+    if not cell.held:
+        few = torch.arange(min(64, len(test)), device=test.labels.device)
+        row["memory"] = round(memory(net, test.take(few)[0]), 4)
+    return row

@@ -1,0 +1,287 @@
+"""Train the published tables as the paper's author has them in code, and the studies around them.
+
+    python -m research studies released results/released.jsonl.gz --data-dir data --minutes 8
+    python -m research studies released results/released.jsonl.gz --plan
+
+Stacks of many networks are trained in order of worth: T=1, 10 and 30 of every dataset that is on this
+machine, the studies of `research.studies.grids`, the study of the temperature, deeper networks, the sparsity
+penalty, and the tables as the text has them. ``tuned`` trains what ``tuning`` found best on held-out data, as
+soon as that is there.
+Several stacks run at once; on a GPU start NVIDIA's multi-process service first (nvidia-cuda-mps-control -d),
+so that they share it. There each kind of neuron is first trained alone for an epoch, so that all processes
+compile kernels. Runs of the file, of the files in results/ and of the folder of runs are not trained again.
+At the end of the given time whatever is in training is saved, and goes on with the next call. The file is
+written anew after every stack. Needs no GPU, but hours without one.
+"""
+
+import argparse
+import multiprocessing
+import os
+import queue
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from research import RESULTS
+from research.paper import archive
+from research.paper.grids import cells
+from research.paper.published import DATASETS, TIMESTEPS
+from research.readings import perceptrons
+from research.readings.perceptrons import register_units
+from research.studies.grids import SEARCH, SMALL, STUDIES, tuned
+from research.studies.workers import end_with_parent
+from ultralif.data import available
+from ultralif.errors import InputError
+from ultralif.stack.neurons import kind
+from ultralif.training import (
+    Interrupted,
+    Progress,
+    Result,
+    RunConfig,
+    RunOptions,
+    Store,
+    build_networks,
+    plan,
+    run_local,
+)
+
+STATIC = ("mnist", "fashion-mnist", "cifar10")
+EVENTS = ("n-mnist", "shd", "dvs-gesture")
+LARGEST = 80
+"""Members of one seed in a stack; a tuning stack has 72."""
+KNOWN = [RESULTS / "paper.jsonl.gz", RESULTS / "studies.jsonl.gz"]
+TINY: dict[str, Any] = {"epochs": 2, "batch_size": 512}
+"""For a rehearsal."""
+
+register_units()  # here, because the processes that train import this file
+
+
+def stages(rows: Iterable[Result]) -> dict[str, list[RunConfig]]:
+    """Return the runs of each stage with the first seed, in order of worth.
+
+    Args:
+        rows: all results that there are; those of the tuning say what is trained as ``tuned``.
+    """
+    released = [config for name in DATASETS for _, config in cells(f"released-{name}")]
+    penalized = [config for _, config in cells("released-sparsity")]
+    deep = [config for _, config in cells("released-depth")]
+    studies = {name: [config for _, config in study()] for name, study in STUDIES.items()}
+    chosen = [config for _, config in tuned(rows)]
+    found = {f"t{t}": _of(released, t, STATIC) for t in TIMESTEPS}
+    found |= {f"t{t}-events": _of(released, t, EVENTS) for t in TIMESTEPS}
+    found |= {"tuning-t1": _of(studies["tuning"], 1), "tuned-t1": _of(chosen, 1)}
+    found |= {
+        f"{name}-t{t}": _of(studies[name], t) for name in ("factorial", "one-at-a-time") for t in (1, 10)
+    }
+    found |= {"ablation": [config for _, config in cells("released-ablation")]}
+    found |= {"depth": _of(deep, 1, STATIC)}
+    found |= {f"penalty-t{t}": _of(penalized, t, STATIC) for t in (1, 10)}
+    found |= {"tuning-t10": _of(studies["tuning"], 10), "tuned-t10": _of(chosen, 10)}
+    found |= {"penalty-t30": _of(penalized, 30, STATIC), "depth-events": _of(deep, 1, EVENTS)}
+    found |= {f"penalty-t{t}-events": _of(penalized, t, EVENTS) for t in TIMESTEPS}
+    return found | {"written": [config for name in DATASETS for _, config in cells(f"{name}-sparsity")]}
+
+
+def _of(runs: Sequence[RunConfig], timesteps: int, datasets: Sequence[str] = ()) -> list[RunConfig]:
+    return [run for run in runs if run.timesteps == timesteps and (not datasets or run.dataset in datasets)]
+
+
+def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result]) -> list[list[RunConfig]]:
+    """Return the stacks that are still to be trained, in order of worth, and say what is left out."""
+    wanted, known = stages(rows), {result.id for result in rows}
+    names = given.stages or list(wanted)
+    for name in names:
+        if name not in wanted:
+            raise SystemExit(f"stage {name!r} is not one of {', '.join(wanted)}")
+    here = {name: available(name, given.data_dir) for name in (*DATASETS, SMALL)}
+    absent = [name for name, is_here in here.items() if not is_here]
+    print(f"datasets not on this machine: {', '.join(absent) or 'none'}", flush=True)
+    stacks: list[list[RunConfig]] = []
+    for name in names:
+        runs = [
+            config.with_(seed=config.seed + i, **(TINY if given.tiny else {}))
+            for i in range(given.seeds if not name.startswith("tuning") else 1)
+            for config in wanted[name]
+            if here[config.dataset] and (not given.datasets or config.dataset in given.datasets)
+        ]
+        left = [run for run in runs if run.id not in known]
+        part = [
+            stack  # perceptrons have no kernels: in one stack with neurons they would slow all down
+            for alone in (False, True)
+            for stack in plan(
+                [run for run in left if (run.neuron in perceptrons.__all__) == alone],
+                store,
+                largest=LARGEST,
+                seeds=given.together,
+            )
+        ]
+        part.sort(key=len, reverse=True)  # what takes longest first
+        members = ", ".join(str(len(stack)) for stack in part)
+        print(
+            f"{name}: {sum(map(len, part))} of {len(runs)} runs left, in stacks of {members or 'none'}",
+            flush=True,
+        )
+        stacks += part
+    return stacks
+
+
+def one_of_each_kind(stacks: Iterable[list[RunConfig]]) -> list[list[RunConfig]]:
+    """Return parts of stacks with one kind of neuron each, which have all kernels, for one epoch."""
+    found: dict[Any, list[RunConfig]] = {}
+    for stack in stacks:
+        parts: dict[Any, list[RunConfig]] = {}
+        for run in stack:
+            (network,) = build_networks([run], torch.device("cpu"))
+            parts.setdefault(kind(network.neurons[0]), []).append(run.with_(epochs=1, learning_rate=1e-3))
+        for name, part in parts.items():
+            first = part[0]
+            found.setdefault((name, first.timesteps, first.hidden, first.readout, len(part)), part)
+    return list(found.values())
+
+
+def work(first: int, tasks: Any, reports: Any, given: argparse.Namespace, deadline: float) -> None:
+    """Train stacks until there are none left, or no time.
+
+    Args:
+        first: how many of them are only trained to compile their kernels.
+        tasks: the queue of stacks with their numbers, and of None at its end for every worker.
+        reports: the queue of what is to be said.
+        given: the arguments of the command.
+        deadline: the time at which to stop.
+    """
+    end_with_parent()
+    torch.set_num_threads(1)
+    kept, scratch = Store(given.runs_dir), Store(given.runs_dir / "compiled")
+    while time.time() < deadline and (task := tasks.get()) is not None:
+        number, stack = task
+        began = time.time()
+
+        def tell(progress: Progress, number: int = number, began: float = began) -> None:
+            is_told = progress.epoch in (1, 10) or progress.epoch % 25 == 0
+            if progress.note or (is_told and number >= first):
+                took = time.time() - began
+                note = progress.note or f"loss {progress.loss:.3f}, accuracy {progress.accuracy:.2f} %"
+                reports.put(("note", number, f"epoch {progress.epoch} after {took:.1f} s: {note}"))
+
+        options = RunOptions(
+            device=given.device,
+            data_dir=given.data_dir,
+            report=tell,
+            stopping=lambda: int(time.time() > deadline),
+            checkpoint_seconds=1e6,
+        )
+        try:
+            for _ in run_local([stack], scratch if number < first else kept, options):
+                pass
+            reports.put(("compiled" if number < first else "done", number, f"{time.time() - began:.0f} s"))
+        except Interrupted as stop:
+            reports.put(("stopped", number, str(stop)))
+        except Exception:
+            reports.put(("failed", number, traceback.format_exc()))
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def named(stack: Sequence[RunConfig]) -> str:
+    """Return what a stack is, for a person."""
+    first = stack[0]
+    seeds = sorted({run.seed for run in stack})
+    depth = f", {len(first.hidden)} layers" if len(first.hidden) > 1 else ""
+    return f"{first.dataset} T={first.timesteps}{depth}: {len(stack)} runs of seeds {seeds[0]} to {seeds[-1]}"
+
+
+def train(
+    given: argparse.Namespace,
+    stacks: list[list[RunConfig]],
+    before: dict[str, Result],
+    store: Store,
+    deadline: float,
+) -> None:
+    """Train stacks in several processes, and write the file after each."""
+    began = time.time()
+    context = multiprocessing.get_context("spawn")
+    parts = one_of_each_kind(stacks) if torch.cuda.is_available() and given.device != "cpu" else []
+    stacks = parts + stacks
+    tasks, reports = context.Queue(), context.Queue()
+    workers = [
+        context.Process(target=work, args=(len(parts), tasks, reports, given, deadline), daemon=True)
+        for _ in range(min(given.processes, len(stacks)))
+    ]
+    # By a queue: as an argument they fill a pipe, and each worker would start only after the one before.
+    for task in (*enumerate(stacks), *(None for _ in workers)):
+        tasks.put(task)
+    for worker in workers:
+        worker.start()
+    while True:
+        running = any(worker.is_alive() for worker in workers)
+        try:
+            kind, number, text = reports.get(timeout=1)
+        except queue.Empty:
+            if not running:
+                break
+            continue
+        print(f"[{time.time() - began:4.0f} s] {kind}: {named(stacks[number])}: {text}", flush=True)
+        if kind == "done":
+            save(given.out, before, store)
+    for worker in workers:
+        worker.join()
+    tasks.cancel_join_thread()  # at the end of the time nobody reads the rest
+
+
+def save(out: Path, before: dict[str, Result], store: Store) -> int:
+    """Write all runs that there are."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    return archive.write(out, (before | {result.id: result for result in store.rows()}).values())
+
+
+def main() -> None:
+    """Train, and say what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("out", type=Path, help="the file of results; what it has is kept")
+    parser.add_argument("--plan", action="store_true", help="say what is left, and train nothing")
+    parser.add_argument("--minutes", type=float, default=1e6, help="stop after this time; the rest is said")
+    parser.add_argument("--stages", nargs="*", help="only these, in this order")
+    parser.add_argument("--datasets", nargs="*", help="only these")
+    parser.add_argument("--seeds", type=int, default=5, help="how many, from 42 on")
+    parser.add_argument("--together", type=int, default=5, help="seeds in one stack")
+    parser.add_argument("--processes", type=int, default=6, help="stacks at once")
+    parser.add_argument("--device", default="auto", help="cpu, cuda, or the GPU if there is one")
+    parser.add_argument("--data-dir", type=Path, help="a folder to search first for the data")
+    parser.add_argument("--runs-dir", type=Path, default=Path("runs-released"), help="where runs are kept")
+    parser.add_argument(
+        "--known", type=Path, nargs="*", default=KNOWN, help="runs of these files are not trained again"
+    )
+    parser.add_argument("--tiny", action="store_true", help="a rehearsal of two epochs")
+    given = parser.parse_args()
+    if given.tiny:
+        SEARCH.update(TINY)
+    os.environ.setdefault("ULTRALIF_CACHE", str(given.runs_dir / "cache"))
+    deadline = time.time() + 60 * given.minutes
+    try:
+        known, before = (
+            {r.id: r for path in paths if path.exists() for r in archive.read(path).results}
+            for paths in (given.known, [given.out])
+        )
+        store, tried = Store(given.runs_dir), set[str]()
+        while True:
+            rows = known | before | {result.id: result for result in store.rows()}
+            left = plan_stacks(given, store, list(rows.values()))
+            stacks = [stack for stack in left if not tried & {run.id for run in stack}]
+            if given.plan or not stacks or time.time() > deadline:
+                break
+            tried |= {run.id for stack in stacks for run in stack}
+            train(given, stacks, before, store, deadline)
+            print(f"{save(given.out, before, store)} runs in {given.out}", flush=True)
+    except InputError as error:
+        sys.exit(str(error))
+    for stack in left:
+        print(f"still to do: {named(stack)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The paper's figures show the numbers of the runs, beside the published ones."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paper_runs import paper_rows
+from research.pages import figures as paper_figures
+from research.paper import published
+from research.paper.results import Results
+from ultralif.errors import InputError
+from ultralif.report import interval, save_figure
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are saved, with their artists."""
+    kept: list[Any] = []
+
+    def save(figure: Any, path: Path) -> Path:
+        kept.append(figure)
+        return save_figure(figure, path)
+
+    monkeypatch.setattr(paper_figures, "save_figure", save)
+    return kept
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return Results([*paper_rows("mnist-sparsity", 2), *paper_rows("eps-ablation", 2)])
+
+
+def lines_of(axis: Any) -> dict[str, np.ndarray]:
+    return {line.get_label(): np.array(line.get_xydata()) for line in axis.lines}
+
+
+def test_accuracy_has_means_with_intervals_and_published_points(
+    drawn: list[Any], results: Results, tmp_path: Path
+) -> None:
+    paper_figures.accuracy_figure(tmp_path / "accuracy.png", results, ["mnist"])
+    bars = {str(one.get_label()): one for axis in drawn[0].axes for one in axis.containers}
+    line, _, (span,) = bars["UltraDLIF"]
+    for place, time in enumerate(published.TIMESTEPS):
+        mean, half, *_ = interval(results.accuracy("UltraDLIF", "mnist", time))
+        assert line.get_ydata()[place] == pytest.approx(mean)
+        low, high = span.get_segments()[place][:, 1]
+        assert (low, high) == pytest.approx((mean - half, mean + half))
+    hollow = [one for axis in drawn[0].axes for one in axis.lines if one.get_markerfacecolor() == "none"]
+    theirs = {published.accuracy("mnist", name, t) for name in paper_figures.ORDER[:10] for t in (1, 10, 30)}
+    assert {float(one.get_ydata()[0]) for one in hollow} == theirs
+
+
+def test_energy_is_time_times_rate_and_falls_with_the_penalty(
+    drawn: list[Any], results: Results, tmp_path: Path
+) -> None:
+    paper_figures.energy_figure(tmp_path / "energy.png", results, "mnist")
+    for axis, time in zip(drawn[0].axes, published.TIMESTEPS, strict=True):
+        path = lines_of(axis)["UltraLIF"]
+        labels = ["UltraLIF", "UltraLIF lambda=0.01", "UltraLIF lambda=0.1"]
+        rates = [np.mean(list(results.spike_rate(label, "mnist", time).values())) for label in labels]
+        np.testing.assert_allclose(path[:, 0], time * np.array(rates))
+        assert path[-1, 0] < path[0, 0]
+    with pytest.raises(InputError, match="has no runs"):
+        paper_figures.energy_figure(tmp_path / "energy.png", results, "shd")
+
+
+def test_ablation_draws_every_epoch_of_every_seed(drawn: list[Any], results: Results, tmp_path: Path) -> None:
+    paper_figures.ablation_figure(tmp_path / "ablation.png", results)
+    _, right = drawn[0].axes
+    paths = [line for line in right.lines if len(line.get_xdata()) == 100]
+    assert len(paths) == 2 * len(published.ULTRA)
+    ends = {round(float(line.get_ydata()[-1]), 6) for line in paths}
+    wanted = {round(eps, 6) for neuron in published.ULTRA for eps in results.eps(neuron, "mnist", 1).values()}
+    assert ends == wanted
