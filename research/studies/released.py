@@ -37,7 +37,6 @@ from research.studies.grids import SEARCH, SMALL, STUDIES, tuned
 from research.studies.workers import end_with_parent
 from ultralif.data import available
 from ultralif.errors import InputError
-from ultralif.stack.neurons import kind
 from ultralif.training import (
     Interrupted,
     Progress,
@@ -45,7 +44,6 @@ from ultralif.training import (
     RunConfig,
     RunOptions,
     Store,
-    build_networks,
     plan,
     run_local,
 )
@@ -130,14 +128,13 @@ def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result])
     return stacks
 
 
-def one_of_each_kind(stacks: Iterable[list[RunConfig]]) -> list[list[RunConfig]]:
-    """Return parts of stacks with one kind of neuron each, which have all kernels, for one epoch."""
-    found: dict[Any, list[RunConfig]] = {}
+def one_of_each_kind(stacks: Sequence[Sequence[RunConfig]]) -> list[list[RunConfig]]:
+    """Return stacks of one epoch that compile the kernels of all others, each with the runs of one neuron."""
+    found: dict[tuple[Any, ...], list[RunConfig]] = {}
     for stack in stacks:
-        parts: dict[Any, list[RunConfig]] = {}
+        parts: dict[str, list[RunConfig]] = {}
         for run in stack:
-            (network,) = build_networks([run], torch.device("cpu"))
-            parts.setdefault(kind(network.neurons[0]), []).append(run.with_(epochs=1, learning_rate=1e-3))
+            parts.setdefault(run.neuron, []).append(run.with_(epochs=1, learning_rate=1e-3))
         for name, part in parts.items():
             first = part[0]
             found.setdefault((name, first.timesteps, first.hidden, first.readout, len(part)), part)
