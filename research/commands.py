@@ -31,6 +31,7 @@ STUDIES = {
     "memory": "tasks that need long memory",
     "overhead": "what log-sum-exp adds to the time of a training step",
     "pruning": "pruning by log-volume against pruning by magnitude",
+    "reading": "train one network as the author's released code has it",
     "timing": "classification by spike times alone",
 }
 """The studies by name, with what each one measures."""
@@ -177,6 +178,9 @@ def run_study(name: str, words: Sequence[str]) -> int:
     sys.argv = [f"python -m research studies {name}", *words]
     try:
         runpy.run_module(f"research.studies.{name}", run_name="__main__", alter_sys=True)
+    except (InputError, JobError) as error:
+        print(f"research: {error}", file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
     except SystemExit as exit_:
         if isinstance(exit_.code, str):
             print(exit_.code, file=sys.stderr)

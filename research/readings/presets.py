@@ -1,0 +1,59 @@
+"""The recipes of the author's released code: fields of a config, and the neuron that each name stands for."""
+
+from typing import Any
+
+from research.readings.neurons import register_neurons
+from ultralif.training import RunConfig
+
+__all__ = ["READINGS", "reading_config"]
+
+_PAPER = {"detach_reset": False}
+"""The text differentiates every reset; the library detaches those of binary spikes."""
+_FROM_0_9 = {"leak": 0.7109495026250039}  # sigmoid(0.9): there 0.9 is the parameter's first value
+_RELEASED: dict[str, tuple[str, dict[str, Any]]] = {
+    "LIF": ("LIF", {}),
+    "AdaLIF": ("AdaLIF", {}),
+    "PLIF": ("PLIF", _FROM_0_9),
+    "FullPLIF": ("FullPLIF", _FROM_0_9 | {"threshold": 0.6224593312018546}),  # sigmoid(0.5)
+    "DSpike": ("ReleasedDSpike", {}),
+    "DSpikePlus": ("ReleasedDSpikePlus", {}),
+    "SoftLIF": ("ReleasedSoftLIF", {}),
+    "UltraLIF": ("ReleasedUltraLIF", {}),
+    "UltraPLIF": ("ReleasedUltraPLIF", {}),
+    "UltraDLIF": ("ReleasedUltraDLIF", {}),
+    "UltraDPLIF": ("ReleasedUltraDPLIF", {}),
+}
+_ABLATION = _RELEASED | {
+    "UltraLIF": ("ReleasedUltraLIF", {"threshold": 1.0}),
+    "UltraPLIF": ("ReleasedUltraPLIF", {"threshold": 1.0}),
+    "UltraDLIF": ("ClampedUltraDLIF", {"threshold": 1.0}),
+    "UltraDPLIF": ("ClampedUltraDPLIF", {"threshold": 1.0}),
+}
+READINGS: dict[str, tuple[dict[str, Any], dict[str, tuple[str, dict[str, Any]]]]] = {
+    "released": ({"mode": "soft", "encoding": "rate-clipped", "track_test": True}, _RELEASED),
+    "ablation": (
+        {
+            "mode": "soft",
+            "encoding": "constant-normalized",
+            "readout": "spiking",
+            "schedule": "constant",
+            "track_test": True,
+        },
+        _ABLATION,
+    ),
+}
+"""The author's code, and its study of the temperature: fields of a run, and each neuron with its options."""
+
+
+def reading_config(reading: str, neuron: str, **fields: Any) -> RunConfig:
+    """Return the run of a neuron in a reading of the author's code.
+
+    Args:
+        reading: ``released`` or ``ablation``.
+        neuron: its name in the paper, such as ``UltraDLIF``.
+        fields: other fields of the config, such as ``dataset``.
+    """
+    register_neurons()
+    recipe, neurons = READINGS[reading]
+    name, options = neurons[neuron]
+    return RunConfig(neuron=name, neuron_options=_PAPER | options, **{**recipe, **fields})
