@@ -1,6 +1,7 @@
 """Claims 28 to 31: gradients and their consistency (sections 5.2, 5.3)."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,10 +11,10 @@ from research.claims.claim import claim
 from research.claims.evidence import Draw, Evidence
 from research.claims.preliminaries import EPS
 from research.claims.temporal import LEAK, THRESHOLD
+from research.readings.neurons import ReleasedUltraLIF
 from ultralif.functional import ultradlif, ultradlif_step, ultralif, ultralif_step
 from ultralif.maxplus import soft_spike
-from ultralif.nn import UltraLIF
-from ultralif.nn.parameters import Clamp
+from ultralif.nn import Neuron, UltraLIF
 
 
 def spike_slope(z: Tensor, eps: float | Tensor) -> Tensor:
@@ -138,13 +139,13 @@ def consistency(written: Evidence, truth: Evidence, draw: Draw) -> None:
     hard, _ = ultralif(current, eps=0.5, leak=LEAK, threshold=THRESHOLD, mode="hard")
     (grad,) = torch.autograd.grad(hard.sum(), current)
     truth.true(grad.abs().max() > 0.01, "a binary spike is given a slope that it does not have")
-    clamps: tuple[tuple[Clamp, tuple[bool, bool]], ...] = (
-        ("dead", (False, False)),
-        ("inward", (True, False)),
+    clamps: tuple[tuple[str, Callable[..., Neuron[Any]], tuple[bool, bool]], ...] = (
+        ("dead", ReleasedUltraLIF, (False, False)),
+        ("inward", UltraLIF, (True, False)),
     )
-    for clamp, lives in clamps:
+    for clamp, kind, lives in clamps:
         for sign, alive in zip((-1, 1), lives, strict=True):  # a step of descent leads inside, or farther out
-            neuron = UltraLIF(eps=0.1, clamp=clamp).double()
+            neuron = kind(eps=0.1).double()
             raw = dict(neuron.named_parameters())["log_eps"]
             raw.data.fill_(math.log(0.05))
             (grad,) = torch.autograd.grad(sign * torch.as_tensor(neuron.eps), raw)

@@ -2,22 +2,25 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ultralif.errors import InputError
-from ultralif.files import BadFile, gunzip, parse_json, read_bytes, write_file
 from ultralif.training import Result
-from ultralif.training.baseline import FIELDS
 
 __all__ = ["Archive", "read", "write"]
 
-MOST_PACKED, MOST_BYTES = 1 << 26, 1 << 28
-"""The most bytes of a file of results, packed and unpacked: 64 and 256 MiB."""
+MOST_BYTES = 1 << 28
+"""The most bytes of a file of results, unpacked: 256 MiB."""
 TIMING = "timing"
-"""The name of the row with the times of training steps; see benchmarks/overhead.py."""
+"""The name of the row with the times of training steps; see research/studies/overhead.py."""
+
+
+class BadFile(InputError):
+    """A file is not one of results."""
 
 
 class Archive(NamedTuple):
@@ -38,7 +41,7 @@ def write(
         rows.append({"id": TIMING, "step_ms": step_ms})
     short = [{**_rounded(row), **({"config": row["config"]} if "config" in row else {})} for row in rows]
     lines = sorted(json.dumps(row, separators=(",", ":"), sort_keys=True) for row in short)
-    write_file(path, gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
+    path.write_bytes(gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0))
     return count
 
 
@@ -46,12 +49,12 @@ def read(path: Path) -> Archive:
     """Read what `write` wrote."""
     found = Archive([], {})
     try:
-        text = gunzip(read_bytes(path, MOST_PACKED), str(path), MOST_BYTES)
+        text = _unpacked(path)
         for number, line in enumerate(text.splitlines(), start=1):
             if not line.strip():
                 continue
             source = f"row {number} of {path}"
-            row = parse_json(line, source)
+            row = _parsed(line, source)
             if not isinstance(row, dict):
                 raise BadFile(f"{source} is not the result of a run, but {type(row).__name__}")
             if row.get("id") == TIMING:
@@ -60,10 +63,30 @@ def read(path: Path) -> Archive:
                 found.results.append(_result(row, source))
     except BadFile as error:
         raise InputError(
-            f"{error}; a file of results is gzipped JSON lines, as research.paper.archive.write makes them: "
-            "give that, or a folder of runs"
+            f"{error}; a file of results is gzipped JSON lines, as research.paper.archive.write makes them"
         ) from error
     return found
+
+
+def _unpacked(path: Path) -> str:
+    """Return the text of a file, if it is gzip and not too large."""
+    try:
+        with gzip.open(path) as file:
+            content = file.read(MOST_BYTES + 1)
+    except gzip.BadGzipFile as error:
+        raise BadFile(f"{path} is not gzip") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadFile(f"{path} cannot be read ({error})") from error
+    if len(content) > MOST_BYTES:
+        raise BadFile(f"{path} unpacks to more than {MOST_BYTES:,} bytes")
+    return content.decode()
+
+
+def _parsed(line: str, source: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadFile(f"{source} is not valid JSON ({error})") from error
 
 
 def _row(result: Result) -> dict[str, Any]:
@@ -86,12 +109,10 @@ def _row(result: Result) -> dict[str, Any]:
 def _result(row: dict[str, Any], source: str) -> Result:
     config = row.get("config")
     if not isinstance(config, dict):
-        raise BadFile(
-            f"{source} has no config; a file of 0.1.0 is brought up to date by tools/migrate_results.py"
-        )
+        raise BadFile(f"{source} has no config")
     if not isinstance(row.get("accuracy"), dict) or not isinstance(row.get("spike_rate"), dict):
         raise BadFile(f"{source} is not the result of a run: accuracy and spike_rate are missing")
-    named = {name: config.get(name, FIELDS[name]) for name in _NAMED}
+    named = {name: config.get(name, value) for name, value in _NAMED.items()}
     macs, acs = row.get("macs"), row.get("acs")
     operations = {}
     if isinstance(macs, dict) and isinstance(acs, dict):
@@ -100,7 +121,8 @@ def _result(row: dict[str, Any], source: str) -> Result:
     return Result.from_dict(data, source).with_sops()
 
 
-_NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity")
+_NAMED = {"dataset": "digits", "neuron": "UltraLIF", "timesteps": 10, "seed": 42, "sparsity": 0.0}
+"""What a row stands for whose config does not name these: rows keep only what differs from 0.1.0."""
 
 
 def _timing(row: Mapping[str, Any], source: str) -> dict[str, dict[str, float]]:

@@ -19,10 +19,10 @@ from torch import nn
 
 from research import RESULTS
 from research.paper.grids import CONSTANT, cells, key_of
+from ultralif.data import Dataset, Loader, load
 from ultralif.errors import InputError, JobError
 from ultralif.nn import Network
 from ultralif.training import RunConfig, Store, build_network
-from ultralif.training.feed import Data, load_data, make_loader
 
 OUT = RESULTS / "ablation-rates.json"
 FLOOR = 0.1
@@ -41,13 +41,14 @@ def of_runs(folder: Path) -> dict[str, Rates]:
     return dict(sorted(rows.items()))
 
 
-def with_floor(config: RunConfig, data: Data) -> Rates:
+def with_floor(config: RunConfig, data: Dataset) -> Rates:
     """Train a network of the study, but with leaks of at least `FLOOR`, and return its rates."""
     net = build_network(config)
     assert isinstance(net, Network)
     leaks = [learned[2] for neuron in net.neurons if (learned := neuron.learned("leak"))]
     optimizer = torch.optim.Adam(net.parameters(), lr=config.learning_rate)
-    loader = make_loader(config, data, data.train, training=True)
+    given = {"timesteps": config.timesteps, "encoding": config.encoding, "normalization": data.normalization}
+    loader = Loader(data.train, config.batch_size, seed=config.seed, **given)
     for epoch in range(config.epochs):
         for x, labels in loader.epoch(epoch):
             optimizer.zero_grad()
@@ -56,8 +57,7 @@ def with_floor(config: RunConfig, data: Data) -> Rates:
             with torch.no_grad():
                 for leak in leaks:
                     leak.clamp_(min=math.log(FLOOR))
-    test = data.dataset.test
-    (x, _), *_ = make_loader(config, data, test, training=False, batch=len(test)).epoch(0)
+    (x, _), *_ = Loader(data.test, len(data.test), seed=config.seed, shuffle=False, **given).epoch(0)
     with torch.no_grad():
         return _rates(*(float(rate.mean()) for rate in net.observe(x).rates))
 
@@ -76,7 +76,7 @@ def main() -> None:
         runs = of_runs(given.runs)
         for key, config in cells("released-ablation"):
             if key.label.startswith("UltraPLIF eps="):
-                data = load_data(config, torch.device("cpu"), given.data_dir)
+                data = load(config.dataset, config.timesteps, given.data_dir)
                 floored[key.label] = with_floor(config, data)
     except (InputError, JobError) as error:
         sys.exit(str(error))

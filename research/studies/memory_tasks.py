@@ -15,7 +15,6 @@ from torch.nn import functional as F
 import ultralif as ul
 from research.studies.memory_nets import SURROGATE, Cell, build, memory, modes
 from ultralif.data.loader import CROP_AND_FLIP
-from ultralif.training.graph import leave_record
 
 
 class Task(NamedTuple):
@@ -128,7 +127,9 @@ def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], Non
         with torch.cuda.graph(graph):
             step()
     except RuntimeError as error:
-        leave_record(here)
+        torch.cuda.set_stream(here)  # random numbers can be drawn again, too
+        generator = torch.cuda.default_generators[here.device.index]
+        generator.graphsafe_set_state(torch.Generator(here.device).graphsafe_get_state())
         print(f"a step cannot be recorded, and is taken kernel by kernel: {error}", flush=True)
         return step
     return graph.replay

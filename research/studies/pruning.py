@@ -9,6 +9,7 @@ bias, and after one more epoch of training.
 
 import argparse
 import gzip
+import json
 import platform
 import statistics
 import time
@@ -16,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 import ultralif as ul
 from research import DOCS
 from ultralif.analysis import log_volume, merge_redundant, prune_neurons, volume_regularizer
-from ultralif.cli.source import save_network
 
 HIDDEN, EPOCHS, BATCH, RATE = 128, 10, 256, 3e-3
 SIZES = (96, 64, 32, 16)
@@ -125,7 +126,9 @@ def main() -> None:
             print(f"alpha {alpha:g} seed {seed}: {whole[-1]:.2f} %, log-volume {volumes[-1]:.1f}", flush=True)
             if args.save and seed == 0 and alpha == 0:
                 args.save.mkdir(parents=True, exist_ok=True)
-                save_network(net, {"neuron": "UltraLIF"}, args.save / "mnist.safetensors")
+                described = {"neuron": "UltraLIF", "sizes": list(net.sizes), "neuron_options": {}}
+                metadata = {"network": json.dumps(described), "mode": "soft"}
+                save_file(net.state_dict(), args.save / "mnist.safetensors", metadata)
                 np.save(args.save / "samples.npy", data[2][:3].numpy())
         trained = f"with {alpha:g} times the volume regularizer" if alpha else "on cross-entropy alone"
         sections += [

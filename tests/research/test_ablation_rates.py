@@ -11,7 +11,6 @@ from ultralif.data import DATASETS, Dataset, Split
 from ultralif.data.split import Images
 from ultralif.errors import InputError
 from ultralif.training.build import build_network
-from ultralif.training.feed import Data
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,9 +28,7 @@ def test_a_leak_stays_above_its_floor(study, monkeypatch):
     config = next(one for key, one in cells("released-ablation") if key.label == "UltraPLIF eps=2")
     nets = []
     monkeypatch.setattr(study, "build_network", lambda config: nets.append(build_network(config)) or nets[0])
-    rates = study.with_floor(
-        config.with_(epochs=3, learning_rate=0.5, batch_size=16), Data(dataset, split, None)
-    )
+    rates = study.with_floor(config.with_(epochs=3, learning_rate=0.5, batch_size=16), dataset)
     leaks = [float(neuron.leak.detach()) for neuron in nets[0].neurons]
     assert min(leaks) == pytest.approx(study.FLOOR), "without a floor it would be lower"
     assert 0 < rates["hidden"] < 1 and 0 < rates["output"] < 1

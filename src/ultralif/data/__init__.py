@@ -16,8 +16,19 @@ if TYPE_CHECKING:
     from ultralif.data.loader import Loader as Loader
     from ultralif.data.split import Split as Split
     from ultralif.data.table import DATASETS as DATASETS
+    from ultralif.data.user_data import register_data as register_data
 
-__all__ = ["DATASETS", "Dataset", "Loader", "Split", "available", "encoders", "load", "loader"]
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "Loader",
+    "Split",
+    "available",
+    "encoders",
+    "load",
+    "loader",
+    "register_data",
+]
 
 _HOMES = {
     "DATASETS": "table",
@@ -26,6 +37,7 @@ _HOMES = {
     "Split": "split",
     "available": "files",
     "load": "dataset",
+    "register_data": "user_data",
 }
 
 __getattr__, __dir__ = lazy(__name__, _HOMES, ("encoders", "loader"))

@@ -1,0 +1,92 @@
+"""Everything that is made from the committed results is what version 0.2.0 made, to the last digit.
+
+``golden/reference.json`` was written once from the pages of 0.2.0: the SHA-256 of every table in Markdown,
+CSV and LaTeX, the numbers of each generated part of the page on the paper, and the table of claims.
+"""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from research import DOCS, RESULTS
+from research.claims import check_all
+from research.claims.page import claims_page
+from research.commands import write_table
+from research.pages import figures, paper
+from research.paper import grids, results
+from research.paper.archive import read
+from research.paper.results import Results
+from research.paper.tables import make_table
+from research.paper.verdicts import judge, verdict_table
+from ultralif.report import to_markdown
+
+REFERENCE = json.loads((Path(__file__).parent / "golden" / "reference.json").read_text())
+NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)*")
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty cell says whether its data are on this machine; those of 0.2.0 were made without them."""
+    monkeypatch.setattr(results, "available", lambda name: name not in ("dvs-gesture", "shd"))
+
+
+@pytest.fixture(scope="module")
+def everything() -> Results:
+    return paper.all_results()
+
+
+def test_every_table_and_verdict_is_the_same(tmp_path: Path) -> None:
+    found = Results(*read(RESULTS / "paper.jsonl.gz"))
+    for table in (*(make_table(name, found) for name in grids.TABLES), verdict_table(judge(found))):
+        write_table(table, tmp_path)
+    made = {path.name: digest(path.read_text()) for path in tmp_path.iterdir()}
+    assert len(made) == 84
+    assert {name: made[name] for name in made if made[name] != REFERENCE["tables"][name]} == {}
+
+
+def test_the_tables_of_the_studies_are_the_same(everything: Results) -> None:
+    for table in paper.studies(everything):
+        assert digest(to_markdown(table)) == REFERENCE["tables"][f"{table.name}.md"]
+
+
+def test_the_committed_tables_are_the_same() -> None:
+    kept = {path.name: digest(path.read_text()) for path in (DOCS / "tables").iterdir()}
+    assert kept == REFERENCE["tables"]
+
+
+def test_the_numbers_of_the_page_are_the_same(everything: Results) -> None:
+    made = {name: " ".join(NUMBER.findall(make(everything) + "\n")) for name, make in paper.PARTS.items()}
+    apart = {name for name, numbers in made.items() if numbers != REFERENCE["page"][name]}
+    assert made.keys() == REFERENCE["page"].keys()
+    assert apart == set()
+
+
+def test_the_table_of_claims_is_the_same() -> None:
+    page = claims_page(list(check_all()))
+    assert digest("\n".join(line for line in page.splitlines() if line[:1] == "|")) == REFERENCE["claims"]
+
+
+def test_figures_draw_the_published_and_the_measured_means(
+    everything: Results, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The data of a figure, not its pixels: every mean of the tables is a point of a line."""
+    kept: list[Any] = []
+    monkeypatch.setattr(figures, "save_figure", lambda figure, path: kept.append(figure) or path)
+    figures.accuracy_figure(tmp_path / "accuracy.png", everything, ["mnist"])
+    drawn = {
+        f"{float(y):.2f}"
+        for axis in kept[0].axes
+        for bars in axis.containers
+        for y in bars.lines[0].get_ydata()
+    }
+    table = make_table("mnist", everything)
+    wanted = {row[3].split()[0] for row in table.rows}
+    assert wanted <= drawn
