@@ -26,7 +26,7 @@ from torch import Tensor
 
 import ultralif as ul
 from ultralif import export
-from ultralif.export.quantize_neuron import table_error
+from ultralif.export.quantize import table_error
 
 
 def table_of(*header: str) -> Callable[..., None]:
@@ -99,7 +99,7 @@ def show_integers(folder: Path) -> None:
             options["input_max"] = 1 if dataset == "MNIST" else options["input_max"]
             made = [
                 export.quantize(net, **options),
-                export.quantize(net, **options, bits=16, saturate=True),
+                export.quantize(net, **options, bits=16, clip_membrane=True),
                 *([export.quantize(net, **options, leak="shift")] if neuron == "LIF" else []),
             ]
             cells = [f"{value:.2f}" for value in (float_accuracy, *(_accuracy(one, data) for one in made))]

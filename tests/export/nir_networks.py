@@ -1,4 +1,4 @@
-"""Networks that NIR can say, and the libraries that read its files."""
+"""Networks that NIR can represent, and the libraries that read its files."""
 
 import contextlib
 import io

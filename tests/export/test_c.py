@@ -4,6 +4,7 @@ import ctypes
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -25,12 +26,12 @@ COMPILERS = [
 KINDS = [
     ("UltraLIF", "hard", {}),
     ("UltraLIF", "tropical", {}),
-    ("UltraDLIF", "hard", {"saturate": True}),
-    ("UltraDLIF", "tropical", {"bits": 16, "saturate": True}),
+    ("UltraDLIF", "hard", {"clip_membrane": True}),
+    ("UltraDLIF", "tropical", {"bits": 16, "clip_membrane": True}),
     ("UltraDPLIF", "hard", {"leak": "shift"}),
-    ("UltraDPLIF", "tropical", {"bits": 16, "saturate": True}),
+    ("UltraDPLIF", "tropical", {"bits": 16, "clip_membrane": True}),
     ("LIF", "hard", {}),
-    ("LIF", "hard", {"bits": 16, "saturate": True}),
+    ("LIF", "hard", {"bits": 16, "clip_membrane": True}),
     ("LIF", "hard", {"leak": "shift"}),
 ]
 TYPICAL = [("UltraDLIF", "tropical"), ("UltraLIF", "hard"), ("LIF", "hard")]
@@ -79,7 +80,7 @@ def test_any_network(tmp_path_factory, data):
     net = random_network(neuron, seed, sizes, draw(st.sampled_from(("linear", "spiking"))), **constants)
     with torch.no_grad():
         net.linears[0].weight.mul_(draw(st.floats(0.01, 30)))
-    options = {"bits": draw(st.sampled_from((16, 32))), "saturate": draw(st.booleans())}
+    options = {"bits": draw(st.sampled_from((16, 32))), "clip_membrane": draw(st.booleans())}
     options |= {"leak": draw(st.sampled_from(("multiply", "shift"))), "table_bits": draw(st.integers(3, 10))}
     try:
         integer = quantize(net, mode=mode, timesteps=steps, input_max=most, **options)
@@ -238,7 +239,7 @@ def test_the_budget_is_checked_by_the_compiler_too(tmp_path):
 
 @pytest.mark.parametrize(("bits", "membranes"), [(16, 52), (32, 104)])
 def test_the_footprint_is_counted_by_hand(bits, membranes):
-    integer = quantize(random_network("UltraLIF", 16), mode="tropical", bits=bits, saturate=True)
+    integer = quantize(random_network("UltraLIF", 16), mode="tropical", bits=bits, clip_membrane=True)
     weights = 30 * 17 + 17 * 9 + 9 * 4
     constants = (17 + 9 + 4) * (1 + 4) + (17 + 9) * (2 * bits // 8 + 4)
     assert footprint(integer) == Footprint(weights + constants, 2 * (17 + 9 + 4) + 4 * 4 + 2 * 4 + membranes)
@@ -308,3 +309,11 @@ def test_a_leak_close_to_one_compiles_without_a_warning(tmp_path, leak):
     integer = quantize(net, timesteps=8, input_max=3, leak=leak)
     to_c(integer, tmp_path / "c", counts(28))
     make(tmp_path / "c", "gcc", "-O1 -Wconversion", "test")
+
+
+def test_export_to_c_imports_neither_nir_nor_onnx() -> None:
+    script = "import sys, ultralif.export as e; e.to_c; print('h5py' in sys.modules, *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    hdf5, *modules = done.stdout.split()
+    assert hdf5 == "False"
+    assert not {"ultralif.export.nir", "ultralif.export.nir_read", "ultralif.export.onnx"} & set(modules)

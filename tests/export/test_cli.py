@@ -54,7 +54,7 @@ def test_help(capsys):
 @pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
 def test_to_c(run, inputs, tmp_path, capsys):
     out = tmp_path / "out"
-    arguments = ("--mode", "tropical", "--bits", 16, "--saturate", "--inputs", inputs, "--timesteps", 6)
+    arguments = ("--mode", "tropical", "--bits", 16, "--clip-membrane", "--inputs", inputs, "--timesteps", 6)
     assert export(run("UltraLIF"), "--to", "c", "--out", out, *arguments) == 0
     lines = capsys.readouterr().out
     assert "8 recorded samples" in lines

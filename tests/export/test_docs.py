@@ -11,7 +11,7 @@ import ultralif as ul
 PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
 
 
-@pytest.mark.filterwarnings("ignore")  # of the libraries that our neurons are guests in
+@pytest.mark.filterwarnings("ignore")  # of the libraries that our neurons are used in
 def test_the_page_runs():
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(blocks) >= 4

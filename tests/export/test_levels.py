@@ -43,7 +43,7 @@ def test_levels_are_the_nearest_and_end_where_the_range_does():
 @pytest.mark.parametrize("bits", [16, 32])
 def test_integers_spike_like_floats(kind, ends, bits):
     net, x = made(kind, 1, ul.UltraLIF), pictures(2, ends)
-    integer = quantize(net, shape=SHAPE, timesteps=5, input_range=ends, bits=bits, saturate=bits == 16)
+    integer = quantize(net, shape=SHAPE, timesteps=5, input_range=ends, bits=bits, clip_membrane=bits == 16)
     found = integer.run(x)
     with ul.mode(net, "hard"):
         trains = spike_trains(net, x)

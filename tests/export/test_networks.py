@@ -101,7 +101,7 @@ def test_integers_are_exact_on_a_grid(kind):
 @pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "choice", [(ul.LIF, "hard", {"bits": 16, "saturate": True}), (ul.UltraDLIF, "tropical", {})]
+    "choice", [(ul.LIF, "hard", {"bits": 16, "clip_membrane": True}), (ul.UltraDLIF, "tropical", {})]
 )
 def test_c_is_equal_bit_for_bit(tmp_path, kind, choice):
     neuron, mode, options = choice
@@ -167,7 +167,7 @@ def test_what_cannot_be_exported_is_named(net, message):
 
 @pytest.mark.skipif(not shutil.which("arm-none-eabi-gcc"), reason="there is no arm-none-eabi-gcc")
 def test_a_vgg_on_a_cortex_m(tmp_path):
-    integer = quantize(made("vgg", 5), shape=SHAPE, timesteps=5, bits=16, saturate=True)
+    integer = quantize(made("vgg", 5), shape=SHAPE, timesteps=5, bits=16, clip_membrane=True)
     size = to_c(integer, tmp_path / "c", events(6, batch=3))
     printed = subprocess.run(
         ["make", "-s", "-C", tmp_path / "c", "cortex-m"], check=True, capture_output=True

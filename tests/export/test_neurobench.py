@@ -5,7 +5,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import ultralif as ul
-from ultralif.export.guests import for_neurobench
+from ultralif.export.adapters import for_neurobench
 from ultralif.export.harden import gap, spike_trains
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # NeuroBench's own

@@ -164,7 +164,6 @@ def test_time_constants_that_make_no_sense(tmp_path, arguments):
         ("UltraDLIF", "hard", {"eps": 0.3}),
         ("UltraDLIF", "hard", {"eps": 0.3, "centered": True}),
         ("UltraDPLIF", "hard", {"eps": 0.3}),
-        ("UltraDPLIF", "hard", {"eps": 0.3, "leak_form": "shift"}),
         ("UltraDLIF", "tropical", {}),
     ],
 )

@@ -12,8 +12,7 @@ from ultralif.errors import InputError
 from ultralif.export import bounds
 from ultralif.export.harden import spike_trains
 from ultralif.export.integer import IntegerNetwork
-from ultralif.export.quantize import quantize
-from ultralif.export.quantize_neuron import halvings, table, table_error
+from ultralif.export.quantize import halvings, quantize, table, table_error
 from ultralif.export.trace import describe
 
 INTEGER_NEURONS = (
@@ -91,7 +90,7 @@ def test_integers_spike_like_floats(neuron, mode, bits):
     x = events(2, inputs=50, batch=64)
     ul.set_mode(net, mode)
     (train,) = spike_trains(net, x.double())
-    found = quantize(net, mode=mode, timesteps=12, bits=bits, saturate=bits == 16).run(x)
+    found = quantize(net, mode=mode, timesteps=12, bits=bits, clip_membrane=bits == 16).run(x)
     assert 0.02 < train.mean() < 0.98
     assert (found.spikes[0] == (train > 0)).double().mean() > 0.97
     assert all(part.dtype == torch.int64 for part in (found.scores, *found.membranes))
@@ -104,12 +103,12 @@ def driven(net: torch.nn.Module, integer: IntegerNetwork) -> bounds.Range:
     return bounds.currents(graph, {1: integer.synapses[0]}, most)[1][1]
 
 
-@given(seed=st.integers(0, 10**6), leak=st.sampled_from(("multiply", "shift")), saturate=st.booleans())
+@given(seed=st.integers(0, 10**6), leak=st.sampled_from(("multiply", "shift")), clip=st.booleans())
 @settings(max_examples=8, deadline=None)
 @pytest.mark.parametrize(("neuron", "mode"), INTEGER_NEURONS)
-def test_no_membrane_leaves_its_bounds(neuron, mode, seed, leak, saturate):
+def test_no_membrane_leaves_its_bounds(neuron, mode, seed, leak, clip):
     net = network(neuron, seed)
-    integer = quantize(net, mode=mode, timesteps=30, input_max=3, leak=leak, saturate=saturate)
+    integer = quantize(net, mode=mode, timesteps=30, input_max=3, leak=leak, clip_membrane=clip)
     weight = integer.synapses[0].weight
     # All events on one input: the best that an adversary can do for each neuron, up and down.
     extremes = torch.cat([weight.argmin(1), weight.argmax(1)])
@@ -189,7 +188,7 @@ def test_a_centered_ring_does_not_drift():
         ({"table_bits": 20}, "table_bits must be in"),
         ({"input_max": 0}, "events in a time step"),
         ({"max_events": 2**31}, "events in a time step"),
-        ({"bits": 16, "input_max": 255}, "int16 cannot hold.*bits=32.*saturate=True"),
+        ({"bits": 16, "input_max": 255}, "int16 cannot hold.*bits=32.*clip_membrane=True"),
         ({"max_events": 2**30}, "int32 cannot hold"),
     ],
 )

@@ -47,7 +47,7 @@ def export(
     input_max: int = 1,
     max_events: int | None = None,
     input_range: tuple[float, float] | None = None,
-    saturate: bool = False,
+    clip_membrane: bool = False,
     leak: Literal["multiply", "shift"] = "multiply",
     approximate: bool = False,
     dataset: str | None = None,
@@ -82,7 +82,7 @@ def export(
         max_events: c: the most events of all inputs together in one time step.
         input_range: c: the least and the greatest input of a network that takes real numbers, which are
             counted in 8 bits. By default that of the run's training data; for pixels 0,1.
-        saturate: c: let membranes stop at the lowest number; otherwise what could overflow is refused.
+        clip_membrane: c: let membranes stop at the lowest number; otherwise what could overflow is refused.
         leak: c: apply a leak factor by multiplication, or by shifts.
         approximate: nir: write neurons that NIR does not have as LIF, and measure the drift on 1000 test
             samples or on --inputs.
@@ -94,7 +94,7 @@ def export(
         json: print one JSON document.
     """
     _refuse(to, "c", bits=bits != 32, memory_budget=memory_budget is not None, input_max=input_max != 1)
-    _refuse(to, "c", max_events=max_events is not None, saturate=saturate, leak=leak != "multiply")
+    _refuse(to, "c", max_events=max_events is not None, clip_membrane=clip_membrane, leak=leak != "multiply")
     _refuse(to, "c", input_range=input_range is not None, weight_bits=weight_bits != 8)
     _refuse(to, "nir", approximate=approximate)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -118,7 +118,7 @@ def export(
                 max_events=max_events,
                 input_range=feed.range,
                 bits=bits,
-                saturate=saturate,
+                clip_membrane=clip_membrane,
                 leak=leak,
                 weight_bits=weight_bits,
             )

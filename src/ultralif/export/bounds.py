@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from ultralif.errors import InputError
-from ultralif.export.graph import Flatten, Graph, Input, Pool, Spikes, Sum, Synapses
-from ultralif.export.integer import IntegerSynapses
-from ultralif.export.integer_neuron import IntegerNeuron, Shifts
+from ultralif.export.graph import Flatten, Graph, Input, Pooling, Spikes, Sum, Synapses
+from ultralif.export.integer import IntegerNeuron, IntegerSynapses, Shifts
 
 __all__ = ["Counts", "Range", "counts", "currents", "membranes", "sums"]
 
@@ -61,10 +60,10 @@ def counts(graph: Graph, given: Counts) -> dict[int, Counts]:
             found[place] = Counts(1, size)
         elif not graph.is_count[place]:
             continue
-        elif isinstance(node.op, Pool) and node.op.kind == "mean":
+        elif isinstance(node.op, Pooling) and node.op.kind == "mean":
             total = taken[0].total * node.op.overlap
             found[place] = Counts(min(taken[0].each * node.op.count, total), total, taken[0].signed)
-        elif isinstance(node.op, Pool):
+        elif isinstance(node.op, Pooling):
             if taken[0].each > 1:
                 raise InputError(
                     f"layer {node.name!r} takes the maximum of inputs or counts; in integers that is for "
@@ -119,7 +118,7 @@ def currents(
             elif isinstance(node.op, Flatten):
                 before = graph.nodes[node.inputs[0]].shape
                 found[place] = Range(*(end.expand(before).flatten() for end in taken[0]))
-            elif isinstance(node.op, Pool):
+            elif isinstance(node.op, Pooling):
                 found[place] = taken[0].times(node.op.count) if node.op.kind == "mean" else taken[0]
     return totals, found
 

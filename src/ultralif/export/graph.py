@@ -25,8 +25,8 @@ __all__ = [
     "Node",
     "Norm",
     "Op",
-    "Pool",
     "PoolKind",
+    "Pooling",
     "Spikes",
     "Sum",
     "Synapses",
@@ -100,7 +100,7 @@ class Norm:
 
 
 @dataclass(frozen=True)
-class Pool:
+class Pooling:
     """The mean or the maximum of windows, without padding."""
 
     kind: PoolKind
@@ -110,7 +110,7 @@ class Pool:
     """Channels whose minimum is taken instead: a normalization with a negative scale came after it."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Pool ``[B, C, H, W]``."""
+        """Pooling ``[B, C, H, W]``."""
         if self.kind == "mean":
             return torch_functional.avg_pool2d(x, self.size, self.stride)
         sign = x.new_ones(x.shape[1], 1, 1)
@@ -145,7 +145,7 @@ class Spikes:
     neuron: AnyNeuron
 
 
-Op = Input | Synapses | Norm | Pool | Flatten | Sum | Spikes
+Op = Input | Synapses | Norm | Pooling | Flatten | Sum | Spikes
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class Graph:
         node = self.nodes[place]
         if isinstance(node.op, Synapses):
             return {place: 1}
-        factor = node.op.count if isinstance(node.op, Pool) and node.op.kind == "mean" else 1
+        factor = node.op.count if isinstance(node.op, Pooling) and node.op.kind == "mean" else 1
         found: dict[int, int] = {}
         for i in node.inputs:
             if not self.is_count[i]:
@@ -230,7 +230,7 @@ class Graph:
             match node.op:
                 case Input():
                     value = x if x.shape[1:] == node.shape else x.reshape(-1, *node.shape)
-                case Synapses() | Pool():
+                case Synapses() | Pooling():
                     value = node.op(*taken)
                 case Norm():
                     value = node.op.module(*taken)

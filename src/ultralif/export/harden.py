@@ -18,7 +18,17 @@ from ultralif.functional import Mode
 from ultralif.nn import Network, Neuron, Recurrent, mode, set_mode
 from ultralif.nn.network import AnyNeuron
 
-__all__ = ["Gap", "Parting", "answer", "calibrate", "finetune", "gap", "modes", "neurons", "spike_trains"]
+__all__ = [
+    "FirstDifference",
+    "Gap",
+    "answer",
+    "calibrate",
+    "finetune",
+    "gap",
+    "modes",
+    "neurons",
+    "spike_trains",
+]
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -26,7 +36,7 @@ Batches = Iterable[tuple[Tensor, Tensor]]
 """Inputs ``[T, B, *input]`` and labels ``[B]``."""
 
 
-class Parting(NamedTuple):
+class FirstDifference(NamedTuple):
     """The first difference from the spikes of the soft network; layers and time steps count from 1."""
 
     layer: int
@@ -49,12 +59,12 @@ class Gap:
     """``[layers, T]``: the share of spikes that differ, a soft spike above 1/2 counting as one."""
 
     @property
-    def first(self) -> Parting | None:
+    def first(self) -> FirstDifference | None:
         """The earliest time step, and in it the lowest layer, where spikes differ; None: nowhere."""
         for step, shares in enumerate(self.differing.T, 1):
             for layer, share in enumerate(shares.tolist(), 1):
                 if share > 0:
-                    return Parting(layer, step, share)
+                    return FirstDifference(layer, step, share)
         return None
 
 

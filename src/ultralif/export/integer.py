@@ -5,17 +5,19 @@ It is the definition that exported C is compared with, bit for bit.
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
 
 from ultralif.errors import InputError
-from ultralif.export.graph import Flatten, Geometry, Input, Pool, Sum
-from ultralif.export.integer_neuron import IntegerNeuron
+from ultralif.export.graph import Flatten, Geometry, Input, Pooling, Sum
 
 __all__ = ["IntegerNetwork", "IntegerNode", "IntegerOp", "IntegerOutput", "IntegerSynapses", "Levels"]
+
+Coupling = Literal["add", "max", "ring"]
+After = Literal["zero", "none", "saturate"]
 
 LEVEL_MAX = 127, 255  # with a sign and without
 
@@ -97,7 +99,112 @@ class IntegerSynapses:
         return (((sums << up) + ((1 << down) >> 1)) >> down) + self.bias
 
 
-IntegerOp = Input | IntegerSynapses | Pool | Flatten | Sum | IntegerNeuron
+@dataclass(frozen=True)
+class Multiply:
+    """A decay to ``v * factor / 2^15``, rounded to nearest."""
+
+    factor: Tensor
+    """int64, at most 2^15."""
+
+    def __call__(self, v: Tensor) -> Tensor:
+        """Return the decayed membrane."""
+        return (v * self.factor + (1 << 14)) >> 15
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """A decay to a sum of signed halvings, ``v - (v >> 3) + (v >> 5)``: no multiplication."""
+
+    terms: tuple[tuple[int, int], ...]
+    """Signs and distances: ``((-1, 3), (1, 5))``."""
+
+    def __call__(self, v: Tensor) -> Tensor:
+        """Return the decayed membrane."""
+        return v + sum(sign * (v >> distance) for sign, distance in self.terms)
+
+
+@dataclass(frozen=True)
+class Offset:
+    """A decay to ``v + amount``: the leak of max-plus algebra."""
+
+    amount: Tensor
+    """int64, negative."""
+
+    def __call__(self, v: Tensor) -> Tensor:
+        """Return the decayed membrane."""
+        return v + self.amount
+
+
+Decay = Multiply | Shifts | Offset
+
+
+@dataclass(frozen=True)
+class LogSumExpTable:
+    r"""Excess of log-sum-exp over the maximum, :math:`\epsilon \log(1 + e^{-d/\epsilon})`, by distance d."""
+
+    entries: Tensor
+    """int64, decreasing; 0 beyond the last entry."""
+    shift: int
+    """Distance d is looked up at ``d >> shift``."""
+
+    def __call__(self, distance: Tensor) -> Tensor:
+        """Return the amount to add to the greater of two numbers at this distance."""
+        index = distance >> self.shift
+        last = len(self.entries) - 1
+        return torch.where(index > last, 0, self.entries[index.clamp(max=last)])
+
+
+@dataclass(frozen=True)
+class IntegerNeuron:
+    """A layer of neurons; their constants are counted in the units of their membranes."""
+
+    coupling: Coupling
+    """``add``: decay(v) + I (LIF). ``max``: max(decay(v), I) (UltraLIF). ``ring``: the maximum of
+    decay(v) over three neighbours, + I (UltraDLIF)."""
+    threshold: Tensor
+    """int64, ``[n]``, ``[C, 1, 1]`` or ``[C, H, W]``, like all constants: a spike is v > threshold."""
+    reset: Tensor
+    """int64: the membrane after a spike, or for ``saturate`` the greatest that is kept."""
+    decay: Decay | None
+    table: LogSumExpTable | None
+    """Makes each maximum a log-sum-exp; None in tropical mode."""
+    axis: int = -1
+    """The axis of a ring."""
+    floor: int | None = None
+    """The lowest membrane; None if it is proved never to fall that low."""
+    after: After = "zero"
+    """A spike sets the membrane to ``reset`` (``zero``) or not (``none``); ``saturate`` cuts off above it."""
+
+    def membrane(self, current: Tensor, v: Tensor) -> Tensor:
+        """Return the membrane before its reset."""
+        decayed = v if self.decay is None else self.decay(v)
+        if self.coupling == "add":
+            membrane = decayed + current
+        elif self.coupling == "max":
+            membrane = self._top(decayed, current)
+        else:
+            pair = self._top(decayed.roll(1, self.axis), decayed)
+            membrane = self._top(pair, decayed.roll(-1, self.axis)) + current
+        return membrane if self.floor is None else membrane.clamp(min=self.floor)
+
+    def step(self, current: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the spikes, True or False, and the membrane after reset."""
+        membrane = self.membrane(current, v)
+        spike = membrane > self.threshold
+        return spike, self.kept(membrane, spike)
+
+    def kept(self, membrane: Tensor, spike: Tensor) -> Tensor:
+        """Return the membrane after the reset."""
+        if self.after == "zero":
+            return torch.where(spike, self.reset, membrane)
+        return membrane if self.after == "none" else torch.minimum(membrane, self.reset)
+
+    def _top(self, a: Tensor, b: Tensor) -> Tensor:
+        top = torch.maximum(a, b)
+        return top if self.table is None else top + self.table((a - b).abs())
+
+
+IntegerOp = Input | IntegerSynapses | Pooling | Flatten | Sum | IntegerNeuron
 
 
 @dataclass(frozen=True)
@@ -244,7 +351,9 @@ class IntegerNetwork:
         return counts.reshape(-1, *self.nodes[0].shape)
 
 
-def _apply(op: Input | IntegerSynapses | Pool | Flatten | Sum, taken: list[Tensor], counts: Tensor) -> Tensor:
+def _apply(
+    op: Input | IntegerSynapses | Pooling | Flatten | Sum, taken: list[Tensor], counts: Tensor
+) -> Tensor:
     """Return what an operation without memory gives for ``[N, *features]``."""
     match op:
         case Input():
@@ -255,7 +364,7 @@ def _apply(op: Input | IntegerSynapses | Pool | Flatten | Sum, taken: list[Tenso
             return taken[0].flatten(1)
         case Sum():
             return taken[0] + taken[1]
-        case Pool(kind="max"):
+        case Pooling(kind="max"):
             return op(taken[0].double()).long()
     ones = torch.ones(taken[0].shape[1], 1, *op.size, dtype=torch.float64)
     return torch.as_tensor(conv2d(taken[0].double(), ones, None, op.stride, groups=len(ones))).long()

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import h5py
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ultralif import functional
 from ultralif.errors import InputError, check_choice, need
-from ultralif.export.graph import Graph
+from ultralif.export.graph import Flatten, Graph, Input, Norm, Pooling, Spikes, Sum, Synapses
 from ultralif.export.harden import answer
-from ultralif.export.nir_graph import written_graph
-from ultralif.export.quantize_neuron import each as channelwise
+from ultralif.export.quantize import each as channelwise
 from ultralif.export.trace import describe
 from ultralif.functional import Constant, Mode
 from ultralif.nn import LIF, AdaLIF, DSpike, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
@@ -43,7 +43,7 @@ class Drift(NamedTuple):
     """Share of the decisions."""
 
 
-class _Cell(NamedTuple):
+class WrittenLIF(NamedTuple):
     """A LIF layer: ``v <- leak v + (I + shift)``, constants float64 that broadcast to the features."""
 
     leak: Tensor
@@ -52,7 +52,7 @@ class _Cell(NamedTuple):
     shift: Tensor
 
 
-Pooling = Literal["average", "sum"]
+WrittenPooling = Literal["average", "sum"]
 
 
 def to_nir(
@@ -64,7 +64,7 @@ def to_nir(
     margin: float = 0.0,
     approximate: Tensor | None = None,
     shape: Sequence[int] | None = None,
-    pooling: Pooling = "average",
+    pooling: WrittenPooling = "average",
 ) -> Drift | None:
     """Write a network as a NIR file; return the drift if it had to be approximated.
 
@@ -90,13 +90,13 @@ def to_nir(
         raise InputError(f"mode must be hard or tropical, since NIR's spikes are binary, got {mode!r}")
     if not (dt > 0 and 0 <= margin < 1):
         raise InputError(f"dt must be positive and margin in [0, 1), got dt={dt} and margin={margin}")
-    check_choice("pooling", pooling, get_args(Pooling))
+    check_choice("pooling", pooling, get_args(WrittenPooling))
     nir = need("nir", "nir")
     graph = describe(net, shape)
-    cells = {place: _cell(graph, place, mode, approximate is not None) for place in graph.spiking}
+    cells = {place: _written(graph, place, mode, approximate is not None) for place in graph.spiking}
     kind = type(graph.neuron(graph.spiking[0])).__name__
     metadata: dict[str, Any] = {"ultralif:neuron": kind, "ultralif:mode": mode, "ultralif:dt": dt}
-    written = written_graph(nir, graph, cells, dt, margin, pooling)
+    written = _graph(nir, graph, cells, dt, margin, pooling)
     drift = None if approximate is None else _drift(net, graph, cells, mode, approximate)
     if drift is not None:
         metadata |= {f"ultralif:drift_{name}": value for name, value in drift._asdict().items()}
@@ -105,13 +105,13 @@ def to_nir(
     return drift
 
 
-def _cell(graph: Graph, place: int, mode: Mode, approximate: bool) -> _Cell:
+def _written(graph: Graph, place: int, mode: Mode, approximate: bool) -> WrittenLIF:
     """Express a layer as LIF, or raise an error that says why it is not possible."""
     node, neuron = graph.nodes[place], graph.neuron(place)
     name = f"layer {node.name!r}, {type(neuron).__name__},"
     if neuron.reset != "zero" or "synapse" in neuron.declared():
         what = "a synaptic current" if neuron.reset == "zero" else f"reset={neuron.reset!r}"
-        raise InputError(f"{name} has {what}, which NIR's LIF cannot say; export to onnx")
+        raise InputError(f"{name} has {what}, which NIR's LIF cannot represent; export to onnx")
 
     def each(constant: Constant) -> Tensor:
         return channelwise(constant, node.shape)
@@ -120,56 +120,54 @@ def _cell(graph: Graph, place: int, mode: Mode, approximate: bool) -> _Cell:
     if getattr(neuron, "delayed_reset", False):
         raise InputError(f"{name} has delayed_reset=True, and NIR resets at once; export to onnx")
     if isinstance(neuron, LIF | DSpike | SoftLIF):
-        return _Cell(each(neuron.leak), threshold, each(neuron.v_reset), zero)
+        return WrittenLIF(each(neuron.leak), threshold, each(neuron.v_reset), zero)
     if isinstance(neuron, UltraLIF):
         decay = each(neuron.leak).log()
         if bool((each(neuron.v_reset) + decay > threshold).any()):
             raise InputError(
-                f"{name} is reset above its threshold, which NIR's LIF cannot say; export to onnx"
+                f"{name} is reset above its threshold, which NIR's LIF cannot represent; export to onnx"
             )
         if mode == "tropical":
-            return _Cell(zero, threshold, zero, zero)
+            return WrittenLIF(zero, threshold, zero, zero)
         if approximate:  # a membrane at rest exceeds the threshold where the current exceeds this
             eps = each(neuron.eps)
-            return _Cell(zero, threshold, zero, -eps * torch.log1p(-torch.exp((decay - threshold) / eps)))
+            return WrittenLIF(
+                zero, threshold, zero, -eps * torch.log1p(-torch.exp((decay - threshold) / eps))
+            )
         raise InputError(
-            f"{name} in hard mode has a log-sum-exp membrane, which NIR cannot say; export mode='tropical', "
-            "which is exact, or to c or onnx, or allow an approximation (approximate, measured on inputs)"
+            f"{name} in hard mode has a log-sum-exp membrane, which NIR cannot represent; export "
+            "mode='tropical', which is exact, or to c or onnx, or allow an approximation (approximate, "
+            "measured on inputs)"
         )
     if isinstance(neuron, UltraDLIF):
         if approximate:
             return _uncoupled(neuron, mode, each)
         raise InputError(
-            f"{name} takes the maximum of its neighbours, which NIR cannot say; export to c or onnx, "
+            f"{name} takes the maximum of its neighbours, which NIR cannot represent; export to c or onnx, "
             "or allow an approximation (approximate, measured on inputs)"
         )
     what = "a threshold that adapts" if isinstance(neuron, AdaLIF) else "a membrane"
-    raise InputError(f"{name} has {what}, which NIR cannot say; export to onnx, or train LIF or FullPLIF")
+    raise InputError(
+        f"{name} has {what}, which NIR cannot represent; export to onnx, or train LIF or FullPLIF"
+    )
 
 
-def _uncoupled(neuron: UltraDLIF, mode: Mode, each: Callable[[Constant], Tensor]) -> _Cell:
+def _uncoupled(neuron: UltraDLIF, mode: Mode, each: Callable[[Constant], Tensor]) -> WrittenLIF:
     """Express a ring of neurons as if all neighbours had the same membrane, as they do at rest."""
     shift = each(0.0)
     if mode == "hard" and not neuron.centered:
         shift = each(neuron.eps) * math.log(3)
-    leak = each(NO_LEAK)
-    if isinstance(neuron, UltraDPLIF):
-        if neuron.leak_form == "factor":
-            leak = each(neuron.leak)
-        elif neuron.leak_form == "shift":
-            shift = shift + each(neuron.leak).log()
-        else:
-            raise InputError(f"leak_form={neuron.leak_form!r} has no form in NIR; train with 'factor'")
-    return _Cell(leak, each(neuron.threshold), each(neuron.v_reset), shift)
+    leak = each(neuron.leak if isinstance(neuron, UltraDPLIF) else NO_LEAK)
+    return WrittenLIF(leak, each(neuron.threshold), each(neuron.v_reset), shift)
 
 
 @torch.no_grad()
-def _drift(net: nn.Module, graph: Graph, cells: dict[int, _Cell], mode: Mode, x: Tensor) -> Drift:
+def _drift(net: nn.Module, graph: Graph, cells: dict[int, WrittenLIF], mode: Mode, x: Tensor) -> Drift:
     """Compare the network with one whose neurons are those of the file."""
     with in_mode(net, mode):
         scores, expected = answer(net, x)
 
-    def replaced(cell: _Cell) -> Callable[[AnyNeuron, tuple[Tensor], Tensor], Tensor]:
+    def replaced(cell: WrittenLIF) -> Callable[[AnyNeuron, tuple[Tensor], Tensor], Tensor]:
         def hook(neuron: AnyNeuron, given: tuple[Tensor], spikes: Tensor) -> Tensor:
             current = given[0].double().cpu() + cell.shift
             found, _ = functional.lif(current, leak=cell.leak, threshold=cell.threshold, v_reset=cell.v_reset)
@@ -201,3 +199,145 @@ def _write(nir: Any, graph: Any, path: Path) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _graph(
+    nir: Any, graph: Graph, cells: dict[int, WrittenLIF], dt: float, margin: float, pooling: str
+) -> Any:
+    """Return the NIR graph.
+
+    NIR multiplies a current by ``1 - leak``; the inverse is in the weights of the synapses.
+
+    Args:
+        nir: the module.
+        graph: the network.
+        cells: for each spiking node its LIF.
+        dt: the time step.
+        margin: time constants are above dt by at least this share of it.
+        pooling: ``average``, or ``sum`` with the sizes of windows in the weights.
+    """
+    keep = {place: 1 - cell.leak.clamp(min=margin / (1 + margin)) for place, cell in cells.items()}
+    scales, shifts = _scales(graph, cells, keep, summed=pooling == "sum")
+    nodes: dict[str, Any] = {}
+    names: dict[int, list[str]] = {}  # of what feeds the readers of a node; a sum has several
+    edges: list[tuple[str, str]] = []
+    numbers: dict[str, int] = {}
+    for place, node in enumerate(graph.nodes):
+        feeds = [name for i in node.inputs for name in names[i]]
+        if isinstance(node.op, Sum):
+            names[place] = feeds
+            continue
+        if isinstance(node.op, Input):
+            name, made = "input", nir.Input(input_type={"input": np.array(node.shape)})
+        elif isinstance(node.op, Spikes):
+            name, made = "neurons", _lif(nir, node.shape, cells[place], keep[place], dt)
+        elif isinstance(node.op, Synapses):
+            name = "synapses" if place < len(graph.nodes) - 1 else "readout"
+            before = graph.nodes[node.inputs[0]].shape
+            made = _synapses(nir, node.op, before, scales[place], shifts.get(place))
+        elif isinstance(node.op, Flatten):
+            before = graph.nodes[node.inputs[0]].shape
+            # Counted from the end, readers agree whether there is a batch axis.
+            name, made = "flatten", nir.Flatten({"input": np.array(before)}, -len(before), -1)
+        else:
+            name, made = "pool", _pool(nir, node.name, node.op, pooling)
+        if name not in ("input", "readout"):
+            numbers[name] = numbers.get(name, 0) + 1
+            name = f"{name}{numbers[name]}"
+        nodes[name], names[place] = made, [name]
+        edges += [(feed, name) for feed in feeds]
+    nodes["output"] = nir.Output(output_type={"output": np.array(graph.nodes[-1].shape)})
+    edges += [(feed, "output") for feed in names[len(graph.nodes) - 1]]
+    return nir.NIRGraph(nodes=nodes, edges=edges)
+
+
+def _scales(
+    graph: Graph, cells: dict[int, WrittenLIF], keep: dict[int, Tensor], summed: bool
+) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+    """Return the factors of the outputs of synapses, and the constants added to them."""
+    scales: dict[int, Tensor] = {}
+    shifts: dict[int, Tensor] = {}
+    sinks = [*cells] if graph.is_count[-1] else [*cells, len(graph.nodes) - 1]
+    for sink in sinks:
+        node = graph.nodes[sink]
+        sources = graph.sources(node.inputs[0] if sink in cells else sink)
+        if not sources:
+            raise InputError(
+                f"layer {node.name!r} takes spikes without weights; put Linear or Conv2d before it"
+            )
+        gain = 1 / keep[sink] if sink in cells else torch.ones(1, dtype=torch.float64)
+        for source, factor in sources.items():
+            channels = graph.nodes[source].shape[0]
+            if gain.numel() not in (1, channels) and bool((gain != gain.flatten()[0]).any()):
+                raise InputError(
+                    f"layer {node.name!r} has a separate leak for each position, which NIR cannot represent"
+                )
+            mine = gain.flatten()[:1] if gain.numel() not in (1, channels) else gain.flatten()
+            mine = mine.expand(channels) / (factor if summed else 1)
+            if not torch.equal(scales.setdefault(source, mine), mine):
+                raise InputError(
+                    f"layer {node.name!r} shares synapses with neurons of another leak, which NIR cannot "
+                    "represent"
+                )
+        if sink in cells and bool(cells[sink].shift.any()):
+            first = next(iter(sources))
+            shift = cells[sink].shift.flatten()
+            if first in shifts or len(shift) != graph.nodes[first].shape[0]:
+                raise InputError(f"layer {node.name!r} shares its synapses and cannot be approximated")
+            shifts[first] = shift
+    if summed:
+        for place, node in enumerate(graph.nodes):
+            if isinstance(node.op, Synapses):
+                counted = _windows(graph, node.inputs[0])
+                scales[place] = torch.stack([scales[place] / counted, scales[place]])
+    return scales, shifts
+
+
+def _windows(graph: Graph, place: int) -> int:
+    """Return the sizes of all windows that spikes were summed over on their way to a node."""
+    node = graph.nodes[place]
+    if isinstance(node.op, Input | Spikes) or not graph.is_count[place]:
+        return 1
+    inner = _windows(graph, node.inputs[0])
+    if isinstance(node.op, Sum) and inner != _windows(graph, node.inputs[1]):
+        raise InputError(f"layer {node.name!r} adds spikes to means of spikes; write pooling='average'")
+    return inner * node.op.count if isinstance(node.op, Pooling) else inner
+
+
+def _lif(nir: Any, shape: tuple[int, ...], cell: WrittenLIF, keep: Tensor, dt: float) -> Any:
+    def full(values: Tensor) -> Any:
+        return _array(values.expand(shape))
+
+    return nir.LIF(
+        tau=full(dt / keep),
+        r=full(torch.ones_like(keep)),
+        v_leak=full(torch.zeros_like(keep)),
+        v_threshold=full(cell.threshold),
+        v_reset=full(cell.v_reset),
+    )
+
+
+def _synapses(nir: Any, op: Synapses, before: tuple[int, ...], scale: Tensor, shift: Tensor | None) -> Any:
+    weight, bias = op.folded()
+    by_weight, by_bias = scale if scale.dim() > 1 else (scale, scale)
+    bias = (bias if shift is None else bias + shift) * by_bias
+    weight = weight * by_weight.view(-1, *[1] * (weight.dim() - 1))
+    g = op.geometry
+    if g is None:
+        return nir.Affine(_array(weight), _array(bias))
+    return nir.Conv2d(before[1:], _array(weight), g.stride, g.padding, g.dilation, g.groups, _array(bias))
+
+
+def _pool(nir: Any, name: str, op: Pooling | Norm, pooling: str) -> Any:
+    if isinstance(op, Norm):
+        raise InputError(f"layer {name!r} follows no Linear or Conv2d that it could be folded into for NIR")
+    if op.kind == "max":
+        raise InputError(
+            f"layer {name!r} takes maxima, and NIR has no maximum pooling; pool by mean, or export to onnx"
+        )
+    kind = nir.AvgPool2d if pooling == "average" else nir.SumPool2d
+    return kind(np.array(op.size), np.array(op.stride), np.array((0, 0)))
+
+
+def _array(x: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.asarray(x.detach().float().cpu().contiguous().numpy())

@@ -16,7 +16,7 @@ from typing import Any, cast
 import h5py
 import numpy as np
 
-__all__ = ["Graph", "Node", "read"]
+__all__ = ["NirGraph", "NirNode", "read"]
 
 FIELDS = (
     *("weight", "bias", "tau", "r", "v_leak", "v_threshold", "v_reset", "threshold"),
@@ -29,7 +29,7 @@ MAX_SECONDS = 60
 
 
 @dataclass(frozen=True)
-class Node:
+class NirNode:
     """A node of a graph: what it is called in NIR, and the arrays that it holds."""
 
     kind: str
@@ -38,15 +38,15 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Graph:
+class NirGraph:
     """A NIR graph."""
 
-    nodes: dict[str, Node]
+    nodes: dict[str, NirNode]
     edges: list[tuple[str, str]]
     metadata: dict[str, float | str]
 
 
-def read(path: Path) -> Graph:
+def read(path: Path) -> NirGraph:
     """Return the graph in a file, or raise a ValueError that says why there is none."""
     try:
         done = subprocess.run(  # noqa: S603 (it runs this file)
@@ -60,10 +60,10 @@ def read(path: Path) -> Graph:
     with np.load(io.BytesIO(done.stdout), allow_pickle=False) as arrays:
         content = json.loads(str(arrays["content"]))
         nodes = {
-            name: Node(kind, {key: arrays[f"{number}.{key}"] for key in keys}, metadata)
+            name: NirNode(kind, {key: arrays[f"{number}.{key}"] for key in keys}, metadata)
             for number, (name, kind, keys, metadata) in enumerate(content["nodes"])
         }
-    return Graph(nodes, [(a, b) for a, b in content["edges"]], content["metadata"])
+    return NirGraph(nodes, [(a, b) for a, b in content["edges"]], content["metadata"])
 
 
 class _Unreadable(Exception):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ultralif.errors import InputError
 from ultralif.export.nir import DT
-from ultralif.export.nir_file import Graph, Node, read
+from ultralif.export.nir_file import NirGraph, NirNode, read
 from ultralif.nn import LIF, Network, TimeDistributed, UltraLIF
 from ultralif.nn.network import AnyNeuron
 
@@ -49,7 +49,7 @@ def from_nir(path: str | Path, *, dt: float | None = None) -> nn.Module:
         raise InputError(f"{path} is not a NIR file of a LIF network: {error}") from error
 
 
-def _chain(graph: Graph) -> list[tuple[str, Node]]:
+def _chain(graph: NirGraph) -> list[tuple[str, NirNode]]:
     """Return the nodes from after the input to before the output, each feeding the next."""
     after = dict(graph.edges)
     unknown = {name for edge in graph.edges for name in edge} - set(graph.nodes)
@@ -60,7 +60,7 @@ def _chain(graph: Graph) -> list[tuple[str, Node]]:
     starts = [name for name, node in graph.nodes.items() if node.kind == "Input"]
     if len(starts) != 1:
         raise ValueError(f"it has {len(starts)} Input nodes instead of one")
-    chain: list[tuple[str, Node]] = []
+    chain: list[tuple[str, NirNode]] = []
     name = starts[0]
     while name in after and len(chain) <= len(graph.nodes):
         name = after[name]
@@ -74,7 +74,7 @@ def _chain(graph: Graph) -> list[tuple[str, Node]]:
     return chain
 
 
-def _sequential(chain: list[tuple[str, Node]], dt: float) -> nn.Sequential:
+def _sequential(chain: list[tuple[str, NirNode]], dt: float) -> nn.Sequential:
     """Build a network of maps, layer by layer; sums over windows are means with larger weights."""
     layers: list[nn.Module] = []
     synapses: nn.Linear | nn.Conv2d | None = None  # those whose currents are on their way to neurons
@@ -106,7 +106,7 @@ def _sequential(chain: list[tuple[str, Node]], dt: float) -> nn.Sequential:
     return nn.Sequential(*layers).float()
 
 
-def _driven(name: str, node: Node, dt: float, synapses: nn.Linear | nn.Conv2d) -> AnyNeuron:
+def _driven(name: str, node: NirNode, dt: float, synapses: nn.Linear | nn.Conv2d) -> AnyNeuron:
     """Return neurons, after moving the factor of their current into the synapses before them."""
     gain, shift, neuron = _cell(name, node, dt)
     channels = len(synapses.weight)
@@ -120,7 +120,7 @@ def _driven(name: str, node: Node, dt: float, synapses: nn.Linear | nn.Conv2d) -
     return neuron
 
 
-def _convolution(name: str, node: Node) -> nn.Conv2d:
+def _convolution(name: str, node: NirNode) -> nn.Conv2d:
     weight = _tensor(name, node, "weight")
     bias = _tensor(name, node, "bias") if "bias" in node.arrays else weight.new_zeros(weight.shape[:1])
     groups = _pair(name, node, "groups", 1)[0]
@@ -143,7 +143,7 @@ def _convolution(name: str, node: Node) -> nn.Conv2d:
     return conv
 
 
-def _pair(name: str, node: Node, key: str, least: int) -> tuple[int, int]:
+def _pair(name: str, node: NirNode, key: str, least: int) -> tuple[int, int]:
     """Return whole numbers for rows and columns."""
     values = _tensor(name, node, key).flatten().tolist()
     if len(values) > 2 or any(value != int(value) or not least <= value < 1 << 16 for value in values):
@@ -153,7 +153,7 @@ def _pair(name: str, node: Node, key: str, least: int) -> tuple[int, int]:
     return int(values[0]), int(values[-1])
 
 
-def _network(chain: list[tuple[str, Node]], dt: float) -> Network:
+def _network(chain: list[tuple[str, NirNode]], dt: float) -> Network:
     """Build a network from pairs of a linear and a spiking node; the last pair may have no spiking node."""
     for place, (name, node) in enumerate(chain):
         expected = SPIKING if place % 2 else LINEAR
@@ -188,7 +188,7 @@ def _network(chain: list[tuple[str, Node]], dt: float) -> Network:
     return net
 
 
-def _linear(name: str, node: Node) -> nn.Linear:
+def _linear(name: str, node: NirNode) -> nn.Linear:
     weight = _tensor(name, node, "weight")
     bias = _tensor(name, node, "bias") if "bias" in node.arrays else weight.new_zeros(weight.shape[:1])
     if weight.dim() != 2 or bias.shape != weight.shape[:1] or not weight.numel():
@@ -206,7 +206,7 @@ def _identity(size: int) -> nn.Linear:
     return linear
 
 
-def _cell(name: str, node: Node, dt: float) -> tuple[Tensor, Tensor, AnyNeuron]:
+def _cell(name: str, node: NirNode, dt: float) -> tuple[Tensor, Tensor, AnyNeuron]:
     """Return what the current is multiplied by, what is added to it, and the neuron that takes it."""
     if node.kind == "Threshold":
         threshold = _tensor(name, node, "threshold")
@@ -253,7 +253,7 @@ def _constant(values: Tensor) -> float | Tensor:
     return first if bool((values == first).all()) else values.float()
 
 
-def _tensor(name: str, node: Node, key: str) -> Tensor:
+def _tensor(name: str, node: NirNode, key: str) -> Tensor:
     array: np.ndarray[Any, Any] | None = node.arrays.get(key)
     if array is None or array.size == 0:
         raise ValueError(f"its node {name!r} has no {key}")

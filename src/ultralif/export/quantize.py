@@ -1,7 +1,12 @@
-"""Turn a trained network into integers, with a proof that no number can overflow."""
+"""Turn a trained network into integers, with a proof that no number can overflow.
+
+Layers that share synapses share a unit of their membranes. `quantize` tries the units of each such group
+from fine to coarse, and keeps the first with which no number overflows.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -9,15 +14,108 @@ from torch import Tensor, nn
 
 from ultralif.errors import InputError
 from ultralif.export import bounds
-from ultralif.export.graph import Flatten, Graph, Input, Node, Norm, Pool, Spikes, Sum, Synapses
-from ultralif.export.integer import IntegerNetwork, IntegerNode, IntegerOp, IntegerSynapses, Levels
-from ultralif.export.integer_neuron import IntegerNeuron
-from ultralif.export.quantize_neuron import LeakBy, Wanted, each, has_table, integer_neuron, whole
+from ultralif.export.graph import Flatten, Graph, Input, Node, Norm, Pooling, Spikes, Sum, Synapses
+from ultralif.export.integer import (
+    After,
+    Coupling,
+    Decay,
+    IntegerNetwork,
+    IntegerNeuron,
+    IntegerNode,
+    IntegerOp,
+    IntegerSynapses,
+    Levels,
+    LogSumExpTable,
+    Multiply,
+    Offset,
+    Shifts,
+)
 from ultralif.export.trace import describe
-from ultralif.export.units import Group, groups, per_one, units
-from ultralif.functional import Mode
+from ultralif.functional import Constant, Mode
+from ultralif.nn import LIF, DSpike, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
+from ultralif.nn.network import AnyNeuron
 
-__all__ = ["quantize"]
+__all__ = ["each", "halvings", "quantize", "table", "table_error"]
+
+LeakBy = Literal["multiply", "shift"]
+TABLE_REACH = 8  # tables end at this many eps: what they drop, log(1 + e^-8), is below 0.0004 eps
+FLOOR = 16  # a membrane saturates at least this many thresholds away from rest
+FINEST = 8  # a membrane's unit is at most 2^8 times finer than a weight's, or than a table's step
+
+
+@dataclass(frozen=True)
+class Request:
+    """The choices of `ultralif.export.quantize`, whose docstring describes them."""
+
+    mode: Mode
+    timesteps: int
+    bits: Literal[16, 32]
+    clip_membrane: bool
+    leak: LeakBy
+    table_bits: int
+    weight_bits: Literal[8, 16]
+
+    def __post_init__(self) -> None:
+        """Check them."""
+        if self.mode not in ("hard", "tropical"):
+            raise InputError(f"mode must be hard or tropical to run in integers, got {self.mode!r}")
+        if not 1 <= self.timesteps <= 1_000_000:
+            raise InputError(f"timesteps must be in 1..1000000, got {self.timesteps}")
+        if self.bits not in (16, 32):
+            raise InputError(f"bits must be 16 or 32, got {self.bits}")
+        if self.weight_bits not in (8, 16):
+            raise InputError(f"weight_bits must be 8 or 16, got {self.weight_bits}")
+        if self.leak not in ("multiply", "shift"):
+            raise InputError(f"leak must be multiply or shift, got {self.leak!r}")
+        if not 3 <= self.table_bits <= 10:
+            raise InputError(f"table_bits must be in 3..10, got {self.table_bits}")
+
+
+@dataclass(frozen=True)
+class UnitGroup:
+    """Neurons, or the readout, that share a unit because they share synapses."""
+
+    graph: Graph
+    sinks: tuple[int, ...]
+    """Spiking nodes; the last node where it is a linear readout."""
+    sources: dict[int, int]
+    """Synapses, each with the values that are averaged on the way to a sink."""
+    levels: Levels | None = None
+    """Of the network's input."""
+
+    @property
+    def name(self) -> str:
+        """The names of its sinks."""
+        return " and ".join(f"layer {self.graph.nodes[sink].name!r}" for sink in self.sinks)
+
+    @property
+    def by_channel(self) -> bool:
+        """True if every channel of the only sink may have its own unit."""
+        channels = {self.graph.nodes[i].shape[0] for i in (*self.sinks, *self.sources)}
+        return len(self.sinks) == 1 and len(channels) == 1
+
+    def neurons(self) -> Iterator[tuple[Node, AnyNeuron]]:
+        """Yield the sinks that spike, with their neurons."""
+        for sink in self.sinks:
+            op = self.graph.nodes[sink].op
+            if isinstance(op, Spikes):
+                yield self.graph.nodes[sink], op.neuron
+
+    def affine(self, source: int) -> tuple[Tensor, Tensor]:
+        """Return weight and bias in float64, known to be finite, for inputs counted as events or levels."""
+        node = self.graph.nodes[source]
+        if not isinstance(node.op, Synapses):
+            raise TypeError(f"{node.name!r} is not Synapses")
+        weight, bias = node.op.folded()
+        if not bool(torch.isfinite(weight).all() and torch.isfinite(bias).all()):
+            raise InputError(
+                f"layer {node.name!r} has weights that are not finite, so they fit no integer range"
+            )
+        return weight / events_per_unit(self.graph, node.inputs[0], self.levels), bias
+
+    def largest(self, source: int) -> int:
+        """Return the largest level that synapses read; spikes are 1."""
+        return self.levels.high if self.levels is not None and source in self.graph.near_input else 1
 
 
 def quantize(
@@ -30,7 +128,7 @@ def quantize(
     max_events: int | None = None,
     input_range: tuple[float, float] | None = None,
     bits: Literal[16, 32] = 32,
-    saturate: bool = False,
+    clip_membrane: bool = False,
     leak: LeakBy = "multiply",
     table_bits: int = 8,
     weight_bits: Literal[8, 16] = 8,
@@ -52,12 +150,12 @@ def quantize(
             pixels. They are counted in 8 bits, levels of 1/255 of the greatest, or of 1/127 if there are
             negative ones, and the first layer multiplies. None: inputs are event counts.
         bits: of a membrane.
-        saturate: let a membrane stop at its lowest number if the worst case would fall below it.
+        clip_membrane: let a membrane stop at its lowest number if the worst case would fall below it.
         leak: ``multiply`` by a 15-bit fraction, or ``shift``: up to three halvings are added or subtracted.
         weight_bits: 8, which is what most of the difference from floats comes from, or 16.
         table_bits: the table of a log-sum-exp has 2^table_bits entries.
     """
-    request = Wanted(mode, timesteps, bits, saturate, leak, table_bits, weight_bits)
+    request = Request(mode, timesteps, bits, clip_membrane, leak, table_bits, weight_bits)
     graph = describe(net, shape)
     levels = None if input_range is None else Levels.of(*input_range)
     _refuse(graph, levels)
@@ -98,7 +196,7 @@ def _given(graph: Graph, levels: Levels | None, input_max: int, max_events: int 
 
 
 def _operation(node: Node, made: IntegerSynapses | IntegerNeuron | None) -> IntegerOp:
-    if isinstance(node.op, Input | Pool | Flatten | Sum):
+    if isinstance(node.op, Input | Pooling | Flatten | Sum):
         return node.op
     if made is None:
         raise TypeError(f"{node.name!r} was not quantized")
@@ -121,7 +219,8 @@ def _refuse(graph: Graph, levels: Levels | None) -> None:
         elif (
             isinstance(node.op, Sum)
             and graph.is_count[place]
-            and per_one(graph, node.inputs[0], levels) != per_one(graph, node.inputs[1], levels)
+            and events_per_unit(graph, node.inputs[0], levels)
+            != events_per_unit(graph, node.inputs[1], levels)
         ):
             reason = "adds spikes to means of spikes or to the input; pool both branches alike"
         if reason is not None:
@@ -129,7 +228,7 @@ def _refuse(graph: Graph, levels: Levels | None) -> None:
 
 
 def _finest(
-    group: Group, request: Wanted, most: dict[int, bounds.Counts]
+    group: UnitGroup, request: Request, most: dict[int, bounds.Counts]
 ) -> dict[int, IntegerSynapses | IntegerNeuron]:
     """Return synapses and neurons in the finest unit that fits."""
     problem = ""
@@ -142,7 +241,7 @@ def _finest(
 
 
 def _in_units(
-    group: Group, request: Wanted, unit: Tensor, scales: dict[int, Tensor]
+    group: UnitGroup, request: Request, unit: Tensor, scales: dict[int, Tensor]
 ) -> dict[int, IntegerSynapses | IntegerNeuron]:
     """Return synapses and neurons counted in a unit of the sinks."""
     made: dict[int, IntegerSynapses | IntegerNeuron] = {}
@@ -183,7 +282,7 @@ def _ratio(ratio: Tensor, mode: Mode) -> tuple[Tensor | None, Tensor]:
     return factor, shift - 15
 
 
-def _centering(group: Group, request: Wanted) -> Tensor | float:
+def _centering(group: UnitGroup, request: Request) -> Tensor | float:
     """Return the constant that centered neurons subtract from their currents, which prevents a drift."""
     for node, neuron in group.neurons():
         if getattr(neuron, "centered", False) and has_table(neuron, request.mode):
@@ -197,8 +296,8 @@ def _centering(group: Group, request: Wanted) -> Tensor | float:
 
 
 def _overflow(
-    group: Group,
-    request: Wanted,
+    group: UnitGroup,
+    request: Request,
     made: dict[int, IntegerSynapses | IntegerNeuron],
     most: dict[int, bounds.Counts],
 ) -> str:
@@ -226,7 +325,7 @@ def _overflow(
                 f"can store membranes from {low} to {high} within {request.timesteps} time steps, which "
                 f"int{request.bits} cannot hold; allow fewer timesteps or max_events"
                 + (", choose bits=32" if request.bits == 16 else "")
-                + ("" if request.saturate else ", or saturate=True")
+                + ("" if request.clip_membrane else ", or clip_membrane=True")
             )
     if not all(reach.fits(32) for reach in wide):
         low = min(int(reach.low.min()) for reach in wide)
@@ -236,3 +335,225 @@ def _overflow(
             "hold; allow fewer timesteps or max_events"
         )
     return ""
+
+
+def events_per_unit(graph: Graph, place: int, levels: Levels | None) -> float:
+    """Return how many events, or levels of the input, make 1 in a node that gives counts."""
+    node = graph.nodes[place]
+    if isinstance(node.op, Spikes):
+        return 1
+    if isinstance(node.op, Input):
+        return 1 if levels is None else 1 / levels.step
+    inner = events_per_unit(graph, node.inputs[0], levels)
+    return inner * node.op.count if isinstance(node.op, Pooling) and node.op.kind == "mean" else inner
+
+
+def groups(graph: Graph, levels: Levels | None) -> list[UnitGroup]:
+    """Return the groups of a network, in order."""
+    sinks = graph.spiking if graph.is_count[-1] else [*graph.spiking, len(graph.nodes) - 1]
+    found: list[UnitGroup] = []
+    for sink in sinks:
+        node = graph.nodes[sink]
+        sources = graph.sources(node.inputs[0] if isinstance(node.op, Spikes) else sink)
+        group = UnitGroup(graph, (sink,), sources, levels)
+        for other in [other for other in found if other.sources.keys() & group.sources.keys()]:
+            found.remove(other)
+            if any(group.sources.get(i, factor) != factor for i, factor in other.sources.items()):
+                raise InputError(
+                    f"{group.name} averages synapses that {other.name} does not; it has no integer form"
+                )
+            group = replace(group, sinks=other.sinks + group.sinks, sources=other.sources | group.sources)
+        found.append(group)
+    return found
+
+
+def units(group: UnitGroup, request: Request) -> Iterator[tuple[Tensor, dict[int, Tensor]]]:
+    """Yield units for the channels of the sinks, the finest first, with the scales of all synapses.
+
+    Neurons that are compared with each other, or share a table, need one unit, so weight scales are that
+    unit times powers of two. Weights of levels are counted for the largest level. A channel whose weights
+    are all tiny is counted at 1/256 of the largest scale.
+    """
+    scales, most = {}, 2 ** (request.weight_bits - 1) - 1
+    for source, factor in group.sources.items():
+        weight, _ = group.affine(source)
+        scales[source] = weight.abs().flatten(1).amax(1) / most / factor * group.largest(source)
+    largest = max(float(scale.max()) for scale in scales.values()) or 1.0
+    scales = {source: scale.clamp(min=largest / 256) for source, scale in scales.items()}
+    coupled = any(isinstance(neuron, UltraDLIF) for _, neuron in group.neurons())
+    compared = coupled or not group.by_channel or len(group.graph.nodes) - 1 in group.sinks
+    scale = (
+        torch.stack(list(scales.values())).amax(0) if group.by_channel else torch.full((1,), largest).double()
+    )
+    coarsest = torch.full_like(scale, largest) if compared else scale
+    tables = [_table_unit(node, neuron, compared, request) for node, neuron in group.neurons()]
+    needed = [unit for unit in tables if unit is not None]
+    if needed:
+        coarsest = torch.stack(needed).amin(0)
+    finest = FINEST
+    if request.clip_membrane:
+        for node, neuron in group.neurons():
+            limit = each(neuron.threshold, node.shape).abs().amax().clamp(min=1e-9)
+            room = 2 ** (request.bits - 1) / FLOOR * float(coarsest.min() / limit)
+            finest = max(0, min(finest, math.floor(math.log2(room))))
+    for fraction in range(finest, -1, -1):
+        yield (
+            coarsest / 2**fraction,
+            {source: scale / group.largest(source) for source, scale in scales.items()},
+        )
+
+
+def _table_unit(node: Node, neuron: AnyNeuron, compared: bool, request: Request) -> Tensor | None:
+    """Return the coarsest unit for a log-sum-exp's table, for each channel or for all."""
+    if not has_table(neuron, request.mode):
+        return None
+    unit = each(neuron.eps, node.shape) / (2**request.table_bits // TABLE_REACH)
+    within = unit.flatten(1) if unit.dim() > 1 else unit[:, None]
+    if bool((within != within[:, :1]).any()) or (compared and bool((unit != unit.flatten()[0]).any())):
+        raise InputError(
+            f"layer {node.name!r} couples neurons of different eps, which no one table serves; train one eps "
+            "a layer, or choose mode='tropical'"
+        )
+    channels: Tensor = within[:, 0]
+    return torch.as_tensor(channels[:1]) if compared else channels
+
+
+def has_table(neuron: AnyNeuron, mode: Mode) -> bool:
+    """Tell whether a neuron's membrane is a log-sum-exp."""
+    return mode == "hard" and isinstance(neuron, UltraLIF | UltraDLIF)
+
+
+def each(constant: Constant, shape: tuple[int, ...]) -> Tensor:
+    """Return a constant in float64 for features of a shape: ``[n]``, ``[C, 1, 1]`` or ``[C, H, W]``."""
+    value = torch.as_tensor(constant).detach().double().cpu()
+    if len(shape) == 1:
+        return value.expand(shape).contiguous()
+    channels = (shape[0], *[1] * (len(shape) - 1))
+    inner = tuple(value.shape[-len(shape) + 1 :])
+    return value.expand(channels if all(size == 1 for size in inner) else shape).contiguous()
+
+
+def whole(x: Tensor) -> Tensor:
+    """Round to int64. Numbers beyond every range stay beyond it, and are found when ranges are checked."""
+    return x.round().clamp(-(2.0**40), 2.0**40).long()
+
+
+def integer_neuron(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor) -> IntegerNeuron:
+    """Return a layer of neurons in integers.
+
+    Args:
+        node: their node in the graph.
+        neuron: the neurons.
+        request: the choices of `quantize`.
+        unit: unit of the membranes, ``[channels]`` or ``[1]``.
+    """
+    unit = unit.view(-1, *[1] * (len(node.shape) - 1))
+    coupling, decay = _form(node, neuron, request, unit)
+    made = None
+    if has_table(neuron, request.mode):
+        made = table(
+            max(1, round(float((each(neuron.eps, node.shape) / unit).flatten()[0]))), request.table_bits
+        )
+    return IntegerNeuron(
+        coupling,
+        # A whole number exceeds theta / unit exactly when it exceeds its floor.
+        threshold=whole((each(neuron.threshold, node.shape) / unit).floor()),
+        reset=whole(each(_level(neuron), node.shape) / unit),
+        decay=decay,
+        table=made,
+        axis=getattr(neuron, "coupled_axis", -1),
+        floor=1 - (1 << (request.bits - 1)) if request.clip_membrane else None,
+        after=_after(neuron),
+    )
+
+
+def _level(neuron: AnyNeuron) -> Constant:
+    """Return the membrane after a spike, or the greatest that is kept."""
+    return neuron.v_sat if isinstance(neuron, UltraLIF) and neuron.reset == "saturate" else neuron.v_reset
+
+
+def _after(neuron: AnyNeuron) -> After:
+    return neuron.reset if isinstance(neuron, UltraLIF) and neuron.reset != "subtract" else "zero"
+
+
+def _form(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor) -> tuple[Coupling, Decay | None]:
+    """Return the coupling and the decay of a membrane, or raise an error that says why it has none."""
+    name = f"layer {node.name!r}"
+    if "synapse" in neuron.declared():
+        raise InputError(f"{name} has a synaptic current (synapse=), which has no integer form; leave it out")
+    usual = {"delayed_reset": False, "reset": "zero", "coupling": "membrane", "leak_form": "factor"}
+    for option, value in (usual | {"neighborhood": "ring"}).items():
+        found = getattr(neuron, option, value)
+        if (
+            option == "reset"
+            and _after(neuron) == found
+            and (found != "saturate" or request.mode == "tropical")
+        ):
+            continue
+        if found != value:
+            raise InputError(
+                f"{name} has {option}={found!r}, which has no integer form; train with {value!r}"
+            )
+    if isinstance(neuron, UltraDLIF):
+        return "ring", _factor(name, node, neuron, request) if isinstance(neuron, UltraDPLIF) else None
+    if isinstance(neuron, UltraLIF):
+        leaks = "leak" in neuron.declared()
+        return "max", Offset(whole(each(neuron.leak, node.shape).log() / unit)) if leaks else None
+    if isinstance(neuron, LIF | DSpike | SoftLIF):
+        return "add", _factor(name, node, neuron, request)
+    raise InputError(
+        f"{name} has {type(neuron).__name__} neurons, which have no integer form; choose "
+        "UltraLIF, UltraDLIF, LIF, PLIF or FullPLIF"
+    )
+
+
+def _factor(name: str, node: Node, neuron: AnyNeuron, request: Request) -> Decay:
+    leak = each(neuron.leak, node.shape)
+    if request.leak == "multiply":
+        return Multiply(whole(leak * (1 << 15)))
+    if bool((leak != leak.flatten()[0]).any()):
+        raise InputError(f"{name} has a leak for each neuron; choose leak='multiply' for it")
+    return halvings(float(leak.flatten()[0]))
+
+
+def table(resolution: int, bits: int) -> LogSumExpTable:
+    r"""Tabulate :math:`\epsilon \log(1 + e^{-d/\epsilon})` for distances d of up to 8 eps.
+
+    Args:
+        resolution: membrane units in one eps.
+        bits: the table has 2^bits entries or up to twice as many, each the middle of the distances it
+            serves.
+    """
+    exact = resolution * TABLE_REACH / 2**bits
+    width = 1 << max(0, math.floor(math.log2(exact)))  # distances that share an entry
+    middle = torch.arange(math.ceil(resolution * TABLE_REACH / width), dtype=torch.float64) * width
+    entries = whole(resolution * torch.log1p(torch.exp(-(middle + (width - 1) / 2) / resolution)))
+    return LogSumExpTable(entries, shift=width.bit_length() - 1)
+
+
+def table_error(table: LogSumExpTable, resolution: int) -> float:
+    """Return the largest error of a table, in eps, over every distance.
+
+    Example:
+        >>> round(table_error(table(512, bits=8), 512), 4)  # 512 bytes: a quarter of an entry's width
+        0.0079
+    """
+    distance = torch.arange((len(table.entries) << table.shift) + 1)
+    exact = torch.log1p(torch.exp(-distance.double() / resolution))
+    return float((table(distance) / resolution - exact).abs().max())
+
+
+def halvings(leak: float) -> Shifts:
+    """Write a leak as 1 plus at most three signed powers of two.
+
+    Example:
+        >>> halvings(0.9).terms  # 1 - 1/8 + 1/32 - 1/128 = 0.8984
+        ((-1, 3), (1, 5), (-1, 7))
+    """
+    terms: list[tuple[int, int]] = []
+    rest = leak - 1
+    while abs(rest) >= 2.0**-12 and len(terms) < 3:
+        sign, distance = int(math.copysign(1, rest)), max(0, round(-math.log2(abs(rest))))
+        terms.append((sign, distance))
+        rest -= sign * 2.0**-distance
+    return Shifts(tuple(terms))

@@ -12,20 +12,21 @@ from torch.overrides import TorchFunctionMode
 from ultralif.errors import InputError
 from ultralif.export.graph import (
     Flatten,
+    Geometry,
     Graph,
     Input,
     Node,
     Norm,
     Op,
-    Pool,
+    Pooling,
+    PoolKind,
     Spikes,
     Sum,
     Synapses,
     evaluating,
     norm_constants,
 )
-from ultralif.export.operations import Unknown, operation
-from ultralif.nn import Network, Neuron, Recurrent
+from ultralif.nn import DelayedLinear, Network, Neuron, Recurrent
 
 __all__ = ["describe", "input_shape"]
 
@@ -38,6 +39,13 @@ ADD = {"add", "add_", "__add__", "__radd__", "__iadd__"}
 @dataclass(frozen=True)
 class _TimeMean:
     """The mean over time, which `describe` moves to the end."""
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A module that a graph cannot express."""
+
+    reason: str
 
 
 class Noted(NamedTuple):
@@ -176,7 +184,7 @@ class _Watch(TorchFunctionMode):
             return
         if places and axes >= places:
             size = (shape[1], shape[2])
-            self._note(label, Pool("mean", size, size), (place,), out, (shape[0], 1, 1))
+            self._note(label, Pooling("mean", size, size), (place,), out, (shape[0], 1, 1))
             self._note(f"flatten {len(self.nodes)}", Flatten(), (len(self.nodes) - 1,), out, shape[:1])
         if time and axes >= time:
             before = len(self.nodes) - 1 if places and axes >= places else place
@@ -243,7 +251,7 @@ def _simplified(noted: dict[int, Noted]) -> Graph:
         if isinstance(op, Unknown):
             raise InputError(f"layer {name!r} {op.reason}; it cannot be exported")
         after_mean = any(i in averaged for i in inputs)
-        if after_mean and (isinstance(op, Spikes) or (isinstance(op, Pool) and op.kind == "max")):
+        if after_mean and (isinstance(op, Spikes) or (isinstance(op, Pooling) and op.kind == "max")):
             raise InputError(f"layer {name!r} follows the mean over time; take that mean after it")
         if after_mean or isinstance(op, _TimeMean):
             averaged.add(place)
@@ -269,7 +277,7 @@ def _flip(nodes: list[Node], place: int, norm: Norm) -> None:
     """Let the maxima between synapses and a normalization be minima where its scale is negative."""
     scale, _, _ = norm_constants(norm.module)
     flipped = tuple((scale < 0).nonzero().flatten().tolist())
-    while isinstance(op := nodes[place].op, Pool):
+    while isinstance(op := nodes[place].op, Pooling):
         if op.kind == "max":
             nodes[place] = replace(nodes[place], op=replace(op, flipped=flipped))
         (place,) = nodes[place].inputs
@@ -285,6 +293,57 @@ def _foldable(noted: dict[int, Noted], place: int, norm: Norm) -> int | None:
         readers = sum(other.inputs.count(place) for other in noted.values())
         if readers == 1 and isinstance(op, Synapses):
             return place
-        if readers > 1 or not isinstance(op, Pool):
+        if readers > 1 or not isinstance(op, Pooling):
             return None
         (place,) = inputs
+
+
+def operation(module: nn.Module, shape: tuple[int, ...]) -> Op | Unknown:
+    """Return the operation of a module."""
+    if isinstance(module, nn.Linear):
+        return Synapses(module, None)
+    if isinstance(module, nn.Conv2d):
+        return _convolution(module)
+    if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_mean is not None:
+        return Norm(module)
+    if isinstance(module, Neuron):
+        return Unknown("has batch_first=True") if module.batch_first else Spikes(module)
+    if isinstance(module, nn.AvgPool2d | nn.MaxPool2d):
+        return _pool(module)
+    if isinstance(module, nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d):
+        wanted = _pair(module.output_size)
+        sizes = [(have, want or have) for have, want in zip(shape[1:], wanted, strict=True)]
+        if any(have % want for have, want in sizes):
+            return Unknown(f"pools {shape[1:]} to {wanted}, which no one window divides")
+        rows, columns = (have // want for have, want in sizes)
+        kind: PoolKind = "mean" if isinstance(module, nn.AdaptiveAvgPool2d) else "max"
+        return Pooling(kind, (rows, columns), (rows, columns))
+    if isinstance(module, Recurrent | DelayedLinear):
+        return Unknown(f"is {type(module).__name__}, whose state no export of this library can express")
+    return Unknown(f"is {type(module).__name__}")
+
+
+def _convolution(module: nn.Conv2d) -> Op | Unknown:
+    if module.padding_mode != "zeros":
+        return Unknown(f"is a Conv2d with padding_mode={module.padding_mode!r}")
+    dilation, stride, kernel = (_pair(part) for part in (module.dilation, module.stride, module.kernel_size))
+    padding = module.padding
+    if padding == "same":
+        reach = [step * (size - 1) for step, size in zip(dilation, kernel, strict=True)]
+        if any(part % 2 for part in reach):
+            return Unknown("is a Conv2d with padding='same' and an even kernel")
+        padding = (reach[0] // 2, reach[1] // 2)
+    padding = (0, 0) if isinstance(padding, str) else _pair(padding)
+    return Synapses(module, Geometry(stride, padding, dilation, module.groups))
+
+
+def _pool(module: nn.AvgPool2d | nn.MaxPool2d) -> Op | Unknown:
+    size, stride = _pair(module.kernel_size), _pair(module.stride)
+    other = getattr(module, "divisor_override", None), getattr(module, "dilation", 1)
+    if _pair(module.padding) != (0, 0) or module.ceil_mode or other != (None, 1):
+        return Unknown(f"is {type(module).__name__} with padding, dilation, ceil_mode or divisor_override")
+    return Pooling("mean" if isinstance(module, nn.AvgPool2d) else "max", size, stride)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value[0], value[1]) if isinstance(value, tuple | list) else (value, value)

@@ -8,7 +8,6 @@ from pathlib import Path
 from torch import Tensor
 
 from ultralif.errors import InputError
-from ultralif.export.c.inputs import header, main, readme, recorded_inputs
 from ultralif.export.c.program import program
 from ultralif.export.c.source import arrays, fields, fill, recording, state, weight_type
 from ultralif.export.integer import IntegerNetwork
@@ -61,7 +60,7 @@ def to_c(
             f"is {budget}; train fewer neurons, or allow more"
         )
     if net.inputs > 0xFFFF:
-        raise InputError(f"the network has {net.inputs} inputs, but a C event numbers at most 65535")
+        raise InputError(f"the network has {net.inputs} inputs, but event indices are limited to 65535")
     files = _files(net, recorded, size, budget, title)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
@@ -103,12 +102,61 @@ def _files(net: IntegerNetwork, recorded: Tensor, size: Footprint, budget: int, 
     stated = " + ".join(f"sizeof {array.name}" for array in constants)
     check = f"typedef char model_keeps_its_rom[{stated} == MODEL_ROM_BYTES ? 1 : -1];\n"
     return {
-        "model.h": fill("model.h", **facts, **header(net), membrane=f"int{net.bits}_t", fields=state(net)),
+        "model.h": fill("model.h", **facts, **_header(net), membrane=f"int{net.bits}_t", fields=state(net)),
         "model.c": fill("model.c", **program(net)),
         "weights.h": "\n\n".join([*(array.text() for array in constants), check]),
-        "selftest.c": fill("selftest.c", inputs=recorded_inputs(net, recorded), **recording(net, recorded)),
-        "README.md": fill("README.md", **facts, **readme(net)),
+        "selftest.c": fill("selftest.c", **recording(net, recorded)),
+        "README.md": fill("README.md", **facts, **_readme(net)),
         "Makefile": fill("Makefile", ram=size.ram),
-        "main.c": fill("main.c", **main(net)),
+        "main.c": fill("main.c", **_main(net)),
         **{name: fill(name) for name in ("cortex_m.c", "cortex_m.ld")},
+    }
+
+
+def _header(net: IntegerNetwork) -> dict[str, object]:
+    """Return what the header says of the input."""
+    if net.levels is None:
+        return {
+            "limits": f"#define MODEL_MAX_EVENTS UINT32_C({net.max_events}) /* in one time step, likewise */",
+            "value": "uint8_t",
+            "meaning": "events of one input in a time step",
+            "counter": "    uint32_t events; /* in this time step */\n",
+            "functions": fill("input_events.h"),
+        }
+    low, high, step = net.levels.low, net.levels.high, net.levels.step
+    return {
+        "limits": f"#define MODEL_LEVEL {step:.9g} /* of an input: level = round(value / MODEL_LEVEL) */",
+        "value": "int8_t" if net.levels.signed else "uint8_t",
+        "meaning": f"a level of one input, {low} to {high}",
+        "counter": "",
+        "functions": fill("input_levels.h"),
+    }
+
+
+def _main(net: IntegerNetwork) -> dict[str, object]:
+    """Return how the example reads samples."""
+    if net.levels is None:
+        return {"stream": "event counts for\n   every time step of a sample", "take": fill("main_events.c")}
+    return {
+        "stream": "the levels of a\n   sample, which stay for all of its time steps",
+        "take": fill("main_levels.c"),
+    }
+
+
+def _readme(net: IntegerNetwork) -> dict[str, object]:
+    """Return what the README says of the input."""
+    if net.levels is None:
+        loop = """for (each time step) {
+    for (each input event) model_event(&state, input);   /* or model_frame(&state, counts) */
+    model_tick(&state);
+}"""
+        return {"input": f"event counts, at most {net.max_events} in a time step", "first": "", "loop": loop}
+    low, high, step = net.levels.low, net.levels.high, net.levels.step
+    loop = """model_input(&state, levels);                             /* stays until the next one */
+for (each time step)
+    model_tick(&state);"""
+    return {
+        "input": f"real numbers in 8 bits, round(value / {step:.9g}), from {low} to {high}",
+        "first": "\nThe first layer multiplies weights by the levels of its input, once for each input.",
+        "loop": loop,
     }

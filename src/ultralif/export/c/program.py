@@ -3,11 +3,9 @@
 import math
 from collections.abc import Iterator
 
-from ultralif.export.c.inputs import cleared, held, input_functions
-from ultralif.export.c.source import fields, fill, lines
-from ultralif.export.graph import Flatten, Pool, Sum
-from ultralif.export.integer import IntegerNetwork, IntegerSynapses
-from ultralif.export.integer_neuron import IntegerNeuron, Multiply, Offset, Shifts
+from ultralif.export.c.source import Field, fields, fill, lines
+from ultralif.export.graph import Flatten, Pooling, Sum
+from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses, Multiply, Offset, Shifts
 
 __all__ = ["program"]
 
@@ -27,7 +25,7 @@ def program(net: IntegerNetwork) -> dict[str, object]:
         "helpers": "".join(fill(name, wide=wide) for name in helpers)
         + (fill("scaled.c") if any(op.rounds for op in net.synapses) else "")
         + "".join(fill(name, bits=bits) for name, bits in sorted(rows)),
-        "input": input_functions(net),
+        "input": _input(net),
         "pushes": "".join(_push(net, place) for place in reversed(places)),
         "values": "".join(_value(net, place) for place in places),
         "layers": "".join(_layer(net, place) for place in places),
@@ -63,10 +61,32 @@ def _calls(net: IntegerNetwork) -> Iterator[str]:
     if not net.is_count[-1]:
         yield "for (i = 0; i < MODEL_CLASSES; i++)"
         yield f"    s->score[i] += value_{len(net.nodes) - 1}(s, i);"
-    stay = held(net)
-    yield from cleared(
+    stay = _held(net)
+    yield from _cleared(
         [field for field in fields(net) if not field.name.startswith("v_") and field not in stay]
     )
+
+
+def _input(net: IntegerNetwork) -> str:
+    """Return the functions that take an input."""
+    if net.levels is None:
+        return fill("input_events.c")
+    return fill("input_levels.c", clear=lines(4, _cleared(_held(net))))
+
+
+def _held(net: IntegerNetwork) -> list[Field]:
+    """Return the sums that stay from one time step to the next, until another input comes."""
+    names = {f"sum_{place}" for place, node in enumerate(net.nodes) if node.graded}
+    return [field for field in fields(net) if field.name in names]
+
+
+def _cleared(which: list[Field]) -> list[str]:
+    """Return statements that set arrays of the state to 0."""
+    return [
+        line
+        for field in which
+        for line in (f"for (i = 0; i < {field.size}; i++)", f"    s->{field.name}[i] = 0;")
+    ]
 
 
 def _push(net: IntegerNetwork, place: int) -> str:
@@ -85,14 +105,14 @@ def _push(net: IntegerNetwork, place: int) -> str:
                 add = f"add_{'times' if level else 'row'}_{node.sum_bits}"
                 to.append(f"COUNT(additions, {node.shape[0]});")
                 to.append(f"{add}(s->sum_{reader}, weight_{reader}[i], {node.shape[0]}{level});")
-            elif isinstance(node.op, Pool):
+            elif isinstance(node.op, Pooling):
                 to.append(f"pool_{reader}(s, i{level});")
             else:
                 to.append(f"push_{reader}(s, i{level});")
     if place == len(net.nodes) - 1:
         to.append("s->score[i]++;")
     text = fill("push.c", l=place, level=_level(net, place), to=lines(4, to))
-    if isinstance(net.nodes[place].op, Pool):
+    if isinstance(net.nodes[place].op, Pooling):
         text += fill("pool_push.c", **_windows(net, place), found=lines(12, _found(net, place)))
     return text
 
@@ -100,7 +120,7 @@ def _push(net: IntegerNetwork, place: int) -> str:
 def _found(net: IntegerNetwork, place: int) -> list[str]:
     """Return the statements for an event in a pooling window: a maximum passes on only the first event."""
     op = net.nodes[place].op
-    if isinstance(op, Pool) and op.kind == "max":
+    if isinstance(op, Pooling) and op.kind == "max":
         return [
             f"if (!s->seen_{place}[at]) {{",
             f"    s->seen_{place}[at] = 1;",
@@ -120,7 +140,7 @@ def _value(net: IntegerNetwork, place: int) -> str:
     node = net.nodes[place]
     if net.is_count[place]:
         return ""
-    if isinstance(node.op, Pool):
+    if isinstance(node.op, Pooling):
         child = f"value_{node.inputs[0]}(s, at + y * {net.nodes[node.inputs[0]].shape[2]} + x)"
         larger = f"{child} > found"
         if node.op.flipped:
@@ -155,7 +175,7 @@ def _windows(net: IntegerNetwork, place: int) -> dict[str, object]:
     """Return the numbers of a pooling node."""
     node = net.nodes[place]
     before, op = net.nodes[node.inputs[0]].shape, node.op
-    if not isinstance(op, Pool):
+    if not isinstance(op, Pooling):
         raise TypeError(f"{node.name!r} does not pool")
     return _maps(place, before, node.shape) | {
         "level": _level(net, place),

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ultralif.export.graph import Pool
-from ultralif.export.integer import IntegerNetwork, IntegerSynapses
-from ultralif.export.integer_neuron import IntegerNeuron, Multiply, Offset
+from ultralif.export.graph import Pooling
+from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses, Multiply, Offset
 
 __all__ = [
     "Array",
@@ -80,7 +79,7 @@ def arrays(net: IntegerNetwork) -> list[Array]:
             found += _synapses(number, node.op)
         if isinstance(node.op, IntegerNeuron):
             found += _neuron(number, node.op, net.bits)
-        if isinstance(node.op, Pool) and node.op.flipped:
+        if isinstance(node.op, Pooling) and node.op.flipped:
             flipped = torch.zeros(node.shape[0], dtype=torch.int64)
             flipped[list(node.op.flipped)] = 1
             found.append(Array(f"flipped_{number}", "uint8_t", flipped))
@@ -127,7 +126,7 @@ def fields(net: IntegerNetwork) -> list[Field]:
             found.append(Field(f"sum_{number}", f"int{node.sum_bits}_t", size))
         if isinstance(node.op, IntegerNeuron):
             found.append(Field(f"v_{number}", f"int{net.bits}_t", size))
-        if isinstance(node.op, Pool) and node.op.kind == "max" and net.is_count[number]:
+        if isinstance(node.op, Pooling) and node.op.kind == "max" and net.is_count[number]:
             found.append(Field(f"seen_{number}", "uint8_t", size))
     return sorted(found, key=lambda field: -BYTES[field.kind])
 
@@ -141,14 +140,33 @@ def state(net: IntegerNetwork) -> str:
 
 
 def recording(net: IntegerNetwork, recorded: Tensor) -> dict[str, object]:
-    """Return the simulator's answers to recorded inputs ``[T, B, *input]``."""
+    """Return recorded inputs ``[T, B, *input]`` and the simulator's answers to them."""
     output = net.run(recorded)
     return {
+        "inputs": _recorded_inputs(net, recorded),
         "samples": recorded.shape[1],
         "steps": recorded.shape[0],
         "hash": numbers(torch.from_numpy(checksum(output.membranes).astype(np.int64)), suffix="u"),
         "score": numbers(output.scores),
     }
+
+
+def _recorded_inputs(net: IntegerNetwork, recorded: Tensor) -> str:
+    """Return recorded inputs ``[T, B, *input]`` as constants, and the function that replays them."""
+    if net.levels is not None:
+        levels = net.levels(recorded).flatten(2).transpose(0, 1)  # [B, T, inputs]
+        if bool((levels == levels[:, :1]).all()):
+            levels = levels[:, :1]
+        return fill("recorded_levels.c", frames=levels.shape[1], level=numbers(levels))
+    counts = recorded.flatten(2).long().transpose(0, 1)
+    index = torch.arange(net.inputs).expand_as(counts)
+    events = index.flatten().repeat_interleave(counts.flatten())
+    return fill(
+        "recorded_events.c",
+        count=numbers(counts.sum(-1)),
+        # One more, so that a recording without events is C too.
+        event=numbers(torch.cat([events, events.new_zeros(1)])),
+    )
 
 
 def checksum(membranes: tuple[Tensor, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:

@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 import ultralif as ul
 from ultralif.errors import InputError
-from ultralif.export.guests import for_norse, for_snntorch, for_spikingjelly
+from ultralif.export.adapters import for_norse, for_snntorch, for_spikingjelly
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the other libraries' own
 STEPS, BATCH = 6, 8
