@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ultralif.export.c.plan import make_plan
 from ultralif.export.c.source import checksum
 from ultralif.export.integer import IntegerNetwork
 
@@ -32,5 +33,7 @@ def assert_equal_bit_for_bit(folder: Path, integer: IntegerNetwork, x: Tensor) -
     output = integer.run(x)
     lines = classify(folder, integer, x)
     assert [int(line[0]) for line in lines] == output.scores.argmax(1).tolist()
-    assert [int(line[1], 16) for line in lines] == checksum(output.membranes).tolist()
+    assert [int(line[1], 16) for line in lines] == checksum(
+        integer, make_plan(integer), output.membranes
+    ).tolist()
     assert [[int(score) for score in line[2:]] for line in lines] == output.scores.tolist()

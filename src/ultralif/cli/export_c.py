@@ -28,6 +28,7 @@ def make_c(
 ) -> dict[str, Any]:
     """Write the C program of an integer network with its self-test, and return what to print about it."""
     from ultralif.export import to_c
+    from ultralif.export.c import ways
     from ultralif.nn import Neuron
 
     kinds = [type(module).__name__ for module in net.modules() if isinstance(module, Neuron)]
@@ -46,6 +47,7 @@ def make_c(
         **_input(integer),
         "constant_bytes": size.rom,
         "state_bytes": size.ram,
+        **{f"layer {name}": way for name, way in ways(integer).items()},
         **measured,
         "self_test": f"{min(samples.shape[1], REPLAYED)} {source} samples",
         "next": f"make -C {out} test",

@@ -3,16 +3,21 @@
 import re
 import tempfile
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 from torch import Tensor
 
 from ultralif.errors import InputError
+from ultralif.export.c.gather import has_levels
+from ultralif.export.c.inputs import header, main, readme, recorded_inputs
+from ultralif.export.c.plan import Plan, make_plan
 from ultralif.export.c.program import program
-from ultralif.export.c.source import arrays, fields, fill, recording, state, weight_type
+from ultralif.export.c.source import arrays, fields, recording, state, weight_type
+from ultralif.export.c.text import fill
 from ultralif.export.integer import IntegerNetwork
 
-__all__ = ["Footprint", "footprint", "to_c"]
+__all__ = ["Footprint", "footprint", "to_c", "ways"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,8 @@ def to_c(
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"out={out} exists already; name a new folder, or remove it first")
-    size = footprint(net)
+    plan = make_plan(net)
+    size = _footprint(net, plan)
     budget = size.total if memory_budget is None else memory_budget
     if size.total > budget:
         raise InputError(
@@ -61,22 +67,39 @@ def to_c(
         )
     if net.inputs > 0xFFFF:
         raise InputError(f"the network has {net.inputs} inputs, but event indices are limited to 65535")
-    files = _files(net, recorded, size, budget, title)
+    texts = _files(net, plan, recorded, size, budget, title)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-        for name, text in files.items():
+        for name, text in texts.items():
             (Path(folder) / name).write_text(text)
-        for name in files:
+        for name in texts:
             (Path(folder) / name).replace(out / name)
     return size
 
 
 def footprint(net: IntegerNetwork) -> Footprint:
     """Return the bytes that a network will take in C."""
-    rom = sum(array.bytes for array in arrays(net))
-    counters = 2 if net.levels is None else 1
-    ram = 4 * (net.classes + counters) + sum(field.bytes for field in fields(net))
-    return Footprint(rom, -(-ram // 4) * 4)
+    return _footprint(net, make_plan(net))
+
+
+def _footprint(net: IntegerNetwork, plan: Plan) -> Footprint:
+    rom = sum(array.bytes for array in arrays(net, plan))
+    counters = (2 if net.levels is None else 1) + len(plan.gathered)
+    ram = 4 * (net.classes + counters) + sum(field.bytes for field in fields(net, plan))
+    pointer = 8 if has_levels(plan) else 4  # the address of the input, where a machine has 64 bits
+    return Footprint(rom, -(-ram // pointer) * pointer + (16 if has_levels(plan) else 0))
+
+
+def ways(net: IntegerNetwork) -> dict[str, str]:
+    """Return for each layer of neurons, by name, how the C program computes it and why."""
+    plan = make_plan(net)
+    places = sorted([*plan.gathered, *plan.spread])
+    return {net.nodes[place].name: plan.why(place) for place in places}
+
+
+def _ways(net: IntegerNetwork, plan: Plan) -> str:
+    places = sorted([*plan.gathered, *plan.spread])
+    return "\n".join(f"- layer {place}, `{net.nodes[place].name}`: {plan.why(place)}" for place in places)
 
 
 def _one_line(title: str) -> str:
@@ -85,7 +108,9 @@ def _one_line(title: str) -> str:
     return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)", " ", printable)
 
 
-def _files(net: IntegerNetwork, recorded: Tensor, size: Footprint, budget: int, title: str) -> dict[str, str]:
+def _files(
+    net: IntegerNetwork, plan: Plan, recorded: Tensor, size: Footprint, budget: int, title: str
+) -> dict[str, str]:
     facts = {
         "title": _one_line(title),
         "sizes": str(net),
@@ -98,65 +123,21 @@ def _files(net: IntegerNetwork, recorded: Tensor, size: Footprint, budget: int, 
         "ram": size.ram,
         "budget": budget,
     }
-    constants = arrays(net)
+    constants = arrays(net, plan)
     stated = " + ".join(f"sizeof {array.name}" for array in constants)
     check = f"typedef char model_keeps_its_rom[{stated} == MODEL_ROM_BYTES ? 1 : -1];\n"
     return {
-        "model.h": fill("model.h", **facts, **_header(net), membrane=f"int{net.bits}_t", fields=state(net)),
-        "model.c": fill("model.c", **program(net)),
+        "model.h": fill(
+            "model.h", **facts, **header(net, plan), membrane=f"int{net.bits}_t", fields=state(net, plan)
+        ),
+        "model.c": fill("model.c", **program(net, plan)),
         "weights.h": "\n\n".join([*(array.text() for array in constants), check]),
-        "selftest.c": fill("selftest.c", **recording(net, recorded)),
-        "README.md": fill("README.md", **facts, **_readme(net)),
+        "selftest.c": fill(
+            "selftest.c", inputs=recorded_inputs(net, recorded), **recording(net, plan, recorded)
+        ),
+        "README.md": fill("README.md", **facts, **readme(net), ways=_ways(net, plan)),
         "Makefile": fill("Makefile", ram=size.ram),
-        "main.c": fill("main.c", **_main(net)),
+        "main.c": fill("main.c", **main(net)),
         **{name: fill(name) for name in ("cortex_m.c", "cortex_m.ld")},
-    }
-
-
-def _header(net: IntegerNetwork) -> dict[str, object]:
-    """Return what the header says of the input."""
-    if net.levels is None:
-        return {
-            "limits": f"#define MODEL_MAX_EVENTS UINT32_C({net.max_events}) /* in one time step, likewise */",
-            "value": "uint8_t",
-            "meaning": "events of one input in a time step",
-            "counter": "    uint32_t events; /* in this time step */\n",
-            "functions": fill("input_events.h"),
-        }
-    low, high, step = net.levels.low, net.levels.high, net.levels.step
-    return {
-        "limits": f"#define MODEL_LEVEL {step:.9g} /* of an input: level = round(value / MODEL_LEVEL) */",
-        "value": "int8_t" if net.levels.signed else "uint8_t",
-        "meaning": f"a level of one input, {low} to {high}",
-        "counter": "",
-        "functions": fill("input_levels.h"),
-    }
-
-
-def _main(net: IntegerNetwork) -> dict[str, object]:
-    """Return how the example reads samples."""
-    if net.levels is None:
-        return {"stream": "event counts for\n   every time step of a sample", "take": fill("main_events.c")}
-    return {
-        "stream": "the levels of a\n   sample, which stay for all of its time steps",
-        "take": fill("main_levels.c"),
-    }
-
-
-def _readme(net: IntegerNetwork) -> dict[str, object]:
-    """Return what the README says of the input."""
-    if net.levels is None:
-        loop = """for (each time step) {
-    for (each input event) model_event(&state, input);   /* or model_frame(&state, counts) */
-    model_tick(&state);
-}"""
-        return {"input": f"event counts, at most {net.max_events} in a time step", "first": "", "loop": loop}
-    low, high, step = net.levels.low, net.levels.high, net.levels.step
-    loop = """model_input(&state, levels);                             /* stays until the next one */
-for (each time step)
-    model_tick(&state);"""
-    return {
-        "input": f"real numbers in 8 bits, round(value / {step:.9g}), from {low} to {high}",
-        "first": "\nThe first layer multiplies weights by the levels of its input, once for each input.",
-        "loop": loop,
+        "count.py": (files("ultralif.export.c") / "count.py").read_text(),
     }

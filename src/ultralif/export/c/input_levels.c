@@ -1,11 +1,6 @@
 void model_input(model_state *s, const model_value *levels)
 {
-    uint32_t i;
-$clear
-    for (i = 0; i < MODEL_INPUTS; i++)
-        if (levels[i] != 0)
-            push_0(s, i, levels[i]);
-}
+$index$keep$take}
 
 int model_frame(model_state *s, const model_value *levels)
 {

@@ -43,7 +43,7 @@ int main(int argc, char **argv)
         for (i = 0; i < MODEL_CLASSES; i++)
             printf(" %ld", (long)state.score[i]);
 #ifdef MODEL_COUNT
-        printf(" %lu %lu", (unsigned long)state.spikes, (unsigned long)state.additions);
+        printf(" %lu", (unsigned long)state.spikes);
 #endif
         printf("\n");
     }

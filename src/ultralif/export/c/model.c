@@ -7,12 +7,6 @@
 #else
 #define COUNT(what, n) ((void)0)
 #endif
-
-/* x * 2^n, also for negative x. */
-static int32_t up(int32_t x, uint8_t n)
-{
-    return x < 0 ? -(int32_t)((uint32_t)-x << n) : (int32_t)((uint32_t)x << n);
-}
 $helpers
 /* Events go forward: push_N hands one event of layer N to all that it reaches. */
 $pushes
@@ -31,7 +25,7 @@ void model_reset(model_state *s)
 $input
 int model_tick(model_state *s)
 {
-$index    if (s->steps >= MODEL_MAX_STEPS)
+$index    if (s->steps >= MODEL_MAX_STEPS$ready)
         return -1;
     s->steps++;
 $calls
@@ -47,16 +41,7 @@ int model_class(const model_state *s)
     return best;
 }
 
-static uint32_t mix(uint32_t hash, const model_membrane *v, uint32_t n)
-{
-    for (; n > 0; n--, v++) {
-        int32_t word = *v;
-        hash = (hash ^ (uint32_t)word) * UINT32_C(16777619);
-    }
-    return hash;
-}
-
-uint32_t model_hash(const model_state *s, uint32_t hash)
+${mixing}uint32_t model_hash(const model_state *s, uint32_t hash)
 {
 $mixes
     return hash;

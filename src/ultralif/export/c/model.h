@@ -24,7 +24,6 @@ typedef struct {
     uint32_t steps;
 $counter#ifdef MODEL_COUNT
     uint32_t spikes; /* of all neurons since the reset */
-    uint32_t additions; /* of a weight, since the reset */
 #endif
 $fields
 } model_state;
@@ -48,5 +47,6 @@ uint32_t model_hash(const model_state *s, uint32_t hash);
 
 /* Replay recorded inputs: 0, or the number, from 1 on, of the first that ended differently. */
 int model_selftest(model_state *s);
+extern const uint32_t model_samples; /* that it replays */
 
 #endif

@@ -3,41 +3,54 @@
 import math
 from collections.abc import Iterator
 
-from ultralif.export.c.source import Field, fields, fill, lines
+from ultralif.export.c import gather
+from ultralif.export.c.inputs import cleared, held, input_functions
+from ultralif.export.c.plan import Gathered, Plan
+from ultralif.export.c.source import fields
+from ultralif.export.c.text import fill, lines
 from ultralif.export.graph import Flatten, Pooling, Sum
 from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses, Multiply, Offset, Shifts
 
 __all__ = ["program"]
 
 
-def program(net: IntegerNetwork) -> dict[str, object]:
+def program(net: IntegerNetwork, plan: Plan) -> dict[str, object]:
     """Return the functions of all layers, and their helper functions."""
     places = range(len(net.nodes))
     wide = f"int{2 * net.bits}_t"
-    helpers = dict.fromkeys(name for neuron in net.neurons for name in _helpers(neuron))
+    exact = [node.op for place, node in enumerate(net.nodes) if place not in plan.without_membranes]
+    replaced = {layer.synapses for layer in plan.gathered.values() if layer.threshold is not None}
+    synapses = [node.op for place, node in enumerate(net.nodes) if place not in replaced]
+    scaled = [op for op in synapses if isinstance(op, IntegerSynapses)]
+    helpers = dict.fromkeys(name for op in exact if isinstance(op, IntegerNeuron) for name in _helpers(op))
     rows = {
         ("add_times.c" if node.graded else "add_row.c", node.sum_bits)
         for node in net.nodes
         if isinstance(node.op, IntegerSynapses) and len(node.shape) == 1
     }
-    calls = lines(4, _calls(net))
+    calls = lines(4, _calls(net, plan))
     return {
-        "helpers": "".join(fill(name, wide=wide) for name in helpers)
-        + (fill("scaled.c") if any(op.rounds for op in net.synapses) else "")
-        + "".join(fill(name, bits=bits) for name, bits in sorted(rows)),
-        "input": _input(net),
-        "pushes": "".join(_push(net, place) for place in reversed(places)),
-        "values": "".join(_value(net, place) for place in places),
-        "layers": "".join(_layer(net, place) for place in places),
+        "helpers": (fill("up.c") if scaled else "")
+        + "".join(fill(name, wide=wide) for name in helpers)
+        + (fill("scaled.c") if any(op.rounds for op in scaled) else "")
+        + "".join(fill(name, bits=bits) for name, bits in sorted(rows))
+        + gather.shared(net, plan),
+        "input": input_functions(net, plan),
+        "pushes": "".join(_push(net, plan, place) for place in reversed(places)),
+        "values": "".join(_value(net, plan, place) for place in places),
+        "layers": "".join(_layer(net, plan, place) for place in places),
         "index": "    uint32_t i;\n" if "for (i" in calls else "",
+        "ready": " || s->levels == 0" if gather.has_levels(plan) else "",
         "calls": calls,
+        "mixing": fill("mix.c") if any(isinstance(op, IntegerNeuron) for op in exact) else "",
         "mixes": lines(
             4,
-            (
+            [
                 f"hash = mix(hash, s->v_{place}, {math.prod(net.nodes[place].shape)});"
                 for place in places
-                if isinstance(net.nodes[place].op, IntegerNeuron)
-            ),
+                if isinstance(net.nodes[place].op, IntegerNeuron) and place not in plan.without_membranes
+            ]
+            or ["(void)s; /* every layer is decided by thresholds, and keeps no membranes */"],
         ),
     }
 
@@ -51,59 +64,51 @@ def _helpers(neuron: IntegerNeuron) -> Iterator[str]:
         yield "larger.c" if neuron.table is None else "soft_max.c"
 
 
-def _calls(net: IntegerNetwork) -> Iterator[str]:
+def _calls(net: IntegerNetwork, plan: Plan) -> Iterator[str]:
     """Yield the statements of a time step, in order; at its end sums are 0 again, but those that are held."""
     if net.levels is None:
         yield "s->events = 0;"
+    yield from gather.reset_rows(net, plan)
     for place, node in enumerate(net.nodes):
-        if isinstance(node.op, IntegerNeuron):
+        if place in plan.gathered:  # all rows, but those of a layer that only a gathered layer reads
+            if gather.runs_alone(net, plan, place):
+                yield f"rows_{place}(s, {node.shape[1]});"
+        elif isinstance(node.op, IntegerNeuron):
             yield f"layer_{place}(s);"
+    for place in plan.gathered:  # membranes of rows that pooling drops
+        if not gather.runs_alone(net, plan, place) and place not in plan.without_membranes:
+            yield f"rows_{place}(s, {net.nodes[place].shape[1]});"
     if not net.is_count[-1]:
         yield "for (i = 0; i < MODEL_CLASSES; i++)"
         yield f"    s->score[i] += value_{len(net.nodes) - 1}(s, i);"
-    stay = _held(net)
-    yield from _cleared(
-        [field for field in fields(net) if not field.name.startswith("v_") and field not in stay]
+    stay = held(net, plan)
+    yield from cleared(
+        [
+            field
+            for field in fields(net, plan)
+            if field.name.startswith(("sum_", "seen_")) and field not in stay
+        ]
     )
 
 
-def _input(net: IntegerNetwork) -> str:
-    """Return the functions that take an input."""
-    if net.levels is None:
-        return fill("input_events.c")
-    return fill("input_levels.c", clear=lines(4, _cleared(_held(net))))
-
-
-def _held(net: IntegerNetwork) -> list[Field]:
-    """Return the sums that stay from one time step to the next, until another input comes."""
-    names = {f"sum_{place}" for place, node in enumerate(net.nodes) if node.graded}
-    return [field for field in fields(net) if field.name in names]
-
-
-def _cleared(which: list[Field]) -> list[str]:
-    """Return statements that set arrays of the state to 0."""
-    return [
-        line
-        for field in which
-        for line in (f"for (i = 0; i < {field.size}; i++)", f"    s->{field.name}[i] = 0;")
-    ]
-
-
-def _push(net: IntegerNetwork, place: int) -> str:
+def _push(net: IntegerNetwork, plan: Plan, place: int) -> str:
     """Return the statements that pass an event of a node to the nodes that read it."""
     text, to = "", []
+    if place in plan.internal or not gather.is_pushed(net, plan, place):
+        return ""
     if not net.is_count[place]:
         node = net.nodes[place]
         spreads = isinstance(node.op, IntegerSynapses) and len(node.shape) > 1
         return fill("spread.c", **_convolution(net, place)) if spreads else ""
     level = ", level" if net.nodes[place].graded else ""
     for reader, node in enumerate(net.nodes):
+        if reader in plan.internal:
+            continue
         for _ in range(node.inputs.count(place)):
             if isinstance(node.op, IntegerSynapses) and len(node.shape) > 1:
                 to.append(f"spread_{reader}(s, i{level});")
             elif isinstance(node.op, IntegerSynapses):
                 add = f"add_{'times' if level else 'row'}_{node.sum_bits}"
-                to.append(f"COUNT(additions, {node.shape[0]});")
                 to.append(f"{add}(s->sum_{reader}, weight_{reader}[i], {node.shape[0]}{level});")
             elif isinstance(node.op, Pooling):
                 to.append(f"pool_{reader}(s, i{level});")
@@ -111,6 +116,8 @@ def _push(net: IntegerNetwork, place: int) -> str:
                 to.append(f"push_{reader}(s, i{level});")
     if place == len(net.nodes) - 1:
         to.append("s->score[i]++;")
+    if place in plan.listed and place not in plan.gathered:
+        to += gather.list_append(net, plan, place)
     text = fill("push.c", l=place, level=_level(net, place), to=lines(4, to))
     if isinstance(net.nodes[place].op, Pooling):
         text += fill("pool_push.c", **_windows(net, place), found=lines(12, _found(net, place)))
@@ -135,10 +142,10 @@ def _level(net: IntegerNetwork, place: int) -> str:
     return ", int32_t level" if net.nodes[place].graded else ""
 
 
-def _value(net: IntegerNetwork, place: int) -> str:
+def _value(net: IntegerNetwork, plan: Plan, place: int) -> str:
     """Return the code that computes a current."""
     node = net.nodes[place]
-    if net.is_count[place]:
+    if net.is_count[place] or place in plan.internal:
         return ""
     if isinstance(node.op, Pooling):
         child = f"value_{node.inputs[0]}(s, at + y * {net.nodes[node.inputs[0]].shape[2]} + x)"
@@ -154,16 +161,19 @@ def _value(net: IntegerNetwork, place: int) -> str:
             take=f"found += {child}" if mean else largest,
         )
     if isinstance(node.op, IntegerSynapses):
-        at = _at(math.prod(node.shape), node.shape[0])
-        total = f"s->sum_{place}[i]"
-        if node.op.factor is not None:
-            total = f"(int64_t){total} * factor_{place}[{at}]"
-        value = f"{'scaled' if node.op.rounds else 'up'}({total}, shift_{place}[{at}]) + bias_{place}[{at}]"
+        value = _current(node.op, place, f"s->sum_{place}[i]", _at(math.prod(node.shape), node.shape[0]))
     elif isinstance(node.op, Sum | Flatten):
         value = " + ".join(f"value_{i}(s, i)" for i in node.inputs)
     else:
         return ""
     return fill("value.c", l=place, value=value)
+
+
+def _current(op: IntegerSynapses, place: int, total: str, at: str) -> str:
+    """Return the current of a sum."""
+    if op.factor is not None:
+        total = f"(int64_t){total} * factor_{place}[{at}]"
+    return f"{'scaled' if op.rounds else 'up'}({total}, shift_{place}[{at}]) + bias_{place}[{at}]"
 
 
 def _at(size: int, constants: int) -> str:
@@ -221,12 +231,17 @@ def _convolution(net: IntegerNetwork, place: int) -> dict[str, object]:
     return _maps(place, before, node.shape) | numbers
 
 
-def _layer(net: IntegerNetwork, place: int) -> str:
+def _layer(net: IntegerNetwork, plan: Plan, place: int) -> str:
     """Return a layer of neurons."""
     node = net.nodes[place]
     neuron, size = node.op, math.prod(node.shape)
     if not isinstance(neuron, IntegerNeuron):
         return ""
+    if place in plan.gathered:
+        layer = plan.gathered[place]
+        exact = [] if layer.threshold is not None else _exact(net, layer)
+        text = gather.functions(net, plan, layer, gather.is_pushed(net, plan, place), exact)
+        return text if layer.threshold is not None else _macros(neuron, place, node.shape[0]) + text
     floor = "" if neuron.floor is None else f"\n    if (v < {neuron.floor})\n        v = {neuron.floor};"
     facts = {
         "l": place,
@@ -244,6 +259,34 @@ def _layer(net: IntegerNetwork, place: int) -> str:
         length = node.shape[neuron.axis]
         facts |= {"step": step, "reach": (length - 1) * step, "rings": _rings(place, size, length, step)}
     return fill("fire.c", **facts) + fill(f"layer_{neuron.coupling}.c", **facts)
+
+
+def _macros(neuron: IntegerNeuron, place: int, channels: int) -> str:
+    """Return the macros of a gathered layer that keeps membranes."""
+    top = "" if neuron.coupling == "add" else f"#define top_{place}(a, b) {_top(neuron, place)}\n"
+    return f"\n#define decay_{place}(v, i) {_decay(neuron, place, channels)}\n{top}"
+
+
+def _exact(net: IntegerNetwork, layer: Gathered) -> list[str]:
+    """Return the statements that update the membrane of channel ``c`` for the sum ``best[c]``."""
+    place, node = layer.neuron, net.nodes[layer.neuron]
+    neuron, op = node.op, net.nodes[layer.synapses].op
+    if not isinstance(neuron, IntegerNeuron) or not isinstance(op, IntegerSynapses):
+        raise TypeError(f"{node.name!r} is not a layer of neurons behind synapses")
+    channels, _, width = node.shape
+    decayed, current = f"decay_{place}(*at_v, c)", _current(op, layer.synapses, "best[c]", "c")
+    both = f"{decayed} + {current}" if neuron.coupling == "add" else f"top_{place}({decayed}, {current})"
+    found = [f"model_membrane *at_v = s->v_{place} + (y * {width} + x) * {channels} + c;"]
+    found.append(f"int32_t v = {both};")
+    if neuron.floor is not None:
+        found += [f"if (v < {neuron.floor})", f"    v = {neuron.floor};"]
+    found += [f"if (v > threshold_{place}[c]) {{", "    SPIKE"]
+    if neuron.after == "zero":
+        found.append(f"    v = reset_{place}[c];")
+    found.append("}")
+    if neuron.after == "saturate":
+        found += [f"if (v > reset_{place}[c])", f"    v = reset_{place}[c];"]
+    return [*found, "*at_v = (model_membrane)v;"]
 
 
 def _reset(neuron: IntegerNeuron, place: int, size: int) -> str:

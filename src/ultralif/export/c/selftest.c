@@ -29,6 +29,8 @@ static int replay(model_state *s, uint32_t *next, int sample)
     return seen == hash[sample] ? 0 : -1;
 }
 
+const uint32_t model_samples = SAMPLES;
+
 int model_selftest(model_state *s)
 {
     uint32_t next = 0;

@@ -1,0 +1,15 @@
+
+/* The highest bits of eight words of sums: bit 31 is channel 0, bit 16 is channel 15. */
+static uint32_t reached(const uint32_t *sum)
+{
+    const uint32_t top = UINT32_C(0x80008000);
+    uint32_t found = sum[0] & top;
+    found |= (sum[1] & top) >> 1;
+    found |= (sum[2] & top) >> 2;
+    found |= (sum[3] & top) >> 3;
+    found |= (sum[4] & top) >> 4;
+    found |= (sum[5] & top) >> 5;
+    found |= (sum[6] & top) >> 6;
+    found |= (sum[7] & top) >> 7;
+    return (found & UINT32_C(0xFFFF0000)) | (found & 0xFFFF) << 8;
+}

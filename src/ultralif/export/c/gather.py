@@ -1,0 +1,254 @@
+"""The parts of the C program that belong to gathered layers: constants, state and functions."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from ultralif.export.c.plan import GROUP, Gathered, Plan
+from ultralif.export.c.text import Array, Field, fill, lines
+from ultralif.export.graph import Geometry, Pooling
+from ultralif.export.integer import IntegerNetwork, IntegerSynapses
+
+__all__ = [
+    "constants",
+    "functions",
+    "has_levels",
+    "is_pushed",
+    "kept_rows",
+    "list_append",
+    "lists",
+    "reset_rows",
+    "runs_alone",
+    "shared",
+]
+
+TOP = 1 << 15
+
+
+def has_levels(plan: Plan) -> bool:
+    """Tell whether a gathered layer reads the input itself."""
+    return any(layer.kernel == "levels" for layer in plan.gathered.values())
+
+
+def kept_rows(net: IntegerNetwork, plan: Plan, source: int) -> int:
+    """Return the rows of spikes that are kept: those of one window if one gathered layer reads them."""
+    height = net.nodes[source].shape[1]
+    readers = [i for node in net.nodes for i in node.inputs].count(source)
+    if source not in plan.gathered or readers > 1 or source == len(net.nodes) - 1:
+        return height
+    span = _span(net, plan.listed[source][0])
+    return min(height, 1 << (span - 1).bit_length())
+
+
+def _pool(net: IntegerNetwork, layer: Gathered) -> Pooling:
+    op = net.nodes[layer.pool].op if layer.pool is not None else None
+    return op if isinstance(op, Pooling) else Pooling("max", (1, 1), (1, 1))
+
+
+def _synapses(net: IntegerNetwork, layer: Gathered) -> IntegerSynapses:
+    op = net.nodes[layer.synapses].op
+    if not isinstance(op, IntegerSynapses):
+        raise TypeError(f"node {layer.synapses} has no weights")
+    return op
+
+
+def _span(net: IntegerNetwork, layer: Gathered) -> int:
+    """Return the rows of input that one row of a layer reads."""
+    op, pool = _synapses(net, layer), _pool(net, layer)
+    g = _geometry(op)
+    return (pool.size[0] - 1) * g.stride[0] + (op.weight.shape[2] - 1) * g.dilation[0] + 1
+
+
+def _geometry(op: IntegerSynapses) -> Geometry:
+    if op.geometry is None:
+        raise TypeError("only convolutions are gathered")
+    return op.geometry
+
+
+def constants(net: IntegerNetwork, layer: Gathered) -> Iterator[Array]:
+    """Yield the constants of synapses, and the thresholds that replace membranes."""
+    op, place = _synapses(net, layer), layer.synapses
+    rows = op.weight.long().permute(2, 3, 1, 0).flatten(0, 2)  # [taps * inputs, outputs]
+    if layer.kernel == "packed":
+        yield Array(f"weight_{place}", "uint32_t", _words(rows))
+    elif layer.kernel == "wide":
+        yield Array(f"weight_{place}", f"{str(op.weight.dtype).removeprefix('torch.')}_t", rows)
+    else:
+        flat = op.weight.long().flatten(1)
+        yield Array(f"weight_{place}", "int16_t", pad(flat, (0, flat.shape[1] % 2)))
+    if layer.threshold is not None:
+        if layer.kernel == "packed":
+            yield Array(f"start_{layer.neuron}", "uint32_t", _start(layer.threshold))
+        else:
+            yield Array(f"level_{layer.neuron}", "int32_t", layer.threshold)
+        if layer.kernel == "levels":
+            fires = (_grouped(layer.threshold, 1) <= 0).long()
+            yield Array(f"blank_{layer.neuron}", "uint32_t", (fires << (31 - torch.arange(GROUP))).sum(1))
+
+
+def _grouped(values: Tensor, fill: int) -> Tensor:
+    """Return values of channels as ``[..., groups, GROUP]``."""
+    padded = pad(values, (0, -values.shape[-1] % GROUP), value=fill)
+    return padded.reshape(*padded.shape[:-1], -1, GROUP)
+
+
+def _words(rows: Tensor) -> Tensor:
+    """Pack weights ``[rows, channels]``, each plus 128, four to a word, in the order `gather.c` describes."""
+    byte = _grouped(rows, 0) + 128
+    word = byte[..., 8:12] + (byte[..., 12:] << 8) + (byte[..., :4] << 16) + (byte[..., 4:8] << 24)
+    return word.flatten(1)
+
+
+def _start(threshold: Tensor) -> Tensor:
+    """Return what sums start with, so that the top bit of a half tells whether it reaches its threshold."""
+    lane = TOP - _grouped(threshold, 1)
+    word = (lane[:, :8] << 16) + lane[:, 8:]
+    word[:, 4:] += lane[:, :4] << 8  # see gather.c: byte 2 is added to odd bytes as well, and subtracted
+    return word & 0xFFFFFFFF
+
+
+def lists(net: IntegerNetwork, plan: Plan) -> Iterator[Field]:
+    """Yield the state of gathered layers: lists of spikes, and how far each layer is."""
+    for place in plan.listed:
+        channels, _, width = net.nodes[place].shape
+        cells = kept_rows(net, plan, place) * width
+        yield Field(f"spikes_{place}", "uint8_t" if channels < 256 else "uint16_t", cells)
+        yield Field(f"list_{place}", _index(plan, net), cells * channels)
+
+
+def _index(plan: Plan, net: IntegerNetwork) -> str:
+    """Return the type of a channel in lists."""
+    return "uint8_t" if max(net.nodes[place].shape[0] for place in plan.listed) <= 256 else "uint16_t"
+
+
+def list_append(net: IntegerNetwork, plan: Plan, place: int) -> list[str]:
+    """Return the statements that note spike ``i`` of a layer that is spread."""
+    channels, height, width = net.nodes[place].shape
+    at = f"s->list_{place}[i % {height * width} * {channels} + s->spikes_{place}[i % {height * width}]++]"
+    return [f"{at} = ({_index(plan, net)})(i / {height * width});"]
+
+
+def is_pushed(net: IntegerNetwork, plan: Plan, place: int) -> bool:
+    """Tell whether events of a node are handed to layers that are spread, or counted as scores."""
+    if place == 0 and has_levels(plan):
+        return any(place in node.inputs for i, node in enumerate(net.nodes) if i not in plan.internal)
+    if place not in plan.gathered or place == len(net.nodes) - 1:
+        return True
+    return any(place in node.inputs for i, node in enumerate(net.nodes) if i not in plan.internal)
+
+
+def runs_alone(net: IntegerNetwork, plan: Plan, place: int) -> bool:
+    """Tell whether a time step runs all rows of a layer, which otherwise its reader asks for."""
+    return place not in plan.listed or kept_rows(net, plan, place) == net.nodes[place].shape[1]
+
+
+def reset_rows(net: IntegerNetwork, plan: Plan) -> Iterator[str]:
+    """Yield the statements that begin a time step."""
+    for place in plan.gathered:
+        yield f"s->rows_{place} = 0;"
+    for place in plan.listed:
+        if place not in plan.gathered:
+            yield f"for (i = 0; i < {math.prod(net.nodes[place].shape[1:])}; i++)"
+            yield f"    s->spikes_{place}[i] = 0;"
+
+
+def shared(net: IntegerNetwork, plan: Plan) -> str:
+    """Return the functions that gathered layers share."""
+    kinds = {layer.kernel for layer in plan.gathered.values()}
+    text = fill("gather.c", index=_index(plan, net)) if "packed" in kinds else ""
+    if any(layer.kernel == "packed" and layer.threshold is not None for layer in plan.gathered.values()):
+        text += fill("bits.c")
+    return text + (fill("dot.c") if "levels" in kinds else "")
+
+
+def functions(net: IntegerNetwork, plan: Plan, layer: Gathered, pushes: bool, exact: list[str]) -> str:
+    """Return the functions of a layer.
+
+    Args:
+        net: the network.
+        plan: the way of every layer.
+        layer: this one.
+        pushes: whether spread layers read its spikes.
+        exact: the statements that update the membrane of channel ``c`` for the sum ``best[c]``; the line
+            ``SPIKE`` stands for what a spike does.
+    """
+    facts = _facts(net, plan, layer)
+    listed = layer.neuron in plan.listed
+    channels, height, width = net.nodes[layer.neuron].shape
+    emit = ["COUNT(spikes, 1);"]
+    if listed:
+        emit.append(f"s->list_{layer.neuron}[at * {channels} + n++] = ({_index(plan, net)})c;")
+    if pushes:
+        emit.append(f"push_{layer.neuron}(s, c * {height * width} + y * {width} + x);")
+    count = next((field.kind for field in lists(net, plan) if field.name == f"spikes_{layer.neuron}"), "")
+    facts["end"] = f"        s->spikes_{layer.neuron}[at] = ({count})n;\n" if listed else ""
+    if layer.threshold is not None and layer.kernel != "wide":
+        facts["spikes"] = fill("spikes.c", **facts, emit=lines(20, emit))
+        body = fill(f"row_{layer.kernel}.c", **facts)
+    else:
+        statements = exact
+        if layer.threshold is not None:
+            statements = [f"if (best[c] >= level_{layer.neuron}[c]) {{", "    SPIKE", "}"]
+        fire = [
+            line.replace("SPIKE", part) for line in statements for part in (emit if "SPIKE" in line else [""])
+        ]
+        body = fill(f"sums_{layer.kernel}.c", **facts)
+        body += fill("row_sums.c", **facts, fire=lines(12, fire))
+    keep = kept_rows(net, plan, layer.neuron) if listed else 0
+    slot = "y" if keep == height else f"(y & {keep - 1})"
+    body = body.replace(
+        ", n = 0;", f", n = 0;\n        const uint32_t at = {slot} * {width} + x;" if listed else ";"
+    )
+    before = {"packed": ["taps.c"], "wide": [], "levels": ["look.c"]}[layer.kernel]
+    return "".join(fill(name, **facts) for name in before) + body + fill("rows.c", **facts)
+
+
+def _facts(net: IntegerNetwork, plan: Plan, layer: Gathered) -> dict[str, object]:
+    """Return the numbers that templates are filled with."""
+    op, pool = _synapses(net, layer), _pool(net, layer)
+    g, source = _geometry(op), net.nodes[layer.source].shape
+    channels, (rows, columns) = len(op.weight), op.weight.shape[2:]
+    groups, values = -(-channels // GROUP), source[0] * rows * columns
+    facts: dict[str, object] = {
+        "l": layer.neuron, "synapses": layer.synapses, "source": layer.source, "why": layer.why,
+        "channels": source[0], "height": source[1], "width": source[2],
+        "out_width": net.nodes[layer.neuron].shape[2], "channels_out": channels,
+        "rows": rows, "columns": columns, "taps": rows * columns, "groups": groups,
+        "padded_out": groups * GROUP, "odd": values % 2, "padded": values + values % 2,
+        "tap_words": source[0] * groups * 4, "words": groups * 4,
+        "pool_rows": pool.size[0], "pool_columns": pool.size[1],
+        "at": _at(pool), "zeros": ", ".join(["0x80008000u"] * 4 + ["0x80808000u"] * 4),
+    }  # fmt: skip
+    for name, pair in (("stride", g.stride), ("pad", g.padding), ("dilation", g.dilation)):
+        facts |= {f"{name}_y": pair[0], f"{name}_x": pair[1]}
+    facts["dot"] = _dot(values + values % 2)
+    facts["pull"], facts["slot"] = "", "row"
+    if layer.kernel != "levels":
+        keep = kept_rows(net, plan, layer.source)
+        facts["slot"] = "row" if keep == source[1] else f"(row & {keep - 1})"
+    if layer.source in plan.gathered:
+        ahead = (pool.size[0] - 1) * g.stride[0] - g.padding[0] + (rows - 1) * g.dilation[0] + 1
+        last = f"(int32_t)y * {pool.stride[0] * g.stride[0]} + {ahead}"
+        facts["pull"] = (
+            f"    rows_{layer.source}(s, {last} < {source[1]} ? (uint32_t)({last}) : {source[1]});\n"
+            if ahead >= 0
+            else f"    rows_{layer.source}(s, {source[1]});\n"
+        )
+    return facts
+
+
+def _at(pool: Pooling) -> str:
+    """Return the place in a map before pooling."""
+    rows, columns = (f" * {n}" if n > 1 else "" for n in pool.stride)
+    return f"(int32_t)y{rows} + py, (int32_t)x{columns} + px"
+
+
+def _dot(values: int) -> str:
+    if values <= 10:
+        return lines(4, (f"sum = pair(v + {i}, w + {i}, sum);" for i in range(0, values, 2)))
+    return lines(
+        4, ["uint32_t i;", f"for (i = 0; i < {values}; i += 2)", "    sum = pair(v + i, w + i, sum);"]
+    )

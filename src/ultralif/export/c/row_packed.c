@@ -1,0 +1,22 @@
+
+/* One row of layer $l: $why. */
+static void row_$l(model_state *s, uint32_t y)
+{
+    uint32_t x;
+$pull    for (x = 0; x < $out_width; x++) {
+        uint32_t found[$groups] = {0};
+        int32_t py, px;
+        uint32_t g, c, n = 0;
+        for (py = 0; py < $pool_rows; py++)
+            for (px = 0; px < $pool_columns; px++) {
+                tap t[$taps];
+                uint32_t spikes;
+                const tap *end = taps_$l(s, $at, t, &spikes);
+                for (g = 0; g < $groups; g++) {
+                    uint32_t sum[8];
+                    gather(sum, start_$l[g], t, end, spikes, $words, g * 4);
+                    found[g] |= reached(sum);
+                }
+            }
+$spikes    }
+}

@@ -1,0 +1,7 @@
+
+/* Compute layer $l until it has so many rows. */
+static void rows_$l(model_state *s, uint32_t until)
+{
+    while (s->rows_$l < until)
+        row_$l(s, s->rows_$l++);
+}

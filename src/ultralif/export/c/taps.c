@@ -1,0 +1,30 @@
+
+/* Find the spikes that one place of layer $l reads: *count of them, in taps that are not empty. */
+static tap *taps_$l(const model_state *s, int32_t y, int32_t x, tap *t, uint32_t *count)
+{
+    int32_t ky, kx;
+    *count = 0;
+    y = y * $stride_y - $pad_y;
+    x = x * $stride_x - $pad_x;
+    for (ky = 0; ky < $rows; ky++) {
+        const int32_t row = y + ky * $dilation_y;
+        if (row < 0 || row >= $height)
+            continue;
+        for (kx = 0; kx < $columns; kx++) {
+            const int32_t column = x + kx * $dilation_x;
+            const uint32_t at = (uint32_t)($slot * $width + column);
+            uint32_t n;
+            if (column < 0 || column >= $width)
+                continue;
+            n = s->spikes_$source[at];
+            if (n > 0) {
+                t->first = s->list_$source + at * $channels;
+                t->last = t->first + n;
+                t->weight = weight_$synapses[(ky * $columns + kx) * $channels];
+                *count += n;
+                t++;
+            }
+        }
+    }
+    return t;
+}

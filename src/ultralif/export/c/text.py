@@ -1,0 +1,66 @@
+"""Pieces of C text: templates, constant arrays and fields of the state."""
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.resources import files
+from string import Template
+
+from torch import Tensor
+
+__all__ = ["BYTES", "Array", "Field", "fill", "lines", "numbers"]
+
+BYTES = {"int8_t": 1, "uint8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "uint32_t": 4}
+
+
+@dataclass(frozen=True)
+class Array:
+    """A constant of the C program."""
+
+    name: str
+    kind: str
+    values: Tensor
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+        return BYTES[self.kind] * self.values.numel()
+
+    def text(self) -> str:
+        """Its definition."""
+        size = "".join(f"[{n}]" for n in self.values.shape)
+        suffix = "u" if self.kind == "uint32_t" else ""
+        return f"static const {self.kind} {self.name}{size} = {{\n{numbers(self.values, suffix)}\n}};"
+
+
+@dataclass(frozen=True)
+class Field:
+    """An array in the state."""
+
+    name: str
+    kind: str
+    size: int
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+        return BYTES[self.kind] * self.size
+
+
+def fill(template: str, **facts: object) -> str:
+    """Fill in a template of this folder."""
+    text = (files("ultralif.export.c") / template).read_text()
+    return Template(text).substitute(facts)
+
+
+def numbers(values: Tensor, suffix: str = "") -> str:
+    """Return the inside of an initializer: a row of the last axis in braces, if there are several."""
+    if values.dim() == 1:
+        text = ", ".join(f"{value}{suffix}" for value in values.tolist())
+        return textwrap.fill(text, 110, initial_indent="    ", subsequent_indent="    ")
+    return ",\n".join(f"    {{\n{numbers(row, suffix)}\n    }}" for row in values)
+
+
+def lines(indent: int, parts: Iterable[str]) -> str:
+    """Return lines with an indentation."""
+    return "\n".join(" " * indent + part for part in parts)
