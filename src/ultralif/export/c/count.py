@@ -11,15 +11,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import unicorn  # type: ignore[import-not-found,import-untyped,unused-ignore]
-from unicorn import arm_const as arm  # type: ignore[import-not-found,import-untyped,unused-ignore]
+try:
+    import unicorn
+    from unicorn import arm_const as arm
+except ImportError:  # named where it is needed
+    unicorn = arm = None
 
 __all__ = ["Board"]
 
 CPUS = {
-    "m0plus": arm.UC_CPU_ARM_CORTEX_M0,
-    "m3": arm.UC_CPU_ARM_CORTEX_M3,
-    "m4": arm.UC_CPU_ARM_CORTEX_M4,
+    "m0plus": "UC_CPU_ARM_CORTEX_M0",
+    "m3": "UC_CPU_ARM_CORTEX_M3",
+    "m4": "UC_CPU_ARM_CORTEX_M4",
 }
 CALLS = ("reset", "input", "event", "frame", "tick", "class")
 RETURN = 0x00F0_0000  # the return address of a call from here: nothing lies there
@@ -32,9 +35,11 @@ class Board:
 
     def __init__(self, path: str | Path, cpu: str) -> None:
         """Load an ELF file for ``m0plus``, ``m3`` or ``m4``."""
+        if unicorn is None:
+            raise SystemExit("the emulator is not installed; run: pip install unicorn")
         image = Path(path).read_bytes()
         self.emulator = unicorn.Uc(unicorn.UC_ARCH_ARM, unicorn.UC_MODE_THUMB | unicorn.UC_MODE_MCLASS)
-        self.emulator.ctl_set_cpu_model(CPUS[cpu])
+        self.emulator.ctl_set_cpu_model(getattr(arm, CPUS[cpu]))
         for base, size in ((0, 16 << 20), (0x2000_0000, 8 << 20), FREE, (STACK, SIZE)):
             self.emulator.mem_map(base, size)
         for kind, offset, address, _, size, *_ in _table(image, 28, 42, "8I"):
