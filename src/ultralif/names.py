@@ -20,8 +20,8 @@ BASELINES = ("LIF", "PLIF", "AdaLIF", "FullPLIF", "DSpike", "DSpikePlus")
 """The neurons that the paper compares them with."""
 NEURON_NAMES = (*BASELINES, "SoftLIF", *ULTRA)
 """All neurons of the library, spelled as in `ultralif.nn`."""
-GROUPS = {"all": (*BASELINES, *ULTRA), "ultra": ULTRA, "baselines": BASELINES, "every": NEURON_NAMES}
-"""Names for several neurons: the paper's ten, its four, its six, and all that there are."""
+GROUPS = {"all": NEURON_NAMES, "paper": (*BASELINES, *ULTRA), "ultra": ULTRA, "baselines": BASELINES}
+"""Names for several neurons: all of them, the paper's ten, its own four, and its six baselines."""
 
 
 _TIME_CONSTANT = "a time constant tau is leak = 1 - 1 / tau in SpikingJelly and exp(-dt / tau) elsewhere"

@@ -11,7 +11,7 @@ import torch
 import ultralif as ul
 from ultralif.analysis import region_bound
 from ultralif.cli import main
-from ultralif.cli.source import load_network, save_network
+from ultralif.cli.sources import load_network, save_network
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str) -> Any:
@@ -124,6 +124,13 @@ def test_boundary(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "inputs, got 4" in refused(capsys, "boundary", "5-10-3", *options)
     (tmp_path / "text").write_text("no numbers")
     assert "not a .npy file" in refused(capsys, "boundary", "4-10-3", "--samples", str(tmp_path / "text"))
+
+
+@pytest.mark.parametrize("source", ["2-2", "nowhere", "2-0-3", __file__])
+def test_bad_sources_are_one_line(capsys: pytest.CaptureFixture[str], source: str) -> None:
+    refused(capsys, "regions", source)
+    refused(capsys, "regions", "2-3-4", "--layer", "1")
+    refused(capsys, "regions", "2-3-4", "--neuron", "Cortex")
 
 
 def test_plain_output_is_lines_and_a_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,8 +40,8 @@ def raising(error: BaseException) -> Callable[[list[str]], None]:
     ("error", "said"),
     [
         (OSError(28, "No space left on device", "/a/picture.png"), "/a/picture.png cannot be used (No space"),
-        (MemoryError(), "not enough memory"),
-        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried"), "choose smaller sizes"),
+        (MemoryError(), "out of memory"),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried"), "out of memory"),
     ],
     ids=str,
 )

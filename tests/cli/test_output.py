@@ -128,7 +128,7 @@ def test_sizes_have_limits(words: tuple[str, ...], part: str, ultralif: Commands
 
 
 def test_a_network_that_fits_no_memory_is_one_line(ultralif: Commands) -> None:
-    assert "not enough memory" in ultralif.refused("analyze", "volume", "100000-100000000-10", code=1)
+    assert "out of memory" in ultralif.refused("analyze", "volume", "100000-100000000-10", code=1)
 
 
 @pytest.mark.parametrize(

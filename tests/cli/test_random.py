@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ultralif.cli import main
-from ultralif.cli.common import read_arguments
+from ultralif.cli.arguments import read_arguments
 from ultralif.cli.train import Train
 from ultralif.errors import InputError
 from ultralif.training import RunConfig

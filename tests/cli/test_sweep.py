@@ -22,7 +22,7 @@ GRID = (
 
 
 def test_a_sweep_from_plan_to_table(ultralif: Commands) -> None:
-    said = ultralif("sweep", *GRID, "--lambdas", "0,0.1", "--seeds", "2")
+    said = ultralif("sweep", *GRID, "--sparsity", "0,0.1", "--seeds", "2")
     assert said.code == 0
     plan = said.err.splitlines()
     assert plan[0].split() == ["dataset", "T", "networks", "seeds", "parameters", "megabytes", "seconds"]
@@ -32,7 +32,7 @@ def test_a_sweep_from_plan_to_table(ultralif: Commands) -> None:
     assert len(table) == 1 + 8 + 2 and all(" ± " in row for row in table[1:-2])
     assert table[-2].endswith("±: 95 % interval over seeds.")
     assert table[-1] == "16 runs in runs; next: ultralif runs list"
-    again = ultralif("sweep", *GRID, "--lambdas", "0,0.1", "--seeds", "2")
+    again = ultralif("sweep", *GRID, "--sparsity", "0,0.1", "--seeds", "2")
     assert again.err == "all runs are finished already\n" and again.out == said.out
 
 
@@ -159,7 +159,7 @@ class TestRuns:
         (["--timesteps=1,2,4"], 3),
         (["--timesteps", "1", "2"], 2),
         (["--neurons", "LIF", "PLIF"], 2),
-        (["--lambdas", "0,0.1", "--hidden", "8,4"], 2),
+        (["--sparsity", "0,0.1", "--hidden", "8,4"], 2),
         (["--sparsity", "0", "0.1", "--hidden", "8", "4"], 2),
     ],
 )

@@ -207,24 +207,3 @@ def test_help_has_examples_or_actions(command: str, ultralif: Commands) -> None:
     text = ultralif.done(command, "--help")
     assert f"usage: ultralif {command}" in text
     assert f"  ultralif {command} " in text or "• list" in text
-
-
-def test_help_states_every_option_with_its_default():
-    """The table of the help, which must not import torch, says what the neurons' signatures say."""
-    from ultralif.cli.options import OPTIONS
-    from ultralif.names import NEURON_NAMES
-    from ultralif.training.identity import _live
-
-    found: dict[str, dict[str, object]] = {}
-    for neuron in NEURON_NAMES:
-        for name, value in _live(neuron).items():
-            found.setdefault(name, {})[neuron] = value
-    assert list(OPTIONS) == sorted(found)
-    for name, (form, default, _) in OPTIONS.items():
-        values = found[name]
-        learned = ", ".join(neuron for neuron in NEURON_NAMES if values.get(neuron) is True)
-        shown = {
-            ",".join(map(str, value)) if isinstance(value, list) else str(value) for value in values.values()
-        }
-        assert default == f"True for {learned}" if len(shown) > 1 else shown == {default}
-        assert (form == "") == (name in ("scaled_surrogate", "detach_reset") or shown <= {"True", "False"})

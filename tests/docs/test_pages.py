@@ -14,6 +14,7 @@ import pytest
 
 from ultralif.cli import COMMANDS
 from ultralif.cli import main as ultralif
+from ultralif.training.identity import known_options
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -68,8 +69,9 @@ def commands(text: str) -> list[list[str]]:
 def explained(*words: str) -> str:
     """Return the help of a command or of one of its actions."""
     with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
-        ultralif([*words, "--help"])
-    return shown.getvalue()
+        ultralif([*words, "--help-all" if words[0] in ("train", "sweep") else "--help"])
+    options = known_options() if words[0] in ("train", "sweep") else ()
+    return shown.getvalue() + "".join(f" --{name.replace('_', '-')}" for name in options)
 
 
 @pytest.mark.parametrize("name", [name for name, text in PAGES.items() if commands(text)])

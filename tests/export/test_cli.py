@@ -12,7 +12,7 @@ import torch
 
 import ultralif as ul
 from ultralif.cli import main
-from ultralif.cli.source import save_network
+from ultralif.cli.sources import save_network
 from ultralif.export import from_nir, to_nir
 
 

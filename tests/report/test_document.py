@@ -12,7 +12,7 @@ import torch
 
 import ultralif as ul
 from report.made_runs import made_result, made_runs
-from ultralif.cli.common import read_arguments
+from ultralif.cli.arguments import read_arguments
 from ultralif.cli.train import Train
 from ultralif.errors import InputError
 from ultralif.report import Section, Table

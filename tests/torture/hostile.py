@@ -25,9 +25,9 @@ import torch
 import ultralif as ul
 from data.dataset_files import make_tar
 from torture.warm import Row, files_of, run
-from ultralif.cli import export_feed
-from ultralif.cli.common import read_config
-from ultralif.cli.source import load_network
+from ultralif.cli import export
+from ultralif.cli.arguments import read_config
+from ultralif.cli.sources import load_network
 from ultralif.data.fetch import extract
 from ultralif.data.files import SUMS, parse_npy
 from ultralif.data.readers import gesture, images, shd
@@ -202,7 +202,7 @@ def hostile_readers(base: Path) -> dict[str, Callable[[bytes], object]]:
         "run config": vouched("config.json"),
         "config JSON": placed("config.json", read_config),
         "config TOML": placed("config.toml", read_config),
-        "recorded inputs": placed("inputs.npy", lambda path: export_feed._recorded(path, (4,), False)),
+        "recorded inputs": placed("inputs.npy", lambda path: export._recorded(path, (4,), False)),
         "index": placed("index.sqlite", lambda path: Store(path.parent).rows()),
         "SHD": placed("shd.h5", shd.read_shd),
         "NIR": placed("net.nir", from_nir),

@@ -24,8 +24,8 @@ import torch
 from data import dataset_files as files
 from torture.mutate import mutated
 from torture.warm import Row, lanes
-from ultralif.cli.common import read_config
-from ultralif.cli.source import load_network, save_network
+from ultralif.cli.arguments import read_config
+from ultralif.cli.sources import load_network, save_network
 from ultralif.data.files import parse_npy
 from ultralif.data.readers import gesture, images, nmnist
 from ultralif.errors import InputError, JobError

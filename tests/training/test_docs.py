@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ultralif.cli.common import read_arguments
+from ultralif.cli.arguments import read_arguments
 from ultralif.cli.sweep import Sweep
 from ultralif.cli.train import Train
 

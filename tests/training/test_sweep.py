@@ -31,7 +31,7 @@ from ultralif.training.sweep import GROUPS, halves
 
 def test_a_grid_has_every_combination_once() -> None:
     configs = grid(small(), ["all", "LIF", "lif"], [1, 10, 30], [0.0, 0.01], range(5))
-    assert len(configs) == len({config.id for config in configs}) == 10 * 3 * 2 * 5
+    assert len(configs) == len({config.id for config in configs}) == 11 * 3 * 2 * 5
     assert {config.neuron for config in configs} == set(GROUPS["all"])
 
 

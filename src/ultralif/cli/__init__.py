@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "eval": "evaluate a run again, in the modes soft, hard and tropical",
     "sweep": "train a grid of networks, many at a time",
     "report": "runs as one page for the browser, and as figures",
+    "neurons": "the neurons, and the options of one",
     "models": "trained networks that come with the library",
     "runs": "list, show, compare, remove and export runs",
     "export": "take a trained network to C, NIR, ONNX or torch.export",
@@ -33,7 +34,7 @@ COMMANDS: dict[str, str] = {
 EXAMPLES: dict[str, str] = {
     "ultralif train": "a first network, in half a minute",
     "ultralif train --neuron UltraDLIF --timesteps 1": "another neuron, one time step",
-    "ultralif sweep --neurons all --seeds 3 --epochs 30": "all the paper's neurons side by side",
+    "ultralif sweep --neurons all --seeds 3 --epochs 30": "all neurons side by side",
     "ultralif runs list": "what was trained",
 }
 """First commands to try, printed when no command is given."""
@@ -87,7 +88,7 @@ def _explain(error: Exception) -> tuple[str | None, int]:
         case JobError():
             return str(error), getattr(error, "code", 1)
         case _ if is_out_of_memory(error):
-            return "there is not enough memory for that; choose smaller sizes", 1
+            return "out of memory: reduce the batch size or the layer sizes", 1
         case OSError():
             if error.filename is None:
                 _drop_output()

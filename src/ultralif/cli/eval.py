@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ultralif.cli.output import number, print_json, print_result, print_table
-from ultralif.cli.own import know_own
 from ultralif.cli.parse import parse
+from ultralif.cli.sources import register_paths_of
 from ultralif.training.store import Store
 from ultralif.training.zoo import is_model
 
@@ -52,7 +52,7 @@ def evaluate_run(
         model: file.py:Class of a run of a network of your own.
         neuron: file.py:Class of a run of a neuron of your own.
     """
-    know_own(run, runs_dir, dataset, model, neuron)
+    register_paths_of(run, runs_dir, dataset, model, neuron)
     if is_model(run):
         from ultralif.training.reevaluate import reevaluate_model
 

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from json import dumps
+from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
-from ultralif.cli.export_c import make_c
-from ultralif.cli.export_feed import Feed, make_feed, measure
-from ultralif.cli.output import echo
-from ultralif.cli.own import know_own
+from ultralif.cli.output import echo, say
 from ultralif.cli.parse import parse
-from ultralif.cli.source import load_module
+from ultralif.cli.sources import load_module, register_paths_of
 from ultralif.errors import InputError, JobError
 from ultralif.names import Mode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from torch import nn
+    from torch import Tensor, nn
+
+    from ultralif.export import IntegerNetwork
+    from ultralif.training.config import RunConfig
+    from ultralif.training.feed import Data
+
+    Batches = Callable[[], Iterator[tuple[Tensor, Tensor]]]
 
 __all__ = ["COMMAND", "main"]
 
@@ -76,7 +81,7 @@ def export(
             steps, inputs], in place of the run's test set: numpy.save("inputs.npy", x). The self-test of c
             replays the first 8; nir measures an approximation's drift on all.
         bits: c: of a membrane.
-        weight_bits: c: of a weight; 16 decide almost always as floats do, and take twice the memory.
+        weight_bits: c: of a weight; 16 bits nearly always match the float model, and take twice the memory.
         memory_budget: c: the most bytes of constants and state together.
         input_max: c: the largest event count of an input in one time step; 1 for binary spikes.
         max_events: c: the most events of all inputs together in one time step.
@@ -101,9 +106,9 @@ def export(
         raise InputError(f"--out {out} exists already; name a new folder, or remove it first")
     if timesteps is not None and timesteps < 1:
         raise InputError(f"--timesteps must be 1 or more, got {timesteps}")
-    know_own(run, runs_dir, dataset, model, neuron)
+    register_paths_of(run, runs_dir, dataset, model, neuron)
     net, config = load_module(run, runs_dir)
-    feed = make_feed(net, config, inputs, data_dir, input_range, ranged=to == "c")
+    given = _make_inputs(net, config, inputs, data_dir, input_range, ranged=to == "c")
     report: dict[str, Any] = {"run": run, "to": to, "mode": mode, "out": str(out)}
     with _whole(out) as folder:
         if to == "c":
@@ -113,20 +118,20 @@ def export(
                 net,
                 mode=mode,
                 timesteps=timesteps or (config.timesteps if config else 100),
-                shape=feed.shape,
+                shape=given.shape,
                 input_max=input_max,
                 max_events=max_events,
-                input_range=feed.range,
+                input_range=given.range,
                 bits=bits,
                 clip_membrane=clip_membrane,
                 leak=leak,
                 weight_bits=weight_bits,
             )
-            report |= make_c(net, mode, integer, folder, feed, memory_budget)
+            report |= _make_c(net, mode, integer, folder, given, memory_budget)
         elif to == "nir":
-            report |= _to_nir(net, folder, feed, mode, approximate) | measure(net, mode, feed)
+            report |= _to_nir(net, folder, given, mode, approximate) | _measure(net, mode, given)
         else:
-            report |= _to_graph(net, folder, feed.shape, to, mode, timesteps) | measure(net, mode, feed)
+            report |= _to_graph(net, folder, given.shape, to, mode, timesteps) | _measure(net, mode, given)
     _print(
         {k: v.replace(str(folder), str(out)) if isinstance(v, str) else v for k, v in report.items()}, json
     )
@@ -165,10 +170,10 @@ def _refuse(to: str, only: str, **given: bool) -> None:
             raise InputError(f"--{name.replace('_', '-')} is for --to {only}, not for {to}; leave it out")
 
 
-def _to_nir(net: nn.Module, out: Path, feed: Feed, mode: Any, approximate: bool) -> dict[str, Any]:
+def _to_nir(net: nn.Module, out: Path, given: Inputs, mode: Any, approximate: bool) -> dict[str, Any]:
     from ultralif.export import to_nir
 
-    samples = feed.some(DRIFT) if approximate else None
+    samples = given.some(DRIFT) if approximate else None
     if samples is not None:
         samples = samples.to(next(net.parameters()))
     elif approximate:
@@ -176,7 +181,7 @@ def _to_nir(net: nn.Module, out: Path, feed: Feed, mode: Any, approximate: bool)
             "--approximate measures the drift on the run's test set, and there is none here; pass "
             "--inputs, a .npy file"
         )
-    drift = to_nir(net, out / "model.nir", mode=mode, approximate=samples, shape=feed.shape)
+    drift = to_nir(net, out / "model.nir", mode=mode, approximate=samples, shape=given.shape)
     if drift is None or samples is None:
         return {"file": str(out / "model.nir"), "drift": "none: it is exact"}
     return {
@@ -198,6 +203,247 @@ def _to_graph(
         return form | {"file": str(out / "model.pt2")}
     difference = to_onnx(net, out / "model.onnx", mode=mode, timesteps=timesteps, shape=shape)
     return form | {"file": str(out / "model.onnx"), "onnxruntime_differs_by": difference}
+
+
+REPLAYED = 8  # samples in the self-test
+
+
+def _make_c(
+    net: nn.Module,
+    mode: Any,
+    integer: IntegerNetwork,
+    out: Path,
+    given: Inputs,
+    budget: int | None,
+) -> dict[str, Any]:
+    """Write the C program of an integer network with its self-test, and return what to print about it."""
+    from ultralif.export import to_c
+    from ultralif.export.c import ways
+    from ultralif.nn import Neuron
+
+    kinds = [type(module).__name__ for module in net.modules() if isinstance(module, Neuron)]
+    samples = given.some(REPLAYED)
+    source = "recorded" if given.recorded is not None else "test"
+    measured = _measure(net, mode, given, integer)
+    if samples is None or (given.recorded is None and "accuracy" in measured):
+        samples, source = _drawn(integer), "drawn"
+    samples = samples[: integer.timesteps]
+    size = to_c(integer, out, samples[:, :REPLAYED], memory_budget=budget, title=f"{kinds[0]}, {mode}")
+    if not measured:
+        measured = {"decides_as_floats": _alike(net, mode, integer, samples)}
+    return {
+        "shapes": str(integer),
+        "timesteps": integer.timesteps,
+        **_input(integer),
+        "constant_bytes": size.rom,
+        "state_bytes": size.ram,
+        **{f"layer {name}": way for name, way in ways(integer).items()},
+        **measured,
+        "self_test": f"{min(samples.shape[1], REPLAYED)} {source} samples",
+        "next": f"make -C {out} test",
+    }
+
+
+def _input(integer: IntegerNetwork) -> dict[str, Any]:
+    """Say what the first layer takes."""
+    if integer.levels is None:
+        return {"input": "event counts", "max_events": integer.max_events}
+    levels = integer.levels
+    return {"input": f"real numbers in 8 bits: {levels.low} to {levels.high}, {levels.step:.4g} each"}
+
+
+def _alike(net: nn.Module, mode: Any, integer: IntegerNetwork, samples: Tensor) -> str:
+    from ultralif.export.harden import answer
+    from ultralif.nn import mode as in_mode
+
+    with in_mode(net, mode):
+        floats = answer(net, samples.to(next(net.parameters())))[0].argmax(1)
+    alike = integer.run(samples).scores.argmax(1) == floats
+    return f"{int(alike.sum())} of {len(alike)} samples"
+
+
+def _drawn(integer: IntegerNetwork) -> Tensor:
+    """Draw binary spikes, no more in a time step than the network takes, or one picture of real numbers."""
+    import torch
+
+    shape = (min(integer.timesteps, 10), REPLAYED, integer.inputs)
+    drawn = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    if integer.levels is not None:
+        drawn = integer.levels.step * (
+            integer.levels.low + drawn * (integer.levels.high - integer.levels.low)
+        )
+        return drawn[:1].expand(shape).reshape(*shape[:2], *integer.nodes[0].shape)
+    spikes = drawn < 0.2
+    spikes &= spikes.cumsum(-1) <= integer.max_events
+    return spikes.view(*shape[:2], *integer.nodes[0].shape)
+
+
+REAL = ("direct", "constant", "constant-normalized")
+"""Encodings that give real numbers, and not spikes."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs of a network, ``[T, B, *shape]``."""
+
+    shape: tuple[int, ...]
+    range: tuple[float, float] | None
+    """Of inputs that are real numbers; None: they are event counts."""
+    batches: Batches | None
+    """Returns the test set, inputs and labels; None without data."""
+    recorded: Tensor | None
+    """Samples from a file."""
+    direct: bool = False
+    """The network takes images as they are, and repeats them over time itself."""
+
+    def some(self, most: int) -> Tensor | None:
+        """Return recorded samples, or the first of the test set; None if there are neither."""
+        import torch
+
+        if self.recorded is not None or self.batches is None:
+            return self.recorded
+        found, count = [], 0
+        for x, _ in self.batches():
+            found.append(x)
+            count += x.shape[1]
+            if count >= most:
+                break
+        return torch.cat(found, 1)[:, :most]
+
+
+def _make_inputs(
+    net: nn.Module,
+    config: RunConfig | None,
+    inputs: Path | None,
+    data_dir: Path | None,
+    input_range: tuple[float, float] | None,
+    *,
+    ranged: bool,
+) -> Inputs:
+    """Return the inputs of a network; a layer that cannot be exported is refused here.
+
+    Args:
+        net: the network.
+        config: of its run, where known.
+        inputs: a .npy file of samples.
+        data_dir: searched first for the dataset.
+        input_range: of real-valued inputs; None: as the run says.
+        ranged: the range is needed.
+    """
+    from ultralif.data import DATASETS
+    from ultralif.export import describe
+
+    spec = None if config is None else DATASETS.get(config.dataset)
+    known = config is not None and config.model != "mlp" and spec is not None
+    shape = describe(net, spec.shape if known and spec is not None else None).nodes[0].shape
+    real = config is not None and config.encoding in REAL and not (spec is not None and spec.is_events)
+    data = None if config is None else _load(config, data_dir)
+    recorded = None if inputs is None else _recorded(inputs, shape, real or input_range is not None)
+    if ranged and real and input_range is None and config is not None:
+        input_range = _range(config, data)
+    batches = None if config is None or data is None else _test_set(config, data, shape)
+    return Inputs(
+        shape, input_range, batches, recorded, real and config is not None and config.encoding == "direct"
+    )
+
+
+def _load(config: RunConfig, data_dir: Path | None) -> Data | None:
+    """Return the data of a run, or None, and say why."""
+    import torch
+
+    from ultralif.training.feed import load_data
+
+    try:
+        return load_data(config, torch.device("cpu"), data_dir)
+    except (InputError, JobError) as error:
+        say(f"no test set, so that no accuracy is measured: {error}")
+        return None
+
+
+def _range(config: RunConfig, data: Data | None) -> tuple[float, float]:
+    """Return the least and the greatest value of a run's training images."""
+    if config.dataset.startswith("own:") or config.encoding == "constant-normalized":
+        if data is None:
+            raise InputError(
+                "the network takes real numbers, and their range is not known without its data; give them "
+                "with --dataset, or --input-range"
+            )
+        from ultralif.training.feed import make_loader
+
+        ends = [
+            (float(x.min()), float(x.max())) for x, _ in make_loader(config, data, data.train, training=False)
+        ]
+        return min(low for low, _ in ends), max(high for _, high in ends)
+    return 0.0, 1.0  # pixels
+
+
+def _test_set(config: RunConfig, data: Data, shape: tuple[int, ...]) -> Batches:
+    from ultralif.training.feed import EVALUATION, inputs, make_loader
+
+    loader = make_loader(config, data, data.dataset.test, training=False)
+    steps = config.timesteps if config.encoding == "direct" and not data.dataset.test.is_events else None
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
+        for x, labels in loader.epoch(EVALUATION):
+            x = inputs(x, config)
+            x = x if steps is None else x.expand(steps, *x.shape[1:])
+            yield x.reshape(*x.shape[:2], *shape), labels
+
+    return batches
+
+
+def _recorded(path: Path, shape: tuple[int, ...], real: bool) -> Tensor:
+    """Return the samples of a file, ``[T, B, *shape]``."""
+    import numpy as np
+    import torch
+
+    from ultralif.data.files import read_npy
+
+    if not path.exists():
+        raise InputError(f"--inputs {path} does not exist")
+    try:
+        values = read_npy(path)
+    except (InputError, JobError, MemoryError) as error:
+        raise InputError(f"--inputs {path} is not a .npy file of numbers") from error
+    kinds, what = ("uibf", "numbers") if real else ("uib", "whole numbers")
+    whole = values.dtype.kind in kinds and values.ndim >= 3 and values.size
+    if not whole or values[0, 0].size != prod(shape):
+        raise InputError(
+            f"--inputs {path} must hold {what} [samples, time steps, {prod(shape)}], not "
+            f"{values.dtype} {values.shape}"
+        )
+    kept = values.astype(np.float32 if values.dtype.kind == "f" else np.int64)
+    x = torch.from_numpy(kept).flatten(2).transpose(0, 1)
+    return x.reshape(*x.shape[:2], *shape)
+
+
+def _measure(
+    net: nn.Module, mode: Any, given: Inputs, integer: IntegerNetwork | None = None
+) -> dict[str, Any]:
+    """Return the share of right decisions on the whole test set, by floats and integers; {} without one."""
+    import torch
+
+    from ultralif.export.harden import answer
+    from ultralif.nn import mode as in_mode
+
+    if given.batches is None:
+        return {}
+    right, alike, seen = torch.zeros(2), 0, 0
+    try:
+        with in_mode(net, mode), torch.no_grad():
+            for x, labels in given.batches():
+                floats = answer(net, x[0] if given.direct else x)[0].argmax(1)
+                integers = floats if integer is None else integer.run(x).scores.argmax(1)
+                alike += int((floats == integers).sum())
+                right += torch.stack([(floats == labels).sum(), (integers == labels).sum()])
+                seen += len(labels)
+    except InputError as error:
+        return {"accuracy": f"not measured on the test set: {error}"}
+    by_floats, by_integers = (round(part, 2) for part in (100 * right / seen).tolist())
+    found = {"test_samples": seen, "float_percent": by_floats}
+    if integer is None:
+        return found
+    return {**found, "integer_percent": by_integers, "decides_as_floats": f"{alike} of {seen} samples"}
 
 
 COMMAND = export

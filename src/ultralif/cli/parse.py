@@ -1,12 +1,28 @@
 """Arguments from types: the only module that knows the argument parser."""
 
+import ast
 import contextlib
+import dataclasses
 import functools
 import inspect
 import io
 import re
+import textwrap
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NoReturn, TypeVar, Union, cast, get_args, get_origin
+from itertools import pairwise
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import tyro
 from tyro import _errors as errors
@@ -15,7 +31,10 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from ultralif.errors import InputError
 from ultralif.names import similar
 
-__all__ = ["Actions", "Hidden", "Inline", "Named", "Names", "dispatch", "parse", "print_completion"]
+__all__ = [
+    *("Actions", "Flag", "Hidden", "Inline", "Named", "Names"),
+    *("describe_flags", "dispatch", "parse", "print_completion"),
+]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -64,9 +83,7 @@ def _numbers(info: PrimitiveTypeInfo) -> Any:
     return _listed(kinds[0], kinds[0].__name__.upper(), None if Ellipsis in kinds else len(kinds))
 
 
-def parse(
-    target: Callable[..., R], argv: Sequence[str], command: str, default: R | None = None, more: str = ""
-) -> R:
+def parse(target: Callable[..., R], argv: Sequence[str], command: str, default: R | None = None) -> R:
     """Call a function, or build a dataclass, from command-line arguments.
 
     Args:
@@ -74,9 +91,8 @@ def parse(
         argv: the arguments after the command.
         command: the command's name, as help shows it.
         default: a dataclass whose values are taken where no argument is given.
-        more: a further part of the help.
     """
-    description = f"{_description(target)}\n\n{more}".strip()
+    description = _description(target)
     with errors.on_parse_error(_Complaint(command, lambda: _flags(target))):
         if isinstance(target, type):  # only the constructor runs, and help shows the defaults
             return cast(R, _cli(target, argv, command, description=description, default=default))
@@ -104,6 +120,71 @@ def print_completion(commands: dict[str, Callable[..., Any] | Actions], shell: s
     how = {"config": (tyro.conf.OmitSubcommandPrefixes,)}
     with contextlib.suppress(SystemExit):  # when it is printed
         _cli(_union(targets), ["--tyro-print-completion", shell], "", **how)
+
+
+class Flag(NamedTuple):
+    """A flag as help shows it."""
+
+    usage: str
+    default: str
+    meaning: str
+
+    def text(self, full: bool) -> str:
+        """Return its meaning, or the first clause of it, and its default."""
+        first = self.meaning if full else re.split(r"(?<=\w)\. |; ", self.meaning)[0]
+        first += "" if first.endswith(".") else "."
+        return f"{first} (default: {self.default})" if self.default else first
+
+
+def describe_flags(target: type) -> dict[str, Flag]:
+    """Return the flags of a dataclass, by name, in the order of its fields."""
+    hints, meanings = get_type_hints(target, include_extras=True), _field_docs(target)
+    flags = {}
+    for each in dataclasses.fields(target):
+        extras = getattr(hints[each.name], "__metadata__", ())
+        if any(extra is tyro.conf.Suppress for extra in extras):
+            continue
+        name = next((extra.name for extra in extras if getattr(extra, "name", None)), each.name)
+        name = name.replace("_", "-")
+        form = _form(hints[each.name])
+        shown = each.default
+        if isinstance(shown, bool):
+            usage, default = f"--{'no-' if shown else ''}{name}", ""
+        else:
+            usage = f"--{name} {form}"
+            default = ",".join(map(str, shown)) if isinstance(shown, tuple) else str(shown)
+        default = "" if shown is dataclasses.MISSING or not shown else default
+        flags[name] = Flag(usage, default, meanings.get(each.name, ""))
+    return flags
+
+
+def _form(hint: Any) -> str:
+    """Return the form of a flag's value, such as ``INT`` or ``adam|sgd``."""
+    if get_origin(hint) is Annotated:
+        inner, *extras = get_args(hint)
+        made = (extra.metavar for extra in extras if isinstance(extra, PrimitiveConstructorSpec))
+        return next(made, None) or _form(inner)
+    parts = [part for part in get_args(hint) if part is not type(None)]
+    if get_origin(hint) is Literal:
+        return "|".join(map(str, parts))
+    if get_origin(hint) is tuple:
+        return f"{_form(parts[0])},..." if Ellipsis in parts else ",".join(map(_form, parts))
+    if parts:
+        return "|".join(map(_form, parts))
+    return {bool: "True|False", int: "INT", float: "FLOAT", str: "NAME"}.get(hint, "PATH")
+
+
+def _field_docs(target: type) -> dict[str, str]:
+    """Return the docstring below each field of a dataclass and its bases."""
+    docs = {}
+    for base in reversed(target.__mro__[:-1]):
+        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        body = tree.body if isinstance(tree, ast.ClassDef) else []
+        for node, after in pairwise(body):
+            match node, after:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=text)):
+                    docs[name] = " ".join(str(text).split())
+    return docs
 
 
 def _cli(target: Any, argv: Sequence[str], command: str, **how: Any) -> Any:
@@ -177,7 +258,7 @@ class _Complaint:
                 *most, last = [_wanted(missing.arg) for missing in event.missing_arguments]
                 return f"ultralif {self.command} needs {', '.join(most)}{' and ' if most else ''}{last}"
             case errors.MissingSubcommand():
-                return f"say what to do: one of {', '.join(self.known())}"
+                return f"missing action; choose one of {', '.join(self.known())}"
             case errors.UnrecognizedArgs():
                 words = event.tokens
                 return self.unknown(next((word for word in words if word.startswith("-")), words[0]))

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ultralif.cli.output import check_place, echo, print_json, say
-from ultralif.cli.own import know_paths
 from ultralif.cli.parse import Inline, parse
 from ultralif.cli.runs import ALL, Filter
+from ultralif.cli.sources import register_filters
 from ultralif.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ PAGES = (".html", ".htm")
 
 def main(argv: list[str]) -> None:
     """Write a report."""
-    parse(report, know_paths(argv), "report")
+    parse(report, register_filters(argv), "report")
 
 
 def report(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.output import check_place, confirm, echo, number, print_json, print_result, print_table, say
 from ultralif.cli.parse import Actions, Inline, Names, dispatch
@@ -11,11 +11,12 @@ from ultralif.cli.progress import spell_count
 from ultralif.errors import InputError, JobError
 from ultralif.files import write_file
 from ultralif.names import MODES
-from ultralif.report.summary import BY, summarize
-from ultralif.report.table import Table, to_csv, to_latex, to_markdown
 from ultralif.training.config import NEURON_NAMES, spelled
 from ultralif.training.result import Result
 from ultralif.training.store import Store
+
+if TYPE_CHECKING:
+    from ultralif.report.table import Table
 
 __all__ = ["COMMAND", "main"]
 
@@ -184,6 +185,8 @@ def export(
 
         text = dumps([row.to_dict() for row in rows], indent=2) + "\n"
     else:
+        from ultralif.report.table import Table
+
         cells = [tuple("-" if cell is None else str(cell) for cell in _cells(row)) for row in rows]
         text = _markup(Table("runs", "", _COLUMNS, cells), to)
     _write(text, out, rows)
@@ -191,7 +194,7 @@ def export(
 
 def table(
     which: Inline[Filter] = ALL,
-    by: Names = BY,
+    by: Names = ("dataset", "neuron", "timesteps", "sparsity"),
     to: Literal["markdown", "latex", "csv"] | None = None,
     out: Path | None = None,
     runs_dir: Path | None = None,
@@ -210,6 +213,8 @@ def table(
         out: a file; without it the table is printed.
         runs_dir: where runs are kept.
     """
+    from ultralif.report.summary import summarize
+
     check_place(out)
     if out is not None and to is None:
         raise InputError("out needs a format; add --to markdown, latex or csv")
@@ -239,7 +244,9 @@ def rebuild(runs_dir: Path | None = None) -> None:
     echo(f"{spell_count(count, 'run')} in {store.root}; next: ultralif runs list")
 
 
-def _markup(found: Table, to: str) -> str:
+def _markup(found: "Table", to: str) -> str:
+    from ultralif.report.table import to_csv, to_latex, to_markdown
+
     return {"csv": to_csv, "markdown": to_markdown, "latex": to_latex}[to](found)
 
 

@@ -1,19 +1,20 @@
-"""``ultralif sweep``: many runs, planned as stacks."""
+"""``ultralif sweep``: many runs, planned as stacks; and the plan that ``--dry-run`` prints."""
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from ultralif.cli.common import Common, read_arguments, warn_of_batch
+from ultralif.cli.arguments import Common, read_arguments, warn_of_batch
 from ultralif.cli.output import echo, print_json, print_table, say
-from ultralif.cli.own import take_neurons, take_paths
 from ultralif.cli.parse import Hidden, Named, Names
-from ultralif.cli.progress import spell_count, stop_on_signals, training_progress
+from ultralif.cli.progress import spell_count, spell_time, stop_on_signals, training_progress
 from ultralif.errors import InputError, JobError
-from ultralif.training.config import RunConfig
+from ultralif.names import GROUPS as NEURON_GROUPS
+from ultralif.names import NEURON_NAMES
+from ultralif.training.config import PRESETS, RunConfig
 from ultralif.training.options import RunOptions
 from ultralif.training.store import Store
 from ultralif.training.sweep import grid, plan
@@ -21,7 +22,7 @@ from ultralif.training.sweep import grid, plan
 if TYPE_CHECKING:
     from ultralif.training import Result
 
-__all__ = ["COMMAND", "main", "run_plan", "seeds_together"]
+__all__ = ["COMMAND", "main", "print_plan", "run_plan", "seeds_together", "show_plan"]
 
 MOST_SEEDS = 100_000
 
@@ -44,8 +45,7 @@ class Sweep(Common):
     timesteps: Hidden[int] = RunConfig.timesteps
     sparsity: Hidden[float] = RunConfig.sparsity
     neurons: Names = ("all",)
-    """Names of neurons; all: the ten of the paper's tables, every: these and SoftLIF, our control, ultra: the
-    paper's four, baselines: its six."""
+    """Names of neurons, or of groups: all, paper (all but SoftLIF), ultra, baselines."""
     times: Annotated[tuple[int, ...], Named(name="timesteps")] = (1, 10, 30)
     """The time steps T."""
     penalties: Annotated[tuple[float, ...], Named(name="sparsity")] = (0.0,)
@@ -58,6 +58,12 @@ class Sweep(Common):
     """Train on a Ray cluster: its address, or none to start Ray here. All nodes must see --runs-dir."""
     cpus: int = 1
     """With --ray: cores of a stack that is not on a GPU; one on a GPU has that GPU to itself."""
+
+    @classmethod
+    def with_defaults(cls, values: Mapping[str, Any], source: str) -> Self:
+        """Return the arguments with the fields of a config as defaults, and the time steps of a recipe."""
+        steps = PRESETS.get(source, {}).get("timesteps")
+        return cls(**values) if steps is None else cls(**values, times=(steps,))
 
     def chosen_seeds(self) -> Sequence[int]:
         """Return the seeds."""
@@ -79,13 +85,11 @@ class Sweep(Common):
 
 def main(argv: list[str]) -> None:
     """Train a grid of runs."""
-    words = _with_address(_renamed(argv))
-    named, model = take_paths(words)
-    if model is not None:
-        raise InputError(f"sweep trains networks of the library, got --model {model}; use ultralif train")
-    named = take_neurons(named)
-    args = read_arguments(Sweep, named, "sweep")
-    if args.ray is not None and named != words:
+    args = read_arguments(Sweep, argv, "sweep")
+    if args.model.startswith("own:"):
+        raise InputError("sweep trains networks of the library, not a --model of yours; use ultralif train")
+    is_own = args.dataset.startswith("own:") or not {*args.neurons} <= {*NEURON_NAMES, *NEURON_GROUPS}
+    if args.ray is not None and is_own:
         raise InputError("data and neurons of your own are known to this process alone; leave --ray out")
     seeds = args.chosen_seeds()
     warn_of_batch(args.run())
@@ -95,8 +99,6 @@ def main(argv: list[str]) -> None:
     together = seeds_together(args.device, len(seeds)) if args.ray is None else 1
     stacks = plan(configs, store, args.largest, together)
     if args.dry_run:
-        from ultralif.cli.dry import show_plan
-
         show_plan(stacks, args.device, args.json)
         return
     run_plan(
@@ -112,6 +114,7 @@ def main(argv: list[str]) -> None:
         return
     finished = [row for row in rows if row.status == "done"]
     _print_summary(finished)
+    args.print_recipe()
     there = "" if args.runs_dir is None else f" --runs-dir {args.runs_dir}"
     echo(f"{spell_count(len(rows), 'run')} in {store.root}; next: ultralif runs list{there}")
     if len(finished) < len(rows):
@@ -124,17 +127,6 @@ def seeds_together(device: str, seeds: int) -> int:
     from ultralif.training.device import pick_device
 
     return seeds if pick_device(device).type == "cuda" else 1
-
-
-def _renamed(argv: list[str]) -> list[str]:
-    """Accept the name that ``--sparsity`` had in 0.1.0."""
-    return [word.replace("--lambdas", "--sparsity", 1) for word in argv]
-
-
-def _with_address(argv: list[str]) -> list[str]:
-    """Accept ``--ray`` without an address."""
-    words = zip(argv, [*argv[1:], "--"], strict=True)
-    return ["--ray=local" if word == "--ray" and after.startswith("-") else word for word, after in words]
 
 
 def _cluster(args: Sweep) -> "Callable[..., Iterator[Result]] | None":
@@ -173,7 +165,6 @@ def run_plan(
     if not quiet and elsewhere is not None:
         say(f"{sum(map(len, stacks))} runs in {len(stacks)} stacks")
     elif not quiet:
-        from ultralif.cli.dry import print_plan
         from ultralif.training import estimate
 
         seconds = estimate(stacks, options.device)
@@ -195,6 +186,68 @@ def _print_summary(rows: "list[Result]") -> None:
     print_table(table.columns, table.rows)
     for note in table.notes[:1]:
         echo(note)
+
+
+Stacks = Sequence[Sequence[RunConfig]]
+
+
+def show_plan(stacks: Stacks, device: str, as_json: bool) -> None:
+    """Print what would be trained, its size and time, and the config if there is only one run."""
+    from ultralif.nn import Neuron
+    from ultralif.training import estimate
+    from ultralif.training.build import build_network
+
+    seconds = estimate(stacks, device)
+    if as_json:
+        runs = [config.settings() for stack in stacks for config in stack]
+        print_json({"stacks": _rows(stacks, seconds), "seconds": round(sum(seconds), 1), "runs": runs})
+        return
+    if len(stacks) == 1 and len(stacks[0]) == 1:
+        for name, value in stacks[0][0].settings().items():
+            echo(f"{name:16} {value}")
+        modules = build_network(stacks[0][0]).modules()
+        neuron = next((module for module in modules if isinstance(module, Neuron)), None)
+        echo(f"{'neurons':16} {neuron!r}")
+        echo(f"{'id':16} {stacks[0][0].id}")
+    _print(stacks, seconds, sys.stdout)
+
+
+def print_plan(stacks: Stacks, seconds: Sequence[float]) -> None:
+    """Print what is going to be trained."""
+    _print(stacks, seconds, sys.stderr)
+
+
+def _print(stacks: Stacks, seconds: Sequence[float], file: Any) -> None:
+    if stacks:
+        rows = _rows(stacks, seconds)
+        print_table(tuple(rows[0]), [tuple(row.values()) for row in rows], file=file)
+    runs = sum(map(len, stacks))
+    what = f"{spell_count(runs, 'run')} in {spell_count(len(stacks), 'stack')}"
+    echo(f"{what}, about {spell_time(sum(seconds))}, without loading and evaluation", file)
+
+
+def _rows(stacks: Stacks, seconds: Sequence[float]) -> list[dict[str, Any]]:
+    """Describe the stacks; those that differ only in their seed are one row."""
+    from ultralif.training.build import build_network, footprint
+
+    rows: dict[tuple[object, ...], dict[str, Any]] = {}
+    for stack, time in zip(stacks, seconds, strict=True):
+        shared = stack[0]
+        key = tuple(config.with_(seed=0).id for config in stack)
+        if key not in rows:
+            networks = [build_network(config) for config in stack]
+            rows[key] = {
+                "dataset": shared.dataset,
+                "T": shared.timesteps,
+                "networks": len(stack),
+                "seeds": 0,
+                "parameters": sum(p.numel() for network in networks for p in network.parameters()),
+                "megabytes": round(sum(footprint(stack)) / 1e6, 1),
+                "seconds": 0.0,
+            }
+        rows[key]["seeds"] += 1
+        rows[key]["seconds"] = round(rows[key]["seconds"] + time, 1)
+    return list(rows.values())
 
 
 COMMAND = Sweep

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ultralif.cli.common import Common, read_arguments, warn_of_batch
+from ultralif.cli.arguments import Common, read_arguments, warn_of_batch
 from ultralif.cli.output import print_json, print_result, say
-from ultralif.cli.own import know_model, take_paths
 from ultralif.cli.progress import stop_on_signals, training_progress
 from ultralif.errors import JobError, need
 from ultralif.training.config import RunConfig
@@ -19,18 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "main"]
 
 
-CHOICES = ("--dataset", "--model", "--hidden", "--config")
-"""Flags that choose what is trained; without any of them the recipe for the digits is used."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Train(Common):
     """Train a network, store the run and print its accuracy, spike rate and energy in every mode.
 
-    Without --dataset, --model, --hidden or --config it takes the recipe ``--config digits``: a small
-    convolutional network on built-in data, trained in half a minute to binary spikes. Otherwise a perceptron
-    is trained with the defaults below. To resume a run that was stopped, give the same command again; a
-    finished run is shown, not trained again.
+    Without --dataset, --model or --hidden it trains a small convolutional network on built-in data, in half
+    a minute. A --model comes with the recipe that trains it; other networks are perceptrons with the
+    defaults below. Give the same command again to resume a run that was stopped.
 
     Examples:
       ultralif train
@@ -51,19 +45,16 @@ class Train(Common):
 
 def main(argv: list[str]) -> None:
     """Train one run."""
-    if not {word.partition("=")[0] for word in argv} & {*CHOICES, "--help", "-h"}:
-        argv = ["--config", "digits", *argv]
-    argv, model = take_paths(argv)
-    args = read_arguments(Train, argv, "train")
-    if model is not None:
-        args = replace(args, model=know_model(model, args))
+    args = read_arguments(Train, argv, "train", _recipe)
     run = args.run()
     name = run.id  # refuses an option that the neuron does not have
     warn_of_batch(run)
     if args.dry_run:
-        from ultralif.cli.dry import show_plan
+        from ultralif.cli.sweep import show_plan
 
         show_plan([[run]], args.device, args.json)
+        if not args.json:
+            args.print_recipe()
         return
     if args.tensorboard is not None:
         need("tensorboard", "tensorboard")  # refuse it now, not after training
@@ -86,10 +77,16 @@ def main(argv: list[str]) -> None:
         print_json(result.to_dict())
     else:
         print_result(result)
+        args.print_recipe()
     if result.status == "diverged":
         raise JobError(
             f"{run.neuron} ({run.id}) diverged; try a smaller --learning-rate than {run.learning_rate}"
         )
+
+
+def _recipe(flags: set[str]) -> str | None:
+    """Return the recipe for the digits, unless the user chooses what is trained."""
+    return None if flags & {"dataset", "model", "hidden"} else "digits"
 
 
 def _is_first() -> bool:

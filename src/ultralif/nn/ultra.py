@@ -32,6 +32,12 @@ class _Tempered(Neuron[State]):
     The default of ``eps`` is 0.4 times the default threshold. Between rest and twice the threshold a soft
     spike rises by tanh(threshold / (2 eps)), and L layers pass on the L-th power of that: 0.85 each here,
     0.24 at the paper's 1.0, where an undriven UltraLIF also rests above its threshold (at log 1.9 = 0.64).
+
+    Args:
+        eps: the temperature, above 0.
+        learn_eps: learn the temperature. None: yes.
+        eps_range: bounds of a learned temperature.
+        options: the arguments of every `Neuron`.
     """
 
     modes: ClassVar[tuple[Mode, ...]] = MODES

@@ -13,7 +13,7 @@ from ultralif.errors import InputError
 from ultralif.names import NEURON_NAMES, Mode, find_name
 from ultralif.training.baseline import FIELDS
 from ultralif.training.identity import SCHEMA, arguments, changed_options, check_options, document_id
-from ultralif.training.presets import PRESETS
+from ultralif.training.presets import PRESETS, recipe_of
 from ultralif.training.typed import typed
 
 __all__ = ["NEURON_NAMES", "PRESETS", "SCHEMA", "RunConfig", "known_neurons", "spelled"]
@@ -125,7 +125,8 @@ class RunConfig:
     hard_epochs: int = 0
     """Number of last epochs trained with binary spikes in the forward pass."""
     hard_share: float = 0.0
-    """The same as a fraction of all epochs; the larger of the two is used."""
+    """Fraction of the epochs, the last ones, trained with binary spikes; the larger of it and hard_epochs is
+    used."""
     settle_batches: int = 0
     """Batches from which the statistics of batch norm are computed again at the end, in the last mode."""
     track_test: bool = False
@@ -219,6 +220,20 @@ class RunConfig:
                 "it again, or install the version of ultralif that wrote it"
             )
         return cls(**{**FIELDS, "defaults": "0.1.0", **_named(given)})
+
+    @classmethod
+    def for_model(cls, model: str, **fields: Any) -> "RunConfig":
+        """Return the config of a model with the recipe that trains it, as ``ultralif train --model`` has it.
+
+        Args:
+            model: one of ultralif.models, such as vgg5.
+            fields: override the recipe.
+
+        Example:
+            >>> RunConfig.for_model("vgg5", epochs=2).encoding
+            'direct'
+        """
+        return cls(**{**PRESETS.get(recipe_of(model) or "", {}), "model": model, **fields})
 
     def with_(self, **changes: Any) -> "RunConfig":
         """Return a copy with other values."""

@@ -1,8 +1,9 @@
 """Presets: the fields of a config by the name of a recipe. Needs no torch."""
 
+import re
 from typing import Any
 
-__all__ = ["PRESETS"]
+__all__ = ["PRESETS", "recipe_of"]
 
 _DEPTH: dict[str, Any] = {
     "model": "vgg5",
@@ -47,3 +48,13 @@ PRESETS: dict[str, dict[str, Any]] = {
 author's code; ``ablation``: that code's study of the temperature; two recipes with binary spikes throughout;
 and two for convolutional networks, soft first and binary for the last epochs: ``digits`` for the small
 pictures of that name, ``deep`` for larger ones, with a first result within minutes."""
+
+
+def recipe_of(model: str) -> str | None:
+    """Return the name of the preset that trains a model; None for perceptrons and networks of the user.
+
+    Example:
+        >>> recipe_of("vgg5"), recipe_of("mlp")
+        ('deep', None)
+    """
+    return "deep" if re.match(r"(vgg|resnet)\d", model) else None

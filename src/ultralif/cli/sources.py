@@ -1,6 +1,13 @@
-"""The network argument of a command: sizes, a file or a run."""
+"""What the arguments of commands name: networks, and data, models and neurons of the user by their paths.
 
+Code is run only from a path in the command itself, never from one in a stored run or a config file.
+"""
+
+import inspect
 import re
+import sys
+from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -17,8 +24,20 @@ if TYPE_CHECKING:
     from ultralif.nn import Network, Neuron
     from ultralif.training.config import RunConfig
 
-__all__ = ["Source", "load_module", "load_network", "pick_layer", "save_network"]
-
+__all__ = [
+    "Source",
+    "is_code",
+    "is_path",
+    "load_module",
+    "load_network",
+    "pick_layer",
+    "register_dataset",
+    "register_filters",
+    "register_model",
+    "register_neuron",
+    "register_paths_of",
+    "save_network",
+]
 
 _MOST = 1 << 33
 """Bytes that a file of parameters may have: 8 GiB."""
@@ -160,3 +179,150 @@ def save_network(network: "Network", arguments: dict[str, Any] | None, path: Pat
     described = arguments | {"sizes": list(network.sizes), "neuron_options": options}
     metadata = {"network": dumps(described), "mode": neurons[0].mode}
     write_file(path, save(network.state_dict(), metadata))
+
+
+_CODE = re.compile(r"(.+\.py):(\w+)")
+
+
+def register_filters(argv: list[str]) -> list[str]:
+    """Register the neurons and data that filters give by paths; a neuron's path is no filter, and removed."""
+    words = []
+    for word in _joined(argv):
+        flag, _, value = word.partition("=")
+        if flag == "--neuron" and is_code(value):
+            register_neuron(value)
+        elif flag == "--dataset" and is_path(value):
+            words.append(f"--dataset={register_dataset(value)}")
+        else:
+            words.append(word)
+    return words
+
+
+def is_code(value: str) -> bool:
+    """Tell whether a value is a file of Python and a name in it."""
+    return bool(_CODE.fullmatch(value))
+
+
+def is_path(value: str) -> bool:
+    """Tell whether a dataset is given by a path: a file of code or arrays, or a folder."""
+    return is_code(value) or value.endswith(".npz") or (Path(value).is_dir() and "/" in value)
+
+
+def _joined(argv: list[str]) -> list[str]:
+    """Write ``--flag value`` as ``--flag=value`` for the flags that may have paths."""
+    words: list[str] = []
+    for word in argv:
+        if words and words[-1] in ("--dataset", "--neuron"):
+            words[-1] = f"{words[-1]}={word}"
+        else:
+            words.append(word)
+    return words
+
+
+def register_dataset(path: str) -> str:
+    """Read data, register them, and return their name.
+
+    Args:
+        path: an ``.npz`` file or a folder of ``.npy`` files with ``x_train`` (or ``events_train``,
+            ``[N, T, ...]``), ``y_train``, ``x_test`` and ``y_test``; or ``file.py:function``, which returns
+            the training and the test set.
+    """
+    from ultralif.data.user_data import read_arrays, register_data
+
+    if is_code(path):
+        found = _code(path)()
+        if isinstance(found, str):
+            return found
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise InputError(f"{path} must return the training and the test set, got {type(found).__name__}")
+        return register_data(*found)
+    if not Path(path).exists():
+        raise InputError(f"dataset {path} does not exist")
+    train, test, events = read_arrays(Path(path))
+    return register_data(train, test, events=events)
+
+
+def register_neuron(path: str) -> str:
+    """Register the neuron of ``file.py:Class`` and return its name."""
+    from ultralif.nn import Neuron, register
+
+    found = _code(path)
+    if not (isinstance(found, type) and issubclass(found, Neuron)):
+        raise InputError(f"neuron {path} must be a class derived from ultralif.Neuron or ultralif.Stepped")
+    return register(found).__name__
+
+
+def register_model(path: str, config: "RunConfig") -> str:
+    """Register the network that ``file.py:Class`` makes, and return its name.
+
+    Args:
+        path: of the code; it is called with those of ``classes``, ``shape`` (of a sample), ``channels``,
+            ``timesteps`` and ``neuron`` (a name) that it takes.
+        config: of the run.
+    """
+    from torch import nn
+
+    from ultralif.training.build import add_model, find_spec
+
+    spec, make = find_spec(config), _code(path)
+    told = {
+        "classes": spec.classes,
+        "shape": spec.shape,
+        "channels": spec.shape[0],
+        "timesteps": config.timesteps,
+        "neuron": config.neuron,
+    }
+    accepted = inspect.signature(make).parameters
+    given = {name: value for name, value in told.items() if name in accepted}
+
+    def build() -> nn.Module:
+        net = make(**given)
+        if not isinstance(net, nn.Module):
+            raise InputError(f"model {path} must make a torch.nn.Module, got {type(net).__name__}")
+        return net
+
+    return add_model(build)
+
+
+def register_paths_of(
+    run: str, runs_dir: Path | None, dataset: str | None, model: str | None, neuron: str | None
+) -> None:
+    """Register the user's own data, network and neuron of a stored run, as far as paths are given.
+
+    Args:
+        run: its name or folder.
+        runs_dir: where runs are kept.
+        dataset: as for `register_dataset`.
+        model: as for `register_model`.
+        neuron: as for `register_neuron`.
+    """
+    if neuron is not None:
+        register_neuron(neuron)
+    if dataset is not None:
+        register_dataset(dataset)
+    if model is not None:
+        from ultralif.training.store import Store
+
+        store, name = Store.holding(run, runs_dir)
+        register_model(model, store.read(name).config)
+
+
+def _code(path: str) -> Callable[..., Any]:
+    """Return the object of that name in a file of Python."""
+    matched = _CODE.fullmatch(path)
+    if matched is None:
+        raise InputError(f"{path!r} must be a file of Python and a name in it, such as my.py:Net")
+    file = Path(matched[1])
+    if not file.is_file():
+        raise InputError(f"there is no file {file}")
+    spec = spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{file} is not a file of Python")
+    module = module_from_spec(spec)
+    sys.modules.setdefault(file.stem, module)  # dataclasses and pickles look there
+    spec.loader.exec_module(module)
+    found = getattr(module, matched[2], None)
+    if not callable(found):
+        raise InputError(f"{file} has no class or function {matched[2]!r}")
+    made: Callable[..., Any] = found
+    return made
