@@ -176,6 +176,7 @@ def run_study(name: str, words: Sequence[str]) -> int:
         return 2
     before = sys.argv
     sys.argv = [f"python -m research studies {name}", *words]
+    sys.modules.pop(f"research.studies.{name}", None)  # run_module warns of a module that is already there
     try:
         runpy.run_module(f"research.studies.{name}", run_name="__main__", alter_sys=True)
     except (InputError, JobError) as error:

@@ -20,11 +20,13 @@ PARTS = (
     "tests",
     "docs",
     "examples",
-    "results",
+    "research",
+    "zoo",
     "README.md",
     "CITATION.cff",
     "pyproject.toml",
     "tools",
+    "benchmarks",
 )
 
 

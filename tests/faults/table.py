@@ -24,7 +24,7 @@ PARITY = ("tests/ops/test_parity.py",)
 LOOP = ("tests/training/test_plain_loop.py",)
 WIRING = ("tests/training/test_wiring.py",)
 QUANTIZE = ("tests/export/test_quantize.py", "tests/export/test_networks.py")
-PAPER = ("tests/paper/test_paper.py",)
+PAPER = ("tests/research/test_paper.py",)
 EVALUATE = ("tests/training/test_evaluate.py", "tests/training/test_energy.py")
 
 OLD = [
@@ -46,14 +46,14 @@ OLD = [
     ),
     Fault(
         "speed of the temperature on the leak",
-        "nn/stacked.py",
+        "stack/neurons.py",
         'eps_speed if entry.name == "eps" else 1.0',
         "eps_speed",
         WIRING,
     ),
     Fault(
         "penalty by layers",
-        "nn/stack.py",
+        "stack/networks.py",
         "return (hidden[0] if len(hidden) == 1 else torch.cat(hidden, 2)).mean((0, 2))",
         "return torch.stack([one.mean((0, 2)) for one in hidden]).mean(0)",
         WIRING,
@@ -66,10 +66,8 @@ OLD = [
         "False",
         WIRING,
     ),
-    Fault(
-        "threshold rounded", "export/quantize_neuron.py", "/ unit).floor()),", "/ unit).round()),", QUANTIZE
-    ),
-    Fault("Student's t", "paper/statistics.py", "LEVEL = 0.95", "LEVEL = 0.94", PAPER),
+    Fault("threshold rounded", "export/quantize.py", "/ unit).floor()),", "/ unit).round()),", QUANTIZE),
+    Fault("Student's t", "report/statistics.py", "LEVEL = 0.95", "LEVEL = 0.94", PAPER),
     Fault(
         "orthogonal start", "training/build.py", "        if config.orthogonal:", "        if False:", LOOP
     ),
@@ -126,7 +124,7 @@ NEW = [
         "functional/ultra.py",
         'if centered and mode != "tropical" else',
         "if centered else",
-        ("tests/functional", "tests/analysis/test_dynamics.py", "-m", "not slow"),
+        ("tests/functional", "tests/research/test_dynamics.py", "-m", "not slow"),
     ),
     Fault("grid", "functional/ultra.py", "v.roll(-1, axis - 1)]", "v.roll(-1, axis)]", ORACLE),
     Fault(
@@ -198,17 +196,17 @@ NEW = [
     ),
     Fault(
         "dead clamp in a stack",
-        "nn/stacked.py",
+        "stack/neurons.py",
         'float(entry.neuron.clamp == "inward")',
         "1.0",
-        ("tests/nn/test_stack.py", "tests/training/test_members.py"),
+        ("tests/stack", "tests/training/test_members.py"),
     ),
     Fault(
         "mode of a stack",
-        "nn/stacked.py",
+        "stack/neurons.py",
         'choices["mode"] = mode if mode in self.groups[n][0].modes else "hard"',
         'choices["mode"] = "hard"',
-        ("tests/nn/test_stack.py",),
+        ("tests/stack",),
     ),
     # Training.
     Fault("label smoothing", "training/loss.py", "label_smoothing=smoothing", "label_smoothing=0.0", LOOP),
@@ -320,14 +318,14 @@ NEW = [
     ),
     Fault(
         "interval",
-        "paper/statistics.py",
+        "report/statistics.py",
         "stdev(values) ** 2 / count",
         "stdev(values) ** 2 / (count - 1)",
-        (*PAPER, "src/ultralif/paper/statistics.py"),
+        (*PAPER, "src/ultralif/report/statistics.py"),
     ),
     Fault(
         "reset in integers",
-        "export/quantize_neuron.py",
+        "export/quantize.py",
         "reset=whole(each(_level(neuron), node.shape) / unit)",
         "reset=whole(each(_level(neuron), node.shape))",
         QUANTIZE,
