@@ -9,9 +9,11 @@ from ultralif.lazy import lazy
 
 if TYPE_CHECKING:
     from ultralif.data import encoders as encoders
+    from ultralif.data import events as events
     from ultralif.data import loader as loader
     from ultralif.data.dataset import Dataset as Dataset
     from ultralif.data.dataset import load as load
+    from ultralif.data.events import to_frames as to_frames
     from ultralif.data.files import available as available
     from ultralif.data.loader import Loader as Loader
     from ultralif.data.split import Split as Split
@@ -25,9 +27,11 @@ __all__ = [
     "Split",
     "available",
     "encoders",
+    "events",
     "load",
     "loader",
     "register_data",
+    "to_frames",
 ]
 
 _HOMES = {
@@ -38,6 +42,7 @@ _HOMES = {
     "available": "files",
     "load": "dataset",
     "register_data": "user_data",
+    "to_frames": "events",
 }
 
-__getattr__, __dir__ = lazy(__name__, _HOMES, ("encoders", "loader"))
+__getattr__, __dir__ = lazy(__name__, _HOMES, ("encoders", "events", "loader"))

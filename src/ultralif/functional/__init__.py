@@ -13,6 +13,7 @@ from ultralif.functional.baselines import (
     synaptic_current,
     synaptic_current_step,
 )
+from ultralif.functional.integrator import leaky_integrator, leaky_integrator_step
 from ultralif.functional.reset import Reset, fire, saturate
 from ultralif.functional.scan import Constant, compute_dtype, over_time, rest
 from ultralif.functional.spike import (
@@ -50,6 +51,8 @@ __all__ = [
     "dspike_curve",
     "dspike_step",
     "fire",
+    "leaky_integrator",
+    "leaky_integrator_step",
     "lif",
     "lif_step",
     "log_decay",

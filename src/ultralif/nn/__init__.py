@@ -2,6 +2,7 @@
 
 from ultralif.nn.baselines import LIF, PLIF, AdaLIF, DSpike, DSpikePlus, FullPLIF
 from ultralif.nn.delays import DelayedLinear
+from ultralif.nn.integrator import LeakyIntegrator
 from ultralif.nn.layers import TimeDistributed
 from ultralif.nn.modes import mode, set_mode
 from ultralif.nn.network import NEURONS, Network, Output, find_neuron, register
@@ -26,6 +27,7 @@ __all__ = [
     "DSpikePlus",
     "DelayedLinear",
     "FullPLIF",
+    "LeakyIntegrator",
     "Network",
     "Neuron",
     "Output",

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ultralif.errors import InputError
 from ultralif.nn.delays import DelayedLinear
+from ultralif.nn.integrator import LeakyIntegrator
 from ultralif.nn.neuron import Neuron
 from ultralif.nn.recurrent import Recurrent
 
@@ -22,7 +23,7 @@ def truncated(net: nn.Module) -> Iterator[None]:
     the memory of that piece: truncated backpropagation through time. The block starts at rest.
 
     Args:
-        net: any module. Our neurons, `Recurrent` and `DelayedLinear` in it keep their states.
+        net: any module. Our neurons, `LeakyIntegrator`, `Recurrent` and `DelayedLinear` keep their states.
 
     Example:
         >>> import torch
@@ -52,7 +53,7 @@ def truncated(net: nn.Module) -> Iterator[None]:
 
 def _remembering(module: nn.Module) -> Iterator[nn.Module]:
     """Yield the outermost modules that have a state."""
-    if isinstance(module, Neuron | Recurrent | DelayedLinear):
+    if isinstance(module, Neuron | Recurrent | DelayedLinear | LeakyIntegrator):
         yield module
         return
     for child in module.children():

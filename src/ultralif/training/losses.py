@@ -1,0 +1,231 @@
+"""Losses and readouts, plain functions with names; masks leave out the padding of shorter samples.
+
+A network's output is ``[T, B, *outputs]``. A readout turns it into ``[B, *outputs]``, and a loss compares
+that with the targets. Without a readout, a loss compares every step with targets over time.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ultralif.errors import InputError
+from ultralif.functional import leaky_integrator
+
+__all__ = [
+    "LOSSES",
+    "READOUTS",
+    "Loss",
+    "Readout",
+    "bce",
+    "cross_entropy",
+    "find_loss",
+    "find_readout",
+    "last",
+    "leaky",
+    "maximum",
+    "mean",
+    "mse",
+    "rate_mse",
+    "step_mask",
+    "tet",
+]
+
+
+class Loss(Protocol):
+    """A loss: a function of scores and targets, and of a mask where samples differ in length."""
+
+    def __call__(self, scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return a single number."""
+
+
+class Readout(Protocol):
+    """A readout: a function from the outputs of all steps to one output for each sample."""
+
+    def __call__(self, steps: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return ``[B, *outputs]`` for ``[T, B, *outputs]``."""
+
+
+def step_mask(lengths: Tensor, timesteps: int | None = None) -> Tensor:
+    """Return the mask ``[T, B]`` of samples with these numbers of steps; True marks steps that count.
+
+    Example:
+        >>> step_mask(torch.tensor([1, 3])).T
+        tensor([[ True, False, False],
+                [ True,  True,  True]])
+    """
+    if lengths.dim() != 1 or not lengths.numel() or int(lengths.min()) < 1:
+        raise InputError(f"lengths must be positive numbers of steps [B], got {lengths}")
+    most = int(lengths.max()) if timesteps is None else timesteps
+    return torch.arange(most, device=lengths.device)[:, None] < lengths
+
+
+def mean(steps: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the mean over time; with a mask, over the steps that count."""
+    if mask is None:
+        return steps.mean(0)
+    weights = _weights(mask, steps)
+    return (steps * weights).sum(0) / weights.sum(0)
+
+
+def last(steps: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the last step; with a mask, the last step of each sample that counts."""
+    if mask is None:
+        return steps[-1]
+    _weights(mask, steps)
+    time = torch.arange(len(mask), device=mask.device)[:, None]
+    latest = (time * mask).amax(0)
+    return steps[latest, torch.arange(steps.shape[1], device=steps.device)]
+
+
+def maximum(steps: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the maximum over time; with a mask, over the steps that count."""
+    if mask is None:
+        return steps.amax(0)
+    return steps.masked_fill(_weights(mask, steps) == 0, -torch.inf).amax(0)
+
+
+def leaky(steps: Tensor, mask: Tensor | None = None, leak: float = 0.9) -> Tensor:
+    """Return the last membrane of a leaky integrator, see `ultralif.LeakyIntegrator`."""
+    return last(leaky_integrator(steps, leak=leak)[0], mask)
+
+
+def cross_entropy(
+    scores: Tensor, targets: Tensor, mask: Tensor | None = None, label_smoothing: float = 0.0
+) -> Tensor:
+    """Return the mean cross-entropy of scores ``[..., classes]``.
+
+    Args:
+        scores: ``[B, classes]``, or ``[T, B, classes]`` for targets over time.
+        targets: classes as whole numbers, without the last axis, or probabilities of the same shape.
+        mask: ``[T, B]``, for scores over time.
+        label_smoothing: as in `torch.nn.functional.cross_entropy`.
+    """
+    leading = scores.shape[:-1]
+    whole = not targets.is_floating_point()
+    if (whole and targets.shape != leading) or (not whole and targets.shape != scores.shape):
+        raise InputError(
+            f"cross-entropy needs classes {tuple(leading)} or probabilities {tuple(scores.shape)} for scores "
+            f"{tuple(scores.shape)}, got targets {targets.dtype} of shape {tuple(targets.shape)}; choose a "
+            "readout that fits the targets, or another loss"
+        )
+    flat = scores.reshape(-1, scores.shape[-1])
+    wanted = targets.reshape(-1) if whole else targets.reshape(flat.shape).to(flat.dtype)
+    each = functional.cross_entropy(flat, wanted, reduction="none", label_smoothing=label_smoothing)
+    return _average(each.view(leading), mask)
+
+
+def mse(scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the mean squared error; targets have the shape of the scores."""
+    _check_alike("mse", scores, targets)
+    return _average((scores - targets).square(), mask)
+
+
+def bce(scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the mean binary cross-entropy of scores before the sigmoid, for targets with several labels.
+
+    Targets have the shape of the scores: 1 for each label that applies and 0 for the others.
+    """
+    _check_alike("bce", scores, targets)
+    wanted = targets.to(scores.dtype)
+    return _average(functional.binary_cross_entropy_with_logits(scores, wanted, reduction="none"), mask)
+
+
+def tet(scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return the mean of the cross-entropies of all steps (temporal efficient training, Deng et al. 2022).
+
+    Args:
+        scores: of every step, ``[T, B, classes]``.
+        targets: classes ``[B]`` or probabilities ``[B, classes]``, the same for all steps.
+        mask: ``[T, B]``.
+    """
+    if scores.dim() != 3:
+        raise InputError(
+            f"tet needs the scores of every step [T, B, classes], got shape {tuple(scores.shape)}; let the "
+            "network return them, without a mean over time"
+        )
+    return cross_entropy(scores, targets.expand(len(scores), *targets.shape), mask)
+
+
+def rate_mse(
+    scores: Tensor, targets: Tensor, mask: Tensor | None = None, *, correct: float = 1.0, other: float = 0.0
+) -> Tensor:
+    """Return the mean squared error of spike rates and a target rate for each class.
+
+    It is the usual loss of networks whose last layer spikes.
+
+    Args:
+        scores: spike rates of the output neurons, ``[B, classes]``.
+        targets: classes ``[B]``.
+        mask: ``[T, B]``, for rates and classes over time.
+        correct: the rate of the correct class.
+        other: the rate of the other classes.
+    """
+    if targets.is_floating_point() or targets.shape != scores.shape[:-1]:
+        raise InputError(
+            f"rate-mse needs classes {tuple(scores.shape[:-1])} as whole numbers, got {targets.dtype} of "
+            f"shape {tuple(targets.shape)}; use mse for other targets"
+        )
+    wanted = functional.one_hot(targets, scores.shape[-1]).to(scores.dtype) * (correct - other) + other
+    return mse(scores, wanted, mask)
+
+
+LOSSES: dict[str, Callable[..., Tensor]] = {
+    "cross-entropy": cross_entropy,
+    "mse": mse,
+    "bce": bce,
+    "tet": tet,
+    "rate-mse": rate_mse,
+}
+"""The losses by name. `tet` takes the scores of every step, the others those after the readout."""
+
+READOUTS: dict[str, Callable[..., Tensor]] = {"mean": mean, "last": last, "max": maximum, "leaky": leaky}
+"""The readouts by name."""
+
+
+def find_loss(loss: str | Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the loss of that name; a function is returned as it is."""
+    return _find("loss", loss, LOSSES)
+
+
+def find_readout(readout: str | Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the readout of that name; a function is returned as it is."""
+    return _find("readout", readout, READOUTS)
+
+
+def _find(
+    argument: str, value: str | Callable[..., Tensor], known: dict[str, Callable[..., Tensor]]
+) -> Callable[..., Tensor]:
+    if callable(value):
+        return value
+    if value not in known:
+        raise InputError(f"{argument} must be one of {', '.join(known)} or a function, got {value!r}")
+    return known[value]
+
+
+def _weights(mask: Tensor, steps: Tensor) -> Tensor:
+    """Return a mask as numbers that broadcast against ``[T, B, *outputs]``."""
+    if mask.shape != steps.shape[:2]:
+        raise InputError(
+            f"mask must be [T, B] = {tuple(steps.shape[:2])}, got shape {tuple(mask.shape)}; see step_mask"
+        )
+    if not bool(mask.any(0).all()):
+        raise InputError("mask has samples without any step that counts; leave them out of the batch")
+    return mask.to(steps.dtype).view(*mask.shape, *[1] * (steps.dim() - 2))
+
+
+def _average(each: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the mean of all entries that count: every sample has the same weight, however long it is."""
+    if mask is None:
+        return each.mean()
+    return mean(each, mask).mean()
+
+
+def _check_alike(loss: str, scores: Tensor, targets: Tensor) -> None:
+    if scores.shape != targets.shape:
+        raise InputError(
+            f"{loss} needs targets of the shape of the scores, {tuple(scores.shape)}, got "
+            f"{tuple(targets.shape)}; add or remove axes, or choose another readout"
+        )
