@@ -180,25 +180,29 @@ TUNING: tuple[tuple[str, str, Layer, tuple[dict[str, int], ...]], ...] = (
     ("UltraDLIF", "device", Layer(30, 8192, 64), (*BACK, {"CHUNK": 6})),
     ("UltraDLIF", "graph", Layer(*SMALL), ({"FEW_BACK": 3}, {"FEW_BACK": 5}, {"FEW_BACK": 10})),
 )
-"""Subject, clock, layer, and the settings of `ultralif.ops.rings` or `launch` to try."""
+"""Subject, clock, layer, and settings of the modules in `ultralif.ops.triton` to try."""
 
 
 @contextmanager
 def tuned(subject: str, setting: dict[str, int]) -> Iterator[None]:
     """Change settings of the kernels for a while."""
-    from ultralif.ops import gpu, launch, rings
+    from ultralif.ops.triton import launch, plan, ring, ring_layout
 
-    module = rings if subject == "UltraDLIF" else launch
+    module = (
+        (ring if hasattr(ring, next(iter(setting), "")) else ring_layout)
+        if subject == "UltraDLIF"
+        else launch
+    )
     shipped = {name: getattr(module, name) for name in setting}
     try:
         for name, value in setting.items():
             setattr(module, name, value)
-        gpu.forget()
+        plan.forget()
         yield
     finally:
         for name, value in shipped.items():
             setattr(module, name, value)
-        gpu.forget()
+        plan.forget()
 
 
 def warm(work: Work) -> None:

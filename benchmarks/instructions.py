@@ -20,10 +20,11 @@ from disassembly import Kernel, compiled
 from torch import Tensor
 
 from ultralif import ops
-from ultralif.ops import launch, rings
+from ultralif.ops.triton import launch
+from ultralif.ops.triton import ring as rings
 
 LENGTHS = ({"CHUNK": (10, 5)}, {"CHUNK": (3, 2), "CHUNK_BACK": (3, 2)})
-"""Of the settings in `launch` and in `rings`: the longer is shipped."""
+"""Of the settings in `launch` and in `ring`: the longer is shipped."""
 COUNTED: tuple[tuple[str, ...], ...] = ((), ("MUFU",), ("SHFL",))
 """Names of instructions; none means all."""
 TIME = 60
@@ -87,7 +88,7 @@ def steps(call: Call, soft: bool) -> list[tuple[str, Step]]:
     for long, short in zip(kernels(call, 0), kernels(call, 1), strict=True):
         ring, back = "spatial" in long.name, "backward" in long.name
         if ring and back and soft:  # its first loop reads spikes; the others run where a spike is 0
-            taken = long.lanes * rings.CHUNK_TOLD
+            taken = long.lanes * rings.CHUNK_SPIKES
             counts = [sum(long.first_loop[n] for n in names or long.first_loop) / taken for names in COUNTED]
             found.append(("spikes", Step(*counts, long.registers, long.spills)))
             continue

@@ -28,9 +28,10 @@ from ultralif.bench.stopwatch import recorded
 from ultralif.functional import ultralif_step
 from ultralif.functional.newton import newton
 from ultralif.functional.parallel import membranes
-from ultralif.ops import parallel
+from ultralif.ops.cpu import chunks
+from ultralif.ops.triton import chunked, plan
 
-THREADS, PROGRAMS = parallel.THREADS, parallel.PROGRAMS
+THREADS, PROGRAMS = chunked.THREADS, chunked.PROGRAMS
 
 
 class Row(NamedTuple):
@@ -44,9 +45,9 @@ class Row(NamedTuple):
     """``steps``, ``chunks``, ``pytorch`` (a scan of plain operators), ``newton`` (by plain operators, for a
     reset that a spike sets off) or ``psn`` (SpikingJelly's)."""
     count: int = 0
-    """On a GPU the most threads of a program; 0, as `parallel` has it."""
+    """On a GPU the most threads of a program; 0, as `chunked` has it."""
     programs: int = 0
-    """The number of programs from which on each takes several neurons; 0, as `parallel` has it."""
+    """The number of programs from which on each takes several neurons; 0, as `chunked` has it."""
 
 
 MAIN = (4096, 16, 64)
@@ -135,14 +136,13 @@ def choose(row: Row, device: str) -> None:
     if device == "cpu":
         lanes = row.batch * row.neurons
         most = max(2, min(128 * torch.get_num_threads() // lanes, 64))
-        count = 1 if row.way == "steps" else parallel._count(row.time, most)
-        parallel.chunks = lambda *_: count
+        count = 1 if row.way == "steps" else chunks._count(row.time, most)
+        chunks.chunks = lambda *_: count
         return
-    from ultralif.ops import gpu
 
-    parallel.SHORTEST, parallel.LANES = (row.time + 1 if row.way == "steps" else 1), 1 << 30
-    parallel.THREADS, parallel.PROGRAMS = row.count or THREADS, row.programs or PROGRAMS
-    gpu.forget()
+    chunked.SHORTEST, chunked.LANES = (row.time + 1 if row.way == "steps" else 1), 1 << 30
+    chunked.THREADS, chunked.PROGRAMS = row.count or THREADS, row.programs or PROGRAMS
+    plan.forget()
 
 
 def microseconds(run: Callable[[], Any], device: str, seconds: float = 0.3) -> float:

@@ -114,7 +114,7 @@ READING = (
     r"|np\.fromfile|h5py\.File"
 )
 OWN = {
-    "ops/native.py": "its C source, and what the system says of the processor",
+    "ops/cpu/build.py": "its C source, and what the system says of the processor",
     "bench/plan.py": "what the system says of the processor",
     "report/html.py": "parts of the page, in the package",
     "export/c/__init__.py": "a script of the package, which it copies",

@@ -20,14 +20,14 @@ class BuildKernels(BuildHookInterface):
         """Compile, check what the results need, and name the wheel for its platform."""
         if self.target_name != "wheel" or version != "standard" or os.environ.get("ULTRALIF_KERNELS") != "1":
             return
-        native = runpy.run_path(str(Path(self.root) / "src" / "ultralif" / "ops" / "native.py"))
+        build = runpy.run_path(str(Path(self.root) / "src" / "ultralif" / "ops" / "cpu" / "build.py"))
         self.folder = tempfile.TemporaryDirectory()
-        for level in native["LEVELS"]:
-            name = native["packaged_name"](level)
+        for level in build["LEVELS"]:
+            name = build["packaged_name"](level)
             target = Path(self.folder.name) / name
-            native["compile_kernels"]([os.environ.get("CC", "cc")], level, target)
+            build["compile_kernels"]([os.environ.get("CC", "cc")], level, target)
             check(target)
-            build_data["force_include"][str(target)] = f"ultralif/ops/compiled/{name}"
+            build_data["force_include"][str(target)] = f"ultralif/ops/cpu/compiled/{name}"
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_x86_64"
 

@@ -14,7 +14,7 @@ import torch
 
 import ultralif as ul
 from ultralif.nn import NEURONS
-from ultralif.ops import native
+from ultralif.ops.cpu import build
 
 
 def differs(name: str) -> float:
@@ -35,8 +35,8 @@ def main() -> None:
     """Print one line, or fail."""
     if any(map(shutil.which, ("cc", "gcc", "clang"))):
         raise SystemExit("there is a compiler on the path, so that this shows nothing")
-    packaged = native._packaged()
-    if "--kernels" in sys.argv and (packaged is None or native.library() is None):
+    packaged = build._packaged()
+    if "--kernels" in sys.argv and (packaged is None or build.library() is None):
         raise SystemExit("the kernels of the wheel were not found or not loaded")
     worst = {name: differs(name) for name in NEURONS}
     if not max(worst.values()) < 1e-9:

@@ -29,10 +29,10 @@ EVALUATE = ("tests/training/test_evaluate.py", "tests/training/test_energy.py")
 
 OLD = [
     # Faults that an earlier look at the tests found unnoticed.
-    Fault("halo of a ring's derivative", "ops/spatial.h", "r.span << backward", "r.span", PARITY),
+    Fault("halo of a ring's derivative", "ops/cpu/spatial.h", "r.span << backward", "r.span", PARITY),
     Fault(
         "spike at the threshold",
-        "ops/lane.h",
+        "ops/cpu/lane.h",
         "return p > limit ? (REAL)1 : p <= limit ? (REAL)0 : p - limit;",
         "return p >= limit ? (REAL)1 : p <= limit ? (REAL)0 : p - limit;",
         PARITY,
@@ -165,20 +165,24 @@ NEW = [
     # Kernels in C.
     Fault(
         "subtracted threshold of AdaLIF",
-        "ops/temporal.h",
+        "ops/cpu/temporal.h",
         "after -= c->subtracted * rise;",
         "after += c->subtracted * rise;",
         PARITY,
     ),
-    Fault("late adaptation's derivative", "ops/temporal.h", "+ (late ? pull : 0);", ";", PARITY),
-    Fault("slope of atan", "ops/lane.h", "2.4674011002723395", "2.4674", PARITY),
+    Fault("late adaptation's derivative", "ops/cpu/temporal.h", "+ (late ? pull : 0);", ";", PARITY),
+    Fault("slope of atan", "ops/cpu/lane.h", "2.4674011002723395", "2.4674", PARITY),
     Fault(
-        "a tie of a maximum", "ops/temporal.h", "past == x[j] ? (REAL)0.5", "past == x[j] ? (REAL)1", PARITY
+        "a tie of a maximum",
+        "ops/cpu/temporal.h",
+        "past == x[j] ? (REAL)0.5",
+        "past == x[j] ? (REAL)1",
+        PARITY,
     ),
-    Fault("membrane told by spikes", "ops/spikes.h", "* rest + l.after", "+ l.after", PARITY),
-    Fault("leak told by spikes", "ops/spikes.h", "(by_v * v[j] + by_1)", "(v[j] + by_1)", PARITY),
-    Fault("bound of a learned constant", "ops/constants.h", "g > 0 ? !(x <=", "g < 0 ? !(x <=", PARITY),
-    Fault("height's derivative", "ops/temporal.h", "f.fed * (gate - (REAL)0.5)", "f.fed * gate", PARITY),
+    Fault("membrane told by spikes", "ops/cpu/spikes.h", "* rest + l.after", "+ l.after", PARITY),
+    Fault("leak told by spikes", "ops/cpu/spikes.h", "(by_v * v[j] + by_1)", "(v[j] + by_1)", PARITY),
+    Fault("bound of a learned constant", "ops/cpu/constants.h", "g > 0 ? !(x <=", "g < 0 ? !(x <=", PARITY),
+    Fault("height's derivative", "ops/cpu/temporal.h", "f.fed * (gate - (REAL)0.5)", "f.fed * gate", PARITY),
     # Modules.
     Fault(
         "state of a delay",

@@ -28,9 +28,10 @@ from ops.op_cases import (
 )
 from ops.stack_cases import check_adam, check_groups, check_readout, check_step, check_sum
 from ultralif import functional, ops
-from ultralif.ops import dispatch, gpu, launch, parallel, rings
-from ultralif.ops.encode import encode_images
-from ultralif.ops.recurrence import Constants, Membrane, Reset, Rule
+from ultralif.ops import autograd
+from ultralif.ops.rule import Constants, Membrane, Reset, Rule
+from ultralif.ops.triton import chunked, launch, plan, ring_layout
+from ultralif.ops.triton.encode import encode_images
 
 assert os.environ.get("TRITON_INTERPRET") == "1", "set TRITON_INTERPRET=1"
 
@@ -41,9 +42,9 @@ RINGS = [case for case in CASES if case.name == "ultradlif"]
 
 @pytest.fixture
 def triton(monkeypatch):
-    monkeypatch.setattr(dispatch, "gpu_for", lambda current: gpu)
-    monkeypatch.setattr(dispatch, "is_taken", lambda name, dtype, rule: gpu.takes(rule))
-    gpu.forget()
+    monkeypatch.setattr(autograd, "on_gpu", lambda current: True)
+    monkeypatch.setattr(autograd, "has_kernel", lambda device, dtype, rule: True)
+    plan.forget()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_options(case):
 def test_chunks(case, monkeypatch):
     """Full chunks, a short last one and empty ones; one neuron in a program and several."""
     for name, number in {"SHORTEST": 9, "THREADS": 16, "PROGRAMS": 2, "WIDEST": 8}.items():
-        monkeypatch.setattr(parallel, name, number)
+        monkeypatch.setattr(chunked, name, number)
     thin = Setting(20, 1, (1,), start=True)
     ragged = Setting(41, 1, (8,), (8,), start=True)
     for setting in (thin, ragged, CHUNKED_SETTINGS[1]):
@@ -75,15 +76,16 @@ def test_chunks(case, monkeypatch):
 
 def test_chunks_are_found_again_where_nothing_was_kept(monkeypatch):
     """As for the registered operators, whose outputs are only those of the definition."""
-    monkeypatch.setattr(parallel, "SHORTEST", 9)
+    monkeypatch.setattr(chunked, "SHORTEST", 9)
     current, weight = torch.randn(2, 20, 1, 3)
     constants = Constants(0.5, torch.tensor([0.5, 0.9, 0.99]), 0.5, 1.0)
     rule = Rule(Membrane.LSE, True, Reset.SATURATE)
     learned = (False, True, False, False)
-    *_, starts = gpu.forward(current, None, constants, rule)
+    made = plan.find_plan(current, None, constants, rule)
+    *_, starts = made.forward(current, None, constants)
     assert starts is not None
     found = [
-        gpu.backward(weight, None, current, None, constants, rule, learned, (None, kept))
+        made.backward(weight, None, current, None, constants, learned, (None, kept))
         for kept in (starts, None)
     ]
     assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][2][1], found[1][2][1])
@@ -152,24 +154,24 @@ def test_several_rounds(case, monkeypatch):
 @pytest.mark.parametrize("case", RINGS, ids=str)
 def test_a_ring_in_parts(case, monkeypatch):
     """Rings that no program holds: parts with a halo, several launches over time, several rounds."""
-    monkeypatch.setattr(rings, "WIDE", 32)
-    monkeypatch.setattr(rings, "PART", 128)
-    monkeypatch.setattr(rings, "SPAN", 3)
-    monkeypatch.setattr(rings, "UNITS", 1)
+    monkeypatch.setattr(ring_layout, "WIDE", 32)
+    monkeypatch.setattr(ring_layout, "PART", 128)
+    monkeypatch.setattr(ring_layout, "SPAN", 3)
+    monkeypatch.setattr(ring_layout, "UNITS", 1)
     check(case, Setting(9, 1, (181,), (181,), start=True), torch.float32)
     check(case, Setting(3, 1, (134,)), torch.float32)
     if case is not RINGS[0]:
         return
     check_lost_spikes(case, Setting(9, 1, (180,)))
     monkeypatch.setattr(launch, "LANES", 256)
-    monkeypatch.setattr(rings, "FEW_LONG", 0)
-    monkeypatch.setattr(rings, "PART", 256)
-    gpu.forget()
+    monkeypatch.setattr(ring_layout, "FEW_LONG", 0)
+    monkeypatch.setattr(ring_layout, "PART", 256)
+    plan.forget()
     check(case, Setting(12, 2, (2, 404), (2, 1), rate=True), torch.float32)
 
 
 def test_four_neurons_a_thread(monkeypatch):
-    monkeypatch.setattr(rings, "FEW", 0)
+    monkeypatch.setattr(ring_layout, "FEW", 0)
     for features in ((2, 8), (20,), (130,)):
         check(RINGS[0], Setting(7, 3, features, start=True), torch.float32)
 

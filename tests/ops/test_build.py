@@ -14,7 +14,7 @@ import time
 import pytest
 import torch
 
-from ultralif.ops import native
+from ultralif.ops.cpu import build
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ USE = """
 import sys, warnings
 import torch
 import ultralif as ul
-from ultralif.ops import cpu
+from ultralif.ops.cpu import build
 torch.manual_seed(0)
 current = torch.randn(5, 3, 40, dtype=torch.float64, requires_grad=True)
 with warnings.catch_warnings(record=True) as caught:
@@ -31,7 +31,7 @@ with warnings.catch_warnings(record=True) as caught:
         out = ul.UltraDPLIF(eps=0.5).double()(current)
     out.square().sum().backward()
 torch.save((out.detach(), current.grad), sys.argv[1])
-print(cpu.available(), *[w.message for w in caught], sep="\\n")
+print(build.library() is not None, *[w.message for w in caught], sep="\\n")
 """
 
 
@@ -61,7 +61,7 @@ def finished(process: subprocess.Popen) -> list[str]:
 def compiled(tmp_path_factory):
     """A library as the compiler makes it."""
     target = tmp_path_factory.mktemp("compiled") / "kernels.so"
-    native.compile_kernels(["cc"], "native", target)
+    build.compile_kernels(["cc"], "native", target)
     return target
 
 
@@ -107,57 +107,57 @@ def test_two_processes_may_build_at_once(use, folder, tmp_path):
 
 
 def test_the_library_is_kept_where_only_its_owner_writes(folder):
-    library = native._built()
+    library = build._built()
     assert library.parent == folder and stat.S_IMODE(folder.stat().st_mode) == 0o700
     made = library.stat().st_mtime_ns
-    assert native._built() == library and library.stat().st_mtime_ns == made  # loaded, not built again
+    assert build._built() == library and library.stat().st_mtime_ns == made  # loaded, not built again
 
 
 @pytest.mark.parametrize("size", [0, 60_000, -1])
 def test_a_damaged_library_is_built_again(folder, compiled, size):
     """Cut files make the loader crash, and a flipped bit computes wrong numbers."""
-    library = native._built()
+    library = build._built()
     whole = compiled.read_bytes()
     library.write_bytes(whole[:size] if size >= 0 else whole[:9000] + bytes([whole[9000] ^ 1]) + whole[9001:])
-    assert native._built().read_bytes() == whole
+    assert build._built().read_bytes() == whole
     assert len(list(folder.iterdir())) == 1
 
 
 def test_a_library_that_others_could_have_written_is_built_again(folder, compiled):
     """Its name holds its digest, as anybody can arrange: owner and mode decide."""
-    library = native._built()
+    library = build._built()
     planted = library.with_name(library.name[:33] + hashlib.sha256(b"evil").hexdigest() + ".so")
     library.unlink()
     planted.write_bytes(b"evil")
     planted.chmod(0o666)
-    assert native._built() == library and not planted.exists()
+    assert build._built() == library and not planted.exists()
     library.unlink()
     library.symlink_to(compiled)
-    assert not native._built().is_symlink()
+    assert not build._built().is_symlink()
 
 
 def test_a_folder_that_was_open_to_others_is_emptied(folder):
-    library = native._built()
+    library = build._built()
     planted = library.with_name(library.name[:33] + hashlib.sha256(b"evil").hexdigest() + ".so")
     planted.write_bytes(b"evil")
     (folder / "sub").mkdir()
     folder.chmod(0o777)
-    assert native._built() == library
+    assert build._built() == library
     assert list(folder.iterdir()) == [library] and stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_a_parent_open_to_others_is_refused(folder):
-    native._built()
+    build._built()
     folder.parent.chmod(0o777)
     with pytest.raises(PermissionError, match="chmod go-w"):
-        native._built()
+        build._built()
     folder.parent.chmod(0o1777)  # as /tmp: others can add, but not replace what is ours
-    native._built()
+    build._built()
 
 
 def test_scratch_of_a_killed_build_is_removed(folder):
     process = subprocess.Popen(
-        [sys.executable, "-c", "from ultralif.ops import native; native._built()"],
+        [sys.executable, "-c", "from ultralif.ops.cpu import build; build._built()"],
         env={**os.environ, "CC": "sh -c 'test \"$0\" = --version || sleep 100'"},
         start_new_session=True,
     )
@@ -167,7 +167,7 @@ def test_scratch_of_a_killed_build_is_removed(folder):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert list(folder.iterdir()) == [next(folder.glob("building-*"))]
-    assert list(folder.iterdir()) != [native._built()] == list(folder.iterdir())
+    assert list(folder.iterdir()) != [build._built()] == list(folder.iterdir())
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
@@ -176,12 +176,12 @@ def test_the_source_gives_no_warning(compiler, tmp_path):
         pytest.skip(f"{compiler} is not installed")
     command = [
         compiler,
-        *(flag for flag in native.FLAGS if flag != "-shared"),
+        *(flag for flag in build.FLAGS if flag != "-shared"),
         "-Wall",
         "-Wextra",
         "-Werror",
         "-c",
-        str(native.SOURCE),
+        str(build.SOURCE),
         "-o",
         str(tmp_path / "o"),
     ]
@@ -195,13 +195,13 @@ def test_the_source_gives_no_warning(compiler, tmp_path):
 )
 def test_every_loop_over_lanes_is_made_vectors_of(tmp_path, monkeypatch):
     """A loop that grew too long for it made the saturating reset six times slower, and no number changed."""
-    monkeypatch.setattr(native, "FLAGS", (*native.FLAGS, f"-fopt-info-vec-missed={tmp_path / 'report'}"))
-    native.compile_kernels(["gcc"], "x86-64-v4", tmp_path / "kernels.so")
+    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, f"-fopt-info-vec-missed={tmp_path / 'report'}"))
+    build.compile_kernels(["gcc"], "x86-64-v4", tmp_path / "kernels.so")
     said = (tmp_path / "report").read_text()
     missed = set(re.findall(r"(\w+\.h:\d+):\d+: missed: couldn't vectorize loop", said))
     loops = {
         f"{path.name}:{number}"  # gcc names the first line inside
-        for path in native.SOURCE.parent.glob("*.h")
+        for path in build.SOURCE.parent.glob("*.h")
         for number, line in enumerate(path.read_text().splitlines(), 2)
         if "SIMD for" in line
     }

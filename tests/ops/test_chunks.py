@@ -7,16 +7,17 @@ import torch
 
 from ops.op_cases import CHUNKED, CHUNKED_SETTINGS, check
 from ultralif import ops
-from ultralif.ops import parallel
+from ultralif.ops.cpu import chunks as cut
+from ultralif.ops.rule import Membrane, Reset, Rule
 
 
 @pytest.fixture
 def chunks(monkeypatch):
     """Cut whatever four chunks divide, and count how often."""
     found = []
-    kept = parallel.run
-    monkeypatch.setattr(parallel, "chunks", lambda current, rule: 4 if len(current) % 4 == 0 else 1)
-    monkeypatch.setattr(parallel, "run", lambda *given: (found.append(1), kept(*given))[1])
+    kept = cut.run
+    monkeypatch.setattr(cut, "chunks", lambda current, rule: 4 if len(current) % 4 == 0 else 1)
+    monkeypatch.setattr(cut, "run", lambda *given: (found.append(1), kept(*given))[1])
     return found
 
 
@@ -30,25 +31,26 @@ def test_it_is_the_definition(case, setting, chunks):
 
 def test_long_and_thin_sequences_are_cut():
     """And only those: others keep all lanes busy."""
-    rule = ops.recurrence.Rule(ops.recurrence.Membrane.LSE, True, ops.recurrence.Reset.NONE)
-    assert parallel.chunks(torch.zeros(8192, 1, 4), rule) > 1
-    assert parallel.chunks(torch.zeros(8192, 64, 64), rule) == 1
-    assert parallel.chunks(torch.zeros(30, 1, 4), rule) == 1
-    assert parallel.chunks(torch.zeros(4, 8192, 1).transpose(0, 1), rule) == 1
-    assert parallel.chunks(torch.zeros(8192, 1, 4), rule._replace(reset=ops.recurrence.Reset.ZERO)) == 1
+    rule = Rule(Membrane.LSE, True, Reset.NONE)
+    assert cut.chunks(torch.zeros(8192, 1, 4), rule) > 1
+    assert cut.chunks(torch.zeros(8192, 64, 64), rule) == 1
+    assert cut.chunks(torch.zeros(30, 1, 4), rule) == 1
+    assert cut.chunks(torch.zeros(4, 8192, 1).transpose(0, 1), rule) == 1
+    assert cut.chunks(torch.zeros(8192, 1, 4), rule._replace(reset=Reset.ZERO)) == 1
 
 
 @pytest.mark.parametrize("lanes", [1, 100, 1024, 8192])
 def test_a_tile_has_every_step_and_fills_a_gpu(lanes):
     """With few steps, chunks of the least length; with many, as many chunks as there are threads."""
-    rule = ops.recurrence.Rule(ops.recurrence.Membrane.LSE, True, ops.recurrence.Reset.SATURATE)
-    assert parallel.find_tile(rule, lanes, parallel.SHORTEST - 1) is None
-    assert parallel.find_tile(rule._replace(reset=ops.recurrence.Reset.ZERO), lanes, 1 << 16) is None
-    for time in (parallel.SHORTEST, 5003, 1 << 16):
-        neurons, count, length = parallel.find_tile(rule, lanes, time)
-        assert time <= count * length < time + count * parallel.STEPS and length % parallel.STEPS == 0
-        assert neurons * count == parallel.THREADS or length == parallel.STEPS
-    assert parallel.find_tile(rule, lanes, 1 << 16, [100]).neurons <= 4
+    chunked = pytest.importorskip("ultralif.ops.triton.chunked")
+    rule = Rule(Membrane.LSE, True, Reset.SATURATE)
+    assert chunked.find_tile(rule, lanes, chunked.SHORTEST - 1) is None
+    assert chunked.find_tile(rule._replace(reset=Reset.ZERO), lanes, 1 << 16) is None
+    for time in (chunked.SHORTEST, 5003, 1 << 16):
+        neurons, count, length = chunked.find_tile(rule, lanes, time)
+        assert time <= count * length < time + count * chunked.STEPS and length % chunked.STEPS == 0
+        assert neurons * count == chunked.THREADS or length == chunked.STEPS
+    assert chunked.find_tile(rule, lanes, 1 << 16, [100]).neurons <= 4
 
 
 @pytest.mark.parametrize("v_sat", [math.inf, 1.0])

@@ -10,11 +10,12 @@ import torch
 import ultralif as ul
 from ops.op_cases import CASES, CHUNKED, KINDS, SETTINGS, Setting, draw
 from ultralif import ops
-from ultralif.ops import launch, parallel
 from ultralif.stack import Stack
 
 pytest.importorskip("triton")
-rings = pytest.importorskip("ultralif.ops.rings")
+ring_layout = pytest.importorskip("ultralif.ops.triton.ring_layout")
+chunked = pytest.importorskip("ultralif.ops.triton.chunked")
+launch = pytest.importorskip("ultralif.ops.triton.launch")
 compiled = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "disassembly.py"))["compiled"]
 
 pytestmark = pytest.mark.slow
@@ -47,7 +48,7 @@ def assert_fits(kernel):
 @pytest.mark.parametrize("case", [*KINDS, RINGS[-1]], ids=str)
 def test_every_neuron_compiles_and_fits_into_registers(case):
     kernels = compile_call(case, replace(SETTINGS["one per neuron"], time=30), torch.float32)
-    family = "spatial" if case.name == "ultradlif" else "temporal"
+    family = "ring" if case.name == "ultradlif" else "temporal"
     assert [kernel.name for kernel in kernels] == [f"{family}_forward_kernel", f"{family}_backward_kernel"]
     for kernel in kernels:
         assert_fits(kernel)
@@ -56,7 +57,7 @@ def test_every_neuron_compiles_and_fits_into_registers(case):
 
 def test_the_derivative_from_spikes_alone_compiles():
     _, backward = compile_call(CASES[0], Setting(30, 8, (64,)), torch.float32)
-    assert backward.name == "temporal_spikes_backward_kernel"
+    assert backward.name == "temporal_backward_from_spikes_kernel"
     assert_fits(backward)
     forward, backward = compile_call(RINGS[0], Setting(30, 8, (64,)), torch.float32)
     assert_fits(forward)
@@ -72,7 +73,7 @@ def test_chunks_compile(case):
         assert [kernel.name for kernel in kernels] == ["chunked_forward_kernel", "chunked_backward_kernel"]
         for kernel in kernels:
             assert_fits(kernel)
-            assert kernel.registers * parallel.THREADS <= 1 << 16
+            assert kernel.registers * chunked.THREADS <= 1 << 16
 
 
 def test_the_rest_of_a_step_compiles():
@@ -115,8 +116,8 @@ def test_older_and_newer_gpus(case, capability):
 def test_programs_of_rings_have_no_more_threads_than_a_gpu_allows(ring, rows):
     """And their own neurons are all of the ring."""
     for tells in (False, True):
-        tiles = rings.tiling(rows, 1, ring, 500, launch.LANES, True, tells)
+        tiles = ring_layout.tiling(rows, 1, ring, 500, launch.LANES, True, tells)
         assert tiles.warps <= 32 and tiles.spans * tiles.steps >= 500
-        own = rings.covered(tiles.lanes, tiles.cols) - 2 * tiles.halo if tiles.halo else tiles.width
+        own = ring_layout.covered(tiles.lanes, tiles.cols) - 2 * tiles.halo if tiles.halo else tiles.width
         assert own * tiles.tiles >= ring
         assert tiles.halo == 0 or tiles.halo >= 2 * tiles.steps

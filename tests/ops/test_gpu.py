@@ -23,11 +23,11 @@ from ops.op_cases import (
 )
 from ops.stack_cases import check_adam, check_groups, check_readout, check_step, check_sum
 from ultralif import functional, ops
-from ultralif.ops import parallel
-from ultralif.ops.recurrence import LeakForm, Membrane, Reset, Rule, encode
-from ultralif.ops.registered import integrate, integrate_backward
+from ultralif.ops.autograd import integrate, integrate_backward
+from ultralif.ops.rule import LeakForm, Membrane, Reset, Rule, encode
 
-gpu = pytest.importorskip("ultralif.ops.gpu")  # needs triton
+plan = pytest.importorskip("ultralif.ops.triton.plan")
+chunked = pytest.importorskip("ultralif.ops.triton.chunked")
 
 pytestmark = [
     pytest.mark.gpu,
@@ -61,13 +61,13 @@ def test_options(case):
 @pytest.mark.parametrize("case", CHUNKED, ids=str)
 def test_long_sequences_are_cut_into_chunks(case, monkeypatch):
     """All chunks full, or the last ones short or empty; many neurons and few. Binary spikes might flip."""
-    monkeypatch.setattr(parallel, "SHORTEST", 64)
-    gpu.forget()
+    monkeypatch.setattr(chunked, "SHORTEST", 64)
+    plan.forget()
     long = [Setting(1024, 16, (64,), (64,), start=True), Setting(4097, 2, (3, 5), rate=True)]
     for setting in [Setting(100, 1, (5,), (5,), start=True), *(long if case.soft else [])]:
         lanes = setting.batch * math.prod(setting.features)
         reset = Reset[case.fixed["reset"].upper()]
-        assert parallel.find_tile(Rule(Membrane.LSE, True, reset), lanes, setting.time) is not None
+        assert chunked.find_tile(Rule(Membrane.LSE, True, reset), lanes, setting.time) is not None
         check(case, setting, torch.float32, "cuda")
 
 

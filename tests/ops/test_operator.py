@@ -9,8 +9,8 @@ from ops.op_cases import CASES, SETTINGS, draw
 from ultralif import functional, ops
 from ultralif.errors import InputError
 from ultralif.ops import autograd
-from ultralif.ops.recurrence import Constants, Curve, LeakForm, Membrane, Reset, Rule, decode, encode
-from ultralif.ops.registered import integrate, integrate_backward
+from ultralif.ops.autograd import integrate, integrate_backward
+from ultralif.ops.rule import Constants, Curve, LeakForm, Membrane, Reset, Rule, decode, encode
 
 RULES = {
     "ultralif": Rule(Membrane.LSE, True),

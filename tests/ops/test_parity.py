@@ -25,10 +25,10 @@ from ops.op_cases import (
 )
 from ultralif import functional, ops
 from ultralif.functional import compute_dtype
-from ultralif.ops import cpu
-from ultralif.ops.recurrence import Curve, Membrane, Reset, Rule
+from ultralif.ops.cpu import build, plan
+from ultralif.ops.rule import Curve, Membrane, Reset, Rule
 
-assert cpu.available()  # or the definition would be compared with itself
+assert build.library()  # or the definition would be compared with itself
 
 pytestmark = pytest.mark.usefixtures("poisoned")
 
@@ -55,7 +55,7 @@ def test_every_option(case):
 def test_the_definition_takes_the_rest():
     """Nothing that a neuron can be built with is refused, and nothing else is taken."""
     taken = [
-        cpu.takes(Rule(*choice)) for choice in product(Membrane, (False, True), Reset, (False, True), Curve)
+        plan.takes(Rule(*choice)) for choice in product(Membrane, (False, True), Reset, (False, True), Curve)
     ]
     # Reset, detach; LSE hard and soft, MAX hard; ADD with each curve, but saturating with the sigmoid alone.
     assert sum(taken) == 3 * 2 * (3 + 2 * 3) + 2 * (3 + 2)

@@ -6,8 +6,6 @@ from statistics import mean
 
 import pytest
 
-from ultralif.ops import parallel
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -38,11 +36,12 @@ def test_its_tables_are_those_of_the_data(study, rows):
 
 def test_chunks_are_chosen_where_they_are_not_slower(study):
     """In a graph they are faster, and called from Python at least level, within one percent."""
+    chunked = pytest.importorskip("ultralif.ops.triton.chunked")
     found = json.loads((ROOT / "docs" / "results" / "memory-speed-h200.json").read_text())
     chosen = [
         (steps, chunks)
         for (time, batch, neurons, _), steps, chunks in study.pairs(found["rows"])
-        if time >= parallel.SHORTEST and batch * neurons <= parallel.LANES
+        if time >= chunked.SHORTEST and batch * neurons <= chunked.LANES
     ]
     assert len(chosen) >= 6
     for steps, chunks in chosen:

@@ -50,14 +50,14 @@ def warm_up() -> None:
     import ultralif.cli.report
     import ultralif.cli.runs  # noqa: F401
     from torture.victims import TINY
-    from ultralif.ops import native
+    from ultralif.ops.cpu import build
     from ultralif.training.build import build_networks
     from ultralif.training.feed import load_data
     from ultralif.training.job import Job
 
     torch.set_num_threads(1)
     device = torch.device("cpu")
-    native.library()
+    build.library()
     Job.begin([TINY], build_networks([TINY], device), load_data(TINY, device), device)
 
 

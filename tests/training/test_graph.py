@@ -149,7 +149,8 @@ def test_a_network_that_asks_is_run_as_it_is_and_says_so_once(tmp_path: Path, re
 def test_a_step_of_a_stack_is_few_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six kinds of eighteen members: a kernel each forward and back; one each for all constants; the rest."""
     pytest.importorskip("triton")
-    from ultralif.ops import dispatch, encode, gpu, launch
+    from ultralif.ops import autograd
+    from ultralif.ops.triton import encode, launch, plan
     from ultralif.stack import kernels
 
     launched: Counter[str] = Counter()
@@ -165,16 +166,16 @@ def test_a_step_of_a_stack_is_few_kernels(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(kernels, name, Kernel(name))
     monkeypatch.setattr(encode, "images_kernel", Kernel("images_kernel"))
     monkeypatch.setattr(launch.Launch, "__call__", lambda self, *_: launched.update([self.kernel.__name__]))
-    monkeypatch.setattr(dispatch, "gpu_for", lambda current: gpu)
-    monkeypatch.setattr(dispatch, "is_taken", lambda *about: True)
+    monkeypatch.setattr(autograd, "on_gpu", lambda current: True)
+    monkeypatch.setattr(autograd, "has_kernel", lambda *about: True)
     monkeypatch.setattr(Adam, "_move", Adam._move_at_once)
     job = stacked_job(128, CPU)
     launched.clear()
     feed = graph._Made(job)
     feed.hand_over(128)
     _Recorder(job, feed, lambda note: None).take(None, 128)
-    gpu.forget()
-    kinds = {f"{family}_{way}_kernel": n for family, n in (("temporal", 4), ("spatial", 2)) for way in WAYS}
+    plan.forget()
+    kinds = {f"{family}_{way}_kernel": n for family, n in (("temporal", 4), ("ring", 2)) for way in WAYS}
     rest = {f"{name}_kernel": 1 for name in ("images", "decode", "gather", "readout", "adam")}
     assert launched == {**kinds, **rest}
 

@@ -296,7 +296,7 @@ class DeviceBatches:
 
     def fill(self, x: Tensor, labels: Tensor) -> None:
         """Write the next batch to ``x [T, B, D]`` and ``labels [B]``; it can be recorded in a graph."""
-        from ultralif.ops.encode import encode_images, fill_frames
+        from ultralif.ops.triton.encode import encode_images, fill_frames
 
         wanted = {"labels": self.labels, "picked": labels}
         if isinstance(self.store, Events):

@@ -15,7 +15,7 @@ from ultralif.nn.checks import check_constants, check_current, check_shape, chec
 from ultralif.nn.parameters import FORMS, LOGIT, Attribute, Clamp, Form, Parametrized, short
 from ultralif.nn.state import State, with_current
 from ultralif.ops import Backend
-from ultralif.ops.fused import is_tracing, prepare
+from ultralif.ops.operators import is_tracing, prepare
 
 __all__ = ["FIRING", "LeakParameter", "Neuron", "NeuronOptions"]
 

@@ -1,18 +1,16 @@
 """Constants of a neuron, fixed or learned; a learned one keeps to its range by construction."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from numbers import Real
-from typing import Any, Literal, Self, cast, get_args, overload
+from typing import Literal, Self, get_args, overload
 
 import torch
 from torch import Tensor, nn
 
 from ultralif.errors import InputError, check_choice, check_flag
 from ultralif.functional import Constant
-from ultralif.ops.constants import Form as Code
-from ultralif.ops.constants import Learned, bounded
+from ultralif.ops.constants import LOG, LOGIT, SOFTPLUS, Form, Learned, bounded
 
 __all__ = [
     "FORMS",
@@ -25,7 +23,6 @@ __all__ = [
     "Parametrized",
     "are_limits",
     "bounded",
-    "clamped",
     "fits",
     "short",
 ]
@@ -33,46 +30,15 @@ __all__ = [
 Clamp = Literal["inward", "dead"]
 
 
-@dataclass(frozen=True)
-class Form:
-    """The form of a learned constant: ``value = to_value(raw)``, with raw unconstrained."""
-
-    prefix: str
-    to_raw: Callable[[Tensor], Tensor]
-    to_value: Callable[[Tensor], Tensor]
-    upper: float  # a value is in (0, upper)
-    code: Code
-    """Its name in a kernel."""
-
-
-LOG = Form("log", torch.log, torch.exp, math.inf, Code.EXP)
-"""Learned as its logarithm: it stays positive."""
-LOGIT = Form("logit", torch.logit, torch.sigmoid, 1.0, Code.SIGMOID)
-"""Learned as its logit: it stays between 0 and 1."""
-
-
-def _inverse_softplus(x: Tensor) -> Tensor:
-    return x + torch.log(-torch.expm1(-x))
-
-
-SOFTPLUS = Form("softplus", _inverse_softplus, nn.functional.softplus, math.inf, Code.SOFTPLUS)
-"""Learned as the inverse of its softplus: it stays positive, and large values move like the parameter."""
-
-
 FORMS = {form.prefix: form for form in (LOG, LOGIT, SOFTPLUS)}
 """All forms by the prefix of their parameters' names."""
-
-
-def clamped(x: Tensor, low: Constant, high: Constant, clamp: Clamp) -> Tensor:
-    """Clamp ``x``, by `bounded` (``inward``) or by an ordinary clamp (``dead``)."""
-    return bounded(x, low, high) if clamp == "inward" else torch.clamp(x, cast(Any, low), cast(Any, high))
 
 
 class Parametrized(nn.Module):
     """A module with constants: numbers, tensors, or parameters that are learned.
 
     Args:
-        clamp: how learned constants are kept in their ranges, see `clamped`.
+        clamp: how learned constants are kept in their ranges, see `Neuron`.
     """
 
     def __init__(self, clamp: Clamp = "inward") -> None:
@@ -104,7 +70,7 @@ class Parametrized(nn.Module):
             learn: make it an `nn.Parameter`.
             lower: a fixed constant is greater than this.
             upper: a constant is less than this.
-            bounds: clamp a learned constant to this range, see `clamped`.
+            bounds: clamp a learned constant to this range, see `Neuron`.
             shape: give a learned number this shape, one value each.
         """
         _check_type(name, value)
@@ -171,18 +137,16 @@ class Parametrized(nn.Module):
         if name not in self._learned:
             fixed: Tensor = getattr(self, f"fixed_{name}")
             return fixed
-        form, bounds = self._learned[name]
-        value = form.to_value(getattr(self, f"{form.prefix}_{name}"))
-        return value if bounds is None else clamped(value, *bounds, self.clamp)
+        return self._decoder(name).value()
 
     def given(self, name: str) -> Constant | Learned:
         """Return a constant as an operator takes it: a learned one raw, to be decoded there."""
-        if name not in self._learned:
-            return self.constant(name)
+        return self._decoder(name) if name in self._learned else self.constant(name)
+
+    def _decoder(self, name: str) -> Learned:
         form, bounds = self._learned[name]
-        raw = getattr(self, f"{form.prefix}_{name}")
         low, high = bounds or (-math.inf, math.inf)
-        return Learned(raw, form.code, low, high, self.clamp == "inward")
+        return Learned(getattr(self, f"{form.prefix}_{name}"), form, low, high, self.clamp == "inward")
 
     def constants(self) -> dict[str, float]:
         """Return every constant as it is now, decoded and clamped: a number, or the mean of a tensor.

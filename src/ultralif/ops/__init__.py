@@ -5,7 +5,6 @@ Every function takes the arguments of its namesake and two more: ``rate=True`` r
 delayed reset, for the grid neighbourhood, in export, and under the transforms of `torch.func`.
 """
 
-from ultralif.ops.fused import Backend
-from ultralif.ops.operators import adalif, dspike, lif, softlif, ultradlif, ultralif
+from ultralif.ops.operators import Backend, adalif, dspike, lif, softlif, ultradlif, ultralif
 
 __all__ = ["Backend", "adalif", "dspike", "lif", "softlif", "ultradlif", "ultralif"]

@@ -1,30 +1,60 @@
 """Learned constants: a raw parameter, and the function that gives the constant."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-__all__ = ["Form", "Learned", "bounded"]
+__all__ = ["LOG", "LOGIT", "SOFTPLUS", "Form", "Learned", "bounded", "decode_rows"]
 
 
 class Form(IntEnum):
-    """The function from a raw parameter to its constant."""
+    """The function from a raw parameter to its constant; kernels know it by its number."""
 
     VALUE = 1
     EXP = 2
     SIGMOID = 3
     SOFTPLUS = 4
 
+    @property
+    def prefix(self) -> str:
+        """The first word of the parameter's name."""
+        return _TABLE[self][0]
 
-_FUNCTIONS: dict[Form, Callable[[Tensor], Tensor]] = {
-    Form.VALUE: lambda raw: raw,
-    Form.EXP: torch.exp,
-    Form.SIGMOID: torch.sigmoid,
-    Form.SOFTPLUS: torch.nn.functional.softplus,
+    @property
+    def upper(self) -> float:
+        """A value is below this, and above 0 unless it is the parameter itself."""
+        return _TABLE[self][3]
+
+    def to_value(self, raw: Tensor) -> Tensor:
+        """Return the constant of a raw parameter."""
+        return _TABLE[self][1](raw)
+
+    def to_raw(self, value: Tensor) -> Tensor:
+        """Return the raw parameter of a constant."""
+        return _TABLE[self][2](value)
+
+
+def _inverse_softplus(x: Tensor) -> Tensor:
+    return x + torch.log(-torch.expm1(-x))
+
+
+_Function = Callable[[Tensor], Tensor]
+_TABLE: dict[Form, tuple[str, _Function, _Function, float]] = {
+    Form.VALUE: ("raw", lambda raw: raw, lambda value: value, math.inf),
+    Form.EXP: ("log", torch.exp, torch.log, math.inf),
+    Form.SIGMOID: ("logit", torch.sigmoid, torch.logit, 1.0),
+    Form.SOFTPLUS: ("softplus", torch.nn.functional.softplus, _inverse_softplus, math.inf),
 }
+LOG = Form.EXP
+"""Learned as its logarithm: it stays positive."""
+LOGIT = Form.SIGMOID
+"""Learned as its logit: it stays between 0 and 1."""
+SOFTPLUS = Form.SOFTPLUS
+"""Learned as the inverse of its softplus: it stays positive, and large values move like the parameter."""
 
 
 class Learned(NamedTuple):
@@ -38,13 +68,13 @@ class Learned(NamedTuple):
     """Outside of the bounds, pass the gradients whose descent step leads back inside; if false, pass none."""
     inverse: bool = False
     rows: Tensor | None = None
-    """A row for each entry of ``raw``, as in `triton_constants`, which replaces all the fields above."""
+    """A row for each entry of ``raw``, as in `triton.common`, which replaces all the fields above."""
     grad: Tensor | None = None
     """The tensor for its gradient; None, a new one."""
 
     def value(self) -> Tensor:
         """Return the constant by PyTorch's operators, which can be differentiated and traced."""
-        value = _FUNCTIONS[self.form](self.raw)
+        value = self.form.to_value(self.raw)
         if self.low > -torch.inf or self.high < torch.inf:
             value = (bounded if self.inward else torch.clamp)(value, self.low, self.high)
         return 1 / value if self.inverse else value
@@ -55,6 +85,27 @@ class Learned(NamedTuple):
             raw = self.raw.detach().requires_grad_()
             (found,) = torch.autograd.grad(self._replace(raw=raw).value(), raw, grad.to(raw.dtype))
         return found
+
+
+def decode_rows(raw: Tensor, rows: Tensor, forms: Sequence[Form], dead: bool) -> Tensor:
+    """Return many constants at once, each by its own row.
+
+    Args:
+        raw: the raw parameters, ``[n]``.
+        rows: form, number, low, high, inward, inverse and speed of each, ``[n, 7]``; the form 0 stands for
+            the number.
+        forms: the forms that the rows have.
+        dead: some rows are not ``inward``.
+    """
+    form, number, low, high, inward, _, speed = rows.unbind(1)
+    value = raw = raw * speed
+    for one in forms:
+        chosen = form == one
+        value = torch.where(chosen, one.to_value(raw * chosen), value)  # exp of other parameters may overflow
+    inside = bounded(value, low, high)
+    if dead:
+        inside = torch.where(inward == 0, value.clamp(low, high), inside)
+    return torch.where(form != 0, inside, number)
 
 
 class _Clamp(torch.autograd.Function):

@@ -9,18 +9,21 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
+
+from ultralif.ops.constants import Learned
 
 __all__ = [
     "Place",
     "Steps",
     "axes_by_memory",
+    "contiguous_strides",
     "dense_strides",
     "find_place",
     "find_steps",
     "has_gap",
-    "strides_like",
+    "like_strides",
+    "shape_of",
 ]
 
 
@@ -40,9 +43,43 @@ class Place(NamedTuple):
     entries: int
 
 
-def strides_like(current: Tensor) -> tuple[int, ...]:
-    """Return the strides of an output like the current: those of the current, if it is dense."""
-    return tuple(torch.empty_like(current, device="meta").stride())
+def like_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides that `torch.empty_like` gives: the same, if they are dense.
+
+    `torch.empty_like` itself would allocate a tensor or, for one on the device meta, import sympy.
+    """
+    expected = 1
+    for stride, size in sorted((t, n) for t, n in zip(strides, shape, strict=True) if n != 1):
+        if stride != expected:
+            break
+        expected *= size
+    else:
+        return tuple(strides)
+    inner = list(reversed(range(len(shape))))  # axes from the innermost on, sorted as PyTorch does it
+    for last in range(1, len(shape)):
+        at = last
+        for i in reversed(range(last)):
+            (a, b), (m, n) = ((x[inner[i]], x[inner[at]]) for x in (strides, shape))
+            if a and b and (a, m) > (b, n):
+                inner[i], inner[at], at = inner[at], inner[i], i
+            elif a and b and a < b:
+                break
+    found, step = [0] * len(shape), 1
+    for axis in inner:
+        found[axis] = step
+        step *= shape[axis]
+    return tuple(found)
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the strides of a contiguous tensor."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def shape_of(constant: Tensor | Learned | float) -> tuple[int, ...]:
+    """Return the shape of a constant."""
+    tensor = constant.raw if isinstance(constant, Learned) else constant
+    return tuple(tensor.shape) if isinstance(tensor, Tensor) else ()
 
 
 def axes_by_memory(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:

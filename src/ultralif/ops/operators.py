@@ -1,20 +1,191 @@
-"""Each neuron as an instance of the one recurrence in `ultralif.ops.recurrence`."""
+"""Each neuron as an instance of the one recurrence in `ultralif.ops.rule`, and as an operator.
 
-from typing import Any, get_args
+An operator runs a neuron over a sequence, by a kernel where there is one and else by its definition.
+"""
 
+from collections.abc import Callable
+from inspect import Parameter, Signature, signature
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_args
+
+import torch
 from torch import Tensor
 
 from ultralif import functional
-from ultralif.functional import Constant, Coupling, LeakForm, Mode, Neighborhood, Reset, Surrogate
-from ultralif.ops import recurrence
+from ultralif.errors import InputError, check_choice
+from ultralif.functional import (
+    AdaptiveState,
+    Constant,
+    Coupling,
+    LeakForm,
+    Mode,
+    Neighborhood,
+    Reset,
+    Surrogate,
+    compute_dtype,
+)
+from ultralif.functional.scan import OverTime
+from ultralif.ops import autograd
+from ultralif.ops import rule as rules
 from ultralif.ops.constants import Learned
-from ultralif.ops.fused import Recipe, operator
-from ultralif.ops.recurrence import Curve, Membrane, Rule
+from ultralif.ops.rule import Constants, Curve, Membrane, Rule
 
-__all__ = ["adalif", "dspike", "lif", "softlif", "ultradlif", "ultralif"]
+__all__ = [
+    "Backend",
+    "Operator",
+    "Recipe",
+    "adalif",
+    "dspike",
+    "is_tracing",
+    "lif",
+    "operator",
+    "prepare",
+    "softlif",
+    "ultradlif",
+    "ultralif",
+]
+
+Backend = Literal["auto", "reference"]
+BACKENDS = get_args(Backend)
+is_tracing: Callable[[], bool] = vars(torch.jit)["is_tracing"]  # without types there
+S = TypeVar("S", Tensor, AdaptiveState)
+P = ParamSpec("P")
+
+
+class Recipe(NamedTuple):
+    """A neuron's constants and rule, in the terms of the recurrence."""
+
+    eps: Constant
+    leak: Constant
+    threshold: Constant
+    amplitude: Constant
+    rule: Rule
+
+
+class Operator(Protocol[S, P]):
+    """A neuron over a sequence of currents, as `ultralif.functional` defines it."""
+
+    def __call__(
+        self,
+        current: Tensor,
+        v0: S | None = None,
+        rate: bool = False,
+        backend: Backend = "auto",
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> tuple[Tensor, S]:
+        """Return the spikes (or their mean over time) and the last state."""
+
+
+def operator(
+    reference: OverTime[S, P],
+) -> Callable[[Callable[Concatenate[Tensor, P], Recipe | None]], Operator[S, P]]:
+    """Make an operator from a recipe; where there is no kernel, the reference runs or raises its error.
+
+    There is none where the recipe is None, or where no implementation for the device takes its rule.
+    """
+
+    def decorate(recipe: Callable[Concatenate[Tensor, P], Recipe | None]) -> Operator[S, P]:
+        def run(
+            current: Tensor,
+            v0: S | None = None,
+            rate: bool = False,
+            backend: Backend = "auto",
+            *args: P.args,
+            **kwargs: P.kwargs,
+        ) -> tuple[Tensor, S]:
+            check_choice("backend", backend, BACKENDS)
+            fused = backend == "auto" and not _needs_definition(current)
+            axis = cast(int, kwargs.get("coupled_axis", -1))
+            is_feature = 2 - current.dim() <= axis < -1
+            if fused and is_feature and kwargs.get("neighborhood", "ring") == "ring":
+                return _along_last(run, axis, current, v0, rate, kwargs)
+            found = recipe(current, *args, **kwargs) if fused else None
+            if found is not None and autograd.is_fused(current, found.rule):
+                return _integrate(current, v0, rate, found)
+            for name, given in kwargs.items():
+                if isinstance(given, Learned):
+                    kwargs[name] = given.value()
+            spikes, state = reference(current, v0, *args, **kwargs)
+            return (spikes.mean(0) if rate else spikes), state
+
+        run.__name__ = run.__qualname__ = recipe.__name__
+        vars(run)["recipe"] = recipe
+        first: list[Parameter] = [
+            p for p in signature(run).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD
+        ]
+        vars(run)["__signature__"] = Signature([*first, *list(signature(recipe).parameters.values())[1:]])
+        run.__doc__ = f"Run `ultralif.functional.{recipe.__name__}`, by a kernel where there is one."
+        return run
+
+    return decorate
+
+
+def _along_last(
+    run: Callable[..., tuple[Tensor, Any]],
+    axis: int,
+    current: Tensor,
+    v0: Any,
+    rate: bool,
+    given: dict[str, Any],
+) -> tuple[Tensor, Any]:
+    """Run an operator whose neurons are coupled along another axis than the last; it is moved to the end."""
+
+    def moved(constant: Any) -> Any:
+        if isinstance(constant, Learned):
+            return constant._replace(raw=moved(constant.raw))
+        if not isinstance(constant, Tensor) or constant.numel() == 1:
+            return constant
+        full = constant.reshape((1,) * (current.dim() - 2 - constant.dim()) + constant.shape)
+        return full.movedim(axis, -1)
+
+    start = None if v0 is None else v0.movedim(axis, -1)
+    arguments = {name: moved(value) for name, value in given.items()} | {"coupled_axis": -1}
+    out, last = run(current.movedim(axis, -1), start, rate, **arguments)
+    return out.movedim(-1, axis), last.movedim(-1, axis)
+
+
+def prepare(
+    operator: Callable[..., Any], current: Tensor, given: dict[str, Any], parameters: dict[str, Any]
+) -> autograd.Repeated | None:
+    """Return a call of an operator from rest that can be repeated; None if it can't."""
+    recipe = getattr(operator, "recipe", None)
+    if recipe is None or _needs_definition(current):
+        return None
+    found = recipe(current, **given)
+    if found is None or not autograd.is_fused(current, found.rule):
+        return None
+    return autograd.repeated(current, Constants(*found[:4]), found.rule, parameters)
+
+
+def _needs_definition(current: Tensor) -> bool:
+    """Tell whether the call is empty, or exported, traced or transformed: only PyTorch's operators work."""
+    return (
+        is_tracing()
+        or current.numel() == 0
+        or torch.compiler.is_exporting()
+        or torch._C._are_functorch_transforms_active()
+    )
+
+
+def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tuple[Tensor, S]:
+    state = None
+    dtype = compute_dtype(current.dtype)
+    if v0 is not None:
+        stacked = v0.unsqueeze(0) if isinstance(v0, Tensor) else torch.stack(v0)
+        if stacked.shape[1:] != current.shape[1:]:
+            raise InputError(
+                f"v0 must have the shape of one step of the current, {tuple(current.shape[1:])}, got "
+                f"{tuple(stacked.shape[1:])}; expand it"
+            )
+        state = stacked.to(dtype)
+    constants = Constants(*[c.to(dtype) if isinstance(c, Tensor) else c for c in recipe[:4]])
+    rule = recipe.rule._replace(rate=True) if rate else recipe.rule
+    out, last = autograd.run(current, state, constants, rule)
+    return out, cast(S, AdaptiveState(*last) if rule.adapt else last[0])
+
 
 MODES = get_args(Mode)
-LEAK_FORMS = tuple(form.name.lower() for form in recurrence.LeakForm if form)
+LEAK_FORMS = tuple(form.name.lower() for form in rules.LeakForm if form)
 """The words that kernels know; with any other the definition runs."""
 COUPLINGS, SURROGATES = get_args(Coupling), get_args(Surrogate)
 RESETS: tuple[Reset, ...] = get_args(Reset)
@@ -43,7 +214,7 @@ def _rule(
     return Rule(
         membrane,
         mode == "soft",
-        reset=recurrence.Reset[reset.upper()],
+        reset=rules.Reset[reset.upper()],
         detach=mode != "soft" if detach_reset is None else detach_reset,
         v_reset=v_reset,
         **choices,
@@ -74,7 +245,7 @@ def ultralif(
     delayed_reset: bool = False,
     v_sat: Constant = 2.0,
 ) -> Recipe | None:
-    """Give UltraLIF in the terms of the recurrence."""
+    """Give UltraLIF in the terms of the rule."""
     rule = _rule(_membrane(mode), MODES, mode, v_reset, reset, detach_reset, delayed_reset, RESETS)
     return _recipe(eps, leak, threshold, v_sat if reset == "saturate" else 1.0, rule)
 
@@ -97,7 +268,7 @@ def ultradlif(
     detach_reset: bool | None = None,
     delayed_reset: bool = False,
 ) -> Recipe | None:
-    """Give UltraDLIF in the terms of the recurrence."""
+    """Give UltraDLIF in the terms of the rule."""
     if (
         coupled_axis != -1
         or neighborhood != "ring"
@@ -115,7 +286,7 @@ def ultradlif(
         delayed_reset,
         ring=current.shape[-1],
         centered=centered,
-        leak_form=recurrence.LeakForm.NONE if leak is None else recurrence.LeakForm[leak_form.upper()],
+        leak_form=rules.LeakForm.NO_LEAK if leak is None else rules.LeakForm[leak_form.upper()],
         at_spike=coupling == "spike",
     )
     return _recipe(eps, 1.0 if leak is None else leak, threshold, 1.0, rule)
@@ -158,7 +329,7 @@ def lif(
     detach_reset: bool | None = None,
     delayed_reset: bool = False,
 ) -> Recipe | None:
-    """Give LIF in the terms of the recurrence."""
+    """Give LIF in the terms of the rule."""
     if surrogate not in SURROGATES:
         return None
     eps, amplitude, shape = _surrogate(surrogate, surrogate_slope, scaled_surrogate or mode == "soft")
@@ -184,7 +355,7 @@ def adalif(
     detach_reset: bool | None = None,
     delayed_reset: bool = False,
 ) -> Recipe | None:
-    """Give AdaLIF in the terms of the recurrence."""
+    """Give AdaLIF in the terms of the rule."""
     if surrogate not in SURROGATES or not _are_numbers(adapt_strength, adapt_decay):
         return None
     eps, amplitude, shape = _surrogate(surrogate, surrogate_slope, scaled_surrogate or mode == "soft")
@@ -219,7 +390,7 @@ def dspike(
     detach_reset: bool | None = None,
     delayed_reset: bool = False,
 ) -> Recipe | None:
-    """Give DSpike in the terms of the recurrence."""
+    """Give DSpike in the terms of the rule."""
     shape: dict[str, Any] = {"unit": False, "clipped": clipped, "sharp": True}
     rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset, **shape)
     return _recipe(sharpness, leak, threshold, 1.0, rule)
@@ -239,6 +410,6 @@ def softlif(
     delayed_reset: bool = False,
     v_sat: Constant = 2.0,
 ) -> Recipe | None:
-    """Give SoftLIF in the terms of the recurrence."""
+    """Give SoftLIF in the terms of the rule."""
     rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset, RESETS)
     return _recipe(eps, leak, threshold, v_sat if reset == "saturate" else 1.0, rule)

@@ -13,18 +13,18 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from triton import cdiv
 
-from ultralif.ops import launch
 from ultralif.ops.constants import Form, Learned
-from ultralif.ops.recurrence import Constants
+from ultralif.ops.rule import Constants
+from ultralif.ops.triton import launch
 from ultralif.stack import kernels
 
 if TYPE_CHECKING:
-    from ultralif.ops.plan import Plan
+    from ultralif.ops.triton.plan import Plan
 
 __all__ = ["RowTable", "decode", "make_row_table", "rows_of"]
 
 WIDTH = 8
-"""Numbers in a row, as `triton_constants.HELD` says."""
+"""Numbers in a row, as `triton.common.HELD` says."""
 BLOCK = 128
 OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": True}
 _recorded: list["RowTable"] = []  # none is ever freed: a recorded graph may still read it
@@ -47,7 +47,7 @@ def decode(raw: Tensor, table: Tensor, row_table: RowTable) -> Tensor:
 
     Args:
         raw: the raw parameters of all constants.
-        table: how each is decoded, see `triton_constants`.
+        table: how each is decoded, see `triton.common`.
         row_table: as `make_row_table` returns it.
     """
     return _apply(raw, table, row_table)

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from triton import cdiv, next_power_of_2
 
-from ultralif.ops.reduction import counters
+from ultralif.ops.triton.launch import counters
 from ultralif.stack import kernels
 
 __all__ = ["MOST_CLASSES", "adam", "readout_loss", "sum_rows"]

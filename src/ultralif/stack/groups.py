@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ultralif.ops import autograd, dispatch
+from ultralif.ops.autograd import is_fused, runs_triton
 from ultralif.ops.constants import Learned
-from ultralif.ops.recurrence import Constants
+from ultralif.ops.rule import Constants
 from ultralif.stack.streams import side_by_side
 
 __all__ = ["Group", "Prepared", "prepare_groups", "run_groups"]
@@ -55,13 +55,13 @@ def prepare_groups(
     Args:
         current: ``[T, B, M, N]``; the members of a group are neighbours.
         raw: the vector of all constants.
-        table: how each of them is decoded, see `triton_constants`.
+        table: how each of them is decoded, see `triton.common`.
         groups: the groups, in the order of their members.
         rate: return the mean over time.
     """
-    gpu = autograd.kernels_for(current)
-    if gpu is None:
+    if not runs_triton(current):
         return None
+    from ultralif.ops.triton.plan import find_plan
     from ultralif.stack import constants as stack_constants
 
     found, first = [], 0
@@ -70,10 +70,10 @@ def prepare_groups(
         view = current[:, :, place]
         recipe = getattr(group.operator, "recipe", None)
         made = None if recipe is None else recipe(view, **group.arguments)
-        if made is None or not dispatch.is_fused(view, made.rule):
+        if made is None or not is_fused(view, made.rule):
             return None
         constants, rule = Constants(*made[:4]), made.rule._replace(rate=rate)
-        plan = gpu.find_plan(view, None, constants, rule, inside=True)
+        plan = find_plan(view, None, constants, rule, inside=True)
         wanted = tuple(isinstance(c, Learned) and c.raw.requires_grad for c in constants)
         if plan.tile is not None or plan.leaves(wanted):
             return None
@@ -81,7 +81,7 @@ def prepare_groups(
     parts = [part for part, _, _ in found]
     if not all(part.plan.can_be_ready() for part in parts):
         return Prepared(parts, raw)
-    plans = [gpu.find_plan(v, None, p.constants, r, inside=True, ready=True) for p, v, r in found]
+    plans = [find_plan(v, None, p.constants, r, inside=True, ready=True) for p, v, r in found]
     described = [(plan, p.constants, p.wanted) for plan, p in zip(plans, parts, strict=True)]
     table_of_rows = stack_constants.make_row_table(described, raw)
     if table_of_rows is None:

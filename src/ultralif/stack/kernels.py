@@ -1,13 +1,13 @@
 """Triton kernels of stacks: constants of all programs, readout with loss, a sum over rows, and Adam.
 
-A program's row of constants holds what `triton_constants.constants` returns; its gradient holds the sums of
+A program's row of constants holds what `triton.common.constants` returns; its gradient holds the sums of
 the program's lanes for the four constants.
 """
 
 import triton
 import triton.language as tl
 
-from ultralif.ops.triton_constants import HELD, decode, derived, pull
+from ultralif.ops.triton.common import HELD, decode, derived, pull
 
 __all__ = ["adam_kernel", "decode_kernel", "gather_kernel", "readout_kernel", "rows_kernel"]
 

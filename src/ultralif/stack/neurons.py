@@ -9,10 +9,8 @@ from torch import Tensor, nn
 
 from ultralif.functional import Mode
 from ultralif.nn.neuron import Neuron
-from ultralif.nn.parameters import bounded
-from ultralif.ops.autograd import kernels_for
-from ultralif.ops.constants import Form as Code
-from ultralif.ops.constants import Learned
+from ultralif.ops.autograd import runs_triton
+from ultralif.ops.constants import Form, Learned, decode_rows
 from ultralif.stack.groups import Group, Prepared, prepare_groups, run_groups
 
 __all__ = ["StackedNeurons", "kind"]
@@ -33,10 +31,6 @@ class _Entry(NamedTuple):
 class StackedNeurons(nn.Module):
     """One layer of neurons of every member; their constants are one vector, ``raw``, that is learned."""
 
-    by_log: Tensor
-    by_softplus: Tensor
-    dead: Tensor
-    is_learned: Tensor
     rows: Tensor
     """For each constant: form, fixed number, low, high, inward, inverse, speed, as kernels read them."""
 
@@ -70,29 +64,13 @@ class StackedNeurons(nn.Module):
         raw, rows = (torch.cat(part) for part in zip(*parts, strict=True))
         self.raw = nn.Parameter(raw)
         self.assigned: dict[tuple[int, str], float] = {}
-        form, inward = rows[:, 0], rows[:, 4]
-        buffers = {
-            "rows": rows,
-            "by_log": form == Code.EXP,
-            "by_softplus": form == Code.SOFTPLUS,
-            "dead": (inward == 0) & (form != 0),
-            "is_learned": form != 0,
-        }
-        for name, buffer in buffers.items():
-            self.register_buffer(name, buffer, persistent=False)
-        self.any_softplus, self.any_dead = bool(self.by_softplus.any()), bool(self.dead.any())
+        self.register_buffer("rows", rows, persistent=False)
+        self.forms = [form for form in Form if bool((rows[:, 0] == form).any())]
+        self.any_dead = bool(((rows[:, 4] == 0) & (rows[:, 0] != 0)).any())
 
     def values(self) -> Tensor:
         """Return all constants now."""
-        _, fixed, low, high, _, _, speed = self.rows.unbind(1)
-        raw = self.raw * speed
-        value = torch.where(self.by_log, torch.exp(raw * self.by_log), torch.sigmoid(raw))
-        if self.any_softplus:
-            value = torch.where(self.by_softplus, nn.functional.softplus(raw), value)
-        inside = bounded(value, low, high)
-        if self.any_dead:
-            inside = torch.where(self.dead, value.clamp(low, high), inside)
-        return torch.where(self.is_learned, inside, fixed)
+        return decode_rows(self.raw, self.rows, self.forms, self.any_dead)
 
     def prepare(self, currents: Sequence[Tensor], mode: Mode | None, rate: bool) -> list[Prepared | None]:
         """Choose the kernels for each current, whose values are not read; None where there are none."""
@@ -123,7 +101,7 @@ class StackedNeurons(nn.Module):
         return spikes[0] if len(spikes) == 1 else torch.cat(spikes, dim=1 if rate else 2)
 
     def _prepare(self, current: Tensor, numbers: list[int], mode: Mode | None, rate: bool) -> Prepared | None:
-        if not self.can_be_fused or kernels_for(current) is None:
+        if not self.can_be_fused or not runs_triton(current):
             return None
         raws, rows = self._by_group(self.raw), self._by_group(self.rows)
         groups = []
@@ -132,7 +110,7 @@ class StackedNeurons(nn.Module):
             given: dict[str, Any] = {
                 name: Learned(
                     (raw if self.learned[n][name] else raw.detach()).view(size, -1),
-                    Code.VALUE,
+                    Form.VALUE,
                     rows=rows[n][name],
                 )
                 for name, raw in raws[n].items()
@@ -217,7 +195,7 @@ def _describe(entry: _Entry, eps_speed: float) -> tuple[Tensor, Tensor]:
         speed = eps_speed if entry.name == "eps" else 1.0
         low, high = bounds or (0.0, math.inf)
         raw = raw.detach().double() / speed
-        row = (float(form.code), 1.0, low, high, float(entry.neuron.clamp == "inward"), inverse, speed)
+        row = (float(form), 1.0, low, high, float(entry.neuron.clamp == "inward"), inverse, speed)
     columns = [
         torch.as_tensor(column, dtype=torch.float64).reshape(-1).expand(entry.size) for column in (raw, *row)
     ]

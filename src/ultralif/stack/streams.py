@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from ultralif.ops.launch import is_recording
+from ultralif.ops.triton.launch import is_recording
 
 __all__ = ["linear", "side_by_side"]
 

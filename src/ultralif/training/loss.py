@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from ultralif.functional import Mode
 from ultralif.nn.volume import volume_regularizer
-from ultralif.ops.autograd import kernels_for
+from ultralif.ops.autograd import runs_triton
 from ultralif.stack import Stack
 from ultralif.training.config import RunConfig
 from ultralif.training.members import Members
@@ -96,7 +96,7 @@ def member_losses(
 
 def can_be_fused(members: Members, x: Tensor, labels: Tensor, objective: Objective) -> bool:
     """Tell whether one kernel computes readout and loss: on a GPU, for one spiking layer and plain labels."""
-    if x.dtype == torch.float64 or kernels_for(x) is None or not isinstance(members, Stack):
+    if x.dtype == torch.float64 or not runs_triton(x) or not isinstance(members, Stack):
         return False
     from ultralif.stack.fused_step import MOST_CLASSES
 

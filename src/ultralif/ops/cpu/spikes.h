@@ -8,7 +8,7 @@
  */
 
 /* Tell log2(s / (1 - s)) and the membrane after the spikes of a step, for some lanes. */
-INLINE void NAME(recall)(NAME(Lanes) l, const REAL *restrict spikes, REAL *restrict odds, REAL *restrict v,
+INLINE void NAME(from_spikes)(NAME(Lanes) l, const REAL *restrict spikes, REAL *restrict odds, REAL *restrict v,
                          int64_t first, int64_t end, const int shared)
 {
     const REAL tiny = NAME(TINY), last = NAME(LAST);
@@ -20,7 +20,7 @@ INLINE void NAME(recall)(NAME(Lanes) l, const REAL *restrict spikes, REAL *restr
 }
 
 /* One step back for some lanes of a block, from the membrane v before the step. */
-INLINE void NAME(retreat_odds)(const NAME(Call) *c, NAME(Block) *s, const REAL *restrict spikes,
+INLINE void NAME(backward_odds)(const NAME(Call) *c, NAME(Block) *s, const REAL *restrict spikes,
                                const REAL *restrict odds, const REAL *restrict v, const REAL *restrict x,
                                const REAL *restrict gs, REAL *restrict gx, int64_t first, int64_t end,
                                const int learn)
@@ -47,13 +47,13 @@ INLINE void NAME(retreat_odds)(const NAME(Call) *c, NAME(Block) *s, const REAL *
 
 /* Walk a whole block back, with all its tensors in place. It goes piece by piece, and asks for little at a time: more
  * than two dozen lines on their way would hold up the processor. */
-static void NAME(retreat_from_spikes)(const NAME(Call) *c, NAME(Block) *s)
+static void NAME(backward_from_spikes)(const NAME(Call) *c, NAME(Block) *s)
 {
     const Rule *rule = c->rule;
     const REAL *spikes = c->t->spikes + s->at, *x = (const REAL *)c->t->current + s->at;
     const REAL *gs = (const REAL *)c->t->g_out + s->at;
     REAL *gx = (REAL *)c->t->g_current + s->at, *v = s->v, *odds = s->odds[0], *before = s->odds[1];
-    NAME(recall)(s->l, spikes + (rule->time - 1) * c->row, odds, v, 0, LANES, 0);
+    NAME(from_spikes)(s->l, spikes + (rule->time - 1) * c->row, odds, v, 0, LANES, 0);
     for (int64_t t = rule->time - 1; t >= 0; t--) {
         const REAL *now = spikes + t * c->row, *start = t ? v : s->now.v;
         const REAL *x_t = x + t * rule->current.time, *gs_t = gs + t * rule->grad.time;
@@ -62,11 +62,11 @@ static void NAME(retreat_from_spikes)(const NAME(Call) *c, NAME(Block) *s)
             NAME(expect_step)(c, s, c->t->g_current, c->row, t - 2, i, PIECE, 1);
             NAME(expect_step)(c, s, c->t->spikes, c->row, t - 3, i, PIECE, 0);
             if (t)
-                NAME(recall)(s->l, now - c->row, before, v, i, i + PIECE, 0);
+                NAME(from_spikes)(s->l, now - c->row, before, v, i, i + PIECE, 0);
             NAME(expect_step)(c, s, c->t->g_out, rule->grad.time, t - 2, i, PIECE, 0);
             NAME(expect_step)(c, s, c->t->current, rule->current.time, t - 2, i, PIECE, 0);
-            c->sums ? NAME(retreat_odds)(c, s, now, odds, start, x_t, gs_t, gx_t, i, i + PIECE, 1)
-                    : NAME(retreat_odds)(c, s, now, odds, start, x_t, gs_t, gx_t, i, i + PIECE, 0);
+            c->sums ? NAME(backward_odds)(c, s, now, odds, start, x_t, gs_t, gx_t, i, i + PIECE, 1)
+                    : NAME(backward_odds)(c, s, now, odds, start, x_t, gs_t, gx_t, i, i + PIECE, 0);
         }
         REAL *swap = odds;
         odds = before;
@@ -82,7 +82,7 @@ typedef struct {
 
 /* The first half of a step back: over spike and reset to the gradient for P. Return whether P is near the end of the
  * numbers. */
-INLINE int NAME(retreat_spikes)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r, const REAL *restrict spikes,
+INLINE int NAME(backward_spikes)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r, const REAL *restrict spikes,
                                 const REAL *restrict x, const REAL *restrict gs, REAL *restrict gx, int64_t n,
                                 const int learn)
 {
@@ -108,7 +108,7 @@ INLINE int NAME(retreat_spikes)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *
 }
 
 /* The second half: over the log-sum-exp to the gradient for the membranes before. */
-INLINE void NAME(retreat_ratios)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r, const REAL *restrict v, int64_t n)
+INLINE void NAME(backward_ratios)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r, const REAL *restrict v, int64_t n)
 {
     const REAL k = l.k[0], factor = l.factor[0], offset = l.offset[0];
     const REAL by_v = c->rule->leak_form == FACTOR ? 1 : 0, by_1 = 1 - by_v; /* how the leak acts */
@@ -125,7 +125,7 @@ INLINE void NAME(retreat_ratios)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) 
 }
 
 /* The membranes before step t, from the spikes of the step before that, and what they show. */
-static void NAME(recall_ring)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r, int64_t at, int64_t t)
+static void NAME(ring_from_spikes)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r, int64_t at, int64_t t)
 {
     const int64_t n = c->rule->ring;
     const REAL k = l.k[0], factor = l.factor[0], offset = l.offset[0], edge = c->edge, shift = c->shift;
@@ -141,7 +141,7 @@ static void NAME(recall_ring)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r,
         if (t) {
             NAME(expect)(c, spikes - c->row * (t > 1) + i, end - i, 0);
             NAME(expect)(c, (REAL *)c->t->g_current + (t - 1) * c->row + at + i, end - i, 1);
-            NAME(recall)(l, spikes, r->before, v, i, end, 1);
+            NAME(from_spikes)(l, spikes, r->before, v, i, end, 1);
             NAME(expect)(c, (const REAL *)c->t->g_out + (t - 1) * c->rule->grad.time + at + i, end - i, 0);
             NAME(expect)(c, (const REAL *)c->t->current + (t - 1) * c->rule->current.time + at + i, end - i, 0);
         }
@@ -153,23 +153,23 @@ static void NAME(recall_ring)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r,
 }
 
 /* Walk a ring of like neurons back; return 0 if it has to be integrated again. */
-static int NAME(retreat_ring)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r, int64_t at)
+static int NAME(backward_ring)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r, int64_t at)
 {
     const Rule *rule = c->rule;
     const int64_t n = rule->ring, last = rule->time - 1;
     int far = 0;
     memset(r->gv, 0, n * sizeof(REAL));
-    NAME(recall)(l, c->t->spikes + last * c->row + at, r->odds, r->v, 0, n, 1);
+    NAME(from_spikes)(l, c->t->spikes + last * c->row + at, r->odds, r->v, 0, n, 1);
     for (int64_t t = last; t >= 0 && !far; t--) {
         const REAL *spikes = c->t->spikes + t * c->row + at, *x = (const REAL *)c->t->current + t * rule->current.time + at;
         const REAL *gs = (const REAL *)c->t->g_out + t * rule->grad.time + at;
         REAL *gx = (REAL *)c->t->g_current + t * c->row + at;
-        NAME(recall_ring)(c, l, r, at, t);
-        far = c->sums ? NAME(retreat_spikes)(c, l, r, spikes, x, gs, gx, n, 1)
-                      : NAME(retreat_spikes)(c, l, r, spikes, x, gs, gx, n, 0);
+        NAME(ring_from_spikes)(c, l, r, at, t);
+        far = c->sums ? NAME(backward_spikes)(c, l, r, spikes, x, gs, gx, n, 1)
+                      : NAME(backward_spikes)(c, l, r, spikes, x, gs, gx, n, 0);
         r->ratios[-1] = r->ratios[n - 1];
         r->ratios[n] = r->ratios[0];
-        NAME(retreat_ratios)(c, l, r, r->v, n);
+        NAME(backward_ratios)(c, l, r, r->v, n);
         REAL *swap = r->odds;
         r->odds = r->before;
         r->before = swap;

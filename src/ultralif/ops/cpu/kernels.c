@@ -1,4 +1,4 @@
-/* The recurrence of recurrence.py and its derivative, for the CPU, in float and double.
+/* The recurrence of rule.py and its derivative, for the CPU, in float and double.
  *
  * The backward pass first runs over all steps and stores some states. Then, from the last steps to the first, it
  * integrates a few steps again from such a state, keeps a trace of the numbers that the derivative needs, and goes back
@@ -20,11 +20,8 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define NAME(f) JOIN(f, REAL)
 
-/* As recurrence.py numbers them. */
-enum { LSE, MAX, ADD };           /* membrane */
-enum { NO_LEAK, FACTOR, SHIFT };  /* leak_form */
-enum { ZERO, SUBTRACT, NONE, SATURATE }; /* reset */
-enum { SIGMOID, ATAN, TRIANGLE }; /* curve */
+#include "rule.h"
+
 enum { PLAIN, ADAPTS, SATURATES }; /* form of a neuron without neighbours */
 enum { EPS, LEAK, THRESHOLD, AMPLITUDE, CONSTANTS };
 enum { SAME, BFLOAT16, FLOAT16 }; /* the type of current, spikes and their gradients: that of the membrane, or a half */
@@ -165,12 +162,11 @@ typedef struct {
 
 typedef struct {
     Parallel parallel;
-    int64_t time, batch, features, ring;
+    int64_t time, batch, features;
     Strides current, grad; /* of the current, and of the gradient of the spikes */
     Constant constants[CONSTANTS];
-    double v_reset, adapt_strength, adapt_decay;
-    int32_t membrane, soft, reset, detach, curve, clipped, rate, centered, leak_form, at_spike, adapt, adapt_late;
     int32_t type, threads;
+    RULE_FIELDS
 } Rule;
 
 /* bfloat16 is the upper half of a float. Rounding is to the nearest, and to even between two. */

@@ -12,19 +12,21 @@ import torch
 from torch import Tensor
 from triton import cdiv
 
-from ultralif.ops import lanes, launch, parallel, rings, tiles
 from ultralif.ops.constants import Learned
 from ultralif.ops.layout import (
     Place,
     Steps,
     axes_by_memory,
+    contiguous_strides,
     dense_strides,
     find_place,
     find_steps,
-    strides_like,
+    like_strides,
+    shape_of,
 )
-from ultralif.ops.recurrence import Constants, Rule
-from ultralif.ops.reduction import EACH, LEFT, ROW, SHARED, table_of, way_of
+from ultralif.ops.rule import Constants, Rule, code
+from ultralif.ops.triton import chunked, launch, ring, temporal
+from ultralif.ops.triton.launch import EACH, LEFT, ROW, SHARED, table_of, way_of
 
 __all__ = ["Plan", "find_plan", "forget"]
 
@@ -95,13 +97,13 @@ class Plan:
     ) -> None:
         self.rule, self.device, self.dtype = rule, current.device, current.dtype
         self.shape, self.time = tuple(current.shape), current.shape[0]
-        self.strides = tuple(current.stride()) if inside else strides_like(current)
+        self.strides = tuple(current.stride()) if inside else like_strides(self.shape, current.stride())
         order = axes_by_memory(self.shape, self.strides)
-        places = [find_place(_shape(c), self.shape, order) for c in constants]
+        places = [find_place(shape_of(c), self.shape, order) for c in constants]
         if None in places or (rule.ring and rule.ring > 1 and order[-1:] != (len(self.shape) - 1,)):
-            self.strides = tuple(torch.empty(self.shape, device="meta").stride())
+            self.strides = contiguous_strides(self.shape)
             order = axes_by_memory(self.shape, self.strides)
-            places = [find_place(_shape(c), self.shape, order) for c in constants]
+            places = [find_place(shape_of(c), self.shape, order) for c in constants]
         self.order = order
         self.places: list[Place | None] = places
         self.total = math.prod(self.shape[1:])
@@ -132,7 +134,7 @@ class Plan:
         found = [place or Place(1, self.total) for place in self.places]
         period = math.lcm(*(p.run * p.entries for p in found if p.entries > 1), 1)
         units = [p.entries if p.run == 1 else p.run for p in found if p.entries > 1]
-        self.tile = parallel.find_tile(rule, self.total, self.time, units)
+        self.tile = chunked.find_tile(rule, self.total, self.time, units)
         if self.tile is not None:
             block, warps = self.tile.neurons, max(1, self.tile.neurons * self.tile.chunks // 32)
         else:
@@ -147,7 +149,7 @@ class Plan:
         whole = self.tile is not None or size >= self.total
         self.rounds, self.size = (1, self.total) if whole else (cdiv(self.total, size), size)
         self.programs = cdiv(self.size, block)
-        # All lanes share a single entry, which serves a run of all lanes.
+        # All lanes share a single entry, which serves a run of all temporal.
         runs = [Place(self.programs * block, 1) if p.entries == 1 else p for p in found]
         self.found = runs
         self.where = tuple(
@@ -155,19 +157,19 @@ class Plan:
         )
         self.span = (self.total, self.rounds, self.size)
         same = all(p.entries == 1 for p in found)
-        self.rule_code = launch.code(rule, 2 if self.is_ready else same)
+        self.rule_code = code(rule, 2 if self.is_ready else same)
 
     @property
     def shape_of_rows(self) -> tuple[int, int]:
         """Return the number of programs, and of neurons from the first of one to the first of the next."""
-        return rings.shape_of_rows(self) if self.rule.ring else (self.programs, self.block)
+        return ring.shape_of_rows(self) if self.rule.ring else (self.programs, self.block)
 
     def can_be_ready(self) -> bool:
         """Tell whether all lanes of a program have the same constants."""
         return self.shape_of_rows[0] > 0 and all(way == SHARED for way in self._ways())
 
     def _ways(self) -> list[int]:
-        return rings.ways(self) if self.rule.ring else [way_of(place, self.block) for place in self.found]
+        return ring.ways(self) if self.rule.ring else [way_of(place, self.block) for place in self.found]
 
     def leaves(self, learned: Sequence[bool]) -> bool:
         """Tell whether the kernel leaves the reduction of a gradient to `reduced`."""
@@ -226,10 +228,10 @@ class Plan:
         if state is not None:
             state = self.dense_state(state)
         if self.rule.ring:
-            return out, last, rings.forward(self, current, at, state, constants, out, last)
+            return out, last, ring.forward(self, current, at, state, constants, out, last)
         if self.tile is not None:
-            return out, last, tiles.forward(self, self.tile, current, at, state, constants, out, last)
-        lanes.forward(self, current, at, state, constants, out, last)
+            return out, last, chunked.forward(self, self.tile, current, at, state, constants, out, last)
+        temporal.forward(self, current, at, state, constants, out, last)
         return out, last, None
 
     def backward(
@@ -265,19 +267,13 @@ class Plan:
                 ).copy_(grad_out)
         given = (grad_out, grad_state, current, state, g_current, g_state)
         if self.rule.ring:
-            grads = rings.backward(self, given, at_grad, constants, learned, *kept)
+            grads = ring.backward(self, given, at_grad, constants, learned, *kept)
         elif self.tile is not None:
             starts = kept[1] if kept[1] is not None else self.forward(current, state, constants)[2]
-            grads = tiles.backward(self, self.tile, given, at_grad, starts, constants, learned)
+            grads = chunked.backward(self, self.tile, given, at_grad, starts, constants, learned)
         else:
-            grads = lanes.backward(self, given, at_grad, constants, learned, kept[0])
+            grads = temporal.backward(self, given, at_grad, constants, learned, kept[0])
         return g_current, g_state, grads
-
-
-def _shape(constant: Tensor | Learned | float) -> tuple[int, ...]:
-    if isinstance(constant, Learned):
-        return tuple(constant.raw.shape)
-    return tuple(constant.shape) if isinstance(constant, Tensor) else ()
 
 
 def _block(total: int, units: Sequence[int], dtype: torch.dtype) -> int:

@@ -24,25 +24,33 @@ where dV/ds = v_reset - P and dV/dP = 1 - s for ZERO, -threshold and 1 for SUBTR
 o = sigmoid(k (v_sat - P)) for SATURATE, where dV/dv_sat = 1 - o and dV/deps is minus the entropy of o; and
 dP/dV, dP/dI, dP/dleak, dP/deps are those of the membrane: for LSE, p, 1 - p, p / leak and the entropy of p,
 where p = exp(k (V + log leak - P)) is the share of the past.
+
+The fields of `Rule` are declared here and nowhere else: the C structure (``python src/ultralif/ops/rule.py``
+writes cpu/rule.h), the number that Triton's kernels read (`code`) and the operator's schema (`encode`) are
+made from them.
 """
 
 import math
 from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 __all__ = [
+    "BITS",
+    "CHOICES",
+    "NUMBERS",
     "Constants",
     "Curve",
-    "Flat",
     "LeakForm",
     "Membrane",
     "Reset",
     "Rule",
+    "c_header",
+    "code",
     "decode",
     "encode",
     "spelled_out",
@@ -60,7 +68,7 @@ class Membrane(IntEnum):
 class LeakForm(IntEnum):
     """The way the leak acts on a ring: not at all, ``V * leak`` or ``V + log(leak)``."""
 
-    NONE = 0
+    NO_LEAK = 0
     FACTOR = 1
     SHIFT = 2
 
@@ -86,22 +94,13 @@ class Curve(IntEnum):
 
 
 class Constants(NamedTuple):
-    """The constants of a layer: numbers, tensors that broadcast against the features, or `Learned` ones.
-
-    A `Flat` implementation gets numbers and 1-D tensors, with a length L that divides the number F of
-    features: entry ``l`` serves the features from ``l * F / L`` on.
-    """
+    """The constants of a layer: numbers, tensors that broadcast against the features, or `Learned` ones."""
 
     eps: Any
     leak: Any
     threshold: Any
     amplitude: Any
     """The height A of the soft spike; where the reset is SATURATE, and the height is 1, ``v_sat``."""
-
-    def longest(self) -> int:
-        """Return the length of the longest constant."""
-        tensors = [getattr(c, "raw", c) for c in self]
-        return max(t.numel() if isinstance(t, Tensor) else 1 for t in tensors)
 
 
 class Rule(NamedTuple):
@@ -120,19 +119,19 @@ class Rule(NamedTuple):
     rate: bool = False
     """Return the mean over time in place of the spikes."""
     centered: bool = False
-    leak_form: LeakForm = LeakForm.NONE
+    leak_form: LeakForm = LeakForm.NO_LEAK
     at_spike: bool = False
     """Couple a ring at the spike: the membrane is ``leak * V + I``, its spike that of its neighbours' LSE."""
     adapt: bool = False
     """AdaLIF: the state is membrane, adaptation and last spike, and the threshold adapts."""
     adapt_late: bool = False
+    sharp: bool = False
+    """DSpike with its sharpness b in the place of eps: eps is threshold / b, and A is 1 / tanh(b / 2)."""
     ring: int = 0
     """Number of neurons on a ring, which is the last axis; 0 means no neighbours."""
     v_reset: float = 0.0
     adapt_strength: float = 0.0
     adapt_decay: float = 0.0
-    sharp: bool = False
-    """DSpike with its sharpness b in the place of eps: eps is threshold / b, and A is 1 / tanh(b / 2)."""
 
     @property
     def states(self) -> int:
@@ -140,7 +139,7 @@ class Rule(NamedTuple):
         return 3 if self.adapt else 1
 
     @property
-    def tells_membrane(self) -> bool:
+    def invertible(self) -> bool:
         """True if the membrane follows from a soft spike that is stored: P = threshold + eps logit(s)."""
         return (
             self.membrane == Membrane.LSE
@@ -150,6 +149,56 @@ class Rule(NamedTuple):
             and self.unit
             and not (self.rate or self.at_spike)
         )
+
+    @property
+    def linear(self) -> bool:
+        """True if a step is linear in exp(V / eps), or a quotient of such: time can be cut into chunks."""
+        return self.reset in (Reset.NONE, Reset.SATURATE) and self.membrane != Membrane.ADD and not self.ring
+
+
+_KINDS: dict[str, type] = Rule.__annotations__
+CHOICES = tuple(name for name, kind in _KINDS.items() if kind is bool or issubclass(kind, IntEnum))
+"""The fields that are choices among at most four,"""
+NUMBERS = tuple(name for name, kind in _KINDS.items() if kind is float)
+"""and those that are numbers. The remaining one is ``ring``."""
+BITS = {name: 2 * i for i, name in enumerate((*CHOICES, "same"))}
+"""The first of the two bits that each choice has in the number that `code` returns."""
+
+
+def code(rule: Rule, same: int) -> int:
+    """Return the choices of a rule as one number, two bits each, as Triton's kernels read them.
+
+    ``same`` tells whether all lanes have the same constants: 0, no; 1, yes; 2, those of a program have, and
+    they are decoded already.
+    """
+    return sum(int(getattr(rule, name)) << BITS[name] for name in CHOICES) + (same << BITS["same"])
+
+
+def encode(rule: Rule) -> tuple[str, int, list[float]]:
+    """Write a rule in types that an operator's schema allows; a compiler may trace its numbers."""
+    choices = " ".join([str(int(getattr(rule, name))) for name in CHOICES])
+    return choices, rule.ring, [getattr(rule, name) for name in NUMBERS]
+
+
+def decode(choices: str, ring: int, numbers: Sequence[float]) -> Rule:
+    """Return the rule that `encode` wrote."""
+    given: dict[str, Any] = dict(zip(NUMBERS, numbers, strict=True))
+    return _read(choices)._replace(ring=ring, **given)
+
+
+@lru_cache
+def _read(choices: str) -> Rule:
+    pairs = zip(CHOICES, choices.split(), strict=True)
+    return Rule(**{name: _KINDS[name](int(word)) for name, word in pairs})
+
+
+def c_header() -> str:
+    """Return cpu/rule.h: the words of a rule as enumerations, and its fields."""
+    kinds = [kind for kind in _KINDS.values() if issubclass(kind, IntEnum)]
+    words = [f"enum {{ {', '.join(word.name for word in kind)} }};" for kind in kinds]
+    fields = f"int64_t ring; double {', '.join(NUMBERS)}; int32_t {', '.join(CHOICES)};"
+    remark = "/* Written by python src/ultralif/ops/rule.py from the class Rule, which explains the words. */"
+    return "\n".join([remark, "", *words, "", f"#define RULE_FIELDS {fields}", ""])
 
 
 def spelled_out(constants: Constants, rule: Rule) -> tuple[Constants, Rule]:
@@ -162,61 +211,7 @@ def spelled_out(constants: Constants, rule: Rule) -> tuple[Constants, Rule]:
     return constants._replace(eps=threshold / sharpness, amplitude=height), rule._replace(sharp=False)
 
 
-_CHOICES = Rule._fields.index("ring")
-_KINDS = tuple(Rule.__annotations__.values())[:_CHOICES]
+if __name__ == "__main__":
+    from pathlib import Path
 
-
-def encode(rule: Rule) -> tuple[str, int, list[float]]:
-    """Write a rule in types that an operator's schema allows; a compiler may trace its numbers."""
-    choices = " ".join([str(int(value)) for value in rule[:_CHOICES]])
-    return choices, rule.ring, [rule.v_reset, rule.adapt_strength, rule.adapt_decay]
-
-
-def decode(choices: str, ring: int, numbers: Sequence[float]) -> Rule:
-    """Return the rule that `encode` wrote."""
-    v_reset, strength, decay = numbers
-    return _read(choices)._replace(ring=ring, v_reset=v_reset, adapt_strength=strength, adapt_decay=decay)
-
-
-@lru_cache
-def _read(choices: str) -> Rule:
-    return Rule(*(kind(int(word)) for kind, word in zip(_KINDS, choices.split(), strict=True)))
-
-
-class Flat(Protocol):
-    """A module with the recurrence and its derivative for ``[T, B, F]``. None means rest, or no gradient."""
-
-    def takes(self, rule: Rule) -> bool:
-        """Tell whether it computes a rule, by its choices alone; where nothing does, the definition runs."""
-
-    def forward(
-        self, current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
-    ) -> tuple[Tensor, Tensor]:
-        """Return the spikes of ``[T, B, F]`` (or their mean, ``[B, F]``) and the last state.
-
-        Args:
-            current: ``[T, B, F]``, T and B and F at least 1, neighbouring features side by side.
-            state: membrane, and for AdaLIF adaptation and last spike, ``[1 or 3, B, F]``.
-            constants: tensors are in the dtype of the membrane.
-            rule: what to compute.
-        """
-
-    def backward(
-        self,
-        grad_out: Tensor | None,
-        grad_state: Tensor | None,
-        current: Tensor,
-        state: Tensor | None,
-        constants: Constants,
-        rule: Rule,
-        learn: bool,
-        spikes: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients for the current, for the state, and for the constants.
-
-        ``spikes`` are those of the forward pass, if the membrane follows from them and they are unchanged.
-
-        The gradient for the state is empty for a layer that started at rest. That for the constants is
-        ``[4, L]``, with L the length of the longest constant and a row for each; for a `Learned` constant it
-        is the gradient of the raw parameter. It is empty where ``learn`` is false.
-        """
+    Path(__file__).with_name("cpu").joinpath("rule.h").write_text(c_header())

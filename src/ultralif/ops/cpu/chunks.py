@@ -11,13 +11,13 @@ In the backward pass, the gradient at the start of a chunk is ``a * g + c``: g i
 the derivative of its map, and c the gradient of its own spikes. A scan over these lines gives the gradient at
 the end of each chunk, with which all are differentiated at once.
 
-On a GPU each pass is one kernel, whose programs have all chunks of a few neurons: see `Tile` and
-`triton_parallel`. On a CPU, which is what `run` is for, the chunks go to the kernels for other sequences.
+On a CPU the chunks go to the kernels for other sequences. On a GPU each pass is one kernel: see
+`ultralif.ops.triton.chunked`.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,75 +25,27 @@ from torch.autograd.function import once_differentiable
 
 from ultralif.functional import compute_dtype
 from ultralif.functional.parallel import follow, prefix_products
-from ultralif.ops import cpu, flat
 from ultralif.ops.constants import Learned
-from ultralif.ops.recurrence import Constants, Membrane, Reset, Rule
+from ultralif.ops.cpu.plan import find_plan
+from ultralif.ops.rule import Constants, Membrane, Reset, Rule
 
-__all__ = ["Tile", "chunks", "find_tile", "run"]
+__all__ = ["chunks", "run"]
 
-LANES = 16384
-"""Layers with more neurons, over all samples, keep a GPU busy without chunks."""
-SHORTEST = 4096
-"""Sequences with fewer steps are not cut on a GPU."""
-PROGRAMS = 128
-"""About the number of a GPU's multiprocessors: if there are more neurons, a program takes several."""
-THREADS = 512
-"""The most threads of a program, which keep a multiprocessor busy."""
-STEPS = 8
-"""The steps that a thread loads at once, and the least that a chunk has."""
-WIDEST = 32
-"""The most neurons of a program: their currents are one line of memory."""
-NARROWEST = 4
-"""The fewest neurons to which a program is narrowed so that the gradients of constants are easy to add up."""
-CPU_SHORTEST = 8192
-CPU_GAIN = 8
-"""With fewer chunks than this, two passes in place of one do not pay on a CPU."""
-
-
-class Tile(NamedTuple):
-    """The part of a program of a GPU: all chunks of some neurons; each thread has one chunk of one neuron."""
-
-    neurons: int
-    chunks: int
-    length: int
-    """Steps of a chunk, a multiple of `STEPS`; the last chunks may be shorter or empty."""
-
-
-def find_tile(rule: Rule, lanes: int, time: int, units: Sequence[int] = ()) -> Tile | None:
-    """Return the tile for a sequence on a GPU; None means that it is integrated step by step.
-
-    Args:
-        rule: what to compute.
-        lanes: neurons over all samples.
-        time: steps.
-        units: numbers that the neurons of a program should divide.
-    """
-    if not _is_linear(rule) or not 0 < lanes <= LANES or time < SHORTEST:
-        return None
-    neurons = 1
-    while neurons < WIDEST and lanes >= 2 * neurons * PROGRAMS:
-        neurons *= 2
-    while neurons > NARROWEST and any(unit % neurons for unit in units):
-        neurons //= 2
-    loads = -(-time // STEPS)
-    count = min(THREADS // neurons, 1 << (loads - 1).bit_length())
-    return Tile(neurons, count, STEPS * -(-loads // count))
-
-
-def _is_linear(rule: Rule) -> bool:
-    """Tell whether a step is linear in exp(V / eps), or a quotient of such."""
-    return rule.reset in (Reset.NONE, Reset.SATURATE) and rule.membrane != Membrane.ADD and not rule.ring
+SHORTEST = 8192
+"""Sequences with fewer steps are not cut."""
+GAIN = 8
+"""With fewer chunks than this, two passes in place of one do not pay."""
 
 
 def chunks(current: Tensor, rule: Rule) -> int:
     """Return the best number of chunks on a CPU; 1 means that a sequence is integrated step by step."""
     time, lanes = len(current), math.prod(current.shape[1:])
-    if current.is_cuda or time < CPU_SHORTEST or lanes == 0 or not _is_linear(rule):
+    if current.is_cuda or time < SHORTEST or lanes == 0 or not rule.linear:
         return 1
     if current.stride(0) < max(s * n for s, n in zip(current.stride()[1:], current.shape[1:], strict=True)):
         return 1
     most = 128 * torch.get_num_threads() // lanes
-    return _count(time, min(most, 64)) if most >= CPU_GAIN else 1
+    return _count(time, min(most, 64)) if most >= GAIN else 1
 
 
 def _count(time: int, wanted: int) -> int:
@@ -142,17 +94,17 @@ class _Chunked(torch.autograd.Function):
         current, matrices, starts, *_ = ctx.saved_tensors
         constants, rule = ctx.constants, ctx.rule
         view, begin = _cut(current, ctx.count), starts[:-1].unsqueeze(0)
-        own = None
+        plan, own = find_plan(view, constants, rule), None
         if grad_out is not None:
             grad_out = (
                 (grad_out / ctx.count).expand(begin.shape[1:]) if rule.rate else _cut(grad_out, ctx.count)
             )
-            own = _backward(grad_out, None, view, begin, constants, rule, (False,) * 4)[1]
+            own = plan.backward(grad_out, None, view, begin, constants, (False,) * 4)[1]
         slopes = _slopes(matrices, starts, constants.eps, rule.membrane == Membrane.MAX)
         g = torch.zeros_like(starts[0]) if grad_last is None else grad_last[0]
         g_ends, g_state = _walk_back(slopes, g, own)
         learned = ctx.needs_input_grad[3:7]
-        g_view, _, grads = _backward(grad_out, g_ends, view, begin, constants, rule, learned)
+        g_view, _, grads = plan.backward(grad_out, g_ends, view, begin, constants, learned)
         return None, _join(g_view), g_state if ctx.needs_input_grad[2] else None, *grads, None, None
 
 
@@ -169,12 +121,7 @@ def _join(x: Tensor) -> Tensor:
 
 
 def _forward(view: Tensor, state: Tensor, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
-    return flat.forward(cpu, cpu.stored(view), state, constants, rule)
-
-
-def _backward(grad_out: Tensor | None, grad_state: Tensor | None, view: Tensor, *rest: Any) -> Any:
-    g_out, g_state = (None if g is None else cpu.stored(g) for g in (grad_out, grad_state))
-    return flat.backward(cpu, g_out, g_state, cpu.stored(view), *rest)
+    return find_plan(view, constants, rule).forward(view, state, constants)[:2]
 
 
 def _walk(view: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:

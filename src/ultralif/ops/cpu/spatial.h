@@ -188,7 +188,7 @@ INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lan
 
 /* One step back, from gs and gv to gx and the gradient of V before the step. The sums for the constants are one for all
  * like neurons, else one each. */
-INLINE void NAME(ring_retreat)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, const NAME(Tile) *tile,
+INLINE void NAME(ring_backward)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, const NAME(Tile) *tile,
                                const NAME(Rows) rows, const REAL *restrict gs, REAL *restrict gv, REAL *restrict gx,
                                const int membrane, const int soft, const int shared, const int at_spike,
                                const int halo)
@@ -202,7 +202,7 @@ INLINE void NAME(ring_retreat)(const NAME(Call) *c, const NAME(Ring) *r, NAME(La
     _Pragma("omp simd reduction(+ : all_eps, all_threshold)") for (int64_t j = 0; j < tile->n; j++) {
         const int64_t i = shared ? 0 : j;
         REAL u = at_spike ? rows.u[j] : rows.p[j], limit = l.threshold[i];
-        NAME(Unfired) f = NAME(unfire)(c, gs[j], gv[j], u, rows.p[j], rows.gate[j], limit, l.k[i], 0, l.steep[i],
+        NAME(FiredBack) f = NAME(fire_backward)(c, gs[j], gv[j], u, rows.p[j], rows.gate[j], limit, l.k[i], 0, l.steep[i],
                                        l.after[i], membrane, soft, SIGMOID);
         REAL g = at_spike ? f.back : f.back + f.g, to_limit = f.back + c->subtracted * gv[j] * f.spike;
         REAL to_eps = -f.back * (u - limit) * l.k[i];
@@ -270,9 +270,9 @@ INLINE void NAME(ring_retreat)(const NAME(Call) *c, const NAME(Ring) *r, NAME(La
                                                         REAL *gx)                                                      \
     {                                                                                                                  \
         if (tile->halo)                                                                                                \
-            NAME(ring_retreat)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, at_spike, 1);                \
+            NAME(ring_backward)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, at_spike, 1);                \
         else                                                                                                           \
-            NAME(ring_retreat)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, at_spike, 0);                \
+            NAME(ring_backward)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, at_spike, 0);                \
     }
 KINDS(AS)
 #undef AS
@@ -348,7 +348,7 @@ static int NAME(advance_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Til
 }
 
 /* Walk a tile back over its trace. */
-static void NAME(retreat_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Tile) *tile, NAME(Lanes) l, int64_t from,
+static void NAME(backward_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Tile) *tile, NAME(Lanes) l, int64_t from,
                                int64_t steps, const int shared)
 {
     const Rule *rule = c->rule;
@@ -416,7 +416,7 @@ static void NAME(run_span)(const NAME(Call) *c, NAME(Ring) *r, int64_t span, con
         if (!NAME(advance_tile)(c, r, &tile, l, from, steps, traced, out, shared))
             NAME(advance_tile)(c, r, &tile, l, from, steps, traced, out, shared = 0);
         if (traced)
-            NAME(retreat_tile)(c, r, &tile, l, from, steps, shared);
+            NAME(backward_tile)(c, r, &tile, l, from, steps, shared);
     }
 }
 
@@ -432,7 +432,7 @@ static int NAME(run_told)(const NAME(Call) *c, const NAME(Ring) *r)
     NAME(Lanes) l;
     for (int j = 0; j < NAME(FIELDS); j++)
         ((const REAL **)&l)[j] = c->constants + j * c->width + r->lane;
-    if (!NAME(retreat_ring)(c, l, &told, r->at))
+    if (!NAME(backward_ring)(c, l, &told, r->at))
         return 0;
     if (c->t->g_state)
         memcpy(c->t->g_state + r->at, r->grad, rule->ring * sizeof(REAL));

@@ -1,23 +1,82 @@
-"""Gradients of constants: the tensors for them, and for the partial sums that kernels reduce."""
+"""Launches of Triton kernels: sizes that suit a large GPU, and the tensors for gradients of constants."""
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ultralif.ops.constants import Form, Learned
-from ultralif.ops.launch import is_recording
 from ultralif.ops.layout import Place
-from ultralif.ops.recurrence import Constants
+from ultralif.ops.rule import Constants
 
 if TYPE_CHECKING:
-    from ultralif.ops.plan import Plan
+    from ultralif.ops.triton.plan import Plan
 
-__all__ = ["EACH", "LEFT", "READY", "ROW", "SHARED", "begin", "counters", "end", "table_of", "way_of"]
+__all__ = [
+    "EACH",
+    "LEFT",
+    "READY",
+    "ROW",
+    "SHARED",
+    "Launch",
+    "begin",
+    "chunk_of",
+    "counters",
+    "end",
+    "is_recording",
+    "table_of",
+    "way_of",
+]
 
-SHARED, EACH, LEFT = 1, 2, 3  # ways to reduce a gradient: see `triton_constants`
+NATIVE = os.environ.get("TRITON_INTERPRET") != "1"
+LANES = 1 << 18  # about as many as a large GPU runs at once; more are taken in rounds
+CHUNK = 10  # steps whose trace a lane keeps in registers: more would make compiling slow
+PROGRAMS = 264  # two for each multiprocessor of a large GPU
+BYTES = 128  # loaded by a warp at once
+
+
+def is_recording(device: torch.device) -> bool:
+    """Tell whether the current stream of a device is recorded as a graph."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
+class Launch:
+    """A kernel with its grid and choices; from the second call on, its compiled code is launched directly."""
+
+    def __init__(
+        self,
+        kernel: Any,
+        grid: tuple[int, ...],
+        choices: Sequence[int],
+        warps: int,
+        registers: int | None = None,
+    ) -> None:
+        self.kernel, self.grid = kernel, (*grid, 1, 1)[:3]
+        self.choices = tuple(choices)
+        self.options = {"num_warps": warps, "enable_fp_fusion": True, "maxnreg": registers}
+        self.run: Callable[..., None] | None = None
+
+    def __call__(self, *args: Any) -> None:
+        """Launch the kernel; the arguments are all but the choices."""
+        if self.run is not None:
+            self.run(*args, *self.choices)
+            return
+        compiled = self.kernel[self.grid](*args, *self.choices, **self.options)
+        if NATIVE and compiled is not None:
+            self.run = compiled[self.grid]
+
+
+def chunk_of(time: int, longest: int) -> tuple[int, int]:
+    """Choose the steps of a chunk, so that they divide the time if they can; tell whether they do."""
+    fair = [n for n in range(min(time, longest), max(2, longest // 2) - 1, -1) if time % n == 0]
+    chunk = fair[0] if fair else min(time, longest)
+    return chunk, int(time % chunk == 0)
+
+
+SHARED, EACH, LEFT = 1, 2, 3  # ways to reduce a gradient: see `common`
 READY = SHARED + 256  # the constants have a row for each program, and so have their gradients
 ROW = 7  # numbers in a row of a table
 

@@ -118,7 +118,7 @@ INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
 }
 
 /* One step back, from the gradients of spikes and state to those of the current and of the state before. */
-INLINE void NAME(retreat)(const NAME(Call) *c, NAME(Block) *s, const REAL *restrict trace, const REAL *restrict gs,
+INLINE void NAME(backward)(const NAME(Call) *c, NAME(Block) *s, const REAL *restrict trace, const REAL *restrict gs,
                           REAL *restrict gx, const int membrane, const int soft, const int form, const int curve,
                           const int learn)
 {
@@ -131,7 +131,7 @@ INLINE void NAME(retreat)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
         REAL limit = adapt ? trace[MORE(soft) * LANES + j] : l.threshold[j];
         REAL after = adapt ? l.after[j] - c->subtracted * (limit - l.threshold[j]) : l.after[j];
         REAL gate = soft ? trace[NAME(GATE) * LANES + j] : NAME(gate)(c->edge, p, 1, limit, l.k[j], curve);
-        NAME(Unfired) f = NAME(unfire)(c, adapt ? gs[j] + gl[j] : gs[j], gv[j], p, p, gate, limit, l.k[j], l.extra[j],
+        NAME(FiredBack) f = NAME(fire_backward)(c, adapt ? gs[j] + gl[j] : gs[j], gv[j], p, p, gate, limit, l.k[j], l.extra[j],
                                        l.steep[j], form == SATURATES ? 0 : after, membrane, soft, curve);
         NAME(Saturated) reset = { 0, 1, 0 };
         if (form == SATURATES)
@@ -190,7 +190,7 @@ INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
     }
 }
 
-INLINE void NAME(retreat_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, const REAL *trace,
+INLINE void NAME(backward_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, const REAL *trace,
                                 const int membrane, const int soft, const int form, const int curve, const int learn)
 {
     const Rule *rule = c->rule;
@@ -203,7 +203,7 @@ INLINE void NAME(retreat_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
         NAME(expect_step)(c, s, c->t->g_current, c->row, t - 3, 0, LANES, 1);
         if (given && s->next_grad_out)
             NAME(expect_step)(c, s, c->t->g_out, rule->grad.time, t - 3, 0, LANES, 0);
-        NAME(retreat)(c, s, trace + (t - from) * ROWS(membrane, soft, form == ADAPTS) * LANES, gs, gx, membrane,
+        NAME(backward)(c, s, trace + (t - from) * ROWS(membrane, soft, form == ADAPTS) * LANES, gs, gx, membrane,
                       soft, form, curve, learn);
         if (!s->out)
             NAME(narrow)(rule->type, to_gx, gx, s->n);
@@ -235,12 +235,12 @@ INLINE void NAME(retreat_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
     APART NAMED(learn, membrane, soft, form, curve)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to,     \
                                                     const REAL *trace)                                                 \
     {                                                                                                                  \
-        NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, form, curve, 1);                                    \
+        NAME(backward_steps)(c, s, from, to, trace, membrane, soft, form, curve, 1);                                    \
     }                                                                                                                  \
     APART NAMED(back, membrane, soft, form, curve)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to,      \
                                                    const REAL *trace)                                                  \
     {                                                                                                                  \
-        NAME(retreat_steps)(c, s, from, to, trace, membrane, soft, form, curve, 0);                                    \
+        NAME(backward_steps)(c, s, from, to, trace, membrane, soft, form, curve, 0);                                    \
     }
 KINDS(AS)
 #undef AS
@@ -257,7 +257,7 @@ static void NAME(advance_block)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
 #undef AS
 }
 
-static void NAME(retreat_block)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, const REAL *trace)
+static void NAME(backward_block)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, const REAL *trace)
 {
 #define AS(membrane, soft, form, curve)                                                                                \
     case KIND(membrane, soft, form, curve):                                                                            \
@@ -343,7 +343,7 @@ static int64_t NAME(block_room)(const NAME(Call) *c)
 }
 
 /* Integrate the steps of a block again, from the last to the first, and go back over them. */
-static void NAME(retreat_in_chunks)(const NAME(Call) *c, NAME(Block) *s, NAME(State) *notes)
+static void NAME(backward_in_chunks)(const NAME(Call) *c, NAME(Block) *s, NAME(State) *notes)
 {
     const int64_t time = c->rule->time, chunk = NAME(chunk)(c), whole = (time - 1) / chunk;
     REAL *trace = (REAL *)(notes + whole);
@@ -354,7 +354,7 @@ static void NAME(retreat_in_chunks)(const NAME(Call) *c, NAME(Block) *s, NAME(St
     for (int64_t i = whole; i >= 0; i--) {
         const int64_t to = (i + 1) * chunk < time ? (i + 1) * chunk : time;
         NAME(advance_block)(c, s, i * chunk, to, trace, 0);
-        NAME(retreat_block)(c, s, i * chunk, to, trace);
+        NAME(backward_block)(c, s, i * chunk, to, trace);
         if (i)
             s->now = notes[i - 1];
     }
@@ -394,9 +394,9 @@ static void NAME(run_block)(const NAME(Call) *c, int64_t part, int64_t item, REA
     NAME(load_state)(c, s, &s->grad, c->t->g_last);
     memset(&s->sums, 0, sizeof(s->sums));
     if (c->t->spikes && s->current && s->grad_out)
-        NAME(retreat_from_spikes)(c, s);
+        NAME(backward_from_spikes)(c, s);
     else
-        NAME(retreat_in_chunks)(c, s, (NAME(State) *)(s + 1));
+        NAME(backward_in_chunks)(c, s, (NAME(State) *)(s + 1));
     NAME(store_state)(c, s, &s->grad, c->t->g_state);
     if (c->sums)
         NAME(collect_block)(c, s);

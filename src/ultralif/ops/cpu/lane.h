@@ -111,14 +111,14 @@ INLINE REAL NAME(hard_spike)(REAL p, REAL limit) { return p > limit ? (REAL)1 : 
 
 typedef struct {
     REAL fed, back, spike, g; /* gradients for the spike, and for P by way of it; the spike; the gradient for P */
-} NAME(Unfired);
+} NAME(FiredBack);
 
 /* Back over spike and reset: u is the potential that decides about the spike, p the one that is reset. */
-INLINE NAME(Unfired) NAME(unfire)(const NAME(Call) *c, REAL gs, REAL gv, REAL u, REAL p, REAL gate, REAL limit, REAL k,
+INLINE NAME(FiredBack) NAME(fire_backward)(const NAME(Call) *c, REAL gs, REAL gv, REAL u, REAL p, REAL gate, REAL limit, REAL k,
                                   REAL extra, REAL steep, REAL after, const int membrane, const int soft,
                                   const int curve)
 {
-    NAME(Unfired) f;
+    NAME(FiredBack) f;
     f.spike = soft ? NAME(soft_spike)(c, gate, extra, membrane) : u > limit ? (REAL)1 : (REAL)0;
     f.fed = c->rule->detach ? gs : gs + gv * (after - c->wiped * p);
     if (membrane == ADD) {

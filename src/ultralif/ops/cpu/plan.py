@@ -1,0 +1,271 @@
+"""The recurrence in C: a layer of any layout as ``[T, B, F]``, and the call of the kernels.
+
+A dense layout with time outermost is only viewed in another shape; any other is copied.
+"""
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ultralif.functional import compute_dtype
+from ultralif.ops.constants import Learned
+from ultralif.ops.cpu import build
+from ultralif.ops.layout import axes_by_memory, dense_strides, find_place, find_steps, like_strides, shape_of
+from ultralif.ops.rule import CHOICES, NUMBERS, Constants, Curve, Membrane, Reset, Rule
+
+__all__ = ["Plan", "find_plan", "stored", "takes"]
+
+_TYPES = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.float16: 2}
+"""The types of a current, by their number in kernels.c: the type of the membrane, or a 16-bit one."""
+_Strides = ctypes.c_int64 * 3
+_Pointers = ctypes.c_void_p * 14
+
+
+class _Constant(ctypes.Structure):
+    """The structure `Constant` of constants.h."""
+
+    _fields_ = (
+        ("low", ctypes.c_double),
+        ("high", ctypes.c_double),
+        ("length", ctypes.c_int64),
+        ("number", ctypes.c_double),
+        *((name, ctypes.c_int32) for name in ("form", "inward", "inverse", "padding")),
+    )
+
+
+class _Call(ctypes.Structure):
+    """The structure `Rule` of kernels.c; its last fields are those of rule.h."""
+
+    _fields_ = (
+        ("parallel", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("time", "batch", "features")),
+        ("current", _Strides),
+        ("grad", _Strides),
+        ("constants", _Constant * 4),
+        *((name, ctypes.c_int32) for name in ("type", "threads")),
+        ("ring", ctypes.c_int64),
+        *((name, ctypes.c_double) for name in NUMBERS),
+        *((name, ctypes.c_int32) for name in CHOICES),
+    )
+
+
+def takes(rule: Rule) -> bool:
+    """Tell whether the kernels compute a rule: that of any neuron, except for soft spikes of a maximum."""
+    plain = rule.curve == Curve.SIGMOID and rule.unit and not (rule.clipped or rule.adapt)
+    if rule.membrane == Membrane.ADD:
+        return not rule.ring and (plain or rule.reset != Reset.SATURATE)
+    return (
+        plain
+        and not (rule.ring and rule.reset == Reset.SATURATE)
+        and not (rule.membrane == Membrane.MAX and rule.soft)
+    )
+
+
+def stored(x: Tensor) -> Tensor:
+    """Return a tensor whose memory holds its numbers, or refuse one that the kernels can't read."""
+    if x.dtype not in _TYPES or x.layout is not torch.strided:
+        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _TYPES)
+        raise TypeError(
+            f"neurons integrate dense tensors of {known}, got {x.dtype} ({x.layout}); "
+            "convert with .to_dense() or .float()"
+        )
+    if x._is_zerotensor():  # zeros that PyTorch has not stored
+        return torch.zeros(x.shape, dtype=x.dtype)
+    return x.resolve_neg()
+
+
+PLANS = 512  # the most plans that are kept
+_plans: dict[Any, "Plan"] = {}
+
+
+def find_plan(current: Tensor, constants: Constants, rule: Rule) -> "Plan":
+    """Return the plan for a call; the first call makes it."""
+    current = stored(current)
+    specs = [
+        (c.raw.shape, *c[1:6]) if isinstance(c, Learned) else c.shape if isinstance(c, Tensor) else c
+        for c in constants
+    ]
+    key = (current.shape, current.stride(), current.dtype, rule, *specs)
+    plan = _plans.get(key)
+    if plan is None:
+        if len(_plans) >= PLANS:
+            _plans.clear()
+        plan = _plans[key] = Plan(current, constants, rule)
+    return plan
+
+
+class Plan:
+    """A layer as ``[T, B, F]``: neurons in the order of memory; a constant serves consecutive neurons."""
+
+    def __init__(self, current: Tensor, constants: Constants, rule: Rule) -> None:
+        shape, strides = tuple(current.shape), current.stride()
+        self.rule, self.shape, self.dtype = rule, shape, current.dtype
+        self.state_shape, self.state_dtype = (rule.states, *shape[1:]), compute_dtype(current.dtype)
+        shapes = [shape_of(c) if math.prod(shape_of(c)) > 1 else () for c in constants]
+        self._find_size(strides, shapes)
+        self.expands = [self.spread and math.prod(size) > 1 for size in shapes]
+        """Whether a constant is expanded over all features: no run of neurons shares it."""
+        pairs = list(zip(shapes, self.expands, strict=True))
+        lengths = [math.prod(shape[2:] if expands else size) for size, expands in pairs]
+        self.longest = max(lengths)
+        self.call = _Call(
+            build.parallel(),
+            *self.size,
+            (0, 0, 0),
+            (0, 0, 0),
+            tuple(map(_described, constants, lengths, self.expands)),
+            _TYPES[current.dtype],
+            1,
+            rule.ring,
+            *(getattr(rule, name) for name in (*NUMBERS, *CHOICES)),
+        )
+        library = build.library()
+        assert library is not None, "the caller asked for a kernel"  # noqa: S101
+        double = current.dtype == torch.float64
+        self.function = library.integrate_double if double else library.integrate_float
+
+    def _find_size(self, current: tuple[int, ...], shapes: Sequence[tuple[int, ...]]) -> None:
+        """Choose batch and features, and whether constants have to be expanded over all features."""
+        shape, ring = self.shape, self.rule.ring
+        self.strides = like_strides(shape, current)
+        order = axes_by_memory(shape, self.strides)
+        total = math.prod(shape[1:])
+        places = [find_place(size, shape, order) for size in shapes]
+        periods = {place.run * place.entries for place in places if place and place.entries > 1}
+        ring_last = ring <= 1 or order[-1] == len(shape) - 1
+        self.spread = None in places or len(periods) > 1 or not ring_last
+        if self.spread:
+            order = tuple(axis for axis in range(1, len(shape)) if shape[axis] != 1)
+            features = math.prod(shape[2:])
+        else:
+            at = find_steps(shape, current, order)
+            features = max([*periods, ring]) if periods or ring else at.size if at else total
+        self.order, self.size = order, (shape[0], total // features, features)
+        step = dense_strides(shape, order)
+        self.dense = (total, *step)
+        """The strides of a sequence, or of states, whose neurons are side by side in the order of memory."""
+        self._dense = (total, features, 1)
+        self.seen: dict[tuple[int, ...], Any] = {}  # the three strides of tensors
+
+    def _strides(self, strides: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return the three strides of a sequence; None if three cannot describe it."""
+        at, (_, batch, features) = find_steps(self.shape, strides, self.order), self.size
+        if at is None or at.size not in (batch * features, features):
+            return None
+        return at.time, at.inner * features if at.size == batch * features else at.outer, at.inner
+
+    def _readable(self, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+        """Return a sequence and its three strides; it is copied only if they cannot describe it."""
+        x = stored(x)
+        strides = x.stride()
+        at = self.seen.get(strides)
+        if at is None:
+            at = self.seen[strides] = self._strides(strides) or ()
+        if at:
+            return x, at
+        return torch.empty_strided(self.shape, self.dense, dtype=x.dtype).copy_(x), self._dense
+
+    def _dense_step(self, x: Tensor) -> Tensor:
+        """Return tensors of one step, ``[S, B, *features]``, in the order of memory."""
+        x = stored(x.to(self.state_dtype))
+        if x.stride() == self.dense:
+            return x
+        return torch.empty_strided(x.shape, self.dense, dtype=x.dtype).copy_(x)
+
+    def _like_current(self, x: Tensor) -> Tensor:
+        """Return a sequence in the order of memory in the layout of the current."""
+        if self.dense == self.strides or self.shape[0] == 1:
+            return x
+        return torch.empty_strided(self.shape, self.strides, dtype=x.dtype).copy_(x)
+
+    def _raws(self, constants: Constants) -> list[Tensor | None]:
+        """Return the tensors that the kernels read, contiguous; None for numbers."""
+        found: list[Tensor | None] = []
+        for constant, expands in zip(constants, self.expands, strict=True):
+            tensor = constant.raw if isinstance(constant, Learned) else constant
+            if expands:
+                value = constant.value() if isinstance(constant, Learned) else constant
+                tensor = value.expand(self.shape[2:])
+            found.append(stored(tensor).contiguous() if isinstance(tensor, Tensor) else None)
+        return found
+
+    def _run(self, call: _Call, *tensors: Tensor | None) -> None:
+        call.threads = torch.get_num_threads()
+        pointers = _Pointers(*[None if t is None or not t.numel() else t.data_ptr() for t in tensors])
+        if self.function(ctypes.byref(call), pointers):
+            raise MemoryError(
+                f"no memory to integrate a layer of {self.size[2]} neurons; use a smaller batch"
+            )
+
+    def forward(
+        self, current: Tensor, state: Tensor | None, constants: Constants
+    ) -> tuple[Tensor, Tensor, None]:
+        """Return the spikes (or their mean), the last state, and nothing more for the backward pass."""
+        call = _Call.from_buffer_copy(self.call)
+        x, call.current[:] = self._readable(current)
+        start = None if state is None else self._dense_step(state)
+        shape, strides = (self.shape[1:], self.dense[1:]) if self.rule.rate else (self.shape, self.dense)
+        out = torch.empty_strided(shape, strides, dtype=self.dtype)
+        last = torch.empty_strided(self.state_shape, self.dense, dtype=self.state_dtype)
+        self._run(call, x, start, *self._raws(constants), out, last, *[None] * 6)
+        return (out if self.rule.rate else self._like_current(out)), last, None
+
+    def backward(
+        self,
+        grad_out: Tensor | None,
+        grad_state: Tensor | None,
+        current: Tensor,
+        state: Tensor | None,
+        constants: Constants,
+        learned: Sequence[bool],
+        kept: tuple[Tensor | None, Tensor | None] = (None, None),
+    ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
+        """Return the gradients for current, state and constants.
+
+        ``kept`` has the spikes, if the membrane follows from them.
+        """
+        call, dtype = _Call.from_buffer_copy(self.call), self.state_dtype
+        x, call.current[:] = self._readable(current)
+        if grad_out is not None and self.rule.rate:
+            grad_out = stored(grad_out.to(self.dtype))
+            if grad_out.stride() != self.dense[1:]:
+                dense = torch.empty_strided(self.shape[1:], self.dense[1:], dtype=self.dtype)
+                grad_out = dense.copy_(grad_out)
+            call.grad[:] = 0, *self._dense[1:]
+        elif grad_out is not None:
+            grad_out, call.grad[:] = self._readable(grad_out.to(self.dtype))
+        spikes = kept[0] if grad_state is None else None
+        if spikes is not None:
+            spikes, at = self._readable(spikes)
+            spikes = spikes if at == self._dense else None
+        start, end = (None if s is None else self._dense_step(s) for s in (state, grad_state))
+        g_current = torch.empty_strided(self.shape, self.dense, dtype=self.dtype)
+        g_state = None if start is None else torch.empty_strided(start.shape, self.dense, dtype=dtype)
+        sums = torch.empty((4, self.longest), dtype=dtype) if True in learned else None
+        given = (x, start, *self._raws(constants), None, None, grad_out, end)
+        self._run(call, *given, spikes, g_current, g_state, sums)
+        grads: list[Tensor | None] = [None] * 4
+        for i, constant in enumerate(constants):
+            if learned[i] and sums is not None:
+                grads[i] = self._gradient(constant, sums[i], self.expands[i])
+        return self._like_current(g_current), g_state, grads
+
+    def _gradient(self, constant: Tensor | Learned, sums: Tensor, expands: bool) -> Tensor:
+        """Return the gradient of a constant, in memory of its own."""
+        shape = constant.raw.shape if isinstance(constant, Learned) else constant.shape
+        if not expands:
+            return sums[: shape.numel()].view(shape).clone()
+        total = sums[: math.prod(self.shape[2:])].view(self.shape[2:]).sum_to_size(shape).clone()
+        return constant.pull(total) if isinstance(constant, Learned) else total
+
+
+def _described(constant: Tensor | Learned | float, length: int, expands: bool) -> tuple[float, ...]:
+    """Return the fields of a `_Constant`."""
+    if isinstance(constant, Learned) and not expands:
+        _, form, low, high, inward, inverse, *_ = constant
+        return low, high, length, 0.0, form, inward, inverse
+    return (0.0, 0.0, length) if isinstance(constant, Tensor | Learned) else (0.0, 0.0, 1, constant)

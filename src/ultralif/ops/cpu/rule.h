@@ -1,0 +1,8 @@
+/* Written by python src/ultralif/ops/rule.py from the class Rule, which explains the words. */
+
+enum { LSE, MAX, ADD };
+enum { ZERO, SUBTRACT, NONE, SATURATE };
+enum { SIGMOID, ATAN, TRIANGLE };
+enum { NO_LEAK, FACTOR, SHIFT };
+
+#define RULE_FIELDS int64_t ring; double v_reset, adapt_strength, adapt_decay; int32_t membrane, soft, reset, detach, curve, clipped, unit, rate, centered, leak_form, at_spike, adapt, adapt_late, sharp;

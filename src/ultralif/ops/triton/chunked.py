@@ -1,0 +1,581 @@
+"""Kernels for long sequences of few neurons that no spike resets, with time in chunks, and their launches.
+
+A program takes a few neurons, and each thread a chunk of one neuron's time. A scan over the maps of all
+chunks gives the membrane at the start of each; see `ultralif.ops.cpu.chunks` for the idea.
+
+A map takes the membrane V at the start of a chunk to that at its end, by three numbers. For a log-sum-exp it
+is log2(2^(p + V) + 2^q) - log2(2^(r + V) + 1), in units of eps log 2, where the second logarithm is missing
+without a reset; for a maximum it is min(max(p + V, q), r).
+
+In the backward pass the gradient at the start of a chunk is a line of that at its end, a g + c. A scan over
+the lines of all chunks gives the gradient at the end of each, with which all are differentiated at once.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from ultralif.ops.layout import Steps
+from ultralif.ops.rule import Constants, Rule
+from ultralif.ops.triton import launch
+from ultralif.ops.triton.common import (
+    MAX,
+    SATURATE,
+    address,
+    choice,
+    clamp,
+    constants,
+    exp2,
+    fire_backward,
+    largest,
+    log2,
+    only,
+    saturated,
+    within,
+)
+from ultralif.ops.triton.launch import NATIVE, Launch
+from ultralif.ops.triton.temporal import (
+    advance,
+    finish,
+    integrate,
+    load_next,
+    load_steps,
+    share_of,
+    steps_backward,
+    trace_steps,
+)
+
+if TYPE_CHECKING:
+    from ultralif.ops.triton.plan import Plan
+
+__all__ = ["Tile", "backward", "find_tile", "forward"]
+
+LANES = 16384
+"""Layers with more neurons, over all samples, keep a GPU busy without chunks."""
+SHORTEST = 4096
+"""Sequences with fewer steps are not cut on a GPU."""
+PROGRAMS = 128
+"""About the number of a GPU's multiprocessors: if there are more neurons, a program takes several."""
+THREADS = 512
+"""The most threads of a program, which keep a multiprocessor busy."""
+STEPS = 8
+"""The steps that a thread loads at once, and the least that a chunk has."""
+WIDEST = 32
+"""The most neurons of a program: their currents are one line of memory."""
+NARROWEST = 4
+"""The fewest neurons to which a program is narrowed so that the gradients of constants are easy to add up."""
+
+
+class Tile(NamedTuple):
+    """The part of a program of a GPU: all chunks of some neurons; each thread has one chunk of one neuron."""
+
+    neurons: int
+    chunks: int
+    length: int
+    """Steps of a chunk, a multiple of `STEPS`; the last chunks may be shorter or empty."""
+
+
+def find_tile(rule: Rule, lanes: int, time: int, units: Sequence[int] = ()) -> Tile | None:
+    """Return the tile for a sequence on a GPU; None means that it is integrated step by step.
+
+    Args:
+        rule: what to compute.
+        lanes: neurons over all samples.
+        time: steps.
+        units: numbers that the neurons of a program should divide.
+    """
+    if not rule.linear or not 0 < lanes <= LANES or time < SHORTEST:
+        return None
+    neurons = 1
+    while neurons < WIDEST and lanes >= 2 * neurons * PROGRAMS:
+        neurons *= 2
+    while neurons > NARROWEST and any(unit % neurons for unit in units):
+        neurons //= 2
+    loads = -(-time // STEPS)
+    count = min(THREADS // neurons, 1 << (loads - 1).bit_length())
+    return Tile(neurons, count, STEPS * -(-loads // count))
+
+
+UNSPECIAL = ["known", "time", "length"]
+LOWEST = tl.constexpr(-1e30)
+"""A number in place of -inf, because -inf minus itself is NaN."""
+FAST = tl.constexpr(NATIVE)
+"""The argument NATIVE of other functions, for those that a scan calls."""
+
+
+@triton.jit
+def steps_of(chunk, length, time):
+    """Return the number of steps of a chunk: the last ones may be short, or empty."""
+    return tl.minimum(tl.maximum(time - chunk * length, 0), length).to(tl.int32)
+
+
+@triton.jit
+def log_add(x, y, NATIVE: tl.constexpr):
+    """Return log2(2^x + 2^y)."""
+    return tl.maximum(x, y) + log2(1.0 + exp2(-tl.abs(x - y), NATIVE), NATIVE)
+
+
+@triton.jit
+def then_shift(p, q, p2, q2):
+    """Compose two maps without a reset."""
+    return p + p2, log_add(q + p2, q2, FAST)
+
+
+@triton.jit
+def then_saturate(p, q, r, p2, q2, r2):
+    """Compose two maps with a saturating reset: the product of [[p, q], [r, 0]], its last entry made 0."""
+    s = log_add(r2 + q, 0.0 * q, FAST)
+    return (
+        log_add(p2 + p, q2 + r, FAST) - s,
+        log_add(p2 + q, q2, FAST) - s,
+        log_add(r2 + p, r, FAST) - s,
+    )
+
+
+@triton.jit
+def then_clamp(p, q, r, p2, q2, r2):
+    """Compose two maps of maxima."""
+    return p + p2, clamp(q + p2, q2, r2), clamp(r + p2, q2, r2)
+
+
+@triton.jit
+def extend(p, q, r, x, held, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Return q and r of a map, and p of a saturating log-sum-exp, after one more step."""
+    _, k, _, decay, _, top = held
+    if choice(RULE, "membrane") == MAX:
+        q, r = largest(q + decay, x), largest(r + decay, x)
+        if choice(RULE, "reset") == SATURATE:
+            q, r = clamp(q, LOWEST, top), clamp(r, LOWEST, top)
+        return p, q, r
+    x, decay, top = x * k, decay * k, top * k
+    q = log_add(q + decay, x, NATIVE)
+    if choice(RULE, "reset") == SATURATE:
+        p = log_add(p + decay, x + r, NATIVE)
+        r = log_add(r, p - top, NATIVE)
+        s = log_add(0.0 * q, q - top, NATIVE)
+        p, q, r = p - s, q - s, r - s
+    return p, q, r
+
+
+@triton.jit
+def find_maps(
+    source,
+    stride,
+    mask,
+    steps,
+    length,
+    zero,
+    held,
+    RULE: tl.constexpr,
+    STEPS: tl.constexpr,
+    EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Return the map of every chunk."""
+    p, q, r = zero, zero + LOWEST, zero + LOWEST
+    if choice(RULE, "membrane") == MAX:
+        r = zero - LOWEST
+    xs = load_steps(source, stride, mask, 0, steps, STEPS, EVEN)
+    for first in range(0, length, STEPS):
+        source += STEPS * stride
+        later = load_next(source, stride, mask, first + STEPS, steps, xs, STEPS, EVEN)
+        for j in tl.static_range(STEPS):
+            inside = within(mask, first + j, steps, EVEN)
+            p2, q2, r2 = extend(p, q, r, xs[j], held, RULE, NATIVE)
+            p, q, r = only(inside, p2, p, EVEN), only(inside, q2, q, EVEN), only(inside, r2, r, EVEN)
+        xs = later
+    return p, q, r
+
+
+@triton.jit
+def reach(v, p, q, r, steps, held, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Scan the maps of chunks with this number of steps; return the end of each, for a membrane at first."""
+    if choice(RULE, "membrane") == MAX:
+        p, q, r = tl.associative_scan((steps * held[3] + 0.0 * q, q, r), 0, then_clamp)
+        return clamp(v + p, q, r)
+    v = v * held[1]
+    if choice(RULE, "reset") == SATURATE:
+        p, q, r = tl.associative_scan((p, q, r), 0, then_saturate)
+        after = log_add(v + p, q, NATIVE) - log_add(v + r, 0.0 * v, NATIVE)
+    else:
+        p, q = tl.associative_scan((steps * held[3] * held[1] + 0.0 * q, q), 0, then_shift)
+        after = log_add(v + p, q, NATIVE)
+    return after * held[0]
+
+
+@triton.jit(do_not_specialize=UNSPECIAL)
+def chunked_forward_kernel(
+    current,
+    state,
+    out,
+    last_state,
+    starts,
+    known,
+    time,
+    length,
+    total,
+    at_current,
+    at_out,
+    numbers,
+    RULE: tl.constexpr,
+    HAS_STATE: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    STEPS: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Write the spikes, or their mean, the last membrane, and the membrane at the start of every chunk."""
+    chunk = tl.arange(0, CHUNKS)[:, None].to(tl.int64)
+    neuron = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    zero = tl.zeros((CHUNKS, BLOCK), tl.float32)
+    pos = neuron + zero.to(tl.int32)
+    mask = pos < total
+    held = constants(known, pos, RULE, NATIVE)
+    steps = steps_of(chunk, length, time)
+    start = current + address(pos.to(tl.int64), at_current) + chunk * length * at_current[0]
+    p, q, r = find_maps(start, at_current[0], mask, steps, length, zero, held, RULE, STEPS, EVEN, NATIVE)
+    v = zero
+    if HAS_STATE:
+        v = tl.load(state + pos, mask=mask, other=0.0)
+    end = reach(v, p, q, r, steps, held, RULE, NATIVE)
+    row = starts + chunk * total + pos
+    tl.store(row, v, mask=mask & (chunk == 0))
+    tl.store(row + total, end, mask=mask & (chunk < CHUNKS - 1))
+    tl.debug_barrier()  # a thread starts where its neighbour ends
+    now = (tl.load(row, mask=mask, other=0.0), zero, zero)
+    target = out + address(pos.to(tl.int64), at_out) + chunk * length * at_out[0]
+    now, mean = integrate(
+        start,
+        at_current[0],
+        target,
+        at_out[0],
+        now,
+        mask,
+        length,
+        steps,
+        held,
+        numbers,
+        RULE,
+        STEPS,
+        EVEN,
+        NATIVE,
+    )
+    if choice(RULE, "rate"):
+        tl.store(
+            out + address(neuron.to(tl.int64), at_out), tl.sum(mean, 0, True) / time, mask=neuron < total
+        )
+    tl.store(last_state + pos, now[0], mask=mask & (chunk == (time - 1) // length))
+
+
+@triton.jit
+def then_line(a, c, a2, c2):
+    """Compose two lines a g + c."""
+    return a * a2, a2 * c + c2
+
+
+@triton.jit
+def follow(
+    a, c, gs, v, x, trace, inside, held, numbers, RULE: tl.constexpr, EVEN: tl.constexpr, NATIVE: tl.constexpr
+):
+    """Take a line over one step: a is dV/dV(start), c the gradient of all spikes so far for V(start)."""
+    potential, gate, steep, limit, weight = trace
+    share, _ = share_of(x, v, weight, held[1], held[3], RULE, NATIVE)
+    _, back, _, _ = fire_backward(
+        gs, 0.0 * gs, potential, potential, gate, steep, limit, held[1], held[5], numbers[0], RULE
+    )
+    reached = a * share
+    after = reached
+    if choice(RULE, "reset") == SATURATE:
+        _, below, _ = saturated(potential, held[5], held[0], held[1], RULE, NATIVE)
+        after = reached * below
+    return only(inside, after, a, EVEN), only(inside, c + reached * back, c, EVEN)
+
+
+@triton.jit
+def find_lines(
+    source,
+    stride,
+    incoming,
+    stride_grad,
+    g_mean,
+    note,
+    total,
+    v,
+    mask,
+    steps,
+    length,
+    held,
+    numbers,
+    RULE: tl.constexpr,
+    GIVEN: tl.constexpr,
+    STEPS: tl.constexpr,
+    EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Return the line of every chunk, and note the membrane before every few steps."""
+    zero = tl.zeros_like(v)
+    a, c, now = zero + 1.0, zero, (v, zero, zero)
+    for first in range(0, length, STEPS):
+        tl.store(note, now[0], mask=mask)
+        xs = load_steps(source, stride, mask, first, steps, STEPS, EVEN)
+        gs = xs
+        if GIVEN:
+            gs = load_steps(incoming, stride_grad, mask, first, steps, STEPS, EVEN)
+        for j in tl.static_range(STEPS):
+            inside = within(mask, first + j, steps, EVEN)
+            v = now[0]
+            now, _, trace = advance(xs[j], now, held, numbers, RULE, NATIVE)
+            given = gs[j] if GIVEN else g_mean
+            a, c = follow(a, c, given, v, xs[j], trace, inside, held, numbers, RULE, EVEN, NATIVE)
+        source += STEPS * stride
+        incoming += STEPS * stride_grad
+        note += total
+    return a, c
+
+
+@triton.jit
+def take_back(
+    flow,
+    sums,
+    pointers,
+    strides,
+    g_mean,
+    mask,
+    steps,
+    length,
+    held,
+    numbers,
+    RULE: tl.constexpr,
+    GIVEN: tl.constexpr,
+    STEPS: tl.constexpr,
+    EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Differentiate all chunks from their ends: return the gradient at their starts, and the sums.
+
+    Pointers are to the first step of a chunk, for the gradient that is written to the last; strides as well
+    are those of current, gradient, notes and output.
+    """
+    source, incoming, note, outgoing = pointers
+    by_step, by_grad, by_note, by_out = strides
+    source += tl.cast(length, tl.int64) * by_step
+    incoming += tl.cast(length, tl.int64) * by_grad
+    note += tl.cast(length // STEPS, tl.int64) * by_note
+    for r in range(length // STEPS):
+        first = length - (r + 1) * STEPS
+        source -= STEPS * by_step
+        incoming -= STEPS * by_grad
+        note -= by_note
+        xs = load_steps(source, by_step, mask, first, steps, STEPS, EVEN)
+        gs = xs
+        if GIVEN:
+            gs = load_steps(incoming, by_grad, mask, first, steps, STEPS, EVEN)
+        now = (tl.load(note, mask=mask, other=0.0), 0.0 * g_mean, 0.0 * g_mean)
+        traces, shares, to_epss = trace_steps(xs, now, held, numbers, RULE, STEPS, NATIVE)
+        flow, sums = steps_backward(
+            traces,
+            shares,
+            to_epss,
+            gs if GIVEN else g_mean,
+            flow,
+            sums,
+            outgoing,
+            by_out,
+            mask,
+            first,
+            steps,
+            held,
+            numbers,
+            RULE,
+            GIVEN,
+            STEPS,
+            EVEN,
+            NATIVE,
+        )
+        outgoing -= STEPS * by_out
+    return flow, sums
+
+
+@triton.jit(do_not_specialize=UNSPECIAL)
+def chunked_backward_kernel(
+    grad_out,
+    grad_state,
+    current,
+    starts,
+    grad_current,
+    grad_start,
+    ends,
+    notes,
+    known,
+    grads,
+    scratch,
+    time,
+    length,
+    total,
+    at_current,
+    at_grad,
+    at_out,
+    numbers,
+    RULE: tl.constexpr,
+    HAS: tl.constexpr,
+    WAYS: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    STEPS: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Differentiate: write the gradients for current, state and constants.
+
+    The first thread has the last chunk. ``ends`` is for the gradient at the end of every chunk, and ``notes``
+    for the membrane before every few steps.
+    """
+    GIVEN: tl.constexpr = HAS // 2 % 2 == 1 and not choice(RULE, "rate")
+    chunk = CHUNKS - 1 - tl.arange(0, CHUNKS)[:, None].to(tl.int64)
+    zero = tl.zeros((CHUNKS, BLOCK), tl.float32)
+    pos = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :] + zero.to(tl.int32)
+    mask = pos < total
+    held = constants(known, pos, RULE, NATIVE)
+    steps = steps_of(chunk, length, time)
+    source = current + address(pos.to(tl.int64), at_current) + chunk * length * at_current[0]
+    incoming = grad_out + address(pos.to(tl.int64), at_grad) + chunk * length * at_grad[0]
+    note = notes + chunk * (length // STEPS) * total + pos
+    g_mean = zero
+    if HAS // 2 % 2 and choice(RULE, "rate"):
+        g_mean = tl.load(incoming, mask=mask, other=0.0).to(tl.float32) / time
+    v = tl.load(starts + chunk * total + pos, mask=mask, other=0.0)
+    a, c = find_lines(
+        source,
+        at_current[0],
+        incoming,
+        at_grad[0],
+        g_mean,
+        note,
+        total,
+        v,
+        mask,
+        steps,
+        length,
+        held,
+        numbers,
+        RULE,
+        GIVEN,
+        STEPS,
+        EVEN,
+        NATIVE,
+    )
+    a, c = tl.associative_scan((a, c), 0, then_line)
+    g = zero
+    if HAS // 4:
+        g = tl.load(grad_state + pos, mask=mask, other=0.0)
+    row = ends + chunk * total + pos
+    tl.store(row, g, mask=mask & (chunk == CHUNKS - 1))
+    tl.store(row - total, a * g + c, mask=mask & (chunk > 0))
+    tl.debug_barrier()  # the end of a chunk is the start of the next
+    flow = (tl.load(row, mask=mask, other=0.0), zero, zero)
+    sums = (zero, zero, zero, zero)
+    outgoing = grad_current + address(pos.to(tl.int64), at_out) + ((chunk + 1) * length - 1) * at_out[0]
+    flow, sums = take_back(
+        flow,
+        sums,
+        (source, incoming, note, outgoing),
+        (at_current[0], at_grad[0], total, at_out[0]),
+        g_mean,
+        mask,
+        steps,
+        length,
+        held,
+        numbers,
+        RULE,
+        GIVEN,
+        STEPS,
+        EVEN,
+        NATIVE,
+    )
+    if HAS % 2:
+        tl.store(grad_start + pos, flow[0], mask=mask & (chunk == 0))
+    if WAYS:
+        lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        held = constants(known, lane, RULE, NATIVE)
+        sums = (tl.sum(sums[0], 0), tl.sum(sums[1], 0), tl.sum(sums[2], 0), tl.sum(sums[3], 0))
+        finish(sums, held, lane, total, known, grads, scratch, RULE, WAYS, BLOCK)
+
+
+def forward(
+    plan: "Plan",
+    tile: Tile,
+    current: Tensor,
+    at: Steps,
+    state: Tensor | None,
+    constants: Constants,
+    out: Tensor,
+    last: Tensor,
+) -> Tensor:
+    """Integrate; return the membrane at the start of every chunk."""
+    starts = torch.empty((tile.chunks, plan.total), dtype=torch.float32, device=plan.device)
+    if plan.launch is None:
+        choices = (plan.rule_code, state is not None, *_sizes(plan, tile))
+        kernel = chunked_forward_kernel
+        plan.launch = Launch(kernel, (plan.programs,), choices, plan.warps)
+    known = (plan.raws(constants), plan.tables, plan.where)
+    at_out = plan.at_mean if plan.rule.rate else plan.at_out
+    sizes = (plan.time, tile.length, plan.total)
+    plan.launch(current, state, out, last, starts, known, *sizes, tuple(at), tuple(at_out), plan.numbers)
+    return starts
+
+
+def backward(
+    plan: "Plan",
+    tile: Tile,
+    given: tuple[Tensor | None, ...],
+    at_grad: Steps,
+    starts: Tensor | None,
+    constants: Constants,
+    learned: Sequence[bool],
+) -> list[Any]:
+    """Differentiate; return the gradients of the constants."""
+    grad_out, grad_state, current, state, g_current, g_state = given
+    assert current is not None and starts is not None  # noqa: S101
+    has = (state is not None) + 2 * (grad_out is not None) + 4 * (grad_state is not None)
+    key = (has, tuple(learned), at_grad, 0 if grad_out is None else grad_out.data_ptr() % 16)
+    found = plan.backwards.get(key)
+    if found is None:
+        ways = tuple(
+            launch.way_of(p, plan.block) if wanted else 0
+            for p, wanted in zip(plan.found, learned, strict=True)
+        )
+        number = sum(way << 2 * i for i, way in enumerate(ways))
+        choices = (plan.rule_code, has, number, *_sizes(plan, tile))
+        kernel = chunked_backward_kernel
+        found = plan.backwards[key] = Launch(kernel, (plan.programs,), choices, plan.warps), ways
+    run, ways = found
+    region = plan.programs * plan.block
+    grads, partials, counters, groups = launch.begin(plan, constants, learned, ways, plan.where, region)
+    at = plan.at_current
+    if at is None:
+        current, at = plan.readable(current)
+    rows = tile.chunks * tile.length // STEPS
+    room = torch.empty((tile.chunks + rows, plan.total), dtype=torch.float32, device=plan.device)
+    ends, notes = room[: tile.chunks], room[tile.chunks :]
+    grad = grad_out if grad_out is not None else current
+    run(
+        *(grad, grad_state, current, starts, g_current, g_state, ends, notes),
+        *(
+            (plan.raws(constants), plan.tables, plan.where),
+            tuple(grads),
+            (partials, counters, groups, region),
+        ),
+        *(plan.time, tile.length, plan.total, tuple(at), tuple(at_grad), tuple(plan.at_out), plan.numbers),
+    )
+    return launch.end(plan, constants, grads, partials, learned, ways, plan.size)
+
+
+def _sizes(plan: "Plan", tile: Tile) -> tuple[int, ...]:
+    """Return the choices of both kernels: chunks, steps at once, whether all chunks are full, neurons."""
+    even = tile.chunks * tile.length == plan.time
+    return tile.chunks, STEPS, int(even), tile.neurons, NATIVE

@@ -1,0 +1,672 @@
+"""Kernels for neurons without neighbours, UltraLIF and the additive family, and their launches.
+
+A lane integrates one neuron of one sample over all time steps. Lanes advance over the batch by a multiple of
+the period of the constants, so that each lane keeps its constants. Arguments that belong together are tuples,
+because a launcher takes no structures.
+
+For the derivative, time is cut into chunks whose trace fits into registers: the kernel stores the state
+before each chunk, then takes the chunks from the last to the first, integrates each again and differentiates
+it. So nothing is kept from the forward pass. The soft spikes of UltraLIF give the membrane without
+integrating: they have a kernel of their own.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton import cdiv
+
+from ultralif.ops.layout import Steps
+from ultralif.ops.rule import Constants
+from ultralif.ops.triton import launch
+from ultralif.ops.triton.common import (
+    ADD,
+    FAR,
+    LN2,
+    LSE,
+    MAX,
+    SATURATE,
+    address,
+    apply_reset,
+    choice,
+    constants,
+    exp2,
+    fire,
+    fire_backward,
+    inverse,
+    largest,
+    log2,
+    only,
+    reduce,
+    saturated,
+    within,
+)
+from ultralif.ops.triton.launch import NATIVE, Launch, chunk_of
+
+if TYPE_CHECKING:
+    from ultralif.ops.triton.plan import Plan
+
+__all__ = ["backward", "forward"]
+
+UNSPECIAL = ["known", "time"]
+"""Arguments that Triton must not specialise on."""
+
+
+@triton.jit
+def membrane(x, v, k, leak, log_leak, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Return P in two parts, P = base + eps * log(weight); the weight is 1 except for a log-sum-exp."""
+    one = tl.full(x.shape, 1.0, tl.float32)
+    if choice(RULE, "membrane") == ADD:
+        return leak * v + x, one
+    past = v + log_leak
+    if choice(RULE, "membrane") == MAX:
+        return largest(past, x), one
+    return tl.maximum(past, x), one + exp2(-(tl.abs(past - x) * k), NATIVE)
+
+
+@triton.jit
+def advance(x, state, held, numbers, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Take one step: return the next state, the spike, and a trace (P, f, f', threshold, weight)."""
+    eps, k, leak, log_leak, threshold, amplitude = held
+    v_reset, strength, decay = numbers
+    v, b, last = state
+    limit, adapted = threshold, b
+    if choice(RULE, "adapt"):
+        adapted = decay * b + (1.0 - decay) * last
+        limit = threshold + strength * (b if choice(RULE, "adapt_late") else adapted)
+    base, weight = membrane(x, v, k, leak, log_leak, RULE, NATIVE)
+    potential, gate, steep, spike = fire(base, weight, limit, eps, k, amplitude, RULE, NATIVE)
+    if choice(RULE, "reset") == SATURATE:
+        after, _, _ = saturated(potential, amplitude, eps, k, RULE, NATIVE)
+    else:
+        after = apply_reset(potential, spike, limit, v_reset, RULE)
+    return (after, adapted, spike), spike, (potential, gate, steep, limit, weight)
+
+
+@triton.jit
+def load_state(pointer, pos, total, mask, zero, HAS: tl.constexpr, RULE: tl.constexpr):
+    """Return membrane, adaptation and last spike; without a state, all zero."""
+    v, b, last = zero, zero, zero
+    if HAS:
+        v = tl.load(pointer + pos, mask=mask, other=0.0)
+        if choice(RULE, "adapt"):
+            b = tl.load(pointer + total + pos, mask=mask, other=0.0)
+            last = tl.load(pointer + 2 * total + pos, mask=mask, other=0.0)
+    return v, b, last
+
+
+@triton.jit
+def store_state(pointer, pos, total, mask, state, RULE: tl.constexpr):
+    """Write membrane, adaptation and last spike."""
+    tl.store(pointer + pos, state[0], mask=mask)
+    if choice(RULE, "adapt"):
+        tl.store(pointer + total + pos, state[1], mask=mask)
+        tl.store(pointer + 2 * total + pos, state[2], mask=mask)
+
+
+@triton.jit
+def load_steps(source, stride, mask, first, time, CHUNK: tl.constexpr, EVEN: tl.constexpr):
+    """Load a chunk of steps before any is used, so that many loads run at once."""
+    xs = ()
+    for j in tl.static_range(CHUNK):
+        xs = xs + (tl.load(source, mask=within(mask, first + j, time, EVEN), other=0.0).to(tl.float32),)
+        source += stride
+    return xs
+
+
+@triton.jit
+def load_next(source, stride, mask, first, time, xs, CHUNK: tl.constexpr, EVEN: tl.constexpr):
+    """Load the next chunk, if there is one, while the present one is integrated."""
+    if CHUNK == 1:  # there is only one step
+        return xs
+    return load_steps(source, stride, within(mask, first, time, False), first, time, CHUNK, EVEN)
+
+
+@triton.jit
+def integrate(
+    source,
+    stride,
+    target,
+    stride_out,
+    now,
+    mask,
+    end,
+    time,
+    held,
+    numbers,
+    RULE: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Take steps up to ``end``, or the ``time`` of a lane; write spikes; return the state and their sum."""
+    mean = tl.zeros_like(now[0])
+    xs = load_steps(source, stride, mask, 0, time, CHUNK, EVEN)
+    for first in range(0, end, CHUNK):
+        source += CHUNK * stride
+        later = load_next(source, stride, mask, first + CHUNK, time, xs, CHUNK, EVEN)
+        for j in tl.static_range(CHUNK):
+            after, spike, _ = advance(xs[j], now, held, numbers, RULE, NATIVE)
+            inside = within(mask, first + j, time, EVEN)
+            now = (
+                only(inside, after[0], now[0], EVEN),
+                only(inside, after[1], now[1], EVEN),
+                only(inside, after[2], now[2], EVEN),
+            )
+            if choice(RULE, "rate"):
+                mean += tl.where(inside, spike, 0.0)
+            else:
+                tl.store(target, spike, mask=inside)
+                target += stride_out
+        xs = later
+    return now, mean
+
+
+@triton.jit(do_not_specialize=UNSPECIAL)
+def temporal_forward_kernel(
+    current,
+    state,
+    out,
+    last_state,
+    known,
+    time,
+    span,
+    at_current,
+    at_out,
+    numbers,
+    RULE: tl.constexpr,
+    HAS_STATE: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Integrate all steps: write the spikes, or their mean, and the last state."""
+    total, rounds, stride_round = span
+    if CHUNK == 1:  # there is only one step
+        time = 1
+    lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    held = constants(known, lane, RULE, NATIVE)
+    zero = tl.zeros((BLOCK,), tl.float32)
+    for i in range(rounds):
+        pos = lane + tl.cast(i, tl.int64) * stride_round
+        mask = pos < total
+        source = current + address(pos, at_current)
+        target = out + address(pos, at_out)
+        now = load_state(state, pos, total, mask, zero, HAS_STATE, RULE)
+        now, mean = integrate(
+            source,
+            at_current[0],
+            target,
+            at_out[0],
+            now,
+            mask,
+            time,
+            time,
+            held,
+            numbers,
+            RULE,
+            CHUNK,
+            EVEN,
+            NATIVE,
+        )
+        if choice(RULE, "rate"):
+            tl.store(target, mean / time, mask=mask)
+        store_state(last_state, pos, total, mask, now, RULE)
+
+
+@triton.jit
+def share_of(x, v, weight, k, log_leak, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Return dP/dV of a log-sum-exp or a maximum, and dP/deps; for a sum, V, which is dP/dleak."""
+    if choice(RULE, "membrane") == ADD:
+        return v, 0.0 * v
+    past = v + log_leak
+    if choice(RULE, "membrane") == MAX:
+        return tl.where(past > x, 1.0, tl.where(past == x, 0.5, 0.0)), 0.0 * v
+    gap = tl.minimum(tl.abs(past - x) * k, FAR)
+    large = inverse(weight, NATIVE)
+    small = exp2(-gap, NATIVE) * large
+    return tl.where(past > x, large, small), LN2 * (log2(weight, NATIVE) + gap * small)
+
+
+@triton.jit
+def step_backward(
+    gs,
+    grads,
+    sums,
+    trace,
+    share,
+    to_eps,
+    inside,
+    held,
+    numbers,
+    RULE: tl.constexpr,
+    EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Go back one step: return the gradients for the current and for the state before, and the sums."""
+    eps, k, leak, log_leak, threshold, amplitude = held
+    v_reset, strength, decay = numbers
+    potential, gate, steep, limit, weight = trace
+    gv, gb, gl = grads
+    fed, back, kept, to_limit = fire_backward(
+        gs + gl, gv, potential, potential, gate, steep, limit, k, amplitude, v_reset, RULE
+    )
+    to_top, resets_eps = 0.0 * gv, 0.0 * gv
+    if choice(RULE, "reset") == SATURATE:
+        _, below, entropy = saturated(potential, amplitude, eps, k, RULE, NATIVE)
+        kept = gv * below
+        to_top, resets_eps = only(inside, gv - kept, to_top, EVEN), only(inside, gv * entropy, to_top, EVEN)
+    g = only(inside, back + kept, 0.0 * gv, EVEN)
+    fed, back = only(inside, fed, 0.0 * gv, EVEN), only(inside, back, 0.0 * gv, EVEN)
+    to_limit = only(inside, to_limit, 0.0 * gv, EVEN) - back
+    past = g * (leak if choice(RULE, "membrane") == ADD else share)
+    sum_eps = sums[0] - back * (potential - limit) * (k * LN2) - resets_eps
+    if choice(RULE, "membrane") == LSE:
+        sum_eps += g * to_eps
+    sum_amplitude = sums[3] + to_top if choice(RULE, "unit") else sums[3] + fed * (gate - 0.5)
+    sums = (sum_eps, sums[1] + g * share, sums[2] + to_limit, sum_amplitude)
+    if choice(RULE, "adapt"):
+        pull = strength * to_limit
+        adapted = gb if choice(RULE, "adapt_late") else gb + pull
+        before = decay * adapted + (pull if choice(RULE, "adapt_late") else 0.0 * pull)
+        gb = only(inside, before, gb, EVEN)
+        gl = only(inside, (1.0 - decay) * adapted, gl, EVEN)
+    to_current = g if choice(RULE, "membrane") == ADD else g - past
+    return to_current, (only(inside, past, gv, EVEN), gb, gl), sums
+
+
+@triton.jit
+def trace_steps(xs, now, held, numbers, RULE: tl.constexpr, STEPS: tl.constexpr, NATIVE: tl.constexpr):
+    """Integrate some steps again; return of each its trace, the past's share, and what eps gets of it."""
+    traces, shares, to_epss = (), (), ()
+    for j in tl.static_range(STEPS):
+        v = now[0]
+        now, _, trace = advance(xs[j], now, held, numbers, RULE, NATIVE)
+        share, to_eps = share_of(xs[j], v, trace[4], held[1], held[3], RULE, NATIVE)
+        traces, shares, to_epss = traces + (trace,), shares + (share,), to_epss + (to_eps,)
+    return traces, shares, to_epss
+
+
+@triton.jit
+def steps_backward(
+    traces,
+    shares,
+    to_epss,
+    gs,
+    flow,
+    sums,
+    outgoing,
+    stride,
+    mask,
+    first,
+    time,
+    held,
+    numbers,
+    RULE: tl.constexpr,
+    GIVEN: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Go back over some steps: write the current's gradients; return those of the state before, and the sums.
+
+    ``gs`` has the gradient of each spike or, unless GIVEN, one for all.
+    """
+    for j in tl.static_range(CHUNK - 1, -1, -1):
+        inside = within(mask, first + j, time, EVEN)
+        to_current, flow, sums = step_backward(
+            gs[j] if GIVEN else gs,
+            flow,
+            sums,
+            traces[j],
+            shares[j],
+            to_epss[j],
+            inside,
+            held,
+            numbers,
+            RULE,
+            EVEN,
+            NATIVE,
+        )
+        tl.store(outgoing, to_current, mask=inside)
+        outgoing -= stride
+    return flow, sums
+
+
+@triton.jit
+def finish(
+    sums,
+    held,
+    lane,
+    total,
+    known,
+    grads,
+    scratch,
+    RULE: tl.constexpr,
+    WAYS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Reduce the sums of all lanes to the gradients of the constants."""
+    own = lane < total
+    program, programs = tl.program_id(0), tl.num_programs(0)
+    to_eps, to_limit = sums[0], sums[2]
+    to_leak = sums[1] if choice(RULE, "membrane") == ADD else sums[1] / held[2]
+    if choice(RULE, "sharp"):  # eps = threshold / b, A = 1 / tanh(b / 2)
+        share = held[0] / (LN2 * held[4])  # 1 / b
+        to_limit += to_eps * share
+        to_eps = -to_eps * held[4] * share * share - sums[3] * 0.5 * (held[5] * held[5] - 1.0)
+    reduce(to_eps, 0, lane, own, known, grads, scratch, program, programs, WAYS, BLOCK)
+    reduce(to_leak, 1, lane, own, known, grads, scratch, program, programs, WAYS, BLOCK)
+    reduce(to_limit, 2, lane, own, known, grads, scratch, program, programs, WAYS, BLOCK)
+    reduce(sums[3], 3, lane, own, known, grads, scratch, program, programs, WAYS, BLOCK)
+
+
+@triton.jit(do_not_specialize=UNSPECIAL)
+def temporal_backward_kernel(
+    grad_out,
+    grad_state,
+    current,
+    state,
+    grad_current,
+    grad_start,
+    notes,
+    known,
+    grads,
+    scratch,
+    time,
+    span,
+    at_current,
+    at_grad,
+    at_out,
+    numbers,
+    RULE: tl.constexpr,
+    HAS: tl.constexpr,
+    WAYS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Differentiate: write the gradients for current, state and constants.
+
+    The bits of HAS tell whether there are a state, a gradient of the output and one of the last state. The
+    kernel is longer than others, because Triton cannot carry the trace of a chunk out of a function.
+    """
+    total, rounds, stride_round = span
+    if CHUNK == 1:  # there is only one step
+        time = 1
+    lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    held = constants(known, lane, RULE, NATIVE)
+    zero = tl.zeros((BLOCK,), tl.float32)
+    sums = (zero, zero, zero, zero)
+    chunks = tl.cdiv(time, CHUNK)
+    STATES: tl.constexpr = 3 if choice(RULE, "adapt") else 1
+    GIVEN: tl.constexpr = HAS // 2 % 2 == 1 and not choice(RULE, "rate")
+    for i in range(rounds):
+        pos = lane + tl.cast(i, tl.int64) * stride_round
+        mask = pos < total
+        source = current + address(pos, at_current)
+        start = load_state(state, pos, total, mask, zero, HAS % 2 == 1, RULE)
+        now = start
+        xs = load_steps(source, at_current[0], mask, 0, time, CHUNK, EVEN)
+        for n in range(1, chunks):  # store the state before each chunk but the first; earlier chunks are full
+            part = source + tl.cast(n, tl.int64) * CHUNK * at_current[0]
+            later = load_steps(part, at_current[0], mask, n * CHUNK, time, CHUNK, EVEN)
+            for j in tl.static_range(CHUNK):
+                now, _, _ = advance(xs[j], now, held, numbers, RULE, NATIVE)
+            store_state(notes + tl.cast(n - 1, tl.int64) * total * STATES, pos, total, mask, now, RULE)
+            xs = later
+
+        flow = load_state(grad_state, pos, total, mask, zero, HAS // 4 == 1, RULE)
+        g_mean = zero
+        incoming = grad_out + address(pos, at_grad)
+        if HAS // 2 % 2 and choice(RULE, "rate"):
+            g_mean = tl.load(incoming, mask=mask, other=0.0).to(tl.float32) / time
+        for r in range(chunks):
+            c = tl.cast(chunks - 1 - r, tl.int64)
+            first = c * CHUNK
+            gs = xs
+            if GIVEN:
+                gs = load_steps(incoming + first * at_grad[0], at_grad[0], mask, first, time, CHUNK, EVEN)
+            traces, shares, to_epss = trace_steps(xs, now, held, numbers, RULE, CHUNK, NATIVE)
+            now = start
+            if c > 1:
+                now = load_state(notes + (c - 2) * total * STATES, pos, total, mask, zero, True, RULE)
+            part = source + (first - CHUNK) * at_current[0]
+            xs = load_steps(part, at_current[0], within(mask, 0, c, False), 0, time, CHUNK, True)
+            outgoing = grad_current + address(pos, at_out) + (first + CHUNK - 1) * at_out[0]
+            flow, sums = steps_backward(
+                traces,
+                shares,
+                to_epss,
+                gs if GIVEN else g_mean,
+                flow,
+                sums,
+                outgoing,
+                at_out[0],
+                mask,
+                first,
+                time,
+                held,
+                numbers,
+                RULE,
+                GIVEN,
+                CHUNK,
+                EVEN,
+                NATIVE,
+            )
+        if HAS % 2:
+            store_state(grad_start, pos, total, mask, flow, RULE)
+    if WAYS:
+        finish(sums, held, lane, total, known, grads, scratch, RULE, WAYS, BLOCK)
+
+
+@triton.jit
+def membrane_from_spike(spike, held, v_reset, NATIVE: tl.constexpr):
+    """Return the logit of a soft spike, P = threshold + eps logit, and V after reset; all stay finite."""
+    logit = log2(tl.maximum(spike, 1.2e-38), NATIVE) - log2(tl.maximum(1.0 - spike, 3e-8), NATIVE)
+    potential = held[4] + held[0] * logit
+    return logit, potential, potential * (1.0 - spike) + v_reset * spike
+
+
+@triton.jit
+def step_backward_from_spike(
+    gs,
+    gv,
+    sums,
+    spike,
+    told,
+    v_before,
+    inside,
+    held,
+    v_reset,
+    RULE: tl.constexpr,
+    EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Take the gradient of UltraLIF back one step, from its soft spike and the membrane before it."""
+    logit, potential, _ = told
+    k, log_leak = held[1], held[3]
+    fed, back, kept, _ = fire_backward(
+        gs, gv, potential, potential, spike, spike, held[4], k, held[5], v_reset, RULE
+    )
+    g = only(inside, back + kept, 0.0 * gv, EVEN)
+    back = only(inside, back, 0.0 * gv, EVEN)
+    gap = tl.maximum((potential - v_before - log_leak) * k, 0.0)  # log2 of 1 / p
+    share = exp2(-gap, NATIVE)
+    rest = 1.0 - share
+    entropy = share * tl.minimum(gap, FAR) - rest * log2(tl.maximum(rest, 1e-30), NATIVE)
+    past = g * share
+    sums = (sums[0] + (g * entropy - back * logit) * LN2, sums[1] + past, sums[2] - back, sums[3])
+    return g - past, only(inside, past, gv, EVEN), sums
+
+
+@triton.jit
+def load_back(reading, incoming, at_spikes, at_grad, mask, left, past, CHUNK: tl.constexpr):
+    """Load the gradients of a chunk, its last step first, and the spike before each.
+
+    The mask is empty past ``left`` steps, and for spikes past ``past`` steps.
+    """
+    gs, earlier = (), ()
+    for j in tl.static_range(CHUNK):
+        gs = gs + (tl.load(incoming, mask=within(mask, j, left, False), other=0.0),)
+        reading -= at_spikes
+        earlier = earlier + (tl.load(reading, mask=within(mask, j + 1, past, False), other=0.5),)
+        incoming -= at_grad
+    return gs, earlier
+
+
+@triton.jit(do_not_specialize=UNSPECIAL)
+def temporal_backward_from_spikes_kernel(
+    grad_out,
+    spikes,
+    state,
+    grad_current,
+    grad_start,
+    known,
+    grads,
+    scratch,
+    time,
+    span,
+    at_spikes,
+    at_grad,
+    at_out,
+    numbers,
+    RULE: tl.constexpr,
+    HAS_STATE: tl.constexpr,
+    WAYS: tl.constexpr,
+    CHUNK: tl.constexpr,
+    EVEN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Differentiate UltraLIF from its soft spikes, from which the membrane follows without integrating."""
+    total, rounds, stride_round = span
+    lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    held = constants(known, lane, RULE, NATIVE)
+    zero = tl.zeros((BLOCK,), tl.float32)
+    sums = (zero, zero, zero, zero)
+    for i in range(rounds):
+        pos = lane + tl.cast(i, tl.int64) * stride_round
+        mask = pos < total
+        start = zero
+        if HAS_STATE:
+            start = tl.load(state + pos, mask=mask, other=0.0)
+        end = tl.cast(time - 1, tl.int64)
+        reading = spikes + address(pos, at_spikes) + end * at_spikes[0]
+        incoming = grad_out + address(pos, at_grad) + end * at_grad[0]
+        outgoing = grad_current + address(pos, at_out) + end * at_out[0]
+        spike = tl.load(reading, mask=mask, other=0.5)
+        told = membrane_from_spike(spike, held, numbers[0], NATIVE)
+        flow = zero
+        gs, earlier = load_back(reading, incoming, at_spikes[0], at_grad[0], mask, time, time, CHUNK)
+        for r in range(tl.cdiv(time, CHUNK)):
+            left = time - r * CHUNK  # steps that are left
+            reading -= CHUNK * at_spikes[0]
+            incoming -= CHUNK * at_grad[0]
+            rest = left - CHUNK
+            after = load_back(reading, incoming, at_spikes[0], at_grad[0], mask, rest, rest, CHUNK)
+            for j in tl.static_range(CHUNK):
+                inside = within(mask, j, left, EVEN)
+                before = membrane_from_spike(earlier[j], held, numbers[0], NATIVE)
+                v_before = tl.where(within(mask, j + 1, left, False), before[2], start)
+                to_current, flow, sums = step_backward_from_spike(
+                    gs[j], flow, sums, spike, told, v_before, inside, held, numbers[0], RULE, EVEN, NATIVE
+                )
+                spike, told = earlier[j], before
+                tl.store(outgoing, to_current, mask=inside)
+                outgoing -= at_out[0]
+            gs, earlier = after
+        if HAS_STATE:
+            tl.store(grad_start + pos, flow, mask=mask)
+    if WAYS:
+        finish(sums, held, lane, total, known, grads, scratch, RULE, WAYS, BLOCK)
+
+
+def forward(
+    plan: "Plan",
+    current: Tensor,
+    at: Steps,
+    state: Tensor | None,
+    constants: Constants,
+    out: Tensor,
+    last: Tensor,
+) -> None:
+    """Integrate."""
+    if plan.launch is None:
+        chunk = chunk_of(plan.time, launch.CHUNK)
+        choices = (plan.rule_code, state is not None, *chunk, plan.block, NATIVE)
+        kernel = temporal_forward_kernel
+        plan.launch = Launch(kernel, (plan.programs,), choices, plan.warps)
+    plan.launch(
+        current,
+        state,
+        out,
+        last,
+        (plan.raws(constants), plan.tables, plan.where),
+        plan.time,
+        plan.span,
+        tuple(at),
+        tuple(plan.at_mean if plan.rule.rate else plan.at_out),
+        plan.numbers,
+    )
+
+
+def backward(
+    plan: "Plan",
+    given: tuple[Tensor | None, ...],
+    at_grad: Steps,
+    constants: Constants,
+    learned: Sequence[bool],
+    spikes: Tensor | None,
+) -> list[Any]:
+    """Differentiate; return the gradients of the constants."""
+    grad_out, grad_state, current, state, g_current, g_state = given
+    assert current is not None and g_current is not None  # noqa: S101
+    from_spikes = spikes is not None and grad_state is None and grad_out is not None
+    has = (state is not None) + 2 * (grad_out is not None) + 4 * (grad_state is not None)
+    key = (from_spikes, has, tuple(learned), at_grad, _aligned(grad_out))
+    found = plan.backwards.get(key)
+    if found is None:
+        chunk, even = chunk_of(plan.time, launch.CHUNK)
+        ways = tuple(
+            (launch.READY if plan.is_ready else launch.way_of(p, plan.block)) if wanted else 0
+            for p, wanted in zip(plan.found, learned, strict=True)
+        )
+        kernel: Any = temporal_backward_kernel
+        if from_spikes:
+            kernel, has = temporal_backward_from_spikes_kernel, has % 2
+        number = sum(way << 2 * i for i, way in enumerate(ways))
+        choices = (plan.rule_code, has, number, chunk, even, plan.block, NATIVE)
+        run = Launch(kernel, (plan.programs,), choices, plan.warps)
+        found = plan.backwards[key] = run, ways, chunk
+    run, ways, chunk = found
+    region = plan.programs * plan.block
+    grads, partials, counters, groups = launch.begin(plan, constants, learned, ways, plan.where, region)
+    scratch = (partials, counters, groups, region)
+    known = (plan.raws(constants), plan.tables, plan.where)
+    common = (known, tuple(grads), scratch, plan.time, plan.span)
+    if from_spikes:
+        arguments: tuple[Any, ...] = (grad_out, spikes, state, g_current, g_state)
+        run(*arguments, *common, tuple(plan.at_out), tuple(at_grad), tuple(plan.at_out), plan.numbers)
+        return launch.end(plan, constants, grads, partials, learned, ways, plan.size)
+    at = plan.at_current
+    if at is None:
+        current, at = plan.readable(current)
+    notes = torch.empty(
+        (cdiv(plan.time, chunk) - 1) * plan.rule.states * plan.total,
+        dtype=torch.float32,
+        device=plan.device,
+    )
+    grad = grad_out if grad_out is not None else current
+    arguments = (grad, grad_state, current, state, g_current, g_state, notes)
+    run(*arguments, *common, tuple(at), tuple(at_grad), tuple(plan.at_out), plan.numbers)
+    return launch.end(plan, constants, grads, partials, learned, ways, plan.size)
+
+
+def _aligned(x: Tensor | None) -> int:
+    return 0 if x is None else x.data_ptr() % 16
