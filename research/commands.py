@@ -24,6 +24,7 @@ __all__ = ["STUDIES", "list_studies", "pages", "reproduce", "run_study", "theory
 
 STUDIES = {
     "released": "train the runs behind the paper's tables and the studies around them",
+    "contrasts": "controlled comparisons: SHD, soft shares, memory without reset, energy at equal penalty",
     "ablation_rates": "spike rates of hidden and output neurons in the study of the temperature",
     "deep": "which way of training gives the best deep network of binary spikes",
     "deep_gradient": "how far surrogate gradients of a deep network are from the true one",

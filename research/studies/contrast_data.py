@@ -1,0 +1,115 @@
+"""The data of `contrasts`, packed into one small file that travels to a machine without datasets.
+
+    python -m research.studies.contrast_data FOLDER_OF_DATASETS FOLDER_OF_PACKED_SHD OUT.npz.xz
+
+It holds SHD in steps of 10 ms with sums of five neighbouring channels (training and test set regenerated from
+the original recordings, and the official test set), 10,000 images of Fashion-MNIST for training, 4,000 of
+MNIST, and both test sets. The regenerated spikes are given the form of the official ones: at most one spike a
+channel and step, unit 0 dropped.
+"""
+
+import io
+import lzma
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import ultralif as ul
+
+__all__ = ["HELD_SPEAKERS", "load", "official_test", "pack", "unpack_units"]
+
+CHANNELS = 140
+STEPS = 99
+HELD_SPEAKERS = (2, 9)
+"""Speakers whose recordings choose the settings: one of each half of the training speakers."""
+_IMAGES = {"fashion-mnist": 10_000, "mnist": 4_000}
+
+
+def unpack_units(file: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the millisecond or step of each spike, counted on over all samples, and its unit."""
+    counts = file["counts"].astype(np.int64).ravel()
+    delta = file["low"].astype(np.int64) | file["high"].astype(np.int64) << 8
+    total = np.cumsum(delta)
+    busy = counts[counts > 0]
+    starts = (np.cumsum(counts) - counts)[counts > 0]
+    unit = total - np.repeat(total[starts] - delta[starts], busy)
+    return np.repeat(np.arange(len(counts)), counts), unit
+
+
+def _open(path: Path) -> Any:
+    return np.load(io.BytesIO(lzma.decompress(path.read_bytes())), allow_pickle=False)
+
+
+def official_test(folder: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the official test set in 10 ms steps, ``[2264, 99, 700]`` of 0 and 1, and its labels."""
+    file = _open(folder / "official-test-10ms.npz.xz")
+    step, unit = unpack_units(file)
+    x = np.zeros((len(file["labels"]), STEPS, 700), np.uint8)
+    x.reshape(-1, 700)[step, unit] = 1
+    return x, file["labels"].astype(np.int64)
+
+
+def _regenerated(folder: Path, half: str) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """Return a half in the form of `official_test`, its labels and its speakers."""
+    parts = []
+    for path in sorted(folder.glob(f"{half}-*.npz.xz")):
+        file = _open(path)
+        clock, unit = unpack_units(file)
+        duration = file["duration_ms"].astype(np.int64)
+        first = np.cumsum(duration) - duration
+        sample = np.searchsorted(first, clock, side="right") - 1
+        step = (clock - first[sample] + 10) // 10  # official steps are (10 (k - 1), 10 k] ms
+        x = np.zeros((len(duration), STEPS, 700), np.uint8)
+        keep = (step < STEPS) & (unit > 0)
+        x[sample[keep], step[keep], unit[keep]] = 1
+        parts.append((_summed(x), file["labels"].astype(np.int64), file["speaker"].astype(np.int64)))
+    x, labels, speakers = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return x, labels, speakers
+
+
+def _summed(x: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return x.reshape(*x.shape[:2], CHANNELS, -1).sum(3, dtype=np.uint8)
+
+
+def pack(datasets: Path, spoken: Path, out: Path) -> None:
+    """Write the file."""
+    arrays: dict[str, Any] = {}
+    for half in ("train", "test"):
+        x, arrays[f"shd.{half}.labels"], arrays[f"shd.{half}.speakers"] = _regenerated(spoken, half)
+        arrays[f"shd.{half}.x"] = x
+    x, arrays["shd.official.labels"] = official_test(spoken)
+    arrays["shd.official.x"] = _summed(x)
+    for name, count in _IMAGES.items():
+        found = ul.data.load(name, data_dir=datasets)
+        for half, split, most in (("train", found.train, count), ("test", found.test, 10_000)):
+            index = torch.arange(most)
+            arrays[f"{name}.{half}.x"] = split.batch(index).numpy()
+            arrays[f"{name}.{half}.labels"] = split.labels[index].numpy()
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    out.write_bytes(lzma.compress(file.getvalue(), preset=6))
+
+
+@cache
+def load(path: str, name: str, device: str, most: int | None = None) -> dict[str, Tensor]:
+    """Return the arrays of a dataset on a device, as ``train.x``, ``train.labels`` and so on.
+
+    Args:
+        path: of the packed file.
+        name: ``shd``, ``fashion-mnist`` or ``mnist``.
+        device: where they go.
+        most: take the first samples alone, this many: for rehearsals.
+    """
+    with _open(Path(path)) as file:
+        names = [key for key in file.files if key.startswith(f"{name}.")]
+        return {key.removeprefix(f"{name}."): torch.from_numpy(file[key][:most]).to(device) for key in names}
+
+
+if __name__ == "__main__":
+    pack(*map(Path, sys.argv[1:]))

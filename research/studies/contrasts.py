@@ -1,0 +1,360 @@
+"""Controlled comparisons: a spoken-digit network, soft shares, memory without reset, energy at equal penalty.
+
+    python -m research.studies.contrast_data SETS SHD data.npz.xz      # pack the data
+    python -m research.studies.contrasts --data data.npz.xz --minutes 8 --processes 14
+    python -m research.studies.contrasts --plan                        # what is done and what is missing
+
+Every finished run is a line of ``--out``; a second call resumes. Settings are chosen by one held-out run for
+each point of a grid, at full length: by two speakers for SHD, by a fifth of the training images otherwise.
+Every method of a study has the same grid. The best setting is trained from fresh seeds on all training
+samples and judged by the test set after the last epoch.
+
+The main contrast was fixed before any run: UltraLIF trained with soft spikes for 0.7 of the epochs minus
+UltraLIF trained with binary spikes throughout, in binary accuracy, paired by seed, each tuned by the same
+grid, averaged over the three tasks of ``shares`` (SHD, and vgg5 on 10,000 images of Fashion-MNIST at T=1 and
+T=4), eight seeds, 95 % interval. The soft phase *helps* if the interval lies above 0, helps *by half a point*
+if it lies above 0.5, and its claim of half a point is *refuted* if it lies below 0.5. All other comparisons
+of this study are secondary.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict, replace
+from itertools import product, zip_longest
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import ultralif as ul
+from research import RESULTS
+from research.studies.contrast_data import HELD_SPEAKERS, load
+from research.studies.contrast_nets import Cell, Delays, build, rates
+from research.studies.memory_tasks import recorded
+from research.studies.workers import end_with_parent
+
+Row = dict[str, Any]
+EPOCHS = {"spoken": 40, "clothes": 12, "permuted": 10, "digits": 10, "words": 15}
+BATCH = 128
+PLAIN = ("UltraPLIF, no reset", "SoftLIF, no reset", "PLIF, no reset", "UltraPLIF", "SoftLIF", "PLIF")
+FIXED = ("LIF, no reset", "LIF")
+WIRED = ("UltraPLIF, no reset", "SoftLIF, no reset", "PLIF")
+REMEMBERING = (
+    *("UltraPLIF, no reset", "SoftLIF, no reset", "PLIF, no reset"),
+    *("SoftLIF, softplus, no reset", "masked PSN", "UltraPLIF, frozen gate"),
+)
+PENALTIES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
+
+
+def read(row: Row) -> Cell:
+    """Return the run of a line."""
+    return Cell(**row["cell"] | {"tau": tuple(row["cell"]["tau"])})
+
+
+class Plan:
+    """The runs in order of worth; the later ones depend on what the earlier ones found."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.done = {read(row): row for row in rows}
+
+    def best(self, tried: list[Cell]) -> Cell | None:
+        """Return the run with the best held-out accuracy, once all of a grid are done."""
+        if not all(cell in self.done for cell in tried):
+            return None
+        return max(tried, key=lambda cell: self.done[cell]["held"])
+
+    def tuned(self, grids: Iterable[list[Cell]], seeds: int) -> Iterator[Cell]:
+        """Yield the runs of grids, all in turn, then the seeds of what each grid chose."""
+        grids = list(grids)
+        for cells in zip_longest(*grids):
+            yield from (cell for cell in cells if cell is not None)
+        chosen = [self.best(cells) for cells in grids]
+        for seed in range(1, seeds + 1):
+            yield from (replace(cell, seed=seed, held=False) for cell in chosen if cell is not None)
+
+    def design(self) -> Cell | None:
+        """Return the head, dropout and shift of channels that suit three methods best on average."""
+        choices = list(product(("mean", "softmax"), (0.2, 0.5), (0, 3)))
+        tried = [
+            [Cell("design", "spoken", m, 5e-3, 0.5, (2.0, 20.0), 0.0, 99, h, s, d, held=True) for m in WIRED]
+            for h, d, s in choices
+        ]
+        self.designs = [cell for cells in tried for cell in cells]
+        if not all(cell in self.done for cell in self.designs):
+            return None
+        return max(tried, key=lambda cells: sum(self.done[cell]["held"] for cell in cells))[0]
+
+    def spoken(self, methods: Iterable[str], wiring: str = "") -> Iterator[Cell]:
+        """Yield the runs of the spoken-digit network."""
+        base = self.design()
+        if base is None:
+            yield from self.designs
+            return
+        grid = list(product((2e-3, 5e-3, 1e-2), ((2.0, 20.0), (5.0, 100.0)), (0.3, 1.0)))
+        if wiring:
+            grid = list(product((2e-3, 5e-3), ((2.0, 20.0), (5.0, 100.0)), (0.3, 1.0)))
+        cell = replace(base, study=f"network{wiring}")
+        yield from self.tuned(
+            ([replace(cell, method=m + wiring, lr=r, tau=t, width=w) for r, t, w in grid] for m in methods),
+            seeds=5,
+        )
+
+    def shares(self, task: str, timesteps: int) -> Iterator[Cell]:
+        """Yield the runs that compare shares of soft spikes."""
+        grid = list(product((1e-3, 3e-3, 1e-2), (0.3, 1.0)))
+        groups = product(("UltraLIF", "SoftLIF", "LIF"), (0.0, 0.7, 0.3, 0.9))
+        common = {"timesteps": timesteps, "dropout": 0.3 if task == "spoken" else 0.0, "held": True}
+        yield from self.tuned(
+            (
+                [Cell("shares", task, method, r, w, soft=share, **common) for r, w in grid]
+                for method, share in groups
+            ),
+            seeds=8,
+        )
+
+    def memory(self) -> Iterator[Cell]:
+        """Yield the runs of neurons without reset on permuted pixels."""
+        grid = list(product((3e-3, 1e-2, 3e-2, 1e-1), ((2.0, 50.0), (2.0, 200.0)), (0.3, 1.0)))
+        yield from self.tuned(
+            (
+                [Cell("memory", "permuted", m, r, w, t, timesteps=196, held=True) for r, t, w in grid]
+                for m in REMEMBERING
+            ),
+            seeds=5,
+        )
+
+    def energy(self, task: str, timesteps: int) -> Iterator[Cell]:
+        """Yield the runs with a penalty on spikes, the same for all neurons."""
+        for method, penalty in product(("UltraPLIF", "UltraLIF", "SoftLIF", "PLIF"), PENALTIES):
+            grid = [
+                Cell("energy", task, method, r, w, timesteps=timesteps, penalty=penalty, held=True)
+                for r, w in product((3e-3, 1e-2), (0.3, 1.0))
+            ]
+            yield from self.tuned([grid], seeds=5)
+
+    def all(self) -> Iterator[Cell]:
+        yield from self.spoken((*PLAIN, *FIXED))
+        yield from self.shares("spoken", 99)
+        yield from self.shares("clothes", 1)
+        yield from self.memory()
+        yield from self.spoken(WIRED, ", with delays")
+        yield from self.shares("clothes", 4)
+        yield from self.energy("words", 1)
+        yield from self.energy("digits", 1)
+        yield from self.spoken(WIRED, ", with recurrence")
+        yield from self.energy("words", 10)
+        yield from self.energy("digits", 10)
+
+    def missing(self) -> Iterator[Cell]:
+        return (cell for cell in dict.fromkeys(self.all()) if cell not in self.done)
+
+
+class Data:
+    """Samples of a task on a device: training, and one or two test sets."""
+
+    def __init__(self, cell: Cell, path: str, device: str, most: int | None) -> None:
+        name = {"clothes": "fashion-mnist", "permuted": "mnist", "digits": "mnist"}.get(cell.task, "shd")
+        self.cell, self.arrays = cell, load(path, name, device, most)
+        count = len(self.arrays["train.labels"])
+        everything = torch.arange(count, device=device)
+        self.index, self.tests = everything, [h for h in ("official", "test") if f"{h}.x" in self.arrays]
+        if cell.held:
+            if name == "shd":
+                held = torch.isin(self.arrays["train.speakers"], torch.tensor(HELD_SPEAKERS, device=device))
+            else:
+                held = everything % 5 == 4
+            self.index, self.held, self.tests = everything[~held], everything[held], ["held"]
+        self.classes = 20 if name == "shd" else 10
+        self.order = torch.randperm(196, generator=torch.Generator().manual_seed(0)).to(device)
+
+    def sizes(self) -> tuple[int, ...]:
+        inputs = {"permuted": 1, "digits": 784}.get(self.cell.task, 140)
+        hidden = {"spoken": (256, 256), "permuted": (64, 64, 64)}.get(self.cell.task, (128,))
+        return (inputs, *hidden, self.classes)
+
+    def take(self, half: str, index: Tensor, *, training: bool) -> tuple[Tensor, Tensor]:
+        """Return inputs ``[T, B, inputs]``, or images ``[B, 1, 28, 28]``, and labels."""
+        cell = self.cell
+        x, labels = self.arrays[f"{half}.x"][index], self.arrays[f"{half}.labels"][index]
+        if cell.task == "clothes":
+            return x.float() / 255, labels
+        if cell.task == "permuted":
+            return (F.avg_pool2d(x.float(), 2).flatten(1)[:, self.order] / 255).T.unsqueeze(2), labels
+        if cell.task == "digits":
+            # The random draw is fixed by the step in training alone; tests see the probability halved.
+            pixels = x.float().flatten(1) / 510
+            return (torch.rand(cell.timesteps, *pixels.shape, device=x.device) < pixels).float(), labels
+        frames = x.transpose(0, 1).float()
+        if cell.task == "words":
+            steps = torch.arange(99, device=x.device) * cell.timesteps // 99
+            summed = torch.zeros(cell.timesteps, *frames.shape[1:], device=x.device)
+            return torch.log1p(summed.index_add_(0, steps, frames)), labels
+        if training and cell.shift:
+            by = torch.randint(-cell.shift, cell.shift + 1, (len(index), 1), device=x.device)
+            channel = torch.arange(frames.shape[2], device=x.device) - by
+            inside = (channel >= 0) & (channel < frames.shape[2])
+            channel = channel.clamp(0, frames.shape[2] - 1)
+            frames = frames.gather(2, channel.expand(len(frames), -1, -1)) * inside
+        return frames, labels
+
+
+def train(cell: Cell, data: Data, *, record: bool) -> nn.Module:
+    """Train one network; a step, from batch to new weights, may be recorded once a mode, and replayed."""
+    device, epochs = data.index.device, EPOCHS[cell.task]
+    net: Any = build(cell, data.sizes()).to(device)
+    ul.set_mode(net, "soft" if cell.soft else "hard")
+    per_epoch, on_gpu = len(data.index) // BATCH, device.type == "cuda"
+    rate, total = torch.zeros((), device=device), epochs * per_epoch
+    optimizer = torch.optim.Adam(net.parameters(), lr=rate, capturable=on_gpu, fused=on_gpu)
+    order = torch.empty_like(data.index)
+    done, places = torch.zeros((), dtype=torch.long, device=device), torch.arange(BATCH, device=device)
+    delays = [layer for layer in net.modules() if isinstance(layer, Delays)]
+
+    def step() -> None:
+        x, labels = data.take("train", order[done % per_epoch * BATCH + places], training=True)
+        share = done / total
+        rate.copy_(cell.lr * torch.minimum(share * 10 + 1e-3, (1 + torch.cos(math.pi * share)) / 2))
+        for layer in delays:
+            layer.width.copy_(torch.clamp(layer.longest / 2 * (1 - share / 0.75), min=1.0))
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), labels)
+        if cell.penalty:
+            loss = loss + cell.penalty * torch.stack(list(rates(net))).mean()
+        loss.backward()
+        optimizer.step()
+        done.add_(1)
+
+    binary, take = math.ceil(cell.soft * epochs), None
+    for epoch in range(epochs):
+        if epoch == binary and cell.soft:
+            ul.set_mode(net, "hard")
+            take = None
+        order.copy_(data.index[torch.randperm(len(data.index)).to(device)])
+        for place in range(per_epoch):
+            if take is None and place == 3 and record:
+                take = recorded(step, device)
+            (take or step)()
+    return net
+
+
+@torch.no_grad()
+def judge(net: Any, data: Data, half: str) -> tuple[float, float]:
+    """Return the percentage of right answers, and the additions of an inference that spikes cause."""
+    held = half == "held"
+    index = data.held if held else torch.arange(len(data.arrays[f"{half}.labels"]), device=data.index.device)
+    right, additions = 0, 0.0
+    for part in index.split(500):
+        x, labels = data.take("train" if held else half, part, training=False)
+        right += int((net(x).argmax(1) == labels).sum())
+        if data.cell.study == "energy":
+            sizes = data.sizes()
+            for layer, fan_out in zip((x, *net.spikes), sizes[1:], strict=True):
+                additions += float((layer != 0).sum()) * fan_out
+    return round(100 * right / len(index), 2), round(additions / len(index), 1)
+
+
+def measure(cell: Cell, path: str, device: str, most: int | None = None, *, record: bool = False) -> Row:
+    """Train and judge one run."""
+    if device == "cuda":
+        if torch.cuda.current_stream() == torch.cuda.default_stream():  # there no step could be recorded
+            torch.cuda.set_stream(torch.cuda.Stream())
+        torch.cuda.empty_cache()
+        torch.set_float32_matmul_precision("high")
+    data = Data(cell, path, device, most)
+    began = time.perf_counter()
+    net: Any = train(cell, data, record=record).eval()
+    row: Row = {"cell": asdict(cell), "seconds": round(time.perf_counter() - began, 1)}
+    ul.set_mode(net, "hard")
+    for half in data.tests:
+        row[half], additions = judge(net, data, half)
+        if additions:
+            row[f"{half} additions"] = additions
+    return row
+
+
+def finished(path: Path) -> list[Row]:
+    """Return the lines that there are."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def worker() -> ProcessPoolExecutor:
+    """Return a process of its own: what goes wrong on a GPU spoils the process in which it does."""
+    return ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
+
+
+def work(given: argparse.Namespace, measure: Callable[..., Row] = measure) -> None:
+    """Train what is missing, several runs at once, until the time is up.
+
+    A run that fails is tried again, in a new process and without a recorded step; then it is left out, and
+    its grid chooses without it.
+    """
+    began, begun, idle = time.monotonic(), set[Cell](), [worker() for _ in range(given.processes)]
+    running: dict[Future[Row], tuple[Cell, ProcessPoolExecutor, bool]] = {}
+    rows = finished(given.out)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+
+    def start(cell: Cell, by: ProcessPoolExecutor, record: bool) -> None:
+        call = by.submit(measure, cell, str(given.data), given.device, given.most, record=record)
+        running[call] = cell, by, record
+
+    with given.out.open("a") as file:
+        while True:
+            if idle and time.monotonic() - began < 60 * given.minutes:
+                for cell in Plan(rows).missing():
+                    if not idle:
+                        break
+                    if cell not in begun and (not given.studies or cell.study in given.studies):
+                        begun.add(cell)
+                        start(cell, idle.pop(), given.device == "cuda")
+            if not running:
+                break
+            for call in wait(running, return_when=FIRST_COMPLETED).done:
+                cell, by, was_recorded = running.pop(call)
+                if error := call.exception():
+                    print(f"{'again' if was_recorded else 'left out'}: {cell}: {error!r}"[:600], flush=True)
+                    by.shutdown(wait=False)
+                    by = worker()
+                    if was_recorded:
+                        start(cell, by, False)
+                        continue
+                    rows.append({"cell": asdict(cell), "held": 0.0, "error": repr(error)[:200]})
+                else:
+                    rows.append(call.result())
+                    file.write(json.dumps(rows[-1]) + "\n")
+                    file.flush()
+                    got = {k: v for k, v in rows[-1].items() if k != "cell"}
+                    print(f"{len(rows)} {cell.study} {cell.task} {cell.method}: {got}", flush=True)
+                idle.append(by)
+    for one in idle:
+        one.shutdown()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="the packed data")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after them no run is begun")
+    parser.add_argument("--processes", type=int, default=1, help="runs at once")
+    parser.add_argument("--out", type=Path, default=RESULTS / "contrasts.jsonl")
+    parser.add_argument("--studies", nargs="+", default=[], help="only these, such as shares memory")
+    parser.add_argument("--most", type=int, help="use only the first samples: for rehearsals")
+    parser.add_argument("--plan", action="store_true")
+    given = parser.parse_args()
+    if not given.plan:
+        work(given)
+    rows = finished(given.out)
+    lacking: dict[str, int] = {}
+    for cell in Plan(rows).missing():
+        lacking[f"{cell.study} {cell.task}"] = lacking.get(f"{cell.study} {cell.task}", 0) + 1
+    print(f"{len(rows)} runs done; missing, as far as is known: {lacking or 'nothing'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The study of controlled comparisons: its plan resumes, and every method trains."""
+
+import io
+import lzma
+
+import numpy as np
+import pytest
+import torch
+
+from research.studies import contrasts
+from research.studies.contrast_nets import METHODS, Cell, Frozen
+from research.studies.contrasts import EPOCHS, PLAIN, REMEMBERING, Plan, measure
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    rng, arrays = np.random.default_rng(0), {}
+    for half in ("train", "test", "official"):
+        arrays[f"shd.{half}.x"] = rng.integers(0, 3, (160, 99, 140)).astype(np.uint8)
+        arrays[f"shd.{half}.labels"] = np.arange(160) % 20
+    arrays["shd.train.speakers"] = np.arange(160) // 10 % 10
+    for name in ("mnist", "fashion-mnist"):
+        for half in ("train", "test"):
+            arrays[f"{name}.{half}.x"] = rng.integers(0, 256, (170, 1, 28, 28)).astype(np.uint8)
+            arrays[f"{name}.{half}.labels"] = np.arange(170) % 10
+    np.savez(file := io.BytesIO(), **arrays)
+    path = tmp_path_factory.mktemp("packed") / "data.npz.xz"
+    path.write_bytes(lzma.compress(file.getvalue(), preset=0))
+    return str(path)
+
+
+CELLS = [
+    *(Cell("network", "spoken", m, 5e-3, 0.5, (2.0, 20.0), head="softmax", shift=2) for m in PLAIN[::3]),
+    Cell("network", "spoken", "PLIF, with delays", 5e-3, 0.5, (2.0, 20.0), held=True),
+    Cell("network", "spoken", "SoftLIF, no reset, with recurrence", 5e-3, 0.5, (2.0, 20.0)),
+    *(Cell("memory", "permuted", m, 1e-2, 0.3, (2.0, 50.0), timesteps=196) for m in REMEMBERING),
+    *(Cell("shares", "clothes", m, 1e-3, 0.3, soft=0.5, timesteps=1) for m in ("UltraLIF", "LIF")),
+    *(Cell("energy", task, "PLIF", 1e-3, 0.3, timesteps=2, penalty=1.0) for task in ("words", "digits")),
+]
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.task} {cell.method}")
+def test_every_kind_of_run_trains_and_is_judged(packed, monkeypatch, cell):
+    monkeypatch.setattr(contrasts, "EPOCHS", dict.fromkeys(EPOCHS, 2))
+    monkeypatch.setattr(contrasts, "BATCH", 64)
+    row = measure(cell, packed, "cpu")
+    halves = ["held"] if cell.held else ["official", "test"] if cell.task in ("spoken", "words") else ["test"]
+    assert [name for name in row if name in ("held", "official", "test")] == halves
+    assert all(0 <= row[half] <= 100 for half in halves)
+    assert ("test additions" in row) == (cell.study == "energy")
+    assert contrasts.read(row) == cell
+
+
+def test_the_plan_resumes_and_uses_fresh_seeds():
+    rows, kinds = [], set()
+    for _ in range(3000):
+        cell = next(Plan(rows).missing(), None)
+        if cell is None or cell.study == "shares":
+            break
+        kinds.add((cell.study, cell.held))
+        assert cell.seed == 0 if cell.held else cell.seed in range(1, 6)
+        rows.append({"cell": vars(cell), "held": cell.lr})
+    assert kinds == {("design", True), ("network", True), ("network", False)}
+    finals = [row["cell"] for row in rows if not row["cell"]["held"]]
+    assert len(finals) == 5 * 8
+    assert {cell["lr"] for cell in finals} == {1e-2}
+
+
+def test_a_frozen_gate_is_exact_where_the_gate_is_constant():
+    """Under a constant current the gate settles, and the frozen membrane ends where UltraPLIF's does."""
+    cell = Cell("memory", "permuted", "UltraPLIF, frozen gate", 1e-2, 0.3, (5.0, 5.0))
+    frozen, exact = Frozen(cell, 1), METHODS["UltraPLIF, no reset"](cell, 1)
+    current = torch.full((400, 1, 1), 0.1)
+    assert torch.equal(
+        frozen(current)[-1].detach().round(), exact.eval()(current)[-1].detach().gt(0.5).float()
+    )
