@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ultralif import ops as ops
     from ultralif import plot as plot
     from ultralif import training as training
+    from ultralif.diagnosis import calibrate_init as calibrate_init
+    from ultralif.diagnosis import diagnose as diagnose
     from ultralif.loading import load as load
     from ultralif.nn import *
     from ultralif.training import *
@@ -47,5 +49,9 @@ _LEAVING = {
 }
 
 __getattr__, __dir__ = lazy(
-    __name__, {"load": "loading"}, _SUBMODULES, stars=("training", "nn"), leaving=_LEAVING
+    __name__,
+    {"calibrate_init": "diagnosis", "diagnose": "diagnosis", "load": "loading"},
+    _SUBMODULES,
+    stars=("training", "nn"),
+    leaving=_LEAVING,
 )

@@ -2,12 +2,14 @@
 
 from ultralif.nn.baselines import LIF, PLIF, AdaLIF, DSpike, DSpikePlus, FullPLIF
 from ultralif.nn.delays import DelayedLinear
+from ultralif.nn.groups import parameter_groups
 from ultralif.nn.integrator import LeakyIntegrator
 from ultralif.nn.layers import TimeDistributed
 from ultralif.nn.modes import mode, set_mode
 from ultralif.nn.network import NEURONS, Network, Output, find_neuron, register
 from ultralif.nn.neuron import Neuron
 from ultralif.nn.parameters import LOG, LOGIT, SOFTPLUS
+from ultralif.nn.recompute import recompute
 from ultralif.nn.recurrent import Recurrent, RecurrentState
 from ultralif.nn.state import AdaptiveSynapticState, State, SynapticState
 from ultralif.nn.stepped import Stepped
@@ -44,6 +46,8 @@ __all__ = [
     "UltraPLIF",
     "find_neuron",
     "mode",
+    "parameter_groups",
+    "recompute",
     "register",
     "set_mode",
     "truncated",

@@ -1,6 +1,6 @@
 """Truncated backpropagation: states pass from one piece of a sequence to the next, gradients do not."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from ultralif.nn.integrator import LeakyIntegrator
 from ultralif.nn.neuron import Neuron
 from ultralif.nn.recurrent import Recurrent
 
-__all__ = ["truncated"]
+__all__ = ["carried", "stateful_layers", "truncated"]
 
 
 @contextmanager
@@ -33,15 +33,30 @@ def truncated(net: nn.Module) -> Iterator[None]:
         ...     for piece in torch.rand(1000, 2, 8).split(50):
         ...         net(piece).mean().backward()
     """
+    layers = stateful_layers(net)
+    with carried(layers, [None] * len(layers), _detached):
+        yield
+
+
+def stateful_layers(net: nn.Module) -> list[nn.Module]:
+    """Return the outermost modules of a network that have a state."""
     layers = list(_remembering(net))
     if not layers:
         raise InputError(
             f"net is a {type(net).__name__} without ultralif neurons, so it has no state to keep; pass the "
             "whole network"
         )
+    return layers
+
+
+@contextmanager
+def carried(
+    layers: Sequence[Any], states: list[Any], keep: Callable[[Any], Any] = lambda state: state
+) -> Iterator[None]:
+    """Let each call of a layer begin with its entry of ``states``, and leave the next state there."""
     hooks = []
-    for layer in layers:
-        layer.forward = _carrying(layer)
+    for i, layer in enumerate(layers):
+        layer.forward = _carrying(i, layer, states, keep)
         hooks.append(layer.register_forward_hook(_seen))
     try:
         yield
@@ -60,14 +75,13 @@ def _remembering(module: nn.Module) -> Iterator[nn.Module]:
         yield from _remembering(child)
 
 
-def _carrying(layer: Any) -> Any:
-    state: Any = None
-
+def _carrying(
+    i: int, layer: Any, states: list[Any], keep: Callable[[Any], Any]
+) -> Callable[[Tensor], Tensor]:
     def forward(x: Tensor) -> Tensor:
-        nonlocal state
         out: Tensor
-        out, state = layer.run(x, state)
-        state = _detached(state)
+        out, state = layer.run(x, states[i])
+        states[i] = keep(state)
         return out
 
     return forward
