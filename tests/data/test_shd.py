@@ -1,14 +1,19 @@
 """SHD: HDF5 as published, parity with tonic, and files that would lead elsewhere."""
 
+import io
+import lzma
 import os
+from dataclasses import replace
+from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
 from data.dataset_files import dense, shd, shd_spikes
-from ultralif.data.files import SUMS, Folder
-from ultralif.data.readers.shd import read_shd, shd_jobs
+from ultralif.data import load, table
+from ultralif.data.files import SUMS, Folder, hash_of
+from ultralif.data.readers.shd import packed_jobs, parse_packed, read_shd, shd_jobs
 from ultralif.errors import InputError, JobError
 
 SPIKES = shd_spikes(np.random.default_rng(0), 6)
@@ -123,3 +128,101 @@ def test_an_installed_file_with_a_flipped_bit_is_found(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(JobError, match=r"shd_train\.h5 is not there"):
         read_shd(tmp_path / "shd_train.h5")
+
+
+def packed(lengths, counts, units, labels) -> bytes:
+    """Return a packed file: units are those of each millisecond, ascending."""
+    gaps = np.concatenate([np.diff(part, prepend=0) for part in units])
+    arrays = {"duration_ms": np.array(lengths, np.uint16), "counts": np.array(counts, np.uint8)}
+    arrays |= {"low": (gaps & 255).astype(np.uint8), "high": (gaps >> 8).astype(np.uint8)}
+    np.savez(file := io.BytesIO(), labels=np.array(labels, np.uint8), **arrays)
+    return lzma.compress(file.getvalue())
+
+
+FEW = packed([30, 20], [1, *[0] * 28, 2, *[0] * 5, 3, *[0] * 14], [[699], [0, 300], [4, 4, 5]], [3, 19])
+
+
+def test_packed_spikes_are_unpacked():
+    found = parse_packed(FEW, Path("train-0.npz.xz"))
+    assert found.lengths.tolist() == [3, 3]
+    assert found.times.tolist() == [0, 29_000, 29_000, 5_000, 5_000, 5_000]
+    assert found.addresses.tolist() == [699, 0, 300, 4, 4, 5]
+    assert found.labels.tolist() == [3, 19]
+
+
+def test_steps_have_a_fixed_width_and_channels_are_summed(tmp_path):
+    (tmp_path / "train-0.npz.xz").write_bytes(FEW)
+    folder = Folder(tmp_path, {"train-0.npz.xz": hash_of(FEW)})
+    (job,) = packed_jobs(folder, "train", 3, step_ms=10, channels=140)
+    frames = dense(job(), 3, 140)
+    assert np.argwhere(frames).tolist() == [[0, 0, 139], [0, 2, 0], [0, 2, 60], [1, 0, 0], [1, 0, 1]]
+    assert frames[1, 0, 0] == 2
+    (job,) = packed_jobs(folder, "train", 2, step_ms=10)
+    assert dense(job(), 2, 700).sum() == 4  # what comes after the last step is dropped
+
+
+def test_packed_files_need_their_digest(tmp_path):
+    (tmp_path / "train-0.npz.xz").write_bytes(FEW)
+    with pytest.raises(InputError, match="not a file of the packed SHD"):
+        packed_jobs(Folder(tmp_path, {}), "train", 1)
+    (job,) = packed_jobs(Folder(tmp_path, {"train-0.npz.xz": hash_of(b"")}), "train", 1)
+    with pytest.raises(InputError, match="wrong content"):
+        job()
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [([30], [1] * 29, [[0]] * 29, [0]), ([3], [1, 0, 0], [[700]], [0]), ([3], [1, 0, 0], [[0]], [0, 1])],
+)
+def test_packed_arrays_must_fit_together(arrays):
+    with pytest.raises(InputError, match=r"fit together|channel 700"):
+        parse_packed(packed(*arrays), Path("train-0.npz.xz"))
+
+
+def test_the_packed_form_loads_by_name_and_names_its_version(tmp_path, monkeypatch):
+    spec = table.DATASETS["shd"]
+    form = replace(spec.forms[1], digests={f"{half}-0.npz.xz": hash_of(FEW) for half in ("train", "test")})
+    monkeypatch.setitem(table.DATASETS, "shd", replace(spec, forms=(spec.forms[0], form), sizes=(2, 2)))
+    monkeypatch.setenv("ULTRALIF_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "shd").mkdir()
+    for half in ("train", "test"):
+        (tmp_path / "shd" / f"{half}-0.npz.xz").write_bytes(FEW)
+    whole = load("shd", 2, tmp_path)
+    assert whole.version == "spikes regenerated from the original recordings"
+    assert whole.train.batch([0]).sum() == 1  # tonic drops the events of the last moment
+    steps = load("shd", 3, tmp_path, step_ms=10, channels=140)
+    assert steps.shape == (140,)
+    assert steps.test.batch([0, 1]).shape == (3, 2, 140)
+    assert steps.test.batch([0, 1]).sum() == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("shd", {"channels": 99}, "channels must divide 700, got 99"),
+        ("shd", {"step_ms": 0.0}, "step_ms must be at least 0.001, got 0.0"),
+        ("randman", {"step_ms": 1.0}, "are for shd, not for randman"),
+    ],
+)
+def test_wrong_binning_is_refused(name, options, words):
+    with pytest.raises(InputError, match=words):
+        load(name, 3, **options)
+
+
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "shd"
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the packed SHD is not on this machine")
+def test_the_real_packed_files_are_read():
+    name = "test-1.npz.xz"
+    (job,) = [
+        job
+        for job in packed_jobs(
+            Folder(SHARED, table.DATASETS["shd"].forms[1].digests), "test", 100, step_ms=10
+        )
+        if name in job.args
+    ]
+    binned = job()
+    assert len(binned.labels) > 1000
+    assert set(binned.labels.tolist()) == set(range(20))
+    assert 5_000 < binned.counts.sum() / len(binned.labels) < 12_000

@@ -5,7 +5,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,7 +21,7 @@ from ultralif.data.readers.frames import Binned
 from ultralif.data.readers.gesture import aedat_jobs, npy_jobs
 from ultralif.data.readers.images import check_labels, read_images
 from ultralif.data.readers.nmnist import Job, binned_jobs, raw_jobs
-from ultralif.data.readers.shd import shd_jobs
+from ultralif.data.readers.shd import CHANNELS, packed_jobs, shd_jobs
 from ultralif.data.split import Events, Images, Split
 from ultralif.data.table import Kind, Normalization, Spec, find_spec
 from ultralif.errors import InputError
@@ -48,6 +48,8 @@ class Dataset:
     """Mean and standard deviation of each channel for pixels in [0, 1]."""
     folder: Path | None
     """The folder it was found in; None if it was generated."""
+    version: str = ""
+    """What tells the data from the published ones, such as a regeneration; empty, nothing."""
 
 
 def load(
@@ -56,6 +58,8 @@ def load(
     data_dir: str | Path | None = None,
     device: str | torch.device = "cpu",
     split: Partition = "tonic",
+    step_ms: float | None = None,
+    channels: int | None = None,
 ) -> Dataset:
     """Load a dataset that is on this machine.
 
@@ -66,6 +70,9 @@ def load(
         data_dir: a folder to search first; `ultralif.data.files.roots` lists the others.
         device: where the samples go.
         split: for dvs-gesture, ``tonic`` (1077 / 264) or ``spikingjelly`` (1176 / 288).
+        step_ms: for shd, the duration of a step; later spikes are dropped. None: a sample's own duration is
+            divided by ``timesteps``.
+        channels: for shd, sum neighbouring channels to this many, such as 140. None: all 700.
 
     Example:
         >>> ds = load("randman")
@@ -78,20 +85,38 @@ def load(
         raise InputError(f"timesteps must be at least 1, got {steps}")
     if split not in get_args(Partition):
         raise InputError(f"split must be one of {', '.join(get_args(Partition))}, got {split!r}")
+    if step_ms is not None or channels is not None:
+        spec = _rebinned(spec, step_ms, channels)
     place = _device(device)
     if not spec.forms:
         return _assemble(spec, builtin.ARRAYS[spec.name](spec, steps), steps, place, None, None)
     found = find(spec, data_dir, split)
     if found is None:
         raise missing(spec, data_dir, split)
-    return read(spec, found, steps, place)
+    return read(spec, found, steps, place, step_ms)
 
 
-def read(spec: Spec, found: Found, timesteps: int, device: torch.device) -> Dataset:
+def _rebinned(spec: Spec, step_ms: float | None, channels: int | None) -> Spec:
+    """Return SHD with fewer channels, after a check of how it is to be binned."""
+    if spec.name != "shd":
+        raise InputError(f"step_ms and channels are for shd, not for {spec.name}; leave them out")
+    if step_ms is not None and not step_ms >= 0.001:
+        raise InputError(f"step_ms must be at least 0.001, got {step_ms}")
+    if channels is None:
+        return spec
+    if channels < 1 or CHANNELS % channels:
+        raise InputError(f"channels must divide {CHANNELS}, got {channels}; try 140")
+    return replace(spec, shape=(channels,))
+
+
+def read(
+    spec: Spec, found: Found, timesteps: int, device: torch.device, step_ms: float | None = None
+) -> Dataset:
     """Read a dataset from where it was found."""
     if spec.is_events:
-        arrays, checksum = read_frames(found, spec, timesteps)
-        return _assemble(spec, arrays, timesteps, device, found.folder, checksum)
+        arrays, checksum = read_frames(found, spec, timesteps, step_ms)
+        dataset = _assemble(spec, arrays, timesteps, device, found.folder, checksum)
+        return replace(dataset, version=found.form.version)
     halves = read_images(Folder(found.folder, found.form.digests), found.form.kind, spec)
     images = {
         f"{half}.{part}": array
@@ -128,7 +153,8 @@ def _assemble(
         checksum=checksum or _checksum(arrays),
         normalization=spec.normalization,
         folder=folder,
-        **halves,
+        train=halves["train"],
+        test=halves["test"],
     )
 
 
@@ -156,29 +182,34 @@ def _device(device: str | torch.device) -> torch.device:
     return place
 
 
-_JOBS: dict[Kind, Callable[[Folder, str, int], list[Job]]] = {
+_JOBS: dict[Kind, Callable[..., list[Job]]] = {
     "nmnist-raw": raw_jobs,
     "nmnist-binned": binned_jobs,
     "gesture-npy": npy_jobs,
     "gesture-aedat": aedat_jobs,
     "shd": shd_jobs,
+    "shd-packed": packed_jobs,
 }
 _VERSION = 1
 """Version of the cached frames: a change makes them all again."""
 
 
-def read_frames(found: Found, spec: Spec, timesteps: int) -> Arrays:
+def read_frames(found: Found, spec: Spec, timesteps: int, step_ms: float | None = None) -> Arrays:
     """Return the frames of a dataset from the cache, decoding the recordings the first time."""
-    name = f"{spec.name}-{found.form.kind}-T{timesteps}-v{_VERSION}-{_fingerprint(found)}"
-    return cached(cache_folder() / "frames" / name, partial(decode, found, spec, timesteps))
+    binning = f"T{timesteps}"
+    if spec.name == "shd":
+        binning += f"-{step_ms}ms" * (step_ms is not None) + f"-C{spec.shape[0]}"
+    name = f"{spec.name}-{found.form.kind}-{binning}-v{_VERSION}-{_fingerprint(found)}"
+    return cached(cache_folder() / "frames" / name, partial(decode, found, spec, timesteps, step_ms))
 
 
-def decode(found: Found, spec: Spec, timesteps: int) -> Pieces:
+def decode(found: Found, spec: Spec, timesteps: int, step_ms: float | None = None) -> Pieces:
     """Read all recordings; yield pieces of the offsets, keys, counts and labels of each half."""
     folder = Folder(found.folder, found.form.digests)
     sizes = found.form.sizes or spec.sizes
+    options = {"step_ms": step_ms, "channels": spec.shape[0]} if spec.name == "shd" else {}
     for half, size in zip(("train", "test"), sizes, strict=True):
-        jobs = _JOBS[found.form.kind](folder, half, timesteps)
+        jobs = _JOBS[found.form.kind](folder, half, timesteps, **options)
         lengths: list[NDArray[Any]] = [np.zeros(1, np.int64)]
         counts, labels = [], []
         for binned in _in_order(jobs):

@@ -8,7 +8,9 @@ from ultralif.names import find_name
 
 __all__ = ["DATASETS", "FileForm", "Kind", "Normalization", "Remote", "Spec", "find_spec"]
 
-Kind = Literal["idx", "cifar-bin", "nmnist-raw", "nmnist-binned", "gesture-npy", "gesture-aedat", "shd"]
+Kind = Literal[
+    "idx", "cifar-bin", "nmnist-raw", "nmnist-binned", "gesture-npy", "gesture-aedat", "shd", "shd-packed"
+]
 """The readers of dataset files, by name."""
 
 Normalization = tuple[tuple[float, ...], tuple[float, ...]]
@@ -42,6 +44,8 @@ class FileForm:
     """The published split that this form holds; None, the only one."""
     sizes: tuple[int, int] | None = None
     """Training and test samples, where they differ from the dataset's."""
+    version: str = ""
+    """What tells these data from the published ones; empty, nothing."""
 
 
 @dataclass(frozen=True)
@@ -290,6 +294,20 @@ _GESTURE = Spec(
     ),
 )
 
+_SHD_PACKED = {
+    "test-0.npz.xz": "sha256:6d2e4ef36e1a6120fcabd60bebafccc7e10cce78ce1ef04e17e46eff50283de6",
+    "test-1.npz.xz": "sha256:3db79995212979ecba1e4241d49cf0cfe577ebb5f805e21a218420e3ea49a420",
+    "train-0.npz.xz": "sha256:5d9023782c27b18f181a4b9d9b50e306c80dca41127124ab65872289d0f22fa5",
+    "train-1.npz.xz": "sha256:c8834770f3ce3595d86612ba870f115b7a63b593ea73666861363fa97128424f",
+    "train-2.npz.xz": "sha256:01e17cb6b67a75e761a6b0026210b40119a49c77fd85fc9e55749da0f41f53dd",
+    "train-3.npz.xz": "sha256:a914db117ab5d44e69cd9461986b37a1fb4d1d317ef413f594cde7b942928c54",
+    "train-4.npz.xz": "sha256:1a60cb074c8ac0604ee374c80c3ea16c6811a8674556ac8fee797529e287b808",
+    "train-5.npz.xz": "sha256:4197e2a9de53a5e546d59bd1d6a43b41f7fb77674133d7feea3dcfbf55cc72c1",
+    "train-6.npz.xz": "sha256:80a9c2bdc36009a77ed5a50b68f52f332d255b0b79163745c651c4e6fe1b5e89",
+    "train-7.npz.xz": "sha256:262a5ff1381da39acc1e6b915d8842a8dbea9e07594ee6b7dbf5fb0196691e52",
+}
+
+_SHD_FOLDERS = ("shd", "SHD", "hsd", "hdspikes")
 _SHD = Spec(
     name="shd",
     title="Spoken digits through a model of the inner ear",
@@ -302,7 +320,16 @@ _SHD = Spec(
     is_events=True,
     source="Cramer et al. 2020: https://zenkelab.org/resources/spiking-heidelberg-datasets-shd",
     licence="CC BY 4.0",
-    forms=(FileForm("shd", ("shd", "SHD", "hsd", "hdspikes"), ("shd_train.h5", "shd_test.h5")),),
+    forms=(
+        FileForm("shd", _SHD_FOLDERS, ("shd_train.h5", "shd_test.h5")),
+        FileForm(
+            "shd-packed",
+            _SHD_FOLDERS,
+            ("train-*.npz.xz", "test-*.npz.xz"),
+            digests=_SHD_PACKED,
+            version="spikes regenerated from the original recordings",
+        ),
+    ),
     remotes=tuple(
         Remote(
             file,

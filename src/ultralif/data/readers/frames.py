@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Binned", "Recordings", "bin_events", "merge_bins", "smallest"]
+__all__ = ["Binned", "Recordings", "bin_events", "bin_steps", "merge_bins", "smallest"]
 
 Integers = NDArray[np.integer[Any]]
 
@@ -68,6 +68,21 @@ def bin_events(recordings: Recordings, timesteps: int, cells: int) -> Binned:
     narrow = np.int32 if filled.size * cells < 1 << 31 else np.int64
     cell = np.repeat(np.arange(filled.size, dtype=narrow) * cells, filled.reshape(-1))
     cell += addresses[kept].astype(narrow, copy=False)
+    return _runs(np.sort(cell, kind="stable"), timesteps * cells, recordings.labels)
+
+
+def bin_steps(recordings: Recordings, timesteps: int, cells: int, width: int) -> Binned:
+    """Count the events of each recording in steps of a fixed width; later events are dropped.
+
+    Example:
+        >>> events = Recordings(*map(np.array, ([4], [0, 10, 20, 90], [2, 2, 0, 1], [7])))
+        >>> bin_steps(events, timesteps=2, cells=3, width=20).keys
+        array([2, 3], dtype=int32)
+    """
+    recording = np.repeat(np.arange(len(recordings.lengths)), recordings.lengths)
+    step = recordings.times.astype(np.int64) // width
+    kept = (step >= 0) & (step < timesteps)
+    cell = (recording[kept] * timesteps + step[kept]) * cells + recordings.addresses[kept]
     return _runs(np.sort(cell, kind="stable"), timesteps * cells, recordings.labels)
 
 

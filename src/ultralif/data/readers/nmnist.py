@@ -18,7 +18,7 @@ from ultralif.data.files import Folder, damaged, parse_npy, read_file
 from ultralif.data.readers.frames import Binned, Recordings, bin_events, merge_bins
 from ultralif.errors import InputError, JobError
 
-__all__ = ["CELLS", "Job", "binned_jobs", "parse_binned", "parse_nmnist", "raw_jobs"]
+__all__ = ["CELLS", "Job", "binned_jobs", "parse_binned", "parse_nmnist", "raw_jobs", "unpack"]
 
 Job = Callable[[], Binned]
 """A piece of reading: some recordings, in order, as counts."""
@@ -110,7 +110,7 @@ def parse_binned(data: bytes, path: Path) -> Iterator[Binned]:
     distance of its key from the one before (``gap``; 255: take the next of ``big``); the first key counts
     from 0.
     """
-    gap, big, count, length, label = _arrays(_unxz(data, path), path)
+    gap, big, count, length, label = unpack(data, path, ("gap", "big", "count", "length", "label"))
     sizes = length.astype(np.int64)
     fits = gap.size == count.size == int(sizes.sum()) and sizes.size == label.size
     if not fits or (sizes <= 0).any() or (count <= 0).any() or big.size != np.count_nonzero(gap == 255):
@@ -150,12 +150,12 @@ def _unxz(data: bytes, path: Path) -> bytes:
     return content
 
 
-def _arrays(content: bytes, path: Path) -> list[NDArray[Any]]:
-    """Return the arrays gap, big, count, length and label."""
-    arrays = []
+def unpack(data: bytes, path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
+    """Return arrays of integers from a ``.npz.xz`` file, given its content."""
+    content, arrays = _unxz(data, path), []
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for name in ("gap", "big", "count", "length", "label"):
+            for name in names:
                 with archive.open(f"{name}.npy") as file:
                     arrays.append(parse_npy(file.read(len(content)), path))
     except InputError:

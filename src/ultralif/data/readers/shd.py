@@ -1,4 +1,7 @@
-"""The reader for SHD: HDF5 is read by a process of its own, since a bad file can crash the HDF5 library."""
+"""Readers for SHD: the published HDF5 files, and a packed form with spikes to the millisecond.
+
+HDF5 is read in a separate process, because a bad file can crash the HDF5 library.
+"""
 
 import io
 import os
@@ -10,14 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from ultralif.data.files import Folder, damaged
-from ultralif.data.readers.frames import Binned, Recordings, bin_events
-from ultralif.data.readers.nmnist import Job
-from ultralif.errors import JobError
+from ultralif.data.readers.frames import Binned, Recordings, bin_events, bin_steps
+from ultralif.data.readers.nmnist import Job, unpack
+from ultralif.errors import InputError, JobError
 from ultralif.files import opened
 
-__all__ = ["read_shd", "shd_jobs"]
+__all__ = ["CHANNELS", "packed_jobs", "parse_packed", "read_shd", "shd_jobs"]
 
-_CHANNELS = 700
+CHANNELS = 700
+"""Channels of the model of the inner ear."""
 _PATIENCE = 600
 """Seconds after which reading a file is given up."""
 
@@ -41,27 +45,82 @@ def read_shd(path: Path) -> Recordings:
         raise damaged(path, f"cannot be read as SHD ({why})")
     stream = io.BytesIO(done.stdout)
     lengths, times, units, labels = (np.load(stream, allow_pickle=False) for _ in range(4))
-    if units.size and units.max() >= _CHANNELS:
-        raise damaged(path, f"has a spike in channel {units.max()} of {_CHANNELS}")
+    if units.size and units.max() >= CHANNELS:
+        raise damaged(path, f"has a spike in channel {units.max()} of {CHANNELS}")
     return Recordings(lengths, times, units, labels)
 
 
-def shd_jobs(folder: Folder, half: str, timesteps: int) -> list[Job]:
+def shd_jobs(
+    folder: Folder, half: str, timesteps: int, *, step_ms: float | None = None, channels: int = CHANNELS
+) -> list[Job]:
     """Return the work of reading ``shd_train.h5`` or ``shd_test.h5``."""
     name = f"shd_{half}.h5"
     folder.check(name)
     recordings = read_shd(folder.path / name)
-    return [partial(_bin, recordings, i, timesteps) for i in range(0, len(recordings.lengths), 256)]
+    starts = range(0, len(recordings.lengths), 256)
+    return [partial(_bin, _part(recordings, i), timesteps, step_ms, channels) for i in starts]
 
 
-def _bin(recordings: Recordings, start: int, timesteps: int) -> Binned:
+def _part(recordings: Recordings, start: int) -> Recordings:
     lengths = recordings.lengths[start : start + 256]
     begin = int(recordings.lengths[:start].sum())
     events = slice(begin, begin + int(lengths.sum()))
-    part = Recordings(
+    return Recordings(
         lengths,
         recordings.times[events],
         recordings.addresses[events],
         recordings.labels[start : start + 256],
     )
-    return bin_events(part, timesteps, _CHANNELS)
+
+
+def parse_packed(data: bytes, path: Path) -> Recordings:
+    """Return the spikes of a packed file, with times in microseconds.
+
+    It holds for each sample its duration in milliseconds and its label; for each millisecond of each sample
+    the number of its spikes (``counts``); and for each spike, sorted by unit within a millisecond, the
+    distance of its unit from the one before (``low`` and ``high`` byte). The first distance of a millisecond
+    counts from 0.
+    """
+    wanted = ("duration_ms", "counts", "low", "high", "labels")
+    duration, counts, low, high, labels = unpack(data, path, wanted)
+    length, number = duration.astype(np.int64), counts.astype(np.int64)
+    spikes = int(number.sum())
+    if length.size != labels.size or (length < 1).any() or (number < 0).any():
+        raise damaged(path, "holds arrays that do not fit together")
+    if int(length.sum()) != number.size or not low.size == high.size == spikes:
+        raise damaged(path, "holds arrays that do not fit together")
+    gap = low.astype(np.int64) | high.astype(np.int64) << 8
+    running = np.cumsum(gap)
+    busy = number[number > 0]
+    starts = np.cumsum(busy) - busy
+    units = running - np.repeat(running[starts] - gap[starts], busy)
+    if units.size and not 0 <= units.min() <= units.max() < CHANNELS:
+        raise damaged(path, f"has a spike in channel {units.max()} of {CHANNELS}")
+    first = np.cumsum(length) - length
+    ms = np.arange(number.size) - np.repeat(first, length)
+    return Recordings(np.add.reduceat(number, first), np.repeat(ms, number) * 1000, units, labels)
+
+
+def packed_jobs(
+    folder: Folder, half: str, timesteps: int, *, step_ms: float | None = None, channels: int = CHANNELS
+) -> list[Job]:
+    """Return the work of reading ``train-*.npz.xz`` or ``test-*.npz.xz``; each must have a known digest."""
+    names = sorted(path.name for path in folder.path.glob(f"{half}-*.npz.xz"))
+    for name in names:
+        if name not in folder.digests:
+            raise InputError(f"{folder.path / name} is not a file of the packed SHD; remove it from there")
+    return [partial(_read_packed, folder, name, timesteps, step_ms, channels) for name in names]
+
+
+def _read_packed(folder: Folder, name: str, timesteps: int, step_ms: float | None, channels: int) -> Binned:
+    recordings = parse_packed(folder.read(name, 1 << 27), folder.path / name)
+    return _bin(recordings, timesteps, step_ms, channels)
+
+
+def _bin(recordings: Recordings, timesteps: int, step_ms: float | None, channels: int) -> Binned:
+    """Count spikes over each sample's own duration, or in steps; sum neighbouring channels."""
+    if channels != CHANNELS:
+        recordings = recordings._replace(addresses=recordings.addresses // (CHANNELS // channels))
+    if step_ms is None:
+        return bin_events(recordings, timesteps, channels)
+    return bin_steps(recordings, timesteps, channels, round(1000 * step_ms))
