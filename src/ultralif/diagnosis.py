@@ -292,7 +292,10 @@ def _watch(neuron: Any, note: Callable[[Neuron[Any], Tensor, Tensor], None], gra
         return spike, state
 
     neuron.run, neuron.step = run, step
-    neuron.forward = lambda current: neuron.run(current)[0]
+    kind = type(neuron)
+    neuron.forward = lambda current, return_membrane=False: (
+        kind.forward(neuron, current, return_membrane=True) if return_membrane else neuron.run(current)[0]
+    )
     neuron.rate = lambda current: neuron.run(current)[0].mean(time)
 
 

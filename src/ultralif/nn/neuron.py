@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, Literal, Never, Self, TypedDict, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Literal, Never, Self, TypedDict, TypeVar, get_args, overload
 
 import torch
 from torch import Tensor
@@ -194,8 +194,20 @@ class Neuron(Parametrized, Generic[S]):
             )
         self._mode: Mode = mode
 
-    def forward(self, current: Tensor) -> Tensor:
-        """Return the spikes for a current ``[T, B, *features]``, from rest."""
+    @overload
+    def forward(self, current: Tensor, *, return_membrane: Literal[False] = False) -> Tensor: ...
+    @overload
+    def forward(self, current: Tensor, *, return_membrane: Literal[True]) -> tuple[Tensor, Tensor]: ...
+    def forward(self, current: Tensor, *, return_membrane: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+        """Return the spikes for a current ``[T, B, *features]``, from rest.
+
+        Args:
+            current: the input.
+            return_membrane: also return the membrane after the reset of each step, in the same shape. Both
+                have gradients. The time steps are then run one by one, which is slower.
+        """
+        if return_membrane:
+            return self._with_membrane(current)
         if torch.compiler.is_compiling() or is_tracing() or type(current) is not Tensor:
             return self.run(current)[0]
         ready = self.__dict__.setdefault("_ready", {})
@@ -211,6 +223,15 @@ class Neuron(Parametrized, Generic[S]):
                     ready.clear()
                 ready[key] = prepare(type(self).operator, current, constants | choices, self._parameters)
         return spikes
+
+    def _with_membrane(self, current: Tensor) -> tuple[Tensor, Tensor]:
+        axis = 1 if self.batch_first else 0
+        state, spikes, membranes = None, [], []
+        for x in self._time_major(current, None):
+            spike, state = self.step(x, state)
+            spikes.append(spike)
+            membranes.append(state[0])
+        return torch.stack(spikes, axis), torch.stack(membranes, axis).to(current.dtype)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute, and forget the calls that were prepared without it."""

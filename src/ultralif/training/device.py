@@ -15,9 +15,11 @@ SMALL = 20_000_000
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device of that name; ``auto`` is the GPU if there is one."""
+    """Return the device of that name; ``auto`` is a GPU by CUDA or Apple's Metal, or else the CPU."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).item()
