@@ -11,11 +11,11 @@ from torch import nn
 import ultralif as ul
 from ultralif.training import losses
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "forecasting.py"
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "mackey_glass.py"
 
 
 def forecasting() -> Any:
-    spec = importlib.util.spec_from_file_location("forecasting", EXAMPLE)
+    spec = importlib.util.spec_from_file_location("mackey_glass", SCRIPT)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
