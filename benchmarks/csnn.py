@@ -76,8 +76,9 @@ def main() -> None:
 
     torch.set_num_threads(1)
     mnist = ul.data.load("mnist")
-    parts = ((mnist.train, 12800), (mnist.test, 2000))
-    data = [t for split, n in parts for t in (split.batch(torch.arange(n)) / 255.0, split.labels[:n])]
+    # The recipe was chosen with seeds 0 to 3 on the first 2,000 test images; neither is used here.
+    parts = ((mnist.train, torch.arange(12800)), (mnist.test, torch.arange(2000, 6000)))
+    data = [t for split, rows in parts for t in (split.batch(rows) / 255.0, split.labels[rows])]
     net = network(ul.UltraLIF, True)
     batch = over_time(data[0][:BATCH]), data[1][:BATCH]
     print(ul.diagnose(net, batch, loss=lambda scores, labels: rate_mse(scores.mean(0), labels)))
@@ -90,6 +91,13 @@ def main() -> None:
 
     cases = {
         "SpikingJelly, LIFNode": (theirs, rate_mse, True, False, functional.reset_net),
+        "SpikingJelly, linear readout, cross-entropy": (
+            theirs,
+            cross_entropy,
+            False,
+            False,
+            functional.reset_net,
+        ),
         "UltraLIF swapped in": (ul.UltraLIF, rate_mse, True, False, nothing),
         "UltraLIF, linear readout, cross-entropy": (ul.UltraLIF, cross_entropy, False, False, nothing),
         "the same after calibrate_init": (ul.UltraLIF, cross_entropy, False, True, nothing),
@@ -98,7 +106,7 @@ def main() -> None:
     for name, (make, loss, spiking, calibrate, reset) in cases.items():
         rows[name] = [
             train(make, loss, seed, data, spiking=spiking, calibrate=calibrate, reset=reset)
-            for seed in range(args.seeds)
+            for seed in range(10, 10 + args.seeds)
         ]
         print(name, {mode: [row[mode] for row in rows[name]] for mode in rows[name][0]}, flush=True)
     if args.out:
