@@ -27,7 +27,7 @@ EXACT = [*((neuron, "hard") for neuron in BASELINES), ("UltraLIF", "tropical"), 
 def test_other_libraries_see_the_same_spikes(tmp_path, reader, readout, neuron, mode):
     net, x = network(neuron, readout=readout), spikes()
     margin = 1e-6 if reader == "spikingjelly" and mode == "tropical" else 0.0
-    assert to_nir(net, tmp_path / "model.nir", mode=mode, margin=margin) is None
+    assert to_nir(net, tmp_path / "model.nir", mode=mode, margin=margin).spikes < 0.01
     with torch.no_grad():
         found = READERS[reader](tmp_path / "model.nir", x)
     expected = outputs(net, x, mode)

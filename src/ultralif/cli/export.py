@@ -126,6 +126,7 @@ def export(
                 clip_membrane=clip_membrane,
                 leak=leak,
                 weight_bits=weight_bits,
+                inputs=_compared(given),
             )
             report |= _make_c(net, mode, integer, folder, given, memory_budget)
         elif to == "nir":
@@ -163,6 +164,11 @@ def _whole(out: Path) -> Iterator[Path]:
         ) from error
 
 
+def _compared(given: Inputs) -> Tensor | None:
+    """Return inputs on which the export is compared with the network, besides random ones."""
+    return None if given.recorded is None else given.recorded.float()
+
+
 def _refuse(to: str, only: str, **given: bool) -> None:
     """Refuse options that do not belong to the format."""
     for name, is_given in given.items():
@@ -181,9 +187,11 @@ def _to_nir(net: nn.Module, out: Path, given: Inputs, mode: Any, approximate: bo
             "--approximate measures the drift on the run's test set, and there is none here; pass "
             "--inputs, a .npy file"
         )
-    drift = to_nir(net, out / "model.nir", mode=mode, approximate=samples, shape=given.shape)
-    if drift is None or samples is None:
-        return {"file": str(out / "model.nir"), "drift": "none: it is exact"}
+    drift = to_nir(
+        net, out / "model.nir", mode=mode, approximate=samples, shape=given.shape, inputs=_compared(given)
+    )
+    if samples is None:
+        return {"file": str(out / "model.nir"), "drift": "none: it is exact", "drift_spikes": drift.spikes}
     return {
         "file": str(out / "model.nir"),
         "drift_spikes": drift.spikes,

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from ultralif import functional
 from ultralif.errors import InputError, check_choice, need
+from ultralif.export.compare import check_own_neurons, compared, draw
 from ultralif.export.graph import Flatten, Graph, Input, Norm, Pooling, Spikes, Sum, Synapses
 from ultralif.export.harden import answer
 from ultralif.export.quantize import each as channelwise
-from ultralif.export.trace import describe
 from ultralif.functional import Constant, Mode
 from ultralif.nn import LIF, AdaLIF, DSpike, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
 from ultralif.nn import mode as in_mode
@@ -31,6 +31,7 @@ from ultralif.nn.network import AnyNeuron
 __all__ = ["DT", "Drift", "to_nir"]
 
 DT = 1e-4
+ROUNDING = 0.01  # share of the spikes that rounding may move in a network that NIR expresses exactly
 NO_LEAK = 1 - 2.0**-10  # the leak in an approximation of neurons without leak
 
 
@@ -65,8 +66,9 @@ def to_nir(
     approximate: Tensor | None = None,
     shape: Sequence[int] | None = None,
     pooling: WrittenPooling = "average",
-) -> Drift | None:
-    """Write a network as a NIR file; return the drift if it had to be approximated.
+    inputs: Tensor | None = None,
+) -> Drift:
+    """Write a network as a NIR file; return how far the written network is from ``net``.
 
     Exact are LIF, PLIF, FullPLIF, and DSpike and SoftLIF in hard mode; and UltraLIF in tropical mode,
     which spikes where its current exceeds the threshold: a LIF with ``tau = dt``. Layers are Affine, Conv2d
@@ -85,6 +87,8 @@ def to_nir(
         shape: the features of one time step; not needed if the network begins with Linear.
         pooling: write means as ``average``, which snnTorch and SpikingJelly read, or as ``sum`` with weights
             divided by the windows' sizes, which norse reads.
+        inputs: ``[T, B, *input]`` on which the written network is compared with ``net``, besides random
+            spikes. It is refused if it differs without ``approximate``.
     """
     if mode not in ("hard", "tropical"):
         raise InputError(f"mode must be hard or tropical, since NIR's spikes are binary, got {mode!r}")
@@ -92,14 +96,21 @@ def to_nir(
         raise InputError(f"dt must be positive and margin in [0, 1), got dt={dt} and margin={margin}")
     check_choice("pooling", pooling, get_args(WrittenPooling))
     nir = need("nir", "nir")
-    graph = describe(net, shape)
+    graph = compared(net, shape, mode, inputs if approximate is None else approximate)
+    check_own_neurons(graph)
     cells = {place: _written(graph, place, mode, approximate is not None) for place in graph.spiking}
     kind = type(graph.neuron(graph.spiking[0])).__name__
     metadata: dict[str, Any] = {"ultralif:neuron": kind, "ultralif:mode": mode, "ultralif:dt": dt}
     written = _graph(nir, graph, cells, dt, margin, pooling)
-    drift = None if approximate is None else _drift(net, graph, cells, mode, approximate)
-    if drift is not None:
+    x = inputs if approximate is None else approximate
+    drift = _drift(net, graph, cells, mode, draw(graph, "spikes") if x is None else x)
+    if approximate is not None:
         metadata |= {f"ultralif:drift_{name}": value for name, value in drift._asdict().items()}
+    elif drift.spikes > ROUNDING:
+        raise InputError(
+            f"the network as NIR differs in {100 * drift.spikes:.2g} % of its spikes, so nothing was "
+            "written; export to onnx, or allow an approximation (approximate, measured on inputs)"
+        )
     written.metadata = metadata
     _write(nir, written, Path(path))
     return drift
@@ -166,7 +177,8 @@ def _uncoupled(neuron: UltraDLIF, mode: Mode, each: Callable[[Constant], Tensor]
 
 @torch.no_grad()
 def _drift(net: nn.Module, graph: Graph, cells: dict[int, WrittenLIF], mode: Mode, x: Tensor) -> Drift:
-    """Compare the network with one whose neurons are those of the file."""
+    """Compare the network with the LIF layers of the file, driven by its own synapses."""
+    x = x.reshape(*x.shape[:2], *graph.nodes[0].shape).to(next(net.parameters(), x))
     with in_mode(net, mode):
         scores, expected = answer(net, x)
 
@@ -230,6 +242,11 @@ def _graph(
         if isinstance(node.op, Sum):
             names[place] = feeds
             continue
+        if isinstance(node.op, Synapses) and node.op.geometry is None and len(node.shape) > 1:
+            raise InputError(
+                f"layer {node.name!r} is a Linear on the last of several axes, which NIR cannot represent; "
+                "flatten its input first"
+            )
         if isinstance(node.op, Input):
             name, made = "input", nir.Input(input_type={"input": np.array(node.shape)})
         elif isinstance(node.op, Spikes):

@@ -5,9 +5,10 @@ states to continue from; the mean of the outputs is the network's output. The ot
 any length.
 """
 
+import io
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from torch._higher_order_ops.scan import scan
 from torch.export import ExportedProgram
 
 from ultralif.errors import JobError, need
+from ultralif.export.compare import MOST, compared
 from ultralif.export.graph import evaluating
-from ultralif.export.trace import describe
+from ultralif.files import write_file
 from ultralif.functional import Mode, compute_dtype
 from ultralif.nn import mode as in_mode
 
@@ -33,10 +35,12 @@ aten = torch.ops.aten
 class Stepwise(nn.Module):
     """A network by its time steps, with flat states: ``(x, *states) -> (output, *states)``."""
 
-    def __init__(self, net: nn.Module, shape: Sequence[int] | None) -> None:
+    def __init__(
+        self, net: nn.Module, shape: Sequence[int] | None, mode: Mode = "hard", inputs: Tensor | None = None
+    ) -> None:
         super().__init__()
         self.net = net
-        self.graph = describe(net, shape)
+        self.graph = compared(net, shape, mode, inputs)
         self.kinds = [self.graph.neuron(place).state_type for place in self.graph.spiking]
 
     def forward(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
@@ -87,6 +91,7 @@ def to_torch(
     mode: Mode = "hard",
     timesteps: int | None = None,
     shape: Sequence[int] | None = None,
+    inputs: Tensor | None = None,
 ) -> None:
     """Save a network as a program of torch.export, a ``.pt2`` file, for any batch size.
 
@@ -96,10 +101,22 @@ def to_torch(
         mode: ``soft``, ``hard`` or ``tropical``.
         timesteps: take whole sequences, of this or any other length; None: streaming.
         shape: the features of one time step; not needed if the network begins with Linear.
+        inputs: ``[T, B, *input]`` on which the written program is compared with ``net``, besides random
+            spikes. It is refused if its outputs differ.
     """
-    program = _program(Stepwise(net, shape), mode, timesteps)
+    steps = Stepwise(net, shape, mode, inputs)
+    program = _program(steps, mode, timesteps)
+    module = program.module(check_guards=False)
+
+    def run(*given: Tensor) -> tuple[Tensor, ...]:
+        found = module(*given)
+        return found if isinstance(found, tuple) else (found,)
+
+    _check(run, steps, mode, timesteps, inputs, "the program of torch.export")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    torch.export.save(program, path)
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)  # its own writer aborts the process where a disk is full
+    write_file(Path(path), buffer.getvalue())
 
 
 def to_onnx(
@@ -109,8 +126,9 @@ def to_onnx(
     mode: Mode = "hard",
     timesteps: int | None = None,
     shape: Sequence[int] | None = None,
+    inputs: Tensor | None = None,
 ) -> float:
-    """Save a network as ONNX, for any batch size, and return how far onnxruntime is from PyTorch.
+    """Save a network as ONNX, for any batch size, and return how far onnxruntime is from ``net``.
 
     Args:
         net: a trained network; see `describe` for the layers that it may have.
@@ -118,10 +136,12 @@ def to_onnx(
         mode: ``soft``, ``hard`` or ``tropical``.
         timesteps: take whole sequences, of this or any other length; None: streaming.
         shape: the features of one time step; not needed if the network begins with Linear.
+        inputs: ``[T, B, *input]`` on which the written program is compared with ``net``, besides random
+            spikes. It is refused if its outputs differ.
     """
     need("onnxscript", "onnx")
     runtime = need("onnxruntime", "onnx")
-    steps = Stepwise(net, shape)
+    steps = Stepwise(net, shape, mode, inputs)
     states = steps.names() if timesteps is None else []
     outputs = ["output", *(f"next_{name}" for name in states)]
     program = _program(steps, mode, timesteps)
@@ -135,11 +155,14 @@ def to_onnx(
     aside = Path(f"{path}.part")
     try:
         made.save(str(aside), external_data=False)
-        difference = _compare(runtime.InferenceSession(str(aside)), steps, mode, timesteps)
-        if difference > TOLERANCE:
-            raise JobError(
-                f"onnxruntime is {difference:.2g} from PyTorch on random spikes; nothing was written"
-            )
+        session = runtime.InferenceSession(str(aside))
+        names = [entry.name for entry in session.get_inputs()]
+
+        def run(*given: Tensor) -> tuple[Tensor, ...]:
+            feed = {name: tensor.cpu().numpy() for name, tensor in zip(names, given, strict=True)}
+            return tuple(torch.from_numpy(array) for array in session.run(None, feed))
+
+        difference = _check(run, steps, mode, timesteps, inputs, "onnxruntime")
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
@@ -199,22 +222,35 @@ def _example(steps: Stepwise, timesteps: int | None, batch: int) -> list[Tensor]
 
 
 @torch.no_grad()
-def _compare(session: Any, steps: Stepwise, mode: Mode, timesteps: int | None) -> float:
-    """Return the mean difference of two runs of five samples, over three steps where it streams."""
-    theirs = mine = tuple(_example(steps, timesteps, batch=5))
-    names = [entry.name for entry in session.get_inputs()]
-    differences: list[float] = []
-    with in_mode(steps, mode), evaluating(steps):
-        for _ in range(1 if timesteps else 3):
-            feed = {name: tensor.numpy() for name, tensor in zip(names, theirs, strict=True)}
-            found = tuple(torch.from_numpy(array) for array in session.run(None, feed))
-            expected = (_average(steps, *mine),) if timesteps else steps(*mine)
-            differences += [(a - b).abs().mean().item() for a, b in zip(found, expected, strict=True)]
-            theirs, mine = (theirs[0], *found[1:]), (mine[0], *expected[1:])
-    return max(differences)
-
-
-def _average(steps: Stepwise, x: Tensor) -> Tensor:
-    """Return the output of the network itself for a sequence."""
-    output: Tensor = steps.net(x)
-    return output.mean(0) if output.dim() > 2 else output
+def _check(
+    run: Callable[..., tuple[Tensor, ...]],
+    steps: Stepwise,
+    mode: Mode,
+    timesteps: int | None,
+    inputs: Tensor | None,
+    what: str,
+) -> float:
+    """Return the mean difference from the network's own outputs, over whole sequences; refuse a large one."""
+    shape = steps.graph.nodes[0].shape
+    parameter = next(steps.parameters())
+    probes = [_example(steps, min(timesteps or 8, CHECKED), batch=5)[0]]
+    if inputs is not None:
+        probes.append(inputs[:, :MOST].reshape(len(inputs), -1, *shape).to(parameter))
+    worst = 0.0
+    for x in probes:
+        with in_mode(steps.net, mode), evaluating(steps.net):
+            expected = steps.net(x)
+        expected = expected.mean(0) if expected.dim() > 2 else expected
+        if timesteps is not None:
+            (found,) = run(x)
+        else:
+            outputs, states = [], tuple(steps.at_rest(x[0]))
+            for now in x:
+                output, *after = run(now, *states)
+                outputs.append(output)
+                states = tuple(after)
+            found = torch.stack(outputs).mean(0)
+        worst = max(worst, (found.to(expected) - expected).abs().mean().item())
+    if not worst <= TOLERANCE:
+        raise JobError(f"{what} is {worst:.2g} from the network itself; nothing was written")
+    return worst

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ultralif.errors import InputError
 from ultralif.export import bounds
+from ultralif.export.compare import check_own_neurons, compare_integers, compared
 from ultralif.export.graph import Flatten, Graph, Input, Node, Norm, Pooling, Spikes, Sum, Synapses
 from ultralif.export.integer import (
     After,
@@ -30,7 +31,6 @@ from ultralif.export.integer import (
     Offset,
     Shifts,
 )
-from ultralif.export.trace import describe
 from ultralif.functional import Constant, Mode
 from ultralif.nn import LIF, DSpike, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
 from ultralif.nn.network import AnyNeuron
@@ -132,6 +132,7 @@ def quantize(
     leak: LeakBy = "multiply",
     table_bits: int = 8,
     weight_bits: Literal[8, 16] = 8,
+    inputs: Tensor | None = None,
 ) -> IntegerNetwork:
     """Return a network of integer weights and membranes that spikes like ``net``.
 
@@ -154,9 +155,12 @@ def quantize(
         leak: ``multiply`` by a 15-bit fraction, or ``shift``: up to three halvings are added or subtracted.
         weight_bits: 8, which is what most of the difference from floats comes from, or 16.
         table_bits: the table of a log-sum-exp has 2^table_bits entries.
+        inputs: ``[T, B, *input]``. The integer network is compared with ``net`` on random inputs, and on
+            these; it is refused if they differ by more than rounding.
     """
     request = Request(mode, timesteps, bits, clip_membrane, leak, table_bits, weight_bits)
-    graph = describe(net, shape)
+    graph = compared(net, shape, mode, inputs)
+    check_own_neurons(graph)
     levels = None if input_range is None else Levels.of(*input_range)
     _refuse(graph, levels)
     most = bounds.counts(graph, _given(graph, levels, input_max, max_events))
@@ -176,7 +180,9 @@ def quantize(
         )
         for place, node in enumerate(graph.nodes)
     )
-    return IntegerNetwork(nodes, graph.is_count, timesteps, most[0].total, bits, levels)
+    integer = IntegerNetwork(nodes, graph.is_count, timesteps, most[0].total, bits, levels)
+    compare_integers(net, graph, integer, mode, inputs)
+    return integer
 
 
 def _given(graph: Graph, levels: Levels | None, input_max: int, max_events: int | None) -> bounds.Counts:
@@ -210,6 +216,8 @@ def _refuse(graph: Graph, levels: Levels | None) -> None:
         reason = None
         if isinstance(node.op, Norm):
             reason = "follows no Linear or Conv2d that it could be folded into"
+        elif isinstance(node.op, Synapses) and node.op.geometry is None and len(node.shape) > 1:
+            reason = "is a Linear on the last of several axes; flatten its input first"
         elif isinstance(node.op, Synapses) and not counted[0]:
             reason = "takes real numbers from another layer; put neurons before it"
         elif isinstance(node.op, Spikes) and counted[0]:

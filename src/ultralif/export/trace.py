@@ -32,6 +32,18 @@ __all__ = ["describe", "input_shape"]
 
 STEPS, BATCH = 2, 3  # sizes of the run that is recorded: the first axis tells them and their product apart
 NOTHING = (nn.Identity, nn.Dropout, nn.Dropout2d)
+LAYERS = (
+    nn.Linear,
+    nn.Conv2d,
+    nn.BatchNorm1d,
+    nn.BatchNorm2d,
+    nn.AvgPool2d,
+    nn.MaxPool2d,
+    nn.AdaptiveAvgPool2d,
+    nn.AdaptiveMaxPool2d,
+    nn.Flatten,
+    *NOTHING,
+)
 SAME = {"contiguous", "clone", "detach", "to", "float", "double", "flatten", "reshape", "view", "unflatten"}
 ADD = {"add", "add_", "__add__", "__radd__", "__iadd__"}
 
@@ -70,6 +82,12 @@ def describe(net: nn.Module, shape: Sequence[int] | None = None) -> Graph:
         shape: the features of one time step, such as ``(1, 28, 28)``; not needed if it begins with Linear.
     """
     shape = input_shape(net, shape)
+    for name, module in net.named_modules():
+        if module._forward_hooks or module._forward_pre_hooks:
+            raise InputError(
+                f"layer {name or type(module).__name__!r} has a forward hook, which an export would leave "
+                "out; remove it first (hook.remove(), or torch.nn.utils.prune.remove for a pruned layer)"
+            )
     parameter = next(net.parameters(), torch.zeros(()))
     x = torch.zeros(STEPS, BATCH, *shape, dtype=parameter.dtype, device=parameter.device)
     watch = _Watch(net, x)
@@ -135,6 +153,11 @@ class _Watch(TorchFunctionMode):
         if not self.inside:
             given = [part for part in (*args, *kwargs.values()) if isinstance(part, Tensor)]
             inputs = tuple(self.places[id(part)] for part in given if id(part) in self.places)
+            if _writes(func, args, kwargs, self.places):
+                raise InputError(
+                    f"the network changes a tensor in place after layer {self.nodes[inputs[0]].name!r} "
+                    f"({func.__name__}), which cannot be exported; write the result to a new tensor"
+                )
             for part in out if isinstance(out, tuple | list) else (out,):
                 if inputs and isinstance(part, Tensor):
                     name = getattr(func, "__name__", "an operation")
@@ -150,7 +173,10 @@ class _Watch(TorchFunctionMode):
             if self.inside or not isinstance(out, Tensor) or not given or id(given[0]) not in self.places:
                 return
             place = self.places[id(given[0])]
-            if isinstance(module, NOTHING):
+            foreign = _foreign(module)
+            if foreign is not None:
+                self._note(name, foreign, (place,), out)
+            elif isinstance(module, NOTHING):
                 self._same(place, out)
             elif isinstance(module, nn.Flatten):
                 self._reshape(name, "Flatten", place, out)
@@ -229,6 +255,33 @@ class _Watch(TorchFunctionMode):
             if place in reached:
                 reached.update(self.nodes[place].inputs)
         return _simplified({i: self.nodes[i] for i in sorted(reached)})
+
+
+def _writes(func: Any, args: Any, kwargs: Any, places: dict[int, int]) -> bool:
+    """Tell whether a function of torch changes a tensor that is followed; a sum in place is followed too."""
+    name = getattr(func, "__name__", "")
+    if not args or id(args[0]) not in places or name in (*ADD, "requires_grad_", "retain_grad"):
+        return False
+    inplace = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+    operator = (
+        name.startswith("__i") and name.endswith("__") and name not in ("__index__", "__int__", "__invert__")
+    )
+    return inplace or operator or name == "__set__" or id(kwargs.get("out")) in places
+
+
+def _foreign(module: nn.Module) -> Unknown | None:
+    """Refuse a subclass of a layer that computes something else, or a layer whose forward was replaced."""
+    for kind in LAYERS:
+        if isinstance(module, kind) and type(module) is not kind:
+            for name in ("forward", "__call__", "_conv_forward"):
+                if getattr(type(module), name, None) is not getattr(kind, name, None):
+                    return Unknown(
+                        f"is {type(module).__name__}, a {kind.__name__} with its own {name}, which an export "
+                        "would leave out"
+                    )
+    if isinstance(module, LAYERS) and "forward" in vars(module):
+        return Unknown("has a forward that was replaced, which an export would leave out")
+    return None
 
 
 def _is_leaf(module: nn.Module) -> bool:
