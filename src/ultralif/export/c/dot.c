@@ -1,16 +1,25 @@
 
-/* v[0] * w[0] + v[1] * w[1], added to a sum. */
+/* v[0] * w[0] + v[1] * w[1], added to a sum; a pair of neighbours is taken in one word where one instruction does that. */
 #if defined(__ARM_FEATURE_DSP) && __ARM_FEATURE_DSP && !defined(MODEL_PORTABLE)
 #include <arm_acle.h>
-static int32_t pair(const int16_t *v, const int16_t *w, int32_t sum)
+typedef int16x2_t pair;
+static pair take(const int16_t *v)
 {
-    int16x2_t a, b;
+    pair a;
     __builtin_memcpy(&a, v, 4);
-    __builtin_memcpy(&b, w, 4);
-    return __smlad(a, b, sum);
+    return a;
+}
+static int32_t dot(pair v, const int16_t *w, int32_t sum)
+{
+    return __smlad(v, take(w), sum);
 }
 #else
-static int32_t pair(const int16_t *v, const int16_t *w, int32_t sum)
+typedef const int16_t *pair;
+static pair take(const int16_t *v)
+{
+    return v;
+}
+static int32_t dot(pair v, const int16_t *w, int32_t sum)
 {
     return sum + v[0] * w[0] + v[1] * w[1];
 }

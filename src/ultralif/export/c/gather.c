@@ -1,10 +1,4 @@
 
-/* Spikes of one place of a map, and the weights of its tap: a row of words for each channel. */
-typedef struct {
-    const $index *first, *last;
-    const uint32_t *weight;
-} tap;
-
 /* Two sums of 16 bits share a word. A word of weights holds four bytes w + 128. Its bytes 0 and 2 are added as
    they are; bytes 1 and 3 by a shift, which also adds byte 2 times 256, and that is subtracted at the end.
    An Arm processor with DSP instructions selects two bytes and adds them at once, with the same result. */
@@ -15,31 +9,49 @@ typedef struct {
 #define ADD_EVEN(sum, word) ((sum) += (word) & UINT32_C(0x00FF00FF))
 #endif
 
-/* Add the weights of n spikes for 16 channels; a row has so many words. Word i of sum holds channel i in its upper
-   half and channel 8 + i in its lower one. Halves start at 2^15 less a threshold, so that their highest
-   bits tell which channels reach it. No half overflows: the generator has proved that for every input. */
-static void gather(uint32_t *sum, const uint32_t *start, const tap *t, const tap *end, uint32_t n,
-                   uint32_t row, uint32_t at)
+/* Compute an address once; compilers like to do it for each word. */
+#ifdef __GNUC__
+#define ONCE(address) __asm__("" : "+r"(address))
+#else
+#define ONCE(address) ((void)0)
+#endif
+
+/* Spikes of one place of a map, and the weights of its tap: four words for each channel. */
+typedef struct {
+    const $index *first, *last;
+    const uint32_t *weight;
+} tap;
+
+/* Add the weights of n spikes for 16 channels, and move the taps on to the next 16, so many words further. Word i
+   of sum holds channel i in its upper half and channel 8 + i in its lower one. Halves start at 2^15 less a
+   threshold, so that their highest bits tell which channels reach it. No half overflows: the generator has
+   proved that for every input. */
+#if !defined(__thumb__) || defined(__thumb2__)
+static ALONE void gather(uint32_t *sum, const uint32_t *start, tap *t, const tap *end, uint32_t n, uint32_t next)
 {
     const uint32_t even = (n << 7) + (n << 23), odd = even + (n << 15);
     uint32_t e0 = start[0] - even, e1 = start[1] - even, e2 = start[2] - even, e3 = start[3] - even;
     uint32_t o0 = start[4] - odd, o1 = start[5] - odd, o2 = start[6] - odd, o3 = start[7] - odd;
-    for (; t < end; t++) {
+    for (; t != end; t++) {
         const $index *spike = t->first, *last = t->last;
-        const uint32_t *weight = t->weight + at;
+        const uint32_t *weight = t->weight;
+        t->weight = weight + next;
         do {
-            const uint32_t *w = weight + *spike++ * row;
-            uint32_t a = w[0], b = w[1];
+            const uint32_t *w = weight + *spike++ * 4u;
+            uint32_t a, b, c, d;
+            ONCE(w);
+            a = w[0];
+            b = w[1];
+            c = w[2];
+            d = w[3];
             ADD_EVEN(e0, a);
             o0 += a >> 8;
-            a = w[2];
             ADD_EVEN(e1, b);
             o1 += b >> 8;
-            b = w[3];
-            ADD_EVEN(e2, a);
-            o2 += a >> 8;
-            ADD_EVEN(e3, b);
-            o3 += b >> 8;
+            ADD_EVEN(e2, c);
+            o2 += c >> 8;
+            ADD_EVEN(e3, d);
+            o3 += d >> 8;
         } while (spike != last);
     }
     sum[0] = e0;
@@ -51,3 +63,33 @@ static void gather(uint32_t *sum, const uint32_t *start, const tap *t, const tap
     sum[6] = o2 - (e2 >> 16 << 8);
     sum[7] = o3 - (e3 >> 16 << 8);
 }
+#else /* eight registers, as on a Cortex-M0: half of the sums, then the others */
+static ALONE void gather_half(uint32_t *sum, const uint32_t *start, tap *t, const tap *end, uint32_t n, uint32_t next)
+{
+    const uint32_t even = (n << 7) + (n << 23), odd = even + (n << 15);
+    uint32_t e0 = start[0] - even, e1 = start[1] - even, o0 = start[4] - odd, o1 = start[5] - odd;
+    for (; t != end; t++) {
+        const $index *spike = t->first, *last = t->last;
+        const uint32_t *weight = t->weight;
+        t->weight = weight + next;
+        do {
+            const uint32_t *w = weight + *spike++ * 4u;
+            uint32_t a = w[0], b = w[1];
+            o0 += a >> 8;
+            ADD_EVEN(e0, a);
+            o1 += b >> 8;
+            ADD_EVEN(e1, b);
+        } while (spike != last);
+    }
+    sum[0] = e0;
+    sum[1] = e1;
+    sum[4] = o0 - (e0 >> 16 << 8);
+    sum[5] = o1 - (e1 >> 16 << 8);
+}
+
+static void gather(uint32_t *sum, const uint32_t *start, tap *t, const tap *end, uint32_t n, uint32_t next)
+{
+    gather_half(sum, start, t, end, n, 2);
+    gather_half(sum + 2, start + 2, t, end, n, next - 2);
+}
+#endif

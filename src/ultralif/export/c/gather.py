@@ -96,10 +96,10 @@ def _grouped(values: Tensor, fill: int) -> Tensor:
 
 
 def _words(rows: Tensor) -> Tensor:
-    """Pack weights ``[rows, channels]``, each plus 128, four to a word, in the order `gather.c` describes."""
+    """Pack weights ``[rows, channels]``, each plus 128, as `gather.c` describes: ``[groups, rows, 4]``."""
     byte = _grouped(rows, 0) + 128
     word = byte[..., 8:12] + (byte[..., 12:] << 8) + (byte[..., :4] << 16) + (byte[..., 4:8] << 24)
-    return word.flatten(1)
+    return word.transpose(0, 1)
 
 
 def _start(threshold: Tensor) -> Tensor:
@@ -158,9 +158,12 @@ def reset_rows(net: IntegerNetwork, plan: Plan) -> Iterator[str]:
 def shared(net: IntegerNetwork, plan: Plan) -> str:
     """Return the functions that gathered layers share."""
     kinds = {layer.kernel for layer in plan.gathered.values()}
-    text = fill("gather.c", index=_index(plan, net)) if "packed" in kinds else ""
+    text = fill("alone.c") if kinds & {"packed", "levels"} else ""
+    text += fill("gather.c", index=_index(plan, net)) if "packed" in kinds else ""
     if any(layer.kernel == "packed" and layer.threshold is not None for layer in plan.gathered.values()):
         text += fill("bits.c")
+    if any(layer.kernel != "wide" and layer.threshold is not None for layer in plan.gathered.values()):
+        text += fill("first_bit.c")
     return text + (fill("dot.c") if "levels" in kinds else "")
 
 
@@ -186,8 +189,9 @@ def functions(net: IntegerNetwork, plan: Plan, layer: Gathered, pushes: bool, ex
     count = next((field.kind for field in lists(net, plan) if field.name == f"spikes_{layer.neuron}"), "")
     facts["end"] = f"        s->spikes_{layer.neuron}[at] = ({count})n;\n" if listed else ""
     if layer.threshold is not None and layer.kernel != "wide":
-        facts["spikes"] = fill("spikes.c", **facts, emit=lines(20, emit))
-        body = fill(f"row_{layer.kernel}.c", **facts)
+        facts["spikes"] = fill("spikes.c", **facts, emit=lines(16, emit))
+        body = fill("reach_levels.c", **facts) if layer.kernel == "levels" else ""
+        body += fill(f"row_{layer.kernel}.c", **facts)
     else:
         statements = exact
         if layer.threshold is not None:
@@ -196,7 +200,9 @@ def functions(net: IntegerNetwork, plan: Plan, layer: Gathered, pushes: bool, ex
             line.replace("SPIKE", part) for line in statements for part in (emit if "SPIKE" in line else [""])
         ]
         body = fill(f"sums_{layer.kernel}.c", **facts)
-        body += fill("row_sums.c", **facts, fire=lines(12, fire))
+        single = f"        sums_{layer.neuron}(s, {facts['first']}, best);\n"
+        largest = single if layer.pool is None else fill("largest.c", **facts)
+        body += fill("row_sums.c", **facts, largest=largest, fire=lines(12, fire))
     keep = kept_rows(net, plan, layer.neuron) if listed else 0
     slot = "y" if keep == height else f"(y & {keep - 1})"
     body = body.replace(
@@ -218,13 +224,15 @@ def _facts(net: IntegerNetwork, plan: Plan, layer: Gathered) -> dict[str, object
         "out_width": net.nodes[layer.neuron].shape[2], "channels_out": channels,
         "rows": rows, "columns": columns, "taps": rows * columns, "groups": groups,
         "padded_out": groups * GROUP, "odd": values % 2, "padded": values + values % 2,
-        "tap_words": source[0] * groups * 4, "words": groups * 4,
+        "next": source[0] * rows * columns * 4,
         "pool_rows": pool.size[0], "pool_columns": pool.size[1],
-        "at": _at(pool), "zeros": ", ".join(["0x80008000u"] * 4 + ["0x80808000u"] * 4),
+        "at": _at(pool),
+        "first": _at(pool).replace(" + py", "").replace(" + px", ""),
+        "zeros": ", ".join(["0x80008000u"] * 4 + ["0x80808000u"] * 4),
     }  # fmt: skip
     for name, pair in (("stride", g.stride), ("pad", g.padding), ("dilation", g.dilation)):
         facts |= {f"{name}_y": pair[0], f"{name}_x": pair[1]}
-    facts["dot"] = _dot(values + values % 2)
+    facts |= _dot(values + values % 2)
     facts["pull"], facts["slot"] = "", "row"
     if layer.kernel != "levels":
         keep = kept_rows(net, plan, layer.source)
@@ -246,9 +254,15 @@ def _at(pool: Pooling) -> str:
     return f"(int32_t)y{rows} + py, (int32_t)x{columns} + px"
 
 
-def _dot(values: int) -> str:
+def _dot(values: int) -> dict[str, object]:
+    """Return the statements of a product of so many levels and weights; a few levels stay in registers."""
     if values <= 10:
-        return lines(4, (f"sum = pair(v + {i}, w + {i}, sum);" for i in range(0, values, 2)))
-    return lines(
-        4, ["uint32_t i;", f"for (i = 0; i < {values}; i += 2)", "    sum = pair(v + i, w + i, sum);"]
-    )
+        pairs = range(0, values, 2)
+        return {
+            "takes": ", ".join(f"pair v{i}" for i in pairs),
+            "given": ", ".join(f"v{i}" for i in pairs),
+            "load": lines(4, (f"const pair v{i} = take(v + {i});" for i in pairs)) + "\n",
+            "dot": lines(4, (f"sum = dot(v{i}, w + {i}, sum);" for i in pairs)),
+        }
+    loop = ["uint32_t i;", f"for (i = 0; i < {values}; i += 2)", "    sum = dot(take(v + i), w + i, sum);"]
+    return {"takes": "const int16_t *v", "given": "v", "load": "", "dot": lines(4, loop)}

@@ -23,7 +23,7 @@ static int look_$l(const model_state *s, int32_t y, int32_t x, int16_t *v)
     return any;
 }
 
-static int32_t dot_$l(const int16_t *v, const int16_t *w)
+static int32_t dot_$l($takes, const int16_t *w)
 {
     int32_t sum = 0;
 $dot

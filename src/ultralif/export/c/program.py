@@ -7,7 +7,7 @@ from ultralif.export.c import gather
 from ultralif.export.c.inputs import cleared, held, input_functions
 from ultralif.export.c.plan import Gathered, Plan
 from ultralif.export.c.source import fields
-from ultralif.export.c.text import fill, lines
+from ultralif.export.c.text import constant, fill, lines
 from ultralif.export.graph import Flatten, Pooling, Sum
 from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses, Multiply, Offset, Shifts
 
@@ -20,7 +20,15 @@ def program(net: IntegerNetwork, plan: Plan) -> dict[str, object]:
     wide = f"int{2 * net.bits}_t"
     exact = [node.op for place, node in enumerate(net.nodes) if place not in plan.without_membranes]
     replaced = {layer.synapses for layer in plan.gathered.values() if layer.threshold is not None}
-    synapses = [node.op for place, node in enumerate(net.nodes) if place not in replaced]
+    narrow = {
+        layer.synapses
+        for layer in plan.gathered.values()
+        if layer.threshold is None
+        and isinstance(op := net.nodes[layer.synapses].op, IntegerSynapses)
+        and _narrow(op, layer)
+    }
+    exempt = replaced | narrow
+    synapses = [node.op for place, node in enumerate(net.nodes) if place not in exempt]
     scaled = [op for op in synapses if isinstance(op, IntegerSynapses)]
     helpers = dict.fromkeys(name for op in exact if isinstance(op, IntegerNeuron) for name in _helpers(op))
     rows = {
@@ -33,6 +41,7 @@ def program(net: IntegerNetwork, plan: Plan) -> dict[str, object]:
         "helpers": (fill("up.c") if scaled else "")
         + "".join(fill(name, wide=wide) for name in helpers)
         + (fill("scaled.c") if any(op.rounds for op in scaled) else "")
+        + (fill("rounded.c") if narrow else "")
         + "".join(fill(name, bits=bits) for name, bits in sorted(rows))
         + gather.shared(net, plan),
         "input": input_functions(net, plan),
@@ -275,6 +284,9 @@ def _exact(net: IntegerNetwork, layer: Gathered) -> list[str]:
         raise TypeError(f"{node.name!r} is not a layer of neurons behind synapses")
     channels, _, width = node.shape
     decayed, current = f"decay_{place}(*at_v, c)", _current(op, layer.synapses, "best[c]", "c")
+    if _narrow(op, layer):
+        total = f"best[c] * factor_{layer.synapses}[c]"
+        current = f"rounded({total}, shift_{layer.synapses}[c]) + bias_{layer.synapses}[c]"
     both = f"{decayed} + {current}" if neuron.coupling == "add" else f"top_{place}({decayed}, {current})"
     found = [f"model_membrane *at_v = s->v_{place} + (y * {width} + x) * {channels} + c;"]
     found.append(f"int32_t v = {both};")
@@ -282,25 +294,32 @@ def _exact(net: IntegerNetwork, layer: Gathered) -> list[str]:
         found += [f"if (v < {neuron.floor})", f"    v = {neuron.floor};"]
     found += [f"if (v > threshold_{place}[c]) {{", "    SPIKE"]
     if neuron.after == "zero":
-        found.append(f"    v = reset_{place}[c];")
+        found.append(f"    v = {constant('reset', place, neuron.reset, 'c')};")
     found.append("}")
     if neuron.after == "saturate":
-        found += [f"if (v > reset_{place}[c])", f"    v = reset_{place}[c];"]
+        most = constant("reset", place, neuron.reset, "c")
+        found += [f"if (v > {most})", f"    v = {most};"]
     return [*found, "*at_v = (model_membrane)v;"]
+
+
+def _narrow(op: IntegerSynapses, layer: Gathered) -> bool:
+    """Tell whether a current is computed in 32 bits: a sum of 16 bits is multiplied by at most 2^15."""
+    packed = layer.kernel == "packed" and op.factor is not None
+    return packed and int(op.shift.max()) < 0 and int(op.shift.min()) >= -30
 
 
 def _reset(neuron: IntegerNeuron, place: int, size: int) -> str:
     """Return the statement that resets a membrane after a spike."""
     if neuron.after != "zero":
         return ""
-    return f"\n        v = reset_{place}[{_at(size, neuron.reset.numel())}];"
+    return f"\n        v = {constant('reset', place, neuron.reset, _at(size, neuron.reset.numel()))};"
 
 
 def _ceiling(neuron: IntegerNeuron, place: int, size: int) -> str:
     """Return the statement that limits a membrane that saturates."""
     if neuron.after != "saturate":
         return ""
-    top = f"reset_{place}[{_at(size, neuron.reset.numel())}]"
+    top = constant("reset", place, neuron.reset, _at(size, neuron.reset.numel()))
     return f"\n    if (v > {top})\n        v = {top};"
 
 
@@ -324,7 +343,8 @@ def _decay(neuron: IntegerNeuron, place: int, size: int) -> str:
     if isinstance(neuron.decay, Multiply):
         return f"scale(v, leak_{place}[{_of(size, neuron.decay.factor.numel())}])"
     if isinstance(neuron.decay, Offset):
-        return f"((v) + leak_{place}[{_of(size, neuron.decay.amount.numel())}])"
+        amount = neuron.decay.amount
+        return f"((v) + {constant('leak', place, amount, _of(size, amount.numel()))})"
     if isinstance(neuron.decay, Shifts):
         terms = (f" {'+-'[sign < 0]} (int32_t)down(v, {distance})" for sign, distance in neuron.decay.terms)
         return f"((v){''.join(terms)})"

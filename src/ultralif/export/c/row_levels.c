@@ -11,15 +11,8 @@ static void row_$l(model_state *s, uint32_t y)
             for (px = 0; px < $pool_columns; px++) {
                 int16_t v[$padded];
                 const int any = look_$l(s, $at, v);
-                for (g = 0; g < $groups; g++) {
-                    if (!any) {
-                        found[g] |= blank_$l[g]; /* what fires where all levels are 0 */
-                        continue;
-                    }
-                    for (c = g * 16; c < $channels_out && c < g * 16 + 16; c++)
-                        if (!(found[g] >> (31 - (c & 15)) & 1) && dot_$l(v, weight_$synapses[c]) >= level_$l[c])
-                            found[g] |= UINT32_C(0x80000000) >> (c & 15);
-                }
+                for (g = 0; g < $groups; g++)
+                    found[g] = any ? reach_$l(v, g * 16, found[g]) : found[g] | blank_$l[g];
             }
 $spikes    }
 }

@@ -11,10 +11,10 @@ $pull    for (x = 0; x < $out_width; x++) {
             for (px = 0; px < $pool_columns; px++) {
                 tap t[$taps];
                 uint32_t spikes;
-                const tap *end = taps_$l(s, $at, t, &spikes);
+                tap *end = taps_$l(s, $at, t, &spikes);
                 for (g = 0; g < $groups; g++) {
                     uint32_t sum[8];
-                    gather(sum, start_$l[g], t, end, spikes, $words, g * 4);
+                    gather(sum, start_$l[g], t, end, spikes, $next);
                     found[g] |= reached(sum);
                 }
             }

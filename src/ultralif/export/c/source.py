@@ -61,14 +61,19 @@ def _scales(number: int, op: IntegerSynapses) -> Iterator[Array]:
 
 def _neuron(number: int, op: IntegerNeuron, bits: int) -> Iterator[Array]:
     yield Array(f"threshold_{number}", f"int{bits}_t", op.threshold.flatten())
-    if op.after != "none":
+    if op.after != "none" and _differ(op.reset):
         yield Array(f"reset_{number}", f"int{bits}_t", op.reset.flatten())
     if isinstance(op.decay, Multiply):
         yield Array(f"leak_{number}", "uint16_t", op.decay.factor.flatten())
-    if isinstance(op.decay, Offset):
+    if isinstance(op.decay, Offset) and _differ(op.decay.amount):
         yield Array(f"leak_{number}", "int32_t", op.decay.amount.flatten())
     if op.table is not None:
         yield Array(f"table_{number}", "uint16_t", op.table.entries)
+
+
+def _differ(values: Tensor) -> bool:
+    """Tell whether neurons need an array of constants; otherwise `text.constant` writes their number."""
+    return bool((values != values.flatten()[0]).any())
 
 
 def fields(net: IntegerNetwork, plan: Plan) -> list[Field]:

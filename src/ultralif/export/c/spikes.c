@@ -1,6 +1,8 @@
         for (g = 0; g < $groups; g++)
-            for (c = g * 16; found[g] != 0; c++, found[g] <<= 1)
-                if (found[g] & UINT32_C(0x80000000)) {
+            while (found[g] != 0) {
+                const uint32_t skip = first_bit(found[g]);
+                found[g] ^= UINT32_C(0x80000000) >> skip;
+                c = g * 16 + skip;
 $emit
-                }
+            }
 $end

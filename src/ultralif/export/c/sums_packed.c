@@ -4,9 +4,9 @@ static void sums_$l(const model_state *s, int32_t y, int32_t x, int32_t *sum)
     static const uint32_t zero[8] = {$zeros};
     tap t[$taps];
     uint32_t n, g, i, half[8];
-    const tap *end = taps_$l(s, y, x, t, &n);
+    tap *end = taps_$l(s, y, x, t, &n);
     for (g = 0; g < $groups; g++) {
-        gather(half, zero, t, end, n, $words, g * 4);
+        gather(half, zero, t, end, n, $next);
         for (i = 0; i < 8; i++) {
             sum[g * 16 + i] = (int32_t)(half[i] >> 16) - 32768;
             sum[g * 16 + 8 + i] = (int32_t)(half[i] & 0xFFFF) - 32768;

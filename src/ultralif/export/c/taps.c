@@ -20,7 +20,7 @@ static tap *taps_$l(const model_state *s, int32_t y, int32_t x, tap *t, uint32_t
             if (n > 0) {
                 t->first = s->list_$source + at * $channels;
                 t->last = t->first + n;
-                t->weight = weight_$synapses[(ky * $columns + kx) * $channels];
+                t->weight = weight_$synapses[0][(ky * $columns + kx) * $channels];
                 *count += n;
                 t++;
             }

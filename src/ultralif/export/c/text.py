@@ -8,7 +8,7 @@ from string import Template
 
 from torch import Tensor
 
-__all__ = ["BYTES", "Array", "Field", "fill", "lines", "numbers"]
+__all__ = ["BYTES", "Array", "Field", "constant", "fill", "lines", "numbers"]
 
 BYTES = {"int8_t": 1, "uint8_t": 1, "int16_t": 2, "uint16_t": 2, "int32_t": 4, "uint32_t": 4}
 
@@ -51,6 +51,12 @@ def fill(template: str, **facts: object) -> str:
     """Fill in a template of this folder."""
     text = (files("ultralif.export.c") / template).read_text()
     return Template(text).substitute(facts)
+
+
+def constant(name: str, place: int, values: Tensor, at: str) -> str:
+    """Return a neuron's constant: a number if the whole layer shares it, or an entry of its array."""
+    first = int(values.flatten()[0])
+    return f"({first})" if bool((values == first).all()) else f"{name}_{place}[{at}]"
 
 
 def numbers(values: Tensor, suffix: str = "") -> str:
