@@ -14,7 +14,7 @@ from ultralif.ops.constants import Form, Learned
 
 LEARNED = {"eps": 0.5, "leak": 0.9, "threshold": 0.5, "v_sat": 0.7, "surrogate_slope": 5.0, "sharpness": 4.0}
 """The constants that kernels differentiate by. Their values here differ from the table's."""
-WITHOUT_KERNEL = {"delayed_reset", "neighborhood", "coupled_axis"}
+WITHOUT_KERNEL = {"neighborhood", "coupled_axis"}
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,15 @@ def kernel_case(title: str, **changes: Any) -> Case:
     return Case("-".join([title, *(f"{k}={v}" for k, v in changes.items())]), case.formula, learned, fixed)
 
 
+def _has_kernel(row: cases.Case) -> bool:
+    delayed = bool(row.arguments.get("delayed_reset"))
+    alone = row.formula not in ("ultradlif", "adalif") and row.arguments.get("reset") != "saturate"
+    return not WITHOUT_KERNEL & row.arguments.keys() and (alone or not delayed)
+
+
 def _table(rows: dict[str, cases.Case]) -> list[Case]:
     """Return the cases that have a kernel, without those that repeat one: PLIF is LIF here."""
-    made = [kernel_case(title) for title, row in rows.items() if not WITHOUT_KERNEL & row.arguments.keys()]
+    made = [kernel_case(title) for title, row in rows.items() if _has_kernel(row)]
     found: dict[str, Case] = {}
     for case in made:
         found.setdefault(f"{case.name} {case.learned} {case.fixed}", case)
@@ -84,6 +90,15 @@ OPTIONS = [
     kernel_case("AdaLIF-late", surrogate="atan", reset="subtract", detach_reset=False),
     kernel_case("DSpike-hard", clipped=True),
     kernel_case("SoftLIF", reset="subtract"),
+    *(
+        kernel_case(title, delayed_reset=True, reset=reset)
+        for title in ("UltraLIF-soft", "UltraLIF-hard", "UltraLIF-tropical", "LIF", "LIF-soft", "SoftLIF")
+        for reset in ("zero", "subtract", "none")
+    ),
+    kernel_case("LIF", delayed_reset=True, surrogate="atan", detach_reset=False),
+    kernel_case("LIF-soft", delayed_reset=True, surrogate="triangle", reset="subtract", detach_reset=True),
+    kernel_case("UltraLIF-hard", delayed_reset=True, detach_reset=False, reset="subtract"),
+    *(kernel_case(title, delayed_reset=True) for title in ("DSpike-hard", "DSpike-soft")),
     kernel_case("SoftLIF-saturate", mode="hard"),
 ]
 """Options of a neuron that the cases above leave alone."""

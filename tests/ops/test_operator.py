@@ -169,8 +169,30 @@ def test_what_no_kernel_covers_runs_by_its_definition():
     torch.testing.assert_close(mapped(current.unsqueeze(2)).squeeze(2), expected)
     reset = torch.zeros(4, dtype=torch.float64)
     torch.testing.assert_close(ops.ultralif(current, v_reset=reset, **numbers)[0], expected)
-    late = {"delayed_reset": True, **numbers}
+    late = {"delayed_reset": True, "reset": "saturate", **numbers}
     torch.testing.assert_close(ops.ultralif(current, **late)[0], functional.ultralif(current, **late)[0])
+
+
+@pytest.mark.parametrize("shape", [(0,), (32,), (128,), (3, 2, 64)], ids=str)
+@pytest.mark.parametrize("name", ["eps", "leak", "threshold"])
+def test_a_constant_of_another_shape_is_refused(name, shape):
+    """The kernels would read a part of it, or beyond it."""
+    given = {"eps": 0.5, "leak": 0.9, "threshold": 0.5, name: torch.full(shape, 0.5)}
+    with pytest.raises(InputError, match=f"{name} must be a number or broadcast"):
+        ops.ultralif(torch.zeros(3, 2, 64), **given)
+
+
+def test_a_clipped_curve_has_no_gradient_outside():
+    """Just below 0 and above twice the threshold, also where the curve is rounded to 0 or 1."""
+    given = {"leak": 0.9, "threshold": 0.782, "sharpness": 7.13}
+    for mode in ("soft", "hard"):
+        x = torch.tensor([[[-8.6e-5, -1e-7, 0.0, 1e-5, 1.56, 1.5641, 1.6]]]).requires_grad_()
+        out, _ = ops.dspike(x, mode=mode, **given)
+        (grad,) = torch.autograd.grad(out.sum(), x)
+        y = x.detach().double().requires_grad_()
+        (expected,) = torch.autograd.grad(functional.dspike(y, mode=mode, **given)[0].sum(), y)
+        assert expected[0, 0, :2].count_nonzero() == 0 and expected[0, 0, 2:5].all()
+        torch.testing.assert_close(grad.double(), expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ def test_every_option(case):
 def test_the_definition_takes_the_rest():
     """Nothing that a neuron can be built with is refused, and nothing else is taken."""
     taken = [
-        plan.takes(Rule(*choice)) for choice in product(Membrane, (False, True), Reset, (False, True), Curve)
+        plan.takes(Rule(*choice, curve=curve))
+        for *choice, curve in product(Membrane, (False, True), Reset, (False, True), Curve)
     ]
     # Reset, detach; LSE hard and soft, MAX hard; ADD with each curve, but saturating with the sigmoid alone.
     assert sum(taken) == 3 * 2 * (3 + 2 * 3) + 2 * (3 + 2)

@@ -27,6 +27,7 @@ from ultralif.functional.scan import OverTime
 from ultralif.ops import autograd
 from ultralif.ops import rule as rules
 from ultralif.ops.constants import Learned
+from ultralif.ops.layout import shape_of
 from ultralif.ops.rule import Constants, Curve, Membrane, Rule
 
 __all__ = [
@@ -99,6 +100,8 @@ def operator(
             is_feature = 2 - current.dim() <= axis < -1
             if fused and is_feature and kwargs.get("neighborhood", "ring") == "ring":
                 return _along_last(run, axis, current, v0, rate, kwargs)
+            if fused:
+                _check_shapes(current, kwargs)
             found = recipe(current, *args, **kwargs) if fused else None
             if found is not None and autograd.is_fused(current, found.rule):
                 return _integrate(current, v0, rate, found)
@@ -118,6 +121,21 @@ def operator(
         return run
 
     return decorate
+
+
+def _check_shapes(current: Tensor, given: dict[str, Any]) -> None:
+    """Refuse constants that do not broadcast against a step: kernels read them without looking again."""
+    step = current.shape[1:]
+    for name, constant in given.items():
+        if not isinstance(constant, Tensor | Learned):
+            continue
+        shape = tuple(shape_of(constant))
+        sizes = zip(reversed(shape), reversed(step), strict=False)
+        if len(shape) > len(step) or any(size not in (1, n) for size, n in sizes):
+            raise InputError(
+                f"{name} must be a number or broadcast against the features {tuple(step[1:])}, got the shape "
+                f"{shape}; pass one entry for all neurons or one for each"
+            )
 
 
 def _along_last(
@@ -209,13 +227,17 @@ def _rule(
 ) -> Rule | None:
     """Return the rule of a neuron; None where its definition has to run, or to refuse an argument."""
     known = mode in modes and reset in resets
-    if delayed_reset or not known or isinstance(v_reset, Tensor):
+    delayed = delayed_reset and reset != "none"
+    if delayed and (reset == "saturate" or "ring" in choices or "adapt" in choices):
+        return None
+    if not known or isinstance(v_reset, Tensor):
         return None
     return Rule(
         membrane,
         mode == "soft",
         reset=rules.Reset[reset.upper()],
         detach=mode != "soft" if detach_reset is None else detach_reset,
+        delayed=delayed,
         v_reset=v_reset,
         **choices,
     )

@@ -11,6 +11,9 @@ step, I the current, k = 1/eps:
     V = P (1 - s) + v_reset s        reset ZERO;  P - threshold s  SUBTRACT;  P  NONE
         -lse(-P, -v_sat)             SATURATE, for UltraLIF and SoftLIF; for a maximum min(P, v_sat)
 
+A delayed reset takes the spike of the step before, s(V) of the last membrane V, in the place of s. The new
+spike is that of the membrane after reset: z = k (V - threshold).
+
 f is a sigmoid, or the primitive of another surrogate: see `Curve`. UltraDLIF may be coupled at the spike
 instead (``at_spike``): P = leak * V + I, and z = k (lse(ring of P) - threshold).
 
@@ -111,6 +114,8 @@ class Rule(NamedTuple):
     reset: Reset = Reset.ZERO
     detach: bool = False
     """Do not differentiate the spike in the reset."""
+    delayed: bool = False
+    """Reset by the spike of the step before, which follows from the membrane; not for a ring."""
     curve: Curve = Curve.SIGMOID
     clipped: bool = False
     """Clip the soft spike to [0, 1], for heights above 1; its derivative is 0 where it is clipped."""
@@ -147,7 +152,7 @@ class Rule(NamedTuple):
             and self.reset == Reset.ZERO
             and self.curve == Curve.SIGMOID
             and self.unit
-            and not (self.rate or self.at_spike)
+            and not (self.rate or self.at_spike or self.delayed)
         )
 
     @property

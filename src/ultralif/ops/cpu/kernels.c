@@ -22,7 +22,7 @@
 
 #include "rule.h"
 
-enum { PLAIN, ADAPTS, SATURATES }; /* form of a neuron without neighbours */
+enum { PLAIN, ADAPTS, SATURATES, DELAYS }; /* form of a neuron without neighbours */
 enum { EPS, LEAK, THRESHOLD, AMPLITUDE, CONSTANTS };
 enum { SAME, BFLOAT16, FLOAT16 }; /* the type of current, spikes and their gradients: that of the membrane, or a half */
 enum { LANES = 128, PIECE = 64 }; /* neurons without neighbours that are integrated together; a part of them */
@@ -252,8 +252,6 @@ INLINE double root_double(double x) { return __builtin_sqrt(x); }
 /* Where exponents are cut: beyond, exp2 is 0 to every purpose. Were it a constant, gcc would not see a maximum. */
 static volatile const float EDGE_float = 120.0f;
 static volatile const double EDGE_double = 1000.0;
-static const float CLOSE_float = 1e-6f; /* a few roundings */
-static const double CLOSE_double = 1e-15;
 static volatile const float TINY_float = 0x1p-126f, LAST_float = 0x1p-25f; /* least normal; half of the last bit of 1 */
 static volatile const double TINY_double = 0x1p-1022, LAST_double = 0x1p-54;
 

@@ -29,7 +29,7 @@ typedef struct {
     double *sums;       /* [parts, CONSTANTS, width] */
     REAL strength, decay, edge, shift;
     REAL wiped, subtracted; /* 1 where a spike wipes the membrane, 1 where it subtracts the threshold, or 0 */
-    REAL low, high;         /* of a soft spike */
+    REAL low, high, clips;  /* of a soft spike: its range, and 1 if it is clipped to that, or 0 */
     int64_t longest;        /* of the constants */
     int64_t items, size;    /* of work; of the room that a thread needs */
     int64_t parts, next, failed; /* parts of the work, a thread each; the next one; whether a thread had no memory */
@@ -121,10 +121,8 @@ INLINE NAME(FiredBack) NAME(fire_backward)(const NAME(Call) *c, REAL gs, REAL gv
     NAME(FiredBack) f;
     f.spike = soft ? NAME(soft_spike)(c, gate, extra, membrane) : u > limit ? (REAL)1 : (REAL)0;
     f.fed = c->rule->detach ? gs : gs + gv * (after - c->wiped * p);
-    if (membrane == ADD) {
-        REAL curve_at = NAME(stretched)(gate, extra);
-        f.fed = curve_at >= c->low - NAME(CLOSE) && curve_at <= c->high + NAME(CLOSE) ? f.fed : 0;
-    }
+    if (membrane == ADD) /* a clipped curve rises between 0 and twice the threshold: P tells that, the curve is rounded */
+        f.fed = c->clips * u >= 0 && c->clips * (u - 2 * limit) <= 0 ? f.fed : 0;
     f.back = f.fed * (steep * NAME(slope)(gate, u, limit, k, curve)); /* a slope of 0 comes first: fed may be huge */
     f.g = gv * (1 - c->wiped * f.spike);
     return f;
@@ -304,6 +302,7 @@ int NAME(integrate)(const Rule *rule, const NAME(Tensors) *t)
     c.subtracted = rule->reset == SUBTRACT;
     c.low = rule->clipped ? 0 : -(REAL)__builtin_inf();
     c.high = rule->clipped ? 1 : (REAL)__builtin_inf();
+    c.clips = rule->clipped;
     c.strength = (REAL)rule->adapt_strength;
     c.decay = (REAL)rule->adapt_decay;
     c.edge = NAME(EDGE);

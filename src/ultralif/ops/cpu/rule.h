@@ -5,4 +5,4 @@ enum { ZERO, SUBTRACT, NONE, SATURATE };
 enum { SIGMOID, ATAN, TRIANGLE };
 enum { NO_LEAK, FACTOR, SHIFT };
 
-#define RULE_FIELDS int64_t ring; double v_reset, adapt_strength, adapt_decay; int32_t membrane, soft, reset, detach, curve, clipped, unit, rate, centered, leak_form, at_spike, adapt, adapt_late, sharp;
+#define RULE_FIELDS int64_t ring; double v_reset, adapt_strength, adapt_decay; int32_t membrane, soft, reset, detach, delayed, curve, clipped, unit, rate, centered, leak_form, at_spike, adapt, adapt_late, sharp;

@@ -1,14 +1,17 @@
 /* Included by lane.h: neurons without neighbours. A block of lanes is integrated over all time steps, then the next. */
 
 typedef struct {
-    REAL v[LANES], b[LANES], last[LANES]; /* membrane; AdaLIF's adaptation and last spike */
+    REAL v[LANES], b[LANES], last[LANES]; /* membrane; AdaLIF's adaptation; the last spike, where a step needs it */
 } NAME(State);
 
 /* The rows of lanes in the trace of one step, for its derivative: P; the share of the past in a log-sum-exp or maximum,
- * or V before the step in a sum; the gate of a soft spike; the entropy of the shares in bits, or AdaLIF's threshold. */
+ * or V before the step in a sum; the gate of a soft spike; the entropy of the shares in bits, or AdaLIF's threshold;
+ * for a delayed reset, the spike of the step before. */
 enum { NAME(P), NAME(SHARE), NAME(GATE) };
 #define MORE(soft) (2 + (soft))
-#define ROWS(membrane, soft, adapt) (2 + (soft) + ((membrane) == LSE || (adapt)))
+#define EARLIER(membrane, soft) (MORE(soft) + ((membrane) == LSE))
+#define ROWS(membrane, soft, form) (2 + (soft) + ((membrane) == LSE || (form) == ADAPTS) + ((form) == DELAYS))
+#define FORM(rule) ((rule)->adapt ? ADAPTS : (rule)->reset == SATURATE ? SATURATES : (rule)->delayed ? DELAYS : PLAIN)
 
 typedef struct {
     REAL eps[LANES], leak[LANES], threshold[LANES], amplitude[LANES];
@@ -63,10 +66,10 @@ INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
 {
     const NAME(Lanes) l = s->l;
     REAL *restrict v = s->now.v, *restrict b = s->now.b, *restrict last = s->now.last;
-    const int adapt = form == ADAPTS, late = adapt && c->rule->adapt_late;
+    const int adapt = form == ADAPTS, late = adapt && c->rule->adapt_late, delays = form == DELAYS;
     const REAL edge = c->edge, wiped = c->wiped;
     if (membrane == LSE)
-        NAME(rise)(s, x, edge, soft);
+        NAME(rise)(s, x, edge, soft && !delays);
     SIMD for (int j = 0; j < LANES; j++) {
         REAL limit = l.threshold[j], after = l.after[j];
         if (adapt) {
@@ -94,10 +97,13 @@ INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
                 entropy = log_weight - s->fall[j] * small;
             }
         }
-        REAL gate = !soft             ? 0
-                    : membrane == LSE ? weight / (weight + s->rise[j])
-                                      : NAME(gate)(edge, base, weight, limit, l.k[j], curve);
-        REAL spike = soft ? NAME(soft_spike)(c, gate, l.extra[j], membrane) : NAME(hard_spike)(p, limit);
+        REAL level = p; /* the membrane that fires */
+        if (delays)
+            level = base = p * (1 - wiped * last[j]) + after * last[j];
+        REAL gate = !soft                        ? 0
+                    : membrane == LSE && !delays ? weight / (weight + s->rise[j])
+                                                 : NAME(gate)(edge, base, delays ? 1 : weight, limit, l.k[j], curve);
+        REAL spike = soft ? NAME(soft_spike)(c, gate, l.extra[j], membrane) : NAME(hard_spike)(level, limit);
         if (traced) {
             trace[NAME(P) * LANES + j] = p;
             trace[NAME(SHARE) * LANES + j] = share;
@@ -105,16 +111,47 @@ INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
                 trace[NAME(GATE) * LANES + j] = gate;
             if (membrane == LSE || adapt)
                 trace[MORE(soft) * LANES + j] = entropy;
+            if (delays)
+                trace[EARLIER(membrane, soft) * LANES + j] = last[j];
         }
-        if (adapt)
+        if (adapt || delays)
             last[j] = spike;
-        v[j] = form == SATURATES ? p : p * (1 - wiped * spike) + after * spike;
+        v[j] = delays ? level : form == SATURATES ? p : p * (1 - wiped * spike) + after * spike;
         if (!traced)
             out[j] = spike;
     }
     if (form == SATURATES) /* in a loop of its own, as in rise: the compiler would not use vectors in a longer one */
         SIMD for (int j = 0; j < LANES; j++)
             v[j] = NAME(saturate)(c, v[j], l.after[j], l.eps[j], l.k[j], membrane).v;
+}
+
+/* The spike of the state before the first step, by which a delayed reset begins, */
+INLINE void NAME(first_spike)(const NAME(Call) *c, NAME(Block) *s, const int membrane, const int soft, const int curve)
+{
+    const NAME(Lanes) l = s->l;
+    SIMD for (int j = 0; j < LANES; j++) {
+        REAL v = s->now.v[j], gate = soft ? NAME(gate)(c->edge, v, 1, l.threshold[j], l.k[j], curve) : 0;
+        s->now.last[j] = soft ? NAME(soft_spike)(c, gate, l.extra[j], membrane) : NAME(hard_spike)(v, l.threshold[j]);
+    }
+}
+
+/* and its derivative. */
+INLINE void NAME(first_spike_backward)(const NAME(Call) *c, NAME(Block) *s, const REAL *restrict v, const int membrane,
+                                       const int soft, const int curve, const int learn)
+{
+    const NAME(Lanes) l = s->l;
+    SIMD for (int j = 0; j < LANES; j++) {
+        REAL limit = l.threshold[j], gate = NAME(gate)(c->edge, v[j], 1, limit, l.k[j], curve);
+        NAME(FiredBack) f = NAME(fire_backward)(c, s->grad.last[j], 0, v[j], 0, gate, limit, l.k[j], l.extra[j],
+                                                l.steep[j], 0, membrane, soft, curve);
+        s->grad.v[j] += f.back;
+        if (learn) {
+            s->sums.eps[j] -= f.back * (v[j] - limit) * l.k[j];
+            s->sums.threshold[j] -= f.back;
+            if (membrane == ADD)
+                s->sums.amplitude[j] += f.fed * (gate - (REAL)0.5);
+        }
+    }
 }
 
 /* One step back, from the gradients of spikes and state to those of the current and of the state before. */
@@ -125,18 +162,28 @@ INLINE void NAME(backward)(const NAME(Call) *c, NAME(Block) *s, const REAL *rest
     const NAME(Lanes) l = s->l;
     REAL *restrict gv = s->grad.v, *restrict gb = s->grad.b, *restrict gl = s->grad.last;
     NAME(Sums) *restrict sums = &s->sums;
-    const int adapt = form == ADAPTS, late = adapt && c->rule->adapt_late;
+    const int adapt = form == ADAPTS, late = adapt && c->rule->adapt_late, delays = form == DELAYS;
     SIMD for (int j = 0; j < LANES; j++) {
         REAL p = trace[NAME(P) * LANES + j], share = trace[NAME(SHARE) * LANES + j];
         REAL limit = adapt ? trace[MORE(soft) * LANES + j] : l.threshold[j];
         REAL after = adapt ? l.after[j] - c->subtracted * (limit - l.threshold[j]) : l.after[j];
-        REAL gate = soft ? trace[NAME(GATE) * LANES + j] : NAME(gate)(c->edge, p, 1, limit, l.k[j], curve);
-        NAME(FiredBack) f = NAME(fire_backward)(c, adapt ? gs[j] + gl[j] : gs[j], gv[j], p, p, gate, limit, l.k[j], l.extra[j],
-                                       l.steep[j], form == SATURATES ? 0 : after, membrane, soft, curve);
+        REAL earlier = delays ? trace[EARLIER(membrane, soft) * LANES + j] : 0, kept = 1 - c->wiped * earlier;
+        REAL level = delays ? p * kept + after * earlier : p;
+        REAL gate = soft ? trace[NAME(GATE) * LANES + j] : NAME(gate)(c->edge, level, 1, limit, l.k[j], curve);
+        NAME(FiredBack) f =
+            NAME(fire_backward)(c, adapt || delays ? gs[j] + gl[j] : gs[j], delays ? 0 : gv[j], level, delays ? 0 : p,
+                                gate, limit, l.k[j], l.extra[j], l.steep[j], form == SATURATES ? 0 : after, membrane,
+                                soft, curve);
         NAME(Saturated) reset = { 0, 1, 0 };
         if (form == SATURATES)
             reset = NAME(saturate)(c, p, after, l.eps[j], l.k[j], membrane);
         REAL g = f.g * reset.below + f.back, gv_after = gv[j], to_limit = f.back + c->subtracted * gv[j] * f.spike;
+        if (delays) {
+            REAL whole = gv[j] + f.back; /* for the membrane after reset */
+            g = whole * kept;
+            gl[j] = c->rule->detach ? 0 : whole * (after - c->wiped * p);
+            to_limit = f.back + c->subtracted * whole * earlier;
+        }
         if (adapt) {
             REAL pull = -c->strength * to_limit, adapted = late ? gb[j] : gb[j] + pull;
             gb[j] = c->decay * adapted + (late ? pull : 0);
@@ -146,7 +193,7 @@ INLINE void NAME(backward)(const NAME(Call) *c, NAME(Block) *s, const REAL *rest
         gx[j] = membrane == ADD ? g : g - past;
         gv[j] = past;
         if (learn) {
-            REAL to_eps = -f.back * (p - limit) * l.k[j] - gv_after * reset.entropy;
+            REAL to_eps = -f.back * (level - limit) * l.k[j] - gv_after * reset.entropy;
             sums->eps[j] += membrane == LSE ? to_eps + g * trace[MORE(soft) * LANES + j] : to_eps;
             sums->leak[j] += membrane == ADD ? g * share : past;
             sums->threshold[j] -= to_limit;
@@ -173,6 +220,10 @@ INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
                                 const int curve)
 {
     const Rule *rule = c->rule;
+    if (form == DELAYS && from == 0) {
+        memcpy(s->v, s->now.v, sizeof(s->v)); /* for the derivative */
+        NAME(first_spike)(c, s, membrane, soft, curve);
+    }
     for (int64_t t = from; t < to; t++) {
         const REAL *x = NAME(fetch)(c, c->t->current, rule->current, t, s->at, s->n, s->current, s->x);
         void *to_out = out && !rule->rate ? (void *)NAME(element)(c, c->t->out, t * c->row + s->at) : 0;
@@ -181,7 +232,7 @@ INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fro
             NAME(expect_step)(c, s, c->t->current, rule->current.time, t + 3, 0, LANES, 0);
         if (to_out)
             NAME(expect_step)(c, s, c->t->out, c->row, t + 3, 0, LANES, 1);
-        NAME(advance)(c, s, x, spikes, trace + (t - from) * ROWS(membrane, soft, form == ADAPTS) * LANES * traced, traced,
+        NAME(advance)(c, s, x, spikes, trace + (t - from) * ROWS(membrane, soft, form) * LANES * traced, traced,
                       membrane, soft, form, curve);
         if (to_out && !s->out)
             NAME(narrow)(rule->type, to_out, spikes, s->n);
@@ -203,21 +254,22 @@ INLINE void NAME(backward_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fr
         NAME(expect_step)(c, s, c->t->g_current, c->row, t - 3, 0, LANES, 1);
         if (given && s->next_grad_out)
             NAME(expect_step)(c, s, c->t->g_out, rule->grad.time, t - 3, 0, LANES, 0);
-        NAME(backward)(c, s, trace + (t - from) * ROWS(membrane, soft, form == ADAPTS) * LANES, gs, gx, membrane,
+        NAME(backward)(c, s, trace + (t - from) * ROWS(membrane, soft, form) * LANES, gs, gx, membrane,
                       soft, form, curve, learn);
         if (!s->out)
             NAME(narrow)(rule->type, to_gx, gx, s->n);
     }
+    if (form == DELAYS && from == 0)
+        NAME(first_spike_backward)(c, s, s->v, membrane, soft, curve, learn);
 }
 
 /* Each kind of neuron has functions of its own, without a branch in their loops. */
-#define FORM(rule) ((rule)->adapt ? ADAPTS : (rule)->reset == SATURATE ? SATURATES : PLAIN)
-#define KIND(membrane, soft, form, curve) ((((membrane) * 2 + (soft)) * 3 + (form)) * 3 + (curve))
+#define KIND(membrane, soft, form, curve) ((((membrane) * 2 + (soft)) * 4 + (form)) * 3 + (curve))
 #define NAMED(f, membrane, soft, form, curve) NAME(f##_##membrane##_##soft##_##form##_##curve)
 #define CURVES(AS, soft, form) AS(ADD, soft, form, SIGMOID) AS(ADD, soft, form, ATAN) AS(ADD, soft, form, TRIANGLE)
 #define ULTRA(AS, form) AS(LSE, 0, form, SIGMOID) AS(LSE, 1, form, SIGMOID) AS(MAX, 0, form, SIGMOID)
 #define KINDS(AS)                                                                                                      \
-    ULTRA(AS, PLAIN) ULTRA(AS, SATURATES)                                                                              \
+    ULTRA(AS, PLAIN) ULTRA(AS, SATURATES) ULTRA(AS, DELAYS) CURVES(AS, 0, DELAYS) CURVES(AS, 1, DELAYS)                \
     AS(ADD, 0, SATURATES, SIGMOID) AS(ADD, 1, SATURATES, SIGMOID)                                                      \
     CURVES(AS, 0, PLAIN) CURVES(AS, 0, ADAPTS) CURVES(AS, 1, PLAIN) CURVES(AS, 1, ADAPTS)
 
@@ -272,7 +324,6 @@ static void NAME(backward_block)(const NAME(Call) *c, NAME(Block) *s, int64_t fr
 #undef CURVES
 #undef NAMED
 #undef KIND
-#undef FORM
 
 /* Find the constants of a block: in place, or gathered if the block goes over the end of the features. */
 static NAME(Lanes) NAME(lanes_of)(const NAME(Call) *c, NAME(Block) *s)
@@ -330,7 +381,7 @@ static void NAME(collect_block)(const NAME(Call) *c, NAME(Block) *s)
 static int64_t NAME(chunk)(const NAME(Call) *c)
 {
     const Rule *rule = c->rule;
-    const int64_t most = (1 << 20) / (ROWS(rule->membrane, rule->soft, rule->adapt) * LANES * (int64_t)sizeof(REAL));
+    const int64_t most = (1 << 20) / (ROWS(rule->membrane, rule->soft, FORM(rule)) * LANES * (int64_t)sizeof(REAL));
     return rule->time < most ? rule->time : most;
 }
 
@@ -338,7 +389,7 @@ static int64_t NAME(block_room)(const NAME(Call) *c)
 {
     const Rule *rule = c->rule;
     const int64_t chunk = NAME(chunk)(c), notes = rule->time / chunk * sizeof(NAME(State)) / sizeof(REAL);
-    const int64_t trace = chunk * ROWS(rule->membrane, rule->soft, rule->adapt) * LANES;
+    const int64_t trace = chunk * ROWS(rule->membrane, rule->soft, FORM(rule)) * LANES;
     return sizeof(NAME(Block)) / sizeof(REAL) + (c->t->g_current ? notes + trace : 0);
 }
 
@@ -402,4 +453,6 @@ static void NAME(run_block)(const NAME(Call) *c, int64_t part, int64_t item, REA
         NAME(collect_block)(c, s);
 }
 #undef MORE
+#undef EARLIER
 #undef ROWS
+#undef FORM

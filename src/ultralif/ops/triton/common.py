@@ -209,9 +209,8 @@ def fire_backward(gs, gv, potential, level, gate, steep, limit, k, amplitude, v_
         to_limit = -(gv * spike)
         if not choice(RULE, "detach"):
             fed -= gv * limit
-    if choice(RULE, "clipped"):  # of |A (f - 1/2)| <= 1/2
-        inside = tl.abs(amplitude * (gate - 0.5)) <= 0.5
-        fed = tl.where(inside, fed, 0.0)
+    if choice(RULE, "clipped"):  # the curve rises between 0 and twice the threshold
+        fed = tl.where((level >= 0.0) & (level <= 2.0 * limit), fed, 0.0)
     slope = steep * (k * LN2)
     if choice(RULE, "curve") == 0:
         slope = gate * (1.0 - gate) * (k * LN2)

@@ -26,6 +26,7 @@ __all__ = [
     "chunk_of",
     "counters",
     "end",
+    "is_elsewhere",
     "is_recording",
     "table_of",
     "way_of",
@@ -41,6 +42,11 @@ BYTES = 128  # loaded by a warp at once
 def is_recording(device: torch.device) -> bool:
     """Tell whether the current stream of a device is recorded as a graph."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+
+
+def is_elsewhere(device: torch.device) -> bool:
+    """Tell whether a GPU is not the current one, on which Triton launches."""
+    return device.type == "cuda" and device.index != torch.cuda.current_device()
 
 
 class Launch:

@@ -217,6 +217,9 @@ class Plan:
         self, current: Tensor, state: Tensor | None, constants: Constants, out: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """Integrate; write the spikes into the given tensor or into a new one."""
+        if launch.is_elsewhere(self.device):
+            with torch.cuda.device(self.device):
+                return self.forward(current, state, constants, out)
         rate, device = self.rule.rate, self.device
         if out is None:
             shape, strides = (self.shape[1:], self.mean_strides) if rate else (self.shape, self.strides)
@@ -247,6 +250,10 @@ class Plan:
     ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
         """Differentiate; write the current's gradient into the given tensor or into a new one."""
         device = self.device
+        if launch.is_elsewhere(device):
+            given = (grad_out, grad_state, current, state, constants, learned, kept, g_current)
+            with torch.cuda.device(device):
+                return self.backward(*given)
         if g_current is None:
             g_current = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=device)
         g_state = None

@@ -29,6 +29,7 @@ from ultralif.ops.triton.common import (
     LSE,
     MAX,
     SATURATE,
+    ZERO,
     address,
     apply_reset,
     choice,
@@ -78,12 +79,32 @@ def advance(x, state, held, numbers, RULE: tl.constexpr, NATIVE: tl.constexpr):
         adapted = decay * b + (1.0 - decay) * last
         limit = threshold + strength * (b if choice(RULE, "adapt_late") else adapted)
     base, weight = membrane(x, v, k, leak, log_leak, RULE, NATIVE)
+    if choice(RULE, "delayed"):
+        potential = base
+        if choice(RULE, "membrane") == LSE:
+            potential = base + eps * log2(weight, NATIVE)
+        after = apply_reset(potential, last, limit, v_reset, RULE)
+        _, gate, steep, spike = fire(
+            after, tl.full(x.shape, 1.0, tl.float32), limit, eps, k, amplitude, RULE, NATIVE
+        )
+        return (after, b, spike), spike, (after, gate, steep, limit, weight, potential, last)
     potential, gate, steep, spike = fire(base, weight, limit, eps, k, amplitude, RULE, NATIVE)
     if choice(RULE, "reset") == SATURATE:
         after, _, _ = saturated(potential, amplitude, eps, k, RULE, NATIVE)
     else:
         after = apply_reset(potential, spike, limit, v_reset, RULE)
     return (after, adapted, spike), spike, (potential, gate, steep, limit, weight)
+
+
+@triton.jit
+def with_spike(state, held, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Return a state with the spike of its membrane, by which a delayed reset begins."""
+    if not choice(RULE, "delayed"):
+        return state
+    eps, k, _, _, threshold, amplitude = held
+    one = tl.full(state[0].shape, 1.0, tl.float32)
+    _, _, _, spike = fire(state[0], one, threshold, eps, k, amplitude, RULE, NATIVE)
+    return state[0], state[1], spike
 
 
 @triton.jit
@@ -196,7 +217,7 @@ def temporal_forward_kernel(
         mask = pos < total
         source = current + address(pos, at_current)
         target = out + address(pos, at_out)
-        now = load_state(state, pos, total, mask, zero, HAS_STATE, RULE)
+        now = with_spike(load_state(state, pos, total, mask, zero, HAS_STATE, RULE), held, RULE, NATIVE)
         now, mean = integrate(
             source,
             at_current[0],
@@ -233,6 +254,67 @@ def share_of(x, v, weight, k, log_leak, RULE: tl.constexpr, NATIVE: tl.constexpr
 
 
 @triton.jit
+def spike_backward(gs, level, gate, steep, limit, k, amplitude, RULE: tl.constexpr):
+    """Return the gradients for a spike and, through it, for the membrane that fires; no reset follows."""
+    fed, back, _, _ = fire_backward(
+        gs, 0.0 * gs, 0.0 * level, level, gate, steep, limit, k, amplitude, 0.0, RULE
+    )
+    return fed, back
+
+
+@triton.jit
+def delayed_backward(
+    gs,
+    grads,
+    sums,
+    trace,
+    share,
+    to_eps,
+    inside,
+    held,
+    v_reset,
+    RULE: tl.constexpr,
+    EVEN: tl.constexpr,
+    NATIVE: tl.constexpr,
+):
+    """Go back one step of a neuron that is reset by the spike of the step before."""
+    _, k, leak, _, _, amplitude = held
+    level, gate, steep, limit, _, potential, earlier = trace
+    gv, gb, gl = grads
+    none = 0.0 * gv
+    fed, back = spike_backward(gs + gl, level, gate, steep, limit, k, amplitude, RULE)
+    fed, back = only(inside, fed, none, EVEN), only(inside, back, none, EVEN)
+    whole = only(inside, gv + back, none, EVEN)
+    g, to_earlier, to_limit = whole, -whole * limit, -whole * earlier
+    if choice(RULE, "reset") == ZERO:
+        g, to_earlier, to_limit = whole * (1.0 - earlier), whole * (v_reset - potential), none
+    if choice(RULE, "detach"):
+        to_earlier = none
+    past = g * (leak if choice(RULE, "membrane") == ADD else share)
+    sum_eps = sums[0] - back * (level - limit) * (k * LN2)
+    if choice(RULE, "membrane") == LSE:
+        sum_eps += g * to_eps
+    sum_amplitude = sums[3] if choice(RULE, "unit") else sums[3] + fed * (gate - 0.5)
+    sums = (sum_eps, sums[1] + g * share, sums[2] + to_limit - back, sum_amplitude)
+    to_current = g if choice(RULE, "membrane") == ADD else g - past
+    return to_current, (only(inside, past, gv, EVEN), gb, only(inside, to_earlier, gl, EVEN)), sums
+
+
+@triton.jit
+def start_backward(flow, sums, v, held, RULE: tl.constexpr, NATIVE: tl.constexpr):
+    """Go back over the spike of the first state: see `with_spike`."""
+    if not choice(RULE, "delayed"):
+        return flow, sums
+    eps, k, _, _, limit, amplitude = held
+    one = tl.full(v.shape, 1.0, tl.float32)
+    _, gate, steep, _ = fire(v, one, limit, eps, k, amplitude, RULE, NATIVE)
+    fed, back = spike_backward(flow[2], v, gate, steep, limit, k, amplitude, RULE)
+    sum_amplitude = sums[3] if choice(RULE, "unit") else sums[3] + fed * (gate - 0.5)
+    sums = (sums[0] - back * (v - limit) * (k * LN2), sums[1], sums[2] - back, sum_amplitude)
+    return (flow[0] + back, flow[1], flow[2]), sums
+
+
+@triton.jit
 def step_backward(
     gs,
     grads,
@@ -250,6 +332,10 @@ def step_backward(
     """Go back one step: return the gradients for the current and for the state before, and the sums."""
     eps, k, leak, log_leak, threshold, amplitude = held
     v_reset, strength, decay = numbers
+    if choice(RULE, "delayed"):
+        return delayed_backward(
+            gs, grads, sums, trace, share, to_eps, inside, held, v_reset, RULE, EVEN, NATIVE
+        )
     potential, gate, steep, limit, weight = trace
     gv, gb, gl = grads
     fed, back, kept, to_limit = fire_backward(
@@ -410,7 +496,7 @@ def temporal_backward_kernel(
         pos = lane + tl.cast(i, tl.int64) * stride_round
         mask = pos < total
         source = current + address(pos, at_current)
-        start = load_state(state, pos, total, mask, zero, HAS % 2 == 1, RULE)
+        start = with_spike(load_state(state, pos, total, mask, zero, HAS % 2 == 1, RULE), held, RULE, NATIVE)
         now = start
         xs = load_steps(source, at_current[0], mask, 0, time, CHUNK, EVEN)
         for n in range(1, chunks):  # store the state before each chunk but the first; earlier chunks are full
@@ -435,7 +521,8 @@ def temporal_backward_kernel(
             traces, shares, to_epss = trace_steps(xs, now, held, numbers, RULE, CHUNK, NATIVE)
             now = start
             if c > 1:
-                now = load_state(notes + (c - 2) * total * STATES, pos, total, mask, zero, True, RULE)
+                earlier = load_state(notes + (c - 2) * total * STATES, pos, total, mask, zero, True, RULE)
+                now = with_spike(earlier, held, RULE, NATIVE)
             part = source + (first - CHUNK) * at_current[0]
             xs = load_steps(part, at_current[0], within(mask, 0, c, False), 0, time, CHUNK, True)
             outgoing = grad_current + address(pos, at_out) + (first + CHUNK - 1) * at_out[0]
@@ -459,6 +546,7 @@ def temporal_backward_kernel(
                 EVEN,
                 NATIVE,
             )
+        flow, sums = start_backward(flow, sums, start[0], held, RULE, NATIVE)
         if HAS % 2:
             store_state(grad_start, pos, total, mask, flow, RULE)
     if WAYS:
