@@ -20,7 +20,7 @@ import torch
 from neurons import keep_memory
 
 from ultralif.bench import describe
-from ultralif.bench.subjects import Layer, Run
+from ultralif.bench.subjects import BenchSubject, Layer
 
 SIZE = (30, 128, 1024)
 OURS = ("UltraLIF", "UltraDLIF", "LIF")
@@ -29,7 +29,7 @@ GOALS = {"UltraLIF / copy": 3.0, "UltraDLIF / copy": 3.5, "UltraLIF / SpikingJel
 
 def best(subjects: Sequence[tuple[str, Layer]], turns: int) -> list[float]:
     """Return nanoseconds a step of each subject on its layer."""
-    runs = [Run(name, layer, torch.device("cpu")) for name, layer in subjects]
+    runs = [BenchSubject(name, layer, torch.device("cpu")) for name, layer in subjects]
     found = [float("inf")] * len(runs)
     for turn in range(turns + 1):
         for i, run in enumerate(runs):

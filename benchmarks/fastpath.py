@@ -27,7 +27,7 @@ from torch import nn
 
 from ultralif.bench import describe, refuse_unless_right
 from ultralif.bench.stopwatch import in_turns, recorded
-from ultralif.bench.subjects import Layer, Run, Skip
+from ultralif.bench.subjects import BenchSubject, Layer, Skip
 from ultralif.nn import NEURONS
 
 OURS = ("copy", "UltraLIF", "UltraDLIF", "LIF", "PLIF")
@@ -67,7 +67,7 @@ def measure(row: Row, device: torch.device, note: Callable[[str], None]) -> Iter
     repetitions = 20 if clock == "graph" else 1
     for name in subjects:
         try:
-            run = Run(name, layer, device)
+            run = BenchSubject(name, layer, device)
             run()
         except Skip as skip:
             note(str(skip))
@@ -94,7 +94,7 @@ def halves(device: torch.device) -> Iterator[dict[str, Any]]:
     """Time the host's part of forward and backward apart, in microseconds."""
     layer = Layer(*SMALL) if device.type == "cuda" else Layer(3, 2, 8)
     for name in OURS:
-        run = Run(name, layer, device)
+        run = BenchSubject(name, layer, device)
         run()
         times: dict[str, list[float]] = {"forward": [], "backward": []}
         for _ in range(200):
@@ -209,7 +209,7 @@ def warm(work: Work) -> None:
     """Compile the kernels of a subject, which stay in Triton's cache."""
     name, layer, setting = work
     with suppress(Skip), tuned(name, setting):
-        Run(name, layer, torch.device("cuda"))()
+        BenchSubject(name, layer, torch.device("cuda"))()
         torch.cuda.synchronize()
 
 
@@ -228,7 +228,7 @@ def tuning(
     """Time a subject with other settings than those that are shipped."""
     repetitions = 20 if clock == "graph" else 1
     with tuned(subject, setting):
-        runs = {name: recorded(Run(name, layer, device), repetitions) for name in ("copy", subject)}
+        runs = {name: recorded(BenchSubject(name, layer, device), repetitions) for name in ("copy", subject)}
         found = in_turns(runs, device, "call", quick=False)
     yield {
         "part": "tuning",

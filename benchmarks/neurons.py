@@ -24,7 +24,7 @@ import torch
 
 from ultralif.bench import describe, measure, refuse_unless_right
 from ultralif.bench.plan import PLANS, Part
-from ultralif.bench.subjects import Run
+from ultralif.bench.subjects import BenchSubject
 from ultralif.nn import NEURONS
 
 
@@ -38,7 +38,7 @@ def keep_memory() -> None:
 
 def compile_kernels(subject: str, part: Part) -> None:
     """Run a subject once, which leaves its kernels in Triton's cache."""
-    Run(subject, part.layer._replace(batch=16), torch.device("cuda"))()
+    BenchSubject(subject, part.layer._replace(batch=16), torch.device("cuda"))()
     torch.cuda.synchronize()
 
 

@@ -1,5 +1,6 @@
 """The package as a whole: what it exports, how fast it loads, what it documents."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -55,21 +56,12 @@ def test_types_are_published() -> None:
 
 def test_every_name_of_the_package_is_listed_and_there() -> None:
     listed = dir(ul)
-    assert set(ul.nn.__all__) - {"LOG", "LOGIT"} <= set(listed)
-    assert {"functional", "maxplus", "nn", "__version__"} <= set(listed)
+    assert {"functional", "maxplus", "nn"} <= set(listed)
     for name in listed:
         assert getattr(ul, name) is not None
     assert {"UltraLIF", "Network", "set_mode", "mode", "NEURONS"} <= set(listed)
     with pytest.raises(AttributeError, match="UltraLiF"):
         _ = ul.UltraLiF
-
-
-@pytest.mark.parametrize("name", ["plan", "grid", "estimate", "run_local", "train_stack", "LOG", "LOGIT"])
-def test_a_name_that_is_leaving_says_where_it_will_be(name: str) -> None:
-    assert name not in dir(ul)
-    home = "nn" if name.isupper() else "training"
-    with pytest.warns(DeprecationWarning, match=rf"ultralif\.{home}\.{name} only"):
-        assert getattr(ul, name) is getattr(getattr(ul, home), name)
 
 
 def test_training_imports_what_it_uses(python, tmp_path: Path) -> None:
@@ -136,3 +128,13 @@ def test_the_links_of_the_readme_lead_somewhere() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 100
+
+
+def test_no_two_classes_share_a_name() -> None:
+    """A name in a message or a traceback says which class is meant."""
+    homes: dict[str, list[str]] = {}
+    for path in Path(ul.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(path.name)
+    assert not {name: found for name, found in homes.items() if len(found) > 1}

@@ -1,7 +1,9 @@
 """Every public name and command that the design promises, called as it is written there."""
 
+import ast
 import inspect
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -23,6 +25,16 @@ NEURONS = [
     "SoftLIF",
 ]
 X = torch.rand(3, 2, 6)
+
+
+def test_the_top_level_is_small_and_typed_as_it_is() -> None:
+    names = {name for name in dir(ul) if not name.startswith("_")}
+    modules = {name for name in names if inspect.ismodule(getattr(ul, name))}
+    assert len(names - modules) <= 36
+    assert set(NEURONS) <= names and "load" not in ul.training.__all__
+    source = ast.parse(Path(ul.__file__).read_text())
+    (checked,) = (node for node in source.body if isinstance(node, ast.If))
+    assert names == {alias.asname for node in ast.walk(checked) for alias in getattr(node, "names", ())}
 
 
 def test_a_neuron_is_called_in_three_ways() -> None:

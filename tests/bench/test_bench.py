@@ -8,10 +8,10 @@ import torch
 from ultralif.bench import OURS, Layer, measure, refuse_unless_right
 from ultralif.bench.plan import EVERY, PLANS, Part
 from ultralif.bench.stopwatch import Spread
-from ultralif.bench.subjects import PEERS, Run, Skip, build
+from ultralif.bench.subjects import PEERS, BenchSubject, Skip, build
 from ultralif.cli import main
 from ultralif.errors import JobError
-from ultralif.ops.cpu.plan import Plan
+from ultralif.ops.cpu.plan import CallPlan
 
 CPU = torch.device("cpu")
 
@@ -42,7 +42,7 @@ def test_rows_say_what_was_measured():
 def test_every_subject_integrates_the_whole_layer(name):
     layer = Layer(4, 3, 5)
     try:
-        run = Run(name, layer, CPU)
+        run = BenchSubject(name, layer, CPU)
     except Skip as reason:
         pytest.skip(str(reason))
     out = run.forward(run.x)
@@ -73,7 +73,7 @@ def test_a_library_that_is_missing_is_left_out_with_a_note(monkeypatch):
 def test_wrong_neurons_are_not_timed(monkeypatch):
     refuse_unless_right(CPU)
 
-    right = Plan.forward
+    right = CallPlan.forward
     monkeypatch.setattr(Plan, "forward", lambda *given: (1.01 * right(*given)[0], *right(*given)[1:]))
     with pytest.raises(JobError, match="UltraLIF differs from its definition"):
         refuse_unless_right(CPU)

@@ -23,7 +23,7 @@ Path(__file__).with_suffix(".ran").touch()
 class Net(nn.Module):
     def __init__(self, classes, shape, neuron):
         super().__init__()
-        self.layers = nn.Sequential(nn.Linear(shape[0], 8), ul.find_neuron(neuron)(), nn.Linear(8, classes))
+        self.layers = nn.Sequential(nn.Linear(shape[0], 8), ul.NEURONS[neuron](), nn.Linear(8, classes))
 
     def forward(self, x):
         return self.layers(x)

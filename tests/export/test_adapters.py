@@ -49,7 +49,7 @@ def test_spikingjelly(task, name, step_mode):
     from spikingjelly.activation_based import functional, layer
 
     x, labels = task
-    neuron = ul.find_neuron(name)()
+    neuron = ul.nn.find_neuron(name)()
     torch.manual_seed(1)
     guest = for_spikingjelly(neuron, step_mode)
     net = nn.Sequential(layer.Linear(12, 10), guest, layer.Linear(10, 2))
@@ -85,7 +85,7 @@ def test_snntorch(task, name):
     import snntorch
 
     x, labels = task
-    neuron = ul.find_neuron(name)()
+    neuron = ul.nn.find_neuron(name)()
     torch.manual_seed(1)
     first, guest, last = nn.Linear(12, 10), for_snntorch(neuron), nn.Linear(10, 2)
     torch.manual_seed(2)
@@ -113,7 +113,7 @@ def test_norse(task, name):
     import norse.torch as norse
 
     x, labels = task
-    neuron = ul.find_neuron(name)()
+    neuron = ul.nn.find_neuron(name)()
     torch.manual_seed(1)
     net = norse.SequentialState(nn.Linear(12, 10), for_norse(neuron), nn.Linear(10, 2))
     assert net.stateful_layers == [False, True, False]

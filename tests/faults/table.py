@@ -182,18 +182,24 @@ NEW = [
     Fault("membrane told by spikes", "ops/cpu/spikes.h", "* rest + l.after", "+ l.after", PARITY),
     Fault("leak told by spikes", "ops/cpu/spikes.h", "(by_v * v[j] + by_1)", "(v[j] + by_1)", PARITY),
     Fault("bound of a learned constant", "ops/cpu/constants.h", "g > 0 ? !(x <=", "g < 0 ? !(x <=", PARITY),
-    Fault("height's derivative", "ops/cpu/temporal.h", "f.fed * (gate - (REAL)0.5)", "f.fed * gate", PARITY),
+    Fault(
+        "height's derivative",
+        "ops/cpu/temporal.h",
+        "else if (membrane == ADD)\n                sums->amplitude[j] += f.fed * (gate - (REAL)0.5)",
+        "else if (membrane == ADD)\n                sums->amplitude[j] += f.fed * gate",
+        PARITY,
+    ),
     # Modules.
     Fault(
         "state of a delay",
-        "nn/delays.py",
+        "nn/layers.py",
         "signal[len(signal) - self.max_delay :]",
         "signal[: self.max_delay]",
         ("tests/nn", "-m", "not slow", "-k", "delay or Delay or recurrent or memory"),
     ),
     Fault(
         "gradient across pieces",
-        "nn/truncated.py",
+        "nn/layers.py",
         "return state.detach()",
         "return state",
         ("tests/nn/test_memory.py", "tests/nn/test_stepped.py"),

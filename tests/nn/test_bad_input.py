@@ -59,8 +59,8 @@ def test_a_value_of_another_type_is_refused_by_its_name(argument: str) -> None:
 def test_arguments_are_given_by_name() -> None:
     assert_refused(lambda: ul.UltraLIF(0.9), TypeError, "UltraLIF takes its arguments by name", "leak=")
 
-    class Own(ul.Stepped[ul.State]):
-        state_type = ul.State
+    class Own(ul.Stepped[ul.nn.State]):
+        state_type = ul.nn.State
 
         def __init__(self, gamma: float) -> None:
             super().__init__()
@@ -220,8 +220,8 @@ def test_options_that_a_neuron_lacks() -> None:
     deep = ul.UltraDLIF(coupled_axis=-3)
     assert_refused(lambda: deep(torch.zeros(3, 2, 4)), ValueError, "coupled_axis=-3", "(3, 2, 4)")
 
-    class Plain(ul.Stepped[ul.State]):
-        state_type = ul.State
+    class Plain(ul.Stepped[ul.nn.State]):
+        state_type = ul.nn.State
 
         @staticmethod
         def formula(current: Tensor, v: Tensor, **constants: object) -> tuple[Tensor, Tensor]:

@@ -80,7 +80,7 @@ def test_options_reach_every_layer() -> None:
     ("written", "found"), [("UltraDLIF", ul.UltraDLIF), ("plif", ul.PLIF), ("DSpike+", ul.DSpikePlus)]
 )
 def test_names_of_neurons(written: str, found: type[ul.Neuron]) -> None:
-    assert ul.find_neuron(written) is found
+    assert ul.nn.find_neuron(written) is found
     assert isinstance(ul.Network((2, 3, 2), neuron=written).neurons[0], found)
     assert isinstance(ul.Network((2, 3, 2), neuron=found).neurons[0], found)
 

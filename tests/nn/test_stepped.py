@@ -11,7 +11,7 @@ from ultralif.functional import ultralif_step
 from ultralif.stack import Stack
 
 
-class Copy(ul.Stepped[ul.State]):
+class Copy(ul.Stepped[ul.nn.State]):
     """UltraLIF once more, by its step alone."""
 
     @staticmethod
@@ -21,7 +21,7 @@ class Copy(ul.Stepped[ul.State]):
     choices = ("v_reset", "mode")
     modes = ("soft", "hard", "tropical")
     learns = frozenset({"eps"})
-    state_type = ul.State
+    state_type = ul.nn.State
 
     def __init__(self, *, eps: float = 0.2, leak: float = 0.9, **options: Any) -> None:
         super().__init__(**options)

@@ -7,7 +7,7 @@ from itertools import islice, product
 from ultralif.nn import NEURONS
 from ultralif.report.gather import Entry
 from ultralif.training.config import NEURON_NAMES, RunConfig
-from ultralif.training.result import ByEpoch, Constants, ModeResult, Operations, Result
+from ultralif.training.result import ByEpoch, LearnedConstants, ModeResult, Operations, Result
 
 DATASETS = ("digits", "mnist", "fashion-mnist", "cifar10", "n-mnist", "shd")
 
@@ -85,7 +85,7 @@ def made_result(
         sparsity=config.sparsity,
         mode=config.mode or NEURONS[config.neuron].modes[0],
         by_mode={mode: ModeResult(value, rates[mode]) for mode, value in accuracy.items()},
-        constants=Constants(eps=eps, leak=0.9),
+        constants=LearnedConstants(eps=eps, leak=0.9),
         by_epoch=ByEpoch(eps=None if path is None else tuple(path)),
         config=config.to_dict(),
         epochs=config.epochs,

@@ -135,7 +135,7 @@ def test_dilation_is_max_pooling() -> None:
         padded = F.pad(v, (radius, radius), mode="circular")
         assert torch.equal(dilation(v, 0.0, radius), F.max_pool1d(padded, 2 * radius + 1, 1))
     neuron = ul.UltraDLIF(eps=0.2, learn_eps=False, threshold=50.0)
-    state = ul.State(v)
+    state = ul.nn.State(v)
     torch.testing.assert_close(neuron.step(torch.zeros_like(v), state)[1].v, dilation(v, 0.2))
 
 

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import torch
 
 from ultralif.bench.stopwatch import Clock, in_turns, recorded
-from ultralif.bench.subjects import OURS, PEERS, Layer, Run, kept_bytes, peer_versions
+from ultralif.bench.subjects import OURS, PEERS, BenchSubject, Layer, kept_bytes, peer_versions
 from ultralif.errors import JobError
 from ultralif.nn import NEURONS
 
-__all__ = ["PLANS", "Part", "Row", "describe", "measure", "refuse_unless_right"]
+__all__ = ["PLANS", "Measurement", "Part", "describe", "measure", "refuse_unless_right"]
 
 
-class Row(NamedTuple):
+class Measurement(NamedTuple):
     """One measurement: forward and backward of one layer."""
 
     part: str
@@ -99,7 +99,7 @@ def measure(
     *,
     quick: bool = False,
     note: Callable[[str], None] = warnings.warn,
-) -> Iterator[Row]:
+) -> Iterator[Measurement]:
     """Yield a row for each subject of each part.
 
     Args:
@@ -116,7 +116,7 @@ def measure(
             calls = dict(_recorded(runs, part, note))
         for name, (median, low, high) in in_turns(calls, device, part.clock, quick=quick).items():
             ms = [1e3 * seconds / part.repetitions for seconds in (median, low, high)]
-            yield Row(
+            yield Measurement(
                 part.name,
                 name,
                 *part.layer,
@@ -132,10 +132,12 @@ def measure(
             torch.cuda.empty_cache()
 
 
-def _runs(part: Part, device: torch.device, note: Callable[[str], None]) -> Iterator[tuple[str, Run]]:
+def _runs(
+    part: Part, device: torch.device, note: Callable[[str], None]
+) -> Iterator[tuple[str, BenchSubject]]:
     for name in part.subjects:
         try:
-            run = Run(name, part.layer, device)
+            run = BenchSubject(name, part.layer, device)
             run()
         except Exception as error:  # a library that fails in any way is left out
             if name.partition(" ")[0] in NEURONS:
@@ -146,7 +148,7 @@ def _runs(part: Part, device: torch.device, note: Callable[[str], None]) -> Iter
 
 
 def _recorded(
-    runs: dict[str, Run], part: Part, note: Callable[[str], None]
+    runs: dict[str, BenchSubject], part: Part, note: Callable[[str], None]
 ) -> Iterator[tuple[str, Callable[[], object]]]:
     for name, run in runs.items():
         try:

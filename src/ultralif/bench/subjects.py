@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ultralif.nn import NEURONS
 
-__all__ = ["OURS", "PEERS", "Layer", "Run", "Skip", "build", "kept_bytes", "peer_versions"]
+__all__ = ["OURS", "PEERS", "BenchSubject", "Layer", "Skip", "build", "kept_bytes", "peer_versions"]
 
 OURS = ("UltraLIF", "UltraDLIF", "LIF", "PLIF")
 LEAK, THRESHOLD, SLOPE = 0.9, 0.5, 10.0
@@ -35,7 +35,7 @@ class Layer(NamedTuple):
         return self.time * self.batch * self.features
 
 
-class Run:
+class BenchSubject:
     """A subject on a layer: a call runs it forward, then computes the gradients of input and parameters."""
 
     def __init__(self, name: str, layer: Layer, device: torch.device) -> None:
@@ -155,7 +155,7 @@ def peer_versions() -> dict[str, str]:
     return found
 
 
-def kept_bytes(run: Run) -> int:
+def kept_bytes(run: BenchSubject) -> int:
     """Return the memory that a forward pass keeps for the backward pass, beyond its input and its output."""
     if run.x.is_cuda:
         torch.cuda.synchronize()

@@ -9,7 +9,7 @@ from ultralif.cli.parse import parse
 from ultralif.errors import InputError, check_range
 
 if TYPE_CHECKING:
-    from ultralif.bench.plan import Row
+    from ultralif.bench.plan import Measurement
 
 __all__ = ["COMMAND", "main"]
 
@@ -71,7 +71,7 @@ def bench(
     _print_rows(rows, title)
 
 
-def _print_rows(rows: "Sequence[Row]", title: str) -> None:
+def _print_rows(rows: "Sequence[Measurement]", title: str) -> None:
     copy = next(row.ms for row in rows if row.subject == "copy")
     columns = ("layer", "ms", "quartiles", "ns a step", "x copy", "kept B")
     cells = [

@@ -1,19 +1,16 @@
 """Modules: neurons, networks, and functions that switch their mode."""
 
 from ultralif.nn.baselines import LIF, PLIF, AdaLIF, DSpike, DSpikePlus, FullPLIF
-from ultralif.nn.delays import DelayedLinear
 from ultralif.nn.groups import parameter_groups
 from ultralif.nn.integrator import LeakyIntegrator
-from ultralif.nn.layers import TimeDistributed
+from ultralif.nn.layers import DelayedLinear, Recurrent, RecurrentState, TimeDistributed, truncated
 from ultralif.nn.modes import mode, set_mode
 from ultralif.nn.network import NEURONS, Network, Output, find_neuron, register
 from ultralif.nn.neuron import Neuron
 from ultralif.nn.parameters import LOG, LOGIT, SOFTPLUS
-from ultralif.nn.recompute import recompute
-from ultralif.nn.recurrent import Recurrent, RecurrentState
+from ultralif.nn.recomputation import recompute
 from ultralif.nn.state import AdaptiveSynapticState, State, SynapticState
 from ultralif.nn.stepped import Stepped
-from ultralif.nn.truncated import truncated
 from ultralif.nn.ultra import SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF, UltraPLIF
 
 __all__ = [

@@ -1,8 +1,20 @@
-"""Layers between neurons: ordinary modules, applied to every time step."""
+"""Layers around neurons: modules applied to every step, delays, feedback, and states between calls."""
 
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
 from torch import Tensor, nn
+from torch.nn.functional import conv1d
 
-__all__ = ["TimeDistributed"]
+from ultralif.errors import InputError
+from ultralif.nn.integrator import LeakyIntegrator
+from ultralif.nn.neuron import Neuron
+from ultralif.nn.parameters import bounded
+
+__all__ = ["DelayedLinear", "Recurrent", "RecurrentState", "TimeDistributed", "truncated"]
 
 
 class TimeDistributed(nn.Module):
@@ -11,7 +23,6 @@ class TimeDistributed(nn.Module):
     Convolutions and pooling need it; `nn.Linear` does not, because it takes any leading axes.
 
     Example:
-        >>> import torch
         >>> conv = TimeDistributed(nn.Conv2d(1, 8, 3))
         >>> conv(torch.zeros(5, 2, 1, 28, 28)).shape
         torch.Size([5, 2, 8, 26, 26])
@@ -25,3 +36,226 @@ class TimeDistributed(nn.Module):
         """Return ``[T, B, ...]`` for ``[T, B, ...]``."""
         folded: Tensor = self.module(x.flatten(0, 1))
         return folded.reshape(*x.shape[:2], *folded.shape[1:])
+
+
+class DelayedLinear(nn.Module):
+    r"""A linear layer in which every synapse has a delay.
+
+    .. math:: y_o(t) = \sum_i w_{oi}\, x_i(t - d_{oi}) + b_o
+
+    A delay is any number of steps from 0 to ``max_delay``. Between two steps x is interpolated linearly, so
+    that the gradient by the delay is exact: :math:`w\,(x^{(t-k-1)} - x^{(t-k)})` for a delay between k and
+    k + 1. Before the first step x is 0. For hardware with whole delays, round them once trained:
+    ``layer.delay.data.round_()``.
+
+    Args:
+        inputs: input features of a step.
+        outputs: output features of a step.
+        max_delay: the longest delay, in steps.
+        bias: add a bias.
+
+    Example:
+        >>> DelayedLinear(8, 4, max_delay=5)(torch.rand(20, 2, 8)).shape
+        torch.Size([20, 2, 4])
+    """
+
+    def __init__(self, inputs: int, outputs: int, *, max_delay: int, bias: bool = True) -> None:
+        super().__init__()
+        if inputs < 1 or outputs < 1 or max_delay < 1:
+            raise InputError(
+                f"inputs, outputs and max_delay must be at least 1, got {inputs}, {outputs}, {max_delay}; "
+                "without delays use nn.Linear"
+            )
+        self.inputs, self.outputs, self.max_delay = inputs, outputs, max_delay
+        reach = 1 / math.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-reach, reach))
+        self.delay = nn.Parameter(torch.empty(outputs, inputs).uniform_(0, max_delay))
+        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-reach, reach)) if bias else None
+
+    @property
+    def taps(self) -> Tensor:
+        """The weight of every synapse at every whole delay, ``[outputs, inputs, max_delay + 1]``."""
+        delay = bounded(self.delay, 0.0, float(self.max_delay))
+        step = torch.arange(self.max_delay + 1, dtype=delay.dtype, device=delay.device)
+        share = (1 - (delay.unsqueeze(-1) - step).abs()).clamp(min=0)
+        return self.weight.unsqueeze(-1) * share
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``[T, B, outputs]`` for ``[T, B, inputs]``, with inputs of 0 before the first step."""
+        return self.run(x)[0]
+
+    def run(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the output for ``[T, B, inputs]`` and the state to continue from, the last inputs."""
+        if x.dim() != 3 or x.shape[-1] != self.inputs or not len(x):
+            raise InputError(
+                f"x must be [T, B, {self.inputs}] with at least one time step, got shape {tuple(x.shape)}; "
+                "flatten its features"
+            )
+        past = x.new_zeros(self.max_delay, *x.shape[1:]) if state is None else state
+        if past.shape != (self.max_delay, *x.shape[1:]):
+            raise InputError(
+                f"state has shape {tuple(past.shape)}, but must be {(self.max_delay, *x.shape[1:])}; pass "
+                "state=None to start at rest"
+            )
+        signal = torch.cat([past, x])
+        out = conv1d(signal.permute(1, 2, 0), self.taps.flip(-1), self.bias)
+        return out.permute(2, 0, 1), signal[len(signal) - self.max_delay :]
+
+    def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Return the output for one time step ``[B, inputs]`` and the state to continue from."""
+        out, state = self.run(x.unsqueeze(0), state)
+        return out[0], state
+
+    def extra_repr(self) -> str:
+        """Show the sizes."""
+        return f"{self.inputs}, {self.outputs}, max_delay={self.max_delay}, bias={self.bias is not None}"
+
+
+class RecurrentState(NamedTuple):
+    """The state of a recurrent layer between steps: the state of its neurons and their last spikes."""
+
+    neuron: Any
+    spikes: Tensor
+
+
+class Recurrent(nn.Module):
+    r"""Neurons whose spikes come back one step later: :math:`I^{(t)} + W s^{(t-1)} + b` drives them.
+
+    Gradients are those of the neuron, carried through the feedback: exact where its spikes are soft. Time is
+    a loop, because each step needs the spikes of the one before.
+
+    Args:
+        neuron: any neuron.
+        linear: the feedback, a module that keeps the shape of a step ``[B, *features]``: ``nn.Linear(n, n)``,
+            or a convolution with padding.
+
+    Example:
+        >>> from ultralif.nn import UltraLIF
+        >>> net = nn.Sequential(nn.Linear(8, 64), Recurrent(UltraLIF(), nn.Linear(64, 64)), nn.Linear(64, 3))
+        >>> net(torch.rand(10, 2, 8)).shape
+        torch.Size([10, 2, 3])
+    """
+
+    def __init__(self, neuron: Neuron[Any], linear: nn.Module) -> None:
+        super().__init__()
+        if not isinstance(neuron, Neuron):
+            raise TypeError(
+                f"neuron must be an ultralif neuron, got {type(neuron).__name__}; the feedback comes second"
+            )
+        self.neuron = neuron
+        self.linear = linear
+
+    def forward(self, current: Tensor) -> Tensor:
+        """Return the spikes for a current ``[T, B, *features]``, from rest."""
+        return self.run(current)[0]
+
+    def run(self, current: Tensor, state: RecurrentState | None = None) -> tuple[Tensor, RecurrentState]:
+        """Return the spikes for ``[T, B, *features]`` and the state to continue from."""
+        axis = 1 if self.neuron.batch_first else 0
+        if current.dim() < 3 or current.shape[axis] == 0:
+            raise InputError(
+                f"current must be [T, B, *features] with at least one time step, got shape "
+                f"{tuple(current.shape)}; add the missing axes with unsqueeze"
+            )
+        spikes = []
+        for x in current.unbind(axis):
+            spike, state = self.step(x, state)
+            spikes.append(spike)
+        if state is None:
+            raise AssertionError("a sequence has at least one step")
+        return torch.stack(spikes, axis), state
+
+    def step(self, x: Tensor, state: RecurrentState | None = None) -> tuple[Tensor, RecurrentState]:
+        """Return the spike for one time step ``[B, *features]`` and the state to continue from."""
+        if state is None:
+            state = RecurrentState(None, torch.zeros_like(x))
+        back: Tensor = self.linear(state.spikes)
+        if back.shape != x.shape:
+            raise InputError(
+                f"linear gives {tuple(back.shape)} for spikes {tuple(state.spikes.shape)}, but a step of the "
+                f"current has {tuple(x.shape)}; the feedback must keep the shape"
+            )
+        spike, inner = self.neuron.step(x + back, state.neuron)
+        return spike, RecurrentState(inner, spike)
+
+
+@contextmanager
+def truncated(net: nn.Module) -> Iterator[None]:
+    """Let every call of a network continue where the last one ended, inside a ``with`` block.
+
+    States are cut off from their past between calls, so that each piece of a long sequence is trained in
+    the memory of that piece: truncated backpropagation through time. The block starts at rest.
+
+    Args:
+        net: any module. Our neurons, `LeakyIntegrator`, `Recurrent` and `DelayedLinear` keep their states.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import UltraLIF
+        >>> net = nn.Sequential(nn.Linear(8, 4), UltraLIF())
+        >>> with truncated(net):
+        ...     for piece in torch.rand(1000, 2, 8).split(50):
+        ...         net(piece).mean().backward()
+    """
+    layers = stateful_layers(net)
+    with carried(layers, [None] * len(layers), _detached):
+        yield
+
+
+def stateful_layers(net: nn.Module) -> list[nn.Module]:
+    """Return the outermost modules of a network that have a state."""
+    layers = list(_remembering(net))
+    if not layers:
+        raise InputError(
+            f"net is a {type(net).__name__} without ultralif neurons, so it has no state to keep; pass the "
+            "whole network"
+        )
+    return layers
+
+
+@contextmanager
+def carried(
+    layers: Sequence[Any], states: list[Any], keep: Callable[[Any], Any] = lambda state: state
+) -> Iterator[None]:
+    """Let each call of a layer begin with its entry of ``states``, and leave the next state there."""
+    hooks = []
+    for i, layer in enumerate(layers):
+        layer.forward = _carrying(i, layer, states, keep)
+        hooks.append(layer.register_forward_hook(_seen))
+    try:
+        yield
+    finally:
+        for layer, hook in zip(layers, hooks, strict=True):
+            del layer.forward
+            hook.remove()
+
+
+def _remembering(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield the outermost modules that have a state."""
+    if isinstance(module, Neuron | Recurrent | DelayedLinear | LeakyIntegrator):
+        yield module
+        return
+    for child in module.children():
+        yield from _remembering(child)
+
+
+def _carrying(
+    i: int, layer: Any, states: list[Any], keep: Callable[[Any], Any]
+) -> Callable[[Tensor], Tensor]:
+    def forward(x: Tensor) -> Tensor:
+        out: Tensor
+        out, state = layer.run(x, states[i])
+        states[i] = keep(state)
+        return out
+
+    return forward
+
+
+def _seen(module: nn.Module, given: Any, out: Any) -> None:
+    """Do nothing. With a hook, a neuron is called as a module even where only its mean spikes are needed."""
+
+
+def _detached(state: Any) -> Any:
+    if isinstance(state, Tensor):
+        return state.detach()
+    return type(state)(*map(_detached, state))

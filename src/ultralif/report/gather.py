@@ -15,7 +15,7 @@ from ultralif.training.record import constants_of
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 
-__all__ = ["Entry", "Gathered", "differences", "gather", "label_of", "unnamed"]
+__all__ = ["Entry", "FoundRuns", "differences", "gather", "label_of", "unnamed"]
 
 NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity")
 """The fields that have columns of their own."""
@@ -36,7 +36,7 @@ class Entry:
     """None for a run whose folder is not on this machine."""
 
 
-class Gathered(NamedTuple):
+class FoundRuns(NamedTuple):
     """The runs of a report, each once, with notes for the reader, such as on runs that are left out."""
 
     entries: list[Entry]
@@ -47,7 +47,7 @@ def gather(
     sources: Sequence[str],
     runs_dir: Path | None = None,
     admits: Callable[[Result], bool] = lambda result: True,
-) -> Gathered:
+) -> FoundRuns:
     """Find the runs that are named.
 
     Args:
@@ -65,7 +65,7 @@ def gather(
         where = ", ".join(sources) or store.root
         why = "".join(f" {note}" for note in notes)
         raise InputError(f"there are no runs in {where} that match; train one with: ultralif train.{why}")
-    return Gathered(list(found.values()), notes)
+    return FoundRuns(list(found.values()), notes)
 
 
 def _read(source: str, store: Store, notes: list[str], admits: Callable[[Result], bool]) -> Iterable[Entry]:

@@ -15,7 +15,7 @@ from ultralif.data import Dataset
 from ultralif.errors import InputError, JobError
 from ultralif.nn import NEURONS, Network, mode
 from ultralif.report.gather import Entry
-from ultralif.training.api import load
+from ultralif.training.api import find_run
 from ultralif.training.feed import EVALUATION, inputs, load_data, make_loader
 
 __all__ = ["Subject", "choose", "look", "observe", "slices"]
@@ -69,7 +69,7 @@ def look(entry: Entry, data_dir: Path | None = None) -> Subject:
     """
     if entry.folder is None:
         raise InputError(f"run {entry.config.id} has no folder here, so its network is not known")
-    network = load(entry.folder)
+    network = find_run(entry.folder).network
     if not isinstance(network, Network):
         raise InputError(
             f"run {entry.config.id} is a {type(network).__name__}; only perceptrons can be shown"

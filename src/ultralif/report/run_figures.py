@@ -12,7 +12,7 @@ from ultralif.training.result import Result
 __all__ = ["accuracy_figure", "energy_figure"]
 
 
-class _Kind(NamedTuple):
+class _RunKind(NamedTuple):
     """A kind of run: all that it has in common with other seeds."""
 
     label: str
@@ -20,13 +20,13 @@ class _Kind(NamedTuple):
     timesteps: int
 
 
-def _by_kind(entries: Sequence[Entry]) -> dict[_Kind, dict[int, Result]]:
+def _by_kind(entries: Sequence[Entry]) -> dict[_RunKind, dict[int, Result]]:
     """Return the finished runs of each kind by seed."""
-    found: dict[_Kind, dict[int, Result]] = {}
+    found: dict[_RunKind, dict[int, Result]] = {}
     for entry, apart in zip(entries, differences(entries), strict=True):
         config = entry.config
         if entry.result.status == "done":
-            kind = _Kind(label_of(config, apart), config.dataset, config.timesteps)
+            kind = _RunKind(label_of(config, apart), config.dataset, config.timesteps)
             found.setdefault(kind, {})[config.seed] = entry.result
     return found
 
@@ -42,7 +42,7 @@ def accuracy_figure(path: Path, entries: Sequence[Entry]) -> Path:
         for label in dict.fromkeys(kind.label for kind in here):
             points = []
             for place, time in enumerate(times):
-                mean = _mean(here.get(_Kind(label, dataset, time), {}), "accuracy")
+                mean = _mean(here.get(_RunKind(label, dataset, time), {}), "accuracy")
                 if mean is not None:
                     points.append((place, *mean))
             if points:

@@ -19,7 +19,7 @@ from ultralif.ops.triton import launch
 from ultralif.stack import kernels
 
 if TYPE_CHECKING:
-    from ultralif.ops.triton.plan import Plan
+    from ultralif.ops.triton.plan import LaunchPlan
 
 __all__ = ["RowTable", "decode", "make_row_table", "rows_of"]
 
@@ -53,7 +53,9 @@ def decode(raw: Tensor, table: Tensor, row_table: RowTable) -> Tensor:
     return _apply(raw, table, row_table)
 
 
-def make_row_table(parts: Sequence[tuple["Plan", Constants, Sequence[bool]]], raw: Tensor) -> RowTable | None:
+def make_row_table(
+    parts: Sequence[tuple["LaunchPlan", Constants, Sequence[bool]]], raw: Tensor
+) -> RowTable | None:
     """Describe the rows of some kernels; None where nothing can be copied to the device now.
 
     Args:
@@ -67,7 +69,7 @@ def make_row_table(parts: Sequence[tuple["Plan", Constants, Sequence[bool]]], ra
     return kept.get(key)
 
 
-def _write(parts: Sequence[tuple["Plan", Constants, Sequence[bool]]], raw: Tensor) -> RowTable:
+def _write(parts: Sequence[tuple["LaunchPlan", Constants, Sequence[bool]]], raw: Tensor) -> RowTable:
     sums = torch.ones(raw.numel(), 4, dtype=torch.int32)
     sums[:, 3] = 0
     where, numbers, begin = [], [], 0
@@ -122,7 +124,7 @@ class _Decode(torch.autograd.Function):
 _apply: Callable[..., Tensor] = _Decode.apply
 
 
-def rows_of(rows: Tensor, plans: Sequence["Plan"]) -> list[Constants]:
+def rows_of(rows: Tensor, plans: Sequence["LaunchPlan"]) -> list[Constants]:
     """Return the rows of each kernel, as the constants that it is given."""
     parts = torch.split(rows.detach(), [plan.shape_of_rows[0] * WIDTH for plan in plans])
     return [Constants(*[Learned(part, Form.VALUE)] * 4) for part in parts]

@@ -16,10 +16,10 @@ from ultralif.ops.constants import Learned
 from ultralif.ops.rule import Constants
 from ultralif.stack.streams import side_by_side
 
-__all__ = ["Group", "Prepared", "prepare_groups", "run_groups"]
+__all__ = ["KindGroup", "Prepared", "prepare_groups", "run_groups"]
 
 
-class Group(NamedTuple):
+class KindGroup(NamedTuple):
     """The neurons of one kind, in all members that have this kind."""
 
     operator: Callable[..., Any]
@@ -46,7 +46,7 @@ class Prepared(NamedTuple):
 
 
 def prepare_groups(
-    current: Tensor, raw: Tensor, table: Tensor, groups: Sequence[Group], rate: bool
+    current: Tensor, raw: Tensor, table: Tensor, groups: Sequence[KindGroup], rate: bool
 ) -> Prepared | None:
     """Choose the kernels of all groups, and decode their constants; None without kernels for it.
 

@@ -11,7 +11,7 @@ from ultralif.functional import Mode
 from ultralif.nn.neuron import Neuron
 from ultralif.ops.autograd import runs_triton
 from ultralif.ops.constants import Form, Learned, decode_rows
-from ultralif.stack.groups import Group, Prepared, prepare_groups, run_groups
+from ultralif.stack.groups import KindGroup, Prepared, prepare_groups, run_groups
 
 __all__ = ["StackedNeurons", "kind"]
 
@@ -116,7 +116,7 @@ class StackedNeurons(nn.Module):
                 for name, raw in raws[n].items()
             }
             given |= self.numbers[n] | self._chosen(n, mode)
-            groups.append(Group(type(self.groups[n][0]).operator, size, given))
+            groups.append(KindGroup(type(self.groups[n][0]).operator, size, given))
         return prepare_groups(current, self.raw, self.rows, groups, rate)
 
     def _by_group(self, vector: Tensor) -> list[dict[str, Tensor]]:

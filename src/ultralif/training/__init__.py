@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from ultralif.lazy import lazy
 
 if TYPE_CHECKING:
-    from ultralif.training.api import load as load
     from ultralif.training.api import train as train
     from ultralif.training.build import build_network as build_network
     from ultralif.training.config import RunConfig as RunConfig
@@ -36,7 +35,6 @@ _HOMES = {
     "build_network": "build",
     "estimate": "forecast",
     "grid": "sweep",
-    "load": "api",
     "plan": "sweep",
     "run_local": "executors",
     "train": "api",

@@ -21,7 +21,7 @@ from ultralif.training.single import neurons_of
 from ultralif.training.store import Run, Store
 from ultralif.training.zoo import is_model, read_model
 
-__all__ = ["Trained", "find_run", "load", "restore", "train"]
+__all__ = ["Trained", "find_run", "restore", "train"]
 
 
 def train(
@@ -112,22 +112,8 @@ class Trained(NamedTuple):
     diverged: bool = False
 
 
-def load(
-    source: str | Path, runs_dir: str | Path | None = None, *, net: nn.Module | None = None
-) -> nn.Module:
-    """Return the network of a run, or one that comes with the library; `ultralif.load` reads files too.
-
-    Args:
-        source: a run's folder; its name, or the beginning of it, among the runs; or the name of a network
-            that comes with the library.
-        runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
-        net: for a run of a network of your own, such a network; it takes the parameters and is returned.
-    """
-    return find_run(source, runs_dir, net).network
-
-
 def find_run(source: str | Path, runs_dir: str | Path | None = None, net: nn.Module | None = None) -> Trained:
-    """Return the network that `load` returns, and the config of its run."""
+    """Return the network of a run, or one that comes with the library, and the config of its run."""
     if net is not None:
         add_model(lambda: net)
     path = Path(source)

@@ -11,7 +11,7 @@ from torch import nn
 from ultralif import __version__
 from ultralif.training.config import RunConfig
 from ultralif.training.evaluate import Evaluation
-from ultralif.training.result import CONSTANTS, Constants, ModeResult, Result
+from ultralif.training.result import CONSTANTS, LearnedConstants, ModeResult, Result
 from ultralif.training.schedule import hard_epochs
 from ultralif.training.single import neurons_of
 
@@ -79,7 +79,7 @@ def make_result(
         mode=mode,
         by_mode=by_mode(evaluation, validation),
         hits=evaluation.hits.get(mode),
-        constants=Constants(**constants),
+        constants=LearnedConstants(**constants),
         config=config.to_dict(),
         path=str(path),
         ann_picojoules=evaluation.energy["ann_picojoules"],

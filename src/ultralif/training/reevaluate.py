@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from ultralif.training.api import load, restore
+from ultralif.training.api import find_run, restore
 from ultralif.training.build import step_work
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
@@ -58,7 +58,7 @@ def reevaluate_model(
 ) -> Reevaluated:
     """Do the same as `reevaluate` for a network that comes with the library."""
     config, _ = read_model(name)
-    network, card = load(name), cards()[name]
+    network, card = find_run(name).network, cards()[name]
     known = {field: getattr(config, field) for field in _NAMED}
     known |= {"id": card["run"], "mode": neurons_of(network)[0].mode, "status": "done", "path": name}
     result = Result.from_dict(

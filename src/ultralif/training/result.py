@@ -8,7 +8,7 @@ from ultralif.names import MODES, Mode
 from ultralif.training.energy import Operations
 from ultralif.training.reader import Reader
 
-__all__ = ["ByEpoch", "Constants", "ModeResult", "Result"]
+__all__ = ["ByEpoch", "LearnedConstants", "ModeResult", "Result"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ModeResult:
 
 
 @dataclass(frozen=True)
-class Constants:
+class LearnedConstants:
     """The constants of the first spiking layer after training, means over its neurons.
 
     None: the neuron has no such constant, or it was not recorded.
@@ -82,7 +82,7 @@ class Result:
     mode: str
     """The mode at the end of training: the first to look at in `by_mode`."""
     by_mode: Mapping[str, ModeResult]
-    constants: Constants = Constants()
+    constants: LearnedConstants = LearnedConstants()
     by_epoch: ByEpoch = ByEpoch()
     hits: str | None = None
     """The test samples classified correctly in `mode`, see `ultralif.training.hits`."""
@@ -194,7 +194,7 @@ class Result:
             mode=read.text("mode"),
             sparsity=read.number("sparsity") or 0.0,
             by_mode={mode: _in_mode(read, mode) for mode in MODES if mode in read.part("accuracy").values},
-            constants=Constants(**constants),
+            constants=LearnedConstants(**constants),
             by_epoch=ByEpoch(**{name: by_epoch.numbers(name) for name in ("test", "validation", "eps")}),
             hits=read.long_text("hits"),
             config=read.part("config").values,
@@ -232,7 +232,7 @@ _PLAIN = (
     *("seconds", "stacked", "finished"),
 )
 CONSTANTS = ("eps", "leak", "threshold", "sharpness", "slope")
-"""The names of `Constants`."""
+"""The names of `LearnedConstants`."""
 
 
 def _counts(operations: Operations) -> dict[str, float]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ultralif.errors import InputError
 from ultralif.export.c.gather import has_levels
 from ultralif.export.c.inputs import header, main, readme, recorded_inputs
-from ultralif.export.c.plan import Plan, make_plan
+from ultralif.export.c.plan import LayerPlan, make_plan
 from ultralif.export.c.program import program
 from ultralif.export.c.source import arrays, fields, recording, state, weight_type
 from ultralif.export.c.text import fill
@@ -82,7 +82,7 @@ def footprint(net: IntegerNetwork) -> Footprint:
     return _footprint(net, make_plan(net))
 
 
-def _footprint(net: IntegerNetwork, plan: Plan) -> Footprint:
+def _footprint(net: IntegerNetwork, plan: LayerPlan) -> Footprint:
     rom = sum(array.bytes for array in arrays(net, plan))
     counters = (2 if net.levels is None else 1) + len(plan.gathered)
     ram = 4 * (net.classes + counters) + sum(field.bytes for field in fields(net, plan))
@@ -97,7 +97,7 @@ def ways(net: IntegerNetwork) -> dict[str, str]:
     return {net.nodes[place].name: plan.why(place) for place in places}
 
 
-def _ways(net: IntegerNetwork, plan: Plan) -> str:
+def _ways(net: IntegerNetwork, plan: LayerPlan) -> str:
     places = sorted([*plan.gathered, *plan.spread])
     return "\n".join(f"- layer {place}, `{net.nodes[place].name}`: {plan.why(place)}" for place in places)
 
@@ -109,7 +109,7 @@ def _one_line(title: str) -> str:
 
 
 def _files(
-    net: IntegerNetwork, plan: Plan, recorded: Tensor, size: Footprint, budget: int, title: str
+    net: IntegerNetwork, plan: LayerPlan, recorded: Tensor, size: Footprint, budget: int, title: str
 ) -> dict[str, str]:
     facts = {
         "title": _one_line(title),

@@ -17,7 +17,7 @@ try:
 except ImportError:  # named where it is needed
     unicorn = arm = None
 
-__all__ = ["Board"]
+__all__ = ["Emulator"]
 
 CPUS = {
     "m0plus": "UC_CPU_ARM_CORTEX_M0",
@@ -30,7 +30,7 @@ STACK, SIZE = 0x3000_0000, 1 << 16
 FREE = 0x2800_0000, 1 << 20  # memory for arguments
 
 
-class Board:
+class Emulator:
     """A Cortex-M with one program in its memory."""
 
     def __init__(self, path: str | Path, cpu: str) -> None:
@@ -123,7 +123,7 @@ def main(paths: list[str]) -> None:
     """Print a line for each program, named like ``count-m4.elf`` or ``count-m4-portable.elf``."""
     for path in paths:
         name = Path(path).stem.removeprefix("count-")
-        board = Board(path, name.split("-")[0])
+        board = Emulator(path, name.split("-")[0])
         state, samples = (
             board.symbols["state"],
             struct.unpack("<I", board.read(board.symbols["model_samples"], 4)),

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ultralif.export.c.plan import GROUP, Gathered, Plan
+from ultralif.export.c.plan import GROUP, Gathered, LayerPlan
 from ultralif.export.c.text import Array, Field, fill, lines
 from ultralif.export.graph import Geometry, Pooling
 from ultralif.export.integer import IntegerNetwork, IntegerSynapses
@@ -28,12 +28,12 @@ __all__ = [
 TOP = 1 << 15
 
 
-def has_levels(plan: Plan) -> bool:
+def has_levels(plan: LayerPlan) -> bool:
     """Tell whether a gathered layer reads the input itself."""
     return any(layer.kernel == "levels" for layer in plan.gathered.values())
 
 
-def kept_rows(net: IntegerNetwork, plan: Plan, source: int) -> int:
+def kept_rows(net: IntegerNetwork, plan: LayerPlan, source: int) -> int:
     """Return the rows of spikes that are kept: those of one window if one gathered layer reads them."""
     height = net.nodes[source].shape[1]
     readers = [i for node in net.nodes for i in node.inputs].count(source)
@@ -110,7 +110,7 @@ def _start(threshold: Tensor) -> Tensor:
     return word & 0xFFFFFFFF
 
 
-def lists(net: IntegerNetwork, plan: Plan) -> Iterator[Field]:
+def lists(net: IntegerNetwork, plan: LayerPlan) -> Iterator[Field]:
     """Yield the state of gathered layers: lists of spikes, and how far each layer is."""
     for place in plan.listed:
         channels, _, width = net.nodes[place].shape
@@ -119,19 +119,19 @@ def lists(net: IntegerNetwork, plan: Plan) -> Iterator[Field]:
         yield Field(f"list_{place}", _index(plan, net), cells * channels)
 
 
-def _index(plan: Plan, net: IntegerNetwork) -> str:
+def _index(plan: LayerPlan, net: IntegerNetwork) -> str:
     """Return the type of a channel in lists."""
     return "uint8_t" if max(net.nodes[place].shape[0] for place in plan.listed) <= 256 else "uint16_t"
 
 
-def list_append(net: IntegerNetwork, plan: Plan, place: int) -> list[str]:
+def list_append(net: IntegerNetwork, plan: LayerPlan, place: int) -> list[str]:
     """Return the statements that note spike ``i`` of a layer that is spread."""
     channels, height, width = net.nodes[place].shape
     at = f"s->list_{place}[i % {height * width} * {channels} + s->spikes_{place}[i % {height * width}]++]"
     return [f"{at} = ({_index(plan, net)})(i / {height * width});"]
 
 
-def is_pushed(net: IntegerNetwork, plan: Plan, place: int) -> bool:
+def is_pushed(net: IntegerNetwork, plan: LayerPlan, place: int) -> bool:
     """Tell whether events of a node are handed to layers that are spread, or counted as scores."""
     if place == 0 and has_levels(plan):
         return any(place in node.inputs for i, node in enumerate(net.nodes) if i not in plan.internal)
@@ -140,12 +140,12 @@ def is_pushed(net: IntegerNetwork, plan: Plan, place: int) -> bool:
     return any(place in node.inputs for i, node in enumerate(net.nodes) if i not in plan.internal)
 
 
-def runs_alone(net: IntegerNetwork, plan: Plan, place: int) -> bool:
+def runs_alone(net: IntegerNetwork, plan: LayerPlan, place: int) -> bool:
     """Tell whether a time step runs all rows of a layer, which otherwise its reader asks for."""
     return place not in plan.listed or kept_rows(net, plan, place) == net.nodes[place].shape[1]
 
 
-def reset_rows(net: IntegerNetwork, plan: Plan) -> Iterator[str]:
+def reset_rows(net: IntegerNetwork, plan: LayerPlan) -> Iterator[str]:
     """Yield the statements that begin a time step."""
     for place in plan.gathered:
         yield f"s->rows_{place} = 0;"
@@ -155,7 +155,7 @@ def reset_rows(net: IntegerNetwork, plan: Plan) -> Iterator[str]:
             yield f"    s->spikes_{place}[i] = 0;"
 
 
-def shared(net: IntegerNetwork, plan: Plan) -> str:
+def shared(net: IntegerNetwork, plan: LayerPlan) -> str:
     """Return the functions that gathered layers share."""
     kinds = {layer.kernel for layer in plan.gathered.values()}
     text = fill("alone.c") if kinds & {"packed", "levels"} else ""
@@ -167,7 +167,7 @@ def shared(net: IntegerNetwork, plan: Plan) -> str:
     return text + (fill("dot.c") if "levels" in kinds else "")
 
 
-def functions(net: IntegerNetwork, plan: Plan, layer: Gathered, pushes: bool, exact: list[str]) -> str:
+def functions(net: IntegerNetwork, plan: LayerPlan, layer: Gathered, pushes: bool, exact: list[str]) -> str:
     """Return the functions of a layer.
 
     Args:
@@ -212,7 +212,7 @@ def functions(net: IntegerNetwork, plan: Plan, layer: Gathered, pushes: bool, ex
     return "".join(fill(name, **facts) for name in before) + body + fill("rows.c", **facts)
 
 
-def _facts(net: IntegerNetwork, plan: Plan, layer: Gathered) -> dict[str, object]:
+def _facts(net: IntegerNetwork, plan: LayerPlan, layer: Gathered) -> dict[str, object]:
     """Return the numbers that templates are filled with."""
     op, pool = _synapses(net, layer), _pool(net, layer)
     g, source = _geometry(op), net.nodes[layer.source].shape

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ultralif.export.c.gather import has_levels
-from ultralif.export.c.plan import Plan
+from ultralif.export.c.plan import LayerPlan
 from ultralif.export.c.source import fields
 from ultralif.export.c.text import Field, fill, lines, numbers
 from ultralif.export.integer import IntegerNetwork
@@ -12,7 +12,7 @@ from ultralif.export.integer import IntegerNetwork
 __all__ = ["header", "input_functions", "main", "readme", "recorded_inputs"]
 
 
-def header(net: IntegerNetwork, plan: Plan) -> dict[str, object]:
+def header(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
     """Return what the header says of the input."""
     if net.levels is None:
         return {
@@ -34,7 +34,7 @@ def header(net: IntegerNetwork, plan: Plan) -> dict[str, object]:
     }
 
 
-def input_functions(net: IntegerNetwork, plan: Plan) -> str:
+def input_functions(net: IntegerNetwork, plan: LayerPlan) -> str:
     """Return the functions that take an input."""
     if net.levels is None:
         return fill("input_events.c")
@@ -44,7 +44,7 @@ def input_functions(net: IntegerNetwork, plan: Plan) -> str:
     return fill("input_levels.c", index="    uint32_t i;\n" if stay else "", keep=keep, take=take)
 
 
-def held(net: IntegerNetwork, plan: Plan) -> list[Field]:
+def held(net: IntegerNetwork, plan: LayerPlan) -> list[Field]:
     """Return the sums that stay from one time step to the next, until another input comes."""
     names = {f"sum_{place}" for place, node in enumerate(net.nodes) if node.graded}
     return [field for field in fields(net, plan) if field.name in names]

@@ -17,7 +17,7 @@ from ultralif.export.bounds import Counts, Range, sums
 from ultralif.export.graph import Input, Pooling
 from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses
 
-__all__ = ["GROUP", "Gathered", "Plan", "make_plan", "threshold_of"]
+__all__ = ["GROUP", "Gathered", "LayerPlan", "make_plan", "threshold_of"]
 
 GROUP = 16
 """Channels whose packed sums fit the registers of a Cortex-M."""
@@ -50,7 +50,7 @@ class Gathered:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LayerPlan:
     """The way of each layer of neurons."""
 
     gathered: dict[int, Gathered]
@@ -83,7 +83,7 @@ class Plan:
         return self.gathered[place].why if place in self.gathered else f"spread; {self.spread[place]}"
 
 
-def make_plan(net: IntegerNetwork) -> Plan:
+def make_plan(net: IntegerNetwork) -> LayerPlan:
     """Return the fastest way of each layer that is proved to be exact."""
     gathered: dict[int, Gathered] = {}
     spread: dict[int, str] = {}
@@ -94,7 +94,7 @@ def make_plan(net: IntegerNetwork) -> Plan:
                 spread[place] = found
             else:
                 gathered[place] = found
-    return Plan(gathered, spread)
+    return LayerPlan(gathered, spread)
 
 
 def _gathered(net: IntegerNetwork, place: int) -> Gathered | str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ultralif.export.c import gather
 from ultralif.export.c.inputs import cleared, held, input_functions
-from ultralif.export.c.plan import Gathered, Plan
+from ultralif.export.c.plan import Gathered, LayerPlan
 from ultralif.export.c.source import fields
 from ultralif.export.c.text import constant, fill, lines
 from ultralif.export.graph import Flatten, Pooling, Sum
@@ -14,7 +14,7 @@ from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynaps
 __all__ = ["program"]
 
 
-def program(net: IntegerNetwork, plan: Plan) -> dict[str, object]:
+def program(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
     """Return the functions of all layers, and their helper functions."""
     places = range(len(net.nodes))
     wide = f"int{2 * net.bits}_t"
@@ -73,7 +73,7 @@ def _helpers(neuron: IntegerNeuron) -> Iterator[str]:
         yield "larger.c" if neuron.table is None else "soft_max.c"
 
 
-def _calls(net: IntegerNetwork, plan: Plan) -> Iterator[str]:
+def _calls(net: IntegerNetwork, plan: LayerPlan) -> Iterator[str]:
     """Yield the statements of a time step, in order; at its end sums are 0 again, but those that are held."""
     if net.levels is None:
         yield "s->events = 0;"
@@ -100,7 +100,7 @@ def _calls(net: IntegerNetwork, plan: Plan) -> Iterator[str]:
     )
 
 
-def _push(net: IntegerNetwork, plan: Plan, place: int) -> str:
+def _push(net: IntegerNetwork, plan: LayerPlan, place: int) -> str:
     """Return the statements that pass an event of a node to the nodes that read it."""
     text, to = "", []
     if place in plan.internal or not gather.is_pushed(net, plan, place):
@@ -151,7 +151,7 @@ def _level(net: IntegerNetwork, place: int) -> str:
     return ", int32_t level" if net.nodes[place].graded else ""
 
 
-def _value(net: IntegerNetwork, plan: Plan, place: int) -> str:
+def _value(net: IntegerNetwork, plan: LayerPlan, place: int) -> str:
     """Return the code that computes a current."""
     node = net.nodes[place]
     if net.is_count[place] or place in plan.internal:
@@ -240,7 +240,7 @@ def _convolution(net: IntegerNetwork, place: int) -> dict[str, object]:
     return _maps(place, before, node.shape) | numbers
 
 
-def _layer(net: IntegerNetwork, plan: Plan, place: int) -> str:
+def _layer(net: IntegerNetwork, plan: LayerPlan, place: int) -> str:
     """Return a layer of neurons."""
     node = net.nodes[place]
     neuron, size = node.op, math.prod(node.shape)

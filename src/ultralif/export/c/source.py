@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ultralif.export.c import gather
-from ultralif.export.c.plan import Plan
+from ultralif.export.c.plan import LayerPlan
 from ultralif.export.c.text import BYTES, Array, Field, lines, numbers
 from ultralif.export.graph import Pooling
 from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses, Multiply, Offset
@@ -18,7 +18,7 @@ __all__ = ["arrays", "checksum", "fields", "recording", "state", "weight_type"]
 HASH_START, HASH_FACTOR = 2166136261, np.uint32(16777619)  # FNV-1a, over words
 
 
-def arrays(net: IntegerNetwork, plan: Plan) -> list[Array]:
+def arrays(net: IntegerNetwork, plan: LayerPlan) -> list[Array]:
     """Return the constants of the program."""
     found: list[Array] = []
     gathered = {layer.synapses: layer for layer in plan.gathered.values()}
@@ -76,7 +76,7 @@ def _differ(values: Tensor) -> bool:
     return bool((values != values.flatten()[0]).any())
 
 
-def fields(net: IntegerNetwork, plan: Plan) -> list[Field]:
+def fields(net: IntegerNetwork, plan: LayerPlan) -> list[Field]:
     """Return the arrays of the state, the widest first, so that none needs padding."""
     found = list(gather.lists(net, plan))
     for number, node in enumerate(net.nodes):
@@ -90,7 +90,7 @@ def fields(net: IntegerNetwork, plan: Plan) -> list[Field]:
     return sorted(found, key=lambda field: -BYTES[field.kind])
 
 
-def state(net: IntegerNetwork, plan: Plan) -> str:
+def state(net: IntegerNetwork, plan: LayerPlan) -> str:
     """Return the declarations of the state."""
     rows = [
         f"uint32_t rows_{place}; /* of layer {place}, done in this time step */" for place in plan.gathered
@@ -101,7 +101,7 @@ def state(net: IntegerNetwork, plan: Plan) -> str:
     return lines(4, [*rows, *declared])
 
 
-def recording(net: IntegerNetwork, plan: Plan, recorded: Tensor) -> dict[str, object]:
+def recording(net: IntegerNetwork, plan: LayerPlan, recorded: Tensor) -> dict[str, object]:
     """Return the simulator's answers to recorded inputs ``[T, B, *input]``."""
     output = net.run(recorded)
     return {
@@ -113,7 +113,7 @@ def recording(net: IntegerNetwork, plan: Plan, recorded: Tensor) -> dict[str, ob
 
 
 def checksum(
-    net: IntegerNetwork, plan: Plan, membranes: tuple[Tensor, ...]
+    net: IntegerNetwork, plan: LayerPlan, membranes: tuple[Tensor, ...]
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.uint32]]:
     """Return ``model_hash`` of each sample's membranes, which are ``[T, B, *features]`` for each layer."""
     places = [place for place, node in enumerate(net.nodes) if isinstance(node.op, IntegerNeuron)]

@@ -17,7 +17,7 @@ from ultralif.ops.cpu import build
 from ultralif.ops.layout import axes_by_memory, dense_strides, find_place, find_steps, like_strides, shape_of
 from ultralif.ops.rule import CHOICES, NUMBERS, Constants, Curve, Membrane, Reset, Rule
 
-__all__ = ["Plan", "find_plan", "stored", "takes"]
+__all__ = ["CallPlan", "find_plan", "stored", "takes"]
 
 _TYPES = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.float16: 2}
 """The types of a current, by their number in kernels.c: the type of the membrane, or a 16-bit one."""
@@ -79,10 +79,10 @@ def stored(x: Tensor) -> Tensor:
 
 
 PLANS = 512  # the most plans that are kept
-_plans: dict[Any, "Plan"] = {}
+_plans: dict[Any, "CallPlan"] = {}
 
 
-def find_plan(current: Tensor, constants: Constants, rule: Rule) -> "Plan":
+def find_plan(current: Tensor, constants: Constants, rule: Rule) -> "CallPlan":
     """Return the plan for a call; the first call makes it."""
     current = stored(current)
     specs = [
@@ -94,11 +94,11 @@ def find_plan(current: Tensor, constants: Constants, rule: Rule) -> "Plan":
     if plan is None:
         if len(_plans) >= PLANS:
             _plans.clear()
-        plan = _plans[key] = Plan(current, constants, rule)
+        plan = _plans[key] = CallPlan(current, constants, rule)
     return plan
 
 
-class Plan:
+class CallPlan:
     """A layer as ``[T, B, F]``: neurons in the order of memory; a constant serves consecutive neurons."""
 
     def __init__(self, current: Tensor, constants: Constants, rule: Rule) -> None:

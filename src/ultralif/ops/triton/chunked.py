@@ -50,7 +50,7 @@ from ultralif.ops.triton.temporal import (
 )
 
 if TYPE_CHECKING:
-    from ultralif.ops.triton.plan import Plan
+    from ultralif.ops.triton.plan import LaunchPlan
 
 __all__ = ["Tile", "backward", "find_tile", "forward"]
 
@@ -507,7 +507,7 @@ def chunked_backward_kernel(
 
 
 def forward(
-    plan: "Plan",
+    plan: "LaunchPlan",
     tile: Tile,
     current: Tensor,
     at: Steps,
@@ -530,7 +530,7 @@ def forward(
 
 
 def backward(
-    plan: "Plan",
+    plan: "LaunchPlan",
     tile: Tile,
     given: tuple[Tensor | None, ...],
     at_grad: Steps,
@@ -575,7 +575,7 @@ def backward(
     return launch.end(plan, constants, grads, partials, learned, ways, plan.size)
 
 
-def _sizes(plan: "Plan", tile: Tile) -> tuple[int, ...]:
+def _sizes(plan: "LaunchPlan", tile: Tile) -> tuple[int, ...]:
     """Return the choices of both kernels: chunks, steps at once, whether all chunks are full, neurons."""
     even = tile.chunks * tile.length == plan.time
     return tile.chunks, STEPS, int(even), tile.neurons, NATIVE

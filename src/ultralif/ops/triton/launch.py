@@ -13,7 +13,7 @@ from ultralif.ops.layout import Place
 from ultralif.ops.rule import Constants
 
 if TYPE_CHECKING:
-    from ultralif.ops.triton.plan import Plan
+    from ultralif.ops.triton.plan import LaunchPlan
 
 __all__ = [
     "EACH",
@@ -95,7 +95,7 @@ def way_of(place: Place, block: int) -> int:
 
 
 def begin(
-    plan: "Plan",
+    plan: "LaunchPlan",
     constants: Constants,
     learned: Sequence[bool],
     ways: tuple[int, ...],
@@ -122,7 +122,7 @@ def begin(
 
 
 def end(
-    plan: "Plan",
+    plan: "LaunchPlan",
     constants: Constants,
     grads: list[Any],
     partials: Tensor,

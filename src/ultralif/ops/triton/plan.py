@@ -28,11 +28,11 @@ from ultralif.ops.rule import Constants, Rule, code
 from ultralif.ops.triton import chunked, launch, ring, temporal
 from ultralif.ops.triton.launch import EACH, LEFT, ROW, SHARED, table_of, way_of
 
-__all__ = ["Plan", "find_plan", "forget"]
+__all__ = ["LaunchPlan", "find_plan", "forget"]
 
 PLANS = 512  # the most plans that are kept
 
-_plans: dict[Any, "Plan"] = {}
+_plans: dict[Any, "LaunchPlan"] = {}
 
 
 def find_plan(
@@ -43,7 +43,7 @@ def find_plan(
     *,
     inside: bool = False,
     ready: bool = False,
-) -> "Plan":
+) -> "LaunchPlan":
     """Return the plan for a call; the first call makes it.
 
     Args:
@@ -52,7 +52,7 @@ def find_plan(
         constants: as in `forward`.
         rule: as in `forward`.
         inside: the output is a part of a larger tensor, with the strides of the current.
-        ready: the kernels are given the constants that `held` decoded; see `Plan.can_be_ready`.
+        ready: the kernels are given the constants that `held` decoded; see `LaunchPlan.can_be_ready`.
     """
     key = (
         current.shape,
@@ -73,7 +73,7 @@ def find_plan(
     if plan is None:
         if len(_plans) >= PLANS:
             _plans.clear()
-        plan = Plan(current, constants, rule, inside, ready)
+        plan = LaunchPlan(current, constants, rule, inside, ready)
         if not launch.is_recording(current.device):  # else it belongs to the recorded graph
             _plans[key] = plan
     return plan
@@ -89,7 +89,7 @@ def _spec(learned: Learned) -> tuple[Any, ...]:
     return learned.raw.shape, learned.raw.dtype, *learned[1:6], rows
 
 
-class Plan:
+class LaunchPlan:
     """The launches for one layout of the current, one rule and one kind of constants."""
 
     def __init__(

@@ -64,7 +64,7 @@ from ultralif.ops.triton.ring_layout import (
 from ultralif.ops.triton.temporal import load_back, load_steps, membrane_from_spike
 
 if TYPE_CHECKING:
-    from ultralif.ops.triton.plan import Plan
+    from ultralif.ops.triton.plan import LaunchPlan
 
 __all__ = ["backward", "forward", "shape_of_rows", "ways"]
 
@@ -571,7 +571,7 @@ def ring_backward_kernel(
 
 
 def forward(
-    plan: "Plan",
+    plan: "LaunchPlan",
     current: Tensor,
     at: Steps,
     state: Tensor | None,
@@ -602,7 +602,7 @@ def forward(
     return borders
 
 
-def _forward_launch(plan: "Plan", has: int) -> tuple[Any, Tiling, tuple[int, ...], int]:
+def _forward_launch(plan: "LaunchPlan", has: int) -> tuple[Any, Tiling, tuple[int, ...], int]:
     found = plan.backwards.get(("forward", has))
     if found is None:
         tiles = tiling_of(plan, back=False)
@@ -617,12 +617,12 @@ def _forward_launch(plan: "Plan", has: int) -> tuple[Any, Tiling, tuple[int, ...
     return found
 
 
-def _choices(plan: "Plan", tiles: Tiling, longest: int) -> tuple[int, ...]:
+def _choices(plan: "LaunchPlan", tiles: Tiling, longest: int) -> tuple[int, ...]:
     chunk, even = chunk_of(tiles.steps, longest)
     return (*tiles.choices(chunk, even and plan.time % tiles.steps % chunk == 0), NATIVE)
 
 
-def _way(plan: "Plan", i: int, tiles: Tiling) -> tuple[int, int]:
+def _way(plan: "LaunchPlan", i: int, tiles: Tiling) -> tuple[int, int]:
     """Return how a gradient is reduced, and how many programs share its entries; see `triton.common`."""
     place, ring, rows = plan.found[i], plan.rule.ring, tiles.lanes // tiles.width
     if plan.is_ready:
@@ -638,20 +638,20 @@ def _way(plan: "Plan", i: int, tiles: Tiling) -> tuple[int, int]:
     return LEFT, 1
 
 
-def ways(plan: "Plan") -> list[int]:
+def ways(plan: "LaunchPlan") -> list[int]:
     """Return how the gradient of each constant is reduced."""
     tiles = tiling_of(plan, back=True)
     return [_way(plan, i, tiles)[0] for i in range(len(plan.found))]
 
 
-def shape_of_rows(plan: "Plan") -> tuple[int, int]:
-    """Return as `Plan.shape_of_rows`; no programs where rings are cut into parts."""
+def shape_of_rows(plan: "LaunchPlan") -> tuple[int, int]:
+    """Return as `LaunchPlan.shape_of_rows`; no programs where rings are cut into parts."""
     tiles = tiling_of(plan, back=True)
     return 0 if tiles.halo else tiles.programs, tiles.lanes // tiles.width * plan.rule.ring
 
 
 def backward(
-    plan: "Plan",
+    plan: "LaunchPlan",
     given: tuple[Tensor | None, ...],
     at_grad: Steps,
     constants: Constants,
@@ -704,7 +704,9 @@ def backward(
     return launch.end(plan, constants, grads, partials, learned, ways, tiles.size * rule.ring)
 
 
-def _backward_launch(plan: "Plan", has: int, at_grad: Steps, learned: tuple[bool, ...]) -> tuple[Any, ...]:
+def _backward_launch(
+    plan: "LaunchPlan", has: int, at_grad: Steps, learned: tuple[bool, ...]
+) -> tuple[Any, ...]:
     key = (has, at_grad, learned)
     found = plan.backwards.get(key)
     if found is None:

@@ -16,7 +16,7 @@ from ultralif.ops.layout import Steps
 from ultralif.ops.triton import launch
 
 if TYPE_CHECKING:
-    from ultralif.ops.triton.plan import Plan
+    from ultralif.ops.triton.plan import LaunchPlan
 
 __all__ = [
     "Tiling",
@@ -135,7 +135,7 @@ def tiling(
     return Tiling(cdiv(rows, size), size, tiles, spans, steps, lanes, width, cols, halo, margin, warps)
 
 
-def tiling_of(plan: "Plan", back: bool) -> Tiling:
+def tiling_of(plan: "LaunchPlan", back: bool) -> Tiling:
     """Return the layout of a plan, for the forward pass or the backward one."""
     ring = plan.rule.ring
     periods = [place.run * place.entries for place in plan.found if place.entries > 1]

@@ -48,7 +48,7 @@ from ultralif.ops.triton.common import (
 from ultralif.ops.triton.launch import NATIVE, Launch, chunk_of
 
 if TYPE_CHECKING:
-    from ultralif.ops.triton.plan import Plan
+    from ultralif.ops.triton.plan import LaunchPlan
 
 __all__ = ["backward", "forward"]
 
@@ -676,7 +676,7 @@ def temporal_backward_from_spikes_kernel(
 
 
 def forward(
-    plan: "Plan",
+    plan: "LaunchPlan",
     current: Tensor,
     at: Steps,
     state: Tensor | None,
@@ -705,7 +705,7 @@ def forward(
 
 
 def backward(
-    plan: "Plan",
+    plan: "LaunchPlan",
     given: tuple[Tensor | None, ...],
     at_grad: Steps,
     constants: Constants,

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
 from ultralif.errors import InputError, check_choice
-from ultralif.nn.truncated import carried, stateful_layers
+from ultralif.nn.layers import carried, stateful_layers
 
 __all__ = ["recompute"]
 
