@@ -10,6 +10,7 @@ from torch import Tensor
 import oracle
 import ultralif as ul
 from ultralif import functional
+from ultralif.names import NEURON_NAMES
 
 
 @dataclass(frozen=True)
@@ -133,4 +134,4 @@ def membrane(state: Any) -> Tensor:
     return state if isinstance(state, Tensor) else state.v
 
 
-assert {case.neuron for case in CASES.values()} == set(ul.NEURONS), "a neuron has no case"
+assert {case.neuron for case in CASES.values()} == set(NEURON_NAMES), "a neuron has no case"

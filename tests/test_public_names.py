@@ -178,6 +178,6 @@ def test_json_of_train_and_runs_has_the_promised_fields(tmp_path, capsys) -> Non
     for document in (trained, listed):
         assert set(fields) <= document.keys()
         assert {"soft", "hard", "tropical"} == document["accuracy"].keys()
-    for preset in (["written"], ["released", "--encoding", "rate"], ["deep"]):
+    for preset in (["binary"], ["digits"], ["deep"]):
         assert main(["train", "--config", *preset, "--dry-run", "--runs-dir", str(tmp_path)]) == 0
     assert main(["train", "--epochs", "none"]) == 2

@@ -65,7 +65,7 @@ def plan(name: str, seed: int, epochs: int | None) -> tuple[RunConfig, dict[str,
         shift=recipe["shift"],
         cutout=recipe["cutout"],
         hard_share=round(1 - recipe["soft"], 6),
-        settle_batches=20,
+        recalibrate_bn=20,
         neuron_options={"eps": recipe["eps"]},
     )
     return config, recipe

@@ -94,7 +94,7 @@ def _row(result: Result) -> dict[str, Any]:
     operations = {mode: one.operations for mode, one in result.by_mode.items() if one.operations}
     return {
         **{name: getattr(result, name) for name in ("id", "mode", "status", "epochs", "seconds", "stacked")},
-        "config": {name: value for name, value in result.config.items() if name != "schema"},
+        "config": dict(result.config),
         "accuracy": result.accuracy,
         "validation": result.validation,
         "spike_rate": result.spike_rate,
@@ -112,17 +112,19 @@ def _result(row: dict[str, Any], source: str) -> Result:
         raise BadFile(f"{source} has no config")
     if not isinstance(row.get("accuracy"), dict) or not isinstance(row.get("spike_rate"), dict):
         raise BadFile(f"{source} is not the result of a run: accuracy and spike_rate are missing")
-    named = {name: config.get(name, value) for name, value in _NAMED.items()}
+    if missing := [name for name in _NAMED if name not in config]:
+        raise BadFile(f"the config of {source} has no {', '.join(missing)}")
+    named = {name: config[name] for name in _NAMED}
     macs, acs = row.get("macs"), row.get("acs")
     operations = {}
     if isinstance(macs, dict) and isinstance(acs, dict):
         operations = {mode: {"macs": macs[mode], "acs": acs[mode]} for mode in macs.keys() & acs.keys()}
-    data = {**named, **row, "config": {"schema": 2, **config}, "energy": {"operations": operations}}
+    data = {**named, **row, "config": config, "energy": {"operations": operations}}
     return Result.from_dict(data, source).with_sops()
 
 
-_NAMED = {"dataset": "digits", "neuron": "UltraLIF", "timesteps": 10, "seed": 42, "sparsity": 0.0}
-"""What a row stands for whose config does not name these: rows keep only what differs from 0.1.0."""
+_NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity")
+"""Fields of the config that a result also has by themselves."""
 
 
 def _timing(row: Mapping[str, Any], source: str) -> dict[str, dict[str, float]]:

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple
 
 from research.paper.published import BASELINES, DATASETS, LAMBDAS, TIMESTEPS, ULTRA
+from research.readings.presets import reading_config
 from ultralif.errors import InputError
 from ultralif.training import PRESETS, RunConfig
 
@@ -40,7 +41,7 @@ CLIPPED = "rate-clipped"
 """The rate code of the author's code; it also marks the cells of runs that follow that code."""
 CONSTANT = "constant-normalized"
 """The encoding of the author's own system for the study of the temperature; it marks cells likewise."""
-BASE = RunConfig(**PRESETS["written"], precision="tf32")
+BASE = reading_config("written", "UltraLIF", precision="tf32")
 """The paper's recipe; TF32 rounds the weights in matrix products to eleven bits, the spikes are exact."""
 
 
@@ -60,11 +61,13 @@ class Variant:
     label: str
     neuron: str
     options: tuple[tuple[str, Any], ...] = field(default=())
+    reading: str = "written"
 
     def config(self, dataset: str, timesteps: int, seed: int, encoding: str = "rate") -> RunConfig:
         """Return its run."""
-        given = {"dataset": dataset, "timesteps": timesteps, "seed": seed}
-        return BASE.with_(**{**dict(self.options), **given, "neuron": self.neuron, "encoding": encoding})
+        given = {"dataset": dataset, "timesteps": timesteps, "seed": seed, "encoding": encoding}
+        fields = {"precision": BASE.precision, **dict(self.options), **given}
+        return reading_config(self.reading, self.neuron, **fields)
 
 
 def plain(neuron: str, sparsity: float = 0.0) -> Variant:
@@ -80,9 +83,17 @@ CONTROLS = (
 """Two controls: an exact gradient without log-sum-exp, and a surrogate whose width is learned."""
 
 _FULL = (("precision", "float32"),)
+
+
+def _preset(name: str) -> Variant:
+    """Return a recipe of the library with binary spikes."""
+    fields = {**PRESETS[name], **dict(_FULL)}
+    return Variant(name.replace("-", " "), fields.pop("neuron"), tuple(fields.items()))
+
+
 RECIPES = (
-    Variant("binary", "UltraDLIF", (*PRESETS["binary"].items(), *_FULL)),
-    Variant("binary narrow", "UltraDLIF", (*PRESETS["binary-narrow"].items(), *_FULL)),
+    _preset("binary"),
+    _preset("binary-narrow"),
     Variant("UltraPLIF binary", "UltraPLIF", (("mode", "hard"), *_FULL)),
 )
 """Networks trained with binary spikes: the presets, and the runner-up of the search on validation data."""
@@ -94,12 +105,9 @@ ABLATION = tuple(
 )
 
 
-_RELEASED = tuple(PRESETS["released"].items())
-
-
-def _as_released(variant: Variant, **options: Any) -> Variant:
+def _as_released(variant: Variant) -> Variant:
     """Return a network of the paper as its author's code computes it."""
-    return Variant(variant.label, variant.neuron, (*_RELEASED, *variant.options, *options.items()))
+    return replace(variant, reading="released")
 
 
 def released_variants() -> tuple[Variant, ...]:
@@ -114,7 +122,7 @@ def released_penalized() -> tuple[Variant, ...]:
 
 
 RELEASED_ABLATION = tuple(
-    Variant(variant.label, variant.neuron, (*PRESETS["ablation"].items(), *_FULL, *variant.options))
+    replace(variant, options=(*_FULL, *variant.options), reading="ablation")
     for variant in (*ABLATION, *(plain(neuron) for neuron in ULTRA))
 )
 """The study of the temperature, with the settings of the author's code for it."""
@@ -123,7 +131,7 @@ RELEASED_ABLATION = tuple(
 def deep_variants() -> tuple[Variant, ...]:
     """Return LIF, the Ultra neurons and the control with two and three hidden layers."""
     return tuple(
-        Variant(f"{v.label} {depth} layers", v.neuron, (*v.options, ("hidden", (64,) * depth)))
+        replace(v, label=f"{v.label} {depth} layers", options=(*v.options, ("hidden", (64,) * depth)))
         for v in released_variants()
         for depth in (2, 3)
         if v.label in ("LIF", "SigmaLIF", *ULTRA)

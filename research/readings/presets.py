@@ -1,4 +1,4 @@
-"""The recipes of the author's released code: fields of a config, and the neuron that each name stands for."""
+"""The readings of the paper: the fields of a run in each, and the neuron that each name stands for."""
 
 from typing import Any
 
@@ -9,6 +9,14 @@ __all__ = ["READINGS", "reading_config"]
 
 _PAPER = {"detach_reset": False}
 """The text differentiates every reset; the library detaches those of binary spikes."""
+_WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, _PAPER) for name in ("LIF", "PLIF", "AdaLIF", "FullPLIF")},
+    "DSpike": ("UnclippedDSpike", _PAPER),
+    "DSpikePlus": ("UnclippedDSpikePlus", _PAPER),
+    **{
+        name: (name, {"eps": 1.0}) for name in ("SoftLIF", "UltraLIF", "UltraPLIF", "UltraDLIF", "UltraDPLIF")
+    },
+}
 _FROM_0_9 = {"leak": 0.7109495026250039}  # sigmoid(0.9): there 0.9 is the parameter's first value
 _RELEASED: dict[str, tuple[str, dict[str, Any]]] = {
     "LIF": ("LIF", {}),
@@ -30,6 +38,7 @@ _ABLATION = _RELEASED | {
     "UltraDPLIF": ("ClampedUltraDPLIF", {"threshold": 1.0}),
 }
 READINGS: dict[str, tuple[dict[str, Any], dict[str, tuple[str, dict[str, Any]]]]] = {
+    "written": ({}, _WRITTEN),
     "released": ({"mode": "soft", "encoding": "rate-clipped", "track_test": True}, _RELEASED),
     "ablation": (
         {
@@ -42,18 +51,20 @@ READINGS: dict[str, tuple[dict[str, Any], dict[str, tuple[str, dict[str, Any]]]]
         _ABLATION,
     ),
 }
-"""The author's code, and its study of the temperature: fields of a run, and each neuron with its options."""
+"""The text, the author's code, and its study of the temperature: fields of a run, and each neuron with its
+options."""
 
 
 def reading_config(reading: str, neuron: str, **fields: Any) -> RunConfig:
-    """Return the run of a neuron in a reading of the author's code.
+    """Return the run of a neuron in a reading of the paper.
 
     Args:
-        reading: ``released`` or ``ablation``.
+        reading: ``written``, ``released`` or ``ablation``.
         neuron: its name in the paper, such as ``UltraDLIF``.
-        fields: other fields of the config, such as ``dataset``.
+        fields: other fields of the config, such as ``dataset``, and options of the neuron.
     """
     register_neurons()
     recipe, neurons = READINGS[reading]
     name, options = neurons[neuron]
-    return RunConfig(neuron=name, neuron_options=_PAPER | options, **{**recipe, **fields})
+    detached = {} if reading == "written" else _PAPER
+    return RunConfig(neuron=name, neuron_options=detached | options, **{**recipe, **fields})

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from torch.nn.functional import conv2d, pad
 
 from research import RESULTS
+from research.readings.presets import reading_config
 from ultralif.data import Split, load, register_data
-from ultralif.training import PRESETS, Progress, RunConfig, RunOptions, Store, plan, run_local
+from ultralif.training import Progress, RunConfig, RunOptions, Store, plan, run_local
 
 OUT = RESULTS / "denoising.json"
 SEEDS = (42, 43)
@@ -173,27 +174,27 @@ def statistics(name: str, counts: Counts) -> dict[str, float | str]:
     }
 
 
-def train(configs: list[RunConfig], given: argparse.Namespace, kind: str) -> list[dict[str, Any]]:
-    """Train networks and return their accuracies."""
+def train(runs: list[tuple[str, RunConfig]], given: argparse.Namespace, kind: str) -> list[dict[str, Any]]:
+    """Train networks, given with the paper's names of their neurons, and return their accuracies."""
 
     def tell(progress: Progress) -> None:
         print(f"epoch {progress.epoch}: loss {progress.loss}", flush=True)
 
     store = Store(given.runs_dir)
     options = RunOptions(device=given.device, data_dir=given.folder, report=tell)
-    for _ in run_local(plan(configs, store, seeds=len(SEEDS)), store, options):
+    for _ in run_local(plan([config for _, config in runs], store, seeds=len(SEEDS)), store, options):
         pass
     found = {result.id: result for result in store.rows()}
     return [
         {
             "recordings": kind,
             "epochs": config.epochs,
-            "neuron": config.neuron,
+            "neuron": neuron,
             "seed": config.seed,
             "best": found[config.id].by_epoch.best,
             "last": found[config.id].own.accuracy,
         }
-        for config in configs
+        for neuron, config in runs
     ]
 
 
@@ -221,9 +222,13 @@ def main() -> None:
     name = register_data(*((made[half], split.labels.numpy()) for half, split in halves.items()), events=True)
     kinds = ({} if given.only_noisy else {"denoised": "n-mnist"}) | {"put back in clusters": name}
     for kind, dataset in kinds.items():
-        base = RunConfig(**PRESETS["released"]).with_(dataset=dataset, timesteps=1, epochs=given.epochs)
-        configs = [base.with_(neuron=neuron, seed=seed) for neuron in given.neurons for seed in SEEDS]
-        new = train(configs, given, kind)
+        fields = {"dataset": dataset, "timesteps": 1, "epochs": given.epochs}
+        runs = [
+            (neuron, reading_config("released", neuron, seed=seed, **fields))
+            for neuron in given.neurons
+            for seed in SEEDS
+        ]
+        new = train(runs, given, kind)
         found: dict[str, Any] = json.loads(OUT.read_text()) if OUT.exists() else {"runs": []}
         found["statistics"] = described
         keys = ("recordings", "epochs", "neuron", "seed")

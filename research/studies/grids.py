@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 from research.paper.grids import BASE, SEED, without_seed
 from research.paper.published import ULTRA
+from research.readings.neurons import register_neurons
 from research.readings.perceptrons import register_units
+from research.readings.presets import reading_config
 from ultralif.data.encoders import NORMALIZED
 from ultralif.training import Result, RunConfig
 
@@ -39,7 +41,7 @@ SEARCH: dict[str, Any] = {"validation": 1 / 6, "epochs": 20, "seed": 1000}
 """Fields of the tuning runs; the chosen settings are then trained like all other runs."""
 SMALL = "digits"
 """The images that come with scikit-learn: every study of them is a matter of minutes on one CPU core."""
-_PLAIN = BASE.with_(defaults="current")
+_PLAIN = RunConfig(precision=BASE.precision)
 
 
 class StudyCell(NamedTuple):
@@ -52,16 +54,15 @@ class StudyCell(NamedTuple):
 
 Runs = Iterator[tuple[StudyCell, RunConfig]]
 
-_LIF = {"scaled_surrogate": True}
 _BINARY: dict[str, Any] = {"mode": "hard"}
 TUNED: dict[str, tuple[str, dict[str, Any]]] = {
-    "LIF": ("LIF", _LIF),
-    "LIF atan": ("LIF", _LIF | {"surrogate": "atan"}),
-    "LIF triangle": ("LIF", _LIF | {"surrogate": "triangle"}),
+    "LIF": ("ScaledLIF", {}),
+    "LIF atan": ("ScaledLIF", {"surrogate": "atan"}),
+    "LIF triangle": ("ScaledLIF", {"surrogate": "triangle"}),
     "LIF learned width": ("LIF", {"learn_slope": True}),
-    "PLIF": ("PLIF", _LIF),
-    "AdaLIF": ("AdaLIF", _LIF),
-    "FullPLIF": ("FullPLIF", _LIF),
+    "PLIF": ("ScaledPLIF", {}),
+    "AdaLIF": ("ScaledAdaLIF", {}),
+    "FullPLIF": ("ScaledFullPLIF", {}),
     "DSpike": ("DSpike", {}),
     "DSpikePlus": ("DSpikePlus", {}),
     "SoftLIF": ("SoftLIF", {}),
@@ -86,6 +87,7 @@ def tuning() -> Runs:
 @cache
 def _grid(search: tuple[tuple[str, Any], ...]) -> list[tuple[StudyCell, RunConfig]]:
     """Make the grid once: it has thousands of configs, and every table of the study asks for it."""
+    register_neurons()
     grid = []
     for time, dataset, rate in product(
         (1, 10), ("mnist", "cifar10", "fashion-mnist", "n-mnist", SMALL), RATES
@@ -98,7 +100,7 @@ def _grid(search: tuple[tuple[str, Any], ...]) -> list[tuple[StudyCell, RunConfi
 
 
 def _width(neuron: str, width: float) -> dict[str, float]:
-    if neuron in ("LIF", "PLIF", "AdaLIF", "FullPLIF"):
+    if neuron == "LIF" or neuron.startswith("Scaled"):
         return {"surrogate_slope": 1 / width}
     return {"sharpness": 1 / width} if neuron.startswith("DSpike") else {"eps": width}
 
@@ -161,15 +163,23 @@ READINGS: dict[str, dict[str, Any]] = {
     "spiking output": {"readout": "spiking"},
     "reset not differentiated": {"detach_reset": True},
     "threshold 0": {"threshold": 0.0},
-    "gradient of eps cut at its bounds": {"clamp": "dead"},
+    "gradient of eps cut at its bounds": {},
     "eps at least 0.02": {"eps_min": 0.02},
     "eps at least 0.25": {"eps_min": 0.25},
-    "surrogate scaled by its slope": {"scaled_surrogate": True},
+    "surrogate scaled by its slope": {},
     "soft spikes": {"mode": "soft"},
-    "curve clipped": {"clipped": True},
-    "coupled at the spike": {"coupling": "spike"},
+    "curve clipped": {},
+    "coupled at the spike": {},
 }
-"""One open reading of the text each, and what it changes."""
+"""One open reading of the text each, and the fields and options that it changes."""
+_OTHER: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
+    ("gradient of eps cut at its bounds", "UltraLIF"): ("ReleasedUltraLIF", {"threshold": 0.5}),
+    ("gradient of eps cut at its bounds", "UltraDLIF"): ("ClampedUltraDLIF", {"threshold": 0.5}),
+    ("surrogate scaled by its slope", "LIF"): ("ScaledLIF", {"detach_reset": False}),
+    ("curve clipped", "DSpike"): ("DSpike", {"detach_reset": False}),
+    ("coupled at the spike", "UltraDLIF"): ("SpikeCoupledUltraDLIF", {}),
+}
+"""The neurons of the readings that need another one, with their options."""
 _ONLY = {
     "threshold 0": ULTRA,
     "gradient of eps cut at its bounds": ULTRA,
@@ -187,14 +197,16 @@ READ = ("LIF", "DSpike", "UltraLIF", "UltraDLIF")
 def one_at_a_time() -> Runs:
     """Yield runs of the text's reading with one open point changed, at T=1 and 10."""
     for time, dataset, neuron in product((1, 10), ("cifar10", "mnist", SMALL), READ):
-        base = BASE.with_(dataset=dataset, timesteps=time, neuron=neuron)
+        fields: dict[str, Any] = {"dataset": dataset, "timesteps": time, "precision": BASE.precision}
         for name, changes in READINGS.items():
             known = dataset != SMALL or changes.get("encoding") not in NORMALIZED
-            if neuron in _ONLY.get(name, (neuron,)) and known:
-                yield (
-                    StudyCell(f"{neuron}, {name}", dataset, time),
-                    base.with_(**{"neuron_options": {}, **changes}),
-                )
+            if neuron not in _ONLY.get(name, (neuron,)) or not known:
+                continue
+            config = reading_config("written", neuron, **fields, **changes)
+            if (name, neuron) in _OTHER:
+                other, options = _OTHER[name, neuron]
+                config = RunConfig(neuron=other, neuron_options=options, **fields)
+            yield StudyCell(f"{neuron}, {name}", dataset, time), config
 
 
 STUDIES: dict[str, Callable[[], Runs]] = {

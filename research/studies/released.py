@@ -32,6 +32,7 @@ from research.paper import archive
 from research.paper.grids import cells
 from research.paper.published import DATASETS, TIMESTEPS
 from research.readings import perceptrons
+from research.readings.neurons import READING_NEURONS
 from research.readings.perceptrons import register_units
 from research.studies.grids import SEARCH, SMALL, STUDIES, tuned
 from research.studies.workers import end_with_parent
@@ -48,6 +49,7 @@ from ultralif.training import (
     run_local,
 )
 
+SLOW = {*perceptrons.__all__, *(neuron.__name__ for neuron in READING_NEURONS)}
 STATIC = ("mnist", "fashion-mnist", "cifar10")
 EVENTS = ("n-mnist", "shd", "dvs-gesture")
 LARGEST = 80
@@ -109,10 +111,10 @@ def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result])
         ]
         left = [run for run in runs if run.id not in known]
         part = [
-            stack  # perceptrons have no kernels: in one stack with neurons they would slow all down
+            stack  # neurons of research have no kernels: in one stack with others they would slow all down
             for alone in (False, True)
             for stack in plan(
-                [run for run in left if (run.neuron in perceptrons.__all__) == alone],
+                [run for run in left if (run.neuron in SLOW) == alone],
                 store,
                 largest=LARGEST,
                 seeds=given.together,

@@ -20,8 +20,9 @@ from torch import Tensor
 import ultralif as ul
 from research import DOCS, RESULTS
 from research.paper.statistics import interval, paired
+from research.readings.presets import reading_config
 from ultralif.report import new_figure, save_figure, style_of
-from ultralif.training import PRESETS, RunConfig, Store, plan, run_local
+from ultralif.training import Store, plan, run_local
 
 OUT, FIGURE = RESULTS / "timing.json", DOCS / "images" / "timing.png"
 NEURONS: dict[str, dict[str, Any]] = {
@@ -32,9 +33,7 @@ NEURONS: dict[str, dict[str, Any]] = {
     "UltraLIF": {"neuron": "UltraLIF"},
 }
 SEEDS = range(42, 47)
-BASE = RunConfig(**PRESETS["written"]).with_(
-    dataset="randman", timesteps=30, learning_rate=1e-2, batch_size=64, epochs=20
-)
+FIELDS = {"dataset": "randman", "timesteps": 30, "learning_rate": 1e-2, "batch_size": 64, "epochs": 20}
 START, STEPS = 9, 20
 """The step from which memory is measured, and for how many."""
 
@@ -59,7 +58,9 @@ def memory(net: ul.Network, x: Tensor) -> list[float]:
 def measure(runs_dir: Path) -> list[dict[str, Any]]:
     """Train what is missing, and return accuracies and memory of every network."""
     configs = {
-        (label, seed): BASE.with_(seed=seed, **own) for label, own in NEURONS.items() for seed in SEEDS
+        (label, seed): reading_config("written", seed=seed, **FIELDS, **own)
+        for label, own in NEURONS.items()
+        for seed in SEEDS
     }
     store = Store(runs_dir)
     for _ in run_local(plan(list(configs.values()), store, seeds=len(SEEDS)), store):

@@ -120,7 +120,7 @@ def test_a_sweep_its_table_and_its_report_take_data_and_neurons_of_ones_own(
     capsys.readouterr()
     assert main(["runs", "table", "--by", "neuron,gamma"]) == 0
     rows = [line.split()[:3] for line in capsys.readouterr().out.splitlines()[1:4]]
-    assert rows == [["Greedy", "0.7", "1"], ["Greedy", "default", "2"], ["LIF", "default", "2"]]
+    assert rows == [["Greedy", "0.5", "2"], ["Greedy", "0.7", "1"], ["LIF", "default", "2"]]
     del ul.NEURONS["Greedy"]  # as in a new process
     assert main(["report", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["runs"] == 2, "a neuron that is not known is left out"

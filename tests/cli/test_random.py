@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import tempfile
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from ultralif.cli.arguments import read_arguments
 from ultralif.cli.train import Train
 from ultralif.errors import InputError
 from ultralif.training import RunConfig
-from ultralif.training.baseline import FIELDS, OPTIONS
 from ultralif.training.build import build_network
 from ultralif.training.config import NEURON_NAMES
+from ultralif.training.neuron_options import example, known_options
 
 ANYTHING = st.one_of(
     st.none(),
@@ -32,7 +33,9 @@ ANYTHING = st.one_of(
     st.sampled_from(NEURON_NAMES),
     st.dictionaries(st.text(max_size=2), st.integers(), max_size=1),
 )
-FLAGS = FIELDS | {name: value for options in OPTIONS.values() for name, value in options.items()}
+FLAGS = {each.name: each.default for each in fields(RunConfig)} | {
+    name: example(name) for name in known_options()
+}
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "neuron": st.sampled_from(NEURON_NAMES),
     "timesteps": st.integers(1, 4),
@@ -60,7 +63,6 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "sharpness": st.floats(0.1, 100),
     "adapt_strength": st.floats(-1, 1),
     "adapt_decay": st.floats(0, 1),
-    "leak_form": st.sampled_from([None, "factor", "shift"]),
     "split": st.sampled_from(["tonic", "spikingjelly"]),
     "augment": st.sampled_from([None, True, False]),
 } | {name: st.booleans() for name, value in FLAGS.items() if isinstance(value, bool)}

@@ -270,17 +270,10 @@ NEW = [
         EVALUATE,
     ),
     Fault(
-        "frozen default",
-        "training/baseline.py",
-        '_ULTRA = _EVERY | {"eps": 1.0,',
-        '_ULTRA = _EVERY | {"eps": 0.2,',
-        ("tests/training/test_identity.py",),
-    ),
-    Fault(
         "live default in a stored run",
         "training/config.py",
-        '{**FIELDS, "defaults": "0.1.0", **_named(given)}',
-        '{"defaults": "0.1.0", **_named(given)}',
+        'given["neuron_options"] = CompleteOptions(options)',
+        'given["neuron_options"] = {}',
         ("tests/training/test_identity.py",),
     ),
     Fault(

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
 import ultralif as ul
+from ultralif.names import NEURON_NAMES
 
-every_neuron = pytest.mark.parametrize("name", ul.NEURONS)
+every_neuron = pytest.mark.parametrize("name", NEURON_NAMES)
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ class TestCompile:
         torch._dynamo.reset()
 
     @pytest.mark.parametrize(
-        ("name", "mode"), [(name, mode) for name, neuron in ul.NEURONS.items() for mode in neuron.modes]
+        ("name", "mode"), [(name, mode) for name in NEURON_NAMES for mode in ul.NEURONS[name].modes]
     )
     def test_full_graph(self, name: str, mode: str, current: Tensor) -> None:
         """No graph break, the same spikes, the same gradients."""

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 import ultralif as ul
+from ultralif.names import NEURON_NAMES
 
 LARGEST, TIMESTEPS = 1e4, 1000
 EPS = torch.tensor([[0.1], [0.7], [5.0], [20.0]])
@@ -41,7 +42,7 @@ def build(name: str, mode: str) -> ul.Neuron:
     return ul.NEURONS[name](**options)
 
 
-CASES = [(name, mode) for name, neuron in ul.NEURONS.items() for mode in neuron.modes]
+CASES = [(name, mode) for name in NEURON_NAMES for mode in ul.NEURONS[name].modes]
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 import ultralif as ul
+from ultralif.names import NEURON_NAMES
 
-every_neuron = pytest.mark.parametrize("name", ul.NEURONS)
+every_neuron = pytest.mark.parametrize("name", NEURON_NAMES)
 
 MODES = {
     "UltraLIF": ("soft", "hard", "tropical"),

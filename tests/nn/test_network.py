@@ -8,8 +8,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import ultralif as ul
+from ultralif.names import NEURON_NAMES
 
-every_neuron = pytest.mark.parametrize("name", ul.NEURONS)
+every_neuron = pytest.mark.parametrize("name", NEURON_NAMES)
 
 
 @every_neuron

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 import ultralif as ul
 from cases import CASES, Case
+from ultralif.names import NEURON_NAMES
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-every_neuron = pytest.mark.parametrize("name", ul.NEURONS)
+every_neuron = pytest.mark.parametrize("name", NEURON_NAMES)
 
 
 @every_case
@@ -268,7 +269,7 @@ def test_hooks_see_the_spikes_of_every_layer_of_a_network(readout: str) -> None:
     torch.testing.assert_close(found.logits, expected.logits)
 
 
-@pytest.mark.parametrize("name", ul.NEURONS)
+@pytest.mark.parametrize("name", NEURON_NAMES)
 def test_a_reset_for_each_neuron_goes_with_the_module(name: str) -> None:
     neuron, number = (ul.NEURONS[name](v_reset=value) for value in (torch.full((4,), -0.25), -0.25))
     current = torch.randn(6, 3, 4)

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 import ultralif as ul
+from ultralif.names import NEURON_NAMES
 from ultralif.nn.parameters import bounded, fits
 
-every_neuron = pytest.mark.parametrize("name", ul.NEURONS)
+every_neuron = pytest.mark.parametrize("name", NEURON_NAMES)
 
 LEARNED = {
     "UltraLIF": {"log_eps"},

@@ -8,6 +8,7 @@ import ultralif as ul
 from ops.op_cases import CASES, SETTINGS, draw
 from ultralif import functional, ops
 from ultralif.errors import InputError
+from ultralif.names import NEURON_NAMES
 from ultralif.ops import autograd
 from ultralif.ops.autograd import integrate, integrate_backward
 from ultralif.ops.rule import Constants, Curve, LeakForm, Membrane, Reset, Rule, decode, encode
@@ -117,7 +118,7 @@ def test_the_registered_operator_is_the_function_that_a_plain_call_runs(rule):
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", ul.NEURONS)
+@pytest.mark.parametrize("name", NEURON_NAMES)
 def test_backward_keeps_only_what_it_was_given(name):
     """Autograd holds the current and a few numbers: no membrane, no trace, not even the spikes."""
     neuron = ul.NEURONS[name](learn_threshold=True)

@@ -98,7 +98,7 @@ def hostile(entry: Entry, text: str) -> Entry:
     """Return a run whose every text is hostile, as a foreign folder of runs could have it."""
     result = replace(entry.result, status=text, environment={text: text, "device": text})
     config = replace(entry.config)
-    vars(config).update(id=entry.config.id, _changes={"schedule": text, "neuron_options": {text: text}})
+    vars(config).update(id=entry.config.id, changes=lambda: {"schedule": text, text: text})
     for name in ("dataset", "neuron", "schedule"):
         object.__setattr__(config, name, text)  # past the checks, as no config of ours could
     return Entry(config, result, entry.history, {text: [1.0]}, text)

@@ -9,12 +9,12 @@ import torch
 from research.paper.grids import CLIPPED, cells, key_of
 from research.paper.released import reproduced
 from research.paper.results import Results
+from research.readings.presets import reading_config
 from research.studies.grids import STUDIES, TUNED, StudyCell, tuned
 from research.studies.tables import factors_table, readings_table, tuned_groups, tuned_table
 from ultralif import RunConfig
 from ultralif.names import NEURON_NAMES
 from ultralif.training.build import build_network
-from ultralif.training.config import PRESETS
 from ultralif.training.result import ByEpoch, ModeResult, Result
 
 PARAMETERS = {
@@ -67,7 +67,7 @@ def restated(name: str, currents: torch.Tensor, p: dict[str, torch.Tensor]) -> t
 def test_every_neuron_is_that_of_the_authors_code(name: str) -> None:
     currents = torch.randn(4, 3, 6, generator=torch.Generator().manual_seed(1)).double()
     weight = torch.linspace(-1, 1, currents.numel()).double().view_as(currents)
-    network = build_network(RunConfig(**PRESETS["released"], neuron=name, dataset="mnist")).double()
+    network = build_network(reading_config("released", name, dataset="mnist")).double()
     neuron = network.neurons[0]
     mine = currents.clone().requires_grad_()
     spikes = neuron(mine)
@@ -87,7 +87,7 @@ def test_every_neuron_is_that_of_the_authors_code(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "raw"), [("UltraDLIF", "log_eps"), ("DSpike", "softplus_sharpness")])
 def test_a_constant_at_its_bound_has_no_gradient(name: str, raw: str) -> None:
-    neuron = build_network(RunConfig(**PRESETS["released"], neuron=name, dataset="mnist")).neurons[0]
+    neuron = build_network(reading_config("released", name, dataset="mnist")).neurons[0]
     parameter = neuron.get_parameter(raw)
     with torch.no_grad():
         parameter.fill_(-5.0)
@@ -96,16 +96,16 @@ def test_a_constant_at_its_bound_has_no_gradient(name: str, raw: str) -> None:
 
 
 def test_undriven_ultradlif_fires_at_three_quarters() -> None:
-    neuron = build_network(RunConfig(**PRESETS["released"], neuron="UltraDLIF", dataset="mnist")).neurons[0]
+    neuron = build_network(reading_config("released", "UltraDLIF", dataset="mnist")).neurons[0]
     torch.testing.assert_close(neuron(torch.zeros(1, 1, 5)), torch.full((1, 1, 5), 0.75))
 
 
 def test_a_stored_run_of_a_reading_is_the_same_run() -> None:
-    for name in ("released", "ablation"):
+    for name in ("written", "released", "ablation"):
         for neuron in NEURON_NAMES:
-            config = RunConfig(**PRESETS[name], neuron=neuron, dataset="mnist")
+            config = reading_config(name, neuron, dataset="mnist")
             again = RunConfig.from_dict(config.to_dict())
-            assert again == config and again.neuron_arguments() == config.neuron_arguments()
+            assert again == config and again.complete_options == config.complete_options
 
 
 def made(config: RunConfig, best: float) -> Result:

@@ -66,7 +66,7 @@ class TestVerdicts:
 
     def test_both_readings_are_judged(self):
         results = made_up(
-            lambda c: 95.0 + 0.01 * c.seed + (c.neuron == "UltraDLIF") * (1 if c.track_test else -1),
+            lambda c: 95.0 + 0.01 * c.seed + c.neuron.endswith("UltraDLIF") * (1 if c.track_test else -1),
             tables=("mnist", "released-mnist"),
         )
         found = verdict(results, "mnist, T=1: the best Ultra neuron is +0.09")
@@ -110,7 +110,9 @@ class TestVerdicts:
         assert verdict(wide, "falls to about 0.42").verdict == "does not hold"
         assert verdict(wide, "eps of 0.5 beats 2.0").verdict == "does not hold"
         learned = made_up(
-            lambda c: 95 + ("eps" not in c.neuron_options) + 0.5 * (c.neuron_options.get("eps") == 0.5),
+            lambda c: (
+                95 + c.neuron_options.get("learn_eps", True) + 0.5 * (c.neuron_options.get("eps") == 0.5)
+            ),
             eps=0.8,
             path=[1.0, 0.42, 0.8],
         )

@@ -41,7 +41,7 @@ def whole(store: Store, run: Finished) -> None:
 def row_alone(store: Store, run: Finished) -> None:
     """Write the row of a run in a transaction of its own, and no folder."""
     with store._open() as index:
-        insert(index, [as_row(run.result, run.config.id)])
+        insert(index, [as_row(run.result)])
 
 
 def writers(base: Path, rng: random.Random, what: str, write: Write, runs: int) -> Row:

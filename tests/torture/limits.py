@@ -7,6 +7,7 @@ import resource
 import shutil
 import signal
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,7 @@ from torture.warm import Child, Row, done, lanes, run
 from ultralif.errors import InputError
 from ultralif.training import RunConfig, RunOptions, Store, forecast, run_local
 from ultralif.training import loop as training_loop
-from ultralif.training.baseline import FIELDS
-from ultralif.training.identity import known_options
+from ultralif.training.neuron_options import known_options
 
 NOT_FINITE = (float("nan"), float("inf"), -float("inf"))
 
@@ -217,7 +217,7 @@ VALUES += (True, False, "", "LIF", "ultradlif", "hard", "soft", [], [4], [2, 0.1
 
 def _fuzzed(rng: random.Random, parsed: int, trained: int) -> str:
     """Parse at least so many configs, and go on until so many different small ones have been trained."""
-    names, bad, tried = [*FIELDS, *known_options()], [], set()
+    names, bad, tried = [*(each.name for each in fields(RunConfig)), *sorted(known_options())], [], set()
     drawn = valid = refused = 0
     while drawn < parsed or len(tried) - refused < trained:
         drawn += 1

@@ -99,7 +99,7 @@ def begin(root: Path) -> None:
         while time.monotonic() < moment:
             pass
         with store._open() as index:
-            insert(index, [(str(writer), 0.0, "done", "digits", "LIF", 1, 1, 0.0, str(writer), "{}")])
+            insert(index, [(str(writer), 0.0, "done", "digits", "LIF", 1, 1, 0.0, "{}")])
 
     for number in range(ROUNDS):
         store, moment = Store(root / str(number)), time.monotonic() + 0.02

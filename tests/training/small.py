@@ -23,7 +23,7 @@ def mixed(**changes: Any) -> list[RunConfig]:
         {"neuron": "UltraDLIF", "sparsity": 0.01, "volume_reg": 0.01},
         {"neuron": "UltraPLIF", "eps_speed": 10.0, "eps": 0.5},
         {"neuron": "UltraLIF", "anneal": (2.0, 0.2), "orthogonal": True},
-        {"neuron": "UltraDPLIF", "leak_form": "shift", "mode": "hard"},
+        {"neuron": "UltraDPLIF", "mode": "hard"},
         {"neuron": "LIF", "surrogate_slope": 1.0, "learn_slope": True},
     ]
     return [small(**changes, neuron=name) for name in NEURON_NAMES] + [

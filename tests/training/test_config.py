@@ -1,6 +1,7 @@
 """A run is its fields: checked, named by their hash, and the same after a way through a file."""
 
 import json
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,6 @@ from hypothesis import strategies as st
 from training.small import small
 from ultralif.errors import InputError
 from ultralif.training import RunConfig
-from ultralif.training.baseline import FIELDS
 from ultralif.training.build import build_network
 from ultralif.training.config import NEURON_NAMES, SCHEMA
 
@@ -32,8 +32,8 @@ def test_the_defaults_are_the_papers_recipe() -> None:
             "sparsity": st.floats(0, 1e5),
             "hidden": st.lists(st.integers(1, 1000), min_size=1, max_size=4),
             "anneal": st.none() | st.tuples(st.floats(1e-3, 10), st.floats(1e-3, 10)),
-            "threshold": st.none() | st.floats(allow_nan=False, allow_infinity=False),
-            "learn_threshold": st.none() | st.booleans(),
+            "threshold": st.floats(allow_nan=False, allow_infinity=False),
+            "learn_threshold": st.booleans(),
             "augment": st.none() | st.booleans(),
             "precision": st.sampled_from(("float32", "tf32", "bfloat16", "float64")),
         },
@@ -55,6 +55,7 @@ def test_the_name_depends_on_every_field_and_not_on_spelling() -> None:
         "model": "vgg5", "weight_decay": 0.1, "label_smoothing": 0.1, "hard_share": 0.5,
     }  # fmt: skip
     names = {RunConfig().id}
+    FIELDS = {each.name: each.default for each in fields(RunConfig) if each.name != "neuron_options"}
     for field, default in FIELDS.items():
         value = others.get(field)
         if value is None:
@@ -112,10 +113,14 @@ def test_names_are_found_however_they_are_spelled() -> None:
 
 
 def test_a_config_from_another_version() -> None:
-    with pytest.raises(InputError, match=r"schema 99 .* install the version of ultralif that wrote it"):
+    with pytest.raises(InputError, match=r"schema 99 .* train it again"):
         RunConfig.from_dict({**small().to_dict(), "schema": 99})
     with pytest.raises(InputError, match=r"'time_steps' is not a field .* did you mean 'timesteps'\?"):
         RunConfig.from_dict({"time_steps": 3})
+    with pytest.raises(InputError, match=r"schema 2 .* train it again"):
+        RunConfig.from_dict({"schema": 2, "epochs": 3})
+    with pytest.raises(InputError, match=r"differs in epochs, pace; train it again"):
+        RunConfig.from_dict({**{n: v for n, v in small().to_dict().items() if n != "epochs"}, "pace": 1})
     assert small().to_dict()["schema"] == SCHEMA
 
 

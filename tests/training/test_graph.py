@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +104,8 @@ def train(folder: Path, device: str, *more: nn.Module, **options: Any) -> dict[s
 
 def stacked_job(samples: int, device: torch.device, **options: Any) -> Job:
     """Begin to train the paper's 18 variants on random images."""
-    members = [replace(v.config("mnist", 2, 42), **options) for v in main_variants() if v not in CONTROLS]
+    members = [v.config("mnist", 2, 42) for v in main_variants() if v not in CONTROLS]
+    members = [m.with_(neuron=m.neuron.removeprefix("Unclipped"), **options) for m in members]
     draw = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (samples, 1, 28, 28), dtype=torch.uint8, generator=draw).to(device)
     labels = torch.randint(10, (samples,), generator=draw).to(device)

@@ -1,5 +1,6 @@
 """Stores that somebody tampered with, or whose processes were killed: the other runs are safe."""
 
+import contextlib
 import hashlib
 import json
 import math
@@ -18,9 +19,8 @@ from training.small import files, small, stop_after
 from ultralif.cli import main
 from ultralif.errors import InputError, JobError
 from ultralif.training import Interrupted, RunOptions, Store, folders, plan, train_stack
-from ultralif.training.baseline import FIRST_FIELDS
 from ultralif.training.checkpoint import Damaged
-from ultralif.training.identity import document_id, first_document
+from ultralif.training.config import document_id
 from ultralif.training.loop import stack_id
 from ultralif.training.record import constants_of
 
@@ -228,47 +228,21 @@ def test_a_run_that_ends_while_the_index_is_made_again_is_kept(
     assert filled.finished([late.id]) == {late.id}
 
 
-def first_run(store: Store, run: str) -> str:
-    """Turn a run into one of 0.1.0: its config in schema 1, its name the hash of that; return the name."""
-    config = store.read(run).config
-    options = (
-        {**config.neuron_options, "eps": None} if config.neuron == "LIF" else dict(config.neuron_options)
-    )
-    fields = {name: getattr(config, name) for name in FIRST_FIELDS}
-    document = first_document(fields, options)
-    name = document_id(document)
-    folder = store.path(run)
-    result = json.loads((folder / "result.json").read_text())
-    old = {k: v for k, v in result.items() if k not in ("constants", "by_epoch")} | {"id": name}
-    rewrite(folder, "config.json", json.dumps(document).encode())
-    rewrite(folder, "result.json", json.dumps(old).encode())
-    folder.rename(store.path(name))
-    return name
-
-
-def test_runs_of_0_1_0_are_read_and_not_trained_again(store: Store) -> None:
-    config = small(**QUICK, defaults="0.1.0", eps=0.5)
+def test_runs_of_another_schema_are_named_and_left_out(store: Store) -> None:
+    config = small(**QUICK)
     train_stack([config], store)
-    before = store.read(config.id).result
-    name = first_run(store, config.id)
-    store.index.unlink()
-    with sqlite3.connect(store.index) as index:  # as 0.1.0 made it
-        index.executescript(
-            "CREATE TABLE runs (id TEXT PRIMARY KEY, finished REAL, status TEXT, dataset TEXT, neuron TEXT, "
-            "timesteps INTEGER, seed INTEGER, sparsity REAL, result TEXT);"
-            "CREATE INDEX by_kind ON runs (seed);"
-            "CREATE INDEX by_time ON runs (finished); PRAGMA user_version = 1;"
-        )
-    index.close()
-    (row,) = store.rows()
-    assert name != config.id and row.id == name and row.config == config.to_dict()
-    assert row.by_mode == before.by_mode and row.constants.eps == before.constants.eps
-    assert row.constants.threshold is None, "it was not recorded then"
-    assert store.finished([config.id]) == {config.id} and plan([config], store) == []
-    assert ul.train(config, runs_dir=store.root).id == name
-    assert store.read(config.id).config == config and store.find(config.id) == name
-    network = ul.load(name, store.root)
-    assert torch.isfinite(network(torch.zeros(1, 2, 64, dtype=torch.float64))).all()
+    document = {"schema": 2, "epochs": 1}
+    name = document_id(document)
+    rewrite(store.path(config.id), "config.json", json.dumps(document).encode())
+    store.path(config.id).rename(store.path(name))
+    count, complaints = store.rebuild()
+    assert count == 0 and "schema 2" in complaints[0] and "train it again" in complaints[0]
+    with pytest.raises(JobError, match="schema 2"):
+        store.read(name)
+    with contextlib.closing(sqlite3.connect(store.index)) as index:
+        index.execute("PRAGMA user_version = 2")
+    with pytest.raises(JobError, match="has the version 2 and this ultralif reads 3"):
+        store.rows()
 
 
 def test_checkpoints_of_finished_stacks_are_removed_with_a_new_index(

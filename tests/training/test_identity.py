@@ -1,4 +1,4 @@
-"""A run keeps its name and its meaning, whatever is added to the library and whichever default changes."""
+"""A run is named by its whole config, and means the same whichever default changes."""
 
 import inspect
 import json
@@ -16,53 +16,44 @@ from ultralif.cli import main
 from ultralif.errors import InputError
 from ultralif.names import MODES, NEURON_NAMES
 from ultralif.nn.parameters import LOG
-from ultralif.training import baseline
-from ultralif.training.baseline import FIELDS, OPTIONS, RESERVED
 from ultralif.training.build import build_network
-from ultralif.training.config import PRESETS
-from ultralif.training.identity import document_id, first_document
-from ultralif.training.zoo import cards
-
-FIRST = {
-    "c76ef11258c2": {},
-    "0b1ff0476cc8": {"neuron": "LIF", "surrogate_slope": 1.0, "learn_slope": True, "dataset": "mnist"},
-    "65b561d0dd6b": {"neuron": "UltraDLIF", "centered": True, "mode": "hard", "hidden": [32, 16], "seed": 7},
-}
-"""Names that 0.1.0 gave, with what was set apart from its defaults."""
-SECOND = {
-    "5dfac90830bf": {},
-    "4dbce07407ca": {"neuron": "DSpike", "timesteps": 1, "dataset": "cifar10", "precision": "tf32"},
-    "356a8f508788": {"neuron": "UltraDLIF", "centered": True, "mode": "hard", "eps": 0.1, "learn_eps": False},
-    "d53b482e4ed5": {"neuron": "UltraLIF", "eps": 0.2, "anneal": (2.0, 0.1), "hidden": (32, 16)},
-}
-"""The same of schema 2, for configs with the defaults of 0.1.0."""
+from ultralif.training.config import PRESETS, document_id
+from ultralif.training.neuron_options import RESERVED
 
 
-def first(values: dict[str, Any]) -> dict[str, Any]:
-    return first_document(values, {})
+def test_a_stored_config_has_every_field_and_option_and_names_the_run() -> None:
+    config = RunConfig(neuron="LIF", learn_slope=True, hidden=(32, 16))
+    document = json.loads(json.dumps(config.to_dict()))
+    assert document.keys() == {"schema", *(each.name for each in fields(RunConfig))}
+    assert document["schema"] == 3 and document["hidden"] == [32, 16]
+    live = inspect.signature(ul.LIF).parameters.keys() - RESERVED.keys()
+    assert document["neuron_options"].keys() == live and document["neuron_options"]["learn_slope"] is True
+    assert config.id == document_id(document)
+    assert document_id({"schema": 3, "epochs": 3}) == "462305fbb2a8", "a name is a hash of the document alone"
 
 
-@pytest.mark.parametrize("name", FIRST)
-def test_names_of_schema_1_stay(name: str) -> None:
-    document = first(FIRST[name])
-    assert len(document) == 46 and document_id(document) == name
-    options = {key: value for key, value in FIRST[name].items() if key not in FIELDS}
-    config = RunConfig.from_dict(document)
-    assert config == RunConfig(defaults="0.1.0", **FIRST[name]) and config.neuron_options == options
+def test_a_stored_config_is_read_without_torch(python: Any) -> None:
+    code = (
+        "import json, sys; from ultralif.training.config import RunConfig; "
+        "config = RunConfig.from_dict(json.loads(sys.argv[1])); print(config.id, 'torch' in sys.modules)"
+    )
+    config = RunConfig(neuron="UltraPLIF", eps=0.5)
+    assert python.run("-c", code, json.dumps(config.to_dict())).stdout.split() == [config.id, "False"]
 
 
-@pytest.mark.parametrize("name", SECOND)
-def test_names_of_schema_2_stay(name: str) -> None:
-    config = RunConfig(defaults="0.1.0", **SECOND[name])
-    assert config.id == name
-    assert config.to_dict().keys() - {"schema", "neuron_options"} <= SECOND[name].keys()
+def test_another_neuron_keeps_the_options_that_were_changed() -> None:
+    stored = RunConfig.from_dict(RunConfig(threshold=0.75).to_dict())
+    assert stored.with_(neuron="LIF") == RunConfig(neuron="LIF", threshold=0.75)
+    assert stored.with_(seed=1) == RunConfig(threshold=0.75, seed=1)
+    with pytest.raises(InputError, match="eps is not an argument of LIF"):
+        _ = RunConfig.from_dict(RunConfig(eps=0.75).to_dict()).with_(neuron="LIF").id
 
 
-def test_the_networks_that_came_with_0_1_0_keep_their_names() -> None:
-    first = [card for card in cards().values() if card["config"]["schema"] == 1]
-    assert len(first) == 24
-    for card in first:
-        assert document_id(card["config"]) == card["run"]
+def test_an_option_that_the_neuron_no_longer_has_is_refused() -> None:
+    document = RunConfig().to_dict()
+    document["neuron_options"]["wobble"] = 1.0
+    with pytest.raises(InputError, match="UltraLIF has no wobble"):
+        build_network(RunConfig.from_dict(document))
 
 
 @pytest.fixture
@@ -77,7 +68,7 @@ def other_eps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_default_renames_new_runs_and_leaves_old_ones_alone(request: pytest.FixtureRequest) -> None:
-    kept = RunConfig(defaults="0.1.0")
+    kept = RunConfig(eps=1.0)
     stored, name = kept.to_dict(), kept.id
     request.getfixturevalue("other_eps")
     now = RunConfig()
@@ -85,40 +76,24 @@ def test_another_default_renames_new_runs_and_leaves_old_ones_alone(request: pyt
     assert build_network(now).neurons[0].eps.item() == pytest.approx(0.3)
     old = RunConfig.from_dict(stored)
     assert old.id == name and build_network(old).neurons[0].eps.item() == 1.0
-    assert RunConfig.from_dict(first({})) == old
     assert RunConfig.from_dict(now.to_dict()) == now and RunConfig(eps=0.3) == now
 
 
-def test_a_new_field_renames_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = RunConfig(eps=0.5).id
-    monkeypatch.setattr(RunConfig, "momentum", 0.9, raising=False)
-    monkeypatch.setitem(baseline.FIELDS, "momentum", 0.9)
-    monkeypatch.setitem(baseline.OPTIONS, "UltraLIF", {**OPTIONS["UltraLIF"], "shape": "round"})
-    monkeypatch.setattr("ultralif.training.config.typed", lambda owner, name, value: value)
-    assert RunConfig(eps=0.5).id == name
+def test_a_default_that_json_cannot_express_is_left_to_the_class() -> None:
+    class Odd(ul.LIF):
+        def __init__(self, *, shape: Any = torch.sigmoid, **options: Any) -> None:
+            super().__init__(**options)
+            self.shape = shape
 
-
-def test_a_new_default_of_training_changes_no_stored_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the default of gain had been 0.25 in 0.1.0, and is 0.5 now: what is not stored is 0.25."""
-    monkeypatch.setitem(baseline.FIELDS, "gain", 0.25)
-    stored = RunConfig.from_dict({"schema": 2, "epochs": 3})
-    assert stored.gain == 0.25 and stored.id == document_id({"schema": 2, "epochs": 3})
-    assert RunConfig(epochs=3).gain == 0.5 and RunConfig(epochs=3).to_dict()["gain"] == 0.5
-
-
-def test_the_table_has_every_field_and_option() -> None:
-    """Who adds one adds it to the table, with the value that gives the behaviour of 0.1.0."""
-    assert {each.name for each in fields(RunConfig)} == {*FIELDS, "neuron_options", "defaults"}
-    own = {name: kind for name, kind in ul.NEURONS.items() if kind.__module__.startswith("ultralif.nn.")}
-    assert set(NEURON_NAMES) == set(own) == set(OPTIONS)
-    for name, neuron in own.items():
-        live = inspect.signature(neuron).parameters.keys() - RESERVED.keys()
-        assert live <= OPTIONS[name].keys(), f"add them to OPTIONS of {name}"
+    ul.register(Odd)
+    config = RunConfig(neuron="Odd")
+    assert "shape" not in config.to_dict()["neuron_options"]
+    assert build_network(config).neurons[0].shape is torch.sigmoid
 
 
 @pytest.mark.parametrize("name", NEURON_NAMES)
-def test_every_neuron_of_0_1_0_can_be_built(name: str) -> None:
-    network = build_network(RunConfig(neuron=name, defaults="0.1.0"))
+def test_every_neuron_can_be_built_from_its_document(name: str) -> None:
+    network = build_network(RunConfig.from_dict(RunConfig(neuron=name).to_dict()))
     with torch.no_grad():
         assert torch.isfinite(network(torch.rand(3, 2, 64))).all()
 

@@ -18,7 +18,7 @@ from ultralif.training import Interrupted, Store
 from ultralif.training.build import build_networks
 from ultralif.training.feed import load_data
 from ultralif.training.job import Job
-from ultralif.training.loop import close_epoch, prepare_epoch, settle
+from ultralif.training.loop import close_epoch, prepare_epoch, recalibrate_bn
 from ultralif.training.single import Single
 from ultralif.training.step import steps
 
@@ -116,16 +116,16 @@ def test_operations_are_counted_layer_by_layer(tmp_path: Path) -> None:
     assert result.by_mode["hard"].spike_rates == pytest.approx((float(spikes.mean()),), abs=1e-6)
 
 
-def test_batch_norm_is_settled_in_the_last_mode() -> None:
+def test_batch_norm_is_recalibrated_in_the_last_mode() -> None:
     name = user_data.register_data((X, Y), TEST)
     config = small(
-        dataset=name, model="own:x", encoding="constant", timesteps=2, batch_size=32, settle_batches=2,
+        dataset=name, model="own:x", encoding="constant", timesteps=2, batch_size=32, recalibrate_bn=2,
         hard_share=1.0, precision="float32",
     )  # fmt: skip
     net = convolutional()
     net[0].module[1].running_mean.fill_(7.0)
     job = Job.of(Single(net), [config], load_data(config, CPU), CPU)
-    settle(job)
+    recalibrate_bn(job)
     norm = net[0].module[1]
     assert norm.num_batches_tracked == 2 and norm.momentum == 0.1
     with torch.no_grad():

@@ -28,7 +28,7 @@ def fill(store: Store, count: int) -> list[str]:
     with sqlite3.connect(store.index) as index:
         index.executescript(_TABLE)
         index.executemany(
-            "INSERT INTO runs VALUES (?, ?, 'done', ?, ?, ?, ?, 0.0, ?, ?)",
+            "INSERT INTO runs VALUES (?, ?, 'done', ?, ?, ?, ?, 0.0, ?)",
             (
                 (
                     name,
@@ -37,7 +37,6 @@ def fill(store: Store, count: int) -> list[str]:
                     ("LIF", "UltraLIF", "PLIF")[number % 3],
                     (1, 10, 30)[number % 3],
                     number,
-                    name,
                     json.dumps(RESULT | {"id": name, "seed": number}),
                 )
                 for number, name in enumerate(names)

@@ -11,8 +11,7 @@ from ultralif.cli import main
 from ultralif.errors import InputError, JobError
 from ultralif.training import zoo
 from ultralif.training.build import build_network, find_spec
-from ultralif.training.config import RunConfig
-from ultralif.training.identity import document_id
+from ultralif.training.config import RunConfig, document_id
 
 NAMES = sorted(zoo.cards())
 LARGE = Path(__file__).parents[2] / "zoo"

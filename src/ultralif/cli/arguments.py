@@ -17,7 +17,7 @@ from ultralif.errors import InputError
 from ultralif.files import BadFile, parse_json, read_text
 from ultralif.names import ELSEWHERE, similar
 from ultralif.training.config import PRESETS, RunConfig
-from ultralif.training.identity import example, known_options
+from ultralif.training.neuron_options import example, known_options
 from ultralif.training.options import Progress, RunOptions
 from ultralif.training.presets import recipe_of
 
@@ -218,7 +218,9 @@ def _take_options(words: Sequence[Word], own: set[str]) -> tuple[list[str], dict
         >>> _take_options(_split(["--eps", "0.5", "--no-augment", "--no-learn-eps"]), {"augment"})
         (['--augment', 'False'], {'eps': 0.5, 'learn_eps': False})
     """
-    known = known_options() - own
+    known: set[str] = set()
+    if any(word.flag and word.flag not in own for word in words):  # asking the neurons imports torch
+        known = known_options() - own
     rest: list[str] = []
     options: dict[str, Any] = {}
     for word in words:
@@ -356,7 +358,11 @@ def read_config(path: Path) -> dict[str, Any]:
         raise InputError(f"config {path} is not valid: {error}") from error
     if not isinstance(data, dict):
         raise InputError(f"config {path} must hold fields of a run, got {type(data).__name__}")
-    return _fields(RunConfig.from_dict(data))
+    run = RunConfig.from_dict(data)
+    # Another neuron may be chosen by a flag; it has no use for the unchanged options of this one.
+    return _fields(run) | {
+        "neuron_options": run.changed_options() if "schema" in data else run.neuron_options
+    }
 
 
 def _fields(run: RunConfig) -> dict[str, Any]:

@@ -148,8 +148,6 @@ def _text(value: Any) -> str:
 def _rest(config: RunConfig) -> dict[str, Any]:
     """Return the fields that are neither default nor a column: as text, and as flags of the command."""
     options = unnamed(config)
-    if config.defaults != "current" and config != config.with_(defaults="current"):
-        options["defaults"] = config.defaults
     flags = []
     for name, value in options.items():
         flag = name.replace("_", "-")

@@ -115,7 +115,7 @@ def differences(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 
 
 def unnamed(config: RunConfig) -> dict[str, Any]:
-    """Return the fields and options without a column that differ from those of 0.1.0."""
+    """Return the fields and options without a column that differ from their defaults."""
     return {name: value for name, value in config.changes().items() if name not in NAMED}
 
 

@@ -1,13 +1,13 @@
 """Runs as a table for a paper: a row for each kind of run, with the mean and the interval over its seeds."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from ultralif.names import MODES, find_name
 from ultralif.report.statistics import interval
 from ultralif.report.table import Table
-from ultralif.training.baseline import FIELDS, OPTIONS
-from ultralif.training.identity import known_options
+from ultralif.training.config import RunConfig
 from ultralif.training.result import Result
 
 __all__ = ["BY", "summarize"]
@@ -26,12 +26,12 @@ def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
         by: settings of a run, such as neuron, timesteps, hidden or eps: runs that agree in them share a row.
     """
     given = {name for result in results for name in result.config.get("neuron_options", {})}
-    known = sorted({*FIELDS, *known_options(), *LONG, *given} - {"seed"})
+    known = sorted({*(each.name for each in fields(RunConfig)), *LONG, *given} - {"seed", "neuron_options"})
     by = [LONG.get(name, name) for name in (find_name("setting", name, known) for name in by)]
     done = [result for result in results if result.status == "done"]
     groups: dict[tuple[str, ...], list[Result]] = {}
     for result in done:
-        settings = {**OPTIONS.get(result.neuron, {}), **_settings(result)}
+        settings = _settings(result)
         groups.setdefault(tuple(_text(settings.get(name)) for name in by), []).append(result)
     modes = [mode for mode in MODES if any(mode in result.accuracy for result in done)]
     rows = [
@@ -66,11 +66,11 @@ def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
 
 
 def _settings(result: Result) -> dict[str, Any]:
-    """Return the settings of a run by name; one that is not in its config has the value of 0.1.0."""
+    """Return the settings of a run by name."""
     config = dict(result.config)
     options = config.pop("neuron_options", {})
     named = {name: getattr(result, name) for name in BY}
-    return {**FIELDS, **config, **(options if isinstance(options, Mapping) else {}), **named}
+    return {**config, **(options if isinstance(options, Mapping) else {}), **named}
 
 
 def _differing(group: Sequence[Result]) -> set[str]:

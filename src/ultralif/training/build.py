@@ -163,7 +163,12 @@ def _neuron_options(config: RunConfig) -> dict[str, Any]:
     """Return the arguments of a config's neurons, after checking that the neurons take them."""
     kind = find_neuron(config.neuron)
     accepted = inspect.signature(kind).parameters
-    options = config.neuron_arguments()
+    options = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in config.changed_options().items()
+    }
+    if unknown := sorted(options.keys() - accepted.keys()):
+        raise InputError(f"{config.neuron} has no {', '.join(unknown)}, which run {config.id} asks for")
     if config.mode is not None and config.mode not in kind.modes:
         raise InputError(
             f"mode {config.mode!r} is not one of {kind.__name__}; choose from {', '.join(kind.modes)}"

@@ -1,22 +1,29 @@
-"""The config of a run: every choice of an experiment. Needs no torch."""
+"""The config of a run: every choice of an experiment, and the run's name. Needs no torch.
 
+A stored config has every field and every option of its neuron, so no later default changes its meaning, and
+the name of a run is a hash of that document.
+"""
+
+import hashlib
 import json
 import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from typing import Any, Literal, TypeVar
 
 from ultralif.data import DATASETS
 from ultralif.errors import InputError
 from ultralif.names import NEURON_NAMES, Mode, find_name
-from ultralif.training.baseline import FIELDS
-from ultralif.training.identity import SCHEMA, arguments, changed_options, check_options, document_id
+from ultralif.training.neuron_options import CompleteOptions, check_options, class_defaults, complete
 from ultralif.training.presets import PRESETS, recipe_of
-from ultralif.training.typed import typed
+from ultralif.training.validate import validate
 
-__all__ = ["NEURON_NAMES", "PRESETS", "SCHEMA", "RunConfig", "known_neurons", "spelled"]
+__all__ = ["NEURON_NAMES", "PRESETS", "SCHEMA", "RunConfig", "document_id", "known_neurons", "spelled"]
+
+SCHEMA = 3
+"""Version of a stored config."""
 
 Partition = Literal["tonic", "spikingjelly"]
 C = TypeVar("C")
@@ -42,7 +49,7 @@ def _taking_options(config: type[C]) -> type[C]:
 @_taking_options
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunConfig:
-    """One training run. Two configs that mean the same are equal, and are the same run.
+    """One training run. Configs with the same values are equal, and are the same run.
 
     Options of the neuron may be given as keywords: ``RunConfig(eps=0.5)`` is
     ``RunConfig(neuron_options={"eps": 0.5})``.
@@ -127,7 +134,7 @@ class RunConfig:
     hard_share: float = 0.0
     """Fraction of the epochs, the last ones, trained with binary spikes; the larger of it and hard_epochs is
     used."""
-    settle_batches: int = 0
+    recalibrate_bn: int = 0
     """Batches from which the statistics of batch norm are computed again at the end, in the last mode."""
     track_test: bool = False
     """Record the accuracy on the test set, and on a validation set if there is one, after every epoch."""
@@ -143,18 +150,17 @@ class RunConfig:
     """Learn one constant for each neuron in place of one for the layer."""
     neuron_options: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the neuron, such as eps, leak and learn_eps."""
-    defaults: Literal["current", "0.1.0", "released", "ablation"] = "current"
-    """Defaults of the neuron options that are not given: this version's, those of 0.1.0, or of a reading."""
 
     def __post_init__(self) -> None:
         """Convert values to the types of their fields, and refuse what cannot be trained."""
-        for name in (*FIELDS, "defaults"):
-            object.__setattr__(self, name, typed(RunConfig, name, getattr(self, name)))
+        for name in _names():
+            object.__setattr__(self, name, validate(RunConfig, name, getattr(self, name)))
         if not isinstance(self.neuron_options, Mapping):
             raise InputError(f"neuron_options must be a mapping, got {self.neuron_options!r}")
         object.__setattr__(self, "neuron", spelled("neuron", self.neuron))
         object.__setattr__(self, "dataset", spelled("dataset", self.dataset))
-        object.__setattr__(self, "neuron_options", check_options(self.neuron, self.neuron_options))
+        options = check_options(self.neuron, self.neuron_options, _names())
+        object.__setattr__(self, "neuron_options", options)
         for names, good, wanted in _LIMITS:
             for name in names:
                 _check(name, good(getattr(self, name)), getattr(self, name), wanted)
@@ -164,9 +170,17 @@ class RunConfig:
         warm = 0 <= self.warmup_epochs <= epochs
         _check("warmup_epochs", warm, self.warmup_epochs, f"from 0 to the {epochs} epochs")
 
-    def neuron_arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments that build its neurons."""
-        return arguments(self.neuron, self.neuron_options, self.defaults)
+    @cached_property
+    def complete_options(self) -> CompleteOptions:
+        """Every option of its neurons: those given, and the defaults of the neuron's class."""
+        if isinstance(self.neuron_options, CompleteOptions):
+            return self.neuron_options
+        return complete(self.neuron, self.neuron_options, self.option_defaults)
+
+    @property
+    def option_defaults(self) -> Mapping[str, Any]:
+        """The options of the neuron's class with their defaults."""
+        return class_defaults(self.neuron)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RunConfig) and self.to_dict() == other.to_dict()
@@ -176,50 +190,52 @@ class RunConfig:
 
     @cached_property
     def id(self) -> str:
-        """The run's name: 12 digits of a hash of what differs from 0.1.0."""
+        """The run's name: 12 digits of a hash of `to_dict`."""
         return document_id(self.to_dict())
 
     @property
     def shared(self) -> tuple[object, ...]:
         """The fields that runs of one stack must share."""
         alone = () if self.model == "mlp" else (self.id,)  # only multilayer perceptrons are stacked
-        return (*(getattr(self, name) for name in FIELDS if name not in _OWN), *alone)
+        return (*(getattr(self, name) for name in _names() if name not in _OWN), *alone)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schema's version and what differs from 0.1.0, ready for JSON."""
-        return {"schema": SCHEMA, **self._changes}
-
-    @cached_property
-    def _changes(self) -> dict[str, Any]:
-        values = json.loads(json.dumps({name: getattr(self, name) for name in FIELDS}))
-        changed: dict[str, Any] = {name: value for name, value in values.items() if value != FIELDS[name]}
-        options = changed_options(self.neuron, self.neuron_options, self.defaults)
-        return changed | ({"neuron_options": options} if options else {})
+        """Return the schema's version, every field and every option of the neuron, ready for JSON."""
+        values = {name: getattr(self, name) for name in _names()}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {"schema": SCHEMA, **plain, "neuron_options": dict(self.complete_options)}
 
     def changes(self) -> dict[str, Any]:
-        """Return the fields and the options of the neuron, by name, that differ from 0.1.0."""
-        changed = dict(self._changes)
-        options: dict[str, Any] = changed.pop("neuron_options", {})
-        return changed | options
+        """Return the fields and the options of the neuron, by name, that differ from their defaults."""
+        default = {each.name: each.default for each in fields(RunConfig)}
+        changed = {name: x for name in _names() if (x := getattr(self, name)) != default[name]}
+        return {
+            n: list(x) if isinstance(x, tuple) else x for n, x in changed.items()
+        } | self.changed_options()
+
+    def changed_options(self) -> dict[str, Any]:
+        """Return the options of the neuron that differ from the defaults of its class."""
+        own = self.option_defaults
+        return {n: x for n, x in self.complete_options.items() if n not in own or x != own[n]}
 
     def settings(self) -> dict[str, Any]:
-        """Return every field, and the options of the neuron that are given or differ from 0.1.0, by name."""
-        fields_ = {name: getattr(self, name) for name in FIELDS}
-        return {**fields_, **self.neuron_options, **self._changes.get("neuron_options", {})}
+        """Return every field and every option of the neuron, by name."""
+        return {**{name: getattr(self, name) for name in _names()}, **self.complete_options}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "RunConfig":
-        """Read what `to_dict` wrote, now or in 0.1.0; without a schema, fields as a user gives them."""
+        """Read what `to_dict` wrote; without a schema, fields as a user gives them."""
         given = dict(data)
-        schema = given.pop("schema", None)
-        if schema is None:
-            return cls(**_named(given))
-        if schema not in (1, SCHEMA) or isinstance(schema, bool):
-            raise InputError(
-                f"schema {schema!r} of this config is not one that this version reads (1, {SCHEMA}); train "
-                "it again, or install the version of ultralif that wrote it"
-            )
-        return cls(**{**FIELDS, "defaults": "0.1.0", **_named(given)})
+        for name in given:
+            if not isinstance(name, str):
+                raise InputError(f"{name!r} is not a field of a run's config")
+        if "schema" not in given:
+            return cls(**given)
+        check_schema(given)
+        options = given.get("neuron_options")
+        if isinstance(options, Mapping):
+            given["neuron_options"] = CompleteOptions(options)
+        return cls(**{name: given[name] for name in (*_names(), "neuron_options")})
 
     @classmethod
     def for_model(cls, model: str, **fields: Any) -> "RunConfig":
@@ -236,7 +252,9 @@ class RunConfig:
         return cls(**{**PRESETS.get(recipe_of(model) or "", {}), "model": model, **fields})
 
     def with_(self, **changes: Any) -> "RunConfig":
-        """Return a copy with other values."""
+        """Return a copy with other values; with another neuron, only options that were changed are kept."""
+        if "neuron" in changes and isinstance(self.neuron_options, CompleteOptions):
+            changes = {"neuron_options": self.changed_options(), **changes}
         return replace(self, **changes)
 
 
@@ -263,7 +281,7 @@ _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     (("eps_max",), lambda x: x <= 1e6, "at most 1e6"),
     (("hard_share",), lambda x: 0 <= x <= 1, "a share of the epochs, from 0 to 1"),
     (("label_smoothing", "weight_decay"), lambda x: 0 <= x < 1, "0 or more, and below 1"),
-    (("shift", "cutout", "settle_batches"), lambda n: 0 <= n <= 10_000, "from 0 to 10000"),
+    (("shift", "cutout", "recalibrate_bn"), lambda n: 0 <= n <= 10_000, "from 0 to 10000"),
     (("mixup",), lambda x: 0 <= x <= 100, "from 0 to 100"),
     (("width",), lambda x: 0 < x <= 100, "above 0 and at most 100"),
     (
@@ -280,12 +298,31 @@ _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
 """Fields, the test that their values pass, and the words for it."""
 
 
-def _named(given: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return fields and options by name, after checking that every name is a text."""
-    for name in given:
-        if not isinstance(name, str):
-            raise InputError(f"{name!r} is not a field of a run's config")
-    return dict(given)
+@cache
+def _names() -> tuple[str, ...]:
+    """Return the names of all fields but the options of the neuron."""
+    return tuple(each.name for each in fields(RunConfig) if each.name != "neuron_options")
+
+
+def document_id(document: Mapping[str, Any]) -> str:
+    """Return the name of a run from its stored config: 12 digits of a hash of the document."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def check_schema(document: Mapping[str, Any]) -> None:
+    """Refuse a stored config of another version, or one that is not complete."""
+    schema = document.get("schema")
+    if schema != SCHEMA or isinstance(schema, bool):
+        raise InputError(
+            f"schema {schema!r} of this config is not the one that this version reads, {SCHEMA}; train it "
+            "again"
+        )
+    wanted = {"schema", *_names(), "neuron_options"}
+    if wrong := sorted(wanted ^ document.keys()):
+        raise InputError(
+            f"a stored config has every field and no other, and this one differs in {', '.join(wrong)}; "
+            "train it again"
+        )
 
 
 def spelled(kind: str, name: str) -> str:

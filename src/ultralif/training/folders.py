@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ultralif.errors import InputError
 from ultralif.files import BadFile, visible
 from ultralif.training.checkpoint import Contents, Damaged, read_folder, write_folder
-from ultralif.training.config import RunConfig
-from ultralif.training.identity import SCHEMA, document_id
+from ultralif.training.config import RunConfig, check_schema, document_id
 from ultralif.training.result import Result
 
 if TYPE_CHECKING:
@@ -63,6 +62,10 @@ def load_run(folder: Path) -> tuple[Contents, Result, list[dict[str, Any]]]:
         raise Damaged(
             f"{folder} does not hold the run that its name says; it was renamed or changed, and is not used"
         )
+    try:
+        check_schema(config)
+    except InputError as error:
+        raise Damaged(f"{folder} is not used: {error}") from error
     if not isinstance(history, list) or not all(isinstance(epoch, dict) for epoch in history):
         raise Damaged(f"{folder}/history.json is not a list of epochs; it is not used")
     try:
@@ -71,23 +74,13 @@ def load_run(folder: Path) -> tuple[Contents, Result, list[dict[str, Any]]]:
         raise Damaged(f"{error}; it is not used") from error
     if result.id != name:
         raise Damaged(f"{folder}/result.json belongs to run {visible(result.id)}; it is not used")
-    result = replace(result, config=_meaning(config), path=str(folder)).with_history(history)
+    result = replace(result, config=config, path=str(folder)).with_history(history)
     return contents, result, history
 
 
 def is_id(name: str) -> bool:
     """Tell whether a text has the form of a run's name."""
     return re.fullmatch("[0-9a-f]{12}", name) is not None
-
-
-def _meaning(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a stored config in the schema of this version, if its neuron is known here."""
-    if document.get("schema") == SCHEMA:
-        return document
-    try:
-        return RunConfig.from_dict(document).to_dict()
-    except InputError:
-        return document
 
 
 def plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,22 +14,20 @@ from ultralif.errors import JobError
 from ultralif.training.folders import plain
 from ultralif.training.result import Result
 
-__all__ = ["as_row", "connect", "insert", "literal", "named", "prepare"]
+__all__ = ["as_row", "connect", "insert", "literal", "prepare"]
 
-VERSION = 2
+VERSION = 3
 """Version of the table below."""
 _TABLE = f"""
 CREATE TABLE IF NOT EXISTS runs (
     id TEXT PRIMARY KEY, finished REAL NOT NULL, status TEXT NOT NULL,
     dataset TEXT NOT NULL, neuron TEXT NOT NULL, timesteps INTEGER NOT NULL, seed INTEGER NOT NULL,
-    sparsity REAL NOT NULL, meaning TEXT NOT NULL, result TEXT NOT NULL
+    sparsity REAL NOT NULL, result TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_kind ON runs (dataset, neuron, timesteps, sparsity, seed);
 CREATE INDEX IF NOT EXISTS by_time ON runs (finished);
-CREATE INDEX IF NOT EXISTS by_meaning ON runs (meaning);
 PRAGMA user_version = {VERSION};
 """
-"""``meaning`` is the name that the run's config has now: that of a run of 0.1.0 differs from its ``id``."""
 MOST_BYTES = 1 << 26
 """Bytes that a row may have."""
 PATIENCE = 60.0
@@ -58,33 +56,19 @@ def _create_file(path: Path) -> None:
         ) from error
 
 
-def prepare(index: sqlite3.Connection, path: Path) -> bool:
-    """Make the table if the file is new or of version 1; refuse any other; tell whether its rows are lost."""
+def prepare(index: sqlite3.Connection, path: Path) -> None:
+    """Make the table if the file is new; refuse one of another version."""
     (version,) = index.execute("PRAGMA user_version").fetchone()
-    if version == 1:
-        _check_schema(index, path, _FIRST)
-        index.executescript("DROP TABLE runs; PRAGMA user_version = 0;")
-    if version in (0, 1):
+    if version == 0:
         _create(index)
     elif version != VERSION:
         raise JobError(
             f"{path} has the version {version} and this ultralif reads {VERSION}; move it away, and make it "
             "again from the runs with: ultralif runs rebuild"
         )
-    _check_schema(index, path, _schema())
-    return bool(version == 1)
-
-
-_FIRST = frozenset({("table", "runs"), ("index", "by_kind"), ("index", "by_time")})
-"""Kinds and names in an index of version 1."""
-
-
-def _check_schema(index: sqlite3.Connection, path: Path, wanted: Collection[tuple[str, ...]]) -> None:
-    """Refuse a file that holds anything but the table, such as a view or a trigger of that name."""
-    width = len(next(iter(wanted)))
+    # A file that holds anything but the table, such as a view or a trigger of that name, is refused.
     query = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' LIMIT 20"
-    found = {row[:width] for row in index.execute(query)}
-    if found != set(wanted):
+    if set(index.execute(query)) != _schema():
         raise JobError(
             f"{path} is not an index of runs; delete it, and make it again from the runs with: ultralif runs "
             "rebuild"
@@ -116,26 +100,13 @@ def _create(index: sqlite3.Connection) -> None:
 
 def insert(index: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     """Add rows, or replace those of the same names."""
-    index.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    index.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
-def as_row(result: Result, meaning: str) -> tuple[Any, ...]:
-    """Return the row of a run.
-
-    Args:
-        result: its result.
-        meaning: the name that its config has now.
-    """
+def as_row(result: Result) -> tuple[Any, ...]:
+    """Return the row of a run."""
     names = ("id", "finished", "status", "dataset", "neuron", "timesteps", "seed", "sparsity")
-    text = json.dumps(plain(result.to_dict()))
-    return (*(getattr(result, name) for name in names), meaning, text)
-
-
-def named(runs: Iterable[str]) -> tuple[str, list[str]]:
-    """Return the condition that a run has one of these names, old or new, and the values for its ``?``."""
-    names = json.dumps(list(runs))
-    query = "(id IN (SELECT value FROM json_each(?)) OR meaning IN (SELECT value FROM json_each(?)))"
-    return query, [names, names]
+    return (*(getattr(result, name) for name in names), json.dumps(plain(result.to_dict())))
 
 
 def literal(text: str) -> str:

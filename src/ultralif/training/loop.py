@@ -165,7 +165,7 @@ def progress_of(job: Job, note: str | None = None) -> Progress:
 
 
 @torch.no_grad()
-def settle(job: Job) -> None:
+def recalibrate_bn(job: Job) -> None:
     """Compute the statistics of batch norm again: means over training batches at the final parameters."""
     norms = [
         module for net in job.members.unstack() for module in net.modules() if isinstance(module, _BatchNorm)
@@ -177,7 +177,7 @@ def settle(job: Job) -> None:
     job.members.train()
     loaders = make_loaders(job.members, job.configs, job.data, job.data.train, training=True)
     mode = epoch_mode(job.shared, job.shared.epochs - 1)
-    for x, _ in islice(batches(loaders, EVALUATION), job.shared.settle_batches):
+    for x, _ in islice(batches(loaders, EVALUATION), job.shared.recalibrate_bn):
         job.members(inputs(x, job.shared), mode)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
@@ -192,8 +192,8 @@ def finish(job: Job, store: Store, aside: Path) -> list[Result]:
         aside: the folder in which theirs are prepared.
     """
     job.members.load_state_dict(job.good)
-    if job.shared.settle_batches:
-        settle(job)
+    if job.shared.recalibrate_bn:
+        recalibrate_bn(job)
     job.members.train(False)
     for place, epoch in job.lost.items():
         eps = temperature(job.configs[place], max(0, epoch - 2))

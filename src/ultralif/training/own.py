@@ -16,7 +16,7 @@ from ultralif.training.single import neurons_of
 __all__ = ["own_config"]
 
 _OF_LIBRARY = (
-    *("dataset", "model", "neuron", "neuron_options", "defaults", "hidden", "readout", "orthogonal", "width"),
+    *("dataset", "model", "neuron", "neuron_options", "hidden", "readout", "orthogonal", "width"),
     *("per_neuron", "eps_min", "eps_max", "split"),
 )
 """Fields that describe a network or data of the library."""

@@ -5,6 +5,7 @@ them.
 """
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
@@ -19,14 +20,15 @@ from ultralif.files import parse_json, visible
 from ultralif.training.checkpoint import Damaged, newest
 from ultralif.training.config import RunConfig, known_neurons
 from ultralif.training.folders import Finished, Run, is_id, load_run, write_run
-from ultralif.training.identity import document_id
-from ultralif.training.index import as_row, connect, insert, literal, named, prepare
+from ultralif.training.index import as_row, connect, insert, literal, prepare
 from ultralif.training.lock import locked
 from ultralif.training.result import Result
 
 __all__ = ["TRAINING", "Finished", "NoSuchRun", "Run", "Store", "default_runs_dir", "is_id"]
 
 TRAINING = ".training"
+NAMED = "id IN (SELECT value FROM json_each(?))"
+"""The condition that a run has one of the names in a list of JSON."""
 FILTERS = ("dataset", "neuron", "timesteps", "seed", "sparsity", "status")
 
 
@@ -108,7 +110,7 @@ class Store:
         rows = []
         for run in runs:
             result = write_run(self.path(run.config.id), run, aside)
-            rows.append(as_row(result, run.config.id))
+            rows.append(as_row(result))
         return rows
 
     def adopt(self, runs: Iterable[str]) -> bool:
@@ -139,15 +141,15 @@ class Store:
 
     def _row_of(self, name: str) -> tuple[Any, ...]:
         _, result, _ = load_run(self.path(name))
-        return as_row(result, document_id(result.config))
+        return as_row(result)
 
     def find(self, run: str) -> str:
-        """Return the full name of a run from its first characters, or from its config's present name."""
+        """Return the full name of a run from its first characters."""
         name = Path(run).name
         if is_id(name) and (self.path(name) / "result.json").exists():
             return name
-        query = "SELECT id FROM runs WHERE id GLOB ? OR meaning = ? ORDER BY id LIMIT 6"
-        found = self._select(query, (f"{literal(name)}*", name)) if name else []
+        query = "SELECT id FROM runs WHERE id GLOB ? ORDER BY id LIMIT 6"
+        found = self._select(query, (f"{literal(name)}*",)) if name else []
         rows = [row[0] for row in found if is_id(row[0])]
         if len(rows) == 1 or name in rows:
             return name if name in rows else str(rows[0])
@@ -158,9 +160,8 @@ class Store:
     def finished(self, runs: Iterable[str]) -> set[str]:
         """Return the names of the runs that are stored, diverged ones included."""
         wanted = set(runs)
-        query, values = named(wanted)
-        rows = self._select(f"SELECT id, meaning FROM runs WHERE {query}", values)  # noqa: S608
-        return wanted.intersection(name for row in rows for name in row)
+        rows = self._select(f"SELECT id FROM runs WHERE {NAMED}", (json.dumps(list(wanted)),))  # noqa: S608
+        return wanted.intersection(row[0] for row in rows)
 
     def rows(
         self,
@@ -186,9 +187,8 @@ class Store:
         given = {name: value for name, value in filters.items() if value is not None}
         conditions, values = [f"{name} = ?" for name in given], list(given.values())
         if runs is not None:
-            query, names = named(runs)
-            conditions.append(query)
-            values += names
+            conditions.append(NAMED)
+            values.append(json.dumps(list(runs)))
         where = " AND ".join(conditions) or "1"
         query = f"SELECT id, result FROM runs WHERE {where} ORDER BY finished DESC, id LIMIT ?"  # noqa: S608
         results = []
@@ -282,9 +282,9 @@ class Store:
         try:
             index = connect(self.index)
             try:
-                old = prepare(index, self.index)
+                prepare(index, self.index)
                 with index:
-                    if lost or old:
+                    if lost:
                         insert(index, list(self._from_folders(self._names())[0].values()))
                     yield index
             finally:

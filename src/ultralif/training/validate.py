@@ -1,4 +1,4 @@
-"""Conversion of values to the types of a class's fields, with clear errors."""
+"""Check values against the annotations of a class, and convert them, with clear errors."""
 
 import math
 from functools import cache
@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Union, get_args, get_origin, get_type_hi
 
 from ultralif.errors import InputError, check_choice
 
-__all__ = ["typed"]
+__all__ = ["validate"]
 
 _WORDS: dict[type, str] = {
     bool: "true or false",
@@ -19,7 +19,7 @@ _WORDS: dict[type, str] = {
 }
 
 
-def typed(owner: type, name: str, value: object) -> object:
+def validate(owner: type, name: str, value: object) -> object:
     """Convert a value to the type of its field: 1 to 1.0, a list to a tuple.
 
     Args:
