@@ -74,7 +74,7 @@ def test_wrong_neurons_are_not_timed(monkeypatch):
     refuse_unless_right(CPU)
 
     right = CallPlan.forward
-    monkeypatch.setattr(Plan, "forward", lambda *given: (1.01 * right(*given)[0], *right(*given)[1:]))
+    monkeypatch.setattr(CallPlan, "forward", lambda *given: (1.01 * right(*given)[0], *right(*given)[1:]))
     with pytest.raises(JobError, match="UltraLIF differs from its definition"):
         refuse_unless_right(CPU)
 
