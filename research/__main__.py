@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
 
     pages = actions.add_parser("pages", help="write the tables, pages and figures from the committed results")
     pages.add_argument(
-        "names", nargs="*", help="some of tables, claims, paper, figures, deep, memory, report"
+        "names", nargs="*", help="some of tables, claims, paper, figures, deep, memory, contrasts, report"
     )
     pages.set_defaults(run=commands.pages)
     return parser

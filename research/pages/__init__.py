@@ -67,6 +67,13 @@ def _memory() -> str:
     return write_page()
 
 
+def _contrasts() -> str:
+    """Fill the page of controlled comparisons and the front page."""
+    from research.pages.contrasts import write_pages
+
+    return write_pages()
+
+
 def _report() -> str:
     """Write all runs of the paper as one page for the browser."""
     from research.pages.report import write_paper_report
@@ -81,6 +88,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "figures": _figures,
     "deep": _deep,
     "memory": _memory,
+    "contrasts": _contrasts,
     "report": _report,
 }
 """What writes each page, by name."""

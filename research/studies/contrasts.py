@@ -188,7 +188,7 @@ class Data:
         if cell.task == "permuted":
             return (F.avg_pool2d(x.float(), 2).flatten(1)[:, self.order] / 255).T.unsqueeze(2), labels
         if cell.task == "digits":
-            # The random draw is fixed by the step in training alone; tests see the probability halved.
+            # Rate code: a pixel fires with half its value as probability, drawn anew for training and tests.
             pixels = x.float().flatten(1) / 510
             return (torch.rand(cell.timesteps, *pixels.shape, device=x.device) < pixels).float(), labels
         frames = x.transpose(0, 1).float()
@@ -292,8 +292,8 @@ def worker() -> ProcessPoolExecutor:
 def work(given: argparse.Namespace, measure: Callable[..., Row] = measure) -> None:
     """Train what is missing, several runs at once, until the time is up.
 
-    A run that fails is tried again, in a new process and without a recorded step; then it is left out, and
-    its grid chooses without it.
+    A run that fails is tried again, in a new process and without a recorded step; then it is written with
+    its error, and its grid chooses without it.
     """
     began, begun, idle = time.monotonic(), set[Cell](), [worker() for _ in range(given.processes)]
     running: dict[Future[Row], tuple[Cell, ProcessPoolExecutor, bool]] = {}
@@ -327,8 +327,9 @@ def work(given: argparse.Namespace, measure: Callable[..., Row] = measure) -> No
                     rows.append({"cell": asdict(cell), "held": 0.0, "error": repr(error)[:200]})
                 else:
                     rows.append(call.result())
-                    file.write(json.dumps(rows[-1]) + "\n")
-                    file.flush()
+                file.write(json.dumps(rows[-1]) + "\n")
+                file.flush()
+                if not error:
                     got = {k: v for k, v in rows[-1].items() if k != "cell"}
                     print(f"{len(rows)} {cell.study} {cell.task} {cell.method}: {got}", flush=True)
                 idle.append(by)

@@ -1,7 +1,9 @@
 """The study of controlled comparisons: its plan resumes, and every method trains."""
 
 import io
+import json
 import lzma
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -74,3 +76,52 @@ def test_a_frozen_gate_is_exact_where_the_gate_is_constant():
     assert torch.equal(
         frozen(current)[-1].detach().round(), exact.eval()(current)[-1].detach().gt(0.5).float()
     )
+
+
+class TestPage:
+    """The page is made from the committed rows, and its main numbers follow from them by hand."""
+
+    def test_both_pages_are_made_from_the_rows(self):
+        from research.pages.contrasts import PAGES, fill, read_runs
+
+        runs = read_runs()
+        for page in PAGES:
+            assert fill(page.read_text(), runs) == page.read_text(), "python -m research pages contrasts"
+
+    def test_the_numbers_by_hand(self):
+        from research import DOCS, RESULTS
+        from ultralif.report.statistics import quantile
+
+        rows = [json.loads(line) for line in (RESULTS / "contrasts.jsonl").read_text().splitlines()]
+        assert len({json.dumps(row["cell"]) for row in rows}) == len(rows)
+
+        def accuracies(study, task, steps, method, soft=0.0):
+            return {
+                row["cell"]["seed"]: row.get("official", row.get("test"))
+                for row in rows
+                if (cell := row["cell"])["study"] == study
+                and not cell["held"]
+                and (cell["task"], cell["timesteps"], cell["method"], cell["soft"])
+                == (task, steps, method, soft)
+            }
+
+        def shown(ours, theirs):
+            values = np.array([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())])
+            half = quantile(len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+            return f"{values.mean():+.2f} ± {half:.2f} (n = {len(values)})"
+
+        page = (DOCS / "contrasts.md").read_text()
+        for task, steps in (("spoken", 99), ("clothes", 1)):
+            place = "shares", task, steps, "UltraLIF"
+            assert shown(accuracies(*place, 0.7), accuracies(*place)) in page
+        place = "memory", "permuted", 196
+        ours = accuracies(*place, "UltraPLIF, no reset")
+        for rival in ("SoftLIF, no reset", "masked PSN", "UltraPLIF, frozen gate"):
+            assert f"| {shown(ours, accuracies(*place, rival))} | 5 |" in page
+
+    def test_a_failed_run_is_written_and_its_grid_chooses_without_it(self, tmp_path):
+        from research.pages.contrasts import Runs
+
+        cell = asdict(Cell("shares", "clothes", "LIF", 1e-3, 0.3, held=True))
+        runs = Runs([{"cell": cell, "held": 0.0, "error": "out of memory"}])
+        assert not runs.rows and not runs.tried
