@@ -316,3 +316,63 @@ def test_export_to_c_imports_neither_nir_nor_onnx() -> None:
     hdf5, *modules = done.stdout.split()
     assert hdf5 == "False"
     assert not {"ultralif.export.nir", "ultralif.export.nir_read", "ultralif.export.onnx"} & set(modules)
+
+
+@pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
+@pytest.mark.parametrize("levels", [False, True])
+def test_an_arduino_library_by_the_rules_of_its_linter(tmp_path, levels):
+    """The sketch compiles as C++ beside a serial port of our own, and the layout is what the IDE expects."""
+    torch.manual_seed(3)
+    net = ul.Network((6, 5, 3), neuron="UltraLIF")
+    options = {"input_range": (0, 1)} if levels else {}
+    integer = quantize(net, timesteps=3, **options)
+    out = tmp_path / "my net"
+    to_c(integer, out, torch.ones(3, 2, 6), layout="arduino", title="A net")
+    facts = dict(line.split("=", 1) for line in (out / "library.properties").read_text().splitlines())
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,62}", facts["name"])
+    assert re.fullmatch(r"\d+\.\d+\.\d+", facts["version"])
+    assert facts["category"] == "Data Processing"
+    assert all(
+        facts[key] for key in ("author", "maintainer", "sentence", "paragraph", "url", "architectures")
+    )
+    assert not facts["paragraph"].startswith(facts["sentence"])
+    assert (out / "src" / facts["includes"]).exists()
+    assert {part.name for part in out.iterdir()} == {"src", "examples", "README.md", "library.properties"}
+    sketch = (out / "examples/Classify/Classify.ino").read_text()
+    (tmp_path / "sketch.cpp").write_text(
+        "#include <cstddef>\n#include <cstdio>\nstruct Port { void begin(long) {}\n"
+        "std::size_t readBytes(char *to, std::size_t n) { for (std::size_t i = 0; i < n; i++) to[i] = 1; "
+        "return n; }\nvoid println(const char *s) { std::puts(s); }\n"
+        'void println(int n) { std::printf("%d\\n", n); } } Serial;\n'
+        f"{sketch}\nint main() {{ setup(); loop(); }}\n"
+    )
+    sources = [out / "src/model.c", out / "src/selftest.c"]
+    for source in sources:
+        subprocess.run(["gcc", "-c", "-std=c99", "-o", source.with_suffix(".o"), source], check=True)
+    objects = [source.with_suffix(".o") for source in sources]
+    subprocess.run(
+        [
+            "g++",
+            "-Wall",
+            "-Werror",
+            "-I",
+            out / "src",
+            "-o",
+            tmp_path / "sketch",
+            tmp_path / "sketch.cpp",
+            *objects,
+        ],
+        check=True,
+    )
+    done = subprocess.run([tmp_path / "sketch"], capture_output=True, text=True, check=True)
+    x = torch.full((3, 1, 6), integer.levels.step) if integer.levels else torch.ones(3, 1, 6)
+    assert done.stdout.split("\n")[:2] == ["self-test passed", str(int(integer.run(x).scores.argmax()))]
+
+
+@pytest.mark.skipif(not shutil.which("cmake") or not shutil.which("gcc"), reason="there is no cmake")
+def test_cmake_builds_and_tests_the_model(tmp_path):
+    torch.manual_seed(3)
+    integer = quantize(ul.Network((6, 5, 3), neuron="UltraLIF"), timesteps=3)
+    to_c(integer, tmp_path / "c", torch.ones(3, 2, 6))
+    for command in (["cmake", "-S", "c", "-B", "b"], ["cmake", "--build", "b"], ["ctest", "--test-dir", "b"]):
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)

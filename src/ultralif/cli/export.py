@@ -41,7 +41,7 @@ def export(
     run: str,
     /,
     *,
-    to: Literal["c", "nir", "onnx", "torch"],
+    to: Literal["c", "arduino", "nir", "onnx", "torch"],
     out: Path,
     mode: Mode = "hard",
     timesteps: int | None = None,
@@ -71,8 +71,8 @@ def export(
 
     Args:
         run: a run's name or folder, a NIR file of a LIF network, or a file of weights.
-        to: c: plain C99 in integers. nir: for other simulators and neuromorphic chips. onnx. torch: a
-            program of torch.export.
+        to: c: plain C99 in integers. arduino: the same as a library for the Arduino IDE, with the options
+            of c. nir: for other simulators and neuromorphic chips. onnx. torch: a program of torch.export.
         out: a new folder for what is written.
         mode: mode of the exported network; soft is for onnx and torch only.
         timesteps: c: the longest sequence between two resets, by default the run's, or 100. onnx, torch: the
@@ -98,9 +98,12 @@ def export(
         runs_dir: where runs are kept.
         json: print one JSON document.
     """
-    _refuse(to, "c", bits=bits != 32, memory_budget=memory_budget is not None, input_max=input_max != 1)
-    _refuse(to, "c", max_events=max_events is not None, clip_membrane=clip_membrane, leak=leak != "multiply")
-    _refuse(to, "c", input_range=input_range is not None, weight_bits=weight_bits != 8)
+    written = "c" if to == "arduino" else to
+    _refuse(written, "c", bits=bits != 32, memory_budget=memory_budget is not None, input_max=input_max != 1)
+    _refuse(
+        written, "c", max_events=max_events is not None, clip_membrane=clip_membrane, leak=leak != "multiply"
+    )
+    _refuse(written, "c", input_range=input_range is not None, weight_bits=weight_bits != 8)
     _refuse(to, "nir", approximate=approximate)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"--out {out} exists already; name a new folder, or remove it first")
@@ -108,10 +111,10 @@ def export(
         raise InputError(f"--timesteps must be 1 or more, got {timesteps}")
     register_paths_of(run, runs_dir, dataset, model, neuron)
     net, config = load_module(run, runs_dir)
-    given = _make_inputs(net, config, inputs, data_dir, input_range, ranged=to == "c")
+    given = _make_inputs(net, config, inputs, data_dir, input_range, ranged=written == "c")
     report: dict[str, Any] = {"run": run, "to": to, "mode": mode, "out": str(out)}
     with _whole(out) as folder:
-        if to == "c":
+        if written == "c":
             from ultralif.export import quantize
 
             integer = quantize(
@@ -128,7 +131,9 @@ def export(
                 weight_bits=weight_bits,
                 inputs=_compared(given),
             )
-            report |= _make_c(net, mode, integer, folder, given, memory_budget)
+            report |= _make_c(
+                net, mode, integer, folder, given, memory_budget, "make" if to == "c" else "arduino"
+            )
         elif to == "nir":
             report |= _to_nir(net, folder, given, mode, approximate) | _measure(net, mode, given)
         else:
@@ -223,6 +228,7 @@ def _make_c(
     out: Path,
     given: Inputs,
     budget: int | None,
+    layout: Literal["make", "arduino"],
 ) -> dict[str, Any]:
     """Write the C program of an integer network with its self-test, and return what to print about it."""
     from ultralif.export import to_c
@@ -236,7 +242,8 @@ def _make_c(
     if samples is None or (given.recorded is None and "accuracy" in measured):
         samples, source = _drawn(integer), "drawn"
     samples = samples[: integer.timesteps]
-    size = to_c(integer, out, samples[:, :REPLAYED], memory_budget=budget, title=f"{kinds[0]}, {mode}")
+    title = f"{kinds[0]}, {mode}"
+    size = to_c(integer, out, samples[:, :REPLAYED], memory_budget=budget, title=title, layout=layout)
     if not measured:
         measured = {"decides_as_floats": _alike(net, mode, integer, samples)}
     return {
@@ -248,7 +255,7 @@ def _make_c(
         **{f"layer {name}": way for name, way in ways(integer).items()},
         **measured,
         "self_test": f"{min(samples.shape[1], REPLAYED)} {source} samples",
-        "next": f"make -C {out} test",
+        "next": f"make -C {out} test" if layout == "make" else f"move {out} to Arduino/libraries",
     }
 
 

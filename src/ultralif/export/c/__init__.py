@@ -5,12 +5,13 @@ import tempfile
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 
 from torch import Tensor
 
 from ultralif.errors import InputError
 from ultralif.export.c.gather import has_levels
-from ultralif.export.c.inputs import header, main, readme, recorded_inputs
+from ultralif.export.c.inputs import header, main, readme, recorded_inputs, sketch
 from ultralif.export.c.plan import LayerPlan, make_plan
 from ultralif.export.c.program import program
 from ultralif.export.c.source import arrays, fields, recording, state, weight_type
@@ -42,8 +43,9 @@ def to_c(
     *,
     memory_budget: int | None = None,
     title: str = "A spiking network",
+    layout: Literal["make", "arduino"] = "make",
 ) -> Footprint:
-    """Write ``net`` into a new folder: the model, its self-test, an example, a Makefile and a README.
+    """Write ``net`` into a new folder: the model, its self-test, an example and a README.
 
     Either all files are written or none.
 
@@ -53,7 +55,11 @@ def to_c(
         recorded: inputs ``[T, B, *input]`` that the self-test replays.
         memory_budget: the most bytes of constants and state; the C compiler checks it again.
         title: one line that says what the network is.
+        layout: ``make`` adds a Makefile and a CMake file; ``arduino`` writes a library for the Arduino IDE,
+            with a sketch.
     """
+    if layout not in ("make", "arduino"):
+        raise InputError(f"layout must be make or arduino, got {layout!r}")
     out = Path(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"out={out} exists already; name a new folder, or remove it first")
@@ -68,12 +74,15 @@ def to_c(
     if net.inputs > 0xFFFF:
         raise InputError(f"the network has {net.inputs} inputs, but event indices are limited to 65535")
     texts = _files(net, plan, recorded, size, budget, title)
+    if layout == "arduino":
+        texts = _arduino(net, texts, out.name, _one_line(title), size)
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
         for name, text in texts.items():
+            (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
             (Path(folder) / name).write_text(text)
-        for name in texts:
-            (Path(folder) / name).replace(out / name)
+        for part in Path(folder).iterdir():
+            part.replace(out / part.name)
     return size
 
 
@@ -108,6 +117,20 @@ def _one_line(title: str) -> str:
     return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)", " ", printable)
 
 
+def _arduino(
+    net: IntegerNetwork, texts: dict[str, str], folder: str, title: str, size: Footprint
+) -> dict[str, str]:
+    """Arrange the files as an Arduino library, by the rules of arduino-lint."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", folder).lstrip("_.-")[:63] or "model"
+    facts = {"name": name, "title": title, "ram": size.ram, "rom": size.rom}
+    return {
+        "library.properties": fill("library.properties", **facts),
+        "README.md": texts["README.md"].partition("```sh")[0].rstrip() + "\n",
+        "examples/Classify/Classify.ino": fill("arduino.ino", title=title, **sketch(net)),
+        **{f"src/{part}": texts[part] for part in ("model.h", "model.c", "weights.h", "selftest.c")},
+    }
+
+
 def _files(
     net: IntegerNetwork, plan: LayerPlan, recorded: Tensor, size: Footprint, budget: int, title: str
 ) -> dict[str, str]:
@@ -138,6 +161,6 @@ def _files(
         "README.md": fill("README.md", **facts, **readme(net), ways=_ways(net, plan)),
         "Makefile": fill("Makefile", ram=size.ram),
         "main.c": fill("main.c", **main(net)),
-        **{name: fill(name) for name in ("cortex_m.c", "cortex_m.ld")},
+        **{name: fill(name) for name in ("cortex_m.c", "cortex_m.ld", "CMakeLists.txt")},
         "count.py": (files("ultralif.export.c") / "count.py").read_text(),
     }

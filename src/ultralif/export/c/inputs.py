@@ -9,7 +9,7 @@ from ultralif.export.c.source import fields
 from ultralif.export.c.text import Field, fill, lines, numbers
 from ultralif.export.integer import IntegerNetwork
 
-__all__ = ["header", "input_functions", "main", "readme", "recorded_inputs"]
+__all__ = ["header", "input_functions", "main", "readme", "recorded_inputs", "sketch"]
 
 
 def header(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
@@ -21,6 +21,7 @@ def header(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
             "meaning": "events of one input in a time step",
             "counter": "    uint32_t events; /* in this time step */\n",
             "functions": fill("input_events.h"),
+            "step": "for (each time step) model_frame(&state, counts);",
         }
     low, high, step = net.levels.low, net.levels.high, net.levels.step
     return {
@@ -31,6 +32,7 @@ def header(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
         if has_levels(plan)
         else "",
         "functions": fill("input_levels.h"),
+        "step": "model_input(&state, levels); for (each time step) model_tick(&state);",
     }
 
 
@@ -67,6 +69,15 @@ def main(net: IntegerNetwork) -> dict[str, object]:
         "stream": "the levels of a\n   sample, which stay for all of its time steps",
         "take": fill("main_levels.c"),
     }
+
+
+def sketch(net: IntegerNetwork) -> dict[str, object]:
+    """Return how the Arduino sketch reads samples."""
+    if net.levels is None:
+        take = "if (!receive() || model_frame(&state, values) < 0) return;"
+        return {"stream": "the event counts of every time step", "take": take}
+    take = "if (step == 0) {\n      if (!receive()) return;\n      model_input(&state, values);\n    }\n"
+    return {"stream": "the levels of a sample once", "take": take + "    model_tick(&state);"}
 
 
 def readme(net: IntegerNetwork) -> dict[str, object]:

@@ -1,11 +1,20 @@
 /* $title
 
    All arithmetic is in integers. A model_state is all the memory there is, and the caller owns it, so
-   several streams can run side by side. Nothing but <stdint.h> is needed. */
+   several streams can run side by side. Nothing but <stdint.h> is needed.
+
+       model_reset(&state);
+       $step
+       answer = model_class(&state);
+*/
 #ifndef MODEL_H
 #define MODEL_H
 
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 #define MODEL_INPUTS $inputs
 #define MODEL_CLASSES $classes
@@ -48,5 +57,9 @@ uint32_t model_hash(const model_state *s, uint32_t hash);
 /* Replay recorded inputs: 0, or the number, from 1 on, of the first that ended differently. */
 int model_selftest(model_state *s);
 extern const uint32_t model_samples; /* that it replays */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
