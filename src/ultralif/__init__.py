@@ -11,6 +11,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from ultralif import analysis as analysis
+    from ultralif import conversion as conversion
     from ultralif import data as data
     from ultralif import export as export
     from ultralif import functional as functional
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ultralif import ops as ops
     from ultralif import plot as plot
     from ultralif import training as training
+    from ultralif.conversion import convert as convert
     from ultralif.diagnosis import calibrate_init as calibrate_init
     from ultralif.diagnosis import diagnose as diagnose
     from ultralif.loading import load as load
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 
 _SUBMODULES = (
     "analysis",
+    "conversion",
     "data",
     "export",
     "functional",
@@ -67,6 +70,7 @@ _SUBMODULES = (
 )
 _HOMES = {
     "calibrate_init": "diagnosis",
+    "convert": "conversion",
     "diagnose": "diagnosis",
     "load": "loading",
     "AdaLIF": "nn",

@@ -1,0 +1,199 @@
+"""Comparison of a converted network with its source, spike by spike."""
+
+import copy
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ultralif.conversion.neurons import Replacement, States
+from ultralif.errors import JobError
+from ultralif.nn import Neuron, Recurrent
+
+__all__ = ["FirstDifference", "SpikeMismatch", "compare"]
+
+
+class FirstDifference(NamedTuple):
+    """Where the spikes of two networks differ first."""
+
+    layer: str
+    """Its name in the source network."""
+    step: int
+    neuron: tuple[int, ...]
+    """The sample in the batch, then the neuron's place among the features."""
+    source_membrane: float | None
+    membrane: float | None
+    differing: int
+    """How many spikes of this layer differ."""
+    spikes: int
+    """How many there are."""
+
+
+class SpikeMismatch(JobError):
+    """A converted network does not spike like its source; `difference` says where."""
+
+    def __init__(self, difference: FirstDifference) -> None:
+        at = ", ".join(map(str, difference.neuron))
+        super().__init__(
+            f"the converted network differs from its source: layer {difference.layer!r}, step "
+            f"{difference.step}, neuron ({at}), membranes {difference.source_membrane} in the source and "
+            f"{difference.membrane} here; {difference.differing} of {difference.spikes} spikes of the layer "
+            "differ. If the membranes agree to 6 digits this is rounding; else please report it"
+        )
+        self.difference = difference
+
+
+@torch.no_grad()
+def compare(
+    source: nn.Module, net: nn.Module, replaced: dict[str, Replacement], x: Tensor, step: bool
+) -> None:
+    """Run both networks in evaluation mode and raise `SpikeMismatch` at the first different spike.
+
+    Args:
+        source: a copy of the network of the other library; its states are changed.
+        net: the converted network.
+        replaced: the layers that were replaced, by name.
+        x: the input of ``net``.
+        step: the source takes one time step.
+    """
+    theirs: dict[str, list[tuple[Tensor, Tensor | None]]] = {}
+    ours: dict[str, tuple[Tensor, Tensor]] = {}
+    hooks = []
+    modules = dict(source.named_modules())
+    spiking = {
+        name: each for name, each in replaced.items() if isinstance(_neuron(each.module), Neuron | Recurrent)
+    }
+    for name, each in spiking.items():
+        hooks.append(modules[name].register_forward_hook(_keep_theirs(theirs, name, each)))
+        hooks.append(_neuron(each.module).register_forward_hook(_keep_ours(ours, name)))
+        if hasattr(modules[name], "store_v_seq"):
+            modules[name].store_v_seq = True
+    was_training = {module: module.training for module in net.modules()}
+    try:
+        source.eval()
+        net.eval()
+        reset(source)
+        expected = _run_steps(source, x) if step else source(x)
+        found = net(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for module, training in was_training.items():
+            module.training = training
+    for name in spiking:
+        if name in theirs and name in ours:
+            _compare_layer(name, theirs[name], *ours[name], _neuron(replaced[name].module))
+    _compare_output(expected, found)
+
+
+def reset(net: nn.Module) -> None:
+    """Bring the neurons of another library to rest."""
+    for module in net.modules():
+        for name in ("reset_mem", "reset"):
+            method = getattr(module, name, None)
+            if callable(method) and type(module).__module__.startswith(("snntorch.", "spikingjelly.")):
+                if name == "reset_mem":
+                    for state in ("mem", "syn", "spk"):
+                        if isinstance(getattr(module, state, None), Tensor):
+                            setattr(module, state, torch.zeros(0))
+                else:
+                    method()
+                break
+
+
+def _neuron(module: nn.Module) -> nn.Module:
+    if isinstance(module, nn.Sequential):
+        return _neuron(module[-1])
+    return module.neuron if isinstance(module, States) else module
+
+
+def _keep_theirs(kept: dict[str, Any], name: str, each: Replacement) -> Any:
+    def hook(module: nn.Module, given: Any, out: Any) -> None:
+        spikes = out[0] if isinstance(out, tuple) else out
+        membrane = getattr(module, "v_seq", None) if each.sequence else getattr(module, "mem", None)
+        if membrane is None and isinstance(out, tuple):
+            membrane = getattr(out[-1], "v", None)
+        if membrane is None and not each.sequence:
+            membrane = getattr(module, "v", None)
+        if not isinstance(membrane, Tensor) or membrane.shape != spikes.shape:
+            membrane = None
+        spikes, membrane = spikes.clone(), None if membrane is None else membrane.clone()
+        steps = zip(spikes, membrane if membrane is not None else [None] * len(spikes), strict=True)
+        kept.setdefault(name, []).extend(steps if each.sequence else [(spikes, membrane)])
+
+    return hook
+
+
+def _keep_ours(kept: dict[str, Any], name: str) -> Any:
+    def hook(module: nn.Module, given: Any, out: Tensor) -> None:
+        kept[name] = given[0], out
+
+    return hook
+
+
+def _run_steps(source: nn.Module, x: Tensor) -> Any:
+    outs, state = [], None
+    for frame in x:
+        if _takes_state(source):
+            out, state = source(frame, state)
+        else:
+            out = source(frame)
+        outs.append(out[0] if isinstance(out, tuple) else out)
+    return torch.stack(outs)
+
+
+def _takes_state(source: nn.Module) -> bool:
+    return type(source).__module__.startswith("norse.")
+
+
+def _compare_layer(
+    name: str, theirs: list[tuple[Tensor, Tensor | None]], current: Tensor, spikes: Tensor, neuron: nn.Module
+) -> None:
+    expected = torch.stack([pair[0] for pair in theirs]).to(spikes)
+    if expected.shape != spikes.shape:
+        raise JobError(
+            f"layer {name!r} gives spikes {tuple(spikes.shape)}, but its source {tuple(expected.shape)}; "
+            "please report this network"
+        )
+    differing = (expected != spikes).nonzero()
+    if not len(differing):
+        return
+    step, *place = differing[0].tolist()
+    state: Any = None
+    for x in current[: step + 1]:
+        _, state = neuron.step(x, state)  # type: ignore[operator]
+    inner = getattr(state, "neuron", state)
+    at = tuple(place)
+    membrane = theirs[step][1]
+    raise SpikeMismatch(
+        FirstDifference(
+            name,
+            step,
+            at,
+            None if membrane is None else float(membrane[at]),
+            float(inner.v[at]),
+            len(differing),
+            spikes.numel(),
+        )
+    )
+
+
+def _compare_output(expected: Any, found: Any) -> None:
+    if isinstance(expected, tuple | list) and isinstance(found, Tensor):
+        expected = expected[0]
+    pairs = zip(expected, found, strict=False) if isinstance(found, tuple) else [(expected, found)]
+    for one, other in pairs:
+        if not isinstance(one, Tensor):
+            continue
+        if one.shape != other.shape or not torch.allclose(one.to(other), other, rtol=1e-3, atol=1e-4):
+            raise JobError(
+                f"the converted network spikes like its source but returns another output, "
+                f"{tuple(other.shape)} instead of {tuple(one.shape)}; please report this network"
+            )
+
+
+def copied(net: nn.Module) -> nn.Module:
+    """Return a copy of a network without the states that its neurons hold."""
+    reset(net)
+    made = [tensor for tensor in net.buffers() if tensor.grad_fn is not None]  # Lapicque computes some
+    return copy.deepcopy(net, {id(tensor): tensor.detach().clone() for tensor in made})

@@ -1,0 +1,492 @@
+"""Neurons of other libraries, step by step in the arithmetic of their authors.
+
+A rounding error near the threshold flips a spike, so each formula keeps the order of operations of the
+library it comes from.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from ultralif.functional import Constant, compute_dtype, straight_through
+from ultralif.nn import LIF, State, Stepped, SynapticState
+
+__all__ = [
+    "ConvertedNeuron",
+    "Fire",
+    "Integrator",
+    "NorseIAF",
+    "NorseLIF",
+    "NorseLIFBox",
+    "Replacement",
+    "ScaledLIF",
+    "SnnTorchNeuron",
+    "SpikingJellyNeuron",
+    "States",
+    "Surrogate",
+    "TimeDropout",
+    "plain",
+]
+
+S = TypeVar("S", bound=tuple[Tensor, ...])
+Fire = Callable[[Tensor], Tensor]
+"""Gives the spike, with its surrogate gradient, of a membrane minus its threshold."""
+
+_CURVES: dict[str, Callable[[Tensor], Tensor]] = {
+    "sigmoid": torch.sigmoid,
+    "atan": lambda z: torch.atan(torch.pi / 2 * z) / torch.pi,
+    "superspike": lambda z: z / (1 + z.abs()),
+    "triangle": lambda z: z.clamp(-1, 1) - z.clamp(-1, 1) * z.clamp(-1, 1).abs() / 2,
+    "tanh": torch.tanh,
+}
+
+
+class Replacement(NamedTuple):
+    """A module of ours for one of another library."""
+
+    module: nn.Module
+    """It takes and returns sequences ``[T, B, *features]``."""
+    states: tuple[str, ...] = ()
+    """Our names of the states that the other module returns after its output."""
+    alone: bool = False
+    """The other module returns its output alone, not in a tuple with states."""
+    sequence: bool = False
+    """The other module takes a sequence; else it takes one time step."""
+    observed: nn.Module | None = None
+    """Used instead of ``module`` where the network reads the states, which differ in ``module``."""
+
+
+def plain(module: nn.Module, base: type[nn.Module]) -> nn.Module:
+    """Return a layer of PyTorch's own class with the parameters and settings of a layer derived from it."""
+    made = base.__new__(base)
+    made.__dict__.update({name: value for name, value in vars(module).items() if name != "_step_mode"})
+    return made
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """A binary spike whose gradient is ``height`` times the derivative of a curve of ``slope * x``."""
+
+    curve: Literal["sigmoid", "atan", "superspike", "triangle", "tanh"]
+    """Its derivatives: s(1 - s), 1 / (2 + (pi z)^2 / 2), 1 / (1 + |z|)^2, max(0, 1 - |z|), 1 - tanh(z)^2."""
+    slope: float = 1.0
+    height: float = 1.0
+    at_threshold: bool = False
+    """Spike where the membrane equals the threshold, as SpikingJelly does."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the spike of a membrane minus its threshold."""
+        spike = (x >= 0 if self.at_threshold else x > 0).to(x.dtype)
+        if not (torch.is_grad_enabled() and x.requires_grad):
+            return spike
+        return straight_through(spike, _CURVES[self.curve](self.slope * x) * (self.height / self.slope))
+
+
+class ConvertedNeuron(Stepped[S]):
+    """A neuron of another library. It keeps that library's constants, learned ones as the same parameters.
+
+    Args:
+        fire: the spike of a membrane minus its threshold, with its surrogate gradient.
+        start: the membrane before the first step.
+        given: the arguments of the formula. Tensors become buffers, parameters stay parameters.
+    """
+
+    choices: ClassVar[tuple[str, ...]] = ()
+    names: ClassVar[tuple[str, ...]]
+    """The arguments of the formula besides ``fire``."""
+
+    def __init__(self, *, fire: Fire, start: Constant = 0.0, **given: Any) -> None:
+        super().__init__()
+        self._declared.clear()
+        self._numbers.clear()
+        if isinstance(fire, nn.Module):  # a surrogate that is a module is no layer of the network
+            self.__dict__["fire"] = fire
+        else:
+            self.fire = fire
+        for name, value in {"start": start, **given}.items():
+            self.__dict__.pop(name, None)
+            if isinstance(value, nn.Parameter):
+                self.register_parameter(name, value)
+            elif isinstance(value, Tensor):
+                self.register_buffer(name, value.detach().clone())
+            else:
+                setattr(self, name, value)
+
+    @property
+    def threshold(self) -> Constant:  # type: ignore[override]
+        """The spike threshold now."""
+        return cast(Constant, self.limit)
+
+    def constants(self) -> dict[str, float]:
+        """Return every number among the arguments of the formula, or the mean of a tensor."""
+        values = {name: getattr(self, name) for name in self.names}
+        return {
+            name: float(value.detach().double().mean()) if isinstance(value, Tensor) else float(value)
+            for name, value in values.items()
+            if isinstance(value, Tensor | float | int) and not isinstance(value, bool)
+        }
+
+    def shapes(self) -> Iterator[tuple[str, torch.Size]]:
+        """Yield the name and the shape of every constant that broadcasts against the features."""
+        yield from (pair for pair in super().shapes() if pair[0] != "factors")
+
+    def _given(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {}, {name: getattr(self, name) for name in ("fire", *self.names)}
+
+    def _integrate(self, current: Tensor, state: S | None, rate: bool) -> tuple[Tensor, S]:
+        if state is None:
+            zero = torch.zeros_like(current[0], dtype=compute_dtype(current.dtype))
+            v = zero + cast(Constant, self.start)
+            state = self.state_type(*(v, zero)[: 1 + (self.state_type is SynapticState)])
+        return super()._integrate(current, state, rate)
+
+    def special(self) -> dict[str, Any]:
+        """Return what an exporter has to know: that the formula is another library's."""
+        return {"formula": type(self).__name__}
+
+    def extra_repr(self) -> str:
+        """Show the arguments of the formula."""
+        shown = []
+        for name in self.names:
+            value = getattr(self, name)
+            if isinstance(value, Tensor):
+                value = (
+                    f"{float(value):.6g}" if value.numel() == 1 else f"[{', '.join(map(str, value.shape))}]"
+                )
+            shown.append(f"{name}={value}")
+        return ", ".join([*shown, f"fire={self.fire}"])
+
+
+def snntorch_step(
+    current: Tensor,
+    state: Any,
+    *,
+    beta: Tensor,
+    limit: Tensor,
+    fire: Fire,
+    reset: str,
+    delayed: bool,
+    alpha: Tensor | None = None,
+    factors: Tensor | None = None,
+    reset_first: bool = False,
+) -> tuple[Tensor, Any]:
+    """Advance snnTorch's Leaky, Synaptic or Lapicque by one step.
+
+    Args:
+        current: ``[B, *features]``.
+        state: the membrane, or membrane and synaptic current.
+        beta: decay factor of the membrane.
+        limit: the threshold.
+        fire: the spike of a membrane minus its threshold.
+        reset: ``subtract``, ``zero`` or ``none``, by the spike of the membrane before this step.
+        delayed: False also resets by the difference between this spike and that one.
+        alpha: decay factor of a synaptic current; None: there is none.
+        factors: the current is multiplied by each in turn, and beta may be negative; None: Lapicque has them.
+        reset_first: reset to zero before the leak, as Leaky does, and not after it.
+    """
+    v = state if alpha is None else state.v
+    before = fire(v - limit).detach()
+    drive = current
+    if factors is None:
+        beta = beta.clamp(0, 1)
+    else:
+        for factor in factors.unbind():
+            drive = drive * factor
+    if alpha is not None:
+        drive = alpha.clamp(0, 1) * state.i + drive
+    if reset == "zero" and reset_first:
+        v = (1 - before) * v
+    v = beta * v + drive
+    if reset == "subtract":
+        v = v - before * limit
+    elif reset == "zero" and not reset_first:
+        v = v - v * before
+    spike = fire(v - limit)
+    if not delayed and reset != "none":
+        v = v - (spike - before) * (limit if reset == "subtract" else v)
+    return spike, v if alpha is None else SynapticState(v, drive)
+
+
+class SnnTorchNeuron(ConvertedNeuron[State]):
+    """snnTorch's Leaky and Lapicque, with every reset: `snntorch_step`."""
+
+    state_type = State
+    names = ("beta", "limit", "reset", "delayed", "factors", "reset_first")
+    formula = staticmethod(snntorch_step)
+
+
+class SnnTorchSynaptic(ConvertedNeuron[SynapticState]):
+    """snnTorch's Synaptic, with every reset: `snntorch_step`."""
+
+    state_type = SynapticState
+    names = ("beta", "alpha", "limit", "reset", "delayed")
+    formula = staticmethod(snntorch_step)
+
+
+class ScaledLIF(LIF):
+    """LIF whose surrogate gradient is multiplied by its slope, as snnTorch's is.
+
+    The reset is not differentiated, so the gradient is linear in the surrogate's, and scaling the gradient of
+    the spikes scales it.
+    """
+
+    def _scaled(self, spikes: Tensor) -> Tensor:
+        if not spikes.requires_grad:
+            return spikes
+        return straight_through(spikes.detach(), spikes * self.surrogate_slope)
+
+    def forward(self, current: Tensor, *, return_membrane: bool = False) -> Any:
+        """Return the spikes for a current ``[T, B, *features]``, from rest, as every neuron does."""
+        return self._with_membrane(current) if return_membrane else self.run(current)[0]
+
+    def run(self, current: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Return the spikes for ``[T, B, *features]`` and the state to continue from."""
+        spikes, after = super().run(current, state)
+        return self._scaled(spikes), after
+
+    def step(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """Return the spike for one time step ``[B, *features]`` and the state to continue from."""
+        spike, after = super().step(x, state)
+        return self._scaled(spike), after
+
+
+def spikingjelly_step(
+    current: Tensor,
+    v: Tensor,
+    *,
+    limit: float,
+    v_reset: float | None,
+    fire: Fire,
+    detach: bool,
+    tau: float | None = None,
+    w: Tensor | None = None,
+    decay_input: bool = True,
+) -> tuple[Tensor, Tensor]:
+    """Advance SpikingJelly's IFNode, LIFNode (``tau``) or ParametricLIFNode (``w``) by one step.
+
+    Args:
+        current: ``[B, *features]``.
+        v: membrane, like ``current``.
+        limit: the threshold.
+        v_reset: the membrane after a spike, and its rest; None: subtract the threshold.
+        fire: the spike of a membrane minus its threshold.
+        detach: do not differentiate the reset by the spike.
+        tau: time constant.
+        w: learned; the inverse time constant is its sigmoid.
+        decay_input: divide the input by the time constant, too.
+    """
+    rest = 0.0 if v_reset is None else v_reset
+    if tau is not None:
+        v = v + (current - (v - rest)) / tau if decay_input else v - (v - rest) / tau + current
+    elif w is not None:
+        rate = w.sigmoid()
+        v = v + (current - (v - rest)) * rate if decay_input else v - (v - rest) * rate + current
+    else:
+        v = v + current
+    spike = fire(v - limit)
+    fired = spike.detach() if detach else spike
+    return spike, v - fired * limit if v_reset is None else fired * v_reset + (1.0 - fired) * v
+
+
+class SpikingJellyNeuron(ConvertedNeuron[State]):
+    """SpikingJelly's IFNode, LIFNode and ParametricLIFNode: `spikingjelly_step`."""
+
+    state_type = State
+    names = ("limit", "v_reset", "detach", "tau", "w", "decay_input")
+    formula = staticmethod(spikingjelly_step)
+
+
+def norse_lif_step(
+    current: Tensor,
+    state: SynapticState,
+    *,
+    synapse_rate: Tensor,
+    membrane_rate: Tensor,
+    v_leak: Tensor,
+    limit: Tensor,
+    v_reset: Tensor,
+    fire: Fire,
+    detach: bool,
+) -> tuple[Tensor, SynapticState]:
+    """Advance norse's LIF by one step: the current jumps, drives the membrane, and then decays.
+
+    Args:
+        current: ``[B, *features]``.
+        state: membrane and synaptic current.
+        synapse_rate: the share of the synaptic current that decays in a step.
+        membrane_rate: the share of the distance to rest and current that the membrane moves in a step.
+        v_leak: the membrane at rest.
+        limit: the threshold.
+        v_reset: the membrane after a spike.
+        fire: the spike of a membrane minus its threshold.
+        detach: do not differentiate the reset by the spike.
+    """
+    i = state.i + current
+    v = state.v + membrane_rate * (v_leak - state.v + i)
+    after = i + -synapse_rate * i
+    spike = fire(v - limit)
+    fired = spike.detach() if detach else spike
+    return spike, SynapticState((1 - fired) * v + fired * v_reset, after)
+
+
+class NorseLIF(ConvertedNeuron[SynapticState]):
+    """norse's LIF and LIFRecurrent: `norse_lif_step`."""
+
+    state_type = SynapticState
+    names = ("synapse_rate", "membrane_rate", "v_leak", "limit", "v_reset", "detach")
+    formula = staticmethod(norse_lif_step)
+
+
+def norse_box_step(
+    current: Tensor,
+    v: Tensor,
+    *,
+    membrane_rate: Tensor,
+    v_leak: Tensor,
+    limit: Tensor,
+    v_reset: Tensor,
+    fire: Fire,
+    subtract: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Advance norse's LIFBox, which is NIR's LIF, by one step: ``v + rate * (current + v_leak - v)``.
+
+    Args:
+        current: ``[B, *features]``.
+        v: membrane, like ``current``.
+        membrane_rate: dt / tau.
+        v_leak: the membrane at rest.
+        limit: the threshold.
+        v_reset: the membrane after a spike.
+        fire: the spike of a membrane minus its threshold.
+        subtract: subtract the threshold after a spike instead.
+    """
+    v = v + membrane_rate * (current + v_leak - v)
+    spike = fire(v - limit)
+    return spike, (1 - spike) * v + spike * (v - limit if subtract else v_reset)
+
+
+class NorseLIFBox(ConvertedNeuron[State]):
+    """norse's LIFBox, NIR's LIF: `norse_box_step`."""
+
+    state_type = State
+    names = ("membrane_rate", "v_leak", "limit", "v_reset", "subtract")
+    formula = staticmethod(norse_box_step)
+
+
+def norse_iaf_step(
+    current: Tensor, v: Tensor, *, limit: Tensor, v_reset: Tensor, fire: Fire, subtract: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Advance norse's IAF, which is NIR's IF, by one step: the membrane sums its current.
+
+    Args:
+        current: ``[B, *features]``.
+        v: membrane, like ``current``.
+        limit: the threshold.
+        v_reset: the membrane after a spike.
+        fire: the spike of a membrane minus its threshold.
+        subtract: subtract the threshold after a spike instead.
+    """
+    v = v + current
+    spike = fire(v - limit)
+    return spike, (1 - spike) * v + spike * (v - limit if subtract else v_reset)
+
+
+class NorseIAF(ConvertedNeuron[State]):
+    """norse's IAF, NIR's IF: `norse_iaf_step`."""
+
+    state_type = State
+    names = ("limit", "v_reset", "subtract")
+    formula = staticmethod(norse_iaf_step)
+
+
+class Integrator(nn.Module):
+    """A membrane without threshold, in norse's arithmetic: its LI and LIBox, NIR's LI and I.
+
+    Args:
+        rate: the share of the distance to rest and current that the membrane moves in a step; None: the
+            membrane sums its current.
+        v_leak: the membrane at rest.
+        synapse_rate: the share of a synaptic current that decays in a step; None: there is none.
+    """
+
+    def __init__(
+        self, rate: Tensor | None, v_leak: Tensor | None = None, synapse_rate: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        self.register_buffer("rate", rate)
+        self.register_buffer("v_leak", torch.zeros(()) if v_leak is None else v_leak.detach().clone())
+        self.register_buffer("synapse_rate", synapse_rate)
+
+    rate: Tensor | None
+    v_leak: Tensor
+    synapse_rate: Tensor | None
+
+    def forward(self, current: Tensor) -> Tensor:
+        """Return the membrane at every step for ``[T, B, *features]``, from rest."""
+        return self.run(current)[0]
+
+    def run(self, current: Tensor, state: SynapticState | None = None) -> tuple[Tensor, SynapticState]:
+        """Return the membrane at every step and the state to continue from."""
+        found = []
+        for x in current:
+            v, state = self.step(x, state)
+            found.append(v)
+        if state is None:
+            raise ValueError("current has no time steps; pass at least one")
+        return torch.stack(found), state
+
+    def step(self, x: Tensor, state: SynapticState | None = None) -> tuple[Tensor, SynapticState]:
+        """Return the membrane after one time step ``[B, *features]`` and the state to continue from."""
+        if state is None:
+            state = SynapticState(torch.zeros_like(x) + self.v_leak, torch.zeros_like(x))
+        i = x if self.synapse_rate is None else state.i + x
+        v = state.v + (i if self.rate is None else self.rate * (self.v_leak - state.v + i))
+        after = state.i if self.synapse_rate is None else i + -self.synapse_rate * i
+        return v, SynapticState(v, after)
+
+
+class States(nn.Module):
+    """Call a neuron step by step and return its spikes and its states at every step, with gradients.
+
+    Args:
+        neuron: any neuron, or `ultralif.Recurrent`.
+        order: the names of the states to return, ``v`` and ``i``.
+    """
+
+    def __init__(self, neuron: nn.Module, order: tuple[str, ...]) -> None:
+        super().__init__()
+        self.neuron, self.order = neuron, order
+
+    def forward(self, current: Tensor) -> tuple[Tensor, ...]:
+        """Return spikes and states, each ``[T, B, *features]``."""
+        state: Any = None
+        found: list[tuple[Tensor, ...]] = []
+        neuron: Any = self.neuron
+        for x in current:
+            spike, state = neuron.step(x, state)
+            inner = getattr(state, "neuron", state)
+            found.append((spike, *(getattr(inner, name) for name in self.order)))
+        return tuple(torch.stack(each) for each in zip(*found, strict=True))
+
+
+class TimeDropout(nn.Module):
+    """Dropout of ``[T, B, *features]`` with one mask for all time steps, as SpikingJelly's.
+
+    Args:
+        p: the probability of a zero.
+        channels: drop whole channels, the first feature axis.
+    """
+
+    def __init__(self, p: float, channels: bool = False) -> None:
+        super().__init__()
+        self.p, self.channels = p, channels
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``x`` in evaluation, else ``x`` times one mask for all steps."""
+        if not self.training:
+            return x
+        drop = nn.functional.dropout2d if self.channels else nn.functional.dropout
+        return x * drop(torch.ones_like(x[0]), self.p, True)

@@ -1,0 +1,136 @@
+"""Neurons and containers of norse, as ours."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ultralif.conversion.neurons import (
+    Fire,
+    Integrator,
+    NorseIAF,
+    NorseLIF,
+    NorseLIFBox,
+    Replacement,
+    Surrogate,
+)
+from ultralif.errors import InputError
+from ultralif.nn import Recurrent
+
+__all__ = ["replace"]
+
+
+def replace(module: nn.Module, name: str) -> Replacement | None:
+    """Return what replaces a module of norse; None: it has to be looked into, or is not norse's.
+
+    Args:
+        module: a layer.
+        name: its name, for messages.
+    """
+    from norse.torch.module import snn
+
+    kind = type(module)
+    if not isinstance(module, snn.SNN | snn.SNNCell | snn.SNNRecurrent | snn.SNNRecurrentCell):
+        return None
+    layer: Any = module
+    makers: dict[str, Callable[[Any], nn.Module]] = {
+        "LIF": _lif,
+        "LIFBox": _box,
+        "IAF": _iaf,
+        "LI": _li,
+        "LIBox": _li,
+        "LIFRecurrent": _recurrent,
+    }
+    maker = makers.get(kind.__name__.removesuffix("Cell"))
+    if maker is None or not kind.__module__.startswith("norse."):
+        raise InputError(
+            f"layer {name!r} is a {kind.__name__}, which ul.convert does not know; it converts "
+            f"{', '.join(makers)} and their cells. Write it as a ul.Stepped neuron"
+        )
+    if getattr(layer.p, "method", "super") == "adjoint":
+        raise InputError(
+            f"layer {name!r}, {kind.__name__}, has method='adjoint'; convert it with method='super'"
+        )
+    if getattr(layer, "record_states", False):
+        raise InputError(
+            f"layer {name!r}, {kind.__name__}, has record_states=True; build it without and use "
+            "ul.membranes on the converted network"
+        )
+    return Replacement(maker(layer), states=("v",), sequence=isinstance(module, snn.SNN | snn.SNNRecurrent))
+
+
+def _lif(layer: Any, detach: bool = False) -> NorseLIF:
+    p = layer.p
+    return NorseLIF(
+        fire=_surrogate(p),
+        start=torch.as_tensor(p.v_leak),
+        synapse_rate=layer.dt * torch.as_tensor(p.tau_syn_inv),
+        membrane_rate=layer.dt * torch.as_tensor(p.tau_mem_inv),
+        v_leak=torch.as_tensor(p.v_leak),
+        limit=torch.as_tensor(p.v_th),
+        v_reset=torch.as_tensor(p.v_reset),
+        detach=detach,
+    )
+
+
+def _box(layer: Any) -> NorseLIFBox:
+    p = layer.p
+    reset = getattr(p.reset_method, "__name__", "")
+    if reset not in ("reset_value", "reset_subtract"):
+        raise InputError(f"a LIFBoxCell has reset_method={p.reset_method}; use reset_value or reset_subtract")
+    return NorseLIFBox(
+        fire=_surrogate(p),
+        start=torch.as_tensor(p.v_leak),
+        membrane_rate=layer.dt * torch.as_tensor(p.tau_mem_inv),
+        v_leak=torch.as_tensor(p.v_leak),
+        limit=torch.as_tensor(p.v_th),
+        v_reset=torch.as_tensor(p.v_reset),
+        subtract=reset == "reset_subtract",
+    )
+
+
+def _iaf(layer: Any) -> NorseIAF:
+    p = layer.p
+    v_reset = torch.as_tensor(p.v_reset)
+    return NorseIAF(
+        fire=_surrogate(p), start=v_reset, limit=torch.as_tensor(p.v_th), v_reset=v_reset, subtract=False
+    )
+
+
+def _li(layer: Any) -> Integrator:
+    p = layer.p
+    synapse = getattr(p, "tau_syn_inv", None)
+    return Integrator(
+        layer.dt * torch.as_tensor(p.tau_mem_inv),
+        torch.as_tensor(p.v_leak),
+        None if synapse is None else layer.dt * torch.as_tensor(synapse),
+    )
+
+
+def _recurrent(layer: Any) -> nn.Module:
+    feed, back = _linear(layer.input_weights), _linear(layer.recurrent_weights)
+    if not layer.autapses and back.weight.requires_grad:
+        weight: Any = back.weight
+        weight.register_hook(lambda gradient: gradient.clone().fill_diagonal_(0.0))
+    return nn.Sequential(feed, Recurrent(_lif(layer, detach=True), back))
+
+
+def _linear(weight: Tensor) -> nn.Linear:
+    linear = nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
+    linear.weight = weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight, requires_grad=False)
+    return linear
+
+
+def _surrogate(p: Any) -> Fire:
+    """Return our form of a threshold function of norse; one that we do not have is kept as it is."""
+    if p.method == "super":  # it ignores alpha
+        return Surrogate("superspike")
+    if p.method == "tanh":
+        return Surrogate("tanh", float(p.alpha))
+    if p.method == "triangle":
+        return Surrogate("triangle", 1.0, float(p.alpha))
+    from norse.torch.functional.threshold import threshold
+
+    return partial(threshold, method=p.method, alpha=p.alpha)

@@ -1,0 +1,148 @@
+"""Neurons of snnTorch, as ours."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ultralif.conversion.neurons import (
+    Fire,
+    Replacement,
+    ScaledLIF,
+    SnnTorchNeuron,
+    SnnTorchSynaptic,
+    Surrogate,
+)
+from ultralif.errors import InputError
+from ultralif.nn import Recurrent
+
+__all__ = ["replace"]
+
+_STATES = {
+    "Leaky": ("v",),
+    "Lapicque": ("v",),
+    "Synaptic": ("i", "v"),
+    "RLeaky": ("v",),
+    "RSynaptic": ("i", "v"),
+}
+"""The states that a neuron of snnTorch returns after its spike, by our names."""
+
+
+def replace(module: nn.Module, name: str) -> Replacement | None:
+    """Return what replaces a module of snnTorch; None: it is none of snnTorch's neurons.
+
+    Args:
+        module: a layer.
+        name: its name, for messages.
+    """
+    from snntorch import SpikingNeuron
+
+    if not isinstance(module, SpikingNeuron):
+        return None
+    kind = type(module).__name__
+    if kind not in _STATES or not type(module).__module__.startswith("snntorch."):
+        raise InputError(
+            f"layer {name!r} is a {kind}, which ul.convert does not know; it converts "
+            f"{', '.join(_STATES)}. Write it as a ul.Stepped neuron"
+        )
+    layer: Any = module
+    for option, usual in (("inhibition", False), ("state_quant", False), ("surrogate_disable", False)):
+        if getattr(layer, option) != usual:
+            raise InputError(
+                f"layer {name!r}, {kind}, has {option}={getattr(layer, option)!r}, which has no equivalent; "
+                f"convert the network with {option}={usual}"
+            )
+    if layer.graded_spikes_factor.requires_grad or not bool((layer.graded_spikes_factor == 1).all()):
+        raise InputError(
+            f"layer {name!r}, {kind}, has graded spikes, which are not binary; multiply by "
+            "graded_spikes_factor in the next layer"
+        )
+    neurons = [_neuron(layer, kind, fused) for fused in (True, False)]
+    if kind in ("RLeaky", "RSynaptic"):
+        back = _OneToOne(layer.V) if not layer.all_to_all else layer.recurrent
+        neurons = [Recurrent(neuron, back) for neuron in neurons]
+    alone = bool(layer.init_hidden and not layer.output)
+    return Replacement(neurons[0], states=_STATES[kind], alone=alone, observed=neurons[1])
+
+
+def _neuron(layer: Any, kind: str, fused: bool) -> Any:
+    fire, reset, delayed = _surrogate(layer.spike_grad), layer.reset_mechanism, True
+    if hasattr(layer, "reset_delay") and kind != "RSynaptic":  # RSynaptic ignores reset_delay=False
+        delayed = bool(layer.reset_delay)
+    limit, beta = layer.threshold, layer.beta
+    if kind == "Lapicque":
+        r, c, step = layer.R, layer.C, layer.time_step
+        factors, beta = torch.stack([r.to(c), 1 / (r * c), step.to(c)]), 1 - step / (r * c)
+        return SnnTorchNeuron(
+            fire=fire, beta=beta, limit=limit, reset=reset, delayed=True, factors=factors, reset_first=False
+        )
+    if kind in ("Synaptic", "RSynaptic"):
+        return SnnTorchSynaptic(
+            fire=fire, beta=beta, alpha=layer.alpha, limit=limit, reset=reset, delayed=delayed
+        )
+    same = kind == "Leaky" or reset != "zero"  # RLeaky also drops the current of the step after a spike
+    lif = _fused(beta, limit, fire, reset, delayed) if same and fused else None
+    return lif or SnnTorchNeuron(
+        fire=fire,
+        beta=beta,
+        limit=limit,
+        reset=reset,
+        delayed=delayed,
+        factors=None,
+        reset_first=kind == "Leaky",
+    )
+
+
+def _fused(beta: Tensor, limit: Tensor, fire: Fire, reset: str, delayed: bool) -> ScaledLIF | None:
+    """Return the LIF with the same arithmetic, which has kernels, if there is one."""
+    learned = beta.requires_grad or limit.requires_grad
+    in_range = bool((beta > 0).all() and (beta < 1).all() and (limit > 0).all())
+    if learned or not in_range or not isinstance(fire, Surrogate) or fire.height != fire.slope:
+        return None
+    if fire.curve not in ("sigmoid", "atan") or not delayed:
+        return None
+    return ScaledLIF(
+        leak=_number(beta),
+        threshold=_number(limit),
+        surrogate=fire.curve,
+        surrogate_slope=fire.slope,
+        reset="none" if reset == "none" else "subtract" if reset == "subtract" else "zero",
+        delayed_reset=reset == "subtract",
+        detach_reset=True,
+    )
+
+
+def _number(value: Tensor) -> float | Tensor:
+    return float(value) if value.numel() == 1 else value
+
+
+def _surrogate(spike_grad: Any) -> Fire:
+    """Return our form of a surrogate of snnTorch; one that it does not know is kept as it is."""
+    kind = getattr(spike_grad, "__qualname__", "").split(".")[0]
+    names = getattr(getattr(spike_grad, "__code__", None), "co_freevars", ())
+    cells = getattr(spike_grad, "__closure__", None) or ()
+    values = dict(zip(names, (cell.cell_contents for cell in cells), strict=False))
+    if getattr(spike_grad, "__module__", "") == "snntorch.surrogate":
+        if kind == "atan":
+            return Surrogate("atan", float(values["alpha"]), float(values["alpha"]))
+        if kind == "sigmoid":
+            return Surrogate("sigmoid", float(values["slope"]), float(values["slope"]))
+        if kind == "fast_sigmoid":
+            return Surrogate("superspike", float(values["slope"]))
+    fire: Fire = spike_grad
+    return fire
+
+
+class _OneToOne(nn.Module):
+    """Feedback of every neuron to itself alone."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        if isinstance(weight, nn.Parameter):
+            self.weight = weight
+        else:
+            self.register_buffer("weight", weight)
+
+    def forward(self, spikes: Tensor) -> Tensor:
+        """Return spikes times their weights."""
+        return torch.mul(spikes, self.weight)

@@ -1,0 +1,87 @@
+"""Neurons and layers of SpikingJelly, as ours and PyTorch's."""
+
+from typing import Any
+
+from torch import nn
+
+from ultralif.conversion.neurons import Fire, Replacement, SpikingJellyNeuron, Surrogate, TimeDropout, plain
+from ultralif.errors import InputError
+from ultralif.nn import TimeDistributed
+
+__all__ = ["replace"]
+
+_NEURONS = ("IFNode", "LIFNode", "ParametricLIFNode")
+
+
+def replace(module: nn.Module, name: str) -> Replacement | None:
+    """Return what replaces a module of SpikingJelly; None: it is looked into, or not SpikingJelly's.
+
+    Args:
+        module: a layer.
+        name: its name, for messages.
+    """
+    from spikingjelly.activation_based import base, layer
+
+    kind = type(module)
+    if not kind.__module__.startswith("spikingjelly."):
+        return None
+    given: Any = module
+    sequence = getattr(module, "step_mode", "s") == "m"
+    if kind.__name__ in _NEURONS and kind.__module__.startswith("spikingjelly.activation_based.neuron"):
+        return Replacement(_neuron(given), alone=True, sequence=sequence)
+    if isinstance(module, layer.SeqToANNContainer):
+        return Replacement(TimeDistributed(nn.Sequential(*map(_plain, module))), alone=True, sequence=True)
+    if kind is layer.Dropout or kind is layer.Dropout2d:
+        return Replacement(TimeDropout(given.p, kind is layer.Dropout2d), alone=True, sequence=sequence)
+    if kind in (layer.Linear, layer.Flatten):
+        made = _plain(module)
+        return Replacement(
+            made if kind is layer.Linear else TimeDistributed(made), alone=True, sequence=sequence
+        )
+    if kind.__module__ in (f"{layer.__name__}.stateless_wrapper", f"{layer.__name__}.bn") and _is_plain(kind):
+        return Replacement(TimeDistributed(_plain(module)), alone=True, sequence=sequence)
+    if isinstance(module, base.MemoryModule):
+        raise InputError(
+            f"layer {name!r} is a {kind.__name__}, which ul.convert does not know; it converts "
+            f"{', '.join(_NEURONS)}. Write it as a ul.Stepped neuron"
+        )
+    return None
+
+
+def _is_plain(kind: type) -> bool:
+    return kind.__bases__[0].__module__.startswith("torch.nn.")
+
+
+def _plain(module: nn.Module) -> nn.Module:
+    """Return the layer of PyTorch that a layer of SpikingJelly derives from."""
+    kind = type(module)
+    if kind.__module__.startswith("spikingjelly.") and _is_plain(kind):
+        return plain(module, kind.__bases__[0])
+    return module
+
+
+def _neuron(node: Any) -> SpikingJellyNeuron:
+    return SpikingJellyNeuron(
+        fire=_surrogate(node.surrogate_function),
+        start=0.0 if node.v_reset is None else node.v_reset,
+        limit=node.v_threshold,
+        v_reset=node.v_reset,
+        detach=node.detach_reset,
+        tau=getattr(node, "tau", None),
+        w=getattr(node, "w", None),
+        decay_input=getattr(node, "decay_input", True),
+    )
+
+
+def _surrogate(function: Any) -> Fire:
+    """Return our form of a surrogate of SpikingJelly; one that we do not have is kept as it is."""
+    curves = {"Sigmoid": "sigmoid", "ATan": "atan", "PiecewiseQuadratic": "triangle"}
+    kind = type(function).__name__
+    spiking = getattr(function, "spiking", True)
+    if kind in curves and spiking:
+        alpha = float(function.alpha)
+        return Surrogate(curves[kind], alpha, alpha, at_threshold=True)  # type: ignore[arg-type]
+    if kind == "SuperSpike" and spiking:
+        return Surrogate("superspike", 1.0, float(function.alpha), at_threshold=True)
+    fire: Fire = function
+    return fire

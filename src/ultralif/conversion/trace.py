@@ -1,0 +1,521 @@
+"""Follow the forward of a network and write it down for whole sequences.
+
+The forward is traced by torch.fx, on an example where there is one. A forward that takes one time step, or
+loops over time, calls its layers many times: calls that play the same part in every step become one call on
+``[T, B, *features]``.
+"""
+
+import inspect
+import operator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+import torch
+from torch import Tensor, fx, nn
+
+from ultralif.conversion.neurons import Replacement, States
+from ultralif.errors import InputError
+from ultralif.nn import Neuron, Recurrent, TimeDistributed
+
+__all__ = ["Folded", "Traced", "rebuild", "trace"]
+
+THREE_LINES = (
+    "Change three lines of its forward so that layers take whole sequences [T, B, ...]: remove the loop over "
+    "time; call each neuron once without a state, as in `spikes = self.lif1(self.fc1(x))`; and return what "
+    "the last layer gives"
+)
+
+
+class Folded(nn.Module):
+    """A function of batches, applied to sequences ``[T, B, ...]`` with time folded into the batch.
+
+    Args:
+        function: the function, or the name of a method of its first argument.
+        args: its arguments; None stands for the next tensor.
+        kwargs: its keyword arguments.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        super().__init__()
+        self.function, self.args, self.kwargs = function, args, kwargs
+
+    def forward(self, *tensors: Tensor) -> Tensor:
+        """Return ``[T, B, ...]`` for tensors ``[T, B, ...]``."""
+        steps, batch = tensors[0].shape[:2]
+        folded = iter([tensor.flatten(0, 1) for tensor in tensors])
+        args = [next(folded) if arg is None else arg for arg in self.args]
+        if isinstance(self.function, str):
+            out = getattr(args[0], self.function)(*args[1:], **self.kwargs)
+        else:
+            out = self.function(*args, **self.kwargs)
+        spread: Tensor = out.reshape(steps, batch, *out.shape[1:])
+        return spread
+
+    def extra_repr(self) -> str:
+        """Show the function."""
+        return getattr(self.function, "__name__", str(self.function))
+
+
+class _Reshape(nn.Module):
+    """Give every sample of a batch a shape."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``[B, *shape]``."""
+        return x.reshape(len(x), *self.shape)
+
+
+class _Expand(nn.Module):
+    """Repeat an input without time over a number of steps."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.steps = steps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``[T, *x.shape]``."""
+        return x.unsqueeze(0).expand(self.steps, *x.shape)
+
+
+class _Known(fx.Proxy):
+    """A traced value of which the tensor for the example is known, so that its shape may be asked for."""
+
+    @property
+    def known(self) -> Any:
+        if "value" not in self.node.meta:
+            raise InputError(
+                "the forward of the network depends on the shape of its input; pass an example, check=x"
+            )
+        return self.node.meta["value"]
+
+    def __iter__(self) -> Iterator[fx.Proxy]:
+        tracer: Any = self.tracer
+        mine: Any = self
+        found = tracer.replaced.get(self.node.target) if "value" not in self.node.meta else None
+        count = len(self.known) if found is None else 1 + len(found.states)
+        return (mine[i] for i in range(count))
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    def __bool__(self) -> bool:
+        return bool(self.known)
+
+    def __index__(self) -> int:
+        return int(self.known)
+
+    def size(self, axis: int | None = None) -> Any:
+        return self.known.size() if axis is None else self.known.size(axis)
+
+    def dim(self) -> int:
+        return int(self.known.dim())
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("shape", "ndim", "dtype", "device", "is_sparse", "is_cuda", "requires_grad"):
+            return getattr(self.known, name)
+        return super().__getattr__(name)
+
+
+class _Tracer(fx.Tracer):
+    """Trace a network down to PyTorch's layers and those that are replaced, with values for an example."""
+
+    def __init__(self, replaced: dict[str, Replacement], example: Tensor | None) -> None:
+        super().__init__()
+        self.replaced, self.example, self.running = replaced, example, False
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Tell whether a module is called, and not looked into."""
+        ours = isinstance(m, Neuron | Recurrent | TimeDistributed)
+        return (
+            ours or module_qualified_name in self.replaced or super().is_leaf_module(m, module_qualified_name)
+        )
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        """Return the stand-in of a value."""
+        return _Known(node, self)
+
+    def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
+        """Trace a call of a module, unless it is called for its value."""
+        if self.running:
+            return forward(*args, **kwargs)
+        return super().call_module(m, forward, args, kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """Trace the use of a parameter, unless it is used for its value."""
+        if self.running:
+            return attr_val
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
+
+    def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *more: Any, **others: Any) -> Any:
+        """Note a call, and compute its value for the example."""
+        proxy = super().create_proxy(kind, target, args, kwargs, *more, **others)
+        if kind == "output" or self.example is None:
+            return proxy
+        node = proxy.node
+        self.running = True
+        try:
+            node.meta["value"] = self._value(node, kind, target)
+        finally:
+            self.running = False
+        return proxy
+
+    def _known(self, node: fx.Node) -> Any:
+        """Return the value of a node; tensors that a forward makes itself are attributes."""
+        if "value" not in node.meta:
+            found: Any = self.root
+            for part in str(node.target).split("."):
+                found = getattr(found, part)
+            node.meta["value"] = found
+        return node.meta["value"]
+
+    @torch.no_grad()
+    def _value(self, node: fx.Node, kind: str, target: Any) -> Any:
+        if kind == "placeholder":
+            first = next(iter(node.graph.nodes)) is node
+            return self.example if first else None
+        args, kwargs = fx.map_arg(node.args, self._known), fx.map_arg(node.kwargs, self._known)
+        if kind == "get_attr":
+            return self._known(node)
+        if kind == "call_module":
+            return self.root.get_submodule(target).forward(*args, **kwargs)
+        if kind == "call_method":
+            return getattr(args[0], target)(*args[1:], **kwargs)
+        return target(*args, **kwargs)
+
+
+class Traced:
+    """A traced forward."""
+
+    def __init__(self, graph: fx.Graph, replaced: dict[str, Replacement]) -> None:
+        self.graph, self.replaced = graph, replaced
+
+    def calls(self, name: str) -> int:
+        """Return how often a layer is called."""
+        return sum(node.op == "call_module" and node.target == name for node in self.graph.nodes)
+
+    @property
+    def is_step(self) -> bool:
+        """Whether the forward takes one time step: no layer is called twice, and neurons take steps."""
+        steps = [name for name, each in self.replaced.items() if not each.sequence and self.calls(name)]
+        return bool(steps) and all(self.calls(name) == 1 for name in steps)
+
+
+def trace(net: nn.Module, replaced: dict[str, Replacement], example: Tensor | None) -> Traced:
+    """Trace the forward of a network.
+
+    Args:
+        net: a copy of the network: its states and statistics are changed.
+        replaced: the layers to replace, by name.
+        example: an input of the forward.
+    """
+    if "" in replaced:  # the network is a single layer
+        net, replaced = nn.Sequential(net), {"0": replaced[""]}
+    tracer = _Tracer(replaced, example)
+    arguments = list(inspect.signature(net.forward).parameters.values())[1:]
+    optional = {a.name: a.default for a in arguments if a.default is not inspect.Parameter.empty}
+    try:
+        return Traced(tracer.trace(net, concrete_args=optional or None), replaced)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"the forward of {type(net).__name__} cannot be traced: {error}. {THREE_LINES}"
+        ) from error
+
+
+def rebuild(net: nn.Module, traced: Traced, step: bool) -> nn.Module:
+    """Return a network over sequences ``[T, B, ...]`` for a traced one.
+
+    Args:
+        net: the network whose layers are taken.
+        traced: its forward.
+        step: the forward takes one time step.
+    """
+    if "0" in traced.replaced and traced.calls("0") and not hasattr(net, "0"):
+        net = nn.Sequential(net)
+    return _Writer(net, traced, step).write()
+
+
+class _Writer:
+    """Writes a traced forward anew, for sequences."""
+
+    def __init__(self, net: nn.Module, traced: Traced, step: bool) -> None:
+        self.net, self.replaced, self.step = net, traced.replaced, step
+        self.old, self.graph = traced.graph, fx.Graph()
+        self.modules: dict[str, nn.Module] = {}
+        self.done: dict[Any, Any] = {}
+        self.roles: dict[fx.Node, int] = {}
+        self.parts: dict[int, list[fx.Node]] = {}
+        self.stepping: set[fx.Node] = set()
+        names: dict[Any, int] = {}
+        for node in self.old.nodes:
+            role = names.setdefault(self._role(node), len(names))
+            self.roles[node] = role
+            self.parts.setdefault(role, []).append(node)
+            if self._is_neuron(node) or any(i in self.stepping for i in node.all_input_nodes):
+                self.stepping.add(node)
+
+    def _found(self, node: fx.Node) -> Replacement | None:
+        return self.replaced.get(str(node.target)) if node.op == "call_module" else None
+
+    def _is_neuron(self, node: fx.Node) -> bool:
+        found = self._found(node)
+        return found is not None and not found.sequence
+
+    def _gives_tuple(self, node: Any) -> bool:
+        found = self._found(node) if isinstance(node, fx.Node) else None
+        return found is not None and not found.alone
+
+    def _role(self, node: fx.Node) -> Any:
+        """Return a key that nodes share if they play the same part in different time steps."""
+        if self._is_neuron(node):
+            return "neuron", node.target
+        if node.op in ("placeholder", "get_attr"):
+            return node.op, node.target
+        item = self._item(node)
+        if item is not None:
+            base, index = item
+            return "item", self._key(base), index if self._gives_tuple(base) else None
+        return node.op, node.target, self._key(node.args), self._key(node.kwargs)
+
+    def _item(self, node: fx.Node) -> tuple[fx.Node, int] | None:
+        """Return what a node takes one item of, and which: a step of a sequence, or one of its outputs."""
+        if node.op == "call_method" and node.target == "select" and node.args[1] == 0:
+            return node.args[0], node.args[2]  # type: ignore[return-value]
+        if node.target is not operator.getitem or not isinstance(node.args[1], int):
+            return None
+        base: Any = node.args[0]
+        if getattr(base.target, "__name__", base.target) == "unbind" and base.args[1:] in ((), (0,)):
+            base = base.args[0]
+        return base, node.args[1]
+
+    def _key(self, value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            return "node", self.roles[value]
+        if isinstance(value, tuple | list):
+            return tuple(map(self._key, value))
+        if isinstance(value, dict):
+            return tuple((name, self._key(each)) for name, each in value.items())
+        return repr(value)
+
+    def write(self) -> nn.Module:
+        """Return the network."""
+        places = [node for node in self.old.nodes if node.op == "placeholder" and self._is_input(node)]
+        if len(places) != 1:
+            raise InputError(f"the forward takes {len(places)} inputs; ul.convert takes one input and states")
+        self.input = self.graph.placeholder("x")
+        self.done[places[0]] = self.input
+        (output,) = [node for node in self.old.nodes if node.op == "output"]
+        self.graph.output(self._output(output.args[0]))
+        return self._sequential() or fx.GraphModule(self.modules, self.graph, "Converted")
+
+    def _is_input(self, node: fx.Node) -> bool:
+        """Tell whether an argument of the forward is more than a state that goes to a neuron."""
+        users = [
+            user for user in node.users if not getattr(user.target, "__name__", "").startswith("_assert")
+        ]
+        return bool(users) and not all(self._is_neuron(user) and user.args[0] is not node for user in users)
+
+    def _output(self, value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            if len(value) == 2 and isinstance(value[1], list | tuple) and isinstance(value[0], fx.Node):
+                return self._output(value[0])  # norse: an output and a list of states
+            kept = [self._output(each) for each in value]
+            return tuple(kept) if len(kept) != 1 else kept[0]
+        if not isinstance(value, fx.Node):
+            raise InputError(f"the forward returns {value!r}; return tensors")
+        if self._gives_tuple(value):  # a network that ends with a neuron gives spikes
+            return self._roll((value,), 0) if self.step else self._single(value)
+        is_state = (
+            value.target is operator.getitem and self._gives_tuple(value.args[0]) and value.args[1] != 0
+        )
+        if is_state and not self._is_neuron(cast(fx.Node, value.args[0])):
+            raise InputError("the forward returns a state of norse; return its output alone")
+        return self._roll((value,)) if self.step else self._single(value)
+
+    # A part of every time step becomes one call for all steps.
+
+    def _roll(self, nodes: tuple[fx.Node, ...], which: int = 0) -> fx.Node:
+        key = (nodes, which)
+        if key not in self.done:
+            self.done[key] = self._rolled(nodes, which)
+        rolled: fx.Node = self.done[key]
+        return rolled
+
+    def _rolled(self, nodes: tuple[fx.Node, ...], which: int) -> fx.Node:
+        first = nodes[0]
+        if self.step and nodes == (first,) and first.op == "placeholder":
+            return self.input
+        if first.op == "get_attr" or (len(nodes) > 1 and all(node is first for node in nodes)):
+            if first.op == "get_attr":
+                raise InputError(f"the forward uses the tensor {first.target!r} itself; make it a layer")
+            return self._call(_Expand(len(nodes)), "expand", self._single(first))
+        if len({self.roles[node] for node in nodes}) > 1:
+            raise InputError(
+                f"the layers of {type(self.net).__name__} are not called alike in every time step (at "
+                f"{first.name!r}); feed spikes back by ul.Recurrent. {THREE_LINES}"
+            )
+        items = [item for item in map(self._item, nodes) if item is not None]
+        if items:
+            bases, which = tuple(base for base, _ in items), items[0][1]
+            if self._gives_tuple(bases[0]):
+                return self._neuron(bases, which)
+            if [index for _, index in items] == list(range(len(nodes))) and not self.step:
+                return self._single(bases[0])
+        if self._is_neuron(first):
+            return self._neuron(nodes, which)
+        return self._operation(nodes)
+
+    def _neuron(self, calls: tuple[fx.Node, ...], which: int) -> fx.Node:
+        """Write the calls of one neuron, or another replaced layer, as one call."""
+        name, found = str(calls[0].target), self._found(calls[0])
+        assert found is not None  # noqa: S101 - callers have looked
+        if tuple(self.parts[self.roles[calls[0]]]) != calls:
+            raise InputError(
+                f"layer {name!r} is called in another order than its spikes are used. {THREE_LINES}"
+            )
+        if len({id(call) for call in calls}) != len(calls):
+            raise InputError(f"layer {name!r} is called twice in a time step; give each call its own neuron")
+        for earlier, call in pairwise(calls):
+            for state in [*call.args[1:], *call.kwargs.values()]:
+                if state is not None and not self._is_state(state, earlier):
+                    raise InputError(
+                        f"layer {name!r} is given a state that is not its own of the previous step; pass "
+                        "the state it returned"
+                    )
+        current = self._roll(tuple(call.args[0] for call in calls))  # type: ignore[misc]
+        if which == 0 and ("states", name) not in self.done and not self._needs_states(calls):
+            return self._call(found.module, name, current)
+        if ("states", name) not in self.done:
+            self.done["states", name] = self._call(
+                States(found.observed or found.module, found.states), name, current
+            )
+        return self.graph.call_function(operator.getitem, (self.done["states", name], which))
+
+    def _is_state(self, value: Any, earlier: fx.Node) -> bool:
+        return isinstance(value, fx.Node) and value.target is operator.getitem and value.args[0] is earlier
+
+    def _needs_states(self, calls: tuple[fx.Node, ...]) -> bool:
+        """Tell whether a state is used for anything but the next step of the same neuron."""
+        for call in calls:
+            for item in call.users if self._gives_tuple(call) else ():
+                is_state = item.target is operator.getitem and item.args[1] != 0
+                if is_state and any(user not in calls for user in item.users):
+                    return True
+        return False
+
+    def _operation(self, nodes: tuple[fx.Node, ...]) -> fx.Node:
+        """Write a stateless layer or a function, called in every step, as one call with time folded."""
+        first = nodes[0]
+        given: list[Any] = []
+        inputs: list[fx.Node] = []
+        for column in zip(*(node.args for node in nodes), strict=True):
+            if isinstance(column[0], fx.Node):
+                inputs.append(self._roll(tuple(column)))
+                given.append(None)
+            else:
+                given.append(column[0])
+        if not inputs or any(isinstance(value, fx.Node) for value in first.kwargs.values()):
+            raise InputError(
+                f"the forward calls {first.target} in a way that cannot be followed. {THREE_LINES}"
+            )
+        name = str(first.target) if first.op == "call_module" else first.name
+        if first.op == "call_module":
+            layer = self.net.get_submodule(name)
+            whole = isinstance(layer, nn.Linear | nn.ReLU | nn.Identity | nn.Dropout)
+            return self._call(layer if whole else TimeDistributed(layer), name, *inputs)
+        shape = self._new_shape(first)
+        if shape is not None:
+            layer = nn.Flatten() if shape == (-1,) else _Reshape(shape)
+            return self._call(TimeDistributed(layer), name, inputs[0])
+        return self._call(_as_layer(first, given), name, *inputs)
+
+    def _new_shape(self, node: fx.Node) -> tuple[int, ...] | None:
+        """Return the shape that a view, reshape or flatten gives every sample of a batch."""
+        kind = getattr(node.target, "__name__", node.target)
+        args: tuple[Any, ...] = node.args[1:]
+        if kind == "flatten" and (args or (1,))[0] == 1 and len(args) < 2 and not node.kwargs:
+            return (-1,) if args else None
+        if kind in ("view", "reshape") and args:
+            sizes = args[0] if isinstance(args[0], tuple | list) else args
+            if "value" in node.meta and sizes[0] in (-1, node.meta["value"].shape[0]):
+                return tuple(sizes[1:])
+        return None
+
+    # What is not part of a step.
+
+    def _single(self, node: fx.Node) -> fx.Node:
+        if node not in self.done:
+            self.done[node] = self._singly(node)
+        single: fx.Node = self.done[node]
+        return single
+
+    def _singly(self, node: fx.Node) -> fx.Node:
+        found = self._found(node)
+        if found is not None and found.sequence:
+            return self._call(found.module, str(node.target), self._single(node.args[0]))  # type: ignore[arg-type]
+        if node.target is operator.getitem and self._gives_tuple(node.args[0]):
+            base = node.args[0]
+            if not self._is_neuron(base):  # type: ignore[arg-type]
+                if node.args[1] != 0:
+                    raise InputError("the forward uses a state of norse; use its output alone")
+                return self._single(base)  # type: ignore[arg-type]
+        stacked = node.args[0] if node.target is torch.stack else None
+        if stacked and node.args[1:] in ((), (0,)) and node.kwargs in ({}, {"dim": 0}):
+            roles = {self.roles[each] for each in stacked}  # type: ignore[union-attr, index]
+            if len(roles) == 1:
+                return self._roll(tuple(stacked))  # type: ignore[arg-type]
+        part = self.parts[self.roles[node]]
+        if node in self.stepping and (len(part) > 1 or self._is_neuron(node)):
+            return self.graph.call_function(operator.getitem, (self._roll(tuple(part)), part.index(node)))
+        if node.op == "placeholder":
+            raise InputError(f"the forward uses its argument {node.target!r}, which is a state; leave it out")
+        args: Any = fx.map_arg(node.args, self._single)
+        kwargs: Any = fx.map_arg(node.kwargs, self._single)
+        if node.op == "call_module":
+            return self._call(self.net.get_submodule(str(node.target)), str(node.target), *args)
+        if node.op == "get_attr":
+            raise InputError(f"the forward uses the tensor {node.target!r} itself; make it a layer")
+        return self.graph.create_node(node.op, node.target, args, kwargs)
+
+    def _call(self, module: nn.Module, name: str, *inputs: fx.Node) -> fx.Node:
+        name = name.replace(".", "_") or "layer"
+        if not name[0].isalpha():
+            name = f"layer_{name}"
+        while name in self.modules and self.modules[name] is not module:
+            name += "_"
+        self.modules[name] = module
+        return self.graph.call_module(name, inputs)
+
+    def _sequential(self) -> nn.Sequential | None:
+        """Return a chain of layers as nn.Sequential."""
+        last, layers = self.input, OrderedDict[str, nn.Module]()
+        for node in list(self.graph.nodes)[1:]:
+            if node.op == "output":
+                return nn.Sequential(layers) if node.args[0] is last else None
+            if node.op != "call_module" or node.args != (last,) or node.target in layers:
+                return None
+            layers[str(node.target)], last = self.modules[str(node.target)], node
+        return None
+
+
+def _as_layer(node: fx.Node, given: Sequence[Any]) -> nn.Module:
+    """Return a function of a batch as a layer of sequences, as PyTorch's layer if it has one."""
+    kind = getattr(node.target, "__name__", str(node.target))
+    if kind in ("max_pool2d", "avg_pool2d", "boolean_dispatch", "_max_pool2d") and len(given) >= 2:
+        layer = nn.AvgPool2d if "avg" in kind else nn.MaxPool2d
+        names = ("kernel_size", "stride", "padding")
+        options: dict[str, Any] = dict(zip(names, given[1:], strict=False)) | dict(node.kwargs)
+        options.pop("return_indices", None)
+        return TimeDistributed(layer(**options))
+    if kind == "relu":
+        return nn.ReLU()
+    target: Any = node.target
+    return Folded(target, tuple(given), dict(node.kwargs))

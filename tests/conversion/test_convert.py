@@ -1,0 +1,387 @@
+"""`ul.convert`: networks of other libraries, compared with those libraries spike by spike."""
+
+import importlib.util
+import pickle
+import sys
+import types
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import ultralif as ul
+from ultralif.conversion import SpikeMismatch, convert
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    snn = pytest.importorskip("snntorch")
+    norse = pytest.importorskip("norse.torch")
+    sj = pytest.importorskip("spikingjelly.activation_based")
+    from snntorch import surrogate
+    from spikingjelly.activation_based import functional, layer, neuron
+    from spikingjelly.activation_based import surrogate as sj_surrogate
+
+STEPS, BATCH = 30, 4
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.rand(STEPS, BATCH, 12, generator=torch.Generator().manual_seed(1))
+
+
+def linear(inputs: int, outputs: int, gain: float = 3.0) -> nn.Linear:
+    made = nn.Linear(inputs, outputs)
+    made.weight.data.mul_(gain)
+    return made
+
+
+def run_steps(net: nn.Module, x: Tensor) -> Tensor:
+    """Run a network of one step over a sequence; the first output is the spikes."""
+    outs = []
+    for frame in x:
+        out = net(frame)
+        outs.append(out[0] if isinstance(out, tuple) else out)
+    return torch.stack(outs)
+
+
+def fires(spikes: Tensor) -> bool:
+    return 0.005 < float(spikes.detach().mean()) < 0.9
+
+
+KINDS = {
+    "Leaky": {"beta": 0.9},
+    "Synaptic": {"alpha": 0.7, "beta": 0.8},
+    "Lapicque": {"beta": 0.9},
+    "RLeaky": {"beta": 0.9, "linear_features": 16},
+    "RLeaky one to one": {"beta": 0.9, "all_to_all": False, "V": 0.4},
+    "RSynaptic": {"alpha": 0.7, "beta": 0.8, "linear_features": 16},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reset", ["subtract", "zero", "none"])
+@pytest.mark.parametrize("delay", [True, False])
+@pytest.mark.parametrize("learned", [False, True])
+def test_snntorch_neurons(kind: str, reset: str, delay: bool, learned: bool, x: Tensor) -> None:
+    if not delay and (kind == "Lapicque" or kind == "RSynaptic"):
+        pytest.skip("it has no reset_delay that works")
+    options = dict(KINDS[kind], reset_mechanism=reset, init_hidden=True)
+    options |= {} if kind == "Lapicque" else {"reset_delay": delay}
+    options |= {"learn_beta": True, "learn_threshold": True} if learned else {}
+    net = nn.Sequential(
+        linear(12, 16),
+        getattr(snn, kind.split()[0])(**options),
+        linear(16, 8, 8.0),
+        snn.Leaky(beta=0.5, init_hidden=True),
+    )
+    ours = convert(net, check=x)
+    spikes = ours(x)
+    assert isinstance(ours, nn.Sequential)
+    assert torch.equal(spikes, run_steps(net, x))
+    assert fires(spikes)
+    if learned and kind != "Lapicque":
+        spikes.sum().backward()
+        names = [name for name, parameter in ours.named_parameters() if parameter.grad is not None]
+        assert any("beta" in name for name in names) and any("limit" in name for name in names)
+
+
+@pytest.mark.parametrize("per_neuron", [False, True])
+def test_constants_per_neuron(per_neuron: bool, x: Tensor) -> None:
+    beta = torch.linspace(0.5, 0.95, 16) if per_neuron else 0.8
+    threshold = torch.linspace(0.5, 1.5, 16) if per_neuron else 1.0
+    net = nn.Sequential(linear(12, 16), snn.Leaky(beta=beta, threshold=threshold, init_hidden=True))
+    assert fires(convert(net, check=x)(x))
+
+
+class Tutorial(nn.Module):
+    """A network as snnTorch's tutorials write it: a static image, a loop over time."""
+
+    def __init__(self, reset: str, steps: int = 10) -> None:
+        super().__init__()
+        self.fc1, self.lif1 = linear(12, 20), snn.Leaky(beta=0.95, reset_mechanism=reset)
+        self.fc2, self.lif2 = linear(20, 5), snn.Leaky(beta=0.95, reset_mechanism=reset)
+        self.steps = steps
+
+    def forward(self, x):
+        mem1, mem2 = self.lif1.init_leaky(), self.lif2.init_leaky()
+        spk2_rec, mem2_rec = [], []
+        for _ in range(self.steps):
+            cur1 = self.fc1(x)
+            spk1, mem1 = self.lif1(cur1, mem1)
+            cur2 = self.fc2(spk1)
+            spk2, mem2 = self.lif2(cur2, mem2)
+            spk2_rec.append(spk2)
+            mem2_rec.append(mem2)
+        return torch.stack(spk2_rec, dim=0), torch.stack(mem2_rec, dim=0)
+
+
+@pytest.mark.parametrize("reset", ["subtract", "zero", "none"])
+def test_a_tutorial_of_snntorch(x: Tensor, reset: str) -> None:
+    net = Tutorial(reset)
+    ours = convert(net, check=x[0])
+    spikes, membranes = ours(x[0])
+    expected = net(x[0])
+    assert torch.equal(spikes, expected[0]) and fires(spikes)
+    torch.testing.assert_close(membranes, expected[1])
+    membranes.sum().backward()
+    assert torch.equal(convert(net)(x[0])[0], expected[0])
+
+
+class Frames(nn.Module):
+    """A convolutional network that loops over the frames of its input, with functions between layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.lif1 = nn.Conv2d(2, 4, 3, padding=1), snn.Leaky(beta=0.5)
+        self.conv.weight.data.mul_(3)
+        self.fc, self.lif2 = linear(4 * 16, 5), snn.Synaptic(alpha=0.5, beta=0.9, reset_mechanism="zero")
+
+    def forward(self, x):
+        mem1, (syn2, mem2) = self.lif1.reset_mem(), self.lif2.reset_mem()
+        rec, count = [], 0
+        for step in range(x.size(0)):
+            pooled = nn.functional.max_pool2d(self.conv(x[step]), 2)
+            spk1, mem1 = self.lif1(pooled, mem1)
+            spk2, syn2, mem2 = self.lif2(self.fc(spk1.view(x.size(1), -1)), syn2, mem2)
+            rec.append(spk2)
+            count = count + spk2
+        return torch.stack(rec), count
+
+
+def test_a_loop_over_frames() -> None:
+    frames = (torch.rand(9, 3, 2, 8, 8) > 0.5).float()
+    net = Frames()
+    ours = convert(net, check=frames)
+    spikes, count = ours(frames)
+    assert torch.equal(spikes, net(frames)[0]) and torch.equal(count, spikes.sum(0)) and fires(spikes)
+
+
+class Handwritten(nn.Module):
+    """Feedback by hand: the spikes of the second layer drive the first one step later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.lif, self.back = linear(12, 6), snn.Leaky(beta=0.9), linear(6, 6)
+
+    def forward(self, x):
+        mem, spk, rec = self.lif.init_leaky(), torch.zeros(4, 6), []
+        for frame in x:
+            spk, mem = self.lif(self.fc(frame) + self.back(spk), mem)
+            rec.append(spk)
+        return torch.stack(rec)
+
+
+def test_feedback_by_hand_is_refused_with_a_remedy(x: Tensor) -> None:
+    with pytest.raises(ValueError, match="three lines"):
+        convert(Handwritten(), check=x)
+
+
+NODES = {
+    "IF": lambda **o: neuron.IFNode(**o),
+    "LIF": lambda **o: neuron.LIFNode(tau=1.7, **o),
+    "LIF plain input": lambda **o: neuron.LIFNode(tau=3.0, decay_input=False, **o),
+    "PLIF": lambda **o: neuron.ParametricLIFNode(init_tau=2.5, **o),
+    "PLIF plain input": lambda **o: neuron.ParametricLIFNode(init_tau=2.5, decay_input=False, **o),
+}
+
+
+@pytest.mark.parametrize("kind", NODES)
+@pytest.mark.parametrize("v_reset", [0.0, None, -0.2])
+@pytest.mark.parametrize("detach", [False, True])
+@pytest.mark.parametrize("mode", ["s", "m"])
+def test_spikingjelly_neurons(kind: str, v_reset: float | None, detach: bool, mode: str, x: Tensor) -> None:
+    given = {"v_reset": v_reset, "detach_reset": detach, "v_threshold": 0.7}
+    net = nn.Sequential(
+        layer.Linear(12, 16),
+        NODES[kind](**given),
+        layer.Dropout(0.3),
+        layer.Linear(16, 8),
+        NODES[kind](**given),
+    )
+    for module in (net[0], net[3]):
+        module.weight.data.mul_(8)
+    functional.set_step_mode(net, mode)
+    net.eval()
+    ours = convert(net, check=x, share=True)
+    functional.reset_net(net)
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    theirs = net(a) if mode == "m" else run_steps(net, a)
+    spikes = ours(b)
+    assert torch.equal(spikes, theirs) and fires(spikes)
+    weights = torch.randn_like(spikes)
+    torch.testing.assert_close(
+        torch.autograd.grad((spikes * weights).sum(), b)[0],
+        torch.autograd.grad((theirs * weights).sum(), a)[0],
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    assert {id(p) for p in ours.parameters()} == {id(p) for p in net.parameters()}
+
+
+def test_integers_at_the_threshold() -> None:
+    """SpikingJelly fires where the membrane equals the threshold."""
+    net = nn.Sequential(neuron.IFNode(v_threshold=2.0, step_mode="m"))
+    x = torch.ones(6, 1, 1)
+    assert convert(net, check=x)(x).flatten().tolist() == [0, 1, 0, 1, 0, 1]
+
+
+def test_containers_of_spikingjelly() -> None:
+    net = nn.Sequential(
+        layer.SeqToANNContainer(nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)),
+        neuron.IFNode(step_mode="m", surrogate_function=sj_surrogate.ATan()),
+        layer.MultiStepContainer(
+            nn.Sequential(nn.AvgPool2d(2), nn.Flatten(), nn.Linear(64, 5), neuron.LIFNode())
+        ),
+    )
+    net[2][0][2].weight.data.mul_(8)
+    net.eval()
+    frames = torch.rand(6, 3, 2, 8, 8)
+    ours = convert(net, check=frames)
+    functional.reset_net(net)
+    assert torch.equal(ours(frames), net(frames))
+
+
+@pytest.mark.parametrize("model", ["vgg", "resnet", "sew"])
+@pytest.mark.parametrize("mode", ["s", "m"])
+def test_the_zoo_of_spikingjelly(model: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("torchvision") is None:  # its model zoo imports it for pretrained weights
+        for name in ("torchvision", "torchvision.models", "torchvision.models.utils"):
+            stub = types.ModuleType(name)
+            stub.__path__, stub.load_state_dict_from_url = [], None
+            monkeypatch.setitem(sys.modules, name, stub)
+    from spikingjelly.activation_based.model import sew_resnet, spiking_resnet, spiking_vgg
+
+    torch.manual_seed(0)
+    common = {"spiking_neuron": neuron.IFNode, "num_classes": 4, "detach_reset": True, "v_threshold": 0.5}
+    if model == "vgg":
+        net = spiking_vgg.SpikingVGG([8, "M", 512, "M"], batch_norm=True, **common)
+        net.classifier = nn.Sequential(layer.Linear(512 * 49, 16), neuron.IFNode(), layer.Linear(16, 4))
+    elif model == "resnet":
+        net = spiking_resnet.SpikingResNet(spiking_resnet.BasicBlock, [1, 1, 1, 1], **common)
+    else:
+        net = sew_resnet.SEWResNet(sew_resnet.BasicBlock, [1, 1, 1, 1], cnf="ADD", **common)
+    functional.set_step_mode(net, mode)
+    net.eval()
+    frames = torch.randn(3, 2, 3, 32, 32)
+    ours = convert(net, check=frames)
+    functional.reset_net(net)
+    theirs = net(frames) if mode == "m" else run_steps(net, frames)
+    torch.testing.assert_close(ours(frames), theirs, rtol=1e-4, atol=1e-5)
+    spiking = [m for m in ours.modules() if isinstance(m, ul.Neuron)]
+    assert len(spiking) == sum(isinstance(m, neuron.BaseNode) for m in net.modules())
+    assert not any(type(m).__module__.startswith("spikingjelly") for m in ours.modules())
+
+
+NORSE = {
+    "LIF": lambda: norse.LIF(norse.LIFParameters(v_th=torch.tensor(0.3))),
+    "LIF at -0.1": lambda: norse.LIF(
+        norse.LIFParameters(v_th=torch.tensor(0.3), v_leak=torch.tensor(-0.1), v_reset=torch.tensor(-0.2))
+    ),
+    "IAF": lambda: norse.IAF(),
+    "LIFRecurrent": lambda: norse.LIFRecurrent(16, 16, norse.LIFParameters(v_th=torch.tensor(0.3))),
+    "LI": lambda: norse.LI(),
+}
+
+
+@pytest.mark.parametrize("kind", NORSE)
+def test_norse_neurons(kind: str, x: Tensor) -> None:
+    net = norse.SequentialState(linear(12, 16), NORSE[kind](), linear(16, 8), norse.LIF())
+    ours = convert(net, check=x)
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    theirs, spikes = net(a)[0], ours(b)
+    assert torch.equal(spikes, theirs) and fires(spikes)
+    weights = torch.randn_like(spikes)
+    torch.testing.assert_close(
+        torch.autograd.grad((spikes * weights).sum(), b)[0],
+        torch.autograd.grad((theirs * weights).sum(), a)[0],
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_norse_lifted_layers() -> None:
+    frames = torch.rand(7, 2, 2, 8, 8)
+    net = norse.SequentialState(
+        norse.Lift(nn.Conv2d(2, 3, 3)), norse.LIF(norse.LIFParameters(v_th=torch.tensor(0.05))), nn.Flatten(2)
+    )
+    assert torch.equal(convert(net, check=frames)(frames), net(frames)[0])
+
+
+CELLS = {
+    "LIF": lambda: norse.LIFCell(norse.LIFParameters(v_th=torch.tensor(0.05))),
+    "box": lambda: norse.LIFBoxCell(norse.LIFBoxParameters(v_th=torch.tensor(0.05))),
+    "IAF": lambda: norse.IAFCell(),
+}
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_norse_cells(kind: str) -> None:
+    frames = torch.rand(7, 2, 2, 8, 8)
+    cells = norse.SequentialState(nn.Conv2d(2, 3, 3), CELLS[kind]())
+    ours = convert(cells, check=frames)
+    state, outs = None, []
+    for frame in frames:
+        out, state = cells(frame, state)
+        outs.append(out)
+    assert torch.equal(ours(frames), torch.stack(outs)) and fires(torch.stack(outs))
+
+
+@pytest.mark.parametrize("kind", ["atan", "sigmoid", "fast_sigmoid", "triangular"])
+def test_surrogates_of_snntorch(kind: str, x: Tensor) -> None:
+    options = {"slope": 4} if kind == "sigmoid" else {}  # theirs overflows for its default
+    leaky = snn.Leaky(beta=0.9, spike_grad=getattr(surrogate, kind)(**options), init_hidden=True)
+    net = nn.Sequential(linear(12, 16), leaky)
+    ours = convert(net, check=x)
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    weights = torch.randn(STEPS, BATCH, 16)
+    torch.testing.assert_close(
+        torch.autograd.grad((ours(b) * weights).sum(), b)[0],
+        torch.autograd.grad((run_steps(net, a) * weights).sum(), a)[0],
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+def test_parameters_are_copied_or_shared(x: Tensor) -> None:
+    net = nn.Sequential(linear(12, 16), snn.Leaky(beta=0.9, init_hidden=True, learn_beta=True))
+    copied, shared = convert(net), convert(net, share=True)
+    mine = {id(p) for p in net.parameters()}
+    assert not mine & {id(p) for p in copied.parameters()}
+    assert mine == {id(p) for p in shared.parameters()}
+    again = pickle.loads(pickle.dumps(copied))  # noqa: S301 - our own bytes
+    assert torch.equal(again(x), copied(x))
+
+
+def test_a_difference_is_reported(x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ultralif.conversion.snntorch as theirs
+
+    def wrong(*given):
+        made = original(*given)
+        made.reset = "none"
+        return made
+
+    original = theirs._neuron
+    monkeypatch.setattr(theirs, "_neuron", wrong)
+    net = nn.Sequential(linear(12, 16), snn.Leaky(beta=0.9, init_hidden=True))
+    with pytest.raises(SpikeMismatch, match="layer '1', step") as caught:
+        convert(net, check=x)
+    found = caught.value.difference
+    assert (
+        found.layer == "1" and found.source_membrane != found.membrane and found.spikes == STEPS * BATCH * 16
+    )
+
+
+def test_refusals_name_the_layer(x: Tensor) -> None:
+    with pytest.raises(ValueError, match="'1', Leaky, has inhibition=True"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        convert(nn.Sequential(linear(12, 16), snn.Leaky(beta=0.9, inhibition=True)))
+    with pytest.raises(ValueError, match="'0' is a Alpha"):
+        convert(nn.Sequential(snn.Alpha(alpha=0.9, beta=0.8)))
+    with pytest.raises(ValueError, match="nothing to convert"):
+        convert(nn.Sequential(linear(12, 16)))
