@@ -11,7 +11,10 @@ import ultralif as ul
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PAGES = {path.stem: path.read_text() for path in REFERENCE.glob("*.md")}
 ENTRIES = [entry for text in PAGES.values() for entry in re.findall(r"^::: (\S+)$", text, re.MULTILINE)]
-PACKAGES = ("analysis", "data", "export", "functional", "maxplus", "models", "nn", "ops", "plot", "training")
+PACKAGES = (
+    *("analysis", "conversion", "data", "export", "functional", "maxplus", "models", "nn", "ops", "plot"),
+    "training",
+)
 
 
 def test_the_packages_are_those_of_the_top_level() -> None:
