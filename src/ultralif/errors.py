@@ -1,6 +1,15 @@
 """Errors that are not bugs: bad input, jobs that cannot be finished, and memory that runs out."""
 
-__all__ = ["InputError", "JobError", "check_choice", "check_flag", "check_range", "is_out_of_memory", "need"]
+__all__ = [
+    "DataWarning",
+    "InputError",
+    "JobError",
+    "check_choice",
+    "check_flag",
+    "check_range",
+    "is_out_of_memory",
+    "need",
+]
 
 import errno
 import re
@@ -11,6 +20,10 @@ from types import ModuleType
 
 class InputError(ValueError):
     """The caller gave something that cannot be used; the message names it and the remedy."""
+
+
+class DataWarning(UserWarning):
+    """Data or numbers that can hardly be meant: they are used, and the message says what to check."""
 
 
 class JobError(RuntimeError):

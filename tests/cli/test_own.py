@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import ultralif as ul
 from ultralif.cli import main
+from ultralif.errors import InputError
 from ultralif.training import build
 
 CODE = """
@@ -129,3 +131,40 @@ def test_a_sweep_its_table_and_its_report_take_data_and_neurons_of_ones_own(
     assert told["runs"] == 5 and not told["notes"]
     assert main([*words, "--model", "mine.py:Net"]) == 2
     assert main([*words, "--ray"]) == 2
+
+
+def test_a_neuron_of_ones_own_cannot_take_the_name_of_a_built_in_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("lif.py").write_text("import ultralif as ul\n\n\nclass LIF(ul.LIF):\n    pass\n")
+    assert main(["train", "--neuron", "lif.py:LIF", "--epochs", "1"]) == 2
+    assert "lif.LIF has the name of a neuron of ultralif" in capsys.readouterr().err
+    assert ul.nn.NEURONS["LIF"] is ul.LIF
+    other = type("LIF", (ul.LIF,), {})
+    net = ul.Network((4, 3, 2), other)
+    x, y = torch.rand(8, 4), torch.arange(8) % 2
+    with pytest.raises(InputError, match="rename your class"):
+        ul.train(net, (x, y), (x, y), epochs=1)
+
+
+@pytest.mark.parametrize("scale", [255.0, -1.0])
+def test_data_beyond_the_range_of_the_encoding_are_refused(
+    scale: float, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = np.random.default_rng(0).random((60, 4), dtype=np.float32) * scale
+    y = np.arange(60) % 2
+    np.savez("far.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    words = ["train", "--dataset", "far.npz", "--epochs", "1", "--timesteps", "2", "--quiet"]
+    assert main([*words, "--encoding", "rate"]) == 2
+    assert "choose encoding 'constant'" in capsys.readouterr().err
+    assert main([*words, "--encoding", "constant"]) == 0
+
+
+@pytest.mark.filterwarnings("default")
+def test_labels_that_never_occur_in_training_are_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x, y = np.random.default_rng(0).random((60, 4), dtype=np.float32), np.arange(60) % 2
+    np.savez("labels.npz", x_train=x, y_train=y, x_test=x, y_test=y + 7)
+    assert main(["train", "--dataset", "labels.npz", "--epochs", "1", "--timesteps", "2", "--quiet"]) == 0
+    assert "warning: test has labels that never occur in train" in capsys.readouterr().err

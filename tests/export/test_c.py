@@ -14,8 +14,12 @@ from torch import Tensor
 
 import ultralif as ul
 from export.c_program import SANITIZE, assert_equal_bit_for_bit, classify, make
+from export.networks import SHAPE, events, made
 from ultralif.errors import InputError
 from ultralif.export.c import Footprint, footprint, to_c
+from ultralif.export.c.plan import make_plan
+from ultralif.export.c.source import arrays
+from ultralif.export.c.text import Array
 from ultralif.export.integer import IntegerNetwork
 from ultralif.export.quantize import quantize
 
@@ -188,7 +192,7 @@ def test_the_self_test_notices_one_changed_weight(tmp_path):
     make(tmp_path / "c", "gcc", "-O1", "model")
     done = subprocess.run([tmp_path / "c" / "model"], input=b"", capture_output=True, check=False)
     assert done.returncode == 1
-    assert b"self-test: recorded sample 1" in done.stderr
+    assert b"self-test: a constant in weights.h has changed" in done.stderr
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
@@ -217,7 +221,7 @@ def test_the_tropical_model_adds_and_compares_only(tmp_path):
         assert "model_tick" in functions
         for name, body in zip(functions[1::2], functions[2::2], strict=True):
             assert "xmm" not in body
-            assert "mul" not in body or name in ("mix", "model_hash")
+            assert "mul" not in body or name in ("mix", "model_hash", "model_constants")
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
@@ -376,3 +380,44 @@ def test_cmake_builds_and_tests_the_model(tmp_path):
     to_c(integer, tmp_path / "c", torch.ones(3, 2, 6))
     for command in (["cmake", "-S", "c", "-B", "b"], ["cmake", "--build", "b"], ["ctest", "--test-dir", "b"]):
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+
+
+def changed(names: dict[str, Array], library: ctypes.CDLL, g: torch.Generator) -> int:
+    """Flip one random bit of one random constant, ask the self-test, and restore it."""
+    name = list(names)[int(torch.randint(len(names), (), generator=g))]
+    size = names[name].bytes
+    array = (ctypes.c_uint8 * size).in_dll(library, name)
+    place, bit = int(torch.randint(size, (), generator=g)), 1 << int(torch.randint(8, (), generator=g))
+    array[place] ^= bit
+    found = int(library.model_selftest(ctypes.byref(State())))
+    array[place] ^= bit
+    return found
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+@pytest.mark.parametrize("kind", ["dense", "vgg", "pooled spikes"])
+def test_the_self_test_finds_every_changed_constant(tmp_path, kind):
+    """1,000 single bits, each flipped in the memory of a program whose constants can be written to."""
+    folder = tmp_path / "c"
+    if kind == "dense":
+        integer = quantize(random_network("UltraLIF", 3), timesteps=8, input_max=3)
+        to_c(integer, folder, counts(4)[:, :1])
+    else:
+        integer = quantize(made(kind), timesteps=5, shape=SHAPE)
+        to_c(integer, folder, events(4)[:, :1])
+    writable = ["-Dconst=", "-Dstatic=", "-O1", "-w", "-shared", "-fPIC", "model.c", "selftest.c"]
+    subprocess.run(["gcc", *writable, "-o", "all.so"], cwd=folder, check=True)
+    library = ctypes.CDLL(str(folder / "all.so"))
+    assert library.model_selftest(ctypes.byref(State())) == 0
+    names = {array.name: array for array in arrays(integer, make_plan(integer))}
+    g = torch.Generator().manual_seed(0)
+    assert [changed(names, library, g) for _ in range(1000)] == [-1] * 1000
+    assert library.model_selftest(ctypes.byref(State())) == 0
+
+
+@pytest.mark.parametrize("value", [2**62, -1, 2**40])
+def test_recorded_inputs_are_checked_before_they_are_used(tmp_path, value):
+    integer = quantize(random_network("LIF", 3), timesteps=8)
+    with pytest.raises(InputError, match="event"):
+        to_c(integer, tmp_path / "c", torch.full((2, 4, 30), value))
+    assert not (tmp_path / "c").exists()

@@ -119,3 +119,51 @@ def test_a_cluster_that_is_not_there_is_bad_input(tmp_path: Path, capsys: Any) -
     pytest.importorskip("ray")
     assert main([*SWEEP.split(), "--runs-dir", str(tmp_path), "--ray", "nowhere"]) == 2
     assert "nowhere" in capsys.readouterr().err
+
+
+def _listening(root: int) -> list[str]:
+    """The addresses, in hexadecimal, on which a process and its descendants listen."""
+    family, children = set(), [root]
+    while children:
+        pid = children.pop()
+        family.add(pid)
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                children += map(int, task.read_text().split())
+    sockets = set()
+    for pid in family:
+        for fd in Path(f"/proc/{pid}/fd").glob("*"):
+            with contextlib.suppress(OSError):
+                sockets.add(str(fd.readlink()))
+    tables = (Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6"))
+    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
+    return [row[1].split(":")[0] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
+def test_our_own_ray_listens_on_loopback_only(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    words = [
+        "sweep",
+        "--model",
+        "mlp",
+        "--neurons",
+        "LIF",
+        "--seeds",
+        "2",
+        "--epochs",
+        "3000",
+        "--quiet",
+        "--ray",
+    ]
+    command = [sys.executable, "-m", "ultralif", *words, "--runs-dir", str(tmp_path / "runs")]
+    driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(lambda: any((tmp_path / "runs" / ".training").glob("*.lock")), driver)
+        found = _listening(driver.pid)
+    finally:
+        driver.terminate()
+        driver.communicate(timeout=60)
+    loopback = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+    assert len(found) >= 3 and set(found) <= loopback, found

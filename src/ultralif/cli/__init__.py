@@ -4,12 +4,14 @@ import io
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from types import FrameType
+from typing import TextIO
 
 from ultralif import __version__
-from ultralif.errors import InputError, JobError, is_out_of_memory
+from ultralif.errors import DataWarning, InputError, JobError, is_out_of_memory
 from ultralif.files import visible
 from ultralif.names import similar
 
@@ -48,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if argv is None:
             signal.signal(signal.SIGINT, _interrupt)
-        code = _run(list(sys.argv[1:] if argv is None else argv))
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            code = _run(list(sys.argv[1:] if argv is None else argv))
         if sys.stdout is not None:  # standard output may be closed
             sys.stdout.flush()
         if argv is None:  # an exception while the interpreter ends would be printed
@@ -117,6 +121,19 @@ def _run(args: list[str]) -> int:
         raise InputError(f"there is no command '{command}'; {hint}")
     import_module(f"ultralif.cli.{command}").main(args[1:])
     return 0
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning in one line; one of another library says where it came from."""
+    source = "" if issubclass(category, DataWarning) else f"{filename}:{lineno}: "
+    print(f"ultralif: warning: {source}{visible(' '.join(str(message).split()))}", file=sys.stderr)
 
 
 def _fail(message: str, code: int) -> int:

@@ -25,6 +25,8 @@ __all__ = [
     "shift_and_flip",
 ]
 
+SLACK = 1e-3
+"""How far beyond [0, 1] rounding may have moved a value."""
 PADDING = 4
 """Pixels by which the paper shifts training images at most."""
 
@@ -162,6 +164,8 @@ class Loader:
         if isinstance(augment, bool):
             augment = CROP_AND_FLIP if augment else Augmentation()
         _check_split(split, timesteps, augment)
+        if encoding == "rate":
+            _check_rates(split)
         if augment.mixup and classes < 1:
             raise InputError("augment with mixup needs the number of classes; pass classes=10, for example")
         self.split = split
@@ -227,6 +231,17 @@ class Loader:
     def seed_of(self, epoch: int, use: int) -> int:
         """Mix the seed with an epoch and a use (0: the order; from 1: the steps) into one number."""
         return int(np.random.SeedSequence((self.seed, epoch, use)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _check_rates(split: Split) -> None:
+    """Refuse numbers that are no probabilities; bytes, which are divided by 255, always are."""
+    if isinstance(split.store, Images) and split.store.pixels.dtype != torch.uint8:
+        low, high = (float(end) for end in split.store.pixels.aminmax())
+        if low < -SLACK or high > 1 + SLACK:
+            raise InputError(
+                f"samples hold values from {low:g} to {high:g}, but encoding 'rate' takes them as "
+                "probabilities in [0, 1]; scale the data to that range, or choose encoding 'constant'"
+            )
 
 
 def _check_split(split: Split, timesteps: int | None, augment: Augmentation) -> None:

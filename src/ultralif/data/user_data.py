@@ -2,7 +2,10 @@
 
 import hashlib
 import io
+import lzma
+import warnings
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +20,16 @@ from ultralif.data.dataset import Dataset
 from ultralif.data.files import parse_npy, read_npy
 from ultralif.data.split import Frames, Images, Split
 from ultralif.data.table import DATASETS, Spec
-from ultralif.errors import InputError
-from ultralif.files import read_bytes
+from ultralif.errors import DataWarning, InputError
+from ultralif.files import read_bytes, visible
 
 __all__ = ["PREFIX", "find_user_data", "read_arrays", "register_data"]
 
 PREFIX = "own:"
 """Prefix of such datasets' names; a part of their digest follows."""
+MOST_CLASSES = 1 << 16
 _MOST = 1 << 34
+_WRONG = (NotImplementedError, RuntimeError, ValueError, OverflowError, MemoryError)  # from zipfile
 _KNOWN: dict[str, Dataset] = {}
 
 
@@ -53,6 +58,14 @@ def register_data(train: Any, test: Any, *, events: bool = False) -> str:
         )
     if events and len(shapes["train"]) < 2:
         raise InputError(f"events must be [N, T, ...], got samples of shape {shapes['train']}")
+    unseen = sorted(set(halves["test"][1].tolist()) - set(halves["train"][1].tolist()))
+    if unseen:
+        warnings.warn(
+            f"test has labels that never occur in train, so no network can learn them: {unseen[:5]}; check "
+            "the labels",
+            DataWarning,
+            stacklevel=2,
+        )
     digest = hashlib.sha256(f"events={events}".encode())
     for x, y in halves.values():
         for part in (x, y):
@@ -100,7 +113,7 @@ def read_arrays(path: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor
     missing = [name for name in wanted if name not in found]
     if missing:
         raise InputError(f"{path} has no {', '.join(missing)}; it must hold {', '.join(wanted)}")
-    x_train, y_train, x_test, y_test = (torch.from_numpy(np.array(found[name])) for name in wanted)
+    x_train, y_train, x_test, y_test = (_tensor(found[name]) for name in wanted)
     return (x_train, y_train), (x_test, y_test), kind == "events"
 
 
@@ -116,25 +129,49 @@ def _read_archive(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
             if size > _MOST:
                 raise InputError(f"{path} holds {size:,} bytes, more than {_MOST:,}; use a folder of .npy")
             return {name: parse_npy(archive.read(members[name]), path) for name in names if name in members}
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-        raise InputError(f"{path} is not an .npz file ({error}); write it with numpy.savez") from error
+    except InputError:
+        raise
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, *_WRONG) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"{path} is not an .npz file, or is damaged ({visible(reason)}); write it with numpy.savez"
+        ) from error
+
+
+def _tensor(values: Any) -> Tensor:
+    """Return numbers as a tensor, which has no big-endian or 128-bit ones."""
+    if isinstance(values, np.ndarray):
+        kind = values.dtype.newbyteorder("=")
+        values = np.array(values, np.float64 if kind.kind == "f" and kind.itemsize > 8 else kind)
+    return torch.as_tensor(values).detach().cpu()
 
 
 def _collected(name: str, source: Any) -> tuple[Tensor, Tensor]:
     """Return all samples and labels of a source."""
     if isinstance(source, tuple | list) and len(source) == 2 and not isinstance(source[0], tuple | list):
-        x, y = (torch.as_tensor(part).detach().cpu() for part in source)
+        x, y = (_tensor(part) for part in source)
     else:
         x, y = _gathered(name, source)
-    if not len(x) or len(x) != y.numel() or y.is_floating_point() or y.is_complex() or int(y.min()) < 0:
+    if x.dim() < 2 or not x.numel() or x.is_complex():
+        raise InputError(
+            f"{name} must have samples [N, ...] of real numbers, got {x.dtype} of shape {tuple(x.shape)}; "
+            "one number a sample is [N, 1]"
+        )
+    labels = y.reshape(-1).long()
+    if len(x) != len(labels) or y.is_floating_point() or y.is_complex() or int(labels.min()) < 0:
         raise InputError(
             f"{name} must have a class from 0 on, a whole number, for each sample, got {len(x)} samples and "
             f"labels {y.dtype} of shape {tuple(y.shape)}"
         )
+    if int(labels.max()) >= MOST_CLASSES:
+        raise InputError(
+            f"{name} has the label {int(labels.max())}, but there may be {MOST_CLASSES:,} classes at most; "
+            "number the classes from 0 on, without gaps"
+        )
     kept = x if x.dtype in (torch.uint8, torch.float32) else x.float()
     if not bool(torch.isfinite(kept).all()):
         raise InputError(f"{name} holds NaN or infinite values; leave those samples out")
-    return kept, y.reshape(-1).long()
+    return kept, labels
 
 
 def _gathered(name: str, source: Any) -> tuple[Tensor, Tensor]:

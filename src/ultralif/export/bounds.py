@@ -10,7 +10,10 @@ from ultralif.errors import InputError
 from ultralif.export.graph import Flatten, Graph, Input, Pooling, Spikes, Sum, Synapses
 from ultralif.export.integer import IntegerNeuron, IntegerSynapses, Shifts
 
-__all__ = ["Counts", "Range", "counts", "currents", "membranes", "sums"]
+__all__ = ["Counts", "Range", "counts", "currents", "membranes", "scaled", "sums"]
+
+
+LIMIT = 1 << 40
 
 
 class Range(NamedTuple):
@@ -91,6 +94,18 @@ def sums(weight: Tensor, most: Counts) -> Range:
     )
 
 
+def scaled(op: IntegerSynapses, most: Counts) -> float:
+    """Return how far from 0 a sum of weights, scaled to units, can be before its bias is added.
+
+    It is infinite where a shift is too far for 32 bits. Computed in floating point, it cannot wrap around.
+    """
+    ends = torch.maximum(*(end.abs() for end in sums(op.weight, most))).double()
+    factor = 1.0 if op.factor is None else op.factor.double()
+    shift = op.shift.double()
+    reach = torch.where(shift > 31, torch.inf, ends * factor * 2.0**shift)
+    return max(float(ends.max()), float(reach.max()))
+
+
 def currents(
     graph: Graph, made: dict[int, IntegerSynapses], most: dict[int, Counts]
 ) -> tuple[dict[int, Range], dict[int, Range]]:
@@ -144,7 +159,8 @@ def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Ra
         decayed = Range(*(end if neuron.decay is None else neuron.decay(end) for end in stored))
         decayed = Range(decayed.low - slack, decayed.high + slack + lift)
         reached = reached.union(before).union(decayed)
-        previous, stored = stored, _reset(neuron, before)
+        # What is beyond 2^40 stays beyond every range; without a limit int64 could wrap around.
+        previous, stored = stored, Range(*(end.clamp(-LIMIT, LIMIT) for end in _reset(neuron, before)))
         after = after.union(stored)
         if torch.equal(previous.low, stored.low) and torch.equal(previous.high, stored.high):
             break  # the ranges have converged

@@ -312,8 +312,17 @@ def _overflow(
     """Return a message about numbers that do not fit; an empty one if all fit."""
     graph = group.graph
     synapses = {i: op for i, op in made.items() if isinstance(op, IntegerSynapses)}
+    for place, op in synapses.items():
+        reach = bounds.scaled(op, most[graph.nodes[place].inputs[0]])
+        if not reach < 1 << 31:  # also NaN
+            return (
+                f"has weights whose sums can reach {reach:.3g} in one time step, which int32 cannot hold; "
+                "scale its weights down, or allow fewer max_events"
+            )
     totals, currents = bounds.currents(graph, synapses, most)
     wide = [*totals.values(), *currents.values()]
+    if not all(reach.fits(32) for reach in wide):
+        return _too_wide(wide, "one time step")
     for sink in group.sinks:
         neuron = made.get(sink)
         if not isinstance(neuron, IntegerNeuron):
@@ -335,14 +344,16 @@ def _overflow(
                 + (", choose bits=32" if request.bits == 16 else "")
                 + ("" if request.clip_membrane else ", or clip_membrane=True")
             )
-    if not all(reach.fits(32) for reach in wide):
-        low = min(int(reach.low.min()) for reach in wide)
-        high = max(int(reach.high.max()) for reach in wide)
-        return (
-            f"can reach sums from {low} to {high} within {request.timesteps} time steps, which int32 cannot "
-            "hold; allow fewer timesteps or max_events"
-        )
-    return ""
+    return "" if all(reach.fits(32) for reach in wide) else _too_wide(wide, f"{request.timesteps} time steps")
+
+
+def _too_wide(wide: Sequence[bounds.Range], within: str) -> str:
+    low = min(int(reach.low.min()) for reach in wide)
+    high = max(int(reach.high.max()) for reach in wide)
+    return (
+        f"can reach sums from {low} to {high} within {within}, which int32 cannot hold; allow fewer "
+        "timesteps or max_events"
+    )
 
 
 def events_per_unit(graph: Graph, place: int, levels: Levels | None) -> float:
@@ -403,7 +414,7 @@ def units(group: UnitGroup, request: Request) -> Iterator[tuple[Tensor, dict[int
         for node, neuron in group.neurons():
             limit = each(neuron.threshold, node.shape).abs().amax().clamp(min=1e-9)
             room = 2 ** (request.bits - 1) / FLOOR * float(coarsest.min() / limit)
-            finest = max(0, min(finest, math.floor(math.log2(room))))
+            finest = min(finest, math.floor(math.log2(min(max(room, 1.0), 2.0**FINEST))))
     for fraction in range(finest, -1, -1):
         yield (
             coarsest / 2**fraction,

@@ -21,10 +21,19 @@ NEURONS: dict[str, type[AnyNeuron]] = {
     name: getattr(home, name) for home in (baselines, ultra) for name in home.__all__
 }
 """Every neuron by its name."""
+_BUILT_IN = dict(NEURONS)
 
 
 def register(neuron: type[AnyNeuron]) -> type[AnyNeuron]:
-    """Register your own neuron by its name for networks and `ultralif.train`; a decorator."""
+    """Register your own neuron by its name for networks and `ultralif.train`; a decorator.
+
+    A run is known by the name of its neuron, so the names of the library's neurons are taken.
+    """
+    if _BUILT_IN.get(neuron.__name__, neuron) is not neuron:
+        raise InputError(
+            f"{neuron.__module__}.{neuron.__name__} has the name of a neuron of ultralif, so their runs "
+            "would be mixed up; rename your class"
+        )
     NEURONS[neuron.__name__] = neuron
     return neuron
 

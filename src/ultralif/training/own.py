@@ -8,7 +8,7 @@ from torch import nn
 from ultralif.data.user_data import register_data
 from ultralif.errors import InputError
 from ultralif.names import similar
-from ultralif.nn import NEURONS, set_mode
+from ultralif.nn import register, set_mode
 from ultralif.training.build import add_model
 from ultralif.training.config import RunConfig
 from ultralif.training.single import neurons_of
@@ -38,8 +38,9 @@ def own_config(net: nn.Module, train: Any, test: Any, *, events: bool = False, *
             near = similar(name, known)
             hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
             raise InputError(f"{name} is not an option for a network of your own; {hint}")
+    for each in neurons_of(net):
+        register(type(each))
     neuron = type(neurons_of(net)[0])
-    NEURONS.setdefault(neuron.__name__, neuron)
     dataset = register_data(train, test, events=events)
     if events:
         options.setdefault("timesteps", _timesteps(dataset))

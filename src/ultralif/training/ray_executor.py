@@ -54,6 +54,8 @@ def run_ray(
         raise InputError(f"cpus must be at least 1, got {cpus}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if address == "local":  # Ray asks for no password, so a Ray of our own must stay on 127.0.0.1
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     ray = need("ray", "ray")
     store = Store(store.root.resolve())
     with _connected(ray, address), _token(store) as token:
@@ -243,6 +245,12 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
         if on_main:
             signal.signal(signal.SIGTERM, before)
     try:
+        found = ray.nodes()[0]["NodeManagerAddress"]
+        if address == "local" and found != "127.0.0.1":
+            raise JobError(
+                f"Ray listens on {found}, where others can reach it without a password; import ray after "
+                "ultralif's sweep begins, or set RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER=0 before you import it"
+            )
         yield
     finally:
         ray.shutdown()

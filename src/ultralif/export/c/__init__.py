@@ -14,7 +14,7 @@ from ultralif.export.c.gather import has_levels
 from ultralif.export.c.inputs import header, main, readme, recorded_inputs, sketch
 from ultralif.export.c.plan import LayerPlan, make_plan
 from ultralif.export.c.program import program
-from ultralif.export.c.source import arrays, fields, recording, state, weight_type
+from ultralif.export.c.source import arrays, constants_hash, fields, mixed, recording, state, weight_type
 from ultralif.export.c.text import fill
 from ultralif.export.integer import IntegerNetwork
 
@@ -146,6 +146,7 @@ def _files(
         "ram": size.ram,
         "budget": budget,
     }
+    answers = recording(net, plan, recorded)  # first: it refuses inputs that the program would
     constants = arrays(net, plan)
     stated = " + ".join(f"sizeof {array.name}" for array in constants)
     check = f"typedef char model_keeps_its_rom[{stated} == MODEL_ROM_BYTES ? 1 : -1];\n"
@@ -153,10 +154,13 @@ def _files(
         "model.h": fill(
             "model.h", **facts, **header(net, plan), membrane=f"int{net.bits}_t", fields=state(net, plan)
         ),
-        "model.c": fill("model.c", **program(net, plan)),
+        "model.c": fill("model.c", **program(net, plan), constants=mixed(constants)),
         "weights.h": "\n\n".join([*(array.text() for array in constants), check]),
         "selftest.c": fill(
-            "selftest.c", inputs=recorded_inputs(net, recorded), **recording(net, plan, recorded)
+            "selftest.c",
+            inputs=recorded_inputs(net, recorded),
+            constants=f"{constants_hash(constants)}u",
+            **answers,
         ),
         "README.md": fill("README.md", **facts, **readme(net), ways=_ways(net, plan)),
         "Makefile": fill("Makefile", ram=size.ram),

@@ -28,7 +28,10 @@ int main(int argc, char **argv)
     unsigned long steps = argc > 1 ? strtoul(argv[1], NULL, 10) : MODEL_MAX_STEPS;
     int failed = model_selftest(&state), more, samples = 0;
     if (failed != 0) {
-        fprintf(stderr, "self-test: recorded sample %d ended differently\n", failed);
+        if (failed < 0)
+            fprintf(stderr, "self-test: a constant in weights.h has changed\n");
+        else
+            fprintf(stderr, "self-test: recorded sample %d ended differently\n", failed);
         return 1;
     }
     if (steps < 1 || steps > MODEL_MAX_STEPS) {

@@ -46,3 +46,16 @@ ${mixing}uint32_t model_hash(const model_state *s, uint32_t hash)
 $mixes
     return hash;
 }
+
+#define MIX(kind, array) \
+    for (i = 0; i < sizeof array / sizeof(kind); i++) { \
+        int32_t word = (int32_t)((const kind *)array)[i]; \
+        hash = (hash ^ (uint32_t)word) * UINT32_C(16777619); \
+    }
+
+uint32_t model_constants(void)
+{
+    uint32_t hash = MODEL_HASH, i;
+$constants
+    return hash;
+}

@@ -54,7 +54,11 @@ int model_class(const model_state *s);
 #define MODEL_HASH UINT32_C(2166136261)
 uint32_t model_hash(const model_state *s, uint32_t hash);
 
-/* Replay recorded inputs: 0, or the number, from 1 on, of the first that ended differently. */
+/* A checksum over every constant of weights.h. */
+uint32_t model_constants(void);
+
+/* Check every constant, and replay recorded inputs: 0; -1 if a constant differs from what was exported; or
+   the number, from 1 on, of the first input that ended differently. */
 int model_selftest(model_state *s);
 extern const uint32_t model_samples; /* that it replays */
 

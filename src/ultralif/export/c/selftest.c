@@ -35,6 +35,8 @@ int model_selftest(model_state *s)
 {
     uint32_t next = 0;
     int sample;
+    if (model_constants() != $constants)
+        return -1;
     for (sample = 0; sample < SAMPLES; sample++)
         if (replay(s, &next, sample) < 0)
             return sample + 1;

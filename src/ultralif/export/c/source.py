@@ -1,7 +1,7 @@
 """The data of the C program: constants, state, and a recording for its self-test, as text."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -13,7 +13,16 @@ from ultralif.export.c.text import BYTES, Array, Field, lines, numbers
 from ultralif.export.graph import Pooling
 from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses, Multiply, Offset
 
-__all__ = ["arrays", "checksum", "fields", "recording", "state", "weight_type"]
+__all__ = [
+    "arrays",
+    "checksum",
+    "constants_hash",
+    "fields",
+    "mixed",
+    "recording",
+    "state",
+    "weight_type",
+]
 
 HASH_START, HASH_FACTOR = 2166136261, np.uint32(16777619)  # FNV-1a, over words
 
@@ -130,3 +139,17 @@ def checksum(
         for word in step.T:
             hashes = (hashes ^ word) * HASH_FACTOR
     return hashes
+
+
+def constants_hash(constants: Sequence[Array]) -> int:
+    """Return ``model_constants`` of the program; it differs if any one constant does."""
+    found = HASH_START
+    for array in constants:
+        for value in array.values.flatten().tolist():
+            found = (found ^ (value & 0xFFFFFFFF)) * int(HASH_FACTOR) & 0xFFFFFFFF
+    return found
+
+
+def mixed(constants: Sequence[Array]) -> str:
+    """Return the statements of ``model_constants``."""
+    return lines(4, (f"MIX({array.kind}, {array.name})" for array in constants))
