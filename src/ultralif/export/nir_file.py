@@ -21,8 +21,10 @@ __all__ = ["NirGraph", "NirNode", "read"]
 FIELDS = (
     *("weight", "bias", "tau", "r", "v_leak", "v_threshold", "v_reset", "threshold"),
     *("stride", "padding", "dilation", "groups", "kernel_size"),
+    *("tau_mem", "tau_syn", "w_in", "scale", "delay"),
 )
 MAX_NODES = 1000
+MAX_DEPTH = 8
 MAX_BYTES = 1 << 29
 MAX_MEMORY = 4 << 30
 MAX_SECONDS = 60
@@ -60,7 +62,9 @@ def read(path: Path) -> NirGraph:
     with np.load(io.BytesIO(done.stdout), allow_pickle=False) as arrays:
         content = json.loads(str(arrays["content"]))
         nodes = {
-            name: NirNode(kind, {key: arrays[f"{number}.{key}"] for key in keys}, metadata)
+            name: NirNode(
+                kind, {key: arrays[f"{number}.{key}"] for key in keys}, {} if kind == "Pass" else metadata
+            )
             for number, (name, kind, keys, metadata) in enumerate(content["nodes"])
         }
     return NirGraph(nodes, [(a, b) for a, b in content["edges"]], content["metadata"])
@@ -135,23 +139,51 @@ def _content(file: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Return the arrays of a file, and their description as JSON."""
     reader = _Reader()
     top = reader.group(file, "node")
-    group = reader.group(top, "nodes")
     arrays: dict[str, np.ndarray[Any, Any]] = {}
-    nodes = []
-    for number, name in enumerate(group):
-        node = reader.group(group, name)
+    nodes: list[Any] = []
+    edges = _graph(reader, top, "", nodes, arrays)
+    content = {"nodes": nodes, "edges": edges, "metadata": reader.metadata(top)}
+    return {**arrays, "content": np.array(json.dumps(content))}
+
+
+def _graph(reader: _Reader, top: Any, prefix: str, nodes: list[Any], arrays: dict[str, Any]) -> list[Any]:
+    """Add the nodes of a graph to ``nodes``, those of its subgraphs as ``graph.node``, and return its edges.
+
+    Inputs and outputs of a subgraph are nodes of the kind ``Pass``, which the edges of the graph lead to.
+    """
+    if prefix.count(".") > MAX_DEPTH or len(nodes) > MAX_NODES:
+        raise _Unreadable("its graphs have too many nodes, or stand too deep in each other")
+    group = reader.group(top, "nodes")
+    edges: list[Any] = []
+    ends: dict[str, dict[str, list[str]]] = {}  # the inputs and outputs of every subgraph
+    for name in group:
+        node, full = reader.group(group, name), f"{prefix}{name}"
+        kind = reader.text(node, "type")
+        if kind == "NIRGraph":
+            first = len(nodes)
+            edges += _graph(reader, node, f"{full}.", nodes, arrays)
+            inner = [each for each in nodes[first:] if each[0].count(".") == full.count(".") + 1]
+            ends[full] = {
+                side: [each[0] for each in inner if each[3] == side] for side in ("Input", "Output")
+            }
+            continue
         keys = []
         for key in FIELDS:
             found = reader.array(node, key)
-            if found is not None and found.dtype.kind in "fiub":
-                arrays[f"{number}.{key}"] = found
+            if found is not None:
+                text = found.dtype.kind not in "fiub"
+                arrays[f"{len(nodes)}.{key}"] = found.astype(str) if text else found
                 keys.append(key)
-        nodes.append((name, reader.text(node, "type"), keys, reader.metadata(node)))
-    edges = reader.array(top, "edges")
-    if edges is None or edges.ndim != 2 or edges.shape[1] != 2 or len(edges) > MAX_NODES:
+        passes = bool(prefix) and kind in ("Input", "Output")
+        nodes.append((full, "Pass" if passes else kind, keys, kind if passes else reader.metadata(node)))
+    found = reader.array(top, "edges")
+    if found is None or found.ndim != 2 or found.shape[1] != 2 or len(found) > MAX_NODES:
         raise _Unreadable("there is no list 'edges' of pairs where NIR has one")
-    content = {"nodes": nodes, "edges": edges.astype(str).tolist(), "metadata": reader.metadata(top)}
-    return {**arrays, "content": np.array(json.dumps(content))}
+    for source, target in found.astype(str).tolist():
+        sources = ends.get(prefix + source, {"Output": [prefix + source]})["Output"]
+        targets = ends.get(prefix + target, {"Input": [prefix + target]})["Input"]
+        edges += [(a, b) for a in sources for b in targets]
+    return edges
 
 
 def _main(path: str) -> int:

@@ -1,15 +1,17 @@
 """Read NIR files of LIF networks, ours and those of other libraries."""
 
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ultralif.errors import InputError
+from ultralif.errors import InputError, check_choice
 from ultralif.export.nir import DT
 from ultralif.export.nir_file import NirGraph, NirNode, read
+from ultralif.export.nir_graph import imported
 from ultralif.nn import LIF, Network, TimeDistributed, UltraLIF
 from ultralif.nn.network import AnyNeuron
 
@@ -18,35 +20,85 @@ __all__ = ["from_nir"]
 LINEAR = ("Affine", "Linear")
 SPIKING = ("LIF", "Threshold")
 OF_MAPS = ("Conv2d", "AvgPool2d", "SumPool2d", "Flatten")
-MAX_UNREAD = 4096  # neurons whose readout is the identity: a matrix of their number squared
 
 
-def from_nir(path: str | Path, *, dt: float | None = None) -> nn.Module:
-    """Return the network in a NIR file: layers of Affine or Linear, then LIF or Threshold.
+def from_nir(
+    path: str | Path, *, dt: float | None = None, reset: Literal["zero", "subtract"] | None = None
+) -> nn.Module:
+    """Return the network in a NIR file.
 
-    With Conv2d, pooling and Flatten among them it is an ``nn.Sequential`` over ``[T, B, C, H, W]`` whose
-    outputs keep the axis of time, without them a `Network`. A LIF becomes our LIF; a Threshold, or a LIF
-    with ``tau = dt``, becomes UltraLIF in tropical mode, which is the same. A network's linear readout is
-    the mean over time of what the file's last node puts out.
+    It takes ``[T, B, *input]`` and returns what the file's last node puts out at every step. A chain of
+    linear layers, LIF and Threshold becomes fused neurons; if it ends with a linear layer, or is our own
+    file, it is a `Network`, which returns the mean over time. Other files become a graph of layers in
+    norse's arithmetic: IF, CubaLIF, LI, I, Scale, Delay, Conv1d, several inputs of a node, and cycles, whose
+    feedback arrives one step later. A Threshold, or a LIF with ``tau = dt``, becomes UltraLIF in tropical
+    mode, which is the same.
 
     Args:
         path: the file; it may come from strangers.
         dt: the time step in seconds, which NIR does not state. None: what our own files say, else 1e-4,
             the step of snnTorch and SpikingJelly; norse uses 1e-3 unless told otherwise.
+        reset: what a spike does to the membrane: ``zero`` sets it to ``v_reset``, as NIR says, ``subtract``
+            takes the threshold off, as snnTorch does by default but cannot write. None: zero, with a
+            warning if snnTorch wrote the file.
     """
     if not Path(path).is_file():
         raise InputError(f"path={path} is not a file; name a .nir file")
+    if reset is not None:
+        check_choice("reset", reset, ("zero", "subtract"))
     try:
         graph = read(Path(path))
+        if reset is None and _is_snntorch(graph):
+            warnings.warn(
+                f"{path} looks like a file of snnTorch, whose neurons subtract the threshold by default, "
+                "which NIR cannot state. It is read with a reset to zero; pass reset='subtract' or 'zero'",
+                stacklevel=2,
+            )
         stated = graph.metadata.get("ultralif:dt", DT)
         step = float(stated) if dt is None else dt
         if not 0 < step < np.inf:
             raise ValueError(f"its time step dt={step} is not positive")
+        if not _is_chain_of_lif(graph) or reset == "subtract":
+            return imported(graph, step, reset)
         chain = _chain(graph)
-        maps = any(node.kind in OF_MAPS for _, node in chain)
-        return _sequential(chain, step) if maps else _network(chain, step)
+        ours = "ultralif:neuron" in graph.metadata
+        spikes = any(node.kind in OF_MAPS for _, node in chain) or (
+            bool(chain) and chain[-1][1].kind in SPIKING and not (ours and len(chain) > 2)
+        )
+        return _sequential(chain, step) if spikes else _network(chain, step)
     except ValueError as error:
-        raise InputError(f"{path} is not a NIR file of a LIF network: {error}") from error
+        raise InputError(f"{path} is not a NIR file that can be read: {error}") from error
+
+
+def _is_chain_of_lif(graph: NirGraph) -> bool:
+    """Tell whether our fused neurons and the exporters' layers compute the file; else `imported` does."""
+    kinds = {"Input", "Output", *LINEAR, *SPIKING, *OF_MAPS}
+    return (
+        all(node.kind in kinds for node in graph.nodes.values())
+        and len(dict(graph.edges)) == len({b for _, b in graph.edges}) == len(graph.edges)
+        and not any(
+            node.arrays.get("padding", np.zeros(1)).dtype.kind == "U"
+            or ("Pool" in node.kind and bool(node.arrays.get("padding", np.zeros(1)).any()))
+            or bool(node.arrays.get("v_leak", np.zeros(1)).any())
+            for node in graph.nodes.values()
+        )
+        and all(
+            graph.nodes[a].kind in (*LINEAR, *OF_MAPS)
+            for a, b in graph.edges
+            if b in graph.nodes and graph.nodes[b].kind in SPIKING and a in graph.nodes
+        )
+    )
+
+
+def _is_snntorch(graph: NirGraph) -> bool:
+    """Tell whether the neurons have ``r = tau / dt`` with snnTorch's time step, as only it writes."""
+    found = [node.arrays for node in graph.nodes.values() if node.kind in ("LIF", "CubaLIF")]
+    return "ultralif:neuron" not in graph.metadata and any(
+        not np.allclose(each["r"], 1.0) and np.allclose(each["r"] * DT, each[tau], rtol=1e-4)
+        for each in found
+        for tau in ("tau", "tau_mem")
+        if "r" in each and tau in each
+    )
 
 
 def _chain(graph: NirGraph) -> list[tuple[str, NirNode]]:
@@ -171,14 +223,6 @@ def _network(chain: list[tuple[str, NirNode]], dt: float) -> Network:
         linear.weight.data.mul_(gain[:, None])
         linear.bias.data.mul_(gain).add_(shift)
     readout = "linear" if len(linears) > len(cells) else "spiking"
-    if len(linears) == 1:  # there is only one layer: the readout is the identity
-        if linears[0].out_features > MAX_UNREAD:
-            raise ValueError(
-                f"its only layer has {linears[0].out_features} neurons; without a readout at most "
-                f"{MAX_UNREAD} are read"
-            )
-        readout = "linear"
-        linears.append(_identity(linears[0].out_features))
     sizes = [linears[0].in_features, *(linear.out_features for linear in linears)]
     if any(linear.in_features != size for linear, size in zip(linears, sizes, strict=False)):
         raise ValueError(f"its layers do not fit each other: {sizes}")
@@ -197,12 +241,6 @@ def _linear(name: str, node: NirNode) -> nn.Linear:
         )
     linear = nn.Linear(weight.shape[1], weight.shape[0], dtype=torch.float64)
     linear.weight.data, linear.bias.data = weight, bias
-    return linear
-
-
-def _identity(size: int) -> nn.Linear:
-    linear = nn.Linear(size, size, dtype=torch.float64)
-    linear.weight.data, linear.bias.data = torch.eye(size).double(), torch.zeros(size).double()
     return linear
 
 

@@ -32,9 +32,11 @@ class TimeDistributed(nn.Module):
         super().__init__()
         self.module = module
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return ``[T, B, ...]`` for ``[T, B, ...]``."""
-        folded: Tensor = self.module(x.flatten(0, 1))
+    def forward(self, x: Tensor) -> Any:
+        """Return ``[T, B, ...]`` for ``[T, B, ...]``, or a tuple of such tensors if the module returns one."""
+        folded: Any = self.module(x.flatten(0, 1))
+        if isinstance(folded, tuple):  # such as the maxima and their places
+            return tuple(each.reshape(*x.shape[:2], *each.shape[1:]) for each in folded)
         return folded.reshape(*x.shape[:2], *folded.shape[1:])
 
 
