@@ -33,7 +33,7 @@ class TimeDistributed(nn.Module):
         self.module = module
 
     def forward(self, x: Tensor) -> Any:
-        """Return ``[T, B, ...]`` for ``[T, B, ...]``, or a tuple of such tensors if the module returns one."""
+        """Return ``[T, B, ...]`` for ``[T, B, ...]``; a tuple if the module returns one."""
         folded: Any = self.module(x.flatten(0, 1))
         if isinstance(folded, tuple):  # such as the maxima and their places
             return tuple(each.reshape(*x.shape[:2], *each.shape[1:]) for each in folded)
