@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ultralif.cli.progress import stop_on_signals
+from ultralif.training.progress import stop_on_signals
 
 LONG = ("--epochs", "100000", "--hidden", "6", "--timesteps", "1", "--checkpoint-seconds", "0.05")
 ENDLESS = 90.0

@@ -94,14 +94,17 @@ def test_a_mode_changes_the_output_and_the_weights_not() -> None:
 
 
 @every_neuron
-def test_a_mode_survives_a_copy_and_stays_out_of_the_state_dict(name: str) -> None:
+def test_a_mode_survives_a_copy_and_comes_back_with_the_state_dict(name: str) -> None:
     neuron = ul.NEURONS[name]()
     neuron.mode = "hard"
     assert copy.deepcopy(neuron).mode == "hard"
     assert not any("mode" in key for key in neuron.state_dict())
     fresh = ul.NEURONS[name]()
     fresh.load_state_dict(neuron.state_dict())
-    assert fresh.mode == MODES[name][0]
+    assert fresh.mode == "hard"
+    fresh = ul.NEURONS[name]()
+    fresh.load_state_dict(dict(neuron.state_dict()))
+    assert fresh.mode == MODES[name][0], "a plain dict has parameters alone"
 
 
 def test_training_and_evaluation_leave_the_mode_alone() -> None:

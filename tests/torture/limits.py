@@ -142,7 +142,7 @@ def signals(base: Path, rng: random.Random, count: int) -> Row:
 
     It goes on until so many of each have met a training at work.
     """
-    from ultralif.cli.progress import stop_on_signals
+    from ultralif.training.progress import stop_on_signals
 
     reference, good, tried, slowest = runs_of(base / "training"), 0, 0, 0.0
     stopped = {signal.SIGTERM: 0, signal.SIGINT: 0}

@@ -138,7 +138,14 @@ def read_arguments(
     found = parse(kind, rest, command, default)
     used = chosen if chosen in PRESETS else None
     found = replace(found, neuron_options={**found.neuron_options, **options}, recipe=used)
-    return found if model is None else replace(found, model=register_model(model, found))
+    if model is None:
+        return found
+    found = replace(found, model=register_model(model, found))
+    if chosen is not None or "encoding" in given:
+        return found
+    from ultralif.training.build import default_encoding
+
+    return replace(found, encoding=default_encoding(found.model))  # as ul.train
 
 
 def _split(argv: Sequence[str]) -> list[Word]:

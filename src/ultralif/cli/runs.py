@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.output import check_place, confirm, echo, number, print_json, print_result, print_table, say
 from ultralif.cli.parse import Actions, Inline, Names, dispatch
-from ultralif.cli.progress import spell_count
 from ultralif.errors import InputError, JobError
 from ultralif.files import write_file
 from ultralif.names import MODES
 from ultralif.training.config import NEURON_NAMES, spelled
+from ultralif.training.progress import spell_count
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from ultralif.cli.arguments import Common, read_arguments, warn_of_batch
 from ultralif.cli.output import echo, print_json, print_table, say
 from ultralif.cli.parse import Hidden, Named, Names
-from ultralif.cli.progress import spell_count, spell_time, stop_on_signals, training_progress
 from ultralif.errors import InputError, JobError
 from ultralif.names import GROUPS as NEURON_GROUPS
 from ultralif.names import NEURON_NAMES
 from ultralif.training.config import PRESETS, RunConfig
 from ultralif.training.options import RunOptions
+from ultralif.training.progress import spell_count, spell_time, stop_on_signals, training_progress
 from ultralif.training.store import Store
 from ultralif.training.sweep import grid, plan
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ultralif.cli.arguments import Common, read_arguments, warn_of_batch
 from ultralif.cli.output import print_json, print_result, say
-from ultralif.cli.progress import stop_on_signals, training_progress
 from ultralif.errors import JobError, need
 from ultralif.training.config import RunConfig
+from ultralif.training.progress import stop_on_signals, training_progress
 from ultralif.training.store import Store
 
 if TYPE_CHECKING:

@@ -174,6 +174,24 @@ def _collected(name: str, source: Any) -> tuple[Tensor, Tensor]:
     return kept, labels
 
 
+def _is_plain(loader: Any) -> bool:
+    """Tell whether a DataLoader only batches and shuffles a Dataset that can be indexed."""
+    from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, default_collate
+
+    samplers = type(loader.batch_sampler) is BatchSampler, type(loader.sampler)
+    plain = samplers in [(True, kind) for kind in (RandomSampler, SequentialSampler)]
+    drawn = getattr(loader.sampler, "replacement", False) or loader.drop_last
+    return plain and not drawn and loader.collate_fn is default_collate and hasattr(loader.dataset, "__len__")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Tell whether a sample was read twice alike."""
+    try:
+        return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    except (TypeError, ValueError):
+        return True  # not samples at all, which is said elsewhere
+
+
 def _gathered(name: str, source: Any) -> tuple[Tensor, Tensor]:
     from torch.utils.data import DataLoader
 
@@ -183,7 +201,15 @@ def _gathered(name: str, source: Any) -> tuple[Tensor, Tensor]:
         raise InputError(
             f"{name} must be a pair of tensors, a Dataset or a DataLoader, got {type(source).__name__}"
         )
+    if isinstance(source, DataLoader) and _is_plain(source):
+        source = source.dataset  # in its own order, so that shuffling does not make it other data
     indexed = hasattr(source, "__getitem__") and isinstance(source, Sized)
+    if indexed and len(source) and not _same(source[0], source[0]):
+        warnings.warn(
+            f"{name} has random transforms, which ul.train draws only once, because it keeps all samples in "
+            "memory; use its own flip, shift, cutout and mixup, or write the loop yourself",
+            stacklevel=2,
+        )
     pairs: Iterable[Any] = (source[i] for i in range(len(source))) if indexed else cast(Iterable[Any], source)
     try:
         xs, ys = zip(*((torch.as_tensor(np.asarray(x)), torch.as_tensor(y)) for x, y in pairs), strict=True)

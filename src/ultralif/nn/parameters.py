@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from numbers import Real
-from typing import Literal, Self, get_args, overload
+from typing import Any, Literal, Self, get_args, overload
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +48,24 @@ class Parametrized(nn.Module):
         self._declared: dict[str, tuple[float, float]] = {}  # each with its bounds, both excluded
         self._numbers: dict[str, float] = {}
         self._learned: dict[str, tuple[Form, tuple[float, float] | None]] = {}
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        """Add mode and fixed numbers to the metadata of a ``state_dict``, which `torch.save` keeps."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        metadata = getattr(destination, "_metadata", {}).get(prefix[:-1])
+        if metadata is not None:
+            metadata["fixed"] = dict(self._numbers)
+            metadata["mode"] = getattr(self, "mode", None)
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any, **options: Any
+    ) -> None:
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest, **options)
+        for name, value in local_metadata.get("fixed", {}).items():
+            if name in self._numbers:
+                self.assign(name, value)
+        if local_metadata.get("mode") in getattr(self, "modes", ()):
+            setattr(self, "mode", local_metadata["mode"])  # noqa: B010 - only neurons have modes
 
     def declare(
         self,

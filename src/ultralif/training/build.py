@@ -1,12 +1,14 @@
 """Untrained networks built from a config."""
 
+import ast
 import hashlib
 import inspect
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -26,6 +28,8 @@ __all__ = [
     "add_model",
     "build_network",
     "build_networks",
+    "build_perceptron",
+    "default_encoding",
     "find_spec",
     "footprint",
     "layer_sizes",
@@ -40,8 +44,8 @@ _OWN: dict[str, Callable[[], nn.Module]] = {}
 def add_model(make: Callable[[], nn.Module]) -> str:
     """Make a network of the user's own known to this process; return its name.
 
-    The name holds the class and the first digits of a digest of the parameters' shapes and the module's
-    ``repr``.
+    The name holds the class and the first digits of a digest of the parameters' shapes, the module's
+    ``repr``, and the code of the user's classes in it, so that changed code is another run.
 
     Args:
         make: returns the network.
@@ -49,10 +53,32 @@ def add_model(make: Callable[[], nn.Module]) -> str:
     net = make()
     neurons_of(net)  # or say that it has none
     shapes = [(name, tuple(value.shape)) for name, value in net.state_dict().items()]
-    digest = hashlib.sha256(f"{shapes} {net!r}".encode()).hexdigest()[:12]
+    kinds = sorted({type(part) for part in net.modules()}, key=lambda kind: kind.__qualname__)
+    code = [code_of(kind) for kind in kinds if kind.__module__.split(".")[0] not in ("torch", "ultralif")]
+    digest = hashlib.sha256(f"{shapes} {net!r} {code}".encode()).hexdigest()[:12]
     name = f"{PREFIX}{type(net).__name__}:{digest}"
     _OWN[name] = make
     return name
+
+
+def default_encoding(model: str) -> Literal["direct", "constant"]:
+    """Return the encoding of images for a network of the user's own, unless another is asked for."""
+    return "direct" if hasattr(_OWN[model](), "timesteps") else "constant"
+
+
+def code_of(kind: type) -> str:
+    """Return the code of a class's methods without comments; bytecode where there is no source."""
+    found = []
+    for name, member in sorted(vars(kind).items()):
+        function = getattr(member, "__func__", getattr(member, "fget", member))
+        if inspect.isfunction(function):
+            try:
+                tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+                found.append(f"{name} {ast.dump(tree)}")
+            except (OSError, SyntaxError):
+                code = function.__code__
+                found.append(f"{name} {code.co_code.hex()} {code.co_consts} {code.co_names}")
+    return f"{kind.__qualname__}: {found}"
 
 
 def find_spec(config: RunConfig) -> Spec:
@@ -113,6 +139,12 @@ def build_network(config: RunConfig) -> nn.Module:
 def _build_own(config: RunConfig) -> nn.Module:
     """Return a network of the user's own."""
     if config.model not in _OWN:
+        kind = config.model.split(":")[1]
+        if any(name.split(":")[1] == kind for name in _OWN):
+            raise InputError(
+                f"the layers or the code of {kind} have changed since run {config.id} was trained; restore "
+                "them, or train again"
+            )
         raise InputError(
             f"the network of run {config.id} is your own, {config.model.split(':')[1]}, and not part of "
             "it; give it again, on the command line with --model"
@@ -149,6 +181,12 @@ def _build_deep(config: RunConfig) -> nn.Module:
     )
 
 
+def build_perceptron(config: RunConfig, sizes: tuple[int, ...]) -> Network:
+    """Return the untrained multilayer perceptron of a config for data that are not there."""
+    options = _neuron_options(config, sizes)
+    return Network(sizes, neuron=config.neuron, neuron_options=options, readout=config.readout)
+
+
 def network_arguments(config: RunConfig) -> dict[str, Any]:
     """Return the arguments of `ultralif.Network` for a config."""
     return {
@@ -159,7 +197,7 @@ def network_arguments(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _neuron_options(config: RunConfig) -> dict[str, Any]:
+def _neuron_options(config: RunConfig, sizes: tuple[int, ...] | None = None) -> dict[str, Any]:
     """Return the arguments of a config's neurons, after checking that the neurons take them."""
     kind = find_neuron(config.neuron)
     accepted = inspect.signature(kind).parameters
@@ -182,7 +220,7 @@ def _neuron_options(config: RunConfig) -> dict[str, Any]:
     if config.per_neuron and config.model != "mlp":
         raise InputError(f"per_neuron is for model mlp, got model {config.model!r}; leave it out")
     if config.per_neuron:
-        spiking = set(layer_sizes(config)[1:] if config.readout == "spiking" else config.hidden)
+        spiking = set((sizes or layer_sizes(config))[1:] if config.readout == "spiking" else config.hidden)
         if len(spiking) > 1:
             raise InputError(
                 f"per_neuron needs spiking layers of one size, got {sorted(spiking)}; choose them alike"

@@ -77,11 +77,7 @@ def run_epochs(job: Job, options: RunOptions, save: Callable[[], None], run: Ste
                 save()
                 saved = now = time.monotonic()
             if code:
-                raise Interrupted(
-                    f"stopped in epoch {job.epoch + 1} of {job.shared.epochs}; everything is saved. The same "
-                    "command goes on from there",
-                    code,
-                )
+                raise Interrupted(f"stopped in epoch {job.epoch + 1} of {job.shared.epochs}", code)
         notes = close_epoch(job)
         job.seconds += time.monotonic() - began  # a GPU has finished the steps above by now
         for note in notes:

@@ -29,9 +29,9 @@ class Progress(NamedTuple):
 class Interrupted(JobError):
     """Training was asked to stop; everything is saved."""
 
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
+    def __init__(self, where: str, code: int) -> None:
+        super().__init__(f"{where}; everything is saved. The same command goes on from there")
+        self.where, self.code = where, code
 
 
 def _silent(progress: Progress) -> None:

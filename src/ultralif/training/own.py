@@ -9,7 +9,7 @@ from ultralif.data.user_data import register_data
 from ultralif.errors import InputError
 from ultralif.names import similar
 from ultralif.nn import register, set_mode
-from ultralif.training.build import add_model
+from ultralif.training.build import add_model, default_encoding
 from ultralif.training.config import RunConfig
 from ultralif.training.single import neurons_of
 
@@ -46,8 +46,12 @@ def own_config(net: nn.Module, train: Any, test: Any, *, events: bool = False, *
         options.setdefault("timesteps", _timesteps(dataset))
     if options.get("mode") is not None:
         set_mode(net, options["mode"])
-    options.setdefault("encoding", "direct" if hasattr(net, "timesteps") else "constant")
-    return RunConfig(dataset=dataset, model=add_model(lambda: net), neuron=neuron.__name__, **options)
+    size = getattr(train, "batch_size", None)  # of a DataLoader
+    if isinstance(size, int):
+        options.setdefault("batch_size", size)
+    model = add_model(lambda: net)
+    options.setdefault("encoding", default_encoding(model))
+    return RunConfig(dataset=dataset, model=model, neuron=neuron.__name__, **options)
 
 
 def _timesteps(dataset: str) -> int:

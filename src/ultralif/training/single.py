@@ -1,7 +1,7 @@
 """One module of any kind, trained by the loop that trains stacks."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -31,6 +31,18 @@ def neurons_of(net: nn.Module) -> list[Neuron[Any]]:
     return found
 
 
+def _seen(module: nn.Module, given: Any, out: Any) -> None:
+    """Do nothing. With a hook, `Neuron.rate` calls the module, whose spikes are noted."""
+
+
+def _over_calls(noted: Sequence[tuple[Tensor, int]]) -> Tensor:
+    """Return the mean spike over several calls of a layer, each weighted by its steps."""
+    steps = [count for _, count in noted]
+    if len(set(steps)) == 1:
+        return torch.stack([rate for rate, _ in noted]).mean(0)
+    return torch.stack([rate * count for rate, count in noted]).sum(0) / sum(steps)
+
+
 class Single(nn.Module):
     """One module as `ultralif.training.members.Members`.
 
@@ -53,30 +65,49 @@ class Single(nn.Module):
         self.classes, self.direct, self.channels_last = classes, direct, channels_last
         self.order = [0]
         self.widths: dict[int, int] = {}
-        self._seen: dict[int, list[Tensor]] = {}
+        self._seen: dict[int, list[tuple[Tensor, int]]] = {}
         self._layers: list[int] = []
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
-        """Note the spikes of all neurons while the net computes."""
-        hooks = [
-            neuron.register_forward_hook(lambda module, given, spikes, i=layer: self._note(i, spikes))
-            for layer, neuron in enumerate(self.neurons)
-        ]
+        """Note the spikes of all neurons while the net computes, however it calls them."""
+        inside: set[int] = set()  # a forward pass calls run, whose spikes are noted once
+
+        def watched(layer: int, call: Callable[..., Any], time: int | None) -> Callable[..., Any]:
+            def noting(*given: Any, **options: Any) -> Any:
+                if layer in inside:
+                    return call(*given, **options)
+                inside.add(layer)
+                try:
+                    out = call(*given, **options)
+                finally:
+                    inside.discard(layer)
+                spikes = out[0] if isinstance(out, tuple) else out
+                self._note(layer, spikes.unsqueeze(0) if time is None else spikes.transpose(0, time))
+                return out
+
+            return noting
+
+        hooks = []
+        for layer, neuron in enumerate(self.neurons):
+            time = 1 if neuron.batch_first else 0
+            for name, axis in (("forward", time), ("run", time), ("step", None)):
+                vars(neuron)[name] = watched(layer, getattr(neuron, name), axis)
+            hooks.append(neuron.register_forward_hook(_seen))
         try:
             yield
         finally:
-            for hook in hooks:
+            for neuron, hook in zip(self.neurons, hooks, strict=True):
                 hook.remove()
+                for name in ("forward", "run", "step"):
+                    del vars(neuron)[name]
 
     def _note(self, layer: int, spikes: Tensor) -> None:
-        """Keep the mean spike of each sample of a layer, ``[B, 1, 1]``."""
-        time = 1 if self.neurons[layer].batch_first else 0
+        """Keep the mean spike of each sample of a layer, ``[B, 1, 1]``, and the number of steps."""
         self.widths[layer] = math.prod(spikes.shape[2:])
         wide = spikes.float() if spikes.dtype in (torch.bfloat16, torch.float16) else spikes
-        self._seen.setdefault(layer, []).append(
-            wide.transpose(0, time).flatten(2).mean((0, 2)).view(-1, 1, 1)
-        )
+        rate = wide.flatten(2).mean((0, 2)).view(-1, 1, 1)
+        self._seen.setdefault(layer, []).append((rate, len(spikes)))
 
     def __len__(self) -> int:
         return 1
@@ -104,7 +135,12 @@ class Single(nn.Module):
         steps = scores.unsqueeze(1) if scores.dim() == 3 else None
         if by_step and steps is None:
             raise InputError("loss 'tet' needs the scores of each step; let net return [T, B, classes]")
-        rates = tuple(torch.stack(self._seen[layer]).mean(0) for layer in sorted(self._seen))
+        if not self._seen:
+            raise InputError(
+                "net has ultralif neurons but calls none of them, so there are no spikes to count; call them "
+                "in its forward, as modules or by run or step"
+            )
+        rates = tuple(_over_calls(self._seen[layer]) for layer in sorted(self._seen))
         self._layers = sorted(self._seen)
         self._seen = {}
         return Output(
@@ -123,8 +159,6 @@ class Single(nn.Module):
 
     def hidden_rate(self, rates: Sequence[Tensor]) -> Tensor:
         """Return the mean spike of all neurons, ``[1]``; a layer counts by its size."""
-        if not rates:  # neurons that are called step by step are not seen
-            return torch.zeros(1, device=next(self.parameters()).device)
         sizes = self.seen_widths()
         parts = [rate.mean().view(1) * (size / sum(sizes)) for rate, size in zip(rates, sizes, strict=True)]
         return torch.stack(parts).sum(0)

@@ -3,13 +3,13 @@
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from ultralif.cli.output import say
 from ultralif.files import visible
 
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ __all__ = ["spell_count", "spell_time", "stop_on_signals", "training_progress"]
 
 PAUSE = 10.0
 """Seconds between lines."""
+
+
+def say(text: str) -> None:
+    """Print a line for people, to standard error."""
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 def spell_time(seconds: float) -> str:
@@ -55,7 +60,7 @@ def training_progress(seconds: Sequence[float], *, quiet: bool) -> Iterator[Repo
         quiet: show notes only.
     """
     work = _Work(seconds)
-    if quiet or not sys.stderr.isatty():
+    if quiet or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
         yield _Lines(work, quiet).report
         return
     from rich.console import Console
@@ -133,8 +138,11 @@ def _state(progress: "Progress") -> str:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[Callable[[], int]]:
-    """Let SIGINT and SIGTERM end a job at its next step; a second SIGINT ends it at once.
+def stop_on_signals(*numbers: signal.Signals) -> Iterator[Callable[[], int]]:
+    """Let signals end a job at its next step; a second SIGINT ends it at once.
+
+    Args:
+        numbers: the signals; none, SIGINT and SIGTERM. Outside of the main thread they are left alone.
 
     Yields a function that returns 0, or the exit code of a signal. Before its first call there is nothing
     to save, and a signal ends the job at once.
@@ -156,7 +164,9 @@ def stop_on_signals() -> Iterator[Callable[[], int]]:
         training = True
         return came
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    main = threading.current_thread() is threading.main_thread()
+    wanted = (numbers or (signal.SIGINT, signal.SIGTERM)) if main else ()
+    before = {number: signal.signal(number, stop) for number in wanted}
     try:
         yield asked
     finally:
