@@ -44,7 +44,7 @@ class Runs:
     def scores(self, *group: Any, test: str = "official") -> dict[int, float]:
         """Return accuracies by seed on the official test set where there is one, else on the only one."""
         found = self.found.get(_group(*group), {})
-        return {seed: row.get(test, row["test"]) for seed, row in sorted(found.items())}
+        return {seed: row[test if test in row else "test"] for seed, row in sorted(found.items())}
 
     def chosen(self, *group: Any) -> Row:
         """Return the held-out run that decided the setting."""

@@ -28,8 +28,15 @@ __all__ = [
     "written",
 ]
 
-HERE = (*STATIC, "n-mnist")
-NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "cifar10": "CIFAR-10", "n-mnist": "N-MNIST"}
+FOUR = (*STATIC, "n-mnist")
+HERE = (*FOUR, "shd")
+NAMES = {
+    "mnist": "MNIST",
+    "fashion-mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "n-mnist": "N-MNIST",
+    "shd": "SHD",
+}
 NONE = "not run"
 
 

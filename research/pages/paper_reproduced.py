@@ -1,9 +1,9 @@
 """The parts of research/docs/paper.md about the published numbers, each a function of the results."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from statistics import fmean, stdev
+from statistics import correlation, fmean, stdev
 
 from research import RESULTS
 from research.pages.paper_parts import HERE, NAMES, NONE, listed, span, wrapped
@@ -47,8 +47,33 @@ def cells(results: Results) -> str:
             f"{every - len(apart)} of the {every} cells repeat another one.",
             "",
         ),
+        "",
+        wrapped(f"{_agreement(results, STATIC)} {_agreement(results, ['shd'])}", ""),
     ]
     return "\n".join(lines)
+
+
+def _agreement(results: Results, datasets: Sequence[str]) -> str:
+    """Say how close the cells are, and how many a constant would reproduce: a null for the count above."""
+    found = list(cells_of(results, datasets))
+    off = [cell.mean - cell.published for cell in found]
+    groups: dict[tuple[str, int], list[PublishedCell]] = {}
+    for cell in found:
+        groups.setdefault((cell.dataset, cell.timesteps), []).append(cell)
+    null, ours, theirs = 0, [], []
+    for group in groups.values():
+        mean, paper = fmean(cell.mean for cell in group), fmean(cell.published for cell in group)
+        null += sum(abs(mean - cell.published) <= max(MARGIN, 2 * cell.spread) for cell in group)
+        ours += [cell.mean - mean for cell in group]
+        theirs += [cell.published - paper for cell in group]
+    names = listed(NAMES[dataset] for dataset in datasets)
+    return (
+        f"On {names} the root mean square error of the {len(found)} cells is "
+        f"{fmean(x * x for x in off) ** 0.5:.2f} points, their mean error {fmean(off):+.2f}, and the "
+        f"correlation of neurons within a dataset and T {correlation(ours, theirs):.2f}. The count alone is "
+        f"a weak test: one constant for each dataset and T, the mean of our neurons, passes {null} of "
+        f"{len(found)}."
+    )
 
 
 def exceptions(results: Results) -> str:
@@ -62,7 +87,8 @@ def exceptions(results: Results) -> str:
     if not found:
         return first
     lines = [
-        f"{first} Of N-MNIST's cells {len(found) - images} differ:",
+        f"{first} On N-MNIST {sum(cell.dataset == 'n-mnist' for cell in found)} cells differ, on SHD "
+        f"{sum(cell.dataset == 'shd' for cell in found)}:",
         "",
         "| dataset | neuron | T | published | best epoch, mean | sd | difference |",
         "|---|---|---|---|---|---|---|",
@@ -80,13 +106,15 @@ def beyond(results: Results) -> str:
     found = list(penalized_cells(results))
     events = [cell for cell, _ in penalized_cells(results, ["n-mnist"])]
     every = sum(row.sparsity > 0 for dataset in STATIC for row in published.sparsity_rows(dataset))
+    spoken = [cell for cell, _ in penalized_cells(results, ["shd"])]
     later = [cell for cell in events if cell.timesteps > 1]
     off = [abs(rate) for _, rate in found]
     return wrapped(
         f"By the same measure {_good(cell for cell, _ in found)} of the {every} published accuracies with a "
         f"penalty on the sets of images are reproduced; their spike rates are off by {fmean(off):.3f} on "
         f"average, at most by {max(off):.3f}. On N-MNIST {_good(events)} of {len(events)} are, "
-        f"{_good(later)} of the {len(later)} at T=10 and 30.",
+        f"{_good(later)} of the {len(later)} at T=10 and 30. On SHD {_good(spoken)} of "
+        f"{len(spoken)} are.",
         "",
     )
 
@@ -141,8 +169,8 @@ def depth(results: Results) -> str:
     events = [cell for cell in cells if cell.dataset not in STATIC]
     text = (
         f"{_good(images)} of {len(images)} accuracies of the author's page on images are reproduced by the "
-        f"same measure, and {_good(events)} of {len(events)} on N-MNIST. After the last epoch SigmaLIF "
-        "leads the best Ultra neuron, chosen on the test set, by "
+        f"same measure, and {_good(events)} of {len(events)} on N-MNIST and SHD. After the last epoch "
+        "SigmaLIF leads the best Ultra neuron, chosen on the test set, by "
         f"{span([difference.mean for *_, difference in over])} points; after Holm's correction the "
         f"difference is significant in {sure or 'none'} of {len(over)} (closest: {NAMES[dataset]} with "
         f"{layers}, {closest.signed}, p = {p:.3f})."

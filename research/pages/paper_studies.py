@@ -1,16 +1,19 @@
 """The sentences of research/docs/paper.md about the studies around the paper."""
 
 from collections.abc import Callable, Sequence
+from itertools import product
+from statistics import fmean
 
-from research.pages.paper_parts import HERE, NAMES, listed, span, wrapped
+from research.pages.paper_parts import FOUR, HERE, NAMES, listed, span, wrapped
 from research.paper.judgement import MARGIN
+from research.paper.published import ULTRA
 from research.paper.results import Results, scores
-from research.paper.statistics import Interval, paired
+from research.paper.statistics import Interval, images, interval, paired
 from research.studies.grids import SMALL, StudyCell, collect, one_at_a_time, tuned
 from research.studies.tables import CONTROLS, Compared, factors_table, tuned_groups, tuned_summary
 from ultralif.training import Result
 
-__all__ = ["dspike"]
+__all__ = ["dspike", "over_control"]
 
 
 def of_studies(results: Results) -> list[Callable[[Results], str]]:
@@ -104,6 +107,39 @@ def _factors(results: Results) -> str:
         f"One ingredient changed and the others averaged over, on {listed(places)}: {each}. (At T=1 the ring "
         "is the additive membrane.)"
     )
+
+
+def over_control(results: Results) -> str:
+    """Show each tuned Ultra neuron against SoftLIF, as a mean over T=1 and 10 of the datasets."""
+    lines = [
+        "| neuron | minus SoftLIF, four datasets | cells below 0 | minus SoftLIF, SHD |",
+        "|---|---|---|---|",
+    ]
+    for neuron in ULTRA:
+        pooled, below, cells = from_control(results, neuron, FOUR)
+        lines.append(
+            f"| {neuron} | {pooled} | {below} of {cells} | {from_control(results, neuron, ['shd'])[0]} |"
+        )
+    return "\n".join(lines)
+
+
+def from_control(results: Results, neuron: str, datasets: Sequence[str]) -> tuple[str, int, int]:
+    """Return a tuned neuron less SoftLIF, pooled over T=1 and 10, and the cells in which it is behind."""
+    runs = collect(tuned(results.every), results.every)
+    by_seed: dict[int, list[float]] = {}
+    means, spread = [], []
+    for place in product(datasets, (1, 10)):
+        ours, theirs = (scores(runs.get(StudyCell(name, *place), {})) for name in (neuron, "SoftLIF"))
+        for seed in ours.keys() & theirs.keys():
+            by_seed.setdefault(seed, []).append(ours[seed] - theirs[seed])
+        if over := paired(ours, theirs):
+            means.append(over.mean)
+            spread.append(images(ours, theirs))
+    mean = {seed: fmean(values) for seed, values in sorted(by_seed.items())}
+    pooled = interval(
+        mean, fmean(spread) / len(datasets) if spread else 0.0
+    )  # datasets have their own images
+    return (pooled.signed if pooled else "not run"), sum(value < 0 for value in means), len(means)
 
 
 def dspike(results: Results) -> str:

@@ -3,7 +3,7 @@
 import re
 
 from research import RESULTS
-from research.pages.paper_parts import HERE, NAMES, wrapped
+from research.pages.paper_parts import FOUR, NAMES, wrapped
 from research.paper.grids import CLIPPED
 from research.paper.published import TIMESTEPS
 from research.paper.results import Key, Results
@@ -18,13 +18,13 @@ def time(results: Results) -> str:
     """Say how long the stacks of the released reading took on the GPU."""
     found = {
         (dataset, t): next(iter(runs.values()))
-        for dataset in HERE
+        for dataset in FOUR
         for t in TIMESTEPS
         if (runs := results.runs.get(Key("LIF", dataset, t, CLIPPED)))
     }
     known = {cell: run for cell, run in found.items() if run.seconds}
     lines = ["| dataset | T=1 | T=10 | T=30 |", "|---|---|---|---|"]
-    for dataset in HERE:
+    for dataset in FOUR:
         row = [f"{known[dataset, t].seconds:.0f} s" if (dataset, t) in known else "-" for t in TIMESTEPS]
         lines.append(f"| {NAMES[dataset]} | {' | '.join(row)} |")
     groups = [
@@ -52,12 +52,12 @@ def _of_a_seed() -> str:
     marks = set(STACK.findall(log))
     cold, warm = map(float, re.findall(r"^([0-9.]+) s in all", log, flags=re.MULTILINE))
     return wrapped(
-        f"With the step as it is now, one seed of the text's tables on the {len({at[0] for at in marks})} "
-        f"datasets that we have, {len(marks)} stacks of 20 networks with penalties and controls, took "
+        f"With the step as it is now, one seed of the text's tables on {len({at[0] for at in marks})} "
+        f"datasets, {len(marks)} stacks of 20 networks with penalties and controls, took "
         f"{cold:.0f} s, from the start of the command and the compiling of its kernels to the last result "
         f"([log](../results/seed-h200.txt)), and {warm:.0f} s when it was run once more, with kernels "
-        "compiled. The goal was 90 s a seed, for all six datasets: SHD and DVS-Gesture, which we do not "
-        "have, would add "
+        "compiled. The goal was 90 s a seed, for all six datasets: SHD and DVS-Gesture, which were not "
+        "among them, would add "
         "4 % more steps, those of DVS-Gesture with 32,768 inputs. The events of N-MNIST had been decoded "
         "before, in 10 s.",
         "",

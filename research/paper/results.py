@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 ABSENT, NOT_RUN = "no data here", "not run"
-SHARE = {"n-mnist": 0.18}
+SHARE = {"n-mnist": 0.18, "shd": 0.36}
 OTHER_SHARE = 0.05
 """The variance of a difference over test samples, as a part of what test sets of their own would give it, for
 runs of which the samples classified correctly were not kept: the most that pairs of neurons have of which

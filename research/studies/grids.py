@@ -90,7 +90,7 @@ def _grid(search: tuple[tuple[str, Any], ...]) -> list[tuple[StudyCell, RunConfi
     register_neurons()
     grid = []
     for time, dataset, rate in product(
-        (1, 10), ("mnist", "cifar10", "fashion-mnist", "n-mnist", SMALL), RATES
+        (1, 10), ("mnist", "cifar10", "fashion-mnist", "n-mnist", "shd", SMALL), RATES
     ):
         base = _PLAIN.with_(dataset=dataset, timesteps=time, learning_rate=rate, **dict(search))
         for width, (label, (neuron, options)) in product(WIDTHS, TUNED.items()):

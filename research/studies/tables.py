@@ -173,15 +173,14 @@ def tuned_groups(results: Iterable[Result]) -> list[Compared]:
             past = paired(one.own, like.own) if like else None
             test = interval(one.own)
             rows.append(Compared(dataset, time, group, name, test, over, past, binary, name == first))
-    chances = [each.p for row in rows for each in (row.over, row.past) if each]
-    corrected = iter(holm([1.0 if p is None else p for p in chances]))
-    return [
-        row._replace(
-            over=row.over and row.over._replace(p=next(corrected)),
-            past=row.past and row.past._replace(p=next(corrected)),
-        )
-        for row in rows
-    ]
+    for name in ("past", "over"):  # the planned contrasts, with the control, are a family of their own
+        each = [one for row in rows if (one := getattr(row, name))]
+        chances = iter(holm([1.0 if one.p is None else one.p for one in each]))
+        rows = [
+            row._replace(**{name: one._replace(p=next(chances))}) if (one := getattr(row, name)) else row
+            for row in rows
+        ]
+    return rows
 
 
 def tuned_summary(results: Iterable[Result]) -> Table:

@@ -1,12 +1,15 @@
 """Everything that is made from the committed results is what version 0.2.0 made, to the last digit.
 
 ``golden/reference.json`` was written once from the pages of 0.2.0: the SHA-256 of every table in Markdown,
-CSV and LaTeX, the numbers of each generated part of the page on the paper, and the table of claims.
+CSV and LaTeX, the numbers of each generated part of the page on the paper, and the table of claims. SHD was
+run later: it is left out here, with the claims and the GPU times that came with it, and what it joined is
+named.
 """
 
 import hashlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,19 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+JOINED = {"binary", "released-depth", "released-shd", "released-sparsity", "shd", "shd-sparsity"} | {
+    *("t1-summary", "tuned", "verdicts")
+}
+"""The tables that SHD joined, or that a correction over planned contrasts alone changed."""
+ADDED = ("shd, T=10: a", "shd, T=30: a", "dvs-gesture, T=1: U")
+"""How the claims begin that 0.2.0 did not judge."""
+
+
+def before(found: Results) -> Results:
+    """Return the results that 0.2.0 had."""
+    return Results((run for run in found.every if run.dataset != "shd"), found.step_ms)
+
+
 @pytest.fixture(autouse=True)
 def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty cell says whether its data are on this machine; those of 0.2.0 were made without them."""
@@ -43,30 +59,36 @@ def everything() -> Results:
     return paper.all_results()
 
 
-def test_every_table_and_verdict_is_the_same(tmp_path: Path) -> None:
-    found = Results(*read(RESULTS / "paper.jsonl.gz"))
-    for table in (*(make_table(name, found) for name in grids.TABLES), verdict_table(judge(found))):
-        write_table(table, tmp_path)
+def test_every_table_and_verdict_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("research.paper.verdicts._on_gpu", dict)
+    found = before(Results(*read(RESULTS / "paper.jsonl.gz")))
+    judged = [verdict for verdict in judge(found) if not verdict.claim.startswith(ADDED)]
+    for table in (*(make_table(name, found) for name in grids.TABLES), verdict_table(judged)):
+        notes = [note for note in table.notes if not note.startswith("SHD:")]
+        write_table(replace(table, notes=notes), tmp_path)
     made = {path.name: digest(path.read_text()) for path in tmp_path.iterdir()}
     assert len(made) == 84
     assert {name: made[name] for name in made if made[name] != REFERENCE["tables"][name]} == {}
 
 
 def test_the_tables_of_the_studies_are_the_same(everything: Results) -> None:
-    for table in paper.studies(everything):
+    for table in paper.studies(before(everything)):
         assert digest(to_markdown(table)) == REFERENCE["tables"][f"{table.name}.md"]
 
 
 def test_the_committed_tables_are_the_same() -> None:
     kept = {path.name: digest(path.read_text()) for path in (DOCS / "tables").iterdir()}
-    assert kept == REFERENCE["tables"]
+    apart = {name for name, found in kept.items() if found != REFERENCE["tables"][name]}
+    assert kept.keys() == REFERENCE["tables"].keys()
+    assert {name.partition(".")[0] for name in apart} == JOINED
 
 
 def test_the_numbers_of_the_page_are_the_same(everything: Results) -> None:
     made = {name: " ".join(NUMBER.findall(make(everything) + "\n")) for name, make in paper.PARTS.items()}
-    apart = {name for name, numbers in made.items() if numbers != REFERENCE["page"][name]}
-    assert made.keys() == REFERENCE["page"].keys()
-    assert apart == set()
+    apart = {name for name, numbers in made.items() if numbers != REFERENCE["page"].get(name)}
+    assert made.keys() == REFERENCE["page"].keys() | {"over-control"}
+    same = {"again", "draws", "factorial", "noise", "rates", "readings", "time", "timing"}
+    assert made.keys() - apart == same  # SHD is part of all others
 
 
 def test_the_table_of_claims_is_the_same() -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from paper_runs import paper_rows
 from research.claims import check_all
 from research.pages.report import paper_sections, published_accuracies, write_paper_report
@@ -22,7 +24,8 @@ def test_results_of_the_paper_bring_tables_and_verdicts() -> None:
     assert published_accuracies(["mnist", "digits"])["mnist"]["UltraDLIF"][1] == 95.67
 
 
-def test_timings_of_a_file_are_judged() -> None:
+def test_timings_of_a_file_are_judged_without_those_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("research.paper.verdicts._on_gpu", dict)
     steps = dict.fromkeys(NEURON_NAMES, 1.0) | {"UltraLIF": 1.04}
     _, verdicts = paper_sections(Results(paper_rows("mnist", 1), {"T=10 auto": steps}))
     (row,) = [row for row in verdicts.tables[0].rows if "wall time" in row[0]]

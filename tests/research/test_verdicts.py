@@ -3,6 +3,7 @@
 import pytest
 
 from paper_runs import made_up
+from research.paper import verdicts
 from research.paper.judgement import Finding, compared, corrected, together
 from research.paper.published import ULTRA
 from research.paper.results import Results
@@ -19,12 +20,14 @@ class TestVerdicts:
     @pytest.mark.parametrize(
         ("over", "expected"), [(5, "holds"), (20, "holds weaker"), (40, "does not hold")]
     )
-    def test_the_cost_of_log_sum_exp(self, over, expected):
+    def test_the_cost_of_log_sum_exp_is_judged_by_the_gpu(self, over, expected, monkeypatch):
+        monkeypatch.setattr(verdicts, "_on_gpu", lambda: {"called": [over, over], "device": [0.0]})
         fused = {"LIF": 10.0, **dict.fromkeys(ULTRA, 10.0 + over / 10)}
         plain = {"LIF": 10.0, **dict.fromkeys(ULTRA, 99.0)}  # the plain loop is shown, and judged by nobody
         results = Results(step_ms={"T=10 auto": fused, "T=10 reference": plain})
         (found,) = (v for v in judge(results) if v.claim.startswith("log-sum-exp adds"))
         assert found.verdict == expected and f"T=10 fused: +{over} to +{over} %" in found.measured
+        assert f"called: +{over} to +{over} %" in found.measured
 
     def test_nothing_is_judged_without_runs(self):
         assert {v.verdict for v in judge(Results())} == {"not tested"}
