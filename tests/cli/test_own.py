@@ -129,7 +129,6 @@ def test_a_sweep_its_table_and_its_report_take_data_and_neurons_of_ones_own(
     assert main(["report", "--json", "--neuron", "greedy.py:Greedy", "--dataset", "my.npz"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["runs"] == 5 and not told["notes"]
-    assert main([*words, "--model", "mine.py:Net"]) == 2
     assert main([*words, "--ray"]) == 2
 
 
@@ -168,3 +167,15 @@ def test_labels_that_never_occur_in_training_are_named(
     np.savez("labels.npz", x_train=x, y_train=y, x_test=x, y_test=y + 7)
     assert main(["train", "--dataset", "labels.npz", "--epochs", "1", "--timesteps", "2", "--quiet"]) == 0
     assert "warning: test has labels that never occur in train" in capsys.readouterr().err
+
+
+def test_a_sweep_trains_a_network_of_ones_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["sweep", "--dataset", "my.npz", "--epochs", "1", "--seeds", "2", "--json", "--timesteps", "2,3"]
+    assert main([*words, "--model", "mine.py:Net", "--neurons", "LIF,mine.py:Own"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 8 and {row["neuron"] for row in rows} == {"LIF", "Own"}
+    assert len({row["config"]["model"] for row in rows}) == 2 and {row["seed"] for row in rows} == {42, 43}
+    assert {row["config"]["encoding"] for row in rows} == {"constant"}
+    Path("fixed.py").write_text(CODE.replace(", neuron)", ")").replace("ul.NEURONS[neuron]()", "ul.PLIF()"))
+    assert main([*words, "--model", "fixed.py:Net"]) == 0
+    assert [row["neuron"] for row in json.loads(capsys.readouterr().out)] == ["PLIF"] * 4

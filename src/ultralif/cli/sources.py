@@ -6,7 +6,7 @@ Code is run only from a path in the command itself, never from one in a stored r
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from json import dumps
 from pathlib import Path
@@ -34,11 +34,14 @@ __all__ = [
     "register_dataset",
     "register_filters",
     "register_model",
+    "register_models",
     "register_neuron",
     "register_paths_of",
     "save_network",
 ]
 
+_PATHS: dict[str, str] = {}
+"""The code that made a network of the user's, by the name of the network."""
 _MOST = 1 << 33
 """Bytes that a file of parameters may have: 8 GiB."""
 
@@ -281,7 +284,27 @@ def register_model(path: str, config: "RunConfig") -> str:
             raise InputError(f"model {path} must make a torch.nn.Module, got {type(net).__name__}")
         return net
 
-    return add_model(build)
+    name = add_model(build)
+    _PATHS[name] = path
+    return name
+
+
+def register_models(model: str, configs: Sequence["RunConfig"]) -> list["RunConfig"]:
+    """Return the runs of a sweep, each with the network that the user's code makes for it.
+
+    Args:
+        model: the name that `register_model` returned for one of them.
+        configs: the runs; code that takes no ``neuron`` has only one of them for each T, penalty and seed.
+    """
+    from ultralif.training.build import build_network
+    from ultralif.training.single import neurons_of
+
+    path = _PATHS[model]
+    if "neuron" in inspect.signature(_code(path)).parameters:
+        return [config.with_(model=register_model(path, config)) for config in configs]
+    neuron = type(neurons_of(build_network(configs[0].with_(model=model)))[0]).__name__
+    made = [config.with_(neuron=neuron, model=register_model(path, config)) for config in configs]
+    return list({config.id: config for config in made}.values())
 
 
 def register_paths_of(

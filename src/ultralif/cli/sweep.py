@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from ultralif.cli.arguments import Common, read_arguments, warn_of_batch
 from ultralif.cli.output import echo, print_json, print_table, say
 from ultralif.cli.parse import Hidden, Named, Names
+from ultralif.cli.sources import register_models
 from ultralif.errors import InputError, JobError
 from ultralif.names import GROUPS as NEURON_GROUPS
 from ultralif.names import NEURON_NAMES
@@ -38,6 +39,7 @@ class Sweep(Common):
       ultralif sweep --neurons all --timesteps 1,10,30 --sparsity 0,0.01,0.1 --seeds 5
       ultralif sweep --dataset mnist --neurons UltraLIF,LIF --seeds 1,2,3 --dry-run
       ultralif sweep --dataset my.npz --neurons LIF,neuron.py:Mine --seeds 3
+      ultralif sweep --dataset my.npz --model net.py:Net --timesteps 5,10 --seeds 3
       ultralif sweep --neurons all --seeds 10 --runs-dir /shared/runs --ray 10.0.0.1:6379
     """
 
@@ -86,14 +88,19 @@ class Sweep(Common):
 def main(argv: list[str]) -> None:
     """Train a grid of runs."""
     args = read_arguments(Sweep, argv, "sweep")
-    if args.model.startswith("own:"):
-        raise InputError("sweep trains networks of the library, not a --model of yours; use ultralif train")
-    is_own = args.dataset.startswith("own:") or not {*args.neurons} <= {*NEURON_NAMES, *NEURON_GROUPS}
+    own_model = args.model.startswith("own:")
+    is_own = (
+        own_model or args.dataset.startswith("own:") or not {*args.neurons} <= {*NEURON_NAMES, *NEURON_GROUPS}
+    )
     if args.ray is not None and is_own:
-        raise InputError("data and neurons of your own are known to this process alone; leave --ray out")
+        raise InputError(
+            "data, networks and neurons of your own are known to this process alone; leave --ray out"
+        )
     seeds = args.chosen_seeds()
     warn_of_batch(args.run())
     configs = grid(args.run(), list(args.neurons), list(args.times), list(args.penalties), seeds)
+    if own_model:
+        configs = register_models(args.model, configs)
     store = Store(args.runs_dir)
     # On a cluster each seed may have a GPU of its own.
     together = seeds_together(args.device, len(seeds)) if args.ray is None else 1
