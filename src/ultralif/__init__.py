@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ultralif.nn import parameter_groups as parameter_groups
     from ultralif.nn import register as register
     from ultralif.nn import set_mode as set_mode
+    from ultralif.nn import step as step
     from ultralif.nn.layers import truncated as truncated
     from ultralif.nn.recomputation import recompute as recompute
     from ultralif.training import Result as Result
@@ -97,6 +98,7 @@ _HOMES = {
     "recompute": "nn",
     "register": "nn",
     "set_mode": "nn",
+    "step": "nn",
     "truncated": "nn",
     "Result": "training",
     "RunConfig": "training",

@@ -420,6 +420,7 @@ class Integrator(nn.Module):
         self.register_buffer("v_leak", torch.zeros(()) if v_leak is None else v_leak.detach().clone())
         self.register_buffer("synapse_rate", synapse_rate)
 
+    keeps_state = True
     rate: Tensor | None
     v_leak: Tensor
     synapse_rate: Tensor | None

@@ -15,7 +15,7 @@ from ultralif.errors import InputError
 from ultralif.export.graph import Graph, Synapses, evaluating
 from ultralif.export.trace import describe
 from ultralif.functional import Mode
-from ultralif.nn import Network, Neuron, Recurrent, mode, set_mode
+from ultralif.nn import Network, Neuron, mode, set_mode
 from ultralif.nn.network import AnyNeuron
 
 __all__ = [
@@ -87,11 +87,10 @@ def answer(net: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
     """Return the scores ``[B, classes]`` of a network in evaluation mode, and its spikes."""
     trains: list[Tensor] = []
 
-    def note(layer: nn.Module, given: tuple[Tensor], spikes: Tensor) -> None:
-        neuron = layer.neuron if isinstance(layer, Recurrent) else layer
+    def note(neuron: AnyNeuron, given: tuple[Tensor], spikes: Tensor) -> None:
         trains.append(spikes.transpose(0, 1) if neuron.batch_first else spikes)
 
-    spiking = [layer for layer in net.modules() if isinstance(layer, Neuron | Recurrent)]
+    spiking = [layer for layer in net.modules() if isinstance(layer, Neuron)]
     hooks = [layer.register_forward_hook(note) for layer in spiking]
     try:
         with evaluating(net):

@@ -42,11 +42,7 @@ class NirNetwork(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return what the file puts out at every step, ``[T, B, *output]``."""
         if self.late:
-            outs, state = [], None
-            for step in x:
-                out, state = self.step(step, state)
-                outs.append(out)
-            return torch.stack(outs)
+            return self.run(x)[0]
         values = {self.source: x}
         for name, layer in zip(self.names, self.layers, strict=True):
             given = _added([values[feed] for feed in self.feeds[name]])
@@ -56,6 +52,16 @@ class NirNetwork(nn.Module):
                 out = layer(given.flatten(0, 1))
                 values[name] = out.reshape(*given.shape[:2], *out.shape[1:])
         return values[self.target]
+
+    keeps_state = True
+
+    def run(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """Return the output at every step and the state to continue from."""
+        outs = []
+        for step in x:
+            out, state = self.step(step, state)
+            outs.append(out)
+        return torch.stack(outs), state
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Return the output for one time step ``[B, *input]`` and the state to continue from."""

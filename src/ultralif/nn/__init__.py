@@ -3,7 +3,7 @@
 from ultralif.nn.baselines import LIF, PLIF, AdaLIF, DSpike, DSpikePlus, FullPLIF
 from ultralif.nn.groups import parameter_groups
 from ultralif.nn.integrator import LeakyIntegrator
-from ultralif.nn.layers import DelayedLinear, Recurrent, RecurrentState, TimeDistributed, truncated
+from ultralif.nn.layers import DelayedLinear, Recurrent, RecurrentState, TimeDistributed, step, truncated
 from ultralif.nn.modes import mode, set_mode
 from ultralif.nn.network import NEURONS, Network, Output, find_neuron, register
 from ultralif.nn.neuron import Neuron
@@ -47,5 +47,6 @@ __all__ = [
     "recompute",
     "register",
     "set_mode",
+    "step",
     "truncated",
 ]

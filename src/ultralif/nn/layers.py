@@ -14,7 +14,7 @@ from ultralif.nn.integrator import LeakyIntegrator
 from ultralif.nn.neuron import Neuron
 from ultralif.nn.parameters import bounded
 
-__all__ = ["DelayedLinear", "Recurrent", "RecurrentState", "TimeDistributed", "truncated"]
+__all__ = ["DelayedLinear", "Recurrent", "RecurrentState", "TimeDistributed", "step", "truncated"]
 
 
 class TimeDistributed(nn.Module):
@@ -159,16 +159,35 @@ class Recurrent(nn.Module):
                 f"current must be [T, B, *features] with at least one time step, got shape "
                 f"{tuple(current.shape)}; add the missing axes with unsqueeze"
             )
-        spikes = []
+        driven, spikes = [], []
         for x in current.unbind(axis):
-            spike, state = self.step(x, state)
+            drive, spike, state = self._advance(x, state)
+            driven.append(drive)
             spikes.append(spike)
         if state is None:
             raise AssertionError("a sequence has at least one step")
-        return torch.stack(spikes, axis), state
+        return self._seen(driven, torch.stack(spikes, axis), axis), state
+
+    def _seen(self, driven: list[Tensor], spikes: Tensor, axis: int) -> Tensor:
+        """Show all spikes to the hooks of the neuron, as if it had been called with its current."""
+        if not (self.neuron._forward_hooks or self.neuron._forward_pre_hooks):
+            return spikes
+        before = self.neuron.__dict__.get("forward")
+        self.neuron.__dict__["forward"] = lambda current: spikes
+        try:
+            seen: Tensor = self.neuron(torch.stack(driven, axis))
+        finally:
+            del self.neuron.__dict__["forward"]
+            if before is not None:
+                self.neuron.__dict__["forward"] = before
+        return seen
 
     def step(self, x: Tensor, state: RecurrentState | None = None) -> tuple[Tensor, RecurrentState]:
         """Return the spike for one time step ``[B, *features]`` and the state to continue from."""
+        return self._advance(x, state)[1:]
+
+    def _advance(self, x: Tensor, state: RecurrentState | None) -> tuple[Tensor, Tensor, RecurrentState]:
+        """Return the current of the neuron, its spike and the state."""
         if state is None:
             state = RecurrentState(None, torch.zeros_like(x))
         back: Tensor = self.linear(state.spikes)
@@ -177,8 +196,9 @@ class Recurrent(nn.Module):
                 f"linear gives {tuple(back.shape)} for spikes {tuple(state.spikes.shape)}, but a step of the "
                 f"current has {tuple(x.shape)}; the feedback must keep the shape"
             )
-        spike, inner = self.neuron.step(x + back, state.neuron)
-        return spike, RecurrentState(inner, spike)
+        drive = x + back
+        spike, inner = self.neuron.step(drive, state.neuron)
+        return drive, spike, RecurrentState(inner, spike)
 
 
 @contextmanager
@@ -202,6 +222,37 @@ def truncated(net: nn.Module) -> Iterator[None]:
     layers = stateful_layers(net)
     with carried(layers, [None] * len(layers), _detached):
         yield
+
+
+def step(net: nn.Module, x: Tensor, state: tuple[Any, ...] | None = None) -> tuple[Tensor, tuple[Any, ...]]:
+    """Advance a whole network by one time step and return its output and the state to continue from.
+
+    The network itself keeps nothing. Gradients flow through the states.
+
+    Args:
+        net: any module over ``[T, B, *input]`` with our neurons.
+        x: one time step, ``[B, *input]``.
+        state: what the last call returned; None: rest.
+
+    Example:
+        >>> from ultralif.nn import UltraLIF
+        >>> net, state = nn.Sequential(nn.Linear(8, 4), UltraLIF()), None
+        >>> for x in torch.rand(10, 2, 8):
+        ...     y, state = step(net, x, state)
+        >>> y.shape
+        torch.Size([2, 4])
+    """
+    layers = stateful_layers(net)
+    if state is not None and len(state) != len(layers):
+        raise InputError(
+            f"state has {len(state)} parts, but the network has {len(layers)} layers with a state; pass what "
+            "ul.step returned for this network, or None"
+        )
+    states = [None] * len(layers) if state is None else list(state)
+    axis = 1 if any(getattr(layer, "batch_first", False) for layer in layers) else 0
+    with carried(layers, states):
+        out: Tensor = net(x.unsqueeze(axis))
+    return (out if getattr(net, "averages", False) else out.select(axis, 0)), tuple(states)
 
 
 def stateful_layers(net: nn.Module) -> list[nn.Module]:
@@ -234,7 +285,9 @@ def carried(
 
 def _remembering(module: nn.Module) -> Iterator[nn.Module]:
     """Yield the outermost modules that have a state."""
-    if isinstance(module, Neuron | Recurrent | DelayedLinear | LeakyIntegrator):
+    if isinstance(module, Neuron | Recurrent | DelayedLinear | LeakyIntegrator) or (
+        getattr(type(module), "keeps_state", False)
+    ):
         yield module
         return
     for child in module.children():

@@ -107,6 +107,8 @@ class Network(nn.Module):
         for linear, neuron in zip(self.linears, self.neurons, strict=False):
             yield cast(nn.Linear, linear), cast(AnyNeuron, neuron)
 
+    averages = True  # the output has no axis of time
+
     def forward(self, x: Tensor) -> Tensor:
         """Return the class scores ``[B, classes]`` for ``[T, B, *input]``."""
         return self.observe(x).logits
