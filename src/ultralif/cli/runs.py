@@ -116,9 +116,15 @@ def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, j
     made_by = ", ".join(f"{name} {value}" for name, value in result.environment.items())
     echo(f"made by: {made_by}")
     if history and epochs:
-        rows = [(i, *(number(v, 4) for v in epoch.values())) for i, epoch in enumerate(epochs, start=1)]
-        print_table(("epoch", *epochs[0]), rows)
+        names = list(dict.fromkeys(name for epoch in epochs for name in epoch))
+        rows = [(i, *(_value(epoch.get(name)) for name in names)) for i, epoch in enumerate(epochs, start=1)]
+        print_table(("epoch", *names), rows)
     print_result(result)
+
+
+def _value(value: object) -> object:
+    """Return a value of a history as a table shows it; a file may hold anything."""
+    return number(value, 4) if isinstance(value, float) else None if value is None else str(value)
 
 
 def compare(runs: tuple[str, ...], /, runs_dir: Path | None = None, json: bool = False) -> None:

@@ -338,11 +338,12 @@ def _code(path: str) -> Callable[..., Any]:
     file = Path(matched[1])
     if not file.is_file():
         raise InputError(f"there is no file {file}")
-    spec = spec_from_file_location(file.stem, file)
+    name = f"_own_{file.stem}"  # a file called nir.py must not stand in for the library
+    spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise InputError(f"{file} is not a file of Python")
     module = module_from_spec(spec)
-    sys.modules.setdefault(file.stem, module)  # dataclasses and pickles look there
+    sys.modules.setdefault(name, module)  # dataclasses and pickles look there
     spec.loader.exec_module(module)
     found = getattr(module, matched[2], None)
     if not callable(found):

@@ -252,8 +252,8 @@ def _check_split(split: Split, timesteps: int | None, augment: Augmentation) -> 
         return
     if timesteps not in (None, split.timesteps):
         raise InputError(
-            f"timesteps is {timesteps}, but the events were counted in {split.timesteps} bins; load the "
-            f"dataset with timesteps={timesteps}"
+            f"timesteps is {timesteps}, but the events were counted in {split.timesteps} bins; choose "
+            f"timesteps={split.timesteps}, or load the events in {timesteps} bins"
         )
     if augment != Augmentation():
         raise InputError("augment is for images; event frames are used as they are")

@@ -50,12 +50,20 @@ def new_figure(columns: int, rows: int = 1, width: float = 4.2, height: float = 
     return figure, axes
 
 
-def save_figure(figure: Any, path: Path) -> Path:
-    """Write a figure in the format of the file's ending, without a date."""
+def save_figure(figure: Any, path: Path, *, math: bool = True) -> Path:
+    """Write a figure in the format of the file's ending, without a date.
+
+    Args:
+        figure: made by `new_figure`.
+        path: the file, .png, .svg or .pdf.
+        math: read ``$...$`` as formulas; not for figures with names from files.
+    """
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"a figure is written as .png, .svg or .pdf, not as {str(path)!r}")
     dates = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     names = {"svg.hashsalt": "ultralif"}  # else they are random
+    for text in () if math else figure.findobj(need("matplotlib.text", "plot").Text):
+        text.set_parse_math(False)
     with need("matplotlib", "plot").rc_context(names), drafted(path) as draft:
         figure.savefig(draft, dpi=DPI, metadata=dates[path.suffix])
     return path

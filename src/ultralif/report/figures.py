@@ -137,6 +137,8 @@ def boundary_figure(path: Path, places: Tensor, extent: float, slices: dict[Mode
 
     Colours are classes, paler where the margin is small; lines are where two scores cross; grey cells tie.
     """
+    if not all(bool(cut.margin.isfinite().all()) for cut in slices.values()):
+        raise InputError("the scores of the network are NaN or infinite; train it again")
     figure, axes = new_figure(len(slices))
     box = (-extent, extent, -extent, extent)
     for axis, (name, cut) in zip(axes[0], slices.items(), strict=True):

@@ -179,7 +179,12 @@ def slices(subject: Subject) -> dict[str, Any]:
 def look_if_possible(entry: Entry, data_dir: Path | None, notes: list[str]) -> Subject | None:
     """Return the result of `look`, or add a note that says why there is none."""
     try:
-        return look(entry, data_dir)
+        subject = look(entry, data_dir)
+        if not all(
+            bool(shown.membrane.isfinite().all()) for shown in plot.record(subject.network, subject.x)
+        ):
+            raise InputError("its membranes are NaN or infinite")
+        return subject
     except (InputError, JobError) as error:
         notes.append(f"Spikes of {entry.config.id} are not shown: {error}.")
         return None

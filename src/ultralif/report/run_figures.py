@@ -51,7 +51,7 @@ def accuracy_figure(path: Path, entries: Sequence[Entry]) -> Path:
         axis.set_xticks(range(len(times)), [str(time) for time in times])
         axis.set(title=dataset, xlabel="time steps T", ylabel="test accuracy %")
     _legend(figure, axes)
-    return save_figure(figure, path)
+    return save_figure(figure, path, math=False)
 
 
 def energy_figure(path: Path, entries: Sequence[Entry], dataset: str) -> Path:
@@ -66,7 +66,7 @@ def energy_figure(path: Path, entries: Sequence[Entry], dataset: str) -> Path:
                 axis.plot(time * rate[0], accuracy[0], **style_of(kind.label), ms=5, lw=0, label=kind.label)
         axis.set(title=f"{dataset}, T={time}", xlabel="T x spike rate", ylabel="test accuracy %")
     _legend(figure, axes)
-    return save_figure(figure, path)
+    return save_figure(figure, path, math=False)
 
 
 def _mean(runs: Mapping[int, Result], name: str) -> tuple[float, float] | None:

@@ -172,6 +172,9 @@ def _network(
     except (KeyError, RuntimeError, StopIteration, TypeError) as error:
         reason = str(error).partition("\n")[0]
         raise Damaged(f"the parameters of run {config.id} do not fit its config ({reason})") from error
+    broken = next((name for name, value in tensors.items() if not bool(value.isfinite().all())), None)
+    if broken is not None:
+        raise Damaged(f"the parameters of run {config.id} are NaN or infinite ({broken}); train it again")
     if eps is not None:
         for neuron in neurons_of(network):
             neuron.assign("eps", eps)

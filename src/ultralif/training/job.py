@@ -97,6 +97,7 @@ class Job:
             "step": self.step,
             "seconds": self.seconds,
             "lost": list(self.lost.items()),
+            "data_sha256": self.data.dataset.checksum,
         }
         number = self.epoch * 10**6 + self.step
         save_checkpoint(folder, number, tensors, {"position": position, "history": self.history})
@@ -106,6 +107,14 @@ class Job:
         found, notes = newest(folder)
         if found is None:
             return [*notes, "all checkpoints are damaged; training starts again"] if notes else []
+        position = found.documents.get("position")
+        begun = position.get("data_sha256") if isinstance(position, dict) else None
+        now = self.data.dataset.checksum
+        if begun not in (None, now):
+            raise JobError(
+                f"the data of {self.shared.dataset} changed since the training in {folder} began (SHA-256 "
+                f"{str(begun)[:12]}, now {now[:12]}); restore the old data, or delete the folder to begin again"
+            )
         try:
             self._restore(found.tensors(), found.documents)
         except (KeyError, RuntimeError, TypeError, ValueError) as error:

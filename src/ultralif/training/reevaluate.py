@@ -1,19 +1,23 @@
 """Evaluation of a stored network on its test set again."""
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
+from ultralif.errors import DataWarning, InputError
 from ultralif.training.api import find_run, restore
 from ultralif.training.build import step_work
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.evaluate import evaluate
-from ultralif.training.feed import EVALUATION, inputs, load_data, make_loader
+from ultralif.training.feed import EVALUATION, Data, inputs, load_data, make_loader
 from ultralif.training.job import make_members
+from ultralif.training.members import Members
 from ultralif.training.record import by_mode
 from ultralif.training.result import Result
 from ultralif.training.single import neurons_of
@@ -80,9 +84,19 @@ def _again(
 ) -> Reevaluated:
     place = pick_device(device)
     data = load_data(config, place, data_dir)
+    trained_on = result.environment.get("data_sha256")
+    if trained_on not in (None, data.dataset.checksum):
+        warnings.warn(
+            f"run {result.id} was trained on other data than these {config.dataset} (SHA-256 "
+            f"{str(trained_on)[:12]}, now {data.dataset.checksum[:12]}), so its numbers cannot be compared",
+            DataWarning,
+            stacklevel=3,
+        )
     gap: dict[str, Any] = {}
     with arithmetic(place, config.precision, step_work([config])):
-        (found,) = evaluate(make_members([config], [network], place, data), [config], data)
+        members = make_members([config], [network], place, data)
+        _check_decisions(members, config, data, result.id)
+        (found,) = evaluate(members, [config], data)
         if compare is not None:
             batches = make_loader(config, data, data.dataset.test, training=False).epoch(EVALUATION)
             images = config.encoding == "direct" and not data.dataset.test.is_events
@@ -95,3 +109,21 @@ def _again(
     }
     ann = found.energy["ann_picojoules"]
     return Reevaluated(replace(result, by_mode=modes, ann_picojoules=ann), gap)
+
+
+@torch.no_grad()
+def _check_decisions(members: Members, config: RunConfig, data: Data, run: str) -> None:
+    """Refuse scores that are not finite, and warn of a network that gives every sample the same class."""
+    loader = make_loader(config, data, data.dataset.test, training=False)
+    x, labels = next(loader.epoch(EVALUATION))
+    logits = members(inputs(x, config), None).logits
+    if not bool(torch.isfinite(logits).all()):
+        raise InputError(f"the scores of run {run} are NaN or infinite; train it again")
+    decided = logits.argmax(-1)
+    if len(labels) >= 32 and bool((decided == decided.flatten()[0]).all()) and len(labels.unique()) > 1:
+        warnings.warn(
+            f"run {run} gives all of the first {len(labels)} test samples the class "
+            f"{int(decided.flatten()[0])}, so it has learned nothing; check the data, or train it longer",
+            DataWarning,
+            stacklevel=4,
+        )

@@ -103,7 +103,9 @@ class Store:
         self.prepare()
         rows = self.write_folders(runs, aside)
         with self._open() as index:
-            insert(index, rows)
+            if not index.in_transaction:
+                index.execute("BEGIN IMMEDIATE")  # `remove` deletes a row and its folder under the same lock
+            insert(index, [row for row in rows if self.path(row[0]).exists()])
 
     def write_folders(self, runs: Iterable[Finished], aside: Path | None = None) -> list[tuple[Any, ...]]:
         """Write the folders of finished runs, and return the rows that the index lacks."""

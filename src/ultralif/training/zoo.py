@@ -3,12 +3,13 @@
 import hashlib
 import json
 from importlib.resources import files
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ultralif.data.files import cache_folder
 from ultralif.errors import InputError, JobError
-from ultralif.files import BadFile, inside, read_bytes, read_json, write_file
+from ultralif.files import BadFile, inside, read_bytes, read_json, visible, write_file
 from ultralif.names import similar
 from ultralif.training.config import RunConfig
 
@@ -82,7 +83,25 @@ def get_model(name: str, folder: Path) -> Path:
     if name not in known:
         there = ", ".join(sorted(known)) or "none"
         raise InputError(f"there is no network {name!r} in {folder}; there are: {there}")
-    return _keep(_folders()[1], name, _read(folder, known[name]), known[name])
+    content = _read(folder, known[name])
+    _check(name, known[name], content)
+    return _keep(_folders()[1], name, content, known[name])
+
+
+def _check(name: str, card: dict[str, Any], content: bytes) -> None:
+    """Refuse a card or a network that could not be used later; what is kept is listed by every command."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        RunConfig.from_dict(card["config"])
+        numbers = {mode: float(card["accuracy"][mode]) for mode in card["accuracy"]}
+        if not isinstance(card["run"], str) or not all(map(isfinite, numbers.values())):
+            raise ValueError("its run or its accuracy is not what a card has")
+        unpacked(load(content))
+    except (InputError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        reason = visible(" ".join(f"{type(error).__name__}: {error}".split()))
+        raise BadFile(f"network {visible(name)!r} is damaged and was not kept ({reason})") from error
 
 
 def add_model(
