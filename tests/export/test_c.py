@@ -20,6 +20,7 @@ from ultralif.export.c import Footprint, footprint, to_c
 from ultralif.export.c.plan import make_plan
 from ultralif.export.c.source import arrays
 from ultralif.export.c.text import Array
+from ultralif.export.harden import spike_trains
 from ultralif.export.integer import IntegerNetwork
 from ultralif.export.quantize import quantize
 
@@ -120,6 +121,25 @@ def test_resets_without_a_spike(tmp_path, reset):
     net = random_network("UltraLIF", 5, reset=reset, time_constants=(2, 20), v_sat=0.7)
     integer = quantize(net, mode="tropical", timesteps=8, input_max=3)
     x = counts(6)
+    to_c(integer, tmp_path / "c", x[:, :3])
+    make(tmp_path / "c", "gcc", f"-O1 -Wconversion -Wshadow -Wcast-qual {SANITIZE}", "model")
+    assert_equal_bit_for_bit(tmp_path / "c", integer, x)
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
+@pytest.mark.parametrize("delayed", [False, True])
+@pytest.mark.parametrize("reset", ["zero", "subtract", "none"])
+@pytest.mark.parametrize("neuron", ["LIF", "UltraLIF", "UltraDLIF"])
+@pytest.mark.parametrize("clip", [False, True])
+def test_every_reset(tmp_path, neuron, reset, delayed, clip):
+    """The simulator spikes like floats, and C is equal to it, with a reset now or by the last spike."""
+    net = random_network(neuron, 7, reset=reset, delayed_reset=delayed)
+    ul.set_mode(net, "hard")
+    integer = quantize(net, timesteps=8, input_max=3, weight_bits=16, clip_membrane=clip, bits=32)
+    x = counts(6)
+    spikes = spike_trains(net, x.float())
+    differing = [(a.bool() != b).double().mean() for a, b in zip(spikes, integer.run(x).spikes, strict=False)]
+    assert max(differing) < 0.05
     to_c(integer, tmp_path / "c", x[:, :3])
     make(tmp_path / "c", "gcc", f"-O1 -Wconversion -Wshadow -Wcast-qual {SANITIZE}", "model")
     assert_equal_bit_for_bit(tmp_path / "c", integer, x)

@@ -188,7 +188,7 @@ def test_a_shape_that_does_not_fit():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"reset": "subtract"}, "reset='subtract'"), ({"synapse": 0.5}, "synaptic current")],
+    [({"synapse": 0.5}, "synaptic current")],
 )
 def test_neurons_without_an_integer_form(options, message):
     with pytest.raises(InputError, match=f"layer '1' has .*{message}|layer '1' has {message}"):

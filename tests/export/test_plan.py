@@ -82,6 +82,13 @@ def test_every_way_is_equal_to_the_simulator(tmp_path, steps, channels, options,
 
 
 @needs_gcc
+@pytest.mark.parametrize("options", [{"reset": "subtract"}, {"reset": "subtract", "delayed_reset": True}])
+def test_gathered_membranes_with_other_resets(tmp_path, options):
+    integer = exported(tmp_path / "c", network(3, (16, 16), neuron=ul.LIF, **options), 4)
+    assert len(make_plan(integer).gathered) == 2
+
+
+@needs_gcc
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())

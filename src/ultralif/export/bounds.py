@@ -159,8 +159,11 @@ def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Ra
         decayed = Range(*(end if neuron.decay is None else neuron.decay(end) for end in stored))
         decayed = Range(decayed.low - slack, decayed.high + slack + lift)
         reached = reached.union(before).union(decayed)
+        if neuron.delayed:
+            reached = reached.union(_delayed(replace(neuron, floor=None), before))
+        kept = _delayed(neuron, before) if neuron.delayed else _reset(neuron, before)
         # What is beyond 2^40 stays beyond every range; without a limit int64 could wrap around.
-        previous, stored = stored, Range(*(end.clamp(-LIMIT, LIMIT) for end in _reset(neuron, before)))
+        previous, stored = stored, Range(*(end.clamp(-LIMIT, LIMIT) for end in kept))
         after = after.union(stored)
         if torch.equal(previous.low, stored.low) and torch.equal(previous.high, stored.high):
             break  # the ranges have converged
@@ -169,12 +172,22 @@ def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Ra
 
 def _reset(neuron: IntegerNeuron, before: Range) -> Range:
     """Return the range after the membranes above threshold were reset, and the lowest floored."""
-    if neuron.after != "zero":
+    if neuron.after in ("none", "saturate"):
         never = torch.zeros_like(neuron.threshold, dtype=torch.bool)
         low, high = (neuron.kept(end, never) for end in before)
         return Range(low, high) if neuron.floor is None else Range(low.clamp(min=neuron.floor), high)
     fires = before.high > neuron.threshold
     low, high = before.low, torch.minimum(before.high, neuron.threshold)
-    low = torch.where(fires, torch.minimum(low, neuron.reset), low)
-    high = torch.where(fires, torch.maximum(high, neuron.reset), high)
+    least = most = neuron.reset
+    if neuron.after == "subtract":
+        least, most = neuron.threshold + 1 - neuron.reset, before.high - neuron.reset
+    low = torch.where(fires, torch.minimum(low, least), low)
+    high = torch.where(fires, torch.maximum(high, most), high)
     return Range(low, high) if neuron.floor is None else Range(low.clamp(min=neuron.floor), high)
+
+
+def _delayed(neuron: IntegerNeuron, before: Range) -> Range:
+    """Return the range after some membranes, whichever they are, were reset by their last spike."""
+    ends = [neuron.kept(end, torch.ones_like(neuron.threshold, dtype=torch.bool)) for end in before]
+    found = before.union(Range(*ends))
+    return found if neuron.floor is None else Range(found.low.clamp(min=neuron.floor), found.high)

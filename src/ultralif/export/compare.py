@@ -394,7 +394,9 @@ def _check_neurons(
         reach = limit + constant + _decay_error(made, neuron) * before.abs() + 1e-4 * before.abs().amax()
         if made.coupling == "ring":
             reach = reach + reach.amax()
-        near = ((membrane - made.threshold) * unit).abs() <= reach + unit
+        near = (((kept if made.delayed else membrane) - made.threshold) * unit).abs() <= reach + unit
+        if made.delayed:  # rounding also decides whether the last step fired
+            near |= (started - made.threshold).abs() <= 1
         wrong = (found != (spikes.cpu() > 0.5)) | ((kept * unit - after).abs() > reach + 1e-4 * after.abs())
         if made.floor is not None:
             wrong &= membrane > made.floor

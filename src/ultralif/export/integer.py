@@ -17,7 +17,7 @@ from ultralif.export.graph import Flatten, Geometry, Input, Pooling, Sum
 __all__ = ["IntegerNetwork", "IntegerNode", "IntegerOp", "IntegerOutput", "IntegerSynapses", "Levels"]
 
 Coupling = Literal["add", "max", "ring"]
-After = Literal["zero", "none", "saturate"]
+After = Literal["zero", "subtract", "none", "saturate"]
 
 LEVEL_MAX = 127, 255  # with a sign and without
 
@@ -164,7 +164,8 @@ class IntegerNeuron:
     threshold: Tensor
     """int64, ``[n]``, ``[C, 1, 1]`` or ``[C, H, W]``, like all constants: a spike is v > threshold."""
     reset: Tensor
-    """int64: the membrane after a spike, or for ``saturate`` the greatest that is kept."""
+    """int64: the membrane after a spike; for ``subtract`` what a spike takes off, for ``saturate`` the
+    greatest membrane that is kept."""
     decay: Decay | None
     table: LogSumExpTable | None
     """Makes each maximum a log-sum-exp; None in tropical mode."""
@@ -173,7 +174,11 @@ class IntegerNeuron:
     floor: int | None = None
     """The lowest membrane; None if it is proved never to fall that low."""
     after: After = "zero"
-    """A spike sets the membrane to ``reset`` (``zero``) or not (``none``); ``saturate`` cuts off above it."""
+    """A spike sets the membrane to ``reset`` (``zero``), takes it off (``subtract``) or does nothing
+    (``none``); ``saturate`` cuts off above it."""
+    delayed: bool = False
+    """A spike resets the membrane one time step later, before the neuron fires again. A membrane above its
+    threshold has fired, so that no other state is needed."""
 
     def membrane(self, current: Tensor, v: Tensor) -> Tensor:
         """Return the membrane before its reset."""
@@ -190,6 +195,10 @@ class IntegerNeuron:
     def step(self, current: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Return the spikes, True or False, and the membrane after reset."""
         membrane = self.membrane(current, v)
+        if self.delayed:
+            membrane = self.kept(membrane, v > self.threshold)
+            membrane = membrane if self.floor is None else membrane.clamp(min=self.floor)
+            return membrane > self.threshold, membrane
         spike = membrane > self.threshold
         return spike, self.kept(membrane, spike)
 
@@ -197,6 +206,8 @@ class IntegerNeuron:
         """Return the membrane after the reset."""
         if self.after == "zero":
             return torch.where(spike, self.reset, membrane)
+        if self.after == "subtract":
+            return torch.where(spike, membrane - self.reset, membrane)
         return membrane if self.after == "none" else torch.minimum(membrane, self.reset)
 
     def _top(self, a: Tensor, b: Tensor) -> Tensor:

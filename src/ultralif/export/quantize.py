@@ -17,7 +17,6 @@ from ultralif.export import bounds
 from ultralif.export.compare import check_own_neurons, compare_integers, compared
 from ultralif.export.graph import Flatten, Graph, Input, Node, Norm, Pooling, Spikes, Sum, Synapses
 from ultralif.export.integer import (
-    After,
     Coupling,
     Decay,
     IntegerNetwork,
@@ -482,17 +481,16 @@ def integer_neuron(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor
         table=made,
         axis=getattr(neuron, "coupled_axis", -1),
         floor=1 - (1 << (request.bits - 1)) if request.clip_membrane else None,
-        after=_after(neuron),
+        after=neuron.reset,
+        delayed=neuron.delayed_reset,
     )
 
 
 def _level(neuron: AnyNeuron) -> Constant:
-    """Return the membrane after a spike, or the greatest that is kept."""
+    """Return the membrane after a spike, what a spike takes off, or the greatest membrane that is kept."""
+    if neuron.reset == "subtract":
+        return neuron.threshold
     return neuron.v_sat if isinstance(neuron, UltraLIF) and neuron.reset == "saturate" else neuron.v_reset
-
-
-def _after(neuron: AnyNeuron) -> After:
-    return neuron.reset if isinstance(neuron, UltraLIF) and neuron.reset != "subtract" else "zero"
 
 
 def _form(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor) -> tuple[Coupling, Decay | None]:
@@ -500,15 +498,14 @@ def _form(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor) -> tupl
     name = f"layer {node.name!r}"
     if "synapse" in neuron.declared():
         raise InputError(f"{name} has a synaptic current (synapse=), which has no integer form; leave it out")
-    usual = {"delayed_reset": False, "reset": "zero", "coupling": "membrane", "leak_form": "factor"}
-    for option, value in (usual | {"neighborhood": "ring"}).items():
+    if neuron.reset == "saturate" and request.mode != "tropical":
+        raise InputError(
+            f"{name} has reset='saturate', a soft minimum that has no integer form in mode {request.mode!r}; "
+            "choose mode='tropical', or train with reset='zero'"
+        )
+    usual = {"coupling": "membrane", "leak_form": "factor", "neighborhood": "ring"}
+    for option, value in usual.items():
         found = getattr(neuron, option, value)
-        if (
-            option == "reset"
-            and _after(neuron) == found
-            and (found != "saturate" or request.mode == "tropical")
-        ):
-            continue
         if found != value:
             raise InputError(
                 f"{name} has {option}={found!r}, which has no integer form; train with {value!r}"

@@ -1,6 +1,6 @@
 
 static void fire_$l(model_state *s, uint32_t i, int32_t v)
-{$floor
+{$delayed$floor
     if (v > threshold_$l[$threshold_at]) {$reset
         COUNT(spikes, 1);
         push_$l(s, i);

@@ -262,6 +262,7 @@ def _layer(net: IntegerNetwork, plan: LayerPlan, place: int) -> str:
         "decay": _decay(neuron, place, size),
         "top": _top(neuron, place),
         "floor": floor,
+        "delayed": _delayed(neuron, place, size, floor),
     }
     if neuron.coupling == "ring":
         step = math.prod(node.shape[len(node.shape) + neuron.axis + 1 :])
@@ -292,9 +293,13 @@ def _exact(net: IntegerNetwork, layer: Gathered) -> list[str]:
     found.append(f"int32_t v = {both};")
     if neuron.floor is not None:
         found += [f"if (v < {neuron.floor})", f"    v = {neuron.floor};"]
+    if neuron.delayed and (back := _back(neuron, place, "c")):
+        found += [f"if (*at_v > threshold_{place}[c])", f"    {back}"]
+        if neuron.floor is not None:
+            found += [f"if (v < {neuron.floor})", f"    v = {neuron.floor};"]
     found += [f"if (v > threshold_{place}[c]) {{", "    SPIKE"]
-    if neuron.after == "zero":
-        found.append(f"    v = {constant('reset', place, neuron.reset, 'c')};")
+    if not neuron.delayed and (back := _back(neuron, place, "c")):
+        found.append(f"    {back}")
     found.append("}")
     if neuron.after == "saturate":
         most = constant("reset", place, neuron.reset, "c")
@@ -308,11 +313,25 @@ def _narrow(op: IntegerSynapses, layer: Gathered) -> bool:
     return packed and int(op.shift.max()) < 0 and int(op.shift.min()) >= -30
 
 
+def _back(neuron: IntegerNeuron, place: int, at: str) -> str:
+    """Return the statement that a spike resets a membrane by, or nothing."""
+    if neuron.after not in ("zero", "subtract"):
+        return ""
+    sign = "" if neuron.after == "zero" else "-"
+    return f"v {sign}= {constant('reset', place, neuron.reset, at)};"
+
+
 def _reset(neuron: IntegerNeuron, place: int, size: int) -> str:
     """Return the statement that resets a membrane after a spike."""
-    if neuron.after != "zero":
-        return ""
-    return f"\n        v = {constant('reset', place, neuron.reset, _at(size, neuron.reset.numel()))};"
+    back = "" if neuron.delayed else _back(neuron, place, _at(size, neuron.reset.numel()))
+    return f"\n        {back}" if back else ""
+
+
+def _delayed(neuron: IntegerNeuron, place: int, size: int, floor: str) -> str:
+    """Return the statements that reset a membrane by its last spike, which the membrane itself tells."""
+    back = _back(neuron, place, _at(size, neuron.reset.numel())) if neuron.delayed else ""
+    last = f"s->v_{place}[i] > threshold_{place}[{_at(size, neuron.threshold.numel())}]"
+    return f"{floor}\n    if ({last})\n        {back}" if back else ""
 
 
 def _ceiling(neuron: IntegerNeuron, place: int, size: int) -> str:
