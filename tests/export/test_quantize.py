@@ -201,8 +201,7 @@ def test_what_cannot_be_asked(change, message):
     ("neuron", "options", "message"),
     [
         ("AdaLIF", {}, "AdaLIF neurons, which have no integer form; choose UltraLIF"),
-        ("UltraLIF", {"delayed_reset": True}, "delayed_reset"),
-        ("UltraLIF", {"reset": "saturate"}, "reset='saturate', which has no integer form"),
+        ("UltraLIF", {"reset": "saturate"}, "reset='saturate', a soft minimum that has no integer form"),
         ("UltraDLIF", {"eps": torch.linspace(0.5, 1, 16), "learn_eps": False}, "different eps"),
     ],
 )
