@@ -52,3 +52,18 @@ def test_the_judge_sees_multiplications_in_soft_spikes(mnist, train):
         found = judge(net, mnist.test_x[:, :50], mnist.test_y[:50])
     assert found["ActivationSparsity"] == 0
     assert found["SynapticOperations"]["Effective_MACs"] == 10 * 32 * 10
+
+
+def test_any_module_is_judged():
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(6, 5),
+        ul.Recurrent(ul.LIF(threshold=0.1), torch.nn.Linear(5, 5)),
+        torch.nn.Linear(5, 2),
+    )
+    x = torch.rand(4, 8, 6)
+    found = judge(net, x, torch.zeros(8, dtype=torch.long))
+    with torch.no_grad():
+        torch.testing.assert_close(for_neurobench(net)(x.transpose(0, 1)), net(x).mean(0))
+        (train,) = spike_trains(net, x)
+    assert 0 < found["ActivationSparsity"] == float((train == 0).sum()) / train.numel() < 1

@@ -53,11 +53,12 @@ def for_spikingjelly(neuron: AnyNeuron, step_mode: str = "s") -> nn.Module:
     return cast(nn.Module, module)
 
 
-def for_neurobench(net: Network) -> nn.Module:
+def for_neurobench(net: nn.Module) -> nn.Module:
     """Return a network over ``[B, T, *input]`` for NeuroBench, in which every connection receives spikes.
 
     A `Network` averages spikes before its readout, which the harness would count as multiplications; here
-    the readout comes first. Register ``ultralif.Neuron`` as an activation module.
+    the readout comes first. Another module is called with ``[T, B, *input]`` and the mean over time of its
+    output returned. Register ``ultralif.Neuron`` as an activation module.
     """
     return _Judged(net)
 
@@ -91,12 +92,16 @@ class _SnnTorchCell(nn.Module):
 
 
 class _Judged(nn.Module):
-    def __init__(self, net: Network) -> None:
+    def __init__(self, net: nn.Module) -> None:
         super().__init__()
         self.net = net
 
     def forward(self, x: Tensor) -> Tensor:
-        signal = x.transpose(0, 1).flatten(2)
+        signal: Tensor = x.transpose(0, 1)
+        if not isinstance(self.net, Network):
+            signal = self.net(signal)
+            return signal.mean(0)
+        signal = signal.flatten(2)
         for linear, neuron in self.net.layers():
             signal = neuron(linear(signal))
         if self.net.readout == "linear":
