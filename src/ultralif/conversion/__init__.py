@@ -5,12 +5,12 @@ from importlib import import_module
 
 from torch import Tensor, nn
 
-from ultralif.conversion.check import FirstDifference, SpikeMismatch, compare, copied
+from ultralif.conversion.check import SpikeDifference, SpikeMismatch, compare, copied
 from ultralif.conversion.neurons import Replacement
 from ultralif.conversion.trace import Traced, rebuild, trace
 from ultralif.errors import InputError
 
-__all__ = ["FirstDifference", "SpikeMismatch", "convert"]
+__all__ = ["SpikeDifference", "SpikeMismatch", "convert"]
 
 _LIBRARIES = ("snntorch", "spikingjelly", "norse")
 

@@ -10,10 +10,10 @@ from ultralif.conversion.neurons import Replacement, States
 from ultralif.errors import JobError
 from ultralif.nn import Neuron, Recurrent
 
-__all__ = ["FirstDifference", "SpikeMismatch", "compare"]
+__all__ = ["SpikeDifference", "SpikeMismatch", "compare"]
 
 
-class FirstDifference(NamedTuple):
+class SpikeDifference(NamedTuple):
     """Where the spikes of two networks differ first."""
 
     layer: str
@@ -32,7 +32,7 @@ class FirstDifference(NamedTuple):
 class SpikeMismatch(JobError):
     """A converted network does not spike like its source; `difference` says where."""
 
-    def __init__(self, difference: FirstDifference) -> None:
+    def __init__(self, difference: SpikeDifference) -> None:
         at = ", ".join(map(str, difference.neuron))
         super().__init__(
             f"the converted network differs from its source: layer {difference.layer!r}, step "
@@ -166,7 +166,7 @@ def _compare_layer(
     at = tuple(place)
     membrane = theirs[step][1]
     raise SpikeMismatch(
-        FirstDifference(
+        SpikeDifference(
             name,
             step,
             at,

@@ -1,6 +1,5 @@
 """Spiking multilayer perceptrons, as in the paper's experiments."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, cast, get_args
@@ -153,7 +152,7 @@ class Network(nn.Module):
         if not x.is_floating_point():
             raise TypeError(f"input must be a floating-point tensor, got {x.dtype}; call .float() on it")
         sample = x.shape[len(leading) :]
-        if not sample or math.prod(sample) != self.sizes[0]:
+        if not sample or sample.numel() != self.sizes[0]:
             raise InputError(
                 f"input must be [{', '.join(leading)}, *input] with {self.sizes[0]} values a sample, got "
                 f"shape {tuple(x.shape)}; reshape it, or add a missing axis with unsqueeze"

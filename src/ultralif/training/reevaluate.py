@@ -120,7 +120,11 @@ def _check_decisions(members: Members, config: RunConfig, data: Data, run: str) 
     if not bool(torch.isfinite(logits).all()):
         raise InputError(f"the scores of run {run} are NaN or infinite; train it again")
     decided = logits.argmax(-1)
-    if len(labels) >= 32 and bool((decided == decided.flatten()[0]).all()) and len(labels.unique()) > 1:
+    if (
+        len(labels) >= 32
+        and bool((decided == decided.flatten()[0]).all())
+        and int(labels.min()) != int(labels.max())
+    ):
         warnings.warn(
             f"run {run} gives all of the first {len(labels)} test samples the class "
             f"{int(decided.flatten()[0])}, so it has learned nothing; check the data, or train it longer",
