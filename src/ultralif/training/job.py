@@ -113,7 +113,7 @@ class Job:
         if begun not in (None, now):
             raise JobError(
                 f"the data of {self.shared.dataset} changed since the training in {folder} began (SHA-256 "
-                f"{str(begun)[:12]}, now {now[:12]}); restore the old data, or delete the folder to start over"
+                f"{str(begun)[:12]}, now {now[:12]}); restore the old data, or delete the folder to restart"
             )
         try:
             self._restore(found.tensors(), found.documents)
