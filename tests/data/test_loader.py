@@ -126,7 +126,7 @@ def test_event_frames_pass_as_they_are():
         (lambda: Loader(images(), 0, timesteps=1), "batch_size must be at least 1"),
         (lambda: Loader(images()), "timesteps must be given for images"),
         (lambda: Loader(images(), timesteps=1, seed=-1), "seed must not be negative"),
-        (lambda: Loader(load("randman").train, timesteps=10), "counted in 30 bins; load the dataset with"),
+        (lambda: Loader(load("randman").train, timesteps=10), "counted in 30 bins; choose timesteps=30"),
         (lambda: Loader(load("randman").train, augment=True), "augment is for images"),
     ],
 )

@@ -168,7 +168,7 @@ def test_a_network_and_data_of_ones_own(tmp_path, capsys, monkeypatch):
     runs = ("--runs-dir", str(tmp_path / "runs"))
     own = ("--model", f"{tmp_path}/net.py:Net", "--dataset", str(tmp_path / "my.npz"))
     assert (
-        main(["train", *own, "--epochs", "2", "--timesteps", "3", "--encoding", "constant", "--json", *runs])
+        main(["train", *own, "--epochs", "30", "--timesteps", "3", "--encoding", "constant", "--json", *runs])
         == 0
     )
     done = json.loads(capsys.readouterr().out)

@@ -20,9 +20,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that are saved, with their artists."""
     kept: list[Any] = []
 
-    def save(figure: Any, path: Path) -> Path:
+    def save(figure: Any, path: Path, **options: Any) -> Path:
         kept.append(figure)
-        return canvas.save_figure(figure, path)
+        return canvas.save_figure(figure, path, **options)
 
     for module in (figures, run_figures):
         monkeypatch.setattr(module, "save_figure", save)
