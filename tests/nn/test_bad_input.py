@@ -76,7 +76,7 @@ def test_an_eps_below_its_range_is_told_of_the_range() -> None:
 
 OUTSIDE = [
     (ul.UltraLIF, "eps", (-1.0, 0.0, 50.0, 0.01, math.nan), "[0.1, 20]"),
-    (ul.LIF, "leak", (1.5, 1.0, 0.0, -0.1), "(0, 1)"),
+    (ul.LIF, "leak", (1.5, 1.0 + 1e-6, 0.0, -0.1), "(0, 1]"),
     (ul.UltraPLIF, "leak", (1.5, 0.0), "(0, 1)"),
     (ul.LIF, "threshold", (math.inf, math.nan), "(-inf, inf)"),
     (ul.FullPLIF, "threshold", (0.0, 1.5), "(0, 1)"),
@@ -84,8 +84,9 @@ OUTSIDE = [
     (ul.DSpike, "sharpness", (0.0,), "[0.1, 100]"),
     (ul.LIF, "surrogate_slope", (-3.0,), "(0, inf)"),
     (ul.AdaLIF, "adapt_strength", (-1.0,), "(0, inf)"),
-    (ul.AdaLIF, "adapt_decay", (1.0,), "(0, 1)"),
-    (ul.LIF, "synapse", (1.0, -0.5), "(0, 1)"),
+    (ul.AdaLIF, "adapt_decay", (1.1,), "(0, 1]"),
+    (ul.LIF, "synapse", (1.1, -0.5), "(0, 1]"),
+    (ul.PLIF, "leak", (1.0,), "(0, 1)"),
 ]
 
 
@@ -100,6 +101,17 @@ def test_a_constant_outside_of_its_range(
         assert_refused(lambda value=value: neuron(**{name: value}), ValueError, *words)
         among = torch.tensor([good, value])
         assert_refused(lambda among=among: neuron(**{name: among}), ValueError, name, "pass a value inside")
+
+
+def test_a_leak_of_one_integrates_and_fires() -> None:
+    ones = torch.ones(6, 1, 1)
+    for options in ({}, {"backend": "reference"}, {"delayed_reset": True, "reset": "subtract"}):
+        neuron = ul.LIF(leak=1.0, threshold=1.5, **options)
+        expected = [0, 1, 0, 1, 1, 0] if "reset" in options else [0, 1, 0, 1, 0, 1]
+        assert neuron(ones).flatten().tolist() == expected
+    neuron.leak = 0.5
+    neuron.leak = 1.0
+    assert neuron.leak == 1.0 and ul.UltraLIF(leak=1.0)(ones).shape == ones.shape
 
 
 def test_thresholds_may_be_zero_or_negative() -> None:

@@ -21,7 +21,7 @@ class DSpike(Neuron[State]):
     """LIF with the DSpike gradient (Li et al. 2021): `ultralif.functional.dspike_step`.
 
     Args:
-        leak: decay factor in (0, 1).
+        leak: decay factor in (0, 1]; 1 integrates without leak.
         sharpness: k > 0 of the curve.
         learn_leak: learn the leak. None: only in DSpikePlus.
         leak_parameter: as in `UltraLIF`.
@@ -88,7 +88,7 @@ class _Surrogate(Neuron[S]):
     """A neuron whose binary spikes have the gradient of a smooth function.
 
     Args:
-        leak: decay factor in (0, 1).
+        leak: decay factor in (0, 1]; 1 integrates without leak.
         surrogate: ``sigmoid``, ``atan`` or ``triangle``: see `ultralif.functional.surrogate_spike`.
         surrogate_slope: steepness beta of the surrogate.
         learn_leak: learn the leak. None: as the class does.

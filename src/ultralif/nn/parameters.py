@@ -87,7 +87,7 @@ class Parametrized(nn.Module):
             form: the form in which a learned constant is stored.
             learn: make it an `nn.Parameter`.
             lower: a fixed constant is greater than this.
-            upper: a constant is less than this.
+            upper: a constant is less than this; a fixed one may be equal to it.
             bounds: clamp a learned constant to this range, see `Neuron`.
             shape: give a learned number this shape, one value each.
         """
@@ -95,7 +95,7 @@ class Parametrized(nn.Module):
         check_flag(f"learn_{_short(name)}", learn)
         self._declared[name] = lower, upper
         if not learn:
-            _check_range(name, value, lower, upper, closed=False)
+            _check_range(name, value, lower, upper, closed="upper")
             if isinstance(value, Tensor):
                 self.register_buffer(f"fixed_{name}", value.detach().clone())
             else:
@@ -108,7 +108,7 @@ class Parametrized(nn.Module):
             )
         low, high = bounds or (0.0, min(upper, form.upper))
         also = f", another {_short(name)}_range, or learn_{_short(name)}=False" if bounds else ""
-        _check_range(f"a learned {name}", value, low, high, closed=bounds is not None, also=also)
+        _check_range(f"a learned {name}", value, low, high, closed="both" if bounds else "", also=also)
         raw = form.to_raw(torch.as_tensor(value, dtype=torch.get_default_dtype()).detach())
         if shape is not None:
             if not fits(raw.shape, shape):
@@ -201,11 +201,11 @@ class Parametrized(nn.Module):
         if name in self._learned:
             form, bounds = self._learned[name]
             low, high = bounds or (0.0, min(self._declared[name][1], form.upper))
-            _check_range(name, value, low, high, closed=bounds is not None)
+            _check_range(name, value, low, high, closed="both" if bounds else "")
             raw: Tensor = getattr(self, f"{form.prefix}_{name}")
             raw.copy_(form.to_raw(torch.as_tensor(value, dtype=raw.dtype)))
             return
-        _check_range(name, value, *self._declared[name], closed=False)
+        _check_range(name, value, *self._declared[name], closed="upper")
         if name in self._numbers:
             self._numbers[name] = float(value)
         else:
@@ -271,17 +271,24 @@ def _check_type(name: str, value: object) -> None:
 
 
 def _check_range(
-    name: str, value: Constant, low: float, high: float, *, closed: bool, also: str = ""
+    name: str,
+    value: Constant,
+    low: float,
+    high: float,
+    *,
+    closed: Literal["", "upper", "both"],
+    also: str = "",
 ) -> None:
-    """Raise an InputError if any entry of a constant is outside of its range."""
+    """Raise an InputError if any entry of a constant is outside of its range, or infinite."""
     if isinstance(value, Tensor) and value.is_meta:
         return  # under torch.device("meta") there are no values yet
     if isinstance(value, Tensor) and not value.numel():
         raise InputError(f"{name} is a tensor without values; pass a number, or one for each neuron")
     least, most = (x.item() for x in value.aminmax()) if isinstance(value, Tensor) else (value, value)
-    inside = low <= least and most <= high if closed else low < least and most < high
-    if not inside:
-        brackets = "[]" if closed else "()"
+    above = low < least or (closed == "both" and low == least)
+    below = most < high or (bool(closed) and most == high < math.inf)
+    if not (above and below):
+        brackets = "[" if closed == "both" else "(", "]" if closed and high < math.inf else ")"
         shown = value if not isinstance(value, Tensor) else value.tolist()
         raise InputError(
             f"{name} must be in {brackets[0]}{low:g}, {high:g}{brackets[1]}, got {shown}; "
