@@ -26,13 +26,11 @@ import torch
 import ultralif as ul
 from ultralif.data import DATASETS, Dataset, Split
 from ultralif.data.split import Images
-from ultralif.training.build import build_networks, step_work
+from ultralif.training.batches import Data
 from ultralif.training.device import arithmetic
-from ultralif.training.feed import Data
-from ultralif.training.job import Job
-from ultralif.training.loop import prepare_epoch, train_stack
-from ultralif.training.options import RunOptions
-from ultralif.training.step import steps
+from ultralif.training.loop import Job, prepare_epoch, steps, train_stack
+from ultralif.training.networks import build_networks, step_work
+from ultralif.training.progress import RunOptions
 
 BATCH, BLOCK, BLOCKS = 128, 0.08, 6
 GRIDS = {

@@ -21,12 +21,10 @@ import torch
 
 from ultralif import RunConfig
 from ultralif.names import BASELINES, ULTRA
-from ultralif.training.build import build_networks, step_work
+from ultralif.training.batches import load_data
 from ultralif.training.device import arithmetic, pick_device
-from ultralif.training.feed import load_data
-from ultralif.training.job import Job
-from ultralif.training.loop import close_epoch, prepare_epoch
-from ultralif.training.step import steps
+from ultralif.training.loop import Job, close_epoch, prepare_epoch, steps
+from ultralif.training.networks import build_networks, step_work
 from ultralif.training.sweep import grid
 
 EPOCHS = 10**6

@@ -35,13 +35,11 @@ from ultralif.data.dataset import Dataset
 from ultralif.data.split import Images, Split
 from ultralif.stack import streams
 from ultralif.stack.neurons import kind
-from ultralif.training.build import build_networks, step_work
+from ultralif.training.batches import Data
 from ultralif.training.config import PRESETS, RunConfig
 from ultralif.training.device import arithmetic
-from ultralif.training.feed import Data
-from ultralif.training.job import Job
-from ultralif.training.loop import prepare_epoch
-from ultralif.training.step import steps
+from ultralif.training.loop import Job, prepare_epoch, steps
+from ultralif.training.networks import build_networks, step_work
 
 SAMPLES, BATCH, INPUTS, HIDDEN, CLASSES = 12800, 128, 784, 64, 10
 FLOPS, BYTES = 248e12, 4.3e12  # a second, on an H200

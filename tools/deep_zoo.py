@@ -21,7 +21,7 @@ from torch import nn
 
 import ultralif as ul
 from ultralif.training import RunConfig
-from ultralif.training.build import build_network
+from ultralif.training.networks import build_network
 from ultralif.training.zoo import add_model, packed, unpacked
 
 ROOT = Path(__file__).parents[1]

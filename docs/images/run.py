@@ -6,13 +6,13 @@ from pathlib import Path
 STAGES = (
     ("cli/train.py", "flags, a preset or a file", "RunConfig"),
     ("training/config.py", "types and limits checked; identity.py gives the run its name", "RunConfig"),
-    ("training/executors.py", "unless it is finished, train it; a stack too large is halved", "RunConfig"),
-    ("training/build.py", "untrained networks from nn/ or models/", "networks"),
-    ("training/feed.py", "data/ finds, checks, batches and encodes the samples", "networks and data"),
-    ("training/job.py", "one nn.Stack or Single; continues from the newest checkpoint", "Job"),
+    ("training/loop.py", "unless it is finished, train it; a stack too large is halved", "RunConfig"),
+    ("training/networks.py", "untrained networks from nn/ or models/", "networks"),
+    ("training/batches.py", "data/ finds, checks, batches and encodes the samples", "networks and data"),
+    ("training/loop.py", "one nn.Stack or Single; continues from the newest checkpoint", "Job"),
     ("training/loop.py", "every step, by step.py: forward, loss, backward, optimizer", "Job"),
     ("training/evaluate.py", "test set in soft, hard and tropical mode; meter.py counts", "Evaluation"),
-    ("training/record.py", "numbers, learned constants, code, device, data", "Result"),
+    ("training/evaluate.py", "numbers, learned constants, code, device, data", "Result"),
     ("training/store.py", "a folder for the run, written at once; a row in the index", "Result"),
     ("report/gather.py", "tables, figures, the page for the browser", ""),
 )

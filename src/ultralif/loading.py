@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import nn
 
-from ultralif.training.api import Trained, find_run
+from ultralif.training.networks import Trained, find_run
 
 __all__ = ["find_trained", "load"]
 

@@ -12,7 +12,7 @@ from ultralif.cli.sweep import Sweep
 from ultralif.cli.train import Train
 from ultralif.names import NEURON_NAMES
 from ultralif.training import RunConfig
-from ultralif.training.presets import PRESETS, recipe_of
+from ultralif.training.config import PRESETS, recipe_of
 
 
 def flags(text: str) -> list[str]:

@@ -10,7 +10,7 @@ import torch
 import ultralif as ul
 from ultralif.cli import main
 from ultralif.errors import InputError
-from ultralif.training import build
+from ultralif.training import networks
 
 CODE = """
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_a_run_of_ones_own_is_trained_stored_and_evaluated(
     result = json.loads(capsys.readouterr().out)
     assert result["neuron"] == "Own" and result["dataset"].startswith("own:")
     (folder / "mine.ran").unlink()
-    monkeypatch.setattr(build, "_OWN", {})  # as in a new process
+    monkeypatch.setattr(networks, "_OWN", {})  # as in a new process
     assert main(["eval", result["id"], "--dataset", "my.npz"]) == 2
     assert "--model" in capsys.readouterr().err
     assert not (folder / "mine.ran").exists(), "a stored run causes no code to be loaded"

@@ -19,9 +19,8 @@ from ultralif.cli.arguments import read_arguments
 from ultralif.cli.train import Train
 from ultralif.errors import InputError
 from ultralif.training import RunConfig
-from ultralif.training.build import build_network
-from ultralif.training.config import NEURON_NAMES
-from ultralif.training.neuron_options import example, known_options
+from ultralif.training.config import NEURON_NAMES, example, known_options
+from ultralif.training.networks import build_network
 
 ANYTHING = st.one_of(
     st.none(),

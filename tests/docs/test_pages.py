@@ -14,7 +14,7 @@ import pytest
 
 from ultralif.cli import COMMANDS
 from ultralif.cli import main as ultralif
-from ultralif.training.neuron_options import known_options
+from ultralif.training.config import known_options
 
 DOCS = Path(__file__).parents[2] / "docs"
 

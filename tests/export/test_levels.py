@@ -17,7 +17,7 @@ from ultralif.errors import InputError
 from ultralif.export import quantize, to_c
 from ultralif.export.harden import spike_trains
 from ultralif.export.integer import Levels
-from ultralif.training.feed import _load
+from ultralif.training.batches import _load
 
 RANGES = [(0.0, 1.0), (-2.0, 1.5)]
 needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
@@ -172,7 +172,7 @@ def test_a_network_and_data_of_ones_own(tmp_path, capsys, monkeypatch):
         == 0
     )
     done = json.loads(capsys.readouterr().out)
-    monkeypatch.setattr("ultralif.training.build._OWN", {})  # as in a new process
+    monkeypatch.setattr("ultralif.training.networks._OWN", {})  # as in a new process
     monkeypatch.setattr("ultralif.data.user_data._KNOWN", {})
     monkeypatch.delitem(ul.data.DATASETS, done["dataset"])
     _load.cache_clear()

@@ -39,7 +39,7 @@ OLD = [
     ),
     Fault(
         "bounds of the temperature",
-        "training/build.py",
+        "training/networks.py",
         '"eps_range"] = (config.eps_min, config.eps_max)',
         '"eps_range"] = (0.1, 20.0)',
         WIRING,
@@ -58,10 +58,10 @@ OLD = [
         "return torch.stack([one.mean((0, 2)) for one in hidden]).mean(0)",
         WIRING,
     ),
-    Fault("gain", "training/feed.py", "gain=config.gain", "gain=0.5", WIRING),
+    Fault("gain", "training/batches.py", "gain=config.gain", "gain=0.5", WIRING),
     Fault(
         "augmentation",
-        "training/feed.py",
+        "training/batches.py",
         "augmentation(config) if training and images else False",
         "False",
         WIRING,
@@ -69,9 +69,9 @@ OLD = [
     Fault("threshold rounded", "export/quantize.py", "/ unit).floor()),", "/ unit).round()),", QUANTIZE),
     Fault("Student's t", "report/statistics.py", "LEVEL = 0.95", "LEVEL = 0.94", PAPER),
     Fault(
-        "orthogonal start", "training/build.py", "        if config.orthogonal:", "        if False:", LOOP
+        "orthogonal start", "training/networks.py", "        if config.orthogonal:", "        if False:", LOOP
     ),
-    Fault("binary events", "training/feed.py", "if config.binary_events:", "if False:", LOOP),
+    Fault("binary events", "training/batches.py", "if config.binary_events:", "if False:", LOOP),
     Fault(
         "sign of the volume",
         "nn/volume.py",
@@ -86,10 +86,10 @@ OLD = [
         "epoch > config.epochs - hard_epochs(config)",
         LOOP,
     ),
-    Fault("seed of the loader", "training/feed.py", "seed=config.seed", "seed=42", LOOP),
+    Fault("seed of the loader", "training/batches.py", "seed=config.seed", "seed=42", LOOP),
     Fault(
         "encoding",
-        "training/feed.py",
+        "training/batches.py",
         'encoding="constant" if config.encoding == "direct" else config.encoding',
         'encoding="rate"',
         WIRING,
@@ -219,10 +219,10 @@ NEW = [
         ("tests/stack",),
     ),
     # Training.
-    Fault("label smoothing", "training/loss.py", "label_smoothing=smoothing", "label_smoothing=0.0", LOOP),
+    Fault("label smoothing", "training/losses.py", "label_smoothing=smoothing", "label_smoothing=0.0", LOOP),
     Fault(
         "loss by step",
-        "training/loss.py",
+        "training/losses.py",
         'configs[0].loss == "tet"',
         "False",
         ("tests/training", "-m", "not slow", "-k", "plain or tet or loss or objective or step or deep"),
@@ -264,7 +264,7 @@ NEW = [
     ),
     Fault(
         "energy of soft spikes",
-        "training/energy.py",
+        "training/result.py",
         "macs += float(timesteps * n_in * n_out)",
         "macs += float(timesteps * rate * n_in * n_out)",
         EVALUATE,
@@ -335,14 +335,14 @@ NEW = [
     ),
     Fault(
         "constants of another layer in the history",
-        "training/single.py",
+        "training/members.py",
         "neuron.constant(name) for neuron in self.neurons if",
         "neuron.constant(name) for neuron in reversed(self.neurons) if",
         ("tests/training/test_single.py",),
     ),
     Fault(
         "first step in an estimate",
-        "training/forecast.py",
+        "training/sweep.py",
         "in pairwise(ends))",
         "in pairwise([ends[0] - 1, ends[0]]))",
         ("tests/training/test_sweep.py", "-k", "measure"),

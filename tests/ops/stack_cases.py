@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 import ultralif as ul
 from ultralif.stack import Stack
 from ultralif.stack.fused_step import adam, readout_loss, sum_rows
-from ultralif.training import loss
+from ultralif.training import losses
 
 MEMBERS = [
     ("UltraLIF", {}),
@@ -132,13 +132,13 @@ def check_step(device="cpu"):
     members = [ul.Network((6, 64, 3), name) for name in names]
     stack = Stack(members, readers=[0] * 4 + [1] * 4).to(device)
     configs = [ul.RunConfig(neuron=name, sparsity=0.1 * i) for i, name in enumerate(names)]
-    objective = loss.Objective.of(configs, stack.weights[0])
+    objective = losses.Objective.of(configs, stack.weights[0])
     x, labels = torch.randn(2, 2, 5, 6, device=device), torch.randint(3, (2, 5), device=device)
-    ours = loss.member_losses(stack, x, labels, objective, None)
-    assert loss.can_be_fused(stack, x, labels, objective)
+    ours = losses.member_losses(stack, x, labels, objective, None)
+    assert losses.can_be_fused(stack, x, labels, objective)
     grads = torch.autograd.grad(ours.loss, list(stack.parameters()), objective.ones)
-    with patch.object(loss, "can_be_fused", lambda *_: False):
-        theirs = loss.member_losses(stack, x, labels, objective, None)
+    with patch.object(losses, "can_be_fused", lambda *_: False):
+        theirs = losses.member_losses(stack, x, labels, objective, None)
     torch.testing.assert_close(list(ours), [part.float() for part in theirs], rtol=1e-5, atol=1e-5)
     others = torch.autograd.grad(theirs.loss, list(stack.parameters()), objective.ones)
     torch.testing.assert_close(grads, others, rtol=1e-4, atol=1e-6)

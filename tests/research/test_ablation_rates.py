@@ -10,7 +10,7 @@ from research.paper.grids import cells
 from ultralif.data import DATASETS, Dataset, Split
 from ultralif.data.split import Images
 from ultralif.errors import InputError
-from ultralif.training.build import build_network
+from ultralif.training.networks import build_network
 
 ROOT = Path(__file__).parents[2]
 

@@ -21,8 +21,7 @@ from research.paper.tables import make_table
 from ultralif.errors import InputError
 from ultralif.report import to_csv, to_latex, to_markdown
 from ultralif.report.statistics import quantile
-from ultralif.training.hits import pack_hits, unpack_hits
-from ultralif.training.result import ByEpoch
+from ultralif.training.result import ByEpoch, pack_hits, unpack_hits
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).parents[3] / "shared" / "paper" / "tables.json"

@@ -14,7 +14,7 @@ from research.studies.grids import STUDIES, TUNED, StudyCell, tuned
 from research.studies.tables import factors_table, readings_table, tuned_groups, tuned_table
 from ultralif import RunConfig
 from ultralif.names import NEURON_NAMES
-from ultralif.training.build import build_network
+from ultralif.training.networks import build_network
 from ultralif.training.result import ByEpoch, ModeResult, Result
 
 PARAMETERS = {

@@ -51,9 +51,9 @@ def warm_up() -> None:
     import ultralif.cli.runs  # noqa: F401
     from torture.victims import TINY
     from ultralif.ops.cpu import build
-    from ultralif.training.build import build_networks
-    from ultralif.training.feed import load_data
-    from ultralif.training.job import Job
+    from ultralif.training.batches import load_data
+    from ultralif.training.loop import Job
+    from ultralif.training.networks import build_networks
 
     torch.set_num_threads(1)
     device = torch.device("cpu")

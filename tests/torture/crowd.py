@@ -14,9 +14,8 @@ from torture.warm import Child, Row
 from ultralif.data.cache import cached
 from ultralif.training import RunConfig, Store
 from ultralif.training.checkpoint import Damaged, read_folder, write_folder
-from ultralif.training.index import as_row, insert
 from ultralif.training.result import Result
-from ultralif.training.store import Finished
+from ultralif.training.store import Finished, as_row, insert
 
 Write = Callable[[Store, Finished], None]
 WRITERS = 32

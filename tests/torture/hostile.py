@@ -35,7 +35,7 @@ from ultralif.errors import InputError, JobError
 from ultralif.export import from_nir
 from ultralif.training import Store
 from ultralif.training.checkpoint import read_folder
-from ultralif.training.index import VERSION
+from ultralif.training.store import VERSION
 
 MEMORY = 300 << 20
 """Bytes that reading a small file may take."""

@@ -17,9 +17,9 @@ import ultralif as ul
 from torture.victims import TINY, runs_of, train
 from torture.warm import Child, Row, done, lanes, run
 from ultralif.errors import InputError
-from ultralif.training import RunConfig, RunOptions, Store, forecast, run_local
+from ultralif.training import RunConfig, RunOptions, Store, run_local, sweep
 from ultralif.training import loop as training_loop
-from ultralif.training.neuron_options import known_options
+from ultralif.training.config import known_options
 
 NOT_FINITE = (float("nan"), float("inf"), -float("inf"))
 
@@ -241,7 +241,7 @@ def _fuzzed(rng: random.Random, parsed: int, trained: int) -> str:
             continue
         tried.add(config.id)
         try:
-            forecast._step_seconds([config.with_(dataset="digits")], torch.device("cpu"))
+            sweep._step_seconds([config.with_(dataset="digits")], torch.device("cpu"))
         except InputError:
             refused += 1
         except Exception as error:

@@ -17,9 +17,8 @@ import torch
 
 from ultralif import RunConfig
 from ultralif.training import RunOptions, Store, train_stack
-from ultralif.training.index import insert
 from ultralif.training.result import Result
-from ultralif.training.store import Finished
+from ultralif.training.store import Finished, insert
 
 MEMBERS = [
     RunConfig(epochs=3, hidden=(8,), timesteps=4, batch_size=256, **changes)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from training.small import small
 from ultralif.errors import InputError
 from ultralif.training import RunConfig
-from ultralif.training.build import build_network
 from ultralif.training.config import NEURON_NAMES, SCHEMA
+from ultralif.training.networks import build_network
 
 
 def test_the_defaults_are_the_papers_recipe() -> None:

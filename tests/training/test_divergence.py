@@ -9,10 +9,10 @@ import torch
 
 from training.small import checkpoints, notes, small, stop_after
 from ultralif.stack import Stack
-from ultralif.training import Interrupted, RunOptions, Store, step, train_stack
-from ultralif.training.build import build_network
+from ultralif.training import Interrupted, RunOptions, Store, loop, train_stack
 from ultralif.training.checkpoint import read_folder
-from ultralif.training.loss import Losses
+from ultralif.training.losses import Losses
+from ultralif.training.networks import build_network
 
 LONG = {"timesteps": 8, "epochs": 4}
 BAD = small(neuron="AdaLIF", adapt_strength=1e308, **LONG)
@@ -25,7 +25,7 @@ GOOD = [small(neuron=name, **LONG) for name in ("UltraDLIF", "AdaLIF", "LIF")]
 @pytest.fixture
 def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the loss of UltraPLIF, the first time that it is asked for in the third epoch, be NaN."""
-    losses, steps = step.member_losses, 0
+    losses, steps = loop.member_losses, 0
 
     def member_losses(stack: Stack, *rest: Any) -> Losses:
         nonlocal steps
@@ -38,7 +38,7 @@ def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
             found = found._replace(loss=found.loss * factor)
         return found
 
-    monkeypatch.setattr(step, "member_losses", member_losses)
+    monkeypatch.setattr(loop, "member_losses", member_losses)
 
 
 def test_the_rest_of_the_stack_goes_on(store: Store, tmp_path: Path, spoiled: None) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ultralif.training.energy import ann_energy, count_operations, relative_sops, snn_energy
+from ultralif.training.result import ann_energy, count_operations, relative_sops, snn_energy
 
 
 def test_the_papers_measures() -> None:

@@ -13,10 +13,9 @@ from ultralif.export.harden import gap
 from ultralif.functional import Mode
 from ultralif.stack import Stack
 from ultralif.training import RunConfig, Store, train, train_stack
-from ultralif.training.build import build_network
-from ultralif.training.evaluate import evaluate
-from ultralif.training.feed import EVALUATION, load_data
-from ultralif.training.reevaluate import reevaluate
+from ultralif.training.batches import EVALUATION, load_data
+from ultralif.training.evaluate import evaluate, reevaluate
+from ultralif.training.networks import build_network
 
 NEURONS = ("UltraLIF", "UltraDPLIF", "SoftLIF", "AdaLIF", "DSpike")
 

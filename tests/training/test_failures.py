@@ -12,7 +12,7 @@ from training.small import checkpoints, files, notes, small, stop_after
 from ultralif.errors import JobError
 from ultralif.training import Interrupted, RunOptions, Store, train_stack
 from ultralif.training import checkpoint as checkpoint_module
-from ultralif.training.lock import locked
+from ultralif.training.store import locked
 
 
 def one_line(error: pytest.ExceptionInfo[JobError]) -> str:
@@ -109,7 +109,7 @@ def test_one_process_at_a_time(tmp_path: Path, python) -> None:
     """The second is told which process is at work; a crash of the first lets go."""
     lock = tmp_path / "stack.lock"
     code = (
-        "import sys, time, pathlib; from ultralif.training.lock import locked\n"
+        "import sys, time, pathlib; from ultralif.training.store import locked\n"
         "with locked(pathlib.Path(sys.argv[1])): print('locked', flush=True); time.sleep(100)"
     )
     first = python.start("-c", code, str(lock))

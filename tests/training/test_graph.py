@@ -14,12 +14,11 @@ import ultralif as ul
 from research.paper.grids import CONTROLS, main_variants
 from ultralif.data.dataset import Dataset
 from ultralif.data.split import Images, Split
-from ultralif.training import Interrupted, Progress, graph, step
-from ultralif.training.build import build_networks
-from ultralif.training.feed import Data
+from ultralif.training import Interrupted, Progress, graph, loop
+from ultralif.training.batches import Data
 from ultralif.training.graph import _Recorder
-from ultralif.training.job import Job
-from ultralif.training.loop import prepare_epoch
+from ultralif.training.loop import Job, prepare_epoch
+from ultralif.training.networks import build_networks
 from ultralif.training.optimizer import Adam
 
 CPU = torch.device("cpu")
@@ -91,7 +90,7 @@ def rehearsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(cuda, name, value)
     monkeypatch.setattr(graph, "leave_record", lambda stream: None)
     monkeypatch.setattr(_Recorder, "_record", noted)
-    monkeypatch.setattr(step, "eager_steps", lambda job: graph.graph_steps(job, notes.append))
+    monkeypatch.setattr(loop, "eager_steps", lambda job: graph.graph_steps(job, notes.append))
     notes: list[str] = done
     return done
 
@@ -199,7 +198,7 @@ def test_a_gpu_replays_the_steps_of_a_stack(optimizer: str, monkeypatch: pytest.
     for _ in range(2):
         job = stacked_job(600, torch.device("cuda"), timesteps=1, optimizer=optimizer)
         notes: list[str] = []
-        assert len(list(step.steps(job, notes.append)(job))) == 5 and not notes
+        assert len(list(loop.steps(job, notes.append)(job))) == 5 and not notes
         found.append({**job.parameters(), **job.optimizer.tensors(), "sums": job.sums})
         monkeypatch.setattr(_Recorder, "find", lambda *_: None)  # kernel by kernel
     assert_same(*found, near=1e-5)

@@ -18,11 +18,12 @@ import ultralif as ul
 from training.small import files, small, stop_after
 from ultralif.cli import main
 from ultralif.errors import InputError, JobError
-from ultralif.training import Interrupted, RunOptions, Store, folders, plan, train_stack
+from ultralif.training import Interrupted, RunOptions, Store, plan, train_stack
+from ultralif.training import store as store_module
 from ultralif.training.checkpoint import Damaged
 from ultralif.training.config import document_id
+from ultralif.training.evaluate import constants_of
 from ultralif.training.loop import stack_id
-from ultralif.training.record import constants_of
 
 QUICK = {"epochs": 1, "timesteps": 1, "hidden": (3,)}
 
@@ -191,7 +192,7 @@ def test_a_stack_that_was_killed_while_it_was_written_is_finished_as_a_whole(
     configs = [small(**QUICK), small(**QUICK, neuron="LIF"), small(**QUICK, neuron="PLIF")]
     whole = Store(tmp_path / "whole")
     train_stack(configs, whole)
-    write, count = folders.write_folder, 0
+    write, count = store_module.write_folder, 0
 
     def killed(*args: Any) -> None:
         nonlocal count
@@ -201,7 +202,7 @@ def test_a_stack_that_was_killed_while_it_was_written_is_finished_as_a_whole(
         write(*args)
 
     with monkeypatch.context() as patched:
-        patched.setattr(folders, "write_folder", killed)
+        patched.setattr(store_module, "write_folder", killed)
         with pytest.raises(Killed):
             train_stack(configs, store)
     (stack,) = plan(configs, store)

@@ -16,9 +16,8 @@ from ultralif.cli import main
 from ultralif.errors import InputError
 from ultralif.names import MODES, NEURON_NAMES
 from ultralif.nn.parameters import LOG
-from ultralif.training.build import build_network
-from ultralif.training.config import PRESETS, document_id
-from ultralif.training.neuron_options import RESERVED
+from ultralif.training.config import PRESETS, RESERVED, document_id
+from ultralif.training.networks import build_network
 
 
 def test_a_stored_config_has_every_field_and_option_and_names_the_run() -> None:

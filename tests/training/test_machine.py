@@ -6,11 +6,11 @@ import torch
 from training.small import small
 from ultralif import RunConfig
 from ultralif.errors import InputError
-from ultralif.training.build import build_networks, step_work
+from ultralif.training.batches import load_data
 from ultralif.training.device import arithmetic, pick_device
-from ultralif.training.feed import load_data
 from ultralif.training.graph import can_be_recorded
-from ultralif.training.job import Job
+from ultralif.training.loop import Job
+from ultralif.training.networks import build_networks, step_work
 from ultralif.training.schedule import learning_rate
 
 CPU = torch.device("cpu")

@@ -8,7 +8,7 @@ from ultralif import RunConfig
 from ultralif.errors import InputError
 from ultralif.stack import Stack
 from ultralif.training import Store, train_stack
-from ultralif.training.build import build_network
+from ultralif.training.networks import build_network
 
 TOLERANCE = 1e-9
 """Relative and absolute, in float64: sums of a stack run in another order."""

@@ -20,11 +20,9 @@ from ultralif.data.encoders import rate
 from ultralif.data.loader import cut_out, shift_and_flip
 from ultralif.data.split import Events
 from ultralif.training import RunConfig, Store, train_stack
-from ultralif.training.build import build_networks
-from ultralif.training.feed import Data
-from ultralif.training.job import Job
-from ultralif.training.loop import close_epoch, prepare_epoch
-from ultralif.training.step import steps
+from ultralif.training.batches import Data
+from ultralif.training.loop import Job, close_epoch, prepare_epoch, steps
+from ultralif.training.networks import build_networks
 
 CPU = torch.device("cpu")
 

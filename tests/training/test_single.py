@@ -15,12 +15,10 @@ from ultralif.data import user_data
 from ultralif.errors import InputError
 from ultralif.stack import Stack
 from ultralif.training import Interrupted, Store
-from ultralif.training.build import build_networks
-from ultralif.training.feed import load_data
-from ultralif.training.job import Job
-from ultralif.training.loop import close_epoch, prepare_epoch, recalibrate_bn
-from ultralif.training.single import Single
-from ultralif.training.step import steps
+from ultralif.training.batches import load_data
+from ultralif.training.loop import Job, close_epoch, prepare_epoch, recalibrate_bn, steps
+from ultralif.training.members import Single
+from ultralif.training.networks import build_networks
 
 CPU = torch.device("cpu")
 X = torch.rand(96, 1, 6, 6, generator=torch.Generator().manual_seed(0))

@@ -11,8 +11,7 @@ from training.forks import ROUNDS, ROWS, WRITERS
 from training.small import small
 from ultralif.errors import InputError, JobError
 from ultralif.training import RunConfig, Store, train_stack
-from ultralif.training.index import _TABLE
-from ultralif.training.store import default_runs_dir
+from ultralif.training.store import _TABLE, default_runs_dir
 
 FORKS = Path(__file__).with_name("forks.py")
 

@@ -17,15 +17,14 @@ from ultralif.training import (
     RunOptions,
     Store,
     estimate,
-    executors,
-    forecast,
     grid,
+    loop,
     plan,
     run_local,
+    sweep,
     train_stack,
 )
-from ultralif.training.job import Job
-from ultralif.training.step import Steps
+from ultralif.training.loop import Job, Steps
 from ultralif.training.sweep import GROUPS, halves
 
 
@@ -102,7 +101,7 @@ def test_a_stack_that_does_not_fit_is_halved(store: Store, monkeypatch: pytest.M
             raise torch.OutOfMemoryError("CUDA out of memory")
         return train_stack(stack, *rest, **options)
 
-    monkeypatch.setattr(executors, "train_stack", short_of_memory)
+    monkeypatch.setattr(loop, "train_stack", short_of_memory)
     configs = grid(small(epochs=1), ["baselines"], [1], [0.0], [1])[:5]
     said: list[str] = []
     results = list(run_local([configs], store, RunOptions(report=notes(said))))
@@ -119,7 +118,7 @@ def test_one_network_that_does_not_fit(store: Store, monkeypatch: pytest.MonkeyP
     def never(*rest, **options):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(executors, "train_stack", never)
+    monkeypatch.setattr(loop, "train_stack", never)
     with pytest.raises(JobError, match="smaller batch_size"):
         list(run_local([[small()]], store))
 
@@ -132,7 +131,7 @@ def test_what_cannot_fit_this_machine_is_said_before_data_are_loaded(store: Stor
 
 def test_the_first_step_is_no_measure_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """It compiles and allocates, and alone it may take longer than measuring is to take."""
-    usual = forecast.steps
+    usual = loop.steps
 
     def slow_at_first(job: Job) -> Steps:
         def run(job: Job) -> Iterator[int]:
@@ -141,14 +140,14 @@ def test_the_first_step_is_no_measure_of_the_others(monkeypatch: pytest.MonkeyPa
 
         return run
 
-    monkeypatch.setattr(forecast, "steps", slow_at_first)
-    monkeypatch.setattr(forecast, "ENOUGH", 0.1)
-    assert forecast._step_seconds([RunConfig(hidden=(4,), timesteps=1)], torch.device("cpu")) < 0.4
+    monkeypatch.setattr(loop, "steps", slow_at_first)
+    monkeypatch.setattr(sweep, "ENOUGH", 0.1)
+    assert sweep._step_seconds([RunConfig(hidden=(4,), timesteps=1)], torch.device("cpu")) < 0.4
 
 
 def test_the_estimate_counts_steps() -> None:
     """A step is timed once for stacks that differ in their seed or penalty; the rest is arithmetic."""
-    assert forecast._steps(RunConfig(epochs=1)) == 12 and forecast._steps(RunConfig(epochs=50)) == 600
-    assert forecast._steps(RunConfig(epochs=1, validation=0.5)) == 6
+    assert sweep._steps(RunConfig(epochs=1)) == 12 and sweep._steps(RunConfig(epochs=50)) == 600
+    assert sweep._steps(RunConfig(epochs=1, validation=0.5)) == 6
     first, second = estimate([[small()], [small(seed=7, sparsity=0.1)]])
     assert first == second > 0

@@ -13,9 +13,9 @@ import ultralif as ul
 from ultralif.cli import main
 from ultralif.errors import DataWarning, JobError
 from ultralif.files import BadFile
-from ultralif.training import RunConfig, Store, feed, train, zoo
-from ultralif.training.options import Interrupted
-from ultralif.training.reevaluate import reevaluate
+from ultralif.training import RunConfig, Store, batches, train, zoo
+from ultralif.training.evaluate import reevaluate
+from ultralif.training.progress import Interrupted
 from ultralif.training.store import Finished
 
 CONFIG = RunConfig(epochs=1, timesteps=2, hidden=(16,))
@@ -23,7 +23,7 @@ CONFIG = RunConfig(epochs=1, timesteps=2, hidden=(16,))
 
 def other_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the labels be others, as in files that were exchanged."""
-    load_, cached = feed.load, feed._load
+    load_, cached = batches.load, batches._load
     cached.cache_clear()
 
     def changed(*given: object, **options: object) -> object:
@@ -31,8 +31,8 @@ def other_data(monkeypatch: pytest.MonkeyPatch) -> None:
         train = replace(found.train, labels=found.train.labels.flip(0))
         return replace(found, train=train, checksum="0" * 64)
 
-    monkeypatch.setattr(feed, "load", changed)
-    monkeypatch.setattr(feed, "_load", cached.__wrapped__)
+    monkeypatch.setattr(batches, "load", changed)
+    monkeypatch.setattr(batches, "_load", cached.__wrapped__)
 
 
 def test_training_does_not_resume_on_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

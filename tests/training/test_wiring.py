@@ -7,9 +7,9 @@ from training.small import small
 from ultralif.data.loader import CROP_AND_FLIP, Augmentation
 from ultralif.nn import Network
 from ultralif.stack import Stack
-from ultralif.training.build import build_network
-from ultralif.training.feed import load_data, make_loader
-from ultralif.training.job import Job
+from ultralif.training.batches import load_data, make_loader
+from ultralif.training.loop import Job
+from ultralif.training.networks import build_network
 from ultralif.training.schedule import temperature
 
 CPU = torch.device("cpu")

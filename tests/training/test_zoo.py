@@ -10,8 +10,8 @@ import ultralif as ul
 from ultralif.cli import main
 from ultralif.errors import InputError, JobError
 from ultralif.training import zoo
-from ultralif.training.build import build_network, find_spec
 from ultralif.training.config import RunConfig, document_id
+from ultralif.training.networks import build_network, find_spec
 
 NAMES = sorted(zoo.cards())
 LARGE = Path(__file__).parents[2] / "zoo"

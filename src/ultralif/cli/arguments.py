@@ -16,10 +16,8 @@ from ultralif.cli.sources import is_code, is_path, register_dataset, register_mo
 from ultralif.errors import InputError
 from ultralif.files import BadFile, parse_json, read_text
 from ultralif.names import ELSEWHERE, similar
-from ultralif.training.config import PRESETS, RunConfig
-from ultralif.training.neuron_options import example, known_options
-from ultralif.training.options import Progress, RunOptions
-from ultralif.training.presets import recipe_of
+from ultralif.training.config import PRESETS, RunConfig, example, known_options, recipe_of
+from ultralif.training.progress import Progress, RunOptions
 
 __all__ = ["GROUPS", "Common", "read_arguments", "read_config", "warn_of_batch"]
 
@@ -143,7 +141,7 @@ def read_arguments(
     found = replace(found, model=register_model(model, found))
     if chosen is not None or "encoding" in given:
         return found
-    from ultralif.training.build import default_encoding
+    from ultralif.training.networks import default_encoding
 
     return replace(found, encoding=default_encoding(found.model))  # as ul.train
 

@@ -54,12 +54,12 @@ def evaluate_run(
     """
     register_paths_of(run, runs_dir, dataset, model, neuron)
     if is_model(run):
-        from ultralif.training.reevaluate import reevaluate_model
+        from ultralif.training.evaluate import reevaluate_model
 
         found = reevaluate_model(run, device, data_dir, compare=_gaps if modes else None)
     else:
         store, name = Store.holding(run, runs_dir)
-        from ultralif.training.reevaluate import reevaluate
+        from ultralif.training.evaluate import reevaluate
 
         found = reevaluate(store, name, device, data_dir, compare=_gaps if modes else None)
     if json:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from ultralif.export import IntegerNetwork
+    from ultralif.training.batches import Data
     from ultralif.training.config import RunConfig
-    from ultralif.training.feed import Data
 
     Batches = Callable[[], Iterator[tuple[Tensor, Tensor]]]
 
@@ -366,7 +366,7 @@ def _load(config: RunConfig, data_dir: Path | None) -> Data | None:
     """Return the data of a run, or None, and say why."""
     import torch
 
-    from ultralif.training.feed import load_data
+    from ultralif.training.batches import load_data
 
     try:
         return load_data(config, torch.device("cpu"), data_dir)
@@ -383,7 +383,7 @@ def _range(config: RunConfig, data: Data | None) -> tuple[float, float]:
                 "the network takes real numbers, and their range is not known without its data; give them "
                 "with --dataset, or --input-range"
             )
-        from ultralif.training.feed import make_loader
+        from ultralif.training.batches import make_loader
 
         ends = [
             (float(x.min()), float(x.max())) for x, _ in make_loader(config, data, data.train, training=False)
@@ -393,7 +393,7 @@ def _range(config: RunConfig, data: Data | None) -> tuple[float, float]:
 
 
 def _test_set(config: RunConfig, data: Data, shape: tuple[int, ...]) -> Batches:
-    from ultralif.training.feed import EVALUATION, inputs, make_loader
+    from ultralif.training.batches import EVALUATION, inputs, make_loader
 
     loader = make_loader(config, data, data.dataset.test, training=False)
     steps = config.timesteps if config.encoding == "direct" and not data.dataset.test.is_events else None

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from ultralif.cli.output import echo, print_json, print_table
 from ultralif.cli.parse import parse
-from ultralif.training.config import spelled
-from ultralif.training.neuron_options import known_options
+from ultralif.training.config import known_options, spelled
 
 __all__ = ["COMMAND", "NeuronOption", "main", "neuron_options"]
 

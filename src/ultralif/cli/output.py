@@ -11,8 +11,7 @@ from ultralif.errors import InputError
 from ultralif.files import visible
 
 if TYPE_CHECKING:
-    from ultralif.training.energy import Operations
-    from ultralif.training.result import Result
+    from ultralif.training.result import Operations, Result
 
 __all__ = [
     "check_place",

@@ -67,7 +67,7 @@ def load_network(
         runs_dir: where runs are kept.
     """
     from ultralif.nn import Network
-    from ultralif.training.build import network_arguments
+    from ultralif.training.networks import network_arguments
 
     if re.fullmatch(r"\d+(-\d+){2,}", source):
         return _random_network(source, neuron, seed)
@@ -265,7 +265,7 @@ def register_model(path: str, config: "RunConfig") -> str:
     """
     from torch import nn
 
-    from ultralif.training.build import add_model, find_spec
+    from ultralif.training.networks import add_model, find_spec
 
     spec, make = find_spec(config), _code(path)
     told = {
@@ -296,8 +296,8 @@ def register_models(model: str, configs: Sequence["RunConfig"]) -> list["RunConf
         model: the name that `register_model` returned for one of them.
         configs: the runs; code that takes no ``neuron`` has only one of them for each T, penalty and seed.
     """
-    from ultralif.training.build import build_network
-    from ultralif.training.single import neurons_of
+    from ultralif.training.members import neurons_of
+    from ultralif.training.networks import build_network
 
     path = _PATHS[model]
     if "neuron" in inspect.signature(_code(path)).parameters:

@@ -15,8 +15,7 @@ from ultralif.errors import InputError, JobError
 from ultralif.names import GROUPS as NEURON_GROUPS
 from ultralif.names import NEURON_NAMES
 from ultralif.training.config import PRESETS, RunConfig
-from ultralif.training.options import RunOptions
-from ultralif.training.progress import spell_count, spell_time, stop_on_signals, training_progress
+from ultralif.training.progress import RunOptions, spell_count, spell_time, stop_on_signals, training_progress
 from ultralif.training.store import Store
 from ultralif.training.sweep import grid, plan
 
@@ -140,7 +139,7 @@ def _cluster(args: Sweep) -> "Callable[..., Iterator[Result]] | None":
     """Return the function that trains stacks on a Ray cluster; None without --ray."""
     if args.ray is None:
         return None
-    from ultralif.training.ray_executor import run_ray
+    from ultralif.training.ray import run_ray
 
     return partial(run_ray, address=args.ray, cpus=args.cpus)
 
@@ -202,7 +201,7 @@ def show_plan(stacks: Stacks, device: str, as_json: bool) -> None:
     """Print what would be trained, its size and time, and the config if there is only one run."""
     from ultralif.nn import Neuron
     from ultralif.training import estimate
-    from ultralif.training.build import build_network
+    from ultralif.training.networks import build_network
 
     seconds = estimate(stacks, device)
     if as_json:
@@ -235,7 +234,7 @@ def _print(stacks: Stacks, seconds: Sequence[float], file: Any) -> None:
 
 def _rows(stacks: Stacks, seconds: Sequence[float]) -> list[dict[str, Any]]:
     """Describe the stacks; those that differ only in their seed are one row."""
-    from ultralif.training.build import build_network, footprint
+    from ultralif.training.networks import build_network, footprint
 
     rows: dict[tuple[object, ...], dict[str, Any]] = {}
     for stack, time in zip(stacks, seconds, strict=True):

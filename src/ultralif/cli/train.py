@@ -70,7 +70,7 @@ def main(argv: list[str]) -> None:
     if result is None or not _is_first():
         return
     if args.tensorboard is not None:
-        from ultralif.training.tensorboard import write_history
+        from ultralif.training.callbacks import write_history
 
         write_history(args.tensorboard, store, run.id)
     if args.json:
@@ -104,7 +104,7 @@ def _train(run: RunConfig, args: Train) -> "Result | None":
     ):
         options = replace(args.options(report, stopping), graph=args.graph)
         if "TORCHELASTIC_RUN_ID" in os.environ:
-            from ultralif.training.distributed import train_distributed
+            from ultralif.training.torchrun import train_distributed
 
             result = train_distributed(run, store, options)
         else:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from ultralif.errors import InputError
 from ultralif.files import visible
-from ultralif.training.api import restore
 from ultralif.training.checkpoint import Damaged
 from ultralif.training.config import RunConfig
-from ultralif.training.record import constants_of
+from ultralif.training.evaluate import constants_of
+from ultralif.training.networks import restore
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 

@@ -15,8 +15,8 @@ from ultralif.data import Dataset
 from ultralif.errors import InputError, JobError
 from ultralif.nn import NEURONS, Network, mode
 from ultralif.report.gather import Entry
-from ultralif.training.api import find_run
-from ultralif.training.feed import EVALUATION, inputs, load_data, make_loader
+from ultralif.training.batches import EVALUATION, inputs, load_data, make_loader
+from ultralif.training.networks import find_run
 
 __all__ = ["Subject", "choose", "look", "observe", "slices"]
 

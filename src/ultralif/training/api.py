@@ -1,31 +1,73 @@
-"""Training and loading in one call."""
+"""`ultralif.train`: training in one call."""
 
 import signal
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from ultralif.data import DATASETS
+from ultralif.data.user_data import register_data
 from ultralif.errors import InputError
-from ultralif.nn import set_mode
-from ultralif.training.build import build_network, build_perceptron
-from ultralif.training.checkpoint import Damaged
+from ultralif.names import similar
+from ultralif.nn import register, set_mode
 from ultralif.training.config import RunConfig
-from ultralif.training.executors import run_local
-from ultralif.training.options import Interrupted, Progress, RunOptions
-from ultralif.training.own import own_config
-from ultralif.training.progress import stop_on_signals, training_progress
+from ultralif.training.loop import run_local
+from ultralif.training.members import neurons_of
+from ultralif.training.networks import add_model, default_encoding
+from ultralif.training.progress import Interrupted, Progress, RunOptions, stop_on_signals, training_progress
 from ultralif.training.result import Result
-from ultralif.training.schedule import hard_epochs, temperature
-from ultralif.training.single import neurons_of
-from ultralif.training.store import Run, Store
-from ultralif.training.zoo import is_model, read_model
+from ultralif.training.store import Store
 
-__all__ = ["Trained", "find_run", "restore", "train"]
+__all__ = ["own_config", "train"]
+
+
+_OF_LIBRARY = (
+    *("dataset", "model", "neuron", "neuron_options", "hidden", "readout", "orthogonal", "width"),
+    *("per_neuron", "eps_min", "eps_max", "split"),
+)
+"""Fields that describe a network or data of the library."""
+
+
+def own_config(net: nn.Module, train: Any, test: Any, *, events: bool = False, **options: Any) -> RunConfig:
+    """Return the config of a run of a network and data of the user's own, and make both known.
+
+    Args:
+        net: has ultralif neurons; it is trained in place.
+        train: see `ultralif.data.user_data.register_data`.
+        test: the same.
+        events: samples have time first, ``[N, T, ...]``.
+        options: fields of `RunConfig`, such as epochs and timesteps.
+    """
+    known = [each.name for each in fields(RunConfig) if each.name not in _OF_LIBRARY]
+    for name in options:
+        if name not in known:
+            near = similar(name, known)
+            hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
+            raise InputError(f"{name} is not an option for a network of your own; {hint}")
+    for each in neurons_of(net):
+        register(type(each))
+    neuron = type(neurons_of(net)[0])
+    dataset = register_data(train, test, events=events)
+    if events:
+        options.setdefault("timesteps", _timesteps(dataset))
+    if options.get("mode") is not None:
+        set_mode(net, options["mode"])
+    size = getattr(train, "batch_size", None)  # of a DataLoader
+    if isinstance(size, int):
+        options.setdefault("batch_size", size)
+    model = add_model(lambda: net)
+    options.setdefault("encoding", default_encoding(model))
+    return RunConfig(dataset=dataset, model=model, neuron=neuron.__name__, **options)
+
+
+def _timesteps(dataset: str) -> int:
+
+    return DATASETS[dataset].timesteps
 
 
 def train(
@@ -129,75 +171,3 @@ def _both(
         other(progress)
 
     return report
-
-
-class Trained(NamedTuple):
-    """A network, and the config of its run if it is known."""
-
-    network: nn.Module
-    config: RunConfig | None
-    diverged: bool = False
-
-
-def find_run(source: str | Path, runs_dir: str | Path | None = None, net: nn.Module | None = None) -> Trained:
-    """Return the network of a run, or one that comes with the library, and the config of its run."""
-    path = Path(source)
-    if is_model(str(source)):
-        config, tensors = read_model(str(source))
-        return Trained(_network(config, tensors, config.epochs), config)
-    if path.is_dir() and not (path / "result.json").exists():
-        raise InputError(f"{path} is not the folder of a run; see: ultralif runs list")
-    store, name = Store.holding(str(source), runs_dir)
-    run = store.read(name)
-    return Trained(restore(run, net), run.config, run.result.status == "diverged")
-
-
-def restore(run: Run, net: nn.Module | None = None) -> nn.Module:
-    """Return the network of a stored run with its trained parameters; they go into ``net`` if it is given."""
-    return _network(run.config, run.contents.tensors(), run.result.epochs, net)
-
-
-def _network(
-    config: RunConfig, tensors: dict[str, Tensor], epochs: int, net: nn.Module | None = None
-) -> nn.Module:
-    if net is not None:
-        _check_parameters(net, tensors, config)
-        if config.mode is not None:
-            set_mode(net, config.mode)
-    network = _build(config, tensors) if net is None else net
-    try:
-        dtype = next(value.dtype for value in tensors.values() if value.is_floating_point())
-        network.to(dtype).load_state_dict(tensors)
-        eps = temperature(config, max(0, epochs - 1))
-    except (KeyError, RuntimeError, StopIteration, TypeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise Damaged(f"the parameters of run {config.id} do not fit its config ({reason})") from error
-    broken = next((name for name, value in tensors.items() if not bool(value.isfinite().all())), None)
-    if broken is not None:
-        raise Damaged(f"the parameters of run {config.id} are NaN or infinite ({broken}); train it again")
-    if eps is not None:
-        for neuron in neurons_of(network):
-            neuron.assign("eps", eps)
-    if hard_epochs(config):
-        set_mode(network, "hard")
-    return network.eval()
-
-
-def _build(config: RunConfig, tensors: dict[str, Tensor]) -> nn.Module:
-    """Build the network of a config; a perceptron's sizes are those of its weights, so no data are needed."""
-    first, last = tensors.get("linears.0.weight"), tensors.get(f"linears.{len(config.hidden)}.weight")
-    if config.model != "mlp" or config.dataset in DATASETS or first is None or last is None:
-        return build_network(config)
-    return build_perceptron(config, (first.shape[-1], *config.hidden, len(last)))
-
-
-def _check_parameters(net: nn.Module, tensors: dict[str, Tensor], config: RunConfig) -> None:
-    """Refuse a network whose parameters are not those of the run."""
-    own = {name: tuple(value.shape) for name, value in net.state_dict().items()}
-    stored = {name: tuple(value.shape) for name, value in tensors.items()}
-    if wrong := sorted(name for name in own.keys() | stored.keys() if own.get(name) != stored.get(name)):
-        name = wrong[0]
-        raise InputError(
-            f"net does not fit run {config.id}: {name} has shape {own.get(name)} in net and "
-            f"{stored.get(name)} in the run (None: it is not there); build net as it was trained"
-        )

@@ -1,26 +1,300 @@
-"""The config of a run: every choice of an experiment, and the run's name. Needs no torch.
+"""Configs of runs: their fields, the options of their neurons, recipes, and the checks of all these.
 
-A stored config has every field and every option of its neuron, so no later default changes its meaning, and
-the name of a run is a hash of that document.
+Only the options of new configs ask the classes of neurons and so need torch; stored ones are complete.
 """
 
 import hashlib
+import inspect
 import json
+import math
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property, wraps
-from typing import Any, Literal, TypeVar
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from ultralif.data import DATASETS
-from ultralif.errors import InputError
-from ultralif.names import NEURON_NAMES, Mode, find_name
-from ultralif.training.neuron_options import CompleteOptions, check_options, class_defaults, complete
-from ultralif.training.presets import PRESETS, recipe_of
-from ultralif.training.validate import validate
+from ultralif.errors import InputError, check_choice
+from ultralif.names import NEURON_NAMES, Mode, find_name, similar
 
-__all__ = ["NEURON_NAMES", "PRESETS", "SCHEMA", "RunConfig", "document_id", "known_neurons", "spelled"]
+__all__ = [
+    "NEURON_NAMES",
+    "PRESETS",
+    "RESERVED",
+    "SCHEMA",
+    "CompleteOptions",
+    "RunConfig",
+    "check_options",
+    "class_defaults",
+    "complete",
+    "document_id",
+    "example",
+    "known_neurons",
+    "known_options",
+    "recipe_of",
+    "spelled",
+    "validate",
+]
+
+
+_DEPTH: dict[str, Any] = {
+    "model": "vgg5",
+    "encoding": "direct",
+    "optimizer": "sgd",
+    "learning_rate": 0.1,
+    "batch_size": 64,
+    "hard_share": 0.5,
+    "schedule": "linear",
+    "warmup_epochs": 1,
+    "weight_decay": 5e-4,
+    "label_smoothing": 0.1,
+    "recalibrate_bn": 20,
+}
+"""A small VGG, soft first and binary for the last epochs."""
+_BINARY: dict[str, Any] = {"neuron": "UltraDLIF", "centered": True, "mode": "hard"}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "binary": {**_BINARY, "eps": 1.0},
+    "binary-narrow": {**_BINARY, "eps": 0.1, "learn_eps": False},
+    "digits": {**_DEPTH, "timesteps": 4, "epochs": 24, "shift": 1},
+    "deep": {**_DEPTH, "timesteps": 1, "epochs": 6, "channels_last": True},
+}
+"""Fields by the name of a recipe: two with binary spikes throughout, and two for convolutional networks, soft
+first and binary for the last epochs. ``digits`` is for the small pictures of that name, ``deep`` for larger
+ones, with a first result within minutes."""
+
+
+def recipe_of(model: str) -> str | None:
+    """Return the name of the preset that trains a model; None for perceptrons and networks of the user.
+
+    Example:
+        >>> recipe_of("vgg5"), recipe_of("mlp")
+        ('deep', None)
+    """
+    return "deep" if re.match(r"(vgg|resnet)\d", model) else None
+
+
+_WORDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a finite number",
+    str: "a name",
+    NoneType: "None",
+}
+
+
+def validate(owner: type, name: str, value: object) -> object:
+    """Convert a value to the type of its field: 1 to 1.0, a list to a tuple.
+
+    Args:
+        owner: its fields are annotated with bool, int, float, str, Literal, None, or tuples of them.
+        name: the field.
+        value: what was given for it.
+    """
+    kind = _kind(owner, name)
+    if kind.many and isinstance(value, list | tuple):
+        return tuple(_single(name, entry, kind) for entry in value)
+    if kind.many and value is not None:
+        raise InputError(f"{name} must be a list, each entry {_WORDS[kind.types[0]]}, got {value!r}")
+    return _single(name, value, kind)
+
+
+class _Kind(NamedTuple):
+    """The kinds of values of a field."""
+
+    types: tuple[type, ...]
+    choices: tuple[str, ...]
+    many: bool
+    """A tuple of such values."""
+
+
+@cache
+def _kind(owner: type, name: str) -> _Kind:
+    hint = get_type_hints(owner)[name]
+    types: list[type] = []
+    choices: tuple[str, ...] = ()
+    many = False
+    for option in get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,):
+        if get_origin(option) is Literal:
+            choices = get_args(option)
+            types.append(str)
+        elif get_origin(option) is tuple:
+            many = True
+            types.append(get_args(option)[0])
+        else:
+            types.append(option)
+    return _Kind(tuple(types), choices, many)
+
+
+def _single(name: str, value: object, kind: _Kind) -> object:
+    types = kind.types
+    if value is None and NoneType in types:
+        return None
+    if isinstance(value, bool):
+        if bool in types:
+            return value
+    elif isinstance(value, str) and str in types:
+        if kind.choices:
+            check_choice(name, value, kind.choices)
+        return value
+    elif isinstance(value, Integral) and int in types:
+        return int(value)
+    elif isinstance(value, Real) and float in types and _is_finite(value):
+        return float(value) + 0.0  # -0.0 becomes 0.0
+    raise InputError(f"{name} must be {' or '.join(_WORDS[one] for one in types)}, got {value!r}")
+
+
+def _is_finite(value: Real) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
+
+
+RESERVED = {
+    "mode": "the field mode",
+    "eps_range": "the fields eps_min and eps_max",
+    "parameter_shape": "the field per_neuron",
+    "time_constants": "ul.train with a network of your own, whose neurons have them",
+    "batch_first": "nothing: batches of a run have time first",
+    "check_finite": "nothing: a run that diverges is noticed without it",
+    "backend": "nothing: it does not change a run",
+}
+"""Arguments of neurons that are not options of a run, and what to use instead."""
+_PAPER = ("coupling", "leak_form", "leak_parameter", "sharpness_parameter", "adapt_late", "scaled_surrogate")
+RESERVED |= dict.fromkeys((*_PAPER, "clipped", "clamp"), "a neuron of your own, made with ul.Stepped")
+
+
+OPEN = object()
+"""In place of a default that JSON cannot express, and for an argument without one: the class decides."""
+
+
+class CompleteOptions(dict[str, Any]):
+    """Every option of a neuron, as a stored config lists them; nothing is left to look up in its class."""
+
+
+def class_defaults(neuron: str) -> dict[str, Any]:
+    """Return the options of a neuron's class with their defaults, as JSON has them, or `OPEN`."""
+    from ultralif.nn import find_neuron
+
+    return _signature(cast(Any, find_neuron(neuron)))
+
+
+@cache
+def _signature(kind: Any) -> dict[str, Any]:
+    found = {}
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if name in RESERVED or parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            continue
+        default = parameter.default
+        learned = name.removeprefix("learn_")
+        if learned != name and default is None:
+            default = {"slope": "surrogate_slope"}.get(learned, learned) in kind.learns
+        found[name] = list(default) if isinstance(default, tuple) else default if _is_plain(default) else OPEN
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str | list)
+
+
+def known_options() -> set[str]:
+    """Return the names of the options that any registered neuron has."""
+    return set(_all_options())
+
+
+def example(name: str) -> Any:
+    """Return the default of an option for the first neuron that has it; None if none has, or any will do."""
+    found = _all_options().get(name)
+    return None if found is OPEN else found
+
+
+def _all_options() -> dict[str, Any]:
+    """Return the options of all neurons, each with the default of the first that has it."""
+    from ultralif.nn.network import NEURONS
+
+    found: dict[str, Any] = {}
+    for neuron in NEURONS:
+        found = class_defaults(neuron) | found
+    return found
+
+
+def check_options(neuron: str, options: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """Return options as JSON has them; refuse unknown names and bad values.
+
+    An option that only other neurons have is refused later, by `complete`: a sweep has one set of options,
+    and changes the neuron.
+
+    Args:
+        neuron: the neuron's name.
+        options: by the names of the neuron's arguments.
+        fields: the fields of a config, for a hint.
+    """
+    if isinstance(options, CompleteOptions) or not options:
+        return CompleteOptions(options) if options else {}
+    own = class_defaults(neuron)
+    known = _all_options() | own
+    checked = {}
+    for name, value in options.items():
+        if name in RESERVED:
+            raise InputError(f"{name} is not an option of a run; use {RESERVED[name]}")
+        if name not in known:
+            near = similar(name, [*fields, *own])
+            hint = f"did you mean {near!r}?" if near else f"its options are {', '.join(sorted(own))}"
+            raise InputError(f"{name!r} is not a field of a run's config, nor an option of {neuron}; {hint}")
+        checked[name] = _plain(name, value, None if known[name] is OPEN else known[name])
+    return checked
+
+
+def complete(neuron: str, options: Mapping[str, Any], defaults: Mapping[str, Any]) -> CompleteOptions:
+    """Return every option of a neuron, sorted by name: those given, and the defaults of the others."""
+    for name in options:
+        if name not in defaults:
+            raise InputError(f"{name} is not an argument of {neuron}; leave it out for this neuron")
+    known = {name: value for name, value in defaults.items() if value is not OPEN}
+    return CompleteOptions(sorted({**known, **options}.items()))
+
+
+def _plain(name: str, value: Any, default: Any) -> Any:
+    """Return an option's value as JSON has it, in the type of its default."""
+    if isinstance(value, list | tuple) and (default is None or isinstance(default, list)):
+        return [_plain(name, entry, None) for entry in value]
+    if value is None and not isinstance(default, float | str | list) and type(default) is not int:
+        return None
+    if isinstance(value, bool):
+        if default is None or isinstance(default, bool):
+            return value
+    elif isinstance(value, str):
+        if default is None or isinstance(default, str):
+            return value
+    elif isinstance(value, Real) and not isinstance(default, bool | str | list):
+        return _number(name, value, whole=isinstance(default, int))
+    raise InputError(f"{name} must be {_KINDS.get(type(default), 'a plain value')}, got {value!r}")
+
+
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a finite number",
+    str: "a name",
+    list: "a list of numbers",
+}
+
+
+def _number(name: str, value: Real, *, whole: bool) -> float | int:
+    if whole and isinstance(value, Integral):
+        return int(value)
+    try:
+        number = float(value) + 0.0  # so that -0.0 is 0.0
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or whole:
+        raise InputError(f"{name} must be {_KINDS[int if whole else float]}, got {value!r}")
+    return number
+
 
 SCHEMA = 3
 """Version of a stored config."""

@@ -1,26 +1,194 @@
-"""Accuracy, spike rates and cost of networks in each of their modes."""
+"""Accuracy, spike rates and cost of networks in each of their modes, and the results made of them."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import platform
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
+from ultralif import __version__
 from ultralif.data import Split
+from ultralif.errors import DataWarning, InputError
 from ultralif.functional import Mode
 from ultralif.names import MODES
+from ultralif.training.batches import EVALUATION, Data, batches, inputs, load_data, make_loader, make_loaders
 from ultralif.training.config import RunConfig
-from ultralif.training.energy import ann_energy, relative_sops, snn_energy
-from ultralif.training.feed import EVALUATION, Data, batches, inputs, make_loaders
-from ultralif.training.hits import pack_hits
-from ultralif.training.members import Members
-from ultralif.training.meter import Meter, make_meter
+from ultralif.training.device import arithmetic, pick_device
+from ultralif.training.members import Members, Single, make_members, neurons_of
+from ultralif.training.networks import find_run, restore, step_work
+from ultralif.training.result import (
+    CONSTANTS,
+    LearnedConstants,
+    ModeResult,
+    Operations,
+    Result,
+    ann_energy,
+    count_operations,
+    pack_hits,
+    relative_sops,
+    snn_energy,
+)
+from ultralif.training.schedule import hard_epochs
+from ultralif.training.store import Store
+from ultralif.training.zoo import cards, read_model
 
-__all__ = ["Evaluation", "accuracies", "evaluate"]
+if TYPE_CHECKING:
+    from ultralif.stack import Stack
+
+__all__ = [
+    "Evaluation",
+    "OpCounter",
+    "Reevaluated",
+    "accuracies",
+    "by_mode",
+    "constants_of",
+    "environment",
+    "evaluate",
+    "make_op_counter",
+    "make_result",
+    "reevaluate",
+    "reevaluate_model",
+]
+
+
+class OpCounter(Protocol):
+    """Counts the operations per sample, averaged over all samples seen."""
+
+    def read(self, x: Tensor, batch: int) -> None:
+        """Take note of a batch of inputs."""
+        ...
+
+    def watching(self, mode: Mode) -> AbstractContextManager[None]:
+        """Count the operations of what is computed inside."""
+        ...
+
+    def widths(self) -> list[int]:
+        """Return the neurons of each hidden layer."""
+        ...
+
+    def synapses(self) -> int:
+        """Return the multiplications of one time step."""
+        ...
+
+    def operations(self, place: int, mode: Mode, rates: list[float]) -> Operations:
+        """Return the operations of a member; the rates are those of its hidden layers."""
+        ...
+
+    def by_layer(self, mode: Mode) -> dict[str, Operations]:
+        """Return the operations of each layer, where they are known."""
+        ...
+
+
+def make_op_counter(members: Members, timesteps: int) -> OpCounter:
+    """Return the counter for members: a module's layers are watched, a stack's follow from its sizes."""
+    if isinstance(members, Single):
+        return _Layers(members, timesteps)
+    return _Sizes(cast("Stack", members), timesteps)
+
+
+class _Sizes:
+    """Multilayer perceptrons: operations follow from sizes, rates and the share of nonzero inputs."""
+
+    def __init__(self, stack: "Stack", timesteps: int) -> None:
+        self.stack, self.timesteps = stack, timesteps
+        self.nonzero, self.samples, self.binary = torch.zeros(stack.batches), 0, True
+
+    def read(self, x: Tensor, batch: int) -> None:
+        of_batch = x.reshape(self.stack.batches, -1)
+        self.nonzero += of_batch.count_nonzero(1).cpu() / (of_batch.shape[1] // batch)
+        self.samples += batch
+        self.binary = self.binary and bool(((x == 0) | (x == 1)).all())
+
+    def watching(self, mode: Mode) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def widths(self) -> list[int]:
+        return list(self.stack.sizes[1:-1])
+
+    def synapses(self) -> int:
+        return sum(a * b for a, b in pairwise(self.stack.sizes))
+
+    def operations(self, place: int, mode: Mode, rates: list[float]) -> Operations:
+        density = float(self.nonzero[place * self.stack.batches // len(self.stack)]) / self.samples
+        return count_operations(
+            self.stack.sizes,
+            self.timesteps,
+            density,
+            rates,
+            input_binary=self.binary,
+            binary=mode != "soft",
+        )
+
+    def by_layer(self, mode: Mode) -> dict[str, Operations]:
+        return {}
+
+
+class _Count:
+    """Multiplications of a layer: all, those whose input is not zero, and whether inputs are 0 and 1."""
+
+    def __init__(self) -> None:
+        self.every, self.active, self.binary = 0, 0.0, True
+
+    def add(self, layer: nn.Module, x: Tensor, out: Tensor) -> None:
+        work = out.numel() * layer.get_parameter("weight")[0].numel()
+        nonzero = x != 0
+        self.every += work
+        self.active += work * float(nonzero.double().mean())
+        self.binary = self.binary and bool((x.masked_select(nonzero) == 1).all())
+
+    def operations(self, samples: int) -> Operations:
+        count = self.active / samples
+        return Operations(0.0, count) if self.binary else Operations(count, 0.0)
+
+
+class _Layers:
+    """Any module: operations are counted from the inputs of its linear and convolutional layers."""
+
+    def __init__(self, single: Single, timesteps: int) -> None:
+        kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+        self.layers = {name: part for name, part in single.net.named_modules() if isinstance(part, kinds)}
+        self.single, self.timesteps, self.samples = single, timesteps, 0
+        self.counts: dict[Mode, dict[str, _Count]] = {}
+
+    def read(self, x: Tensor, batch: int) -> None:
+        self.samples += batch
+
+    @contextmanager
+    def watching(self, mode: Mode) -> Iterator[None]:
+        counts = self.counts.setdefault(mode, {name: _Count() for name in self.layers})
+        hooks = [
+            layer.register_forward_hook(lambda layer, given, out, n=name: counts[n].add(layer, given[0], out))
+            for name, layer in self.layers.items()
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def widths(self) -> list[int]:
+        return self.single.seen_widths()
+
+    def synapses(self) -> int:
+        counts = next(iter(self.counts.values()), {})
+        return sum(count.every for count in counts.values()) // max(1, self.samples * self.timesteps)
+
+    def operations(self, place: int, mode: Mode, rates: list[float]) -> Operations:
+        parts = self.by_layer(mode).values()
+        return Operations(sum(part.macs for part in parts), sum(part.acs for part in parts))
+
+    def by_layer(self, mode: Mode) -> dict[str, Operations]:
+        return {name: count.operations(self.samples) for name, count in self.counts[mode].items()}
 
 
 @dataclass(frozen=True)
@@ -36,7 +204,7 @@ class Evaluation:
     energy: dict[str, Any]
     """The paper's T * rate and picojoules, and counted operations, for each mode."""
     hits: dict[str, str]
-    """The samples classified correctly in each mode, see `ultralif.training.hits`."""
+    """The samples classified correctly in each mode, see `ultralif.training.result`."""
 
 
 @torch.no_grad()
@@ -57,13 +225,13 @@ def evaluate(
     modes = [mode for mode in MODES if any(mode in members.modes(place) for place in places)]
     correct: dict[Mode, list[Tensor]] = {mode: [] for mode in modes}
     spikes: dict[Mode, list[Tensor]] = {mode: [] for mode in modes}
-    meter = make_meter(members, shared.timesteps)
+    counter = make_op_counter(members, shared.timesteps)
     for x, labels in batches(make_loaders(members, configs, data, samples, training=False), EVALUATION):
         x = inputs(x, shared)
-        meter.read(x, labels.shape[-1])
+        counter.read(x, labels.shape[-1])
         labels = members.spread(labels)
         for mode in modes:
-            with meter.watching(mode), _autocast(shared, x):
+            with counter.watching(mode), _autocast(shared, x):
                 out = members(x, mode)
             correct[mode].append(out.logits.argmax(2) == labels)
             spikes[mode].append(torch.stack([rate.mean(2).sum(0) for rate in out.rates]))
@@ -71,7 +239,7 @@ def evaluate(
     hits = {mode: torch.cat(parts, 1).cpu().numpy() for mode, parts in correct.items()}
     return [
         _summary(
-            meter,
+            counter,
             place,
             shared.timesteps,
             {mode: hits[mode][place] for mode in members.modes(place)},
@@ -118,14 +286,14 @@ def _largest_batch(data: Data, config: RunConfig) -> int:
 
 
 def _summary(
-    meter: Meter,
+    counter: OpCounter,
     place: int,
     timesteps: int,
     hits: dict[Mode, NDArray[np.bool_]],
     rates: dict[Mode, list[float]],
 ) -> Evaluation:
     modes = [mode for mode in MODES if mode in hits]
-    widths, synapses = meter.widths(), meter.synapses()
+    widths, synapses = counter.widths(), counter.synapses()
     hidden = {mode: rates[mode][: len(widths)] for mode in modes}
     weights = [width / sum(widths) for width in widths]
     mean = {m: math.fsum(w * r for w, r in zip(weights, hidden[m], strict=True)) for m in modes}
@@ -133,8 +301,8 @@ def _summary(
         "relative_sops": {m: relative_sops(timesteps, mean[m]) for m in modes},
         "snn_picojoules": {m: snn_energy(timesteps, mean[m], synapses) for m in modes},
         "ann_picojoules": ann_energy(synapses),
-        "operations": {m: meter.operations(place, m, hidden[m]) for m in modes},
-        "layers": {m: meter.by_layer(m) for m in modes},
+        "operations": {m: counter.operations(place, m, hidden[m]) for m in modes},
+        "layers": {m: counter.by_layer(m) for m in modes},
     }
     return Evaluation(
         {m: 100 * int(hits[m].sum()) / len(hits[m]) for m in modes},
@@ -149,3 +317,198 @@ def _autocast(config: RunConfig, x: Tensor) -> torch.autocast:
     """Evaluate models of `ultralif.models` in the precision in which they were trained."""
     half = config.precision == "bfloat16" and config.model != "mlp"
     return torch.autocast(x.device.type, torch.bfloat16, enabled=half)
+
+
+def environment(device: torch.device, precision: str, checksum: str) -> dict[str, Any]:
+    """Return the code, device, precision and data behind a result."""
+    return {
+        "ultralif": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
+        "precision": precision,
+        "threads": torch.get_num_threads(),
+        "data_sha256": checksum,
+    }
+
+
+def constants_of(network: nn.Module, *, learned: bool = False) -> dict[str, list[float]]:
+    """Return the constants of a network's neurons by name: for each spiking layer the mean over its neurons.
+
+    Args:
+        network: the network.
+        learned: only those that are learned.
+    """
+    found: dict[str, list[float]] = {}
+    for neuron in neurons_of(network):
+        for name in neuron.declared():
+            if not learned or neuron.learned(name) is not None:
+                value = neuron.constant(name)
+                mean = value if isinstance(value, float | int) else value.detach().double().mean()
+                found.setdefault("slope" if name == "surrogate_slope" else name, []).append(float(mean))
+    return found
+
+
+def make_result(
+    config: RunConfig,
+    network: nn.Module,
+    path: Path,
+    evaluation: Evaluation,
+    validation: Evaluation | None,
+    **rest: Any,
+) -> Result:
+    """Put together the result of a run.
+
+    Args:
+        config: its config.
+        network: its network, trained.
+        path: its folder.
+        evaluation: its numbers on the test set.
+        validation: its numbers on the held-out part, if there is one.
+        rest: ``status``, ``epochs``, ``seconds``, ``stacked``, ``environment``.
+    """
+    neuron = neurons_of(network)[0]
+    mode = "hard" if hard_epochs(config) else neuron.mode
+    constants = {name: values[0] for name, values in constants_of(network).items() if name in CONSTANTS}
+    return Result(
+        id=config.id,
+        dataset=config.dataset,
+        neuron=config.neuron,
+        timesteps=config.timesteps,
+        seed=config.seed,
+        sparsity=config.sparsity,
+        mode=mode,
+        by_mode=by_mode(evaluation, validation),
+        hits=evaluation.hits.get(mode),
+        constants=LearnedConstants(**constants),
+        config=config.to_dict(),
+        path=str(path),
+        ann_picojoules=evaluation.energy["ann_picojoules"],
+        finished=time.time(),
+        **rest,
+    )
+
+
+def by_mode(evaluation: Evaluation, validation: Evaluation | None = None) -> dict[str, ModeResult]:
+    """Return what an evaluation found, by mode."""
+    energy = evaluation.energy
+    return {
+        mode: ModeResult(
+            accuracy,
+            evaluation.spike_rate[mode],
+            tuple(evaluation.spike_rates[mode]),
+            energy["operations"][mode],
+            energy["relative_sops"][mode],
+            energy["snn_picojoules"][mode],
+            None if validation is None else validation.accuracy[mode],
+            energy["layers"][mode],
+        )
+        for mode, accuracy in evaluation.accuracy.items()
+    }
+
+
+Compare = Callable[[nn.Module, Iterable[tuple[Tensor, Tensor]]], dict[str, Any]]
+
+
+class Reevaluated(NamedTuple):
+    """A result with new numbers, and the differences between modes if they were compared."""
+
+    result: Result
+    gap: dict[str, Any]
+
+
+def reevaluate(
+    store: Store,
+    run: str,
+    device: str = "auto",
+    data_dir: Path | None = None,
+    *,
+    compare: Compare | None = None,
+) -> Reevaluated:
+    """Evaluate a run's network on its test set again, and return the result with the new numbers.
+
+    Args:
+        store: where the run is.
+        run: its name, or the beginning of it.
+        device: ``auto``, ``cpu``, ``cuda`` ...
+        data_dir: searched first for the data.
+        compare: called with the network and the batches of the test set; it returns the ``gap``.
+    """
+    found = store.read(run)
+    return _again(found.result, restore(found), found.config, device, data_dir, compare)
+
+
+def reevaluate_model(
+    name: str, device: str = "auto", data_dir: Path | None = None, *, compare: Compare | None = None
+) -> Reevaluated:
+    """Do the same as `reevaluate` for a network that comes with the library."""
+    config, _ = read_model(name)
+    network, card = find_run(name).network, cards()[name]
+    known = {field: getattr(config, field) for field in _NAMED}
+    known |= {"id": card["run"], "mode": neurons_of(network)[0].mode, "status": "done", "path": name}
+    result = Result.from_dict(
+        {**known, "eps": card.get("eps"), "leak": card.get("leak")}, f"the card of {name}"
+    )
+    return _again(replace(result, config=config.to_dict()), network, config, device, data_dir, compare)
+
+
+_NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity", "epochs")
+
+
+def _again(
+    result: Result,
+    network: nn.Module,
+    config: RunConfig,
+    device: str,
+    data_dir: Path | None,
+    compare: Compare | None,
+) -> Reevaluated:
+    place = pick_device(device)
+    data = load_data(config, place, data_dir)
+    trained_on = result.environment.get("data_sha256")
+    if trained_on not in (None, data.dataset.checksum):
+        warnings.warn(
+            f"run {result.id} was trained on other data than these {config.dataset} (SHA-256 "
+            f"{str(trained_on)[:12]}, now {data.dataset.checksum[:12]}), so its numbers cannot be compared",
+            DataWarning,
+            stacklevel=3,
+        )
+    gap: dict[str, Any] = {}
+    with arithmetic(place, config.precision, step_work([config])):
+        members = make_members([config], [network], place, data)
+        _check_decisions(members, config, data, result.id)
+        (found,) = evaluate(members, [config], data)
+        if compare is not None:
+            batches = make_loader(config, data, data.dataset.test, training=False).epoch(EVALUATION)
+            images = config.encoding == "direct" and not data.dataset.test.is_events
+            taken = ((inputs(x, config), labels) for x, labels in batches)
+            gap = compare(network, ((x[0] if images else x, labels) for x, labels in taken))
+    known = result.by_mode
+    modes = {
+        mode: replace(one, validation=known[mode].validation if mode in known else None)
+        for mode, one in by_mode(found).items()
+    }
+    ann = found.energy["ann_picojoules"]
+    return Reevaluated(replace(result, by_mode=modes, ann_picojoules=ann), gap)
+
+
+@torch.no_grad()
+def _check_decisions(members: Members, config: RunConfig, data: Data, run: str) -> None:
+    """Refuse scores that are not finite, and warn of a network that gives every sample the same class."""
+    loader = make_loader(config, data, data.dataset.test, training=False)
+    x, labels = next(loader.epoch(EVALUATION))
+    logits = members(inputs(x, config), None).logits
+    if not bool(torch.isfinite(logits).all()):
+        raise InputError(f"the scores of run {run} are NaN or infinite; train it again")
+    decided = logits.argmax(-1)
+    if (
+        len(labels) >= 32
+        and bool((decided == decided.flatten()[0]).all())
+        and int(labels.min()) != int(labels.max())
+    ):
+        warnings.warn(
+            f"run {run} gives all of the first {len(labels)} test samples the class "
+            f"{int(decided.flatten()[0])}, so it has learned nothing; check the data, or train it longer",
+            DataWarning,
+            stacklevel=4,
+        )

@@ -17,10 +17,9 @@ from ultralif.errors import is_out_of_memory
 from ultralif.functional import Mode
 from ultralif.stack import Stack
 from ultralif.stack.streams import side_by_side
-from ultralif.training.feed import augmentation, batches, inputs, make_loaders
-from ultralif.training.job import Job
+from ultralif.training.batches import augmentation, batches, inputs, make_loaders
+from ultralif.training.loop import Job, Steps, prepare_step, seed_draws, train_step
 from ultralif.training.schedule import epoch_mode
-from ultralif.training.step import Steps, prepare_step, seed_draws, train_step
 
 __all__ = ["can_be_recorded", "graph_steps", "leave_record"]
 

@@ -4,30 +4,260 @@ import hashlib
 import math
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ultralif.data import Loader
+from ultralif.errors import JobError, is_out_of_memory
 from ultralif.functional import Mode
-from ultralif.training.build import build_networks, step_work
+from ultralif.stack.streams import side_by_side
+from ultralif.training.batches import EVALUATION, Data, batches, inputs, load_data, make_loaders
+from ultralif.training.checkpoint import newest, save_checkpoint
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
-from ultralif.training.evaluate import accuracies, evaluate
-from ultralif.training.feed import EVALUATION, batches, inputs, load_data, make_loaders
-from ultralif.training.job import Job
-from ultralif.training.lock import locked
-from ultralif.training.options import Interrupted, Progress, RunOptions
-from ultralif.training.record import environment, make_result
+from ultralif.training.evaluate import accuracies, environment, evaluate, make_result
+from ultralif.training.losses import Objective, member_losses
+from ultralif.training.members import Members, Role, make_members
+from ultralif.training.networks import build_networks, step_work
+from ultralif.training.optimizer import SGD, Adam, Group, Optimizer
+from ultralif.training.progress import Interrupted, Progress, RunOptions
 from ultralif.training.result import Result
-from ultralif.training.schedule import epoch_mode, learning_rate, temperature
-from ultralif.training.step import Steps, steps
-from ultralif.training.store import Finished, Store
+from ultralif.training.schedule import changes_within, epoch_mode, learning_rate, temperature
+from ultralif.training.store import Finished, Store, locked
+from ultralif.training.sweep import halves
 
-__all__ = ["Interrupted", "Progress", "finish", "progress_of", "run_epochs", "stack_id", "train_stack"]
+__all__ = [
+    "Interrupted",
+    "Job",
+    "Progress",
+    "Steps",
+    "eager_steps",
+    "finish",
+    "make_optimizer",
+    "prepare_step",
+    "progress_of",
+    "run_epochs",
+    "run_local",
+    "seed_draws",
+    "stack_id",
+    "steps",
+    "train_stack",
+    "train_step",
+]
+
+
+PROBE = 64
+"""Training samples on which the spike rates of each epoch are measured."""
+
+
+@dataclass
+class Job:
+    """A stack in training. Lists by member follow the places of the stack."""
+
+    configs: list[RunConfig]
+    members: Members
+    optimizer: Optimizer
+    data: Data
+    device: torch.device
+    objective: Objective
+    sums: Tensor
+    """Loss, correctly classified samples and spike rate of the running epoch so far, ``[3, M]``."""
+    probe: Tensor
+    """Some training samples, as the network reads them."""
+    epoch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    lost: dict[int, int] = field(default_factory=dict)
+    """Members that diverged, with the epoch in which they did."""
+    good: dict[str, Tensor] = field(default_factory=dict)
+    """All parameters at the end of the last epoch; those of a lost member stay as they were before."""
+
+    @classmethod
+    def begin(
+        cls, configs: Sequence[RunConfig], networks: Sequence[nn.Module], data: Data, device: torch.device
+    ) -> "Job":
+        """Begin to train the networks of some configs."""
+        members = make_members(configs, networks, device, data)
+        return cls.of(members, [configs[i] for i in members.order], data, device)
+
+    @classmethod
+    def of(cls, members: Members, configs: list[RunConfig], data: Data, device: torch.device) -> "Job":
+        """Begin to train members; their configs are in the order of their places."""
+        sums = torch.zeros(3, len(members), dtype=torch.float64, device=device)
+        objective = Objective.of(configs, members.first_weights()[0])
+        optimizer = make_optimizer(members, configs[0])
+        job = cls(configs, members, optimizer, data, device, objective, sums, _probe(configs, members, data))
+        job.good = job.parameters()
+        return job
+
+    @property
+    def shared(self) -> RunConfig:
+        """The fields that the members have in common."""
+        return self.configs[0]
+
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch."""
+        return -(-len(self.data.train) // self.shared.batch_size)
+
+    @property
+    def is_over(self) -> bool:
+        """True if nothing is left to train."""
+        return self.epoch >= self.shared.epochs or len(self.lost) == len(self.members)
+
+    def parameters(self) -> dict[str, Tensor]:
+        """Return a copy of all parameters."""
+        return {name: value.detach().clone() for name, value in self.members.state_dict().items()}
+
+    def save(self, folder: Path) -> None:
+        """Write a checkpoint; training that resumes from it gives exactly the same result."""
+        tensors = {f"stack.{name}": value for name, value in self.members.state_dict().items()}
+        tensors |= {f"optimizer.{name}": value for name, value in self.optimizer.tensors().items()}
+        tensors |= {f"good.{name}": value for name, value in self.good.items()}
+        tensors["sums"] = self.sums
+        position = {
+            "runs": [config.id for config in self.configs],
+            "epoch": self.epoch,
+            "step": self.step,
+            "seconds": self.seconds,
+            "lost": list(self.lost.items()),
+            "data_sha256": self.data.dataset.checksum,
+        }
+        number = self.epoch * 10**6 + self.step
+        save_checkpoint(folder, number, tensors, {"position": position, "history": self.history})
+
+    def resume(self, folder: Path) -> list[str]:
+        """Resume from the newest undamaged checkpoint; return notes for the user."""
+        found, notes = newest(folder)
+        if found is None:
+            return [*notes, "all checkpoints are damaged; training starts again"] if notes else []
+        position = found.documents.get("position")
+        begun = position.get("data_sha256") if isinstance(position, dict) else None
+        now = self.data.dataset.checksum
+        if begun not in (None, now):
+            raise JobError(
+                f"the data of {self.shared.dataset} changed since the training in {folder} began (SHA-256 "
+                f"{str(begun)[:12]}, now {now[:12]}); restore the old data, or delete the folder to restart"
+            )
+        try:
+            self._restore(found.tensors(), found.documents)
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise JobError(
+                f"the checkpoint in {folder} was written by another version of ultralif; finish the run with "
+                "that version, or delete the folder to begin again"
+            ) from error
+        where = f"epoch {self.epoch + 1}, step {self.step}"
+        return [*notes, f"going on from {where}" + (" (an older checkpoint)" if notes else "")]
+
+    def _restore(self, tensors: dict[str, Tensor], documents: dict[str, Any]) -> None:
+        parts: dict[str, dict[str, Tensor]] = {"stack": {}, "optimizer": {}, "good": {}, "sums": {}}
+        for name, value in tensors.items():
+            kind, _, rest = name.partition(".")
+            parts[kind][rest] = value
+        own = self.optimizer.tensors()
+        if own.keys() != parts["optimizer"].keys() or self.good.keys() != parts["good"].keys():
+            raise ValueError("the names of the tensors differ")
+        self.members.load_state_dict(parts["stack"])
+        for name, value in parts["optimizer"].items():
+            own[name].copy_(value)
+        self.sums.copy_(tensors["sums"])
+        self.good = {name: value.to(self.device) for name, value in parts["good"].items()}
+        position = documents["position"]
+        self.epoch, self.step, self.seconds = position["epoch"], position["step"], position["seconds"]
+        self.lost = dict(position["lost"])
+        self.history = documents["history"]
+
+
+def _probe(configs: Sequence[RunConfig], members: Members, data: Data) -> Tensor:
+    """Return some training samples, taken evenly from the whole set, as the networks read them."""
+    index = torch.linspace(0, len(data.train) - 1, min(PROBE, len(data.train))).long()
+    loaders = make_loaders(members, configs, data, data.train.subset(index), training=False)
+    return inputs(next(batches(loaders, EVALUATION))[0], configs[0])
+
+
+def make_optimizer(members: Members, config: RunConfig) -> Optimizer:
+    """Return one optimizer for all members: it works element by element, so it is one for each of them."""
+    parts: dict[Role, list[Tensor]] = {"weight": [], "eps": [], "other": []}
+    for name, parameter in members.named_parameters():
+        if parameter.requires_grad:
+            parts[members.role(name)].append(parameter)
+    groups = [
+        Group(parts["weight"], decay=config.weight_decay),
+        Group(parts["eps"], speed=config.eps_speed),
+        Group(parts["other"]),
+    ]
+    return (SGD if config.optimizer == "sgd" else Adam)(groups)
+
+
+Steps = Callable[[Job], Iterator[int]]
+"""Trains a job to the end of its running epoch, and yields after every step."""
+
+
+def steps(job: Job, note: Callable[[str], None] = lambda text: None, *, graph: bool = True) -> Steps:
+    """Return how an epoch is run: recorded and replayed on a GPU, one call at a time elsewhere.
+
+    Args:
+        job: what is trained.
+        note: is told if steps could not be recorded.
+        graph: record them where that is possible.
+    """
+    if graph and job.device.type == "cuda":
+        from ultralif.training.graph import can_be_recorded, graph_steps
+
+        if can_be_recorded(job):
+            return graph_steps(job, note)
+    return eager_steps(job)
+
+
+def eager_steps(job: Job) -> Steps:
+    """Return a function that trains to the end of the running epoch, step by step."""
+    loaders = make_loaders(job.members, job.configs, job.data, job.data.train, training=True)
+
+    def run(job: Job) -> Iterator[int]:
+        mode = epoch_mode(job.shared, job.epoch)
+        for x, labels in batches(loaders, job.epoch, job.step):
+            prepare_step(job)
+            seed_draws(job, loaders[0])
+            train_step(job, inputs(x, job.shared), labels, mode)
+            job.step += 1
+            yield job.step
+
+    return run
+
+
+def prepare_step(job: Job) -> None:
+    """Set the learning rate of a step where it changes within the epoch."""
+    if changes_within(job.shared, job.epoch):
+        job.optimizer.set_rate(learning_rate(job.shared, job.epoch, job.step / job.steps))
+
+
+def seed_draws(job: Job, loader: Loader) -> None:
+    """Let draws such as dropout's be the same when the run is taken up at this step."""
+    if job.members.draws:
+        torch.manual_seed(loader.seed_of(job.epoch, 10**9 + job.step))
+
+
+def train_step(job: Job, x: Tensor, labels: Tensor, mode: Mode | None) -> None:
+    """Take one step of every member on a batch, and add its loss, hits and spike rate to the sums."""
+    half = job.shared.precision == "bfloat16"
+    with side_by_side(job.device) as branch:
+        with branch():
+            job.optimizer.begin()
+        with torch.autocast(job.device.type, torch.bfloat16, enabled=half):
+            losses = member_losses(job.members, x, labels, job.objective, mode)
+        torch.autograd.backward([losses.loss], [job.objective.ones.to(losses.loss)])
+    with side_by_side(job.device) as branch:
+        with branch():
+            job.sums += torch.stack((losses.loss.detach(), losses.correct, losses.rate))
+        job.optimizer.step()
 
 
 def train_stack(
@@ -220,3 +450,34 @@ def finish(job: Job, store: Store, aside: Path) -> list[Result]:
         results.append(result.with_history(history))
     store.write(runs, aside)
     return results
+
+
+def run_local(
+    stacks: Sequence[Sequence[RunConfig]],
+    store: Store,
+    options: RunOptions | None = None,
+) -> Iterator[Result]:
+    """Train stacks one after another and yield the results; one that does not fit the device is halved.
+
+    Args:
+        stacks: see `ultralif.training.plan`.
+        store: where the runs go.
+        options: device, folder of the data, progress, checkpoints; None, the defaults.
+    """
+    options = options or RunOptions()
+    waiting = [(number, list(stack)) for number, stack in enumerate(stacks)]
+    while waiting:
+        number, stack = waiting.pop(0)
+        try:
+            yield from train_stack(stack, store, options.numbered(number))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            if len(stack) == 1:
+                raise JobError(
+                    f"{stack[0].neuron} ({stack[0].id}) does not fit the device; choose a smaller "
+                    "batch_size, hidden or timesteps, or device cpu"
+                ) from error
+            note = f"{len(stack)} networks do not fit the device together; they are trained in two halves"
+            options.report(Progress(len(stack), 0, stack[0].epochs, None, None, note, number))
+            waiting[:0] = [(number, half) for half in halves(stack)]

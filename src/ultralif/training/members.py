@@ -1,14 +1,26 @@
-"""`Members`: the interface that networks offer to the training loop."""
+"""`Members`: the interface that networks offer to the training loop, and one module of any kind as such."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
+import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
+from ultralif.errors import InputError
 from ultralif.functional import Mode
-from ultralif.nn import Output
+from ultralif.names import MODES
+from ultralif.nn import Neuron, Output, mode
+from ultralif.training.config import RunConfig
 
-__all__ = ["Members", "Role"]
+if TYPE_CHECKING:
+    from ultralif.nn import Network
+    from ultralif.training.batches import Data
+
+__all__ = ["Members", "Role", "Single", "neurons_of"]
+
 
 Role = Literal["weight", "eps", "other"]
 """Role of a parameter: weights decay, temperatures have their own learning rate."""
@@ -17,7 +29,7 @@ Role = Literal["weight", "eps", "other"]
 class Members(Protocol):
     """One or several networks that are trained together; each has a place.
 
-    `ultralif.stack.Stack` lays multilayer perceptrons side by side; `ultralif.training.single.Single` is one
+    `ultralif.stack.Stack` lays multilayer perceptrons side by side; `ultralif.training.members.Single` is one
     module of any kind. M is their number. Both are `nn.Module`s.
     """
 
@@ -89,3 +101,227 @@ class Members(Protocol):
     def train(self, mode: bool = True) -> Any:
         """Switch batch norm and dropout to training, or to evaluation."""
         ...
+
+
+_NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm)
+
+
+def neurons_of(net: nn.Module) -> list[Neuron[Any]]:
+    """Return the neurons of a module, in the order in which they were made; at least one is required."""
+    found = [module for module in net.modules() if isinstance(module, Neuron)]
+    if not found:
+        raise InputError(
+            f"net is a {type(net).__name__} without ultralif neurons; put neurons such as "
+            "ultralif.UltraLIF() between its layers"
+        )
+    return found
+
+
+def _seen(module: nn.Module, given: Any, out: Any) -> None:
+    """Do nothing. With a hook, `Neuron.rate` calls the module, whose spikes are noted."""
+
+
+def _over_calls(noted: Sequence[tuple[Tensor, int]]) -> Tensor:
+    """Return the mean spike over several calls of a layer, each weighted by its steps."""
+    steps = [count for _, count in noted]
+    if len(set(steps)) == 1:
+        return torch.stack([rate for rate, _ in noted]).mean(0)
+    return torch.stack([rate * count for rate, count in noted]).sum(0) / sum(steps)
+
+
+class Single(nn.Module):
+    """One module as `ultralif.training.members.Members`.
+
+    Args:
+        net: takes ``[T, B, *input]`` and returns scores ``[B, classes]``, or for each step
+            ``[T, B, classes]``, whose mean counts; or it returns what `ultralif.Network.observe` does.
+        classes: the number of classes, or less: a net may have scores for more.
+        direct: the net takes images ``[B, *input]`` and repeats them itself.
+        channels_last: store images with channels last.
+    """
+
+    batches, draws = 1, True
+
+    def __init__(
+        self, net: nn.Module, *, classes: int = 1, direct: bool = False, channels_last: bool = False
+    ) -> None:
+        super().__init__()
+        self.neurons = neurons_of(net)
+        self.net = net.to(memory_format=torch.channels_last) if channels_last else net  # type: ignore[call-overload]
+        self.classes, self.direct, self.channels_last = classes, direct, channels_last
+        self.order = [0]
+        self.widths: dict[int, int] = {}
+        self._seen: dict[int, list[tuple[Tensor, int]]] = {}
+        self._layers: list[int] = []
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Note the spikes of all neurons while the net computes, however it calls them."""
+        inside: set[int] = set()  # a forward pass calls run, whose spikes are noted once
+
+        def watched(layer: int, call: Callable[..., Any], time: int | None) -> Callable[..., Any]:
+            def noting(*given: Any, **options: Any) -> Any:
+                if layer in inside:
+                    return call(*given, **options)
+                inside.add(layer)
+                try:
+                    out = call(*given, **options)
+                finally:
+                    inside.discard(layer)
+                spikes = out[0] if isinstance(out, tuple) else out
+                self._note(layer, spikes.unsqueeze(0) if time is None else spikes.transpose(0, time))
+                return out
+
+            return noting
+
+        hooks = []
+        for layer, neuron in enumerate(self.neurons):
+            time = 1 if neuron.batch_first else 0
+            for name, axis in (("forward", time), ("run", time), ("step", None)):
+                vars(neuron)[name] = watched(layer, getattr(neuron, name), axis)
+            hooks.append(neuron.register_forward_hook(_seen))
+        try:
+            yield
+        finally:
+            for neuron, hook in zip(self.neurons, hooks, strict=True):
+                hook.remove()
+                for name in ("forward", "run", "step"):
+                    del vars(neuron)[name]
+
+    def _note(self, layer: int, spikes: Tensor) -> None:
+        """Keep the mean spike of each sample of a layer, ``[B, 1, 1]``, and the number of steps."""
+        self.widths[layer] = math.prod(spikes.shape[2:])
+        wide = spikes.float() if spikes.dtype in (torch.bfloat16, torch.float16) else spikes
+        rate = wide.flatten(2).mean((0, 2)).view(-1, 1, 1)
+        self._seen.setdefault(layer, []).append((rate, len(spikes)))
+
+    def __len__(self) -> int:
+        return 1
+
+    def forward(self, x: Tensor, wanted: Mode | None = None, *, by_step: bool = False) -> Output:
+        """Return the scores ``[1, B, classes]`` and for each spiking layer the mean spike ``[B, 1, 1]``."""
+        self._seen = {}
+        batch = x.shape[1]
+        if hasattr(self.net, "by_step"):  # a network of ultralif.models
+            self.net.by_step = by_step
+        with mode(self.net, wanted) if wanted is not None else nullcontext(), self._watching():
+            said = self.net(self._laid_out(x[0] if self.direct else x))
+        scores = said.logits if isinstance(said, Output) else said
+        if not isinstance(scores, Tensor) or scores.dim() not in (2, 3) or scores.shape[-2] != batch:
+            shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise InputError(
+                f"net must return scores [B, classes] or [T, B, classes] for a batch of {batch}, got "
+                f"{shape}; take the mean over space, or put time first"
+            )
+        if scores.shape[-1] < self.classes:
+            raise InputError(
+                f"net returns {scores.shape[-1]} scores, but labels go up to {self.classes - 1}; let its "
+                f"last layer have {self.classes} outputs"
+            )
+        steps = scores.unsqueeze(1) if scores.dim() == 3 else None
+        if by_step and steps is None:
+            raise InputError("loss 'tet' needs the scores of each step; let net return [T, B, classes]")
+        if not self._seen:
+            raise InputError(
+                "net has ultralif neurons but calls none of them, so there are no spikes to count; call them "
+                "in its forward, as modules or by run or step"
+            )
+        rates = tuple(_over_calls(self._seen[layer]) for layer in sorted(self._seen))
+        self._layers = sorted(self._seen)
+        self._seen = {}
+        return Output(
+            scores.mean(0, keepdim=True) if scores.dim() == 3 else scores.unsqueeze(0), rates, steps
+        )
+
+    def _laid_out(self, x: Tensor) -> Tensor:
+        if not self.channels_last or x.dim() < 4:
+            return x
+        folded = x.flatten(0, -4) if x.dim() > 4 else x
+        return folded.contiguous(memory_format=torch.channels_last).view(x.shape)
+
+    def spread(self, of_batches: Tensor) -> Tensor:
+        """Return labels ``[B]`` as ``[1, B]``, and probabilities ``[B, classes]`` as ``[1, B, classes]``."""
+        return of_batches.unsqueeze(0)
+
+    def hidden_rate(self, rates: Sequence[Tensor]) -> Tensor:
+        """Return the mean spike of all neurons, ``[1]``; a layer counts by its size."""
+        sizes = self.seen_widths()
+        parts = [rate.mean().view(1) * (size / sum(sizes)) for rate, size in zip(rates, sizes, strict=True)]
+        return torch.stack(parts).sum(0)
+
+    def seen_widths(self) -> list[int]:
+        """Return the number of neurons of each layer in the last forward pass."""
+        return [self.widths[layer] for layer in self._layers]
+
+    def first_weights(self) -> Sequence[Tensor]:
+        """Return the weights of the first layer that has any, as a matrix."""
+        found = (p for name, p in self.named_parameters() if self.role(name) == "weight")
+        first = next(found, None)
+        if first is None:
+            raise InputError(
+                f"net is a {type(self.net).__name__} without weights, so that nothing can be learned"
+            )
+        return [first.flatten(1)]
+
+    def role(self, name: str) -> Role:
+        """Return the role of a parameter: those of neurons and norms, and biases, do not decay."""
+        owner_name, _, last = name.rpartition(".")
+        owner = self.get_submodule(owner_name)
+        if isinstance(owner, Neuron):
+            return "eps" if last.endswith("_eps") else "other"
+        return "weight" if self.get_parameter(name).dim() > 1 and not isinstance(owner, _NORMS) else "other"
+
+    def modes(self, place: int) -> tuple[Mode, ...]:
+        """Return the modes that a neuron of the net has."""
+        return tuple(one for one in MODES if any(one in neuron.modes for neuron in self.neurons))
+
+    def constants(self, name: str) -> list[Tensor | None]:
+        """Return a constant of the first neurons that have it."""
+        values = (neuron.constant(name) for neuron in self.neurons if name in neuron.declared())
+        first = next(values, None)
+        return [None if first is None else torch.as_tensor(first).detach().cpu()]
+
+    def assign(self, name: str, place: int, value: float) -> None:
+        """Give a constant of all neurons that have it another value."""
+        for neuron in self.neurons:
+            if name in neuron.declared():
+                neuron.assign(name, value)
+
+    def is_finite(self) -> Tensor:
+        """Tell whether all parameters and buffers are finite, ``[1]``."""
+        return (
+            torch.stack([torch.isfinite(value).all() for value in self.state_dict().values()])
+            .all()
+            .cpu()
+            .view(1)
+        )
+
+    def copy_member(self, place: int, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
+        """Copy all parameters and buffers from one ``state_dict`` into another."""
+        for name, value in source.items():
+            target[name].copy_(value)
+
+    def unstack(self) -> list[nn.Module]:
+        """Return the net."""
+        return [self.net]
+
+
+def make_members(
+    configs: Sequence[RunConfig], networks: Sequence[nn.Module], device: torch.device, data: "Data"
+) -> Members:
+    """Return multilayer perceptrons as a stack, and a module of any other kind by itself."""
+    shared = configs[0]
+    if shared.model != "mlp":
+        direct = shared.encoding == "direct" and not data.train.is_events
+        classes = data.dataset.classes
+        return Single(
+            networks[0].to(device), classes=classes, direct=direct, channels_last=shared.channels_last
+        )
+    from ultralif.stack import Stack
+
+    seeds = sorted({config.seed for config in configs})
+    readers = [seeds.index(config.seed) for config in configs]
+    # A stack moves a temperature faster by scaling it, which scales a step of SGD twice.
+    power = 0.5 if shared.optimizer == "sgd" else 1.0
+    speeds = [config.eps_speed**power for config in configs]
+    return Stack(cast("Sequence[Network]", networks), speeds, readers).to(device)

@@ -1,4 +1,4 @@
-"""Progress of long jobs, as a bar on a terminal and as lines elsewhere; and signals that stop them."""
+"""Options that do not change a run's result, its progress, and signals that stop it. Needs no torch."""
 
 import os
 import signal
@@ -7,15 +7,84 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from ultralif.errors import InputError, JobError
 from ultralif.files import visible
 
-if TYPE_CHECKING:
-    from ultralif.training import Progress
+__all__ = [
+    "Interrupted",
+    "Progress",
+    "RunOptions",
+    "spell_count",
+    "spell_time",
+    "stop_on_signals",
+    "training_progress",
+]
 
-__all__ = ["spell_count", "spell_time", "stop_on_signals", "training_progress"]
+
+class Progress(NamedTuple):
+    """The state of a stack in training."""
+
+    members: int
+    epoch: int
+    epochs: int
+    loss: float | None
+    """Mean over the members and the last epoch."""
+    accuracy: float | None
+    """The same for the training accuracy in percent."""
+    note: str | None = None
+    """Something that a person should know."""
+    stack: int = 0
+    """The stack's number in its plan."""
+
+
+class Interrupted(JobError):
+    """Training was asked to stop; everything is saved."""
+
+    def __init__(self, where: str, code: int) -> None:
+        super().__init__(f"{where}; everything is saved. The same command goes on from there")
+        self.where, self.code = where, code
+
+
+def _silent(progress: Progress) -> None:
+    """Report nothing."""
+
+
+def _never() -> int:
+    """Never stop."""
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of training that do not change its results."""
+
+    device: str = "auto"
+    """``cpu``, ``cuda`` ... or ``auto``: the GPU if there is one."""
+    data_dir: Path | None = None
+    """The folder that is searched first for data."""
+    report: Callable[[Progress], None] = _silent
+    """Called after every epoch, and with a note whenever something unusual happens."""
+    stopping: Callable[[], int] = _never
+    """Called after every step; it returns 0 to continue, or an exit code to stop."""
+    checkpoint_seconds: float = 60.0
+    """The most work, in seconds, that is lost if the process is killed."""
+    graph: bool = True
+    """Record steps on a GPU; False for a network that decides in Python from step to step."""
+
+    def __post_init__(self) -> None:
+        """Raise an InputError for a time that is not positive."""
+        if not self.checkpoint_seconds >= 0:
+            raise InputError(f"checkpoint_seconds must be 0 or more, got {self.checkpoint_seconds}")
+
+    def numbered(self, stack: int) -> "RunOptions":
+        """Return the same options for one stack of a plan: its progress carries its number."""
+        return replace(self, report=lambda progress: self.report(progress._replace(stack=stack)))
+
 
 PAUSE = 10.0
 """Seconds between lines."""
@@ -48,7 +117,7 @@ def spell_count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-Report = Callable[["Progress"], None]
+Report = Callable[[Progress], None]
 
 
 @contextmanager
@@ -76,7 +145,7 @@ def training_progress(seconds: Sequence[float], *, quiet: bool) -> Iterator[Repo
     with Bars(*columns, console=Console(stderr=True)) as bars:
         task = bars.add_task("loading", total=1.0, state="")
 
-        def report(progress: "Progress") -> None:
+        def report(progress: Progress) -> None:
             if progress.note:
                 bars.console.print(visible(progress.note), markup=False, highlight=False)
             name = f"{work.name(progress.stack)}epoch {progress.epoch}/{progress.epochs}"
@@ -97,7 +166,7 @@ class _Work:
         """Return the number of the stack as text, if there are several."""
         return f"stack {stack + 1}/{len(self.weights)}, " if len(self.weights) > 1 else ""
 
-    def part(self, progress: "Progress") -> float:
+    def part(self, progress: Progress) -> float:
         """Note the progress of a stack, and return the share of all work that is done."""
         self.done[progress.stack] = progress.epoch / progress.epochs
         return sum(weight * done for weight, done in zip(self.weights, self.done, strict=True))
@@ -113,7 +182,7 @@ class _Lines:
         """Time of the first report and the share done by then, which is not 0 for a resumed job."""
         self.last = time.monotonic()
 
-    def report(self, progress: "Progress") -> None:
+    def report(self, progress: Progress) -> None:
         if progress.note:
             say(progress.note)
             return
@@ -130,7 +199,7 @@ class _Lines:
         say(f"{name}: {_state(progress)}" + (f", about {spell_time(left)} left" if left >= 0.5 else ""))
 
 
-def _state(progress: "Progress") -> str:
+def _state(progress: Progress) -> str:
     if progress.loss is None or progress.accuracy is None:
         return spell_count(progress.members, "network")
     mean = "mean " if progress.members > 1 else ""

@@ -1,14 +1,235 @@
 """The result of a run: one type from training through the store to reports. Needs no torch."""
 
+import base64
+import binascii
+import math
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ultralif.errors import InputError
+from ultralif.files import BadFile, visible
 from ultralif.names import MODES, Mode
-from ultralif.training.energy import Operations
-from ultralif.training.reader import Reader
 
-__all__ = ["ByEpoch", "LearnedConstants", "ModeResult", "Result"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "E_AC",
+    "E_MAC",
+    "ByEpoch",
+    "LearnedConstants",
+    "ModeResult",
+    "Operations",
+    "Reader",
+    "Result",
+    "ann_energy",
+    "count_operations",
+    "pack_hits",
+    "relative_sops",
+    "snn_energy",
+    "unpack_hits",
+]
+
+
+E_AC = 0.9
+"""Picojoules of an addition in float32 at 45 nm (Horowitz 2014)."""
+E_MAC = 4.6
+"""Picojoules of a multiplication and an addition."""
+
+
+def relative_sops(timesteps: int, rate: float) -> float:
+    r"""Return the paper's energy, :math:`T \cdot \bar s` (section 6).
+
+    Example:
+        >>> relative_sops(10, 0.5)
+        5.0
+    """
+    return timesteps * rate
+
+
+def snn_energy(timesteps: int, rate: float, synapses: int) -> float:
+    r"""Return the paper's picojoules of a spiking network, :math:`T \bar s N_{syn} E_{AC}` (appendix D.7).
+
+    It counts additions only, so it is meaningful only for binary spikes.
+    """
+    return relative_sops(timesteps, rate) * synapses * E_AC
+
+
+def ann_energy(synapses: int) -> float:
+    r"""Return the paper's picojoules of the same network without spikes, :math:`N_{syn} E_{MAC}`."""
+    return synapses * E_MAC
+
+
+@dataclass(frozen=True)
+class Operations:
+    """Synaptic operations for one sample: how many multiply, how many only add."""
+
+    macs: float
+    acs: float
+
+    @property
+    def energy(self) -> float:
+        """Picojoules of these operations."""
+        return self.macs * E_MAC + self.acs * E_AC
+
+
+def count_operations(
+    sizes: Sequence[int],
+    timesteps: int,
+    input_density: float,
+    rates: Sequence[float],
+    *,
+    input_binary: bool,
+    binary: bool,
+) -> Operations:
+    """Count the synaptic operations of a multilayer perceptron for one sample.
+
+    An input or spike that is zero costs nothing. One that is 1 costs an addition for each synapse behind it;
+    any other value costs a multiplication as well. Soft spikes are never zero: all their synapses multiply.
+    Biases and the neurons' own arithmetic are left out, as NeuroBench leaves them out.
+
+    Args:
+        sizes: inputs, hidden layers, classes.
+        timesteps: T.
+        input_density: the part of the inputs that is not zero.
+        rates: the mean spike of each spiking layer that feeds another.
+        input_binary: the inputs are 0 and 1.
+        binary: the spikes are 0 and 1.
+
+    Example:
+        >>> count_operations((4, 8, 2), 10, 0.5, [0.25], input_binary=True, binary=True)
+        Operations(macs=0.0, acs=200.0)
+        >>> count_operations((4, 8, 2), 10, 0.5, [0.25], input_binary=True, binary=False)
+        Operations(macs=160.0, acs=160.0)
+    """
+    first = timesteps * input_density * sizes[0] * sizes[1]
+    macs, acs = (0.0, first) if input_binary else (first, 0.0)
+    for rate, n_in, n_out in zip(rates, sizes[1:], sizes[2:], strict=False):
+        if binary:
+            acs += timesteps * rate * n_in * n_out
+        else:
+            macs += float(timesteps * n_in * n_out)
+    return Operations(macs, acs)
+
+
+MOST = 1 << 20
+"""The most samples in one text."""
+
+
+def pack_hits(hits: "NDArray[np.bool_]") -> str:
+    """Return one bit for each sample, compressed, as text, after their number.
+
+    Example:
+        >>> unpack_hits(pack_hits(np.array([True, False, True])))
+        array([ True, False,  True])
+    """
+    import numpy as np
+
+    return f"{len(hits)}:{base64.b64encode(zlib.compress(np.packbits(hits).tobytes(), 9)).decode()}"
+
+
+def unpack_hits(text: str) -> "NDArray[np.bool_]":
+    """Return what `pack_hits` packed."""
+    import numpy as np
+
+    size, _, packed = text.partition(":")
+    try:
+        count = int(size)
+        if not 0 <= count <= MOST:
+            raise ValueError("too many")
+        unpacker = zlib.decompressobj()
+        data = unpacker.decompress(base64.b64decode(packed, validate=True), MOST // 8 + 1)
+        if len(data) != -(-count // 8):
+            raise ValueError("not their number")
+    except (ValueError, binascii.Error, zlib.error) as error:
+        raise InputError("hits of a result cannot be read; train the run again") from error
+    return np.unpackbits(np.frombuffer(data, np.uint8), count=count).astype(bool)
+
+
+LONGEST = 10**6
+"""The most entries of a list or a mapping of a stored result."""
+
+
+class Reader:
+    """Values of a JSON object in their types, or an error that names the object and the entry."""
+
+    def __init__(self, values: Any, source: str) -> None:
+        if not isinstance(values, dict) or len(values) > LONGEST:
+            raise BadFile(f"{source} is not a JSON object with the numbers of a run")
+        self.values: dict[str, Any] = values
+        self.source = source
+
+    def part(self, name: str) -> "Reader":
+        """Return an object inside; one that is missing is empty."""
+        value = self.values.get(name)
+        return Reader({} if value is None else value, f"{name} of {self.source}")
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """Return a short text."""
+        value = self.values.get(name, default)
+        if not isinstance(value, str) or len(value) > 4096:
+            raise self._wrong(name, "a text")
+        return value
+
+    def long_text(self, name: str) -> str | None:
+        """Return a text, if there is one."""
+        value = self.values.get(name)
+        if value is not None and (not isinstance(value, str) or len(value) > LONGEST):
+            raise self._wrong(name, "a text")
+        return value
+
+    def number(self, name: str) -> float | None:
+        """Return a finite number, if there is one."""
+        return self._number(name, self.values.get(name))
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """Return a whole number that is not negative."""
+        value = self.values.get(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+            raise self._wrong(name, "a whole number")
+        return value
+
+    def numbers(self, name: str) -> tuple[float | None, ...] | None:
+        """Return a list of numbers, if there is one."""
+        value = self.values.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) > LONGEST:
+            raise self._wrong(name, "a list of numbers")
+        return tuple(self._number(name, entry) for entry in value)
+
+    def operations(self) -> Operations | None:
+        """Return counted operations, if they are there."""
+        macs, acs = self.number("macs"), self.number("acs")
+        return None if macs is None or acs is None else Operations(macs, acs)
+
+    def layers(self, name: str) -> dict[str, Operations]:
+        """Return counted operations by the name of their layer."""
+        value = self.values.get(name, [])
+        if not isinstance(value, list) or len(value) > LONGEST:
+            raise self._wrong(name, "a list of objects")
+        entries = [Reader(entry, f"{name} of {self.source}") for entry in value]
+        return {one.text("layer"): found for one in entries if (found := one.operations()) is not None}
+
+    def scalars(self) -> dict[str, Any]:
+        """Return the entries that are texts or numbers."""
+        return {name: v for name, v in self.values.items() if isinstance(v, str | int | float | None)}
+
+    def _number(self, name: str, value: Any) -> float | None:
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._wrong(name, "a number")
+        if isinstance(value, int) and abs(value) > 10**300:
+            raise self._wrong(name, "a number")
+        return float(value) if math.isfinite(value) else None
+
+    def _wrong(self, name: str, wanted: str) -> BadFile:
+        found = visible(repr(self.values.get(name)))[:60]
+        return BadFile(f"{name!r} of {self.source} must be {wanted}, got {found}")
 
 
 @dataclass(frozen=True)
@@ -85,7 +306,7 @@ class Result:
     constants: LearnedConstants = LearnedConstants()
     by_epoch: ByEpoch = ByEpoch()
     hits: str | None = None
-    """The test samples classified correctly in `mode`, see `ultralif.training.hits`."""
+    """The test samples classified correctly in `mode`, see `ultralif.training.result`."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """The run's config, see `RunConfig.to_dict`."""
     path: str = ""

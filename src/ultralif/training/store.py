@@ -6,25 +6,288 @@ them.
 
 import contextlib
 import json
+import math
 import os
+import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from ultralif.errors import InputError, JobError
-from ultralif.files import parse_json, visible
-from ultralif.training.checkpoint import Damaged, newest
-from ultralif.training.config import RunConfig, known_neurons
-from ultralif.training.folders import Finished, Run, is_id, load_run, write_run
-from ultralif.training.index import as_row, connect, insert, literal, prepare
-from ultralif.training.lock import locked
+from ultralif.files import BadFile, parse_json, visible
+from ultralif.training.checkpoint import Contents, Damaged, newest, read_folder, write_folder
+from ultralif.training.config import RunConfig, check_schema, document_id, known_neurons
 from ultralif.training.result import Result
 
-__all__ = ["TRAINING", "Finished", "NoSuchRun", "Run", "Store", "default_runs_dir", "is_id"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = [
+    "TRAINING",
+    "Busy",
+    "Finished",
+    "NoSuchRun",
+    "Run",
+    "Store",
+    "as_row",
+    "connect",
+    "default_runs_dir",
+    "insert",
+    "is_id",
+    "literal",
+    "load_run",
+    "locked",
+    "plain",
+    "prepare",
+    "write_run",
+]
+
+
+if sys.platform != "win32":
+    import fcntl
+
+
+class Busy(JobError):
+    """Another process has the lock."""
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, and remove the file at the end; a crash releases the lock.
+
+    Windows has no such locks: there nothing keeps two processes apart.
+    """
+    with _taken(path):
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _taken(path: Path) -> IO[str]:
+    """Open and lock the file, or say which process has it."""
+    while True:
+        file = _opened(path)
+        try:
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(file, path):
+                os.truncate(file.fileno(), 0)
+                os.write(file.fileno(), str(os.getpid()).encode())
+                return file
+        except BlockingIOError:
+            file.seek(0)
+            owner = file.read() or "?"
+            file.close()
+            raise Busy(f"process {owner} is training this already; wait for its end") from None
+        except OSError as error:
+            file.close()
+            raise _unusable(path, error) from error
+        file.close()
+
+
+def _opened(path: Path) -> IO[str]:
+    try:
+        for folder in (path.parent.parent, path.parent):  # both are for their owner alone
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)  # it is cut below
+        return os.fdopen(os.open(path, flags, 0o600), "a+")
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: OSError) -> JobError:
+    return JobError(
+        f"{path.parent} cannot be used for checkpoints ({error.strerror}); choose another folder with "
+        "--runs-dir"
+    )
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    """Tell whether a file still has its name: its last owner may have removed it after it was opened here."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+class Finished(NamedTuple):
+    """A run that is ready to be written."""
+
+    config: RunConfig
+    tensors: "Mapping[str, Tensor]"
+    result: Result
+    history: Sequence[Mapping[str, Any]]
+
+
+class Run(NamedTuple):
+    """A run as it was written."""
+
+    config: RunConfig
+    contents: Contents
+    result: Result
+    history: list[dict[str, Any]]
+
+
+def write_run(folder: Path, run: Finished, aside: Path | None = None) -> Result:
+    """Write the folder of a finished run, and return its result, completed from its history.
+
+    Args:
+        folder: its place.
+        run: the run.
+        aside: the folder in which it is prepared, on the same disk.
+    """
+    result = run.result.with_history(run.history)
+    stored = {name: value for name, value in result.to_dict().items() if name != "config"}
+    documents = {"config": run.config.to_dict(), "result": plain(stored), "history": plain(run.history)}
+    write_folder(folder, "model", run.tensors, documents, aside)
+    return result
+
+
+def load_run(folder: Path) -> tuple[Contents, Result, list[dict[str, Any]]]:
+    """Return the files, the result and the history of a run; the folder's name is that of its config."""
+    name = folder.name
+    contents = read_folder(folder)
+    documents = contents.documents
+    config, history = documents.get("config"), documents.get("history")
+    if not isinstance(config, dict) or document_id(config) != name:
+        raise Damaged(
+            f"{folder} does not hold the run that its name says; it was renamed or changed, and is not used"
+        )
+    try:
+        check_schema(config)
+    except InputError as error:
+        raise Damaged(f"{folder} is not used: {error}") from error
+    if not isinstance(history, list) or not all(isinstance(epoch, dict) for epoch in history):
+        raise Damaged(f"{folder}/history.json is not a list of epochs; it is not used")
+    try:
+        result = Result.from_dict(documents.get("result"), f"{folder}/result.json")
+    except BadFile as error:
+        raise Damaged(f"{error}; it is not used") from error
+    if result.id != name:
+        raise Damaged(f"{folder}/result.json belongs to run {visible(result.id)}; it is not used")
+    result = replace(result, config=config, path=str(folder)).with_history(history)
+    return contents, result, history
+
+
+def is_id(name: str) -> bool:
+    """Tell whether a text has the form of a run's name."""
+    return re.fullmatch("[0-9a-f]{12}", name) is not None
+
+
+def plain(value: Any) -> Any:
+    """Return a document as JSON stores it; NaN and infinity, which JSON lacks, become null."""
+    if isinstance(value, Mapping):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+VERSION = 3
+"""Version of the table below."""
+_TABLE = f"""
+CREATE TABLE IF NOT EXISTS runs (
+    id TEXT PRIMARY KEY, finished REAL NOT NULL, status TEXT NOT NULL,
+    dataset TEXT NOT NULL, neuron TEXT NOT NULL, timesteps INTEGER NOT NULL, seed INTEGER NOT NULL,
+    sparsity REAL NOT NULL, result TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_kind ON runs (dataset, neuron, timesteps, sparsity, seed);
+CREATE INDEX IF NOT EXISTS by_time ON runs (finished);
+PRAGMA user_version = {VERSION};
+"""
+MOST_BYTES = 1 << 26
+"""Bytes that a row may have."""
+PATIENCE = 60.0
+"""Seconds to wait for other processes."""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open an index; only its owner can read it. In a read-only folder it is opened for reading."""
+    if os.access(path.parent, os.W_OK):
+        _create_file(path)
+        index = sqlite3.connect(path, timeout=PATIENCE)
+    else:
+        index = sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)
+    index.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+    return index
+
+
+def _create_file(path: Path) -> None:
+    """Make the file: SQLite would let others read it, and make tables in whatever a link leads to."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
+    except OSError as error:
+        raise JobError(
+            f"{path} cannot be used ({error.strerror}); it should be a regular file that you may write. "
+            "Remove it, and make it again from the runs with: ultralif runs rebuild"
+        ) from error
+
+
+def prepare(index: sqlite3.Connection, path: Path) -> None:
+    """Make the table if the file is new; refuse one of another version."""
+    (version,) = index.execute("PRAGMA user_version").fetchone()
+    if version == 0:
+        _create(index)
+    elif version != VERSION:
+        raise JobError(
+            f"{path} has the version {version} and this ultralif reads {VERSION}; move it away, and make it "
+            "again from the runs with: ultralif runs rebuild"
+        )
+    # A file that holds anything but the table, such as a view or a trigger of that name, is refused.
+    query = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' LIMIT 20"
+    if set(index.execute(query)) != _schema():
+        raise JobError(
+            f"{path} is not an index of runs; delete it, and make it again from the runs with: ultralif runs "
+            "rebuild"
+        )
+
+
+@cache
+def _schema() -> frozenset[tuple[str, ...]]:
+    """Return kinds, names and definitions in an index of this version."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as index:
+        index.executescript(_TABLE)
+        query = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
+        return frozenset(index.execute(query))
+
+
+def _create(index: sqlite3.Connection) -> None:
+    """Make the table; SQLite does not wait by itself for another process that does the same."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            index.execute("PRAGMA journal_mode = WAL")
+            index.executescript(_TABLE)
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def insert(index: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Add rows, or replace those of the same names."""
+    index.executemany("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def as_row(result: Result) -> tuple[Any, ...]:
+    """Return the row of a run."""
+    names = ("id", "finished", "status", "dataset", "neuron", "timesteps", "seed", "sparsity")
+    return (*(getattr(result, name) for name in names), json.dumps(plain(result.to_dict())))
+
+
+def literal(text: str) -> str:
+    """Escape the characters that have a meaning in GLOB patterns."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in text)
+
 
 TRAINING = ".training"
 NAMED = "id IN (SELECT value FROM json_each(?))"

@@ -1,13 +1,25 @@
-"""Grids of runs, and their grouping into stacks. Needs no torch."""
+"""Grids of runs, their grouping into stacks, and how long these will train."""
 
+import time
 from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING
 
+from ultralif.data import DATASETS
+from ultralif.data.table import Spec
 from ultralif.errors import InputError
 from ultralif.names import GROUPS
 from ultralif.training.config import RunConfig
 from ultralif.training.store import Store
 
-__all__ = ["GROUPS", "grid", "halves", "plan"]
+if TYPE_CHECKING:
+    import torch
+
+    from ultralif.data.split import Events, Images
+    from ultralif.training.batches import Data
+
+__all__ = ["GROUPS", "estimate", "grid", "halves", "plan"]
 
 
 def grid(
@@ -78,3 +90,98 @@ def halves(stack: Sequence[RunConfig]) -> tuple[list[RunConfig], list[RunConfig]
     if first:
         return [c for c in stack if c.seed in first], [c for c in stack if c.seed not in first]
     return list(stack[: len(stack) // 2]), list(stack[len(stack) // 2 :])
+
+
+STEPS = 6
+ENOUGH = 2.0
+"""Seconds after which measuring ends."""
+
+
+def estimate(stacks: Sequence[Sequence[RunConfig]], device: str = "auto") -> list[float]:
+    """Return about how many seconds each stack will train, without loading and evaluation."""
+    from ultralif.training.device import pick_device
+
+    known: dict[tuple[str, ...], float] = {}
+    for stack in stacks:
+        key = _key(stack)
+        if key not in known:
+            known[key] = _step_seconds(stack, pick_device(device))
+    return [known[_key(stack)] * _steps(stack[0]) for stack in stacks]
+
+
+def _key(stack: Sequence[RunConfig]) -> tuple[str, ...]:
+    """Return what the time of a step depends on."""
+    return tuple(config.with_(seed=0, sparsity=0.0).id for config in stack)
+
+
+def _steps(config: RunConfig) -> int:
+    samples = int(DATASETS[config.dataset].sizes[0] * (1 - config.validation))
+    return config.epochs * -(-samples // config.batch_size)
+
+
+def _step_seconds(stack: Sequence[RunConfig], device: "torch.device") -> float:
+    import torch
+
+    from ultralif.training.device import arithmetic
+    from ultralif.training.loop import Job, prepare_epoch, steps
+    from ultralif.training.networks import build_networks, step_work
+
+    networks = build_networks(stack, device)
+    with arithmetic(device, stack[0].precision, step_work(stack)):
+        job = Job.begin(stack, networks, _made_up(stack[0], device), device)
+        prepare_epoch(job)
+        ends: list[float] = []
+        for _ in steps(job)(job):
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            ends.append(time.perf_counter())
+            if len(ends) > 1 and ends[-1] - ends[0] > ENOUGH:
+                break
+    return min(end - start for start, end in pairwise(ends))  # the first step also compiles and allocates
+
+
+def _made_up(config: RunConfig, device: "torch.device") -> "Data":
+    """Return a few batches of noise of the shape of a dataset."""
+    import torch
+
+    from ultralif.data import Dataset, Split
+    from ultralif.training.batches import Data
+
+    spec, generator = DATASETS[config.dataset], torch.Generator().manual_seed(0)
+    count = STEPS * config.batch_size
+    labels = torch.randint(spec.classes, (count,), generator=generator).to(device)
+    store = (_events if spec.is_events else _images)(spec, count, config.timesteps, generator, device)
+    split = Split(store, labels, torch.arange(count, device=device))
+    dataset = Dataset(
+        spec.name, spec.shape, spec.classes, spec.class_names, split, split, "", spec.normalization, None
+    )
+    return Data(dataset, split, None)
+
+
+def _images(
+    spec: Spec, count: int, timesteps: int, generator: "torch.Generator", device: "torch.device"
+) -> "Images":
+    import torch
+
+    from ultralif.data.split import Images
+
+    pixels = torch.randint(256, (count, *spec.shape), generator=generator, dtype=torch.uint8)
+    pixels *= (
+        torch.rand(count, *spec.shape, generator=generator) < 0.25
+    )  # about this share of a digit is not black
+    return Images(pixels.to(device))
+
+
+def _events(
+    spec: Spec, count: int, timesteps: int, generator: "torch.Generator", device: "torch.device"
+) -> "Events":
+    import torch
+
+    from ultralif.data.split import Events
+
+    cells = timesteps * prod(spec.shape)
+    each = min(cells, 2000)
+    keys = torch.randint(cells, (count * each,), generator=generator, dtype=torch.int32)
+    offsets = each * torch.arange(count + 1)
+    counts = torch.ones(count * each, dtype=torch.uint8)
+    return Events(offsets.to(device), keys.to(device), counts.to(device), timesteps, spec.shape)

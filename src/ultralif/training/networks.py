@@ -1,4 +1,4 @@
-"""Untrained networks built from a config."""
+"""Networks of configs, untrained; and those of stored runs and of the zoo, trained."""
 
 import ast
 import hashlib
@@ -8,10 +8,11 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ultralif.data import DATASETS
 from ultralif.data.encoders import NORMALIZED
@@ -20,20 +21,27 @@ from ultralif.data.user_data import PREFIX, find_user_data
 from ultralif.errors import InputError
 from ultralif.nn import Network, find_neuron, set_mode
 from ultralif.nn.volume import orthogonal_
+from ultralif.training.checkpoint import Damaged
 from ultralif.training.config import RunConfig
 from ultralif.training.device import memory
-from ultralif.training.single import neurons_of
+from ultralif.training.members import neurons_of
+from ultralif.training.schedule import hard_epochs, temperature
+from ultralif.training.store import Run, Store
+from ultralif.training.zoo import is_model, read_model
 
 __all__ = [
+    "Trained",
     "add_model",
     "build_network",
     "build_networks",
     "build_perceptron",
     "default_encoding",
+    "find_run",
     "find_spec",
     "footprint",
     "layer_sizes",
     "network_arguments",
+    "restore",
     "step_work",
 ]
 
@@ -246,3 +254,75 @@ def step_work(configs: Sequence[RunConfig]) -> int:
         return 10**12
     shared, sizes = configs[0], layer_sizes(configs[0])
     return len(configs) * shared.timesteps * shared.batch_size * sizes[0] * sizes[1]
+
+
+class Trained(NamedTuple):
+    """A network, and the config of its run if it is known."""
+
+    network: nn.Module
+    config: RunConfig | None
+    diverged: bool = False
+
+
+def find_run(source: str | Path, runs_dir: str | Path | None = None, net: nn.Module | None = None) -> Trained:
+    """Return the network of a run, or one that comes with the library, and the config of its run."""
+    path = Path(source)
+    if is_model(str(source)):
+        config, tensors = read_model(str(source))
+        return Trained(_network(config, tensors, config.epochs), config)
+    if path.is_dir() and not (path / "result.json").exists():
+        raise InputError(f"{path} is not the folder of a run; see: ultralif runs list")
+    store, name = Store.holding(str(source), runs_dir)
+    run = store.read(name)
+    return Trained(restore(run, net), run.config, run.result.status == "diverged")
+
+
+def restore(run: Run, net: nn.Module | None = None) -> nn.Module:
+    """Return the network of a stored run with its trained parameters; they go into ``net`` if it is given."""
+    return _network(run.config, run.contents.tensors(), run.result.epochs, net)
+
+
+def _network(
+    config: RunConfig, tensors: dict[str, Tensor], epochs: int, net: nn.Module | None = None
+) -> nn.Module:
+    if net is not None:
+        _check_parameters(net, tensors, config)
+        if config.mode is not None:
+            set_mode(net, config.mode)
+    network = _build(config, tensors) if net is None else net
+    try:
+        dtype = next(value.dtype for value in tensors.values() if value.is_floating_point())
+        network.to(dtype).load_state_dict(tensors)
+        eps = temperature(config, max(0, epochs - 1))
+    except (KeyError, RuntimeError, StopIteration, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise Damaged(f"the parameters of run {config.id} do not fit its config ({reason})") from error
+    broken = next((name for name, value in tensors.items() if not bool(value.isfinite().all())), None)
+    if broken is not None:
+        raise Damaged(f"the parameters of run {config.id} are NaN or infinite ({broken}); train it again")
+    if eps is not None:
+        for neuron in neurons_of(network):
+            neuron.assign("eps", eps)
+    if hard_epochs(config):
+        set_mode(network, "hard")
+    return network.eval()
+
+
+def _build(config: RunConfig, tensors: dict[str, Tensor]) -> nn.Module:
+    """Build the network of a config; a perceptron's sizes are those of its weights, so no data are needed."""
+    first, last = tensors.get("linears.0.weight"), tensors.get(f"linears.{len(config.hidden)}.weight")
+    if config.model != "mlp" or config.dataset in DATASETS or first is None or last is None:
+        return build_network(config)
+    return build_perceptron(config, (first.shape[-1], *config.hidden, len(last)))
+
+
+def _check_parameters(net: nn.Module, tensors: dict[str, Tensor], config: RunConfig) -> None:
+    """Refuse a network whose parameters are not those of the run."""
+    own = {name: tuple(value.shape) for name, value in net.state_dict().items()}
+    stored = {name: tuple(value.shape) for name, value in tensors.items()}
+    if wrong := sorted(name for name in own.keys() | stored.keys() if own.get(name) != stored.get(name)):
+        name = wrong[0]
+        raise InputError(
+            f"net does not fit run {config.id}: {name} has shape {own.get(name)} in net and "
+            f"{stored.get(name)} in the run (None: it is not there); build net as it was trained"
+        )

@@ -17,6 +17,7 @@ from ultralif.training.members import Members
 
 __all__ = ["EVALUATION", "Data", "batches", "inputs", "load_data", "make_loader", "make_loaders"]
 
+
 EVALUATION = 2**31
 """The epoch that seeds spikes for evaluation; no training run is that long."""
 

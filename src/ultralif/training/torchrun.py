@@ -21,19 +21,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ultralif.errors import InputError, JobError
 from ultralif.functional import Mode
-from ultralif.training.build import build_networks, step_work
+from ultralif.training.batches import inputs, load_data, make_loader
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
-from ultralif.training.feed import inputs, load_data, make_loader
-from ultralif.training.job import Job
-from ultralif.training.lock import locked
-from ultralif.training.loop import finish, progress_of, run_epochs, stack_id
-from ultralif.training.loss import Losses, member_losses
-from ultralif.training.options import RunOptions
+from ultralif.training.loop import Job, finish, prepare_step, progress_of, run_epochs, stack_id
+from ultralif.training.losses import Losses, member_losses
+from ultralif.training.networks import build_networks, step_work
+from ultralif.training.progress import RunOptions
 from ultralif.training.result import Result
 from ultralif.training.schedule import epoch_mode
-from ultralif.training.step import prepare_step
-from ultralif.training.store import Store
+from ultralif.training.store import Store, locked
 
 __all__ = ["train_distributed"]
 
