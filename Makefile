@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lint types imports unit test-slow test-browser faults torture docs docs-serve format dist release-check clean
+.PHONY: run test lint types imports unit test-slow test-browser faults torture soak docs docs-serve format dist release-check clean
 
 # A demonstration in a minute, in an environment of its own that has torch and little else.
 run: .venv-run/installed
@@ -38,6 +38,11 @@ faults: .venv/installed
 # Hard times, in some three hours on two cores, of which one is the soak; writes docs/results/torture.md.
 torture: .venv/installed
 	$(BIN)/python tests/torture
+
+# Train, evaluate, report and remove for HOURS, and renew that line of docs/results/torture.md.
+HOURS ?= 1
+soak: .venv/installed
+	$(BIN)/python tests/torture --only soak --soak $(HOURS)
 
 # The site, in site/; docs-serve shows it on http://127.0.0.1:8000 and follows changes.
 docs: .venv/installed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ultralif.lazy import lazy
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from ultralif import analysis as analysis

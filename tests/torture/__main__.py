@@ -123,7 +123,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a twentieth of everything, and write no page")
     parser.add_argument("--only", nargs="+", default=[], help="run these parts, and renew their lines")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--soak", type=float, default=3600.0, help="the seconds of the soak; 0 leaves it out")
+    parser.add_argument("--soak", type=float, default=1.0, help="hours of the soak; 0 leaves it out")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="that share a long part")
     parser.add_argument("--rows", type=Path, default=ROWS, help="the file of results")
     parser.add_argument(
@@ -161,7 +161,7 @@ def rows_of(base: Path, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if given.only and "kill" not in given.only:
         run(lambda: train(base / "training"))  # to which others compare
     few = 20 if given.quick else 1
-    parts = dict(battery(base, given.seed, few, given.processes, given.soak / few))
+    parts = dict(battery(base, given.seed, few, given.processes, given.soak * 3600 / few))
     if unknown := set(given.only) - set(parts):
         raise SystemExit(f"no such part here: {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
     for name, part in parts.items():
