@@ -1,151 +1,137 @@
-"""The numbers that pages quote are those of the tables and the runs behind them."""
+"""The numbers on the pages are those of the measurements behind them.
 
-import csv
+A page marks a number as ``<!--n:key-->2.2<!---->``; ``NUMBERS`` computes the number of each key. The words
+around a number are free.
+"""
+
 import json
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 
 from research import DOCS as PAPER
 from research import RESULTS
+from research.pages.contrasts import BEST, read_runs
+from research.pages.paper_parts import FOUR
+from research.pages.paper_studies import from_control
 from research.paper.archive import read
 from research.paper.grids import TABLES
+from research.paper.published import ULTRA
 from research.paper.released import reproduced
 from research.paper.results import Results
+from research.paper.statistics import paired
 from research.paper.tables import make_table
-from research.studies.tables import tuned_groups
-from ultralif.data import DATASETS as SPECS
 from ultralif.data import available
 from ultralif.report import to_markdown
 
 ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
+MEASURED = ROOT / "docs" / "results"
+FOLDERS = (ROOT / "docs", ROOT / "research")
+PAGES = [ROOT / "README.md", *sorted(page for folder in FOLDERS for page in folder.rglob("*.md"))]
+MARKED = [
+    pytest.param(key, shown, id=f"{page.relative_to(ROOT)}-{key}")
+    for page in PAGES
+    for key, shown in re.findall(r"<!--n:([^>]*)-->(.*?)<!---->", page.read_text(), re.DOTALL)
+]
 
 
-def words(path: Path) -> str:
-    return " ".join(path.read_text().split())
+@cache
+def paper() -> Results:
+    return Results(*read(RESULTS / "paper.jsonl.gz"))
 
 
-INDEX, README = words(DOCS / "index.md"), words(ROOT / "README.md")
-KINDS = ("paper", "measured")
-DATASETS = ("mnist", "fashion-mnist", "cifar10", "n-mnist")
+@cache
+def all_results() -> Any:
+    from research.pages.paper import all_results
+
+    return all_results()
 
 
-def rows(table: str) -> list[dict[str, str]]:
-    with (PAPER / "tables" / f"{table}.csv").open() as file:
-        return list(csv.DictReader(file))
+def counted(wanted: Callable[[Any], bool]) -> str:
+    return f"{sum(map(wanted, read(RESULTS / 'paper.jsonl.gz')[0])):,}"
 
 
-def mean(cell: str) -> float:
-    return float(cell.split()[0])
+def ratio_on_a_cortex_m4() -> str:
+    page = (MEASURED / "deployment.md").read_text()
+    rows = re.findall(r"^\| vgg5, one time step \|(.*)\|$", page, re.MULTILINE)
+    return rows[-1].split("|")[-1].strip()
 
 
-def test_the_gains_at_one_time_step() -> None:
-    measured = [row for row in rows("t1-summary") if row[""] == "measured" and row["dataset"] in DATASETS]
-    soft = sorted(mean(row["gain"]) for row in measured)
-    binary = sorted(mean(row["gain, binary"]) for row in measured)
-    assert len(measured) == len(DATASETS)
-    assert f"by {soft[0]:.1f} to {soft[-1]:.1f} points with soft spikes" in INDEX
-    assert f"between {-binary[0]:.1f} below and {binary[-1]:.1f} above it" in INDEX
-
-
-def test_the_control_at_one_time_step() -> None:
-    differences = []
-    for dataset in DATASETS:
-        found = {row["neuron"]: mean(row["measured"]) for row in rows(dataset) if row["T"] == "1"}
-        differences.append(abs(found["SoftLIF"] - found["UltraDLIF"]))
-    assert f"within {max(differences):.1f} points of UltraDLIF at T = 1 on all four" in INDEX
-
-
-def test_the_claims_that_hold() -> None:
-    claims = (PAPER / "claims.md").read_text()
-    every = len(re.findall(r"^\| \d+ \|", claims, flags=re.MULTILINE))
-    plain, corrected = (claims.count(f"| {verdict} |") for verdict in ("holds", "holds as corrected"))
-    assert f"{plain} of {every} hold as written, {corrected} with a correction" in INDEX
-
-
-def test_the_table_of_the_readme() -> None:
-    names = {
-        "mnist": "MNIST",
-        "fashion-mnist": "Fashion-MNIST",
-        "cifar10": "CIFAR-10",
-        "n-mnist": "N-MNIST",
-        "shd": "SHD",
+def ratio_to_spikingjelly() -> str:
+    rows = json.loads((MEASURED / "fastpath-h200.json").read_text())["rows"]
+    setting = ("called", 30, 4096, "float32")
+    times = {
+        row["subject"]: row["ms"]
+        for row in rows
+        if (row["part"], row.get("time"), row.get("features"), row.get("dtype")) == setting
     }
-    paper, ours = ({row["dataset"]: row for row in rows("t1-summary") if row[""] == kind} for kind in KINDS)
-    for dataset, name in names.items():
-        best = [f"{mean(ours[dataset][column]):.2f}" for column in ("best baseline", "best Ultra, soft")]
-        gains = [paper[dataset]["gain"], ours[dataset]["gain"], ours[dataset]["gain, binary"]]
-        assert f"| {' | '.join([name, *best, *gains])} |" in README
-    assert f"| DVS-Gesture | | | {paper['dvs-gesture']['gain']} | not run" in README
+    return f"{times['SpikingJelly LIF'] / times['UltraLIF']:.1f}"
 
 
-def test_the_tuned_neurons_of_the_front_pages() -> None:
-    files = (RESULTS / f"{name}.jsonl.gz" for name in ("paper", "studies"))
-    groups = tuned_groups([row for file in files for row in read(file).results])
-    assert not any(row.past.p < 0.05 and row.past.mean > 0 for row in groups if row.past)
-    assert "the best Ultra neuron is not significantly ahead of it either" in INDEX
-    soft, binary = (
-        sorted(row.past.mean for row in groups if row.group == group) for group in ("Ultra", "Ultra binary")
-    )
-    assert len(soft) == len(binary) == 2 * (len(DATASETS) + 1)
-    assert f"its control nowhere, soft ({soft[0]:+.2f} to {soft[-1]:+.2f} points)" in README
-    assert f"trained binary ({binary[0]:+.2f} to {binary[-1]:+.2f}; CIFAR-10 at T = 10 stays open)" in README
-    page = words(PAPER / "paper.md")
-    before = re.search(r"which are not tuned, (\S+) ± \S+ and (\S+) ", page)
-    soft, binary = (
-        next(row for row in groups if row[:3] == ("cifar10", 10, group))
-        for group in ("Ultra", "Ultra binary")
-    )
-    assert before and soft.binary and binary.over
-    assert f"with binary spikes, {before[1]} and {before[2]} on CIFAR-10 at T = 10 and 30, are" in README
-    assert f"the first is {soft.binary.signed}, or {binary.over.signed} if trained binary" in README
+def spoken_digits() -> str:
+    runs = read_runs()
+    ours, theirs = (runs.scores("network", "spoken", 99, name) for name in (BEST, "SoftLIF, no reset"))
+    return str(paired(ours, theirs))
 
 
-def test_the_speedrun_of_the_readme() -> None:
-    found: dict[int, list[tuple[float, float]]] = {}
-    for line in (RESULTS / "speedrun.jsonl").read_text().splitlines():
-        row = json.loads(line)
-        if row["recipe"]["neuron"] == "UltraLIF" and not row["holdout"]:
-            found.setdefault(row["recipe"]["epochs"], []).append((row["accuracy"], row["seconds"]))
-    short, long, four = (
-        " % in ".join(f"{fmean(values):.1f}" for values in zip(*found[n], strict=True)) for n in sorted(found)
-    )
-    assert f"reach {short.replace('%', '% of CIFAR-10')} s and {long} s at T=1 (three seeds)" in README
-    assert f"and {four} s at T=4 (one seed), on one H200" in README
+def speedrun(epochs: int) -> str:
+    rows = map(json.loads, (RESULTS / "speedrun.jsonl").read_text().splitlines())
+    found = [
+        row["accuracy"]
+        for row in rows
+        if (row["recipe"]["neuron"], row["recipe"]["epochs"], row["holdout"]) == ("UltraLIF", epochs, 0)
+    ]
+    return f"{fmean(found):.1f}"
 
 
-def test_the_times_of_the_readme() -> None:
-    told = []
-    for file, part, features in (("fastpath-h200", "called", 4096), ("performance-cpu", "layer", 1024)):
-        rows = json.loads((DOCS / "results" / f"{file}.json").read_text())["rows"]
-        times = {
-            row["subject"]: row["ms"]
-            for row in rows
-            if (row["part"], row.get("time"), row.get("features"), row.get("dtype"))
-            == (part, 30, features, "float32")
-        }
-        told.append((times["UltraLIF"], times["SpikingJelly LIF"]))
-    (gpu, gpu_peer), (cpu, cpu_peer) = told
-    assert f"H200: UltraLIF {gpu:.2f} ms, SpikingJelly LIF {gpu_peer:.2f} ms;" in README
-    assert f"one CPU thread: {cpu:.0f} and {cpu_peer:.0f} ms" in README
+def forecast_error(mode: str) -> str:
+    return f"{fmean(json.loads((MEASURED / 'mackey-glass.json').read_text())[mode]):.2f}"
 
 
-def test_counts_of_runs_and_images() -> None:
-    results, step_ms = read(RESULTS / "paper.jsonl.gz")
-    good, tried, every = reproduced(Results(results, step_ms))
+def claims_that(verdict: str) -> str:
+    return str((PAPER / "claims.md").read_text().count(f"| {verdict} |"))
+
+
+def gain_on_shd(code: str) -> str:
+    return str(all_results().gain("shd", 1, encoding=code).difference.signed)
+
+
+def behind_control(where: list[str]) -> str:
+    return from_control(all_results(), "UltraLIF", where)[0].removeprefix("-")
+
+
+NUMBERS: dict[str, Callable[[], str]] = {
+    "board.m4": ratio_on_a_cortex_m4,
+    "speed.h200.eager": ratio_to_spikingjelly,
+    "contrasts.spoken": spoken_digits,
+    "speedrun.long": lambda: speedrun(52),
+    "forecast.soft": lambda: forecast_error("soft"),
+    "forecast.binary": lambda: forecast_error("hard"),
+    "claims.fail": lambda: claims_that("fails"),
+    "paper.reproduced": lambda: str(reproduced(paper())[1]),
+    "paper.control.images": lambda: behind_control(FOUR),
+    "paper.control.shd": lambda: behind_control(["shd"]),
+    "paper.shd.released": lambda: gain_on_shd("rate-clipped"),
+    "paper.shd.written": lambda: gain_on_shd("rate"),
+    "runs.written": lambda: counted(lambda run: run.dataset != "shd" and run.by_epoch.test is None),
+    "runs.released": lambda: counted(lambda run: run.dataset != "shd" and run.by_epoch.test is not None),
+    "runs.shd": lambda: counted(lambda run: run.dataset == "shd"),
+}
+
+
+@pytest.mark.parametrize(("key", "shown"), MARKED)
+def test_a_marked_number_is_the_measured_one(key: str, shown: str) -> None:
+    assert shown == NUMBERS[key]()
+
+
+def test_all_published_accuracies_are_reproduced() -> None:
+    good, tried, every = reproduced(paper())
     assert good == tried == every
-    assert f"reproduces all {every} published accuracies on MNIST, Fashion-MNIST and CIFAR-10" in README
-    spoken = [result for result in results if result.dataset == "shd"]
-    results = [result for result in results if result.dataset != "shd"]
-    later = sum(result.by_epoch.test is not None for result in results)
-    counted = words(RESULTS / "README.md")
-    assert f"{len(results) - later:,} runs of ultralif 0.1.0" in counted
-    assert f"{later:,} runs of ultralif 0.2.0" in counted
-    assert f"{len(spoken)} runs of SHD" in counted
-    assert f"which has {SPECS['digits'].sizes[1]} test images" in words(PAPER / "paper.md")
 
 
 @pytest.mark.skipif(any(map(available, ("shd", "dvs-gesture"))), reason="their cells differ then")
@@ -170,17 +156,7 @@ def test_the_page_on_the_paper_is_made_from_the_files_of_results(tmp_path: Path)
 
 
 def test_the_differences_from_the_control_where_neurons_are_recommended() -> None:
-    from research.pages.paper import all_results
-    from research.pages.paper_parts import FOUR
-    from research.pages.paper_studies import from_control
-    from research.paper.published import ULTRA
-
-    results, page = all_results(), (DOCS / "neurons.md").read_text()
-    front = words(PAPER.parent / "README.md")
+    page = (ROOT / "docs" / "neurons.md").read_text()
     for neuron in ULTRA:
-        images, spoken = (from_control(results, neuron, where)[0] for where in (FOUR, ["shd"]))
+        images, spoken = (from_control(all_results(), neuron, where)[0] for where in (FOUR, ["shd"]))
         assert f"| {neuron} | {images} | {spoken} |" in page
-        if neuron == "UltraLIF":
-            assert f"by {images[1:]} points on four datasets and {spoken[1:]} on SHD" in front
-    gains = [results.gain("shd", 1, encoding=code).difference.signed for code in ("rate-clipped", "rate")]
-    assert f"as released {gains[0]} (saturated baselines), as written {gains[1]}" in front

@@ -66,13 +66,10 @@ def test_events_are_told_best_without_the_papers_reset(rows):
 
 
 def test_long_sequences_are_told_best_where_nothing_resets(rows):
-    """By the margins of the front page, whose numbers are these."""
-    for task, least, best in (("columns", 4.5, "saturate"), ("permuted", 18, "none"), ("pixels", 1, "none")):
+    for task, least in (("columns", 4.5), ("permuted", 18), ("pixels", 1)):
         soft, lif = hard(rows, task, "SoftLIF"), hard(rows, task, "LIF, learned width")
         assert min(hard(rows, task, "none"), hard(rows, task, "saturate")) > max(soft, lif) + least
-        for value in (hard(rows, task, best), soft, lif):
-            assert f"{value:.1f} %" in (ROOT / "README.md").read_text().replace("\n", " ")
     for method in ("subtract", "PLIF, learned width"):
         assert hard(rows, "columns", "none") > hard(rows, "columns", method) + 4.5
     ultra, reset, free = (hard(rows, "small", method) for method in ("none", "SoftLIF", "SoftLIF, no reset"))
-    assert f"closes {free - reset:.1f} of {ultra - reset:.1f} points" in (ROOT / "README.md").read_text()
+    assert 0.3 < (free - reset) / (ultra - reset) < 0.5
