@@ -18,6 +18,7 @@ The accuracy is that of the last epoch, without test-time augmentation. `seconds
 the training images to the last statistics of batch norm; `warmup_seconds` went before, for compiling.
 """
 
+import gc
 import json
 import lzma
 import time
@@ -260,8 +261,11 @@ class Training:
             self.step()
             if self.given.graph and mode not in self.graphs:
                 self.graphs[mode] = torch.cuda.CUDAGraph()
+                gc.collect()
+                gc.disable()  # freeing an older graph would break the one being recorded
                 with torch.cuda.graph(self.graphs[mode]):
                     self.step()
+                gc.enable()
         scores(self.net, self.seen[: self.given.batch], self.given.batch)
         torch._foreach_copy_(changed, before)
         torch.cuda.synchronize()

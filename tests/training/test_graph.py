@@ -1,5 +1,7 @@
 """Steps that a GPU replays are those that it takes one by one; rehearsed on the CPU, and run on a GPU."""
 
+import gc
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -16,7 +18,7 @@ from ultralif.data.dataset import Dataset
 from ultralif.data.split import Images, Split
 from ultralif.training import Interrupted, Progress, graph, loop
 from ultralif.training.batches import Data
-from ultralif.training.graph import _Recorder
+from ultralif.training.graph import _Recorder, no_garbage_collection
 from ultralif.training.loop import Job, prepare_epoch
 from ultralif.training.networks import build_networks
 from ultralif.training.optimizer import Adam
@@ -143,6 +145,24 @@ def test_a_network_that_asks_is_run_as_it_is_and_says_so_once(tmp_path: Path, re
         "steps cannot be recorded as a CUDA graph (operation not permitted when stream is capturing); each "
         "kernel is launched by itself"
     ]
+
+
+def test_no_object_is_freed_while_a_step_is_recorded() -> None:
+    class Cycle:
+        pass
+
+    def make() -> weakref.ref[Cycle]:
+        cycle = Cycle()
+        cycle.itself = cycle  # type: ignore[attr-defined]
+        return weakref.ref(cycle)
+
+    before = make()
+    with no_garbage_collection():
+        assert before() is None
+        inside = make()
+        garbage = [[n] for n in range(100_000)]
+        assert inside() is not None and garbage
+    assert gc.isenabled()
 
 
 def test_a_step_of_a_stack_is_few_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ A step is many short kernels; launching them one by one takes longer than they d
 batches too; to a single network they are handed over.
 """
 
+import gc
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -21,7 +23,7 @@ from ultralif.training.batches import augmentation, batches, inputs, make_loader
 from ultralif.training.loop import Job, Steps, prepare_step, seed_draws, train_step
 from ultralif.training.schedule import epoch_mode
 
-__all__ = ["can_be_recorded", "graph_steps", "leave_record"]
+__all__ = ["can_be_recorded", "graph_steps", "leave_record", "no_garbage_collection"]
 
 
 def can_be_recorded(job: Job) -> bool:
@@ -174,6 +176,17 @@ def leave_record(stream: torch.cuda.Stream) -> None:
     generator.graphsafe_set_state(torch.Generator(stream.device).graphsafe_get_state())
 
 
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Collect garbage now and not inside the block: freeing an older graph breaks the one being recorded."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 class _Recorder:
     """Records a step for each mode and batch size when it is first needed."""
 
@@ -206,7 +219,7 @@ class _Recorder:
         graph = torch.cuda.CUDAGraph()
         self.pool = self.pool or torch.cuda.graph_pool_handle()
         try:
-            with torch.cuda.graph(graph, pool=self.pool):
+            with no_garbage_collection(), torch.cuda.graph(graph, pool=self.pool):
                 self.take(mode, batch)
         except RuntimeError as error:
             leave_record(here)
