@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import ultralif as ul
-from ultralif.conversion import SpikeMismatch, convert
+from ultralif.conversion import SpikeMismatch, convert, with_lif
+from ultralif.conversion.neurons import SnnTorchNeuron
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -208,7 +209,7 @@ def test_spikingjelly_neurons(kind: str, v_reset: float | None, detach: bool, mo
         module.weight.data.mul_(8)
     functional.set_step_mode(net, mode)
     net.eval()
-    ours = convert(net, check=x, share=True)
+    ours = convert(net, check=x, share=True, exact=True)
     functional.reset_net(net)
     a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
     theirs = net(a) if mode == "m" else run_steps(net, a)
@@ -385,3 +386,68 @@ def test_refusals_name_the_layer(x: Tensor) -> None:
         convert(nn.Sequential(snn.Alpha(alpha=0.9, beta=0.8)))
     with pytest.raises(ValueError, match="nothing to convert"):
         convert(nn.Sequential(linear(12, 16)))
+
+
+LIFS = {
+    **{f"snnTorch {kind} {reset}": (kind, reset) for kind in KINDS for reset in ("subtract", "zero", "none")},
+    **{f"SpikingJelly {kind} {v_reset}": (kind, v_reset) for kind in NODES for v_reset in (0.0, None, -0.2)},
+    **{f"norse {kind}": (kind, None) for kind in (*NORSE, "LIFBox") if kind != "LI"},
+}
+
+
+def foreign(name: str) -> nn.Module:
+    (kind, reset), library = LIFS[name], name.split(" ")[0]
+    if library == "snnTorch":
+        made = getattr(snn, kind.split()[0])(**KINDS[kind], reset_mechanism=reset, init_hidden=True)
+        return nn.Sequential(linear(12, 16), made)
+    if library == "SpikingJelly":
+        net = nn.Sequential(layer.Linear(12, 16), NODES[kind](v_reset=reset, v_threshold=0.7))
+        net[0].weight.data.mul_(8)
+        functional.set_step_mode(net, "m")
+        return net
+    box = norse.LIFBoxCell(norse.LIFBoxParameters(v_th=torch.tensor(0.2), v_leak=torch.tensor(0.05)))
+    return norse.SequentialState(linear(12, 16), box if kind == "LIFBox" else NORSE[kind]())
+
+
+@pytest.mark.parametrize("name", LIFS)
+def test_every_neuron_as_a_lif(name: str, x: Tensor) -> None:
+    """With the gradients of the source, and with its spikes but for rounding."""
+    exact = convert(foreign(name), check=x, exact=True)
+    fast = with_lif(exact)
+    neurons = [m for m in fast.modules() if isinstance(m, ul.Neuron)]
+    assert neurons and all(type(m) is ul.LIF for m in neurons)
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    slow, spikes = exact(a), fast(b)
+    assert torch.equal(slow, spikes) and (fires(spikes) or "none" in name)
+    weights = torch.randn_like(spikes)
+    torch.testing.assert_close(
+        torch.autograd.grad((spikes * weights).sum(), b)[0],
+        torch.autograd.grad((slow * weights).sum(), a)[0],
+        rtol=1e-3,
+        atol=1e-4,
+    )
+
+
+def test_kernels_are_used_where_nothing_but_rounding_changes(x: Tensor) -> None:
+    net = nn.Sequential(linear(12, 16), snn.Leaky(beta=0.9, init_hidden=True))
+    learned = nn.Sequential(linear(12, 16), snn.Leaky(beta=0.9, learn_beta=True, init_hidden=True))
+    other = nn.Sequential(linear(12, 16), snn.Leaky(beta=0.9, spike_grad=surrogate.LSO(), init_hidden=True))
+    assert type(convert(net, check=x)[1]) is ul.LIF
+    for each in (convert(net, check=x, exact=True), convert(learned), convert(other)):
+        assert type(each[1]) is not ul.LIF
+
+
+def test_rounding_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = nn.Sequential(snn.Leaky(beta=0.9, threshold=1.0, init_hidden=True))
+    x = torch.zeros(2, 100, 100)
+    x[0, 0, 0], x[1, 0, 0] = 0.7, 1.0 - (torch.tensor(0.9) * torch.tensor(0.7)).item()
+    original = SnnTorchNeuron.form  # a gain of 1 + 1e-6 in the place of rounding
+    monkeypatch.setattr(SnnTorchNeuron, "form", lambda self: original(self)._replace(gain=1 + 1e-6))
+    with pytest.warns(UserWarning, match="rounding moved 1 of 20000 spikes of layer '0'; exact=True"):
+        convert(net, check=x)
+
+
+def test_a_double_reset_has_no_lif(x: Tensor) -> None:
+    net = nn.Sequential(linear(12, 16), snn.Leaky(beta=0.9, reset_delay=False, init_hidden=True))
+    with pytest.raises(ValueError, match=r"layer 'layer_1': without reset_delay .* reset_delay=True"):
+        with_lif(convert(net, check=x))

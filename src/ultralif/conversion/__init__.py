@@ -1,21 +1,28 @@
 """Networks of snnTorch, SpikingJelly and norse, as plain PyTorch with our neurons."""
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
+from typing import Any, cast
 
 from torch import Tensor, nn
 
 from ultralif.conversion.check import SpikeDifference, SpikeMismatch, compare, copied
-from ultralif.conversion.neurons import Replacement
+from ultralif.conversion.neurons import ConvertedNeuron, Replacement
 from ultralif.conversion.trace import Traced, rebuild, trace
 from ultralif.errors import InputError
+from ultralif.nn import Neuron, Recurrent
 
-__all__ = ["SpikeDifference", "SpikeMismatch", "convert"]
+__all__ = ["SpikeDifference", "SpikeMismatch", "convert", "with_lif"]
 
 _LIBRARIES = ("snntorch", "spikingjelly", "norse")
+ROUNDING = 1e-3
+"""Share of the spikes of a layer that rounding may move."""
 
 
-def convert(net: nn.Module, *, check: Tensor | None = None, share: bool = False) -> nn.Module:
+def convert(
+    net: nn.Module, *, check: Tensor | None = None, share: bool = False, exact: bool = False
+) -> nn.Module:
     """Return a network of snnTorch, SpikingJelly or norse as plain PyTorch with our neurons.
 
     The converted network takes and returns sequences ``[T, B, ...]`` and starts every call at rest. A network
@@ -28,6 +35,9 @@ def convert(net: nn.Module, *, check: Tensor | None = None, share: bool = False)
             of every layer is compared; the first difference raises `SpikeMismatch`. It also serves as the
             example for a forward that depends on the shape of its input.
         share: share parameters with ``net`` instead of copying them.
+        exact: keep the order of operations of the source, so that every spike is the same. False: neurons
+            become a `LIF` where it has the same gradients, as it has kernels. It rounds differently, which
+            may move a spike now and then; with ``check`` a warning says so.
 
     Example:
         >>> import snntorch, torch
@@ -37,7 +47,7 @@ def convert(net: nn.Module, *, check: Tensor | None = None, share: bool = False)
     """
     source = copied(net)
     net = net if share else copied(net)
-    replaced = _replacements(net)
+    replaced = _replacements(net, exact)
     if not replaced:
         raise InputError(
             f"net is a {type(net).__name__} without neurons of snnTorch, SpikingJelly or norse; there is "
@@ -47,11 +57,30 @@ def convert(net: nn.Module, *, check: Tensor | None = None, share: bool = False)
     made = rebuild(net, traced, step)
     made.train(net.training)
     if check is not None:
-        compare(source, made, replaced, check, step)
+        compare(source, made, replaced, check, step, 0.0 if exact else ROUNDING)
     return made
 
 
-def _replacements(net: nn.Module) -> dict[str, Replacement]:
+def with_lif(net: nn.Module) -> nn.Module:
+    """Return a converted network in which every neuron is a `LIF`, as exports need it.
+
+    Learned constants become numbers. A network without neurons of other libraries is returned as it is.
+    """
+    if not any(isinstance(module, ConvertedNeuron) for module in net.modules()):
+        return net
+    made = copied(net)
+    for name, module in list(made.named_modules()):
+        if isinstance(module, ConvertedNeuron):
+            try:
+                lif = module.as_lif()
+            except InputError as error:
+                raise InputError(f"layer {name!r}: {error}") from error
+            parent, _, last = name.rpartition(".")
+            setattr(made.get_submodule(parent), last, lif)
+    return made
+
+
+def _replacements(net: nn.Module, exact: bool) -> dict[str, Replacement]:
     """Return what replaces the layers of other libraries, by name."""
     libraries = {type(module).__module__.split(".")[0] for module in net.modules()}
     derived = {base.__module__.split(".")[0] for module in net.modules() for base in type(module).__mro__}
@@ -64,8 +93,22 @@ def _replacements(net: nn.Module) -> dict[str, Replacement]:
             inside = any(name.startswith(f"{outer}.") or not outer for outer in found)
             replacement = None if inside else replace(module, name)
             if replacement is not None:
-                found[name] = replacement
+                fast = (
+                    replacement.module if exact else _each_neuron(replacement.module, ConvertedNeuron.or_lif)
+                )
+                found[name] = replacement._replace(module=fast, observed=replacement.module)
     return found
+
+
+def _each_neuron(module: nn.Module, make: Callable[[ConvertedNeuron[Any]], nn.Module]) -> nn.Module:
+    """Return a layer with another module in place of its neuron."""
+    if isinstance(module, ConvertedNeuron):
+        return make(module)
+    if isinstance(module, Recurrent):
+        return Recurrent(cast(Neuron[Any], _each_neuron(module.neuron, make)), module.linear)
+    if isinstance(module, nn.Sequential):
+        return nn.Sequential(*(_each_neuron(part, make) for part in module))
+    return module
 
 
 def _trace(source: nn.Module, replaced: dict[str, Replacement], x: Tensor | None) -> tuple[Traced, bool]:

@@ -6,12 +6,13 @@ library it comes from.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor, nn
 
-from ultralif.functional import Constant, compute_dtype, straight_through
+from ultralif.errors import InputError
+from ultralif.functional import Constant, Reset, SurrogateName, compute_dtype, straight_through
 from ultralif.nn import LIF, State, Stepped, SynapticState
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "NorseLIF",
     "NorseLIFBox",
     "Replacement",
-    "ScaledLIF",
     "SnnTorchNeuron",
     "SpikingJellyNeuron",
     "States",
@@ -77,12 +77,52 @@ class Surrogate:
     at_threshold: bool = False
     """Spike where the membrane equals the threshold, as SpikingJelly does."""
 
+    @property
+    def is_scaled(self) -> bool:
+        """Whether it is a surrogate of LIF, multiplied by its slope."""
+        return self.curve in get_args(SurrogateName) and self.height == self.slope
+
     def __call__(self, x: Tensor) -> Tensor:
         """Return the spike of a membrane minus its threshold."""
         spike = (x >= 0 if self.at_threshold else x > 0).to(x.dtype)
         if not (torch.is_grad_enabled() and x.requires_grad):
             return spike
         return straight_through(spike, _CURVES[self.curve](self.slope * x) * (self.height / self.slope))
+
+
+class InUnits:
+    """The spike of a membrane that is counted in another unit.
+
+    Args:
+        fire: the spike of a membrane minus its threshold.
+        unit: the unit.
+    """
+
+    def __init__(self, fire: Fire, unit: Tensor) -> None:
+        self.fire, self.unit = fire, unit.detach()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the spike of a membrane minus its threshold, both in units."""
+        return self.fire(self.unit.to(x) * x)
+
+
+class Form(NamedTuple):
+    """A neuron in the terms of a LIF: ``v = leak (v - rest) + rest + gain * current``."""
+
+    leak: Tensor
+    gain: Constant = 1.0
+    rest: Constant = 0.0
+    v_reset: Constant = 0.0
+    reset: Reset = "zero"
+    delayed: bool = False
+    detach: bool = True
+    synapse: Tensor | None = None
+
+
+def _number(value: Constant) -> Constant:
+    """Return one number for a tensor of one."""
+    value = value.detach() if isinstance(value, Tensor) else value
+    return float(value) if isinstance(value, Tensor) and value.numel() == 1 else value
 
 
 class ConvertedNeuron(Stepped[S]):
@@ -128,6 +168,55 @@ class ConvertedNeuron(Stepped[S]):
             for name, value in values.items()
             if isinstance(value, Tensor | float | int) and not isinstance(value, bool)
         }
+
+    def as_lif(self, gain: Constant = 1.0, synapse: Tensor | None = None) -> LIF:
+        """Return the LIF that spikes alike up to rounding: it has kernels, and every export takes it.
+
+        Its membrane is ours in other units, ``(v - rest) / gain``, so that no weight changes.
+
+        Args:
+            gain: a factor of the current.
+            synapse: the decay factor of a synaptic current before this neuron.
+        """
+        form = self.form()
+        fire, unit = self.fire, torch.as_tensor(form.gain * gain)
+        rest = torch.as_tensor(form.rest)
+        threshold = ((torch.as_tensor(self.threshold) - rest) / unit).detach().float()
+        if getattr(fire, "at_threshold", False):
+            threshold = torch.nextafter(threshold, threshold.new_tensor(-torch.inf))
+        if form.reset == "subtract" and bool((rest != 0).any()):
+            raise InputError(
+                f"{type(self).__name__} subtracts its threshold but rests at {_number(rest)}; LIF rests at 0"
+            )
+        shape: dict[str, Any] = {"surrogate": InUnits(fire, unit)}
+        if isinstance(fire, Surrogate) and fire.is_scaled:
+            shape = {"surrogate": fire.curve, "surrogate_slope": _number(fire.slope * unit)}
+            shape["scaled_surrogate"] = True
+        synapse = form.synapse if synapse is None else synapse
+        return LIF(
+            leak=_number(form.leak.clamp(min=1e-30)),
+            threshold=_number(threshold),
+            v_reset=_number((form.v_reset - rest) / unit),
+            synapse=None if synapse is None else _number(synapse.clamp(min=1e-30)),
+            reset=form.reset,
+            delayed_reset=form.delayed,
+            detach_reset=form.detach,
+            **shape,
+        )
+
+    def form(self) -> "Form":
+        """Return this neuron in the terms of a LIF; an InputError says why there is none."""
+        raise NotImplementedError
+
+    def or_lif(self) -> "LIF | ConvertedNeuron[S]":
+        """Return the LIF if it has the same gradients, learned constants and a kernel; else this neuron."""
+        known = isinstance(self.fire, Surrogate) and self.fire.is_scaled
+        if not known or any(True for _ in self.parameters()):
+            return self
+        try:
+            return self.as_lif()
+        except InputError:
+            return self
 
     def shapes(self) -> Iterator[tuple[str, torch.Size]]:
         """Yield the name and the shape of every constant that broadcasts against the features."""
@@ -210,47 +299,49 @@ def snntorch_step(
     return spike, v if alpha is None else SynapticState(v, drive)
 
 
-class SnnTorchNeuron(ConvertedNeuron[State]):
+class _SnnTorch(ConvertedNeuron[S]):
+    """A neuron of snnTorch: `snntorch_step`."""
+
+    formula = staticmethod(snntorch_step)
+    beta: Tensor
+    limit: Tensor
+    reset: Reset
+    delayed: bool
+
+    def form(self) -> Form:
+        """Return this neuron in the terms of a LIF."""
+        if self.reset == "subtract" and not self.delayed:
+            raise InputError(
+                "without reset_delay snnTorch resets a neuron above twice its threshold again in the next "
+                "step, which no LIF does; train with reset_delay=True"
+            )
+        factors = getattr(self, "factors", None)
+        gain: Constant = 1.0 if factors is None else factors.prod(0)
+        leak = self.beta.clamp(0, 1) if factors is None else self.beta
+        if bool((leak < 0).any()):
+            raise InputError("a Lapicque whose time step is above R C oscillates, which no LIF does")
+        first = getattr(self, "reset_first", False)
+        late = self.delayed and self.reset != "none" and not (self.reset == "zero" and first)
+        return Form(leak, gain, reset=self.reset, delayed=late)
+
+
+class SnnTorchNeuron(_SnnTorch[State]):
     """snnTorch's Leaky and Lapicque, with every reset: `snntorch_step`."""
 
     state_type = State
     names = ("beta", "limit", "reset", "delayed", "factors", "reset_first")
-    formula = staticmethod(snntorch_step)
 
 
-class SnnTorchSynaptic(ConvertedNeuron[SynapticState]):
+class SnnTorchSynaptic(_SnnTorch[SynapticState]):
     """snnTorch's Synaptic, with every reset: `snntorch_step`."""
 
     state_type = SynapticState
     names = ("beta", "alpha", "limit", "reset", "delayed")
-    formula = staticmethod(snntorch_step)
+    alpha: Tensor
 
-
-class ScaledLIF(LIF):
-    """LIF whose surrogate gradient is multiplied by its slope, as snnTorch's is.
-
-    The reset is not differentiated, so the gradient is linear in the surrogate's, and scaling the gradient of
-    the spikes scales it.
-    """
-
-    def _scaled(self, spikes: Tensor) -> Tensor:
-        if not spikes.requires_grad:
-            return spikes
-        return straight_through(spikes.detach(), spikes * self.surrogate_slope)
-
-    def forward(self, current: Tensor, *, return_membrane: bool = False) -> Any:
-        """Return the spikes for a current ``[T, B, *features]``, from rest, as every neuron does."""
-        return self._with_membrane(current) if return_membrane else self.run(current)[0]
-
-    def run(self, current: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Return the spikes for ``[T, B, *features]`` and the state to continue from."""
-        spikes, after = super().run(current, state)
-        return self._scaled(spikes), after
-
-    def step(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """Return the spike for one time step ``[B, *features]`` and the state to continue from."""
-        spike, after = super().step(x, state)
-        return self._scaled(spike), after
+    def form(self) -> Form:
+        """Return this neuron in the terms of a LIF."""
+        return super().form()._replace(synapse=self.alpha.clamp(0, 1))
 
 
 def spikingjelly_step(
@@ -297,6 +388,20 @@ class SpikingJellyNeuron(ConvertedNeuron[State]):
     state_type = State
     names = ("limit", "v_reset", "detach", "tau", "w", "decay_input")
     formula = staticmethod(spikingjelly_step)
+    v_reset: float | None  # type: ignore[assignment]
+    detach: bool
+    tau: float | None
+    w: Tensor | None
+    decay_input: bool
+
+    def form(self) -> Form:
+        """Return this neuron in the terms of a LIF."""
+        rest = self.v_reset or 0.0
+        rate = torch.zeros(()) if self.tau is None else torch.tensor(1 / self.tau)
+        rate = rate if self.w is None else self.w.detach().sigmoid()
+        gain = rate if self.decay_input and bool(rate > 0) else 1.0
+        reset: Reset = "subtract" if self.v_reset is None else "zero"
+        return Form(1 - rate, gain, rest, rest, reset, detach=self.detach)
 
 
 def norse_lif_step(
@@ -339,6 +444,12 @@ class NorseLIF(ConvertedNeuron[SynapticState]):
     names = ("synapse_rate", "membrane_rate", "v_leak", "limit", "v_reset", "detach")
     formula = staticmethod(norse_lif_step)
 
+    def form(self) -> Form:
+        """Return this neuron in the terms of a LIF."""
+        given: Any = self
+        rate, synapse = given.membrane_rate, 1 - given.synapse_rate
+        return Form(1 - rate, rate, given.v_leak, given.v_reset, detach=given.detach, synapse=synapse)
+
 
 def norse_box_step(
     current: Tensor,
@@ -375,6 +486,13 @@ class NorseLIFBox(ConvertedNeuron[State]):
     names = ("membrane_rate", "v_leak", "limit", "v_reset", "subtract")
     formula = staticmethod(norse_box_step)
 
+    def form(self) -> Form:
+        """Return this neuron in the terms of a LIF."""
+        given: Any = self
+        reset: Reset = "subtract" if given.subtract else "zero"
+        rate = given.membrane_rate
+        return Form(1 - rate, rate, given.v_leak, given.v_reset, reset, detach=False)
+
 
 def norse_iaf_step(
     current: Tensor, v: Tensor, *, limit: Tensor, v_reset: Tensor, fire: Fire, subtract: bool = False
@@ -400,6 +518,12 @@ class NorseIAF(ConvertedNeuron[State]):
     state_type = State
     names = ("limit", "v_reset", "subtract")
     formula = staticmethod(norse_iaf_step)
+
+    def form(self) -> Form:
+        """Return this neuron in the terms of a LIF."""
+        given: Any = self
+        reset: Reset = "subtract" if given.subtract else "zero"
+        return Form(torch.ones(()), 1.0, given.start, given.v_reset, reset, detach=False)
 
 
 class Integrator(nn.Module):

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from ultralif.conversion.neurons import (
     Fire,
     Replacement,
-    ScaledLIF,
     SnnTorchNeuron,
     SnnTorchSynaptic,
     Surrogate,
@@ -57,63 +56,24 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
             f"layer {name!r}, {kind}, has graded spikes, which are not binary; multiply by "
             "graded_spikes_factor in the next layer"
         )
-    neurons = [_neuron(layer, kind, fused) for fused in (True, False)]
+    neuron: Any = _neuron(layer, kind)
     if kind in ("RLeaky", "RSynaptic"):
-        back = _OneToOne(layer.V) if not layer.all_to_all else layer.recurrent
-        neurons = [Recurrent(neuron, back) for neuron in neurons]
-    alone = bool(layer.init_hidden and not layer.output)
-    return Replacement(neurons[0], states=_STATES[kind], alone=alone, observed=neurons[1])
+        neuron = Recurrent(neuron, _OneToOne(layer.V) if not layer.all_to_all else layer.recurrent)
+    return Replacement(neuron, states=_STATES[kind], alone=bool(layer.init_hidden and not layer.output))
 
 
-def _neuron(layer: Any, kind: str, fused: bool) -> Any:
+def _neuron(layer: Any, kind: str) -> Any:
     fire, reset, delayed = _surrogate(layer.spike_grad), layer.reset_mechanism, True
     if hasattr(layer, "reset_delay") and kind != "RSynaptic":  # RSynaptic ignores reset_delay=False
         delayed = bool(layer.reset_delay)
-    limit, beta = layer.threshold, layer.beta
+    given = {"fire": fire, "limit": layer.threshold, "reset": reset, "delayed": delayed}
     if kind == "Lapicque":
         r, c, step = layer.R, layer.C, layer.time_step
-        factors, beta = torch.stack([r.to(c), 1 / (r * c), step.to(c)]), 1 - step / (r * c)
-        return SnnTorchNeuron(
-            fire=fire, beta=beta, limit=limit, reset=reset, delayed=True, factors=factors, reset_first=False
-        )
+        factors = torch.stack([r.to(c), 1 / (r * c), step.to(c)])
+        return SnnTorchNeuron(beta=1 - step / (r * c), factors=factors, reset_first=False, **given)
     if kind in ("Synaptic", "RSynaptic"):
-        return SnnTorchSynaptic(
-            fire=fire, beta=beta, alpha=layer.alpha, limit=limit, reset=reset, delayed=delayed
-        )
-    same = kind == "Leaky" or reset != "zero"  # RLeaky also drops the current of the step after a spike
-    lif = _fused(beta, limit, fire, reset, delayed) if same and fused else None
-    return lif or SnnTorchNeuron(
-        fire=fire,
-        beta=beta,
-        limit=limit,
-        reset=reset,
-        delayed=delayed,
-        factors=None,
-        reset_first=kind == "Leaky",
-    )
-
-
-def _fused(beta: Tensor, limit: Tensor, fire: Fire, reset: str, delayed: bool) -> ScaledLIF | None:
-    """Return the LIF with the same arithmetic, which has kernels, if there is one."""
-    learned = beta.requires_grad or limit.requires_grad
-    in_range = bool((beta > 0).all() and (beta < 1).all() and (limit > 0).all())
-    if learned or not in_range or not isinstance(fire, Surrogate) or fire.height != fire.slope:
-        return None
-    if fire.curve not in ("sigmoid", "atan") or not delayed:
-        return None
-    return ScaledLIF(
-        leak=_number(beta),
-        threshold=_number(limit),
-        surrogate=fire.curve,
-        surrogate_slope=fire.slope,
-        reset="none" if reset == "none" else "subtract" if reset == "subtract" else "zero",
-        delayed_reset=reset == "subtract",
-        detach_reset=True,
-    )
-
-
-def _number(value: Tensor) -> float | Tensor:
-    return float(value) if value.numel() == 1 else value
+        return SnnTorchSynaptic(beta=layer.beta, alpha=layer.alpha, **given)
+    return SnnTorchNeuron(beta=layer.beta, factors=None, reset_first=kind == "Leaky", **given)
 
 
 def _surrogate(spike_grad: Any) -> Fire:

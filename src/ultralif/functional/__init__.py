@@ -19,6 +19,7 @@ from ultralif.functional.scan import Constant, compute_dtype, over_time, rest
 from ultralif.functional.spike import (
     Mode,
     Surrogate,
+    SurrogateName,
     dspike_curve,
     sigmoid_surrogate,
     straight_through,
@@ -44,6 +45,7 @@ __all__ = [
     "Neighborhood",
     "Reset",
     "Surrogate",
+    "SurrogateName",
     "adalif",
     "adalif_step",
     "compute_dtype",

@@ -7,13 +7,14 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from ultralif.errors import check_choice
+from ultralif.errors import InputError, check_choice
 from ultralif.maxplus import hard_spike, soft_spike
 from ultralif.names import Mode
 
 __all__ = [
     "Mode",
     "Surrogate",
+    "SurrogateName",
     "dspike_curve",
     "dspike_spike",
     "sigmoid_surrogate",
@@ -22,7 +23,9 @@ __all__ = [
     "tempered_spike",
 ]
 
-Surrogate = Literal["sigmoid", "atan", "triangle"]
+SurrogateName = Literal["sigmoid", "atan", "triangle"]
+Surrogate = SurrogateName | Callable[[Tensor], Tensor]
+"""The name of a curve, or a function that gives the spike of ``v - threshold`` with a gradient of its own."""
 
 
 def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
@@ -49,7 +52,7 @@ def _triangle(z: Tensor) -> Tensor:
     return 0.5 + z - z * z.abs() / 2
 
 
-_PRIMITIVES: dict[Surrogate, Callable[[Tensor], Tensor]] = {
+_PRIMITIVES: dict[SurrogateName, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "atan": _atan,
     "triangle": _triangle,
@@ -76,12 +79,20 @@ def surrogate_spike(
         v: membrane potential.
         threshold: spike threshold.
         slope: steepness beta > 0; its inverse is the surrogate's width.
-        surrogate: ``sigmoid`` (the paper's baselines, appendix D.4), ``atan`` or ``triangle``.
+        surrogate: ``sigmoid`` (the paper's baselines, appendix D.4), ``atan`` or ``triangle``; or a function
+            that returns the spike of ``v - threshold`` and has its own gradient, such as those of snnTorch
+            and SpikingJelly. It has no slope, no soft mode and no kernel.
         scaled: the gradient of a binary spike is :math:`\beta F'(z)`, the derivative of F(z) for v and
             for beta; without it the gradient is the paper's :math:`F'(z)`.
         mode: ``hard``, binary spikes; ``soft``, F(z) with its exact gradient.
     """
-    check_choice("surrogate", surrogate, get_args(Surrogate))
+    if callable(surrogate):
+        if mode == "soft":
+            raise InputError(
+                f"surrogate={surrogate} is a function, which has no soft mode; choose mode='hard'"
+            )
+        return surrogate(v - threshold)
+    check_choice("surrogate", surrogate, get_args(SurrogateName))
     soft = _PRIMITIVES[surrogate](slope * (v - threshold))
     if mode == "soft":
         return soft

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ultralif import ops
 from ultralif.errors import InputError, check_choice
-from ultralif.functional import AdaptiveState, Constant, Surrogate
+from ultralif.functional import AdaptiveState, Constant, Surrogate, SurrogateName
 from ultralif.nn.neuron import FIRING, LeakParameter, Neuron, NeuronOptions
 from ultralif.nn.parameters import FORMS, LOG, LOGIT, Attribute
 from ultralif.nn.state import State
@@ -89,7 +89,8 @@ class _Surrogate(Neuron[S]):
 
     Args:
         leak: decay factor in (0, 1]; 1 integrates without leak.
-        surrogate: ``sigmoid``, ``atan`` or ``triangle``: see `ultralif.functional.surrogate_spike`.
+        surrogate: ``sigmoid``, ``atan``, ``triangle`` or a function of ``v - threshold``: see
+            `ultralif.functional.surrogate_spike`.
         surrogate_slope: steepness beta of the surrogate.
         learn_leak: learn the leak. None: as the class does.
         leak_parameter: as in `UltraLIF`.
@@ -117,7 +118,8 @@ class _Surrogate(Neuron[S]):
         **options: Unpack[NeuronOptions],
     ) -> None:
         super().__init__(**options)
-        check_choice("surrogate", surrogate, get_args(Surrogate))
+        if not callable(surrogate):
+            check_choice("surrogate", surrogate, get_args(SurrogateName))
         self.surrogate: Surrogate = surrogate
         self.scaled_surrogate = learn_slope if scaled_surrogate is None else scaled_surrogate
         if learn_slope and not self.scaled_surrogate:

@@ -21,6 +21,7 @@ from ultralif.functional import (
     Neighborhood,
     Reset,
     Surrogate,
+    SurrogateName,
     compute_dtype,
 )
 from ultralif.functional.scan import OverTime
@@ -205,7 +206,7 @@ def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tup
 MODES = get_args(Mode)
 LEAK_FORMS = tuple(form.name.lower() for form in rules.LeakForm if form)
 """The words that kernels know; with any other the definition runs."""
-COUPLINGS, SURROGATES = get_args(Coupling), get_args(Surrogate)
+COUPLINGS, SURROGATES = get_args(Coupling), get_args(SurrogateName)
 RESETS: tuple[Reset, ...] = get_args(Reset)
 BINARY: tuple[Mode, ...] = ("hard", "soft")
 
@@ -315,7 +316,7 @@ def ultradlif(
 
 
 def _surrogate(
-    surrogate: Surrogate, slope: Constant, scaled: bool
+    surrogate: SurrogateName, slope: Constant, scaled: bool
 ) -> tuple[Constant, Constant, dict[str, Any]]:
     """Return temperature, height and shape of the curve whose derivative the surrogate is."""
     shape = {"curve": Curve[surrogate.upper()], "unit": scaled}
@@ -352,7 +353,7 @@ def lif(
     delayed_reset: bool = False,
 ) -> Recipe | None:
     """Give LIF in the terms of the rule."""
-    if surrogate not in SURROGATES:
+    if callable(surrogate) or surrogate not in SURROGATES:
         return None
     eps, amplitude, shape = _surrogate(surrogate, surrogate_slope, scaled_surrogate or mode == "soft")
     rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset, **shape)
@@ -378,7 +379,7 @@ def adalif(
     delayed_reset: bool = False,
 ) -> Recipe | None:
     """Give AdaLIF in the terms of the rule."""
-    if surrogate not in SURROGATES or not _are_numbers(adapt_strength, adapt_decay):
+    if callable(surrogate) or surrogate not in SURROGATES or not _are_numbers(adapt_strength, adapt_decay):
         return None
     eps, amplitude, shape = _surrogate(surrogate, surrogate_slope, scaled_surrogate or mode == "soft")
     rule = _rule(
