@@ -160,9 +160,11 @@ def pairs(*settings: str) -> list[Any]:
     ]
 
 
-def draw(case: Case, setting: Setting, dtype: torch.dtype, device: str = "cpu") -> dict[str, Tensor]:
+def draw(
+    case: Case, setting: Setting, dtype: torch.dtype, device: str = "cpu", seed: int = 1
+) -> dict[str, Tensor]:
     """Draw a current, constants, a state and gradients for the outputs, all of which a dtype can hold."""
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(seed)
     shape = (setting.time, setting.batch, *setting.features)
     wide = compute_dtype(dtype)
 
@@ -219,10 +221,19 @@ def check(case: Case, setting: Setting, dtype: torch.dtype, device: str = "cpu",
     a sum, held against the sum of the magnitudes. Half precision: the same, and its rounding where that is
     what the operator returns, which is twice as large if it is ``cut`` off.
     """
-    _compare(case, setting, draw(case, setting, dtype, device), dtype, cut)
+    compare(case, setting, draw(case, setting, dtype, device), dtype, cut)
 
 
-def _compare(case: Case, setting: Setting, drawn: dict[str, Tensor], dtype: torch.dtype, cut: bool) -> None:
+def compare(
+    case: Case,
+    setting: Setting,
+    drawn: dict[str, Tensor],
+    dtype: torch.dtype,
+    cut: bool = False,
+    near: float = 1e-5,
+    least: float = 0.0,
+) -> None:
+    """Compare as `check` does, in float32 within ``near`` of a tensor's largest number, or of ``least``."""
     got = run(case, setting, drawn, reference=False)
     want = run(case, setting, _spread(case, setting, drawn), reference=True)
     assert set(got) == set(want)
@@ -234,7 +245,8 @@ def _compare(case: Case, setting: Setting, drawn: dict[str, Tensor], dtype: torc
             scale = expected.abs().sum_to_size(found.shape).max().item()
             expected = expected.sum_to_size(found.shape)
         assert found.shape == expected.shape and found.dtype == kind, name
-        rtol, atol = (1e-10, 1e-12 * scale) if dtype == torch.float64 else (0.0, 1e-5 * scale)
+        scale = max(scale, least)
+        rtol, atol = (1e-10, 1e-12 * scale) if dtype == torch.float64 else (0.0, near * scale)
         if kind != compute_dtype(dtype):
             rtol, atol = torch.finfo(kind).eps / (1 if cut else 2), atol + torch.finfo(kind).smallest_normal
         torch.testing.assert_close(
@@ -284,7 +296,7 @@ def check_from_spikes(
     """Compare all but the gradients of the last membrane; the current may be scaled."""
     drawn = {k: v for k, v in draw(case, setting, dtype, device).items() if "last" not in k}
     drawn["current"] = drawn["current"] * scale
-    _compare(case, setting, drawn, dtype, False)
+    compare(case, setting, drawn, dtype)
 
 
 def check_learned(device: str = "cpu") -> None:
