@@ -1,4 +1,4 @@
-"""Every speed goal of docs/performance.md in one run of about three minutes, with a plain copy beside.
+"""Every speed goal of docs/results/performance.md in one run of three minutes, with a plain copy.
 
     python benchmarks/fastpath.py --out docs/results/fastpath-h200.json
     python benchmarks/fastpath.py --out ... --peers FOLDER      # where spikingjelly is, if not installed

@@ -1,4 +1,4 @@
-"""How throughput grows with stacked networks, processes, time steps, width and samples; see docs/scaling.md.
+"""How throughput grows with networks, processes, time steps, width and samples: docs/results/growth.md.
 
 python benchmarks/growth.py --device cpu --out docs/results/growth-cpu.json
 

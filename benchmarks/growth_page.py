@@ -1,4 +1,4 @@
-"""Fill the tables of docs/scaling.md from docs/results/growth-*.json, and simulate a cluster with them.
+"""Fill the tables of docs/results/growth.md from growth-*.json beside it, and simulate a cluster.
 
 python benchmarks/growth_page.py
 """
@@ -136,7 +136,7 @@ def _device(growth: dict[str, Any]) -> str:
 def main() -> None:
     paths = {name: DOCS / "results" / f"growth-{name}.json" for name in SOURCES}
     found = {name: json.loads(path.read_text()) for name, path in paths.items() if path.exists()}
-    page = DOCS / "scaling.md"
+    page = DOCS / "results" / "growth.md"
     text = page.read_text()
     parts = {axis: table(axis, found) for axis in UNITS}
     parts["cluster"] = estimate(found)

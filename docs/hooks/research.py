@@ -22,12 +22,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, uri, content=path.read_text(encoding="utf-8")))
         elif path.is_file():
             files.append(File.generated(config, uri, abs_src_path=str(path)))
+    log = "results/seed-h200.txt"
+    files.append(File.generated(config, log, abs_src_path=str(RESEARCH / log)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Turn links between docs/ and research/docs/, as a checkout has them, into those of the site."""
     if page.file.src_uri == "research/index.md":
+        markdown = re.sub(r"(\]\([^)]*tutorials/[^)]*)\.ipynb", r"\1.md", markdown)
         return re.sub(r"\]\((\.\./)?docs/", r"](\1", markdown)
     if page.file.src_uri.startswith("research/"):
         return re.sub(r"\]\(((?:\.\./)*)\.\./docs/", r"](\1", markdown)

@@ -1,4 +1,4 @@
-"""Fill the tables of docs/deep.md from the results of the study, the speedrun and the trial.
+"""Fill the tables of research/docs/deep.md from the results of the study, the speedrun and the trial.
 
 python -m research studies deep_page
 """
@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from research import RESULTS, ROOT
+from research import DOCS, RESULTS
 from research.paper.statistics import paired
 
-PAGE = ROOT / "docs" / "deep.md"
+PAGE = DOCS / "deep.md"
 TRIAL = {
     "relu": "ReLU network",
     "LIF": "LIF, slope 10",

@@ -1,4 +1,4 @@
-"""Tables and figure of docs/memory.md, from what `memory` and `memory_speed` have measured.
+"""Tables of research/docs/memory.md and figure of docs/memory.md, from `memory` and `memory_speed`.
 
 python -m research studies memory_page
 """
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import ultralif as ul
-from research import RESULTS, ROOT
+from research import DOCS, RESULTS, ROOT
 from research.studies.memory_nets import METHODS
 from research.studies.memory_tasks import TASKS
 
@@ -110,7 +110,7 @@ def figure(path: Path) -> None:
 def write_page() -> str:
     """Write tables and figure of the page."""
     rows = [json.loads(line) for line in (RESULTS / "memory.jsonl").read_text().splitlines()]
-    page = ROOT / "docs" / "memory.md"
+    page = DOCS / "memory.md"
     text = page.read_text()
     speed = "\n".join(filter(None, (speeds("h200"), speeds("cpu"))))
     for name, block in (("speed", speed), ("table", table(rows) + "\n")):

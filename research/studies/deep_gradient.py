@@ -1,6 +1,6 @@
 """How far surrogate gradients of a deep binary network are from the true one, layer by layer.
 
-    python -m research studies deep_gradient --figure docs/images/deep/gradient.png
+    python -m research studies deep_gradient --figure research/docs/images/deep/gradient.png
 
 A perceptron of binary spikes (T=1) is trained, soft first, then binary; its weights and norms are then kept.
 The true gradient for the weights of a layer is that of the loss averaged over a little Gaussian noise on the

@@ -3,7 +3,7 @@
     python -m research studies memory --minutes 10   # goes on where it stopped; randman alone
     python -m research studies memory --task nmnist columns --data FOLDER --processes 8
     python -m research studies memory --plan                             # what is done and what is lacking
-    python -m research studies memory_page                               # tables and figure of docs/memory.md
+    python -m research studies memory_page                               # tables of research/docs/memory.md
 
 Every finished run is a line of ``--out``. Learning rate, time constants, temperature and ceiling, or learning
 rate and width of the surrogate, are chosen for each method and task on a held-out fifth of the training

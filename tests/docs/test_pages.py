@@ -5,7 +5,9 @@ import importlib
 import io
 import json
 import re
+import runpy
 import shlex
+import textwrap
 import warnings
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 from ultralif.cli import COMMANDS
 from ultralif.cli import main as ultralif
+from ultralif.errors import InputError
 from ultralif.training.config import known_options
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,17 +33,17 @@ def text_of(path: Path) -> str:
 FILES = sorted(path for suffix in ("md", "ipynb") for path in DOCS.rglob(f"*.{suffix}"))
 PAGES = {str(path.relative_to(DOCS)): text_of(path) for path in FILES}
 PEERS = ("norse", "snntorch", "spikingjelly")
-ELSEWHERE = {"deployment.md"}
-"""Tested in tests/export/test_docs.py."""
-STAND_INS = {"data.md": ("n-mnist", "randman")}
+STAND_INS = {"reference/data.md": ("n-mnist", "randman")}
 """Data that every machine has, in place of what it may not have."""
 
 
 def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    """Return the blocks of a language, also those in tabs."""
+    found = re.findall(rf"^ *```{language}\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
+    return [textwrap.dedent(block) for block in found]
 
 
-WITH_CODE = [name for name, text in PAGES.items() if blocks(text, "python") and name not in ELSEWHERE]
+WITH_CODE = [name for name, text in PAGES.items() if blocks(text, "python")]
 
 
 @pytest.mark.parametrize("name", WITH_CODE)
@@ -57,6 +60,22 @@ def test_a_page_runs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
             except ImportError:
                 pytest.skip(f"{peer} is not installed; see tests/peers.txt")
         exec(compile(code, name, "exec"), {})  # noqa: S102
+
+
+def test_the_examples_of_errors_raise_errors_of_ours_or_of_torch() -> None:
+    """They are run in order, as the hook does that puts their messages onto the page."""
+    hook = runpy.run_path(str(DOCS / "hooks" / "errors.py"))
+    session: dict[str, object] = {}
+    raised = []
+    for raises, code in hook["BLOCK"].findall(PAGES["errors.md"]):
+        if not raises:
+            exec(code, session)  # noqa: S102
+            continue
+        with pytest.raises((InputError, TypeError, RuntimeError)) as error:
+            exec(code, session)  # noqa: S102
+        raised.append(error.type)
+    assert raised.count(InputError) >= 7
+    assert "`" * 3 + "python raises" not in hook["on_page_markdown"](PAGES["errors.md"])
 
 
 def commands(text: str) -> list[list[str]]:

@@ -24,7 +24,7 @@ def rows():
 
 
 def test_its_tables_are_those_of_the_data(study, rows):
-    page = (ROOT / "docs" / "memory.md").read_text()
+    page = (ROOT / "research" / "docs" / "memory.md").read_text()
     assert study.table(rows) in page
     assert study.speeds("cpu") in page
     assert study.speeds("h200") in page
