@@ -73,9 +73,9 @@ def ratio_to_spikingjelly() -> str:
     return f"{times['SpikingJelly LIF'] / times['UltraLIF']:.1f}"
 
 
-def spoken_digits() -> str:
+def ahead_of(study: str, task: str, steps: int, rival: str) -> str:
     runs = read_runs()
-    ours, theirs = (runs.scores("network", "spoken", 99, name) for name in (BEST, "SoftLIF, no reset"))
+    ours, theirs = (runs.scores(study, task, steps, name) for name in (BEST, rival))
     return str(paired(ours, theirs))
 
 
@@ -108,7 +108,8 @@ def behind_control(where: list[str]) -> str:
 NUMBERS: dict[str, Callable[[], str]] = {
     "board.m4": ratio_on_a_cortex_m4,
     "speed.h200.eager": ratio_to_spikingjelly,
-    "contrasts.spoken": spoken_digits,
+    "contrasts.spoken": lambda: ahead_of("network", "spoken", 99, "SoftLIF, no reset"),
+    "contrasts.memory": lambda: ahead_of("memory", "permuted", 196, "PLIF, no reset"),
     "speedrun.long": lambda: speedrun(52),
     "forecast.soft": lambda: forecast_error("soft"),
     "forecast.binary": lambda: forecast_error("hard"),
