@@ -1,11 +1,11 @@
-"""The data of `contrasts`, packed into one small file that travels to a machine without datasets.
+"""The data of `contrasts`, packed into small files that travel to a machine without datasets.
 
-    python -m research.studies.contrast_data FOLDER_OF_DATASETS FOLDER_OF_PACKED_SHD OUT.npz.xz
+    python -m research.studies.contrast_data FOLDER_OF_DATASETS FOLDER_OF_PACKED_SHD FOLDER
 
-It holds SHD in steps of 10 ms with sums of five neighbouring channels (training and test set regenerated from
-the original recordings, and the official test set), 10,000 images of Fashion-MNIST for training, 4,000 of
-MNIST, and both test sets. The regenerated spikes are given the form of the official ones: at most one spike a
-channel and step, unit 0 dropped.
+They hold SHD in steps of 10 ms with sums of five neighbouring channels (training and test set regenerated
+from the original recordings, and the official test set), and the first images of Fashion-MNIST, MNIST and
+CIFAR-10: as many for training and for testing as `_IMAGES` says. The regenerated spikes are given the form of
+the official ones: at most one spike a channel and step, unit 0 dropped.
 """
 
 import io
@@ -28,7 +28,7 @@ CHANNELS = 140
 STEPS = 99
 HELD_SPEAKERS = (2, 9)
 """Speakers whose recordings choose the settings: one of each half of the training speakers."""
-_IMAGES = {"fashion-mnist": 10_000, "mnist": 4_000}
+_IMAGES = {"fashion-mnist": (10_000, 10_000), "mnist": (20_000, 10_000), "cifar10": (6_500, 2_500)}
 
 
 def unpack_units(file: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -78,37 +78,42 @@ def _summed(x: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def pack(datasets: Path, spoken: Path, out: Path) -> None:
-    """Write the file."""
+    """Write a file for each dataset."""
     arrays: dict[str, Any] = {}
     for half in ("train", "test"):
-        x, arrays[f"shd.{half}.labels"], arrays[f"shd.{half}.speakers"] = _regenerated(spoken, half)
-        arrays[f"shd.{half}.x"] = x
-    x, arrays["shd.official.labels"] = official_test(spoken)
-    arrays["shd.official.x"] = _summed(x)
-    for name, count in _IMAGES.items():
-        found = ul.data.load(name, data_dir=datasets)
-        for half, split, most in (("train", found.train, count), ("test", found.test, 10_000)):
+        x, arrays[f"{half}.labels"], arrays[f"{half}.speakers"] = _regenerated(spoken, half)
+        arrays[f"{half}.x"] = x
+    x, arrays["official.labels"] = official_test(spoken)
+    arrays["official.x"] = _summed(x)
+    _write(out / "shd.npz.xz", arrays)
+    for name, counts in _IMAGES.items():
+        found, arrays = ul.data.load(name, data_dir=datasets), {}
+        for half, split, most in zip(("train", "test"), (found.train, found.test), counts, strict=True):
             index = torch.arange(most)
-            arrays[f"{name}.{half}.x"] = split.batch(index).numpy()
-            arrays[f"{name}.{half}.labels"] = split.labels[index].numpy()
+            arrays[f"{half}.x"] = split.batch(index).numpy()
+            arrays[f"{half}.labels"] = split.labels[index].numpy()
+        _write(out / f"{name}.npz.xz", arrays)
+
+
+def _write(path: Path, arrays: dict[str, Any]) -> None:
     file = io.BytesIO()
     np.savez(file, **arrays)
-    out.write_bytes(lzma.compress(file.getvalue(), preset=6))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(lzma.compress(file.getvalue(), preset=6))
 
 
 @cache
-def load(path: str, name: str, device: str, most: int | None = None) -> dict[str, Tensor]:
+def load(folder: str, name: str, device: str, most: int | None = None) -> dict[str, Tensor]:
     """Return the arrays of a dataset on a device, as ``train.x``, ``train.labels`` and so on.
 
     Args:
-        path: of the packed file.
-        name: ``shd``, ``fashion-mnist`` or ``mnist``.
+        folder: of the packed files.
+        name: ``shd``, ``fashion-mnist``, ``mnist`` or ``cifar10``.
         device: where they go.
         most: take the first samples alone, this many: for rehearsals.
     """
-    with _open(Path(path)) as file:
-        names = [key for key in file.files if key.startswith(f"{name}.")]
-        return {key.removeprefix(f"{name}."): torch.from_numpy(file[key][:most]).to(device) for key in names}
+    with _open(Path(folder) / f"{name}.npz.xz") as file:
+        return {key: torch.from_numpy(file[key][:most]).to(device) for key in file.files}
 
 
 if __name__ == "__main__":

@@ -233,13 +233,15 @@ def begin(name: str, norm: nn.BatchNorm1d, neuron: Any) -> None:
 def build(cell: Cell, sizes: tuple[int, ...]) -> nn.Module:
     """Return the network of a run."""
     torch.manual_seed(cell.seed)
-    if cell.task != "clothes":
+    if cell.task not in ("clothes", "pictures"):
         return Layered(cell, sizes)
     options: dict[str, Any] = {"eps": cell.width}
     if cell.method == "LIF":
         options = {"surrogate": "atan", "surrogate_slope": 1 / cell.width, "learn_slope": True}
+    stages: Any = "vgg5" if cell.task == "clothes" else ((64, 64), (128, 128), (256, 256))
+    channels = 1 if cell.task == "clothes" else 3
     return ul.models.vgg(
-        "vgg5", channels=1, timesteps=cell.timesteps, neuron=cell.method, neuron_options=options
+        stages, channels=channels, timesteps=cell.timesteps, neuron=cell.method, neuron_options=options
     )
 
 

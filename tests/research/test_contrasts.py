@@ -16,19 +16,18 @@ from research.studies.contrasts import EPOCHS, PLAIN, REMEMBERING, Plan, measure
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
-    rng, arrays = np.random.default_rng(0), {}
-    for half in ("train", "test", "official"):
-        arrays[f"shd.{half}.x"] = rng.integers(0, 3, (160, 99, 140)).astype(np.uint8)
-        arrays[f"shd.{half}.labels"] = np.arange(160) % 20
-    arrays["shd.train.speakers"] = np.arange(160) // 10 % 10
-    for name in ("mnist", "fashion-mnist"):
-        for half in ("train", "test"):
-            arrays[f"{name}.{half}.x"] = rng.integers(0, 256, (170, 1, 28, 28)).astype(np.uint8)
-            arrays[f"{name}.{half}.labels"] = np.arange(170) % 10
-    np.savez(file := io.BytesIO(), **arrays)
-    path = tmp_path_factory.mktemp("packed") / "data.npz.xz"
-    path.write_bytes(lzma.compress(file.getvalue(), preset=0))
-    return str(path)
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("packed")
+    shapes = {"shd": (160, 99, 140), "mnist": (170, 1, 28, 28), "cifar10": (170, 3, 32, 32)}
+    for name, shape in (shapes | {"fashion-mnist": shapes["mnist"]}).items():
+        arrays, classes = {}, 20 if name == "shd" else 10
+        for half in ("train", "test", *(["official"] if name == "shd" else [])):
+            arrays[f"{half}.x"] = rng.integers(0, 3 if name == "shd" else 256, shape).astype(np.uint8)
+            arrays[f"{half}.labels"] = np.arange(len(arrays[f"{half}.x"])) % classes
+        if name == "shd":
+            arrays["train.speakers"] = np.arange(160) // 10 % 10
+        np.savez(file := io.BytesIO(), **arrays)
+        (folder / f"{name}.npz.xz").write_bytes(lzma.compress(file.getvalue(), preset=0))
+    return str(folder)
 
 
 CELLS = [
@@ -37,6 +36,8 @@ CELLS = [
     Cell("network", "spoken", "SoftLIF, no reset, with recurrence", 5e-3, 0.5, (2.0, 20.0)),
     *(Cell("memory", "permuted", m, 1e-2, 0.3, (2.0, 50.0), timesteps=196) for m in REMEMBERING),
     *(Cell("shares", "clothes", m, 1e-3, 0.3, soft=0.5, timesteps=1) for m in ("UltraLIF", "LIF")),
+    Cell("shares", "pictures", "SoftLIF", 1e-3, 0.3, soft=0.5, timesteps=1),
+    Cell("memory", "long", "UltraPLIF, no reset", 1e-2, 0.3, (2.0, 50.0), timesteps=784),
     *(Cell("energy", task, "PLIF", 1e-3, 0.3, timesteps=2, penalty=1.0) for task in ("words", "digits")),
 ]
 
@@ -66,6 +67,24 @@ def test_the_plan_resumes_and_uses_fresh_seeds():
     finals = [row["cell"] for row in rows if not row["cell"]["held"]]
     assert len(finals) == 5 * 8
     assert {cell["lr"] for cell in finals} == {1e-2}
+
+
+def test_the_edge_of_a_grid_is_tried_with_higher_rates_and_three_seeds():
+    grid = [Cell("network", "spoken", "LIF", lr, 1.0, held=True) for lr in (1e-3, 1e-2)]
+    final = Cell("network", "spoken", "LIF", 1e-2, 1.0, seed=1)
+    rows = [{"cell": vars(cell), "held": cell.lr} for cell in (*grid, final)]
+    for _ in range(20):
+        found = list(dict.fromkeys(Plan(rows).edge("network", "spoken", 99, (2e-2, 6e-2, 1e-1))))
+        left = [cell for cell in found if cell not in Plan(rows).done]
+        if not left:
+            break
+        worse = left[0].lr == 1e-1 and left[0].seed > 0  # the best of the first seed is not the best of three
+        rows.append({"cell": vars(left[0]), "held": 0.0 if worse else left[0].lr})
+    assert [(cell.lr, cell.seed, cell.held) for cell in found] == [
+        *((lr, 0, True) for lr in (2e-2, 6e-2, 1e-1)),
+        *((lr, seed, True) for lr in (2e-2, 6e-2, 1e-1) for seed in (1, 2)),
+        *((6e-2, seed, False) for seed in (1, 2, 3, 4, 5)),
+    ]
 
 
 def test_a_frozen_gate_is_exact_where_the_gate_is_constant():
