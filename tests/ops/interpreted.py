@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from triton.runtime.interpreter import InterpretedFunction
 
 from ops.op_cases import (
     CASES,
@@ -89,6 +90,46 @@ def test_chunks_are_found_again_where_nothing_was_kept(monkeypatch):
         for kept in (starts, None)
     ]
     assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][2][1], found[1][2][1])
+
+
+@pytest.fixture
+def second_gpu(monkeypatch):
+    """Count the launches, which must all be made while the device of the tensors is the current one."""
+    is_current, launches = False, []
+
+    class Device:
+        def __init__(self, device):
+            pass
+
+        def __enter__(self):
+            nonlocal is_current
+            is_current = True
+
+        def __exit__(self, *error):
+            nonlocal is_current
+            is_current = False
+
+    launched = InterpretedFunction.__getitem__
+
+    def launching(kernel, grid):
+        launches.append((kernel.__name__, is_current))
+        return launched(kernel, grid)
+
+    monkeypatch.setattr(InterpretedFunction, "__getitem__", launching)
+    monkeypatch.setattr(launch, "is_elsewhere", lambda device: not is_current)
+    monkeypatch.setattr(torch.cuda, "device", Device)
+    return launches
+
+
+def test_kernels_are_launched_on_the_device_of_their_tensors(second_gpu):
+    for case in (CASES[0], RINGS[0]):
+        check(case, Setting(3, 2, (33,), start=True), torch.float32)
+    check_groups(3)
+    check_step()
+    check_sum()
+    test_images_become_clipped_spikes_or_currents()
+    assert len({kernel for kernel, _ in second_gpu}) >= 9
+    assert not [kernel for kernel, is_current in second_gpu if not is_current]
 
 
 def test_spikes_tell_the_membrane():

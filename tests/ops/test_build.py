@@ -206,3 +206,17 @@ def test_every_loop_over_lanes_is_made_vectors_of(tmp_path, monkeypatch):
         if "SIMD for" in line
     }
     assert len(loops) > 10 and not loops & missed
+
+
+@pytest.mark.parametrize(
+    ("machine", "flags"),
+    [
+        ("x86_64", ["-march=native", "-mprefer-vector-width=512"]),
+        ("AMD64", ["-march=native", "-mprefer-vector-width=512"]),
+        ("arm64", ["-mcpu=native"]),
+        ("aarch64", ["-mcpu=native"]),
+        ("riscv64", ["-march=native"]),
+    ],
+)
+def test_flags_are_those_of_the_processor(machine, flags):
+    assert build.tuned_for("native", machine) == flags

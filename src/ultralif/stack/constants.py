@@ -107,7 +107,8 @@ class _Decode(torch.autograd.Function):
             _recorded.append(row_table)
         given = (rows, raw, table, row_table.places, row_table.numbers, row_table.rows)
         grid = (cdiv(row_table.rows, BLOCK),)
-        kernels.decode_kernel[grid](*given, NATIVE=launch.NATIVE, BLOCK=BLOCK, **OPTIONS)
+        with launch.on_device(raw.device):
+            kernels.decode_kernel[grid](*given, NATIVE=launch.NATIVE, BLOCK=BLOCK, **OPTIONS)
         return rows
 
     @staticmethod
@@ -117,7 +118,8 @@ class _Decode(torch.autograd.Function):
         ctx.grads = grads  # on a branch this runs beside work that must not be given their memory
         g_raw = torch.empty_like(raw)
         given = (grads, raw, table, ctx.row_table.sums, g_raw)
-        kernels.gather_kernel[(raw.numel(),)](*given, BLOCK=BLOCK, **OPTIONS)
+        with launch.on_device(raw.device):
+            kernels.gather_kernel[(raw.numel(),)](*given, BLOCK=BLOCK, **OPTIONS)
         return g_raw, None, None
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from triton import cdiv, next_power_of_2
 
-from ultralif.ops.triton.launch import counters
+from ultralif.ops.triton.launch import counters, on_device
 from ultralif.stack import kernels
 
 __all__ = ["MOST_CLASSES", "adam", "readout_loss", "sum_rows"]
@@ -95,29 +95,30 @@ def _read_out(
     rows = min(max(16, next_power_of_2(cdiv(batch, PARTS))), 64, max(16, 2048 // wide))
     tiles = cdiv(batch, rows)
     parts = torch.empty(members * tiles * (classes * (neurons + 1) + 3), **number)
-    kernels.readout_kernel[(members, tiles)](
-        *given,
-        loss,
-        hits,
-        rate,
-        *grads,
-        parts,
-        counters(_counters.setdefault(rates.device, {}), rates.device, members),
-        batch,
-        neurons,
-        classes,
-        members,
-        members // labels.shape[0],
-        float(smoothing),
-        GRADS=with_grads,
-        BATCH=rows,
-        NEURONS=min(max(16, next_power_of_2(neurons)), 64, 4096 // wide),
-        CLASSES=wide,
-        PARTS=PARTS,
-        AT_ONCE=1024,
-        num_warps=4 if wide <= 32 else 8,
-        **OPTIONS,
-    )
+    with on_device(rates.device):
+        kernels.readout_kernel[(members, tiles)](
+            *given,
+            loss,
+            hits,
+            rate,
+            *grads,
+            parts,
+            counters(_counters.setdefault(rates.device, {}), rates.device, members),
+            batch,
+            neurons,
+            classes,
+            members,
+            members // labels.shape[0],
+            float(smoothing),
+            GRADS=with_grads,
+            BATCH=rows,
+            NEURONS=min(max(16, next_power_of_2(neurons)), 64, 4096 // wide),
+            CLASSES=wide,
+            PARTS=PARTS,
+            AT_ONCE=1024,
+            num_warps=4 if wide <= 32 else 8,
+            **OPTIONS,
+        )
     return (loss, hits, rate), grads if with_grads else ()
 
 
@@ -130,7 +131,8 @@ def sum_rows(x: Tensor, out: Tensor) -> None:
     parts = torch.empty(grid[1] * columns, dtype=torch.float32, device=x.device)
     counted = counters(_counters.setdefault(x.device, {}), x.device, grid[0])
     given = (x, out, parts, counted, rows, columns, each)
-    kernels.rows_kernel[grid](*given, ROWS=tile, COLUMNS=tile, PARTS=PARTS, num_warps=4, **OPTIONS)
+    with on_device(x.device):
+        kernels.rows_kernel[grid](*given, ROWS=tile, COLUMNS=tile, PARTS=PARTS, num_warps=4, **OPTIONS)
 
 
 def adam(
@@ -151,15 +153,16 @@ def adam(
         starts.append(starts[-1] + cdiv(tensor.numel(), BLOCK))
     sizes = tuple(tensor.numel() for tensor in tensors)
     columns = (tuple(tensors), tuple(g.contiguous() for g in grads), tuple(firsts), tuple(seconds))
-    kernels.adam_kernel[(starts[-1],)](
-        *columns,
-        sizes,
-        tuple(starts),
-        steps,
-        tuple(rates),
-        tuple(map(float, decays)),
-        COUNT=len(sizes),
-        BLOCK=BLOCK,
-        num_warps=4,
-        **OPTIONS,
-    )
+    with on_device(steps.device):
+        kernels.adam_kernel[(starts[-1],)](
+            *columns,
+            sizes,
+            tuple(starts),
+            steps,
+            tuple(rates),
+            tuple(map(float, decays)),
+            COUNT=len(sizes),
+            BLOCK=BLOCK,
+            num_warps=4,
+            **OPTIONS,
+        )

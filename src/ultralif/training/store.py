@@ -64,10 +64,12 @@ def locked(path: Path) -> Iterator[None]:
 
     Windows has no such locks: there nothing keeps two processes apart.
     """
-    with _taken(path):
+    with _taken(path) as file:
         try:
             yield
         finally:
+            if sys.platform == "win32":  # an open file cannot be removed there
+                file.close()
             path.unlink(missing_ok=True)
 
 

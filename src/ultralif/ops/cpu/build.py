@@ -59,9 +59,15 @@ def parallel() -> int:
 
 def compile_kernels(compiler: list[str], march: str, target: Path) -> None:
     """Compile the kernels for a processor."""
-    wide = ["-mprefer-vector-width=512"] if platform.machine() == "x86_64" else []
-    command = [*compiler, *FLAGS, *wide, f"-march={march}", str(SOURCE), "-o", str(target)]
+    command = [*compiler, *FLAGS, *tuned_for(march, platform.machine()), str(SOURCE), "-o", str(target)]
     subprocess.run(command, capture_output=True, text=True, check=True)
+
+
+def tuned_for(march: str, machine: str) -> list[str]:
+    """Return the flags that choose a processor. On ARM, Apple's compiler knows -mcpu=native only."""
+    if machine.lower() in ("arm64", "aarch64"):
+        return [f"-mcpu={march}"]
+    return [f"-march={march}", *["-mprefer-vector-width=512"] * (machine.lower() in ("x86_64", "amd64"))]
 
 
 def packaged_name(level: str) -> str:
@@ -121,7 +127,7 @@ def _build(compiler: list[str], folder: Path, key: str) -> Path:
         compile_kernels(compiler, "native", built)
         target = folder / f"kernels-{key}-{_file_digest(built)}.so"
         built.chmod(0o700)
-        with built.open("rb") as file:
+        with built.open("r+b") as file:  # Windows flushes no file that is open for reading only
             os.fsync(file.fileno())
         built.replace(target)
         return target

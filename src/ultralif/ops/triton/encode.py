@@ -10,6 +10,8 @@ import triton.language as tl
 from torch import Tensor
 from triton import cdiv
 
+from ultralif.ops.triton.launch import on_device
+
 __all__ = ["encode_images", "fill_frames"]
 
 
@@ -155,28 +157,29 @@ def encode_images(
     """
     time, batch, size = out.shape
     height, width = (pixels.shape[-2], pixels.shape[-1]) if pixels.dim() > 2 else (1, size)
-    images_kernel[(batch, cdiv(size, 256))](
-        pixels,
-        order,
-        position,
-        seed,
-        slope,
-        offset,
-        out,
-        labels,
-        picked,
-        time,
-        batch,
-        size,
-        height,
-        width,
-        most,
-        DRAWS=draws,
-        PAD=crop,
-        BLOCK=256,
-        num_warps=4,
-        enable_fp_fusion=True,
-    )
+    with on_device(out.device):
+        images_kernel[(batch, cdiv(size, 256))](
+            pixels,
+            order,
+            position,
+            seed,
+            slope,
+            offset,
+            out,
+            labels,
+            picked,
+            time,
+            batch,
+            size,
+            height,
+            width,
+            most,
+            DRAWS=draws,
+            PAD=crop,
+            BLOCK=256,
+            num_warps=4,
+            enable_fp_fusion=True,
+        )
 
 
 def fill_frames(
@@ -195,18 +198,19 @@ def fill_frames(
     out.zero_()
     _, batch, size = out.shape
     largest = 1.0 if binary else 3e38
-    frames_kernel[(batch, 4)](
-        offsets,
-        keys,
-        counts,
-        order,
-        position,
-        out,
-        labels,
-        picked,
-        batch,
-        size,
-        largest,
-        BLOCK=256,
-        num_warps=4,
-    )
+    with on_device(out.device):
+        frames_kernel[(batch, 4)](
+            offsets,
+            keys,
+            counts,
+            order,
+            position,
+            out,
+            labels,
+            picked,
+            batch,
+            size,
+            largest,
+            BLOCK=256,
+            num_warps=4,
+        )

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,6 +29,7 @@ __all__ = [
     "end",
     "is_elsewhere",
     "is_recording",
+    "on_device",
     "table_of",
     "way_of",
 ]
@@ -47,6 +49,11 @@ def is_recording(device: torch.device) -> bool:
 def is_elsewhere(device: torch.device) -> bool:
     """Tell whether a GPU is not the current one, on which Triton launches."""
     return device.type == "cuda" and device.index != torch.cuda.current_device()
+
+
+def on_device(device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context in which a GPU is the current one."""
+    return torch.cuda.device(device) if is_elsewhere(device) else nullcontext()
 
 
 class Launch:
