@@ -1,4 +1,4 @@
-"""Train a spiking convolutional network on digits; its neurons have their neighbours on a grid.
+"""Train a spiking convolutional network on digits.
 
 Pixels go in as constant currents, so that the first layer multiplies; all others see spikes.
 """
@@ -16,10 +16,10 @@ def network() -> nn.Sequential:
     """Map [T, B, 1, 8, 8] to class scores [T, B, 10]; convolutions see time as part of the batch."""
     return nn.Sequential(
         ul.TimeDistributed(nn.Conv2d(1, 16, 3, padding=1)),
-        ul.UltraDLIF(neighborhood="grid", centered=True, eps=0.2),
+        ul.UltraDLIF(centered=True, eps=0.2),
         ul.TimeDistributed(nn.AvgPool2d(2)),
         ul.TimeDistributed(nn.Conv2d(16, 32, 3, padding=1)),
-        ul.UltraDLIF(neighborhood="grid", centered=True, eps=0.2),
+        ul.UltraDLIF(centered=True, eps=0.2),
         ul.TimeDistributed(nn.Sequential(nn.AvgPool2d(2), nn.Flatten())),
         nn.Linear(32 * 2 * 2, 10),
     )

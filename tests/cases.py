@@ -64,8 +64,7 @@ class Case:
 _BASE = {"leak": 0.8, "threshold": 0.4, "v_reset": -0.1}
 _ULTRA = {"eps": 0.7, **_BASE}
 _SPATIAL = {"eps": 0.7, "threshold": 0.4, "v_reset": -0.1}
-_GRID = {**_SPATIAL, "neighborhood": "grid"}
-_DSPIKE = {**_BASE, "sharpness": 3.0, "clipped": False}
+_DSPIKE = {**_BASE, "sharpness": 3.0}
 _ADAPT = {**_BASE, "adapt_strength": 0.6, "adapt_decay": 0.7}
 
 PLAIN: dict[str, Case] = {
@@ -75,14 +74,10 @@ PLAIN: dict[str, Case] = {
     "UltraPLIF": Case("UltraPLIF", "ultralif", _ULTRA, "soft"),
     **{f"UltraDLIF-{mode}": Case("UltraDLIF", "ultradlif", _SPATIAL, mode) for mode in ul.UltraDLIF.modes},
     "UltraDLIF-centered": Case("UltraDLIF", "ultradlif", {**_SPATIAL, "centered": True}, "soft"),
-    "UltraDLIF-grid": Case("UltraDLIF", "ultradlif", _GRID, "soft", (3, 2)),
-    "UltraDLIF-grid-hard": Case("UltraDLIF", "ultradlif", _GRID, "hard", (3, 2)),
-    "UltraDLIF-grid-centered": Case("UltraDLIF", "ultradlif", {**_GRID, "centered": True}, "soft", (3, 2)),
     "UltraDLIF-delayed": Case("UltraDLIF", "ultradlif", {**_SPATIAL, "delayed_reset": True}, "soft"),
     "UltraDPLIF": Case("UltraDPLIF", "ultradlif", _ULTRA, "soft"),
     "UltraDPLIF-tropical": Case("UltraDPLIF", "ultradlif", _ULTRA, "tropical"),
-    "UltraDPLIF-shift": Case("UltraDPLIF", "ultradlif", {**_ULTRA, "leak_form": "shift"}, "soft"),
-    "UltraDPLIF-shift-hard": Case("UltraDPLIF", "ultradlif", {**_ULTRA, "leak_form": "shift"}, "hard"),
+    "UltraDPLIF-hard": Case("UltraDPLIF", "ultradlif", _ULTRA, "hard"),
     "SoftLIF": Case("SoftLIF", "softlif", _ULTRA, "soft"),
     "SoftLIF-hard": Case("SoftLIF", "softlif", _ULTRA, "hard"),
     "DSpike-hard": Case("DSpike", "dspike", _DSPIKE, "hard"),
@@ -108,7 +103,7 @@ OPTIONS: dict[str, Case] = {
     "LIF-subtract-late": Case("LIF", "lif", {**_BASE, **_LATE}, "hard"),
     "AdaLIF-soft": Case("AdaLIF", "adalif", {**_ADAPT, "surrogate_slope": 3.0}, "soft"),
     "AdaLIF-subtract-late": Case("AdaLIF", "adalif", {**_ADAPT, **_LATE, "threshold": 0.6}, "hard"),
-    "DSpike-clipped": Case("DSpike", "dspike", {**_DSPIKE, "clipped": True, "reset": "subtract"}, "soft"),
+    "DSpike-subtract": Case("DSpike", "dspike", {**_DSPIKE, "reset": "subtract"}, "soft"),
     "SoftLIF-saturate": Case("SoftLIF", "softlif", {**_ULTRA, "reset": "saturate", "v_sat": 0.6}, "soft"),
     "UltraLIF-subtract": Case("UltraLIF", "ultralif", {**_ULTRA, "reset": "subtract"}, "soft"),
     "UltraLIF-none": Case("UltraLIF", "ultralif", {**_ULTRA, "reset": "none", "threshold": 0.9}, "soft"),
@@ -118,8 +113,6 @@ OPTIONS: dict[str, Case] = {
         )
         for mode in ul.UltraLIF.modes
     },
-    "UltraDLIF-spike": Case("UltraDLIF", "ultradlif", {**_ULTRA, "coupling": "spike"}, "soft"),
-    "UltraDLIF-spike-tropical": Case("UltraDLIF", "ultradlif", {**_ULTRA, "coupling": "spike"}, "tropical"),
     "UltraDPLIF-channels": Case(
         "UltraDPLIF", "ultradlif", {**_ULTRA, "coupled_axis": -2, "reset": "subtract"}, "soft", (3, 2)
     ),

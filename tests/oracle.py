@@ -35,19 +35,6 @@ def spike(v: Array, threshold: Array | float, eps: Array | float, mode: str) -> 
     return sigmoid((v - threshold) / eps) if mode == "soft" else heaviside(v - threshold)
 
 
-def neighbors(v: Array, neighborhood: str) -> list[Array]:
-    """The neuron, and its two or four nearest ones on a periodic ring or grid, by plain indices."""
-    width = v.shape[-1]
-    left = [(i - 1) % width for i in range(width)]
-    right = [(i + 1) % width for i in range(width)]
-    around = [v[..., left], v, v[..., right]]
-    if neighborhood == "grid":
-        height = v.shape[-2]
-        around.append(v[..., [(i - 1) % height for i in range(height)], :])
-        around.append(v[..., [(i + 1) % height for i in range(height)], :])
-    return around
-
-
 def unroll(
     membrane: Callable[[Array, Array], Array],
     fire: Callable[[Array], Array],
@@ -101,28 +88,24 @@ def ultradlif(
     threshold,
     leak=None,
     mode="soft",
-    coupling="membrane",
     coupled_axis=-1,
-    neighborhood="ring",
     centered=False,
-    leak_form="factor",
     **reset,
 ) -> Trace:
-    """Definition 4.2; with a leak, appendix D.5; coupled at the spike, as the paper's code computes."""
+    """Definition 4.2; with a leak, appendix D.5."""
 
     def couple(v: Array) -> Array:
         last = np.moveaxis(v, coupled_axis, -1)
-        around = [np.moveaxis(near, -1, coupled_axis) for near in neighbors(last, neighborhood)]
-        offset = eps * np.log(len(around)) if centered and mode != "tropical" else 0.0
+        places = [[(i + by) % last.shape[-1] for i in range(last.shape[-1])] for by in (-1, 0, 1)]
+        around = [np.moveaxis(last[..., near], -1, coupled_axis) for near in places]
+        offset = eps * np.log(3) if centered and mode != "tropical" else 0.0
         return maximum(around, mode, eps) - offset
 
     def membrane(v: Array, x: Array) -> Array:
-        if leak is not None:
-            v = leak * v if leak_form == "factor" else v + np.log(leak)
-        return (couple(v) if coupling == "membrane" else v) + x
+        return couple(v if leak is None else leak * v) + x
 
     def fire(v: Array) -> Array:
-        return spike(couple(v) if coupling == "spike" else v, threshold, eps, mode)
+        return spike(v, threshold, eps, mode)
 
     return unroll(membrane, fire, current, v0, threshold=threshold, **reset)
 
@@ -181,16 +164,14 @@ def lif(
     )
 
 
-def dspike(
-    current: Array, v0: Array, *, leak, threshold, sharpness=4.0, clipped=True, mode="hard", **reset
-) -> Trace:
+def dspike(current: Array, v0: Array, *, leak, threshold, sharpness=4.0, mode="hard", **reset) -> Trace:
     """Appendix D.4, DSpike."""
 
     def curve(v: Array) -> Array:
         normed = v / (2 * threshold)
         edge = np.tanh(sharpness / 2)
         found = (np.tanh(sharpness * (normed - 0.5)) + edge) / (2 * edge)
-        return np.clip(found, 0.0, 1.0) if clipped else found
+        return np.clip(found, 0.0, 1.0)
 
     fire = curve if mode == "soft" else lambda v: heaviside(v - threshold)
     return unroll(lambda v, x: leak * v + x, fire, current, v0, threshold=threshold, **reset)

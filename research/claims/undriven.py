@@ -23,7 +23,7 @@ def ring_matrix(n: int, leak: float = 1.0, centered_eps: float = 0.0) -> Tensor:
 
     Args:
         n: neurons on the ring, at least 3.
-        leak: decay factor of UltraDPLIF's ``leak_form="shift"``; 1, no decay.
+        leak: decay factor of membranes that decay to ``V + log(leak)``; 1, no decay.
         centered_eps: the temperature of a centred layer, whose weights are lower by ``eps * log(3)``.
     """
     if not 3 <= n <= MAX_RING:

@@ -55,14 +55,15 @@ def soft_slope(potential: Array, threshold: float, eps: float) -> Slope:
 
 
 def dspike_slope(potential: Array, threshold: float, k: float) -> Slope:
-    """The derivatives of the DSpike curve."""
+    """The derivatives of the DSpike curve, which is clipped."""
     x = potential / (2 * threshold) - 0.5
     edge, edge_slope = np.tanh(k / 2), 0.5 / np.cosh(k / 2) ** 2
-    bump = 1 / np.cosh(k * x) ** 2 / (2 * edge)
+    inside = np.abs(x) <= 0.5
+    bump = inside / np.cosh(k * x) ** 2 / (2 * edge)
     return Slope(
         k / (2 * threshold) * bump,
         -k * potential / (2 * threshold**2) * bump,
-        x * bump - np.tanh(k * x) * edge_slope / (2 * edge**2),
+        x * bump - inside * np.tanh(k * x) * edge_slope / (2 * edge**2),
     )
 
 

@@ -118,7 +118,7 @@ def test_thresholds_may_be_zero_or_negative() -> None:
     """Where no formula divides by them, as in the released code of the paper."""
     current = torch.zeros(2, 1, 3)
     assert ul.LIF(threshold=-0.5)(current).all() and not ul.LIF(threshold=0.0)(current).any()
-    at_rest = ul.UltraDLIF(threshold=0.0, coupling="spike", eps=1.0)(current)[0]
+    at_rest = ul.UltraDLIF(threshold=0.0, eps=1.0)(current)[0]
     torch.testing.assert_close(at_rest, torch.full((1, 3), 0.75))  # sigmoid(log 3)
 
 
@@ -187,14 +187,8 @@ def test_a_slope_that_has_no_gradient() -> None:
 @pytest.mark.parametrize(
     ("neuron", "argument"),
     [
-        (ul.UltraDLIF, "neighborhood"),
-        (ul.UltraDLIF, "coupling"),
-        (ul.UltraDPLIF, "leak_form"),
-        (ul.PLIF, "leak_parameter"),
-        (ul.DSpike, "sharpness_parameter"),
         (ul.LIF, "surrogate"),
         (ul.LIF, "reset"),
-        (ul.LIF, "clamp"),
         (ul.LIF, "mode"),
     ],
 )
@@ -227,7 +221,7 @@ def test_an_unknown_argument(argument: str) -> None:
 
 def test_options_that_a_neuron_lacks() -> None:
     assert_refused(lambda: ul.LIF(reset="saturate"), ValueError, "reset", "zero, subtract, none")
-    assert_refused(lambda: ul.UltraDLIF(leak=0.8), ValueError, "leak", "UltraDPLIF", "coupling='spike'")
+    assert_refused(lambda: ul.UltraDLIF(leak=0.8), TypeError, "UltraDLIF", "'leak'")
     assert_refused(lambda: ul.UltraDLIF(coupled_axis=1), ValueError, "coupled_axis", "1", "-1")
     deep = ul.UltraDLIF(coupled_axis=-3)
     assert_refused(lambda: deep(torch.zeros(3, 2, 4)), ValueError, "coupled_axis=-3", "(3, 2, 4)")
@@ -344,14 +338,6 @@ def test_a_current_that_is_not_finite(name: str, value: float) -> None:
     assert_refused(lambda: neuron.step(current[1]), ValueError, "current", "1 NaN or infinite")
     assert torch.isfinite(neuron(torch.zeros(3, 2, 4))).all()
     assert ul.NEURONS[name]()(current).shape == current.shape  # the check is asked for
-
-
-@pytest.mark.parametrize("neuron", [ul.UltraDLIF, ul.UltraDPLIF])
-def test_a_grid_needs_two_axes(neuron: type[ul.Neuron]) -> None:
-    grid = neuron(neighborhood="grid")
-    words = ("neighborhood='grid'", "neighborhood='ring'")
-    assert_refused(lambda: grid(torch.zeros(3, 2, 4)), ValueError, *words, "[T, B, ..., H, W]", "(3, 2, 4)")
-    assert_refused(lambda: grid.step(torch.zeros(2, 4)), ValueError, *words, "[B, ..., H, W]", "(2, 4)")
 
 
 @pytest.mark.parametrize("sizes", [(), (4,), (4, 3), (4, 0, 3), (4, 5, -1)])

@@ -112,7 +112,7 @@ def test_a_network_learns(name: str) -> None:
 def convolutional() -> nn.Sequential:
     return nn.Sequential(
         ul.TimeDistributed(nn.Conv2d(1, 4, 3, padding=1)),
-        ul.UltraDLIF(neighborhood="grid", centered=True, eps=0.5),
+        ul.UltraDLIF(centered=True, eps=0.5),
         ul.TimeDistributed(nn.MaxPool2d(2)),
         ul.TimeDistributed(nn.Conv2d(4, 6, 3, padding=1)),
         ul.LIF(),

@@ -57,8 +57,6 @@ def test_anything_can_be_learned_or_fixed(name: str) -> None:
     """``learn_*`` overrides what the class does, both ways, without changing the forward pass."""
     neuron = ul.NEURONS[name]
     switches = [p for p in neuron.__signature__.parameters if p.startswith("learn_")]
-    if name == "UltraDLIF":
-        switches.remove("learn_leak")  # it has none, coupled in the membrane
     current = torch.randn(4, 2, 3)
     fixed = neuron(**dict.fromkeys(switches, False))
     assert not list(fixed.parameters()) and not list(fixed.buffers())

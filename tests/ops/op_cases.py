@@ -14,7 +14,7 @@ from ultralif.ops.constants import Form, Learned
 
 LEARNED = {"eps": 0.5, "leak": 0.9, "threshold": 0.5, "v_sat": 0.7, "surrogate_slope": 5.0, "sharpness": 4.0}
 """The constants that kernels differentiate by. Their values here differ from the table's."""
-WITHOUT_KERNEL = {"neighborhood", "coupled_axis"}
+WITHOUT_KERNEL = {"coupled_axis"}
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,6 @@ OPTIONS = [
     kernel_case("UltraLIF-none", detach_reset=True),
     kernel_case("UltraLIF-soft", threshold=-0.5, v_reset=-1.0, detach_reset=True),
     kernel_case("UltraLIF-hard", detach_reset=False, v_reset=0.3),
-    kernel_case("UltraDLIF-spike", mode="hard"),
-    kernel_case("UltraDLIF-spike", mode="hard", reset="subtract"),
-    kernel_case("UltraDLIF-spike", leak_form="shift", centered=True),
     kernel_case("UltraDLIF-soft", reset="subtract", detach_reset=True),
     kernel_case("UltraDLIF-soft", reset="none", centered=True),
     kernel_case("LIF", detach_reset=False),
@@ -88,7 +85,6 @@ OPTIONS = [
     kernel_case("AdaLIF-soft", surrogate="atan"),
     kernel_case("AdaLIF-late", scaled_surrogate=True),
     kernel_case("AdaLIF-late", surrogate="atan", reset="subtract", detach_reset=False),
-    kernel_case("DSpike-hard", clipped=True),
     kernel_case("SoftLIF", reset="subtract"),
     *(
         kernel_case(title, delayed_reset=True, reset=reset)
@@ -305,10 +301,10 @@ def check_learned(device: str = "cpu") -> None:
     current = torch.randn(6, 3, 4, 32, generator=generator).to(device)
     for i, form in enumerate((*Form, *Form)):
         low, high = ((-torch.inf, torch.inf), (0.6, 20.0), (0.1, 0.4))[i % 3]
-        inward, inverse, shape = ((True, False, ()), (False, True, (4, 1)), (True, True, (32,)))[i // 2 % 3]
+        inverse, shape = ((False, ()), (True, (4, 1)), (True, (32,)))[i // 2 % 3]
         raw = (0.5 + 0.2 * torch.rand(shape, generator=generator)).to(device).requires_grad_()
         logit = torch.full((4, 1), 2.0, device=device, requires_grad=True)
-        eps, leak = Learned(raw, form, low, high, inward, inverse), Learned(logit, Form.SIGMOID)
+        eps, leak = Learned(raw, form, low, high, inverse), Learned(logit, Form.SIGMOID)
         found = []
         for e, decay in ((eps, leak), (eps.value(), leak.value())):
             out = ops.ultralif(current, eps=e, leak=decay, threshold=0.5)[0]

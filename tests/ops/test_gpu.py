@@ -24,7 +24,7 @@ from ops.op_cases import (
 from ops.stack_cases import check_adam, check_groups, check_readout, check_step, check_sum
 from ultralif import functional, ops
 from ultralif.ops.autograd import integrate, integrate_backward
-from ultralif.ops.rule import LeakForm, Membrane, Reset, Rule, encode
+from ultralif.ops.rule import Membrane, Reset, Rule, encode
 
 plan = pytest.importorskip("ultralif.ops.triton.plan")
 chunked = pytest.importorskip("ultralif.ops.triton.chunked")
@@ -195,7 +195,7 @@ def test_a_recorded_step_gives_the_same_numbers(name):
 
 @pytest.mark.parametrize(
     "rule",
-    [Rule(Membrane.LSE, True), Rule(Membrane.LSE, True, ring=3, leak_form=LeakForm.FACTOR)],
+    [Rule(Membrane.LSE, True), Rule(Membrane.LSE, True, ring=3, leaks=True)],
     ids=["alone", "ring"],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

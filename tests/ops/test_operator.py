@@ -11,12 +11,12 @@ from ultralif.errors import InputError
 from ultralif.names import NEURON_NAMES
 from ultralif.ops import autograd
 from ultralif.ops.autograd import integrate, integrate_backward
-from ultralif.ops.rule import Constants, Curve, LeakForm, Membrane, Reset, Rule, decode, encode
+from ultralif.ops.rule import Constants, Curve, Membrane, Reset, Rule, decode, encode
 
 RULES = {
     "ultralif": Rule(Membrane.LSE, True),
     "tropical rate": Rule(Membrane.MAX, False, detach=True, rate=True, v_reset=-0.5),
-    "ultradlif": Rule(Membrane.LSE, True, ring=3, centered=True, leak_form=LeakForm.FACTOR),
+    "ultradlif": Rule(Membrane.LSE, True, ring=3, centered=True, leaks=True),
     "adalif": Rule(Membrane.ADD, False, unit=False, adapt=True, adapt_strength=0.1, adapt_decay=0.9),
 }
 
@@ -30,7 +30,7 @@ def constants(learn: bool = True) -> list[torch.Tensor | list[float] | None]:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_a_rule_survives_its_schema(rule):
-    other = rule._replace(reset=Reset.SUBTRACT, curve=Curve.TRIANGLE, clipped=True, at_spike=True)
+    other = rule._replace(reset=Reset.SUBTRACT, curve=Curve.TRIANGLE, clipped=True, leaks=True)
     for one in (rule, other):
         assert decode(*encode(one)) == one
         assert [type(x) for x in decode(*encode(one))] == [type(x) for x in one]
@@ -201,7 +201,6 @@ def test_a_clipped_curve_has_no_gradient_outside():
     [
         (lambda x: ops.ultralif(x, eps=1.0, leak=0.9, threshold=1.0, mode="Soft"), "mode .*'Soft'"),
         (lambda x: ops.ultradlif(x, eps=1.0, threshold=1.0, mode="firm"), "mode .*'firm'"),
-        (lambda x: ops.ultradlif(x, eps=1.0, leak=0.9, threshold=1.0, leak_form="add"), "leak_form .*'add'"),
         (lambda x: ops.softlif(x, eps=1.0, leak=0.9, threshold=1.0, mode="tropical"), "mode .*'tropical'"),
         (lambda x: ops.dspike(x, leak=0.9, threshold=1.0, mode="tropical"), "mode .*'tropical'"),
         (lambda x: ops.lif(x, leak=0.9, threshold=1.0, backend="refrence"), "backend .*'refrence'"),

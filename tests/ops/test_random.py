@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ops.op_cases import Case, Setting, compare, draw, run
-from ultralif import ops
+from ultralif import functional, ops
 from ultralif.errors import InputError
 
 CHOSEN = 100
@@ -27,14 +27,14 @@ NUMBERS = {"adapt_strength": (0.05, 0.3), "adapt_decay": (0.5, 0.95), "v_reset":
 
 
 def draw_case(rng: random.Random, setting: Setting) -> Case:
-    """Draw a neuron and every keyword of its operator, from the types of its signature."""
+    """Draw a neuron and every keyword of its definition, from their types."""
     name = rng.choice(NEURONS)
     learned: dict[str, float] = {}
     fixed: dict[str, Any] = {}
-    for keyword, kind in get_type_hints(vars(getattr(ops, name))["recipe"]).items():
+    for keyword, kind in get_type_hints(getattr(functional, f"{name}_step")).items():
         parts = (kind, *get_args(kind))
         words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
-        if keyword in ("current", "return"):
+        if keyword in ("current", "v", "state", "return"):
             continue
         if keyword == "coupled_axis":
             fixed[keyword] = -rng.randrange(1, len(setting.features) + 1)
@@ -48,8 +48,6 @@ def draw_case(rng: random.Random, setting: Setting) -> Case:
         else:
             assert bool in parts, f"{name} has a new constant {keyword}: give it a range above"
             fixed[keyword] = rng.choice([False, True, *[None] * (type(None) in parts)])
-    if fixed.get("mode") == "tropical" and "leak_form" in fixed:
-        fixed["leak_form"] = "factor"  # a shift breaks the ties that `draw` makes
     return Case(name, name, learned, fixed)
 
 

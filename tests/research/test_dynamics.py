@@ -1,12 +1,14 @@
 """Convergence, quiet rings and the activation family, against the library's own neurons and scipy."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import wrightomega
+from torch import Tensor
 from torch.nn import functional as F
 
 import ultralif as ul
@@ -21,7 +23,7 @@ from research.claims.convergence import (
 from research.claims.undriven import escape_current, ring_matrix, steady_state, undriven_ring
 from ultralif import maxplus
 from ultralif.errors import InputError
-from ultralif.functional import ultradlif, ultralif, ultralif_step
+from ultralif.functional import over_time, rest, ultradlif, ultradlif_step, ultralif, ultralif_step
 
 
 def test_trajectory_is_the_librarys_and_adds_the_membrane_before_reset() -> None:
@@ -66,17 +68,24 @@ def test_margin_of_the_theorem_grows_with_its_ingredients() -> None:
     torch.testing.assert_close(base.p[2], torch.tensor(0.01 * (math.log(4) + 1)).double(), rtol=1e-6, atol=0)
 
 
+def decaying_ring(leak: float) -> Any:
+    """UltraDLIF whose membrane decays to ``V + log(leak)``."""
+
+    def step(x: Tensor, v: Tensor, **constants: Any) -> tuple[Tensor, Tensor]:
+        return ultradlif_step(x, v + math.log(leak), **constants)
+
+    return over_time(rest)(step)
+
+
 @pytest.mark.parametrize("leak", [1.0, 0.8])
 def test_powers_describe_a_quiet_layer(leak: float) -> None:
     v0 = -3 + torch.rand(9, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     silence = torch.zeros(12, 1, 9, dtype=torch.float64)
-    shift = None if leak == 1.0 else leak
+    ring = decaying_ring(leak)
     limit, soft = undriven_ring(v0, 12, leak=leak), undriven_ring(v0, 12, eps=0.05, leak=leak)
     for t in range(1, 13):
         for rows, eps, mode in ((limit, 1.0, "tropical"), (soft, 0.05, "soft")):
-            _, v = ultradlif(
-                silence[:t], v0[None], eps=eps, threshold=50.0, mode=mode, leak=shift, leak_form="shift"
-            )
+            _, v = ring(silence[:t], v0[None], eps=eps, threshold=50.0, mode=mode)
             torch.testing.assert_close(rows[t], v[0], rtol=0, atol=1e-12)
         power = maxplus.power(ring_matrix(9, leak), t)
         torch.testing.assert_close(maxplus.matmul(power, v0[:, None])[:, 0], limit[t], rtol=0, atol=1e-12)

@@ -261,7 +261,7 @@ def raster_bound(neuron: AnyNeuron, h: int, n: int, steps: int, varying: bool = 
     if isinstance(neuron, UltraLIF):
         return (first**steps if varying else first) if neuron.mode == "tropical" else None
     if isinstance(neuron, UltraDLIF):
-        known = neuron.mode == "tropical" and neuron.neighborhood == "ring"
+        known = neuron.mode == "tropical"
         return region_bound(4 * h, n * steps if varying else n) ** steps if known else None
     if isinstance(neuron, LIF | DSpike | SoftLIF) and neuron.mode == "hard" and neuron.v_reset == 0:
         return region_bound(h * steps * (steps + 1) // 2, n * steps) if varying else static_bound(h, n, steps)

@@ -168,9 +168,6 @@ def _uncoupled(neuron: UltraDLIF, mode: Mode, each: Callable[[Constant], Tensor]
     shift = each(0.0)
     if mode == "hard" and not neuron.centered:
         shift = each(neuron.eps) * math.log(3)
-    form = getattr(neuron, "leak_form", "factor")
-    if form != "factor":
-        raise InputError(f"leak_form={form!r} has no form in NIR; train with 'factor'")
     leak = each(neuron.leak if isinstance(neuron, UltraDPLIF) else NO_LEAK)
     return WrittenLIF(leak, each(neuron.threshold), each(neuron.v_reset), shift)
 

@@ -503,13 +503,6 @@ def _form(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor) -> tupl
             f"{name} has reset='saturate', a soft minimum that has no integer form in mode {request.mode!r}; "
             "choose mode='tropical', or train with reset='zero'"
         )
-    usual = {"coupling": "membrane", "leak_form": "factor", "neighborhood": "ring"}
-    for option, value in usual.items():
-        found = getattr(neuron, option, value)
-        if found != value:
-            raise InputError(
-                f"{name} has {option}={found!r}, which has no integer form; train with {value!r}"
-            )
     if isinstance(neuron, UltraDLIF):
         return "ring", _factor(name, node, neuron, request) if isinstance(neuron, UltraDPLIF) else None
     if isinstance(neuron, UltraLIF):

@@ -25,24 +25,12 @@ from ultralif.functional.spike import (
     straight_through,
     surrogate_spike,
 )
-from ultralif.functional.ultra import (
-    Coupling,
-    LeakForm,
-    Neighborhood,
-    log_decay,
-    ultradlif,
-    ultradlif_step,
-    ultralif,
-    ultralif_step,
-)
+from ultralif.functional.ultra import log_decay, ultradlif, ultradlif_step, ultralif, ultralif_step
 
 __all__ = [
     "AdaptiveState",
     "Constant",
-    "Coupling",
-    "LeakForm",
     "Mode",
-    "Neighborhood",
     "Reset",
     "Surrogate",
     "SurrogateName",

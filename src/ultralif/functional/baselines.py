@@ -147,7 +147,6 @@ def dspike_step(
     leak: Constant,
     threshold: Constant,
     sharpness: Constant = 4.0,
-    clipped: bool = True,
     v_reset: Constant = 0.0,
     mode: Mode = "hard",
     reset: Reset = "zero",
@@ -162,7 +161,6 @@ def dspike_step(
         leak: decay factor in (0, 1).
         threshold: spike threshold > 0.
         sharpness: k > 0 of the curve.
-        clipped: clip the curve to [0, 1].
         v_reset: potential after a spike.
         mode: ``hard``, binary spikes forward; ``soft``, the curve itself.
         reset: as in `lif_step`, and so are the arguments below.
@@ -172,7 +170,7 @@ def dspike_step(
     check_choice("mode", mode, MODES)
 
     def spike(v: Tensor) -> Tensor:
-        return dspike_spike(v, threshold, sharpness, clipped=clipped, mode=mode)
+        return dspike_spike(v, threshold, sharpness, mode)
 
     earlier = spike(v) if delayed_reset else None
     return fire(leak * v + current, spike, earlier, threshold, v_reset, mode, reset, detach_reset)

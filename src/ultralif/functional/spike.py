@@ -106,29 +106,26 @@ def sigmoid_surrogate(v: Tensor, threshold: float | Tensor, slope: float | Tenso
     return surrogate_spike(v, threshold, slope, scaled=scaled)
 
 
-def dspike_curve(
-    v: Tensor, threshold: float | Tensor, sharpness: float | Tensor, *, clipped: bool = True
-) -> Tensor:
-    r"""Return the DSpike curve (appendix D.4, Li et al. 2021).
+def dspike_curve(v: Tensor, threshold: float | Tensor, sharpness: float | Tensor) -> Tensor:
+    r"""Return the DSpike curve (appendix D.4, Li et al. 2021), clipped to [0, 1].
 
     .. math:: \frac{\tanh(k (v/2\theta - 1/2)) + \tanh(k/2)}{2 \tanh(k/2)}
+
+    It leaves that range outside of ``0 <= v <= 2 * threshold``. As the paper writes it there is no clip; a
+    learned k then falls, because that raises the gradient.
 
     Args:
         v: membrane potential.
         threshold: spike threshold > 0, where the curve is 1/2.
         sharpness: k > 0.
-        clipped: clip to [0, 1], which the curve leaves outside of ``0 <= v <= 2 * threshold``. As the paper
-            writes it there is no clip; a learned k then falls, because that raises the gradient.
     """
     half = sharpness / 2
     edge = torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half)
     curve = (torch.tanh(sharpness * (v / (2 * threshold) - 0.5)) + edge) / (2 * edge)
-    return curve.clamp(0.0, 1.0) if clipped else curve
+    return curve.clamp(0.0, 1.0)
 
 
-def dspike_spike(
-    v: Tensor, threshold: float | Tensor, sharpness: float | Tensor, *, clipped: bool, mode: Mode
-) -> Tensor:
+def dspike_spike(v: Tensor, threshold: float | Tensor, sharpness: float | Tensor, mode: Mode) -> Tensor:
     """Return the spike of DSpike: the curve in soft mode, in hard mode a binary spike with its gradient."""
-    curve = dspike_curve(v, threshold, sharpness, clipped=clipped)
+    curve = dspike_curve(v, threshold, sharpness)
     return curve if mode == "soft" else straight_through(hard_spike(v, threshold), curve)

@@ -1,7 +1,7 @@
 """Ultradiscretized neurons: log-sum-exp membranes whose gradients are exact."""
 
 import math
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -12,20 +12,7 @@ from ultralif.functional.scan import Constant, over_time, rest
 from ultralif.functional.spike import Mode, tempered_spike
 from ultralif.maxplus import lse
 
-__all__ = [
-    "Coupling",
-    "LeakForm",
-    "Neighborhood",
-    "log_decay",
-    "ultradlif",
-    "ultradlif_step",
-    "ultralif",
-    "ultralif_step",
-]
-
-Coupling = Literal["membrane", "spike"]
-Neighborhood = Literal["ring", "grid"]
-LeakForm = Literal["factor", "shift"]
+__all__ = ["log_decay", "ultradlif", "ultradlif_step", "ultralif", "ultralif_step"]
 
 
 def _soft_max(terms: Tensor, eps: Constant, mode: Mode) -> Tensor:
@@ -102,11 +89,8 @@ def ultradlif_step(
     leak: Constant | None = None,
     v_reset: Constant = 0.0,
     mode: Mode = "soft",
-    coupling: Coupling = "membrane",
     coupled_axis: int = -1,
-    neighborhood: Neighborhood = "ring",
     centered: bool = False,
-    leak_form: LeakForm = "factor",
     reset: Reset = "zero",
     detach_reset: bool | None = None,
     delayed_reset: bool = False,
@@ -123,47 +107,30 @@ def ultradlif_step(
         leak: decay factor in (0, 1); None, no decay.
         v_reset: potential after a spike, for ``reset="zero"``.
         mode: as in `ultralif_step`.
-        coupling: ``membrane``, as the paper writes it. ``spike``, as its released code computes: an
-            ordinary leaky membrane P = leak * V + I is kept and reset, and the log-sum-exp of its
-            neighbours only decides whether it spikes.
         coupled_axis: the axis of neighbours, counted from the last, -1; -3 is the channels of
-            ``[C, H, W]``.
-        neighborhood: ``ring``: three terms along that axis. ``grid``: five terms over it and the axis
-            before it, from 2-D diffusion at its balanced coefficient 1/5. Both are periodic.
-        centered: subtract ``eps * log(n)``, which preserves the mean: without it an undriven layer rises
+            ``[C, H, W]``. The neurons along it form a ring.
+        centered: subtract ``eps * log(3)``, which preserves the mean: without it an undriven layer rises
             by that amount at every step. In tropical mode, the limit, nothing is subtracted.
-        leak_form: ``factor`` decays to ``V * leak``, ``shift`` to ``V + log(leak)``.
         reset: ``zero``, ``subtract`` (the threshold) or ``none``.
         detach_reset: as in `ultralif_step`.
         delayed_reset: as in `ultralif_step`.
     """
     check_choice("mode", mode, get_args(Mode))
-    check_choice("coupling", coupling, get_args(Coupling))
-    check_choice("neighborhood", neighborhood, get_args(Neighborhood))
-    check_choice("leak_form", leak_form, get_args(LeakForm))
-
-    def couple(v: Tensor) -> Tensor:
-        terms = _neighbors(v, neighborhood, coupled_axis)
-        coupled = _soft_max(terms, eps, mode)
-        return coupled - eps * math.log(len(terms)) if centered and mode != "tropical" else coupled
 
     def spike(v: Tensor) -> Tensor:
-        return tempered_spike(couple(v) if coupling == "spike" else v, threshold, eps, mode)
+        return tempered_spike(v, threshold, eps, mode)
 
-    decayed = v
-    if leak is not None:
-        decayed = v * leak if leak_form == "factor" else v + _log(leak)
     earlier = spike(v) if delayed_reset else None
-    potential = (couple(decayed) if coupling == "membrane" else decayed) + current
-    return fire(potential, spike, earlier, threshold, v_reset, mode, reset, detach_reset)
+    decayed = v if leak is None else v * leak
+    coupled = _soft_max(_neighbors(decayed, coupled_axis), eps, mode)
+    if centered and mode != "tropical":
+        coupled = coupled - eps * math.log(3)
+    return fire(coupled + current, spike, earlier, threshold, v_reset, mode, reset, detach_reset)
 
 
-def _neighbors(v: Tensor, neighborhood: Neighborhood, axis: int) -> Tensor:
+def _neighbors(v: Tensor, axis: int) -> Tensor:
     """Stack a membrane and its periodic neighbours on a new first axis."""
-    around = [v.roll(1, axis), v, v.roll(-1, axis)]
-    if neighborhood == "grid":
-        around += [v.roll(1, axis - 1), v.roll(-1, axis - 1)]
-    return torch.stack(around)
+    return torch.stack((v.roll(1, axis), v, v.roll(-1, axis)))
 
 
 ultralif = over_time(rest)(ultralif_step)

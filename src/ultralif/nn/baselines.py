@@ -1,20 +1,19 @@
 """The surrogate-gradient neurons that the paper compares with, as modules."""
 
-from typing import ClassVar, Literal, TypeVar, Unpack, get_args
+from typing import ClassVar, TypeVar, Unpack, get_args
 
 from torch import Tensor
 
 from ultralif import ops
 from ultralif.errors import InputError, check_choice
 from ultralif.functional import AdaptiveState, Constant, Surrogate, SurrogateName
-from ultralif.nn.neuron import FIRING, LeakParameter, Neuron, NeuronOptions
-from ultralif.nn.parameters import FORMS, LOG, LOGIT, Attribute
+from ultralif.nn.neuron import FIRING, Neuron, NeuronOptions
+from ultralif.nn.parameters import LOG, LOGIT, Attribute
 from ultralif.nn.state import State
 
 __all__ = ["LIF", "PLIF", "AdaLIF", "DSpike", "DSpikePlus", "FullPLIF"]
 
 S = TypeVar("S", bound=tuple[Tensor, ...])
-SharpnessParameter = Literal["log", "softplus"]
 
 
 class DSpike(Neuron[State]):
@@ -24,12 +23,8 @@ class DSpike(Neuron[State]):
         leak: decay factor in (0, 1]; 1 integrates without leak.
         sharpness: k > 0 of the curve.
         learn_leak: learn the leak. None: only in DSpikePlus.
-        leak_parameter: as in `UltraLIF`.
         learn_sharpness: learn the sharpness. None: yes.
-        sharpness_parameter: a learned sharpness is the exponential (``log``) or the ``softplus`` of its
-            parameter.
         sharpness_range: bounds of a learned sharpness, which would otherwise drift to 0.
-        clipped: clip the curve to [0, 1].
         options: the arguments of every `Neuron`; the threshold is positive.
     """
 
@@ -39,7 +34,7 @@ class DSpike(Neuron[State]):
     state_type = State
 
     operator = staticmethod(ops.dspike)
-    choices = (*FIRING, "clipped")
+    choices = FIRING
 
     def __init__(
         self,
@@ -47,19 +42,13 @@ class DSpike(Neuron[State]):
         leak: Constant = 0.9,
         sharpness: Constant = 4.0,
         learn_leak: bool | None = None,
-        leak_parameter: LeakParameter = "logit",
         learn_sharpness: bool | None = None,
-        sharpness_parameter: SharpnessParameter = "log",
         sharpness_range: tuple[float, float] = (0.1, 100.0),
-        clipped: bool = True,
         **options: Unpack[NeuronOptions],
     ) -> None:
         super().__init__(**options)
-        self.clipped = clipped
-        self.declare_leak(leak, learn_leak, leak_parameter)
-        check_choice("sharpness_parameter", sharpness_parameter, get_args(SharpnessParameter))
-        form = FORMS[sharpness_parameter]
-        self.learnable("sharpness", sharpness, form, learn_sharpness, bounds=sharpness_range)
+        self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
+        self.learnable("sharpness", sharpness, LOG, learn_sharpness, bounds=sharpness_range)
 
     sharpness = Attribute()
     """The sharpness of the curve now."""
@@ -78,7 +67,6 @@ class SurrogateOptions(NeuronOptions, total=False):
     surrogate: Surrogate
     surrogate_slope: Constant
     learn_leak: bool | None
-    leak_parameter: LeakParameter
     learn_slope: bool
     scaled_surrogate: bool | None
     slope_range: tuple[float, float]
@@ -93,7 +81,6 @@ class _Surrogate(Neuron[S]):
             `ultralif.functional.surrogate_spike`.
         surrogate_slope: steepness beta of the surrogate.
         learn_leak: learn the leak. None: as the class does.
-        leak_parameter: as in `UltraLIF`.
         learn_slope: learn the surrogate's slope. Spikes stay binary; the gradients for membrane and slope
             are those of the surrogate at ``slope * (v - threshold)``.
         scaled_surrogate: scale the gradient by the slope. None: where the slope is learned.
@@ -111,7 +98,6 @@ class _Surrogate(Neuron[S]):
         surrogate: Surrogate = "sigmoid",
         surrogate_slope: Constant = 10.0,
         learn_leak: bool | None = None,
-        leak_parameter: LeakParameter = "logit",
         learn_slope: bool = False,
         scaled_surrogate: bool | None = None,
         slope_range: tuple[float, float] = (0.05, 100.0),
@@ -126,7 +112,7 @@ class _Surrogate(Neuron[S]):
             raise InputError(
                 "scaled_surrogate=False gives the slope no gradient, but learn_slope=True needs one; drop one"
             )
-        self.declare_leak(leak, learn_leak, leak_parameter)
+        self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
         self.learnable("surrogate_slope", surrogate_slope, LOG, learn_slope, bounds=slope_range)
 
     surrogate_slope = Attribute()
@@ -136,8 +122,8 @@ class _Surrogate(Neuron[S]):
 class LIF(_Surrogate[State]):
     """Leaky integrate-and-fire with a surrogate gradient: `ultralif.functional.lif_step`.
 
-    The arguments are ``leak``, ``surrogate``, ``surrogate_slope``, ``learn_leak``, ``leak_parameter``,
-    ``learn_slope``, ``scaled_surrogate`` and ``slope_range``, and those of every `Neuron`.
+    The arguments are ``leak``, ``surrogate``, ``surrogate_slope``, ``learn_leak``, ``learn_slope``,
+     ``scaled_surrogate`` and ``slope_range``, and those of every `Neuron`.
     """
 
     operator = staticmethod(ops.lif)

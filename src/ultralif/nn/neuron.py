@@ -12,14 +12,13 @@ from ultralif.errors import InputError, check_choice, check_flag
 from ultralif.functional import AdaptiveState, Constant, Mode, Reset, synaptic_current
 from ultralif.nn.arguments import merged_signature, unexpected_values, unknown_argument
 from ultralif.nn.checks import check_constants, check_current, check_shape, check_state, check_steps
-from ultralif.nn.parameters import FORMS, LOGIT, Attribute, Clamp, Form, Parametrized, short
+from ultralif.nn.parameters import LOGIT, Attribute, Form, Parametrized, short
 from ultralif.nn.state import State, with_current
 from ultralif.ops import Backend
 from ultralif.ops.operators import is_tracing, prepare
 
-__all__ = ["FIRING", "LeakParameter", "Neuron", "NeuronOptions"]
+__all__ = ["FIRING", "Neuron", "NeuronOptions"]
 
-LeakParameter = Literal["logit", "log"]
 FIRING = ("v_reset", "mode", "reset", "detach_reset", "delayed_reset")
 """The choices of spike and reset that every neuron of this package takes."""
 
@@ -37,7 +36,6 @@ class NeuronOptions(TypedDict, total=False):
     delayed_reset: bool
     synapse: Constant | None
     learn_threshold: bool | None
-    clamp: Clamp
     parameter_shape: Sequence[int] | None
     batch_first: bool
     check_finite: bool
@@ -60,8 +58,6 @@ class Neuron(Parametrized, Generic[S]):
         synapse: the decay factor in (0, 1) of a synaptic current ``i = synapse * i + current``, which then
             drives the membrane in place of the current. None: no such current.
         learn_threshold: learn the threshold, as a sigmoid. None: as the class does.
-        clamp: the gradient of a learned constant at the bounds of its range: ``inward`` keeps it where a
-            descent step leads back inside, ``dead`` is an ordinary clamp.
         parameter_shape: the shape of each learned constant, such as ``(64,)`` for one value per neuron.
             None: one number for the whole layer.
         batch_first: take and return ``[B, T, *features]``.
@@ -107,7 +103,6 @@ class Neuron(Parametrized, Generic[S]):
         delayed_reset: bool = False,
         synapse: Constant | None = None,
         learn_threshold: bool | None = None,
-        clamp: Clamp = "inward",
         parameter_shape: Sequence[int] | None = None,
         batch_first: bool = False,
         check_finite: bool = False,
@@ -124,7 +119,7 @@ class Neuron(Parametrized, Generic[S]):
         check_flag("delayed_reset", delayed_reset)
         check_flag("batch_first", batch_first)
         check_flag("check_finite", check_finite)
-        super().__init__(clamp)
+        super().__init__()
         self.keep("v_reset", v_reset)
         self.reset: Reset = reset
         self.detach_reset = detach_reset
@@ -167,11 +162,6 @@ class Neuron(Parametrized, Generic[S]):
         """
         learn = name in self.learns if learn is None else learn
         self.declare(name, value, form, learn=learn, shape=self._shape, **limits)
-
-    def declare_leak(self, leak: Constant, learn: bool | None, parameter: LeakParameter) -> None:
-        """Give the neuron its leak: a learned one is the sigmoid or the exponential of its parameter."""
-        check_choice("leak_parameter", parameter, get_args(LeakParameter))
-        self.learnable("leak", leak, FORMS[parameter], learn, upper=1.0)
 
     threshold = Attribute()
     """The spike threshold now."""

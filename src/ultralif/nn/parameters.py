@@ -3,22 +3,20 @@
 import math
 from collections.abc import Iterator, Sequence
 from numbers import Real
-from typing import Any, Literal, Self, get_args, overload
+from typing import Any, Literal, Self, overload
 
 import torch
 from torch import Tensor, nn
 
-from ultralif.errors import InputError, check_choice, check_flag
+from ultralif.errors import InputError, check_flag
 from ultralif.functional import Constant
 from ultralif.ops.constants import LOG, LOGIT, SOFTPLUS, Form, Learned, bounded
 
 __all__ = [
-    "FORMS",
     "LOG",
     "LOGIT",
     "SOFTPLUS",
     "Attribute",
-    "Clamp",
     "Form",
     "Parametrized",
     "are_limits",
@@ -27,24 +25,12 @@ __all__ = [
     "short",
 ]
 
-Clamp = Literal["inward", "dead"]
-
-
-FORMS = {form.prefix: form for form in (LOG, LOGIT, SOFTPLUS)}
-"""All forms by the prefix of their parameters' names."""
-
 
 class Parametrized(nn.Module):
-    """A module with constants: numbers, tensors, or parameters that are learned.
+    """A module with constants: numbers, tensors, or parameters that are learned."""
 
-    Args:
-        clamp: how learned constants are kept in their ranges, see `Neuron`.
-    """
-
-    def __init__(self, clamp: Clamp = "inward") -> None:
+    def __init__(self) -> None:
         super().__init__()
-        check_choice("clamp", clamp, get_args(Clamp))
-        self.clamp: Clamp = clamp
         self._declared: dict[str, tuple[float, float]] = {}  # each with its bounds, both excluded
         self._numbers: dict[str, float] = {}
         self._learned: dict[str, tuple[Form, tuple[float, float] | None]] = {}
@@ -88,7 +74,8 @@ class Parametrized(nn.Module):
             learn: make it an `nn.Parameter`.
             lower: a fixed constant is greater than this.
             upper: a constant is less than this; a fixed one may be equal to it.
-            bounds: clamp a learned constant to this range, see `Neuron`.
+            bounds: clamp a learned constant to this range. At a bound it keeps the gradient whose descent
+                step leads back inside.
             shape: give a learned number this shape, one value each.
         """
         _check_type(name, value)
@@ -164,7 +151,7 @@ class Parametrized(nn.Module):
     def _decoder(self, name: str) -> Learned:
         form, bounds = self._learned[name]
         low, high = bounds or (-math.inf, math.inf)
-        return Learned(getattr(self, f"{form.prefix}_{name}"), form, low, high, self.clamp == "inward")
+        return Learned(getattr(self, f"{form.prefix}_{name}"), form, low, high)
 
     def constants(self) -> dict[str, float]:
         """Return every constant as it is now, decoded and clamped: a number, or the mean of a tensor.

@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Unpack, get_args
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from ultralif import ops
-from ultralif.errors import InputError, check_choice
-from ultralif.functional import Constant, Coupling, LeakForm, Mode, Neighborhood, log_decay
+from ultralif.errors import InputError
+from ultralif.functional import Constant, Mode, log_decay
 from ultralif.names import MODES
-from ultralif.nn.neuron import FIRING, LeakParameter, Neuron, NeuronOptions
-from ultralif.nn.parameters import LOG, are_limits
+from ultralif.nn.neuron import FIRING, Neuron, NeuronOptions
+from ultralif.nn.parameters import LOG, LOGIT, are_limits
 from ultralif.nn.state import State
 
 __all__ = ["SoftLIF", "UltraDLIF", "UltraDPLIF", "UltraLIF", "UltraPLIF"]
@@ -67,7 +67,6 @@ class _Leaky(_Tempered):
         *,
         leak: Constant = 0.9,
         learn_leak: bool | None = None,
-        leak_parameter: LeakParameter = "logit",
         time_constants: tuple[float, float] | None = None,
         v_sat: Constant = 2.0,
         **options: Unpack[TemperedOptions],
@@ -76,12 +75,10 @@ class _Leaky(_Tempered):
         self.keep("v_sat", v_sat)
         self.time_constants = time_constants
         if time_constants is None:
-            self.declare_leak(leak, learn_leak, leak_parameter)
+            self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
             return
-        if isinstance(leak, Tensor) or leak != 0.9 or leak_parameter != "logit":
-            raise InputError(
-                "leak and leak_parameter are not for a neuron with time_constants; leave them out"
-            )
+        if isinstance(leak, Tensor) or leak != 0.9:
+            raise InputError(f"leak={leak} is not for a neuron with time_constants; leave it out")
         raw = torch.log(_spread(time_constants, self._shape))
         if "leak" in self.learns if learn_leak is None else learn_leak:
             self.log_time_constant = nn.Parameter(raw)
@@ -139,8 +136,6 @@ class UltraLIF(_Leaky):
     Args:
         leak: decay factor tau_0 in (0, 1).
         learn_leak: learn the leak. None: only in UltraPLIF.
-        leak_parameter: a learned leak is the sigmoid of its parameter (``logit``), or its exponential, which
-            may pass 1 (``log``).
         time_constants: the shortest and the longest of a layer in steps, in place of ``leak``: they are
             spread evenly in their logarithm over ``parameter_shape``, which must be given. A neuron of time
             constant c has lambda = leak^(1/eps) = exp(-1/c), by which u = exp(V/eps) decays. The constant c
@@ -175,68 +170,43 @@ class UltraPLIF(UltraLIF):
     learns = frozenset({"eps", "leak"})
 
 
+class SpatialOptions(TemperedOptions, total=False):
+    """The keyword arguments of `UltraDLIF`."""
+
+    coupled_axis: int
+    centered: bool
+
+
 class UltraDLIF(_Tempered):
     """The spatial neuron (definition 4.2): `ultralif.functional.ultradlif_step`.
 
     Args:
-        coupling: neighbours are coupled in the ``membrane``, as the paper writes it, or at the ``spike``, as
-            its released code does.
         coupled_axis: the feature axis along which neurons are coupled, counted from the last, -1.
-        neighborhood: ``ring`` couples along that axis, ``grid`` over it and the one before.
         centered: preserve the mean, so that an undriven membrane does not drift.
-        leak: decay factor in (0, 1). UltraDLIF coupled in the membrane does not decay, and has none.
-        learn_leak: learn the leak. None: only in UltraDPLIF.
-        leak_form: ``factor`` decays to ``V * leak``, ``shift`` to ``V + log(leak)``.
-        leak_parameter: as in `UltraLIF`.
         options: ``eps``, ``learn_eps`` and ``eps_range`` as in `UltraLIF`, and the arguments of every
             `Neuron`.
     """
 
-    always_leaks: ClassVar[bool] = False
     operator = staticmethod(ops.ultradlif)
-    choices = (*FIRING, "coupling", "coupled_axis", "neighborhood", "centered", "leak_form")
+    choices = (*FIRING, "coupled_axis", "centered")
 
     def __init__(
         self,
         *,
-        coupling: Coupling = "membrane",
         coupled_axis: int = -1,
-        neighborhood: Neighborhood = "ring",
         centered: bool = False,
-        leak: Constant = 0.9,
-        learn_leak: bool | None = None,
-        leak_form: LeakForm = "factor",
-        leak_parameter: LeakParameter = "logit",
         **options: Unpack[TemperedOptions],
     ) -> None:
         super().__init__(**options)
-        check_choice("coupling", coupling, get_args(Coupling))
-        check_choice("neighborhood", neighborhood, get_args(Neighborhood))
-        check_choice("leak_form", leak_form, get_args(LeakForm))
         if coupled_axis >= 0:
             raise InputError(
                 f"coupled_axis must be negative, got {coupled_axis}; it is counted from the last axis, -1"
             )
-        self.coupling: Coupling = coupling
         self.coupled_axis = coupled_axis
-        self.neighborhood: Neighborhood = neighborhood
         self.centered = centered
-        self.leak_form: LeakForm = leak_form
-        if self.always_leaks or coupling == "spike":
-            self.declare_leak(leak, learn_leak, leak_parameter)
-        elif isinstance(leak, Tensor) or leak != 0.9 or learn_leak:
-            raise InputError(
-                f"leak is not for {type(self).__name__} coupled in the membrane, which does not decay; use "
-                "UltraDPLIF, or coupling='spike'"
-            )
 
     def _check_current(self, current: Tensor, leading: tuple[str, ...]) -> None:
         super()._check_current(current, leading)
-        if self.neighborhood == "grid" and current.dim() < len(leading) + 1 - self.coupled_axis:
-            raise InputError(
-                f"neighborhood='grid' needs a current [{', '.join(leading)}, ..., H, W], got one of shape "
-                f"{tuple(current.shape)}; use neighborhood='ring' for vectors"
-            )
         if current.dim() < len(leading) - self.coupled_axis:
             raise InputError(
                 f"coupled_axis={self.coupled_axis} needs that many feature axes, got a current of shape "
@@ -245,10 +215,21 @@ class UltraDLIF(_Tempered):
 
 
 class UltraDPLIF(UltraDLIF):
-    """`UltraDLIF` with a learned leak, also where it is coupled in the membrane."""
+    """`UltraDLIF` with a leak, which `UltraDLIF` does not have.
 
-    always_leaks = True
+    Args:
+        leak: decay factor in (0, 1).
+        learn_leak: learn the leak. None: yes.
+        options: the arguments of `UltraDLIF`.
+    """
+
     learns = frozenset({"eps", "leak"})
+
+    def __init__(
+        self, *, leak: Constant = 0.9, learn_leak: bool | None = None, **options: Unpack[SpatialOptions]
+    ) -> None:
+        super().__init__(**options)
+        self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
 
 
 class SoftLIF(_Leaky):
@@ -257,7 +238,6 @@ class SoftLIF(_Leaky):
     Args:
         leak: decay factor in (0, 1).
         learn_leak: learn the leak. None: no.
-        leak_parameter: as in `UltraLIF`.
         time_constants: as in `UltraLIF`, but the membrane itself decays by exp(-1/c).
         v_sat: the ceiling of the membrane for ``reset="saturate"``.
         options: ``eps``, ``learn_eps`` and ``eps_range`` as in `UltraLIF`, and the arguments of every

@@ -64,8 +64,6 @@ class Learned(NamedTuple):
     form: Form
     low: float = -torch.inf
     high: float = torch.inf
-    inward: bool = True
-    """Outside of the bounds, pass the gradients whose descent step leads back inside; if false, pass none."""
     inverse: bool = False
     rows: Tensor | None = None
     """A row for each entry of ``raw``, as in `triton.common`, which replaces all the fields above."""
@@ -76,7 +74,7 @@ class Learned(NamedTuple):
         """Return the constant by PyTorch's operators, which can be differentiated and traced."""
         value = self.form.to_value(self.raw)
         if self.low > -torch.inf or self.high < torch.inf:
-            value = (bounded if self.inward else torch.clamp)(value, self.low, self.high)
+            value = bounded(value, self.low, self.high)
         return 1 / value if self.inverse else value
 
     def pull(self, grad: Tensor) -> Tensor:
@@ -87,25 +85,21 @@ class Learned(NamedTuple):
         return found
 
 
-def decode_rows(raw: Tensor, rows: Tensor, forms: Sequence[Form], dead: bool) -> Tensor:
+def decode_rows(raw: Tensor, rows: Tensor, forms: Sequence[Form]) -> Tensor:
     """Return many constants at once, each by its own row.
 
     Args:
         raw: the raw parameters, ``[n]``.
-        rows: form, number, low, high, inward, inverse and speed of each, ``[n, 7]``; the form 0 stands for
-            the number.
+        rows: form, number, low, high, inverse and speed of each, ``[n, 6]``; the form 0 stands for the
+            number.
         forms: the forms that the rows have.
-        dead: some rows are not ``inward``.
     """
-    form, number, low, high, inward, _, speed = rows.unbind(1)
+    form, number, low, high, _, speed = rows.unbind(1)
     value = raw = raw * speed
     for one in forms:
         chosen = form == one
         value = torch.where(chosen, one.to_value(raw * chosen), value)  # exp of other parameters may overflow
-    inside = bounded(value, low, high)
-    if dead:
-        inside = torch.where(inward == 0, value.clamp(low, high), inside)
-    return torch.where(form != 0, inside, number)
+    return torch.where(form != 0, bounded(value, low, high), number)
 
 
 class _Clamp(torch.autograd.Function):

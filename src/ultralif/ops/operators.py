@@ -5,7 +5,7 @@ An operator runs a neuron over a sequence, by a kernel where there is one and el
 
 from collections.abc import Callable
 from inspect import Parameter, Signature, signature
-from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_args
+from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
@@ -15,10 +15,7 @@ from ultralif.errors import InputError, check_choice
 from ultralif.functional import (
     AdaptiveState,
     Constant,
-    Coupling,
-    LeakForm,
     Mode,
-    Neighborhood,
     Reset,
     Surrogate,
     SurrogateName,
@@ -56,11 +53,12 @@ P = ParamSpec("P")
 class Recipe(NamedTuple):
     """A neuron's constants and rule, in the terms of the recurrence."""
 
-    eps: Constant
-    leak: Constant
-    threshold: Constant
-    amplitude: Constant
-    rule: Rule
+    eps: Any
+    leak: Any
+    threshold: Any
+    amplitude: Any
+    rule: Rule | None
+    """None where the definition has to run, or to refuse an argument."""
 
 
 class Operator(Protocol[S, P]):
@@ -78,15 +76,26 @@ class Operator(Protocol[S, P]):
         """Return the spikes (or their mean over time) and the last state."""
 
 
-def operator(
-    reference: OverTime[S, P],
-) -> Callable[[Callable[Concatenate[Tensor, P], Recipe | None]], Operator[S, P]]:
+def operator(reference: OverTime[S, P]) -> Callable[[Callable[..., Recipe | None]], Operator[S, P]]:
     """Make an operator from a recipe; where there is no kernel, the reference runs or raises its error.
 
-    There is none where the recipe is None, or where no implementation for the device takes its rule.
+    There is none where the recipe is None, or where no implementation for the device takes its rule. The
+    recipe takes the current, and every argument of the reference by name.
     """
 
-    def decorate(recipe: Callable[Concatenate[Tensor, P], Recipe | None]) -> Operator[S, P]:
+    def decorate(recipe: Callable[..., Recipe | None]) -> Operator[S, P]:
+        constants: list[Parameter] = [
+            p for p in signature(reference).parameters.values() if p.kind is p.KEYWORD_ONLY
+        ]
+        defaults = {p.name: p.default for p in constants if p.default is not p.empty}
+        required = {p.name for p in constants} - defaults.keys()
+
+        def complete(current: Tensor, given: dict[str, Any]) -> Recipe | None:
+            if not required <= given.keys() <= required | defaults.keys():
+                return None
+            found = recipe(current, **{**defaults, **given})
+            return found if found and found.rule and autograd.is_fused(current, found.rule) else None
+
         def run(
             current: Tensor,
             v0: S | None = None,
@@ -98,13 +107,12 @@ def operator(
             check_choice("backend", backend, BACKENDS)
             fused = backend == "auto" and not _needs_definition(current)
             axis = cast(int, kwargs.get("coupled_axis", -1))
-            is_feature = 2 - current.dim() <= axis < -1
-            if fused and is_feature and kwargs.get("neighborhood", "ring") == "ring":
+            if fused and 2 - current.dim() <= axis < -1:
                 return _along_last(run, axis, current, v0, rate, kwargs)
             if fused:
                 _check_shapes(current, kwargs)
-            found = recipe(current, *args, **kwargs) if fused else None
-            if found is not None and autograd.is_fused(current, found.rule):
+            found = complete(current, kwargs) if fused else None
+            if found is not None:
                 return _integrate(current, v0, rate, found)
             for name, given in kwargs.items():
                 if isinstance(given, Learned):
@@ -112,13 +120,14 @@ def operator(
             spikes, state = reference(current, v0, *args, **kwargs)
             return (spikes.mean(0) if rate else spikes), state
 
-        run.__name__ = run.__qualname__ = recipe.__name__
-        vars(run)["recipe"] = recipe
-        first: list[Parameter] = [
+        name: str = getattr(reference, "__name__")  # noqa: B009 - the protocol of functions has none
+        run.__name__ = run.__qualname__ = name
+        vars(run)["recipe"] = complete
+        leading: list[Parameter] = [
             p for p in signature(run).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD
         ]
-        vars(run)["__signature__"] = Signature([*first, *list(signature(recipe).parameters.values())[1:]])
-        run.__doc__ = f"Run `ultralif.functional.{recipe.__name__}`, by a kernel where there is one."
+        vars(run)["__signature__"] = Signature([*leading, *constants])
+        run.__doc__ = f"Run `ultralif.functional.{name}`, by a kernel where there is one."
         return run
 
     return decorate
@@ -168,10 +177,8 @@ def prepare(
 ) -> autograd.Repeated | None:
     """Return a call of an operator from rest that can be repeated; None if it can't."""
     recipe = getattr(operator, "recipe", None)
-    if recipe is None or _needs_definition(current):
-        return None
-    found = recipe(current, **given)
-    if found is None or not autograd.is_fused(current, found.rule):
+    found = None if recipe is None or _needs_definition(current) else recipe(current, given)
+    if found is None:
         return None
     return autograd.repeated(current, Constants(*found[:4]), found.rule, parameters)
 
@@ -198,40 +205,33 @@ def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tup
             )
         state = stacked.to(dtype)
     constants = Constants(*[c.to(dtype) if isinstance(c, Tensor) else c for c in recipe[:4]])
-    rule = recipe.rule._replace(rate=True) if rate else recipe.rule
+    rule = cast(Rule, recipe.rule)
+    rule = rule._replace(rate=True) if rate else rule
     out, last = autograd.run(current, state, constants, rule)
     return out, cast(S, AdaptiveState(*last) if rule.adapt else last[0])
 
 
-MODES = get_args(Mode)
-LEAK_FORMS = tuple(form.name.lower() for form in rules.LeakForm if form)
-"""The words that kernels know; with any other the definition runs."""
-COUPLINGS, SURROGATES = get_args(Coupling), get_args(SurrogateName)
+MODES, SURROGATES = get_args(Mode), get_args(SurrogateName)
 RESETS: tuple[Reset, ...] = get_args(Reset)
-BINARY: tuple[Mode, ...] = ("hard", "soft")
-
-
-def _membrane(mode: Mode) -> Membrane:
-    return Membrane.MAX if mode == "tropical" else Membrane.LSE
 
 
 def _rule(
     membrane: Membrane,
-    modes: tuple[Mode, ...],
+    resets: tuple[Reset, ...],
+    *,
     mode: Mode,
     v_reset: Constant,
     reset: Reset,
     detach_reset: bool | None,
     delayed_reset: bool,
-    resets: tuple[Reset, ...] = ("zero", "subtract", "none"),
     **choices: Any,
 ) -> Rule | None:
     """Return the rule of a neuron; None where its definition has to run, or to refuse an argument."""
-    known = mode in modes and reset in resets
+    modes = ("hard", "soft") if membrane == Membrane.ADD else MODES
     delayed = delayed_reset and reset != "none"
     if delayed and (reset == "saturate" or "ring" in choices or "adapt" in choices):
         return None
-    if not known or isinstance(v_reset, Tensor):
+    if mode not in modes or reset not in resets or isinstance(v_reset, Tensor):
         return None
     return Rule(
         membrane,
@@ -244,195 +244,84 @@ def _rule(
     )
 
 
-def _are_numbers(*constants: Constant) -> bool:
-    return not any(isinstance(constant, Tensor | Learned) for constant in constants)
-
-
-def _recipe(
-    eps: Constant, leak: Constant, threshold: Constant, amplitude: Constant, rule: Rule | None
-) -> Recipe | None:
-    return None if rule is None else Recipe(eps, leak, threshold, amplitude, rule)
+def _membrane(mode: Mode) -> Membrane:
+    return Membrane.MAX if mode == "tropical" else Membrane.LSE
 
 
 @operator(functional.ultralif)
 def ultralif(
-    current: Tensor,
-    *,
-    eps: Constant,
-    leak: Constant,
-    threshold: Constant,
-    v_reset: Constant = 0.0,
-    mode: Mode = "soft",
-    reset: Reset = "zero",
-    detach_reset: bool | None = None,
-    delayed_reset: bool = False,
-    v_sat: Constant = 2.0,
+    current: Tensor, *, eps: Any, leak: Any, threshold: Any, v_sat: Any, **firing: Any
 ) -> Recipe | None:
     """Give UltraLIF in the terms of the rule."""
-    rule = _rule(_membrane(mode), MODES, mode, v_reset, reset, detach_reset, delayed_reset, RESETS)
-    return _recipe(eps, leak, threshold, v_sat if reset == "saturate" else 1.0, rule)
+    amplitude = v_sat if firing["reset"] == "saturate" else 1.0
+    return Recipe(eps, leak, threshold, amplitude, _rule(_membrane(firing["mode"]), RESETS, **firing))
+
+
+@operator(functional.softlif)
+def softlif(
+    current: Tensor, *, eps: Any, leak: Any, threshold: Any, v_sat: Any, **firing: Any
+) -> Recipe | None:
+    """Give SoftLIF in the terms of the rule."""
+    amplitude = v_sat if firing["reset"] == "saturate" else 1.0
+    return Recipe(eps, leak, threshold, amplitude, _rule(Membrane.ADD, RESETS, **firing))
 
 
 @operator(functional.ultradlif)
 def ultradlif(
-    current: Tensor,
-    *,
-    eps: Constant,
-    threshold: Constant,
-    leak: Constant | None = None,
-    v_reset: Constant = 0.0,
-    mode: Mode = "soft",
-    coupling: Coupling = "membrane",
-    coupled_axis: int = -1,
-    neighborhood: Neighborhood = "ring",
-    centered: bool = False,
-    leak_form: LeakForm = "factor",
-    reset: Reset = "zero",
-    detach_reset: bool | None = None,
-    delayed_reset: bool = False,
+    current: Tensor, *, eps: Any, leak: Any, threshold: Any, coupled_axis: int, **firing: Any
 ) -> Recipe | None:
     """Give UltraDLIF in the terms of the rule."""
-    if (
-        coupled_axis != -1
-        or neighborhood != "ring"
-        or leak_form not in LEAK_FORMS
-        or coupling not in COUPLINGS
-    ):
+    if coupled_axis != -1:
         return None
-    rule = _rule(
-        _membrane(mode),
-        MODES,
-        mode,
-        v_reset,
-        reset,
-        detach_reset,
-        delayed_reset,
-        ring=current.shape[-1],
-        centered=centered,
-        leak_form=rules.LeakForm.NO_LEAK if leak is None else rules.LeakForm[leak_form.upper()],
-        at_spike=coupling == "spike",
-    )
-    return _recipe(eps, 1.0 if leak is None else leak, threshold, 1.0, rule)
+    firing |= {"ring": current.shape[-1], "leaks": leak is not None}
+    rule = _rule(_membrane(firing["mode"]), RESETS[:3], **firing)
+    return Recipe(eps, 1.0 if leak is None else leak, threshold, 1.0, rule)
 
 
-def _surrogate(
-    surrogate: SurrogateName, slope: Constant, scaled: bool
-) -> tuple[Constant, Constant, dict[str, Any]]:
-    """Return temperature, height and shape of the curve whose derivative the surrogate is."""
-    shape = {"curve": Curve[surrogate.upper()], "unit": scaled}
-    if scaled:
-        return _inverse(slope), 1.0, shape
-    return _inverse(slope), _inverse(_detached(slope)), shape
+def _lif(
+    current: Tensor,
+    *,
+    leak: Any,
+    threshold: Any,
+    surrogate: Surrogate,
+    surrogate_slope: Any,
+    scaled_surrogate: bool,
+    **firing: Any,
+) -> Recipe | None:
+    """Give LIF in the terms of the rule: its temperature is the inverse of the slope."""
+    if callable(surrogate) or surrogate not in SURROGATES:
+        return None
+    unit = scaled_surrogate or firing["mode"] == "soft"
+    rule = _rule(Membrane.ADD, RESETS[:3], curve=Curve[surrogate.upper()], unit=unit, **firing)
+    height = 1.0 if unit else _inverse(_detached(surrogate_slope))
+    return Recipe(_inverse(surrogate_slope), leak, threshold, height, rule)
 
 
-def _inverse(constant: Constant) -> Constant:
+lif = operator(functional.lif)(_lif)
+
+
+def _inverse(constant: Constant | Learned) -> Any:
     if isinstance(constant, Learned):
         return constant._replace(inverse=not constant.inverse)
     return 1 / constant
 
 
-def _detached(constant: Constant) -> Constant:
+def _detached(constant: Constant | Learned) -> Any:
     if isinstance(constant, Learned):
         return constant._replace(raw=constant.raw.detach())
     return constant.detach() if isinstance(constant, Tensor) else constant
 
 
-@operator(functional.lif)
-def lif(
-    current: Tensor,
-    *,
-    leak: Constant,
-    threshold: Constant,
-    v_reset: Constant = 0.0,
-    surrogate_slope: Constant = 10.0,
-    surrogate: Surrogate = "sigmoid",
-    scaled_surrogate: bool = False,
-    mode: Mode = "hard",
-    reset: Reset = "zero",
-    detach_reset: bool | None = None,
-    delayed_reset: bool = False,
-) -> Recipe | None:
-    """Give LIF in the terms of the rule."""
-    if callable(surrogate) or surrogate not in SURROGATES:
-        return None
-    eps, amplitude, shape = _surrogate(surrogate, surrogate_slope, scaled_surrogate or mode == "soft")
-    rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset, **shape)
-    return _recipe(eps, leak, threshold, amplitude, rule)
-
-
 @operator(functional.adalif)
-def adalif(
-    current: Tensor,
-    *,
-    leak: Constant,
-    threshold: Constant,
-    adapt_strength: Constant = 0.1,
-    adapt_decay: Constant = 0.9,
-    adapt_late: bool = False,
-    v_reset: Constant = 0.0,
-    surrogate_slope: Constant = 10.0,
-    surrogate: Surrogate = "sigmoid",
-    scaled_surrogate: bool = False,
-    mode: Mode = "hard",
-    reset: Reset = "zero",
-    detach_reset: bool | None = None,
-    delayed_reset: bool = False,
-) -> Recipe | None:
+def adalif(current: Tensor, *, adapt_strength: Any, adapt_decay: Any, **others: Any) -> Recipe | None:
     """Give AdaLIF in the terms of the rule."""
-    if callable(surrogate) or surrogate not in SURROGATES or not _are_numbers(adapt_strength, adapt_decay):
+    if any(isinstance(constant, Tensor | Learned) for constant in (adapt_strength, adapt_decay)):
         return None
-    eps, amplitude, shape = _surrogate(surrogate, surrogate_slope, scaled_surrogate or mode == "soft")
-    rule = _rule(
-        Membrane.ADD,
-        BINARY,
-        mode,
-        v_reset,
-        reset,
-        detach_reset,
-        delayed_reset,
-        adapt=True,
-        adapt_strength=adapt_strength,
-        adapt_decay=adapt_decay,
-        adapt_late=adapt_late,
-        **shape,
-    )
-    return _recipe(eps, leak, threshold, amplitude, rule)
+    return _lif(current, adapt=True, adapt_strength=adapt_strength, adapt_decay=adapt_decay, **others)
 
 
 @operator(functional.dspike)
-def dspike(
-    current: Tensor,
-    *,
-    leak: Constant,
-    threshold: Constant,
-    sharpness: Constant = 4.0,
-    clipped: bool = True,
-    v_reset: Constant = 0.0,
-    mode: Mode = "hard",
-    reset: Reset = "zero",
-    detach_reset: bool | None = None,
-    delayed_reset: bool = False,
-) -> Recipe | None:
+def dspike(current: Tensor, *, leak: Any, threshold: Any, sharpness: Any, **firing: Any) -> Recipe | None:
     """Give DSpike in the terms of the rule."""
-    shape: dict[str, Any] = {"unit": False, "clipped": clipped, "sharp": True}
-    rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset, **shape)
-    return _recipe(sharpness, leak, threshold, 1.0, rule)
-
-
-@operator(functional.softlif)
-def softlif(
-    current: Tensor,
-    *,
-    eps: Constant,
-    leak: Constant,
-    threshold: Constant,
-    v_reset: Constant = 0.0,
-    mode: Mode = "soft",
-    reset: Reset = "zero",
-    detach_reset: bool | None = None,
-    delayed_reset: bool = False,
-    v_sat: Constant = 2.0,
-) -> Recipe | None:
-    """Give SoftLIF in the terms of the rule."""
-    rule = _rule(Membrane.ADD, BINARY, mode, v_reset, reset, detach_reset, delayed_reset, RESETS)
-    return _recipe(eps, leak, threshold, v_sat if reset == "saturate" else 1.0, rule)
+    rule = _rule(Membrane.ADD, RESETS[:3], unit=False, clipped=True, sharp=True, **firing)
+    return Recipe(sharpness, leak, threshold, 1.0, rule)

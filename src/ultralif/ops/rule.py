@@ -14,8 +14,7 @@ step, I the current, k = 1/eps:
 A delayed reset takes the spike of the step before, s(V) of the last membrane V, in the place of s. The new
 spike is that of the membrane after reset: z = k (V - threshold).
 
-f is a sigmoid, or the primitive of another surrogate: see `Curve`. UltraDLIF may be coupled at the spike
-instead (``at_spike``): P = leak * V + I, and z = k (lse(ring of P) - threshold).
+f is a sigmoid, or the primitive of another surrogate: see `Curve`.
 
 In the backward pass, with gs and gV the gradients for s and V, and s' = A k f'(z):
 
@@ -48,7 +47,6 @@ __all__ = [
     "NUMBERS",
     "Constants",
     "Curve",
-    "LeakForm",
     "Membrane",
     "Reset",
     "Rule",
@@ -66,14 +64,6 @@ class Membrane(IntEnum):
     LSE = 0
     MAX = 1
     ADD = 2
-
-
-class LeakForm(IntEnum):
-    """The way the leak acts on a ring: not at all, ``V * leak`` or ``V + log(leak)``."""
-
-    NO_LEAK = 0
-    FACTOR = 1
-    SHIFT = 2
 
 
 class Reset(IntEnum):
@@ -118,15 +108,14 @@ class Rule(NamedTuple):
     """Reset by the spike of the step before, which follows from the membrane; not for a ring."""
     curve: Curve = Curve.SIGMOID
     clipped: bool = False
-    """Clip the soft spike to [0, 1], for heights above 1; its derivative is 0 where it is clipped."""
+    """DSpike: the soft spike has the height A > 1 and is clipped to [0, 1], where its derivative is 0."""
     unit: bool = True
     """The height A is 1, as for every neuron but those with a surrogate of another height."""
     rate: bool = False
     """Return the mean over time in place of the spikes."""
     centered: bool = False
-    leak_form: LeakForm = LeakForm.NO_LEAK
-    at_spike: bool = False
-    """Couple a ring at the spike: the membrane is ``leak * V + I``, its spike that of its neighbours' LSE."""
+    leaks: bool = False
+    """The membrane of a ring decays, to ``leak * V``."""
     adapt: bool = False
     """AdaLIF: the state is membrane, adaptation and last spike, and the threshold adapts."""
     adapt_late: bool = False
@@ -152,7 +141,7 @@ class Rule(NamedTuple):
             and self.reset == Reset.ZERO
             and self.curve == Curve.SIGMOID
             and self.unit
-            and not (self.rate or self.at_spike or self.delayed)
+            and not (self.rate or self.delayed)
         )
 
     @property

@@ -16,7 +16,7 @@ __all__ = ["adam_kernel", "decode_kernel", "gather_kernel", "readout_kernel", "r
 def value_of(raw, table, index, numbers, C: tl.constexpr, here):
     """Return constant C of each row: decoded, or where its index is negative, a number."""
     at = tl.load(index + C, mask=here, other=0)
-    value, _, _, _ = decode(raw, table, 7, tl.maximum(at, 0))
+    value, _, _, _ = decode(raw, table, 6, tl.maximum(at, 0))
     return tl.where(at < 0, tl.load(numbers + C, mask=here, other=1.0), value)
 
 

@@ -32,7 +32,7 @@ class StackedNeurons(nn.Module):
     """One layer of neurons of every member; their constants are one vector, ``raw``, that is learned."""
 
     rows: Tensor
-    """For each constant: form, fixed number, low, high, inward, inverse, speed, as kernels read them."""
+    """For each constant: form, fixed number, low, high, inverse, speed, as kernels read them."""
 
     def __init__(self, neurons: list[AnyNeuron], eps_speeds: list[float], batches: int) -> None:
         super().__init__()
@@ -66,11 +66,10 @@ class StackedNeurons(nn.Module):
         self.assigned: dict[tuple[int, str], float] = {}
         self.register_buffer("rows", rows, persistent=False)
         self.forms = [form for form in Form if bool((rows[:, 0] == form).any())]
-        self.any_dead = bool(((rows[:, 4] == 0) & (rows[:, 0] != 0)).any())
 
     def values(self) -> Tensor:
         """Return all constants now."""
-        return decode_rows(self.raw, self.rows, self.forms, self.any_dead)
+        return decode_rows(self.raw, self.rows, self.forms)
 
     def prepare(self, currents: Sequence[Tensor], mode: Mode | None, rate: bool) -> list[Prepared | None]:
         """Choose the kernels for each current, whose values are not read; None where there are none."""
@@ -172,7 +171,7 @@ class StackedNeurons(nn.Module):
 
     def write_back(self) -> None:
         """Copy the constants to the neurons themselves."""
-        for entry, raw in self._split(self.raw * self.rows[:, 6]):
+        for entry, raw in self._split(self.raw * self.rows[:, 5]):
             learned = entry.neuron.learned(entry.name)
             if learned is not None:
                 learned[2].copy_(raw.view_as(learned[2]))
@@ -189,13 +188,13 @@ def _describe(entry: _Entry, eps_speed: float) -> tuple[Tensor, Tensor]:
     inverse = float(entry.name in INVERTED)
     if learned is None:
         fixed = entry.neuron.constant(entry.name)
-        raw, row = torch.zeros(1), (0.0, fixed, 0.0, math.inf, 1.0, inverse, 1.0)
+        raw, row = torch.zeros(1), (0.0, fixed, 0.0, math.inf, inverse, 1.0)
     else:
         form, bounds, raw = learned
         speed = eps_speed if entry.name == "eps" else 1.0
         low, high = bounds or (0.0, math.inf)
         raw = raw.detach().double() / speed
-        row = (float(form), 1.0, low, high, float(entry.neuron.clamp == "inward"), inverse, speed)
+        row = (float(form), 1.0, low, high, inverse, speed)
     columns = [
         torch.as_tensor(column, dtype=torch.float64).reshape(-1).expand(entry.size) for column in (raw, *row)
     ]

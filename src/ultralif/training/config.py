@@ -164,8 +164,7 @@ RESERVED = {
     "backend": "nothing: it does not change a run",
 }
 """Arguments of neurons that are not options of a run, and what to use instead."""
-_PAPER = ("coupling", "leak_form", "leak_parameter", "sharpness_parameter", "adapt_late", "scaled_surrogate")
-RESERVED |= dict.fromkeys((*_PAPER, "clipped", "clamp"), "a neuron of your own, made with ul.Stepped")
+RESERVED |= dict.fromkeys(("adapt_late", "scaled_surrogate"), "a neuron of your own, made with ul.Stepped")
 
 
 OPEN = object()

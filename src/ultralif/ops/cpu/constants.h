@@ -7,7 +7,7 @@ typedef struct {
     double low, high;
     int64_t length; /* how many entries there are */
     double number;  /* of a constant without a tensor */
-    int32_t form, inward, inverse, padding;
+    int32_t form, inverse;
 } Constant;
 
 static double exp_double(double x)
@@ -47,12 +47,12 @@ static double decode(const Constant *constant, double raw)
 }
 
 /* The gradient for the raw parameter, from that for the constant. Outside of the bounds it is kept where a descent step
- * leads back inside, or is always 0. */
+ * leads back inside. */
 static double pull(const Constant *constant, double raw, double g)
 {
     double slope, x = function_of(constant, raw, &slope), value = clamped(constant, x);
     if (constant->inverse)
         g *= -1 / (value * value);
-    const int alive = constant->inward ? (g > 0 ? !(x <= constant->low) : !(x >= constant->high)) : value == x;
+    const int alive = g > 0 ? !(x <= constant->low) : !(x >= constant->high);
     return alive ? g * slope : 0;
 }

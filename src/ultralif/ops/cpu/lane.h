@@ -12,10 +12,10 @@ typedef struct {
     REAL *g_state, *g_constants;
 } NAME(Tensors);
 
-/* Constants of a few lanes. eps is in units of log 2, and k = 1 / eps; factor and offset make V decay on a ring; after
- * is what a spike adds to the membrane: V = P (1 - s) + after s, or P + after s; or where it saturates. */
+/* Constants of a few lanes. eps is in units of log 2, and k = 1 / eps; after is what a spike
+ * adds to the membrane: V = P (1 - s) + after s, or P + after s; or where it saturates. */
 typedef struct {
-    const REAL *eps, *k, *leak, *log_leak, *threshold, *extra, *steep, *factor, *offset, *after;
+    const REAL *eps, *k, *leak, *log_leak, *threshold, *extra, *steep, *after;
 } NAME(Lanes);
 
 enum { NAME(FIELDS) = sizeof(NAME(Lanes)) / sizeof(REAL *) };
@@ -249,8 +249,6 @@ static void NAME(derive)(NAME(Call) *c)
                                   value[THRESHOLD],
                                   height - 1,
                                   height / value[EPS],
-                                  rule->leak_form == FACTOR ? leak : 1,
-                                  rule->leak_form == SHIFT ? log_leak : 0,
                                   rule->reset == ZERO       ? rule->v_reset
                                   : rule->reset == SUBTRACT ? -value[THRESHOLD]
                                   : rule->reset == SATURATE ? value[AMPLITUDE]

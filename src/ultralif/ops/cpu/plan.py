@@ -33,7 +33,7 @@ class _Constant(ctypes.Structure):
         ("high", ctypes.c_double),
         ("length", ctypes.c_int64),
         ("number", ctypes.c_double),
-        *((name, ctypes.c_int32) for name in ("form", "inward", "inverse", "padding")),
+        *((name, ctypes.c_int32) for name in ("form", "inverse")),
     )
 
 
@@ -86,7 +86,7 @@ def find_plan(current: Tensor, constants: Constants, rule: Rule) -> "CallPlan":
     """Return the plan for a call; the first call makes it."""
     current = stored(current)
     specs = [
-        (c.raw.shape, *c[1:6]) if isinstance(c, Learned) else c.shape if isinstance(c, Tensor) else c
+        (c.raw.shape, *c[1:5]) if isinstance(c, Learned) else c.shape if isinstance(c, Tensor) else c
         for c in constants
     ]
     key = (current.shape, current.stride(), current.dtype, rule, *specs)
@@ -266,6 +266,6 @@ class CallPlan:
 def _described(constant: Tensor | Learned | float, length: int, expands: bool) -> tuple[float, ...]:
     """Return the fields of a `_Constant`."""
     if isinstance(constant, Learned) and not expands:
-        _, form, low, high, inward, inverse, *_ = constant
-        return low, high, length, 0.0, form, inward, inverse
+        _, form, low, high, inverse, *_ = constant
+        return low, high, length, 0.0, form, inverse
     return (0.0, 0.0, length) if isinstance(constant, Tensor | Learned) else (0.0, 0.0, 1, constant)

@@ -4,9 +4,6 @@
  * neighbour. The error moves inwards by one neuron in each step, so the halo is as wide as the number of steps that a
  * tile is integrated for, and twice as wide where these steps are also differentiated.
  *
- * Neurons are coupled in the membrane, where each sees V of its neighbours before the step, or at the spike, where it
- * sees their P of this step.
- *
  * Neurons with the same constants share exponentials: with E = exp2(k V), P = I + eps log2(E_left + E + E_right), and
  * the gradient for V is E (R_left + R + R_right) where R is the gradient for P over that sum. Where E would leave the
  * range of numbers, and where neurons differ, each takes the maximum of its three terms out first.
@@ -20,7 +17,6 @@ typedef struct {
     REAL *v, *p, *gate;
     REAL *a, *b; /* E and 1 / sum if exponentials are shared, else the shares of left and right neighbour */
     REAL *c;     /* log2(sum), or the entropy of the shares in bits */
-    REAL *u;     /* what decides about the spike: P, or if neurons are coupled there, the log-sum-exp of all three P */
 } NAME(Rows);
 
 enum { NAME(ROWS) = sizeof(NAME(Rows)) / sizeof(REAL *) };
@@ -32,7 +28,7 @@ typedef struct {
     int64_t at, lane, share; /* the ring's first element in a time step, its first lane, and its part of the work */
     REAL *state, *after, *grad, *g_after, *mean;  /* of the whole ring; a state and the next, a gradient and the one before */
     REAL *notes;                                  /* states at the start of every span */
-    REAL *v, *spikes, *x, *g, *gx, *sums, *part, *potential; /* of a tile; part: its mean */
+    REAL *v, *spikes, *x, *g, *gx, *sums, *part; /* of a tile; part: its mean */
     REAL *mine;                                   /* 1, and 0 in the halo */
     REAL *here, *left, *right;                    /* of a tile, with one more lane at both ends */
     REAL *shown, *ratios;                         /* of the whole ring, too, if spikes are given */
@@ -52,8 +48,8 @@ static NAME(Ring) NAME(cut)(const NAME(Call) *c, REAL **room)
     REAL **whole[] = { &r.state, &r.after, &r.grad, &r.g_after, &r.mean };
     for (int i = 0; i < 5; i++)
         *whole[i] = NAME(take)(room, ring);
-    REAL **tile[] = { &r.v, &r.spikes, &r.x, &r.g, &r.gx, &r.part, &r.mine, &r.potential };
-    for (int i = 0; i < 8; i++)
+    REAL **tile[] = { &r.v, &r.spikes, &r.x, &r.g, &r.gx, &r.part, &r.mine };
+    for (int i = 0; i < 7; i++)
         *tile[i] = NAME(take)(room, r.n);
     REAL **open[] = { &r.here, &r.left, &r.right };
     for (int i = 0; i < 3; i++)
@@ -79,8 +75,7 @@ static int64_t NAME(ring_room)(const NAME(Call) *c)
 INLINE NAME(Rows) NAME(rows)(const NAME(Ring) *r, int64_t t)
 {
     REAL *row = r->trace + t * NAME(ROWS) * r->n;
-    return (NAME(Rows)){ row,           row + r->n,     row + 2 * r->n, row + 3 * r->n,
-                         row + 4 * r->n, row + 5 * r->n, row + 6 * r->n };
+    return (NAME(Rows)){ row, row + r->n, row + 2 * r->n, row + 3 * r->n, row + 4 * r->n, row + 5 * r->n };
 }
 
 /* The part of a row of the ring that a tile sees: in place, or copied together if it goes over an end. */
@@ -155,27 +150,24 @@ INLINE NAME(Coupled) NAME(couple)(const NAME(Call) *c, REAL left, REAL own, REAL
 /* One step; return whether a sum came close to the end of the numbers. */
 INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, int64_t n,
                               const REAL *restrict x, REAL *restrict v, REAL *restrict spikes, const NAME(Rows) *rows,
-                              const int membrane, const int soft, const int shared, const int at_spike)
+                              const int membrane, const int soft, const int shared)
 {
-    const REAL *restrict here = r->here, *restrict potential = r->potential;
+    const REAL *restrict here = r->here;
     int far = 0;
     _Pragma("omp simd reduction(| : far)") for (int64_t j = 0; j < n; j++) {
         const int64_t i = shared ? 0 : j; /* one lane's constants serve all */
         const REAL limit = l.threshold[i];
         NAME(Coupled) w = NAME(couple)(c, here[j - 1], here[j], here[j + 1], l.eps[i], l.k[i], membrane, shared);
-        REAL base = at_spike ? w.base : w.base + x[j];
-        REAL u = membrane == MAX ? base : base + l.eps[i] * w.log_weight + 0 * w.weight; /* log2 makes a number of NaN */
-        REAL p = at_spike ? potential[j] : u;
+        REAL base = w.base + x[j];
+        REAL p = membrane == MAX ? base : base + l.eps[i] * w.log_weight + 0 * w.weight; /* log2 makes a number of NaN */
         REAL gate = soft || rows ? NAME(gate)(c->edge, base, w.weight, limit, l.k[i], SIGMOID) : 0;
-        REAL spike = soft ? gate : NAME(hard_spike)(u, limit);
+        REAL spike = soft ? gate : NAME(hard_spike)(p, limit);
         if (rows) {
             rows->a[j] = w.a;
             rows->b[j] = w.b;
             rows->c[j] = w.c;
             rows->p[j] = p;
             rows->gate[j] = gate;
-            if (at_spike)
-                rows->u[j] = u;
         }
         if (!rows)
             spikes[j] = spike;
@@ -190,25 +182,23 @@ INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lan
  * like neurons, else one each. */
 INLINE void NAME(ring_backward)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, const NAME(Tile) *tile,
                                const NAME(Rows) rows, const REAL *restrict gs, REAL *restrict gv, REAL *restrict gx,
-                               const int membrane, const int soft, const int shared, const int at_spike,
-                               const int halo)
+                               const int membrane, const int soft, const int shared, const int halo)
 {
     REAL *restrict left = r->left, *restrict right = r->right;
     REAL *restrict eps = r->sums + EPS * r->n, *restrict leak = r->sums + LEAK * r->n;
     REAL *restrict threshold = r->sums + THRESHOLD * r->n;
     const REAL *restrict mine = r->mine;
-    const REAL by_v = c->rule->leak_form == FACTOR ? 1 : 0, by_1 = 1 - by_v; /* how the leak acts */
     REAL all_eps = 0, all_leak = 0, all_threshold = 0;
     _Pragma("omp simd reduction(+ : all_eps, all_threshold)") for (int64_t j = 0; j < tile->n; j++) {
         const int64_t i = shared ? 0 : j;
-        REAL u = at_spike ? rows.u[j] : rows.p[j], limit = l.threshold[i];
-        NAME(FiredBack) f = NAME(fire_backward)(c, gs[j], gv[j], u, rows.p[j], rows.gate[j], limit, l.k[i], 0, l.steep[i],
-                                       l.after[i], membrane, soft, SIGMOID);
-        REAL g = at_spike ? f.back : f.back + f.g, to_limit = f.back + c->subtracted * gv[j] * f.spike;
-        REAL to_eps = -f.back * (u - limit) * l.k[i];
+        REAL p = rows.p[j], limit = l.threshold[i];
+        NAME(FiredBack) f = NAME(fire_backward)(c, gs[j], gv[j], p, p, rows.gate[j], limit, l.k[i], 0, l.steep[i],
+                                                l.after[i], membrane, soft, SIGMOID);
+        REAL g = f.back + f.g, to_limit = f.back + c->subtracted * gv[j] * f.spike;
+        REAL to_eps = -f.back * (p - limit) * l.k[i];
         if (membrane == LSE)
             to_eps += g * rows.c[j];
-        gx[j] = at_spike ? f.g : g;
+        gx[j] = g;
         if (shared) {
             left[j] = g * rows.b[j];
             const REAL own = halo ? mine[j] : 1;
@@ -231,18 +221,15 @@ INLINE void NAME(ring_backward)(const NAME(Call) *c, const NAME(Ring) *r, NAME(L
         REAL v = rows.v[j], back;
         if (shared) {
             back = rows.a[j] * (left[j - 1] + left[j] + left[j + 1]);
-            REAL w = at_spike ? rows.p[j] : v * l.factor[i] + l.offset[i];
-            all_eps -= own * (back * NAME(larger)(-(REAL)3e38, w) * l.k[i]); /* not 0 times infinity */
+            all_eps -= own * (back * NAME(larger)(-(REAL)3e38, v * l.leak[i]) * l.k[i]); /* not 0 times infinity */
         } else {
             back = left[j + 1] + gv[j] + right[j - 1];
         }
-        if (at_spike)
-            gx[j] = back += gx[j];
         if (shared)
-            all_leak += own * back * (by_v * v + by_1);
+            all_leak += own * back * v;
         else
-            leak[j] += back * (by_v * v + by_1);
-        gv[j] = back * l.factor[i];
+            leak[j] += back * v;
+        gv[j] = back * l.leak[i];
     }
     eps[tile->halo] += shared ? all_eps : 0;
     leak[tile->halo] += shared ? all_leak : 0;
@@ -250,52 +237,40 @@ INLINE void NAME(ring_backward)(const NAME(Call) *c, const NAME(Ring) *r, NAME(L
 }
 
 /* Each kind of neuron has functions of its own, without a branch in their loops. */
-#define KIND(membrane, soft, shared, at_spike) ((((membrane) * 2 + (soft)) * 2 + (shared)) * 2 + (at_spike))
-#define NAMED(f, membrane, soft, shared, at_spike) NAME(f##_ring_##membrane##_##soft##_##shared##_##at_spike)
-#define PLACES(AS, membrane, soft, shared) AS(membrane, soft, shared, 0) AS(membrane, soft, shared, 1)
-#define KINDS(AS)                                                                                                      \
-    PLACES(AS, LSE, 0, 0) PLACES(AS, LSE, 0, 1) PLACES(AS, LSE, 1, 0) PLACES(AS, LSE, 1, 1) PLACES(AS, MAX, 0, 0)
+#define KIND(membrane, soft, shared) (((membrane) * 2 + (soft)) * 2 + (shared))
+#define NAMED(f, membrane, soft, shared) NAME(f##_ring_##membrane##_##soft##_##shared)
+#define KINDS(AS) AS(LSE, 0, 0) AS(LSE, 0, 1) AS(LSE, 1, 0) AS(LSE, 1, 1) AS(MAX, 0, 0)
 
-#define AS(membrane, soft, shared, at_spike)                                                                           \
-    APART NAMED(go, membrane, soft, shared, at_spike)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l,         \
-                                                      int64_t n, const REAL *x, REAL *v, REAL *spikes,                 \
-                                                      const NAME(Rows) *rows, int *far)                                \
+#define AS(membrane, soft, shared)                                                                                     \
+    APART NAMED(go, membrane, soft, shared)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, int64_t n,        \
+                                            const REAL *x, REAL *v, REAL *spikes, const NAME(Rows) *rows, int *far)    \
     {                                                                                                                  \
         const NAME(Rows) traced = rows ? *rows : (NAME(Rows)){ 0 };                                                    \
-        *far = rows ? NAME(ring_advance)(c, r, l, n, x, v, spikes, &traced, membrane, soft, shared, at_spike)          \
-                    : NAME(ring_advance)(c, r, l, n, x, v, spikes, 0, membrane, soft, shared, at_spike);               \
+        *far = rows ? NAME(ring_advance)(c, r, l, n, x, v, spikes, &traced, membrane, soft, shared)                    \
+                    : NAME(ring_advance)(c, r, l, n, x, v, spikes, 0, membrane, soft, shared);                         \
     }                                                                                                                  \
-    APART NAMED(back, membrane, soft, shared, at_spike)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l,       \
-                                                        const NAME(Tile) *tile, const NAME(Rows) rows, const REAL *gs, \
-                                                        REAL *gx)                                                      \
+    APART NAMED(back, membrane, soft, shared)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l,                 \
+                                              const NAME(Tile) *tile, const NAME(Rows) rows, const REAL *gs, REAL *gx) \
     {                                                                                                                  \
         if (tile->halo)                                                                                                \
-            NAME(ring_backward)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, at_spike, 1);                \
+            NAME(ring_backward)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, 1);                         \
         else                                                                                                           \
-            NAME(ring_backward)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, at_spike, 0);                \
+            NAME(ring_backward)(c, r, l, tile, rows, gs, r->v, gx, membrane, soft, shared, 0);                         \
     }
 KINDS(AS)
 #undef AS
 
-/* Show what some neurons of a tile have after the leak, and with a current their potential. */
+/* Show what some neurons of a tile have after the leak. */
 static void NAME(show)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, int64_t first, int64_t end,
-                       const REAL *restrict v, const REAL *restrict x, const int shared)
+                       const REAL *restrict v, const int shared)
 {
-    REAL *restrict here = r->here, *restrict potential = r->potential;
-    if (x) {
-        SIMD for (int64_t j = first; j < end; j++)
-            potential[j] = v[j] * l.factor[j] + l.offset[j] + x[j];
-        v = potential;
-    }
-    const REAL factor = x ? 1 : l.factor[0], offset = x ? 0 : l.offset[0];
+    REAL *restrict here = r->here;
     if (shared)
         SIMD for (int64_t j = first; j < end; j++)
-            here[j] = NAME(shown)(c, l, 0, v[j] * factor + offset, 1);
-    else if (x)
-        memcpy(here + first, potential + first, (end - first) * sizeof(REAL));
+            here[j] = NAME(shown)(c, l, 0, v[j] * l.leak[0], 1);
     else
         SIMD for (int64_t j = first; j < end; j++)
-            here[j] = v[j] * l.factor[j] + l.offset[j];
+            here[j] = v[j] * l.leak[j];
 }
 
 /* Integrate a tile for some steps; return 0 if the exponentials left their range. */
@@ -324,15 +299,15 @@ static int NAME(advance_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Til
                 NAME(expect)(c, NAME(element)(c, c->t->current, (t + 1) * rule->current.time + own + i), end - i, 0);
             if (t + 1 < rule->time && to)
                 NAME(expect)(c, NAME(element)(c, to, c->row + i), end - i, 1);
-            NAME(show)(c, r, l, i, end, v, rule->at_spike ? x : 0, shared);
+            NAME(show)(c, r, l, i, end, v, shared);
         }
         v = traced && t + 1 < from + steps ? NAME(rows)(r, t + 1 - from).v : r->v;
         NAME(close)(r->here, tile);
-#define AS(membrane, soft, shared, at_spike)                                                                           \
-    case KIND(membrane, soft, shared, at_spike):                                                                       \
-        NAMED(go, membrane, soft, shared, at_spike)(c, r, l, tile->n, x, v, spikes, traced ? &rows : 0, &far);         \
+#define AS(membrane, soft, shared)                                                                                     \
+    case KIND(membrane, soft, shared):                                                                                 \
+        NAMED(go, membrane, soft, shared)(c, r, l, tile->n, x, v, spikes, traced ? &rows : 0, &far);                   \
         break;
-        switch (KIND(rule->membrane, rule->soft, shared, rule->at_spike)) { KINDS(AS) }
+        switch (KIND(rule->membrane, rule->soft, shared)) { KINDS(AS) }
 #undef AS
         if (far)
             return 0;
@@ -371,11 +346,11 @@ static void NAME(backward_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(T
             NAME(expect)(c, NAME(element)(c, c->t->g_out, before), tile->own, 0);
         }
         const NAME(Rows) rows = NAME(rows)(r, t - from);
-#define AS(membrane, soft, shared, at_spike)                                                                           \
-    case KIND(membrane, soft, shared, at_spike):                                                                       \
-        NAMED(back, membrane, soft, shared, at_spike)(c, r, l, tile, rows, gs, gx);                                    \
+#define AS(membrane, soft, shared)                                                                                     \
+    case KIND(membrane, soft, shared):                                                                                 \
+        NAMED(back, membrane, soft, shared)(c, r, l, tile, rows, gs, gx);                                              \
         break;
-        switch (KIND(rule->membrane, rule->soft, shared, rule->at_spike)) { KINDS(AS) }
+        switch (KIND(rule->membrane, rule->soft, shared)) { KINDS(AS) }
 #undef AS
         if (t > 0) /* apart from the other: many lines at once hold up the processor */
             NAME(expect)(c, NAME(element)(c, to, -c->row), tile->own, 1);
@@ -385,16 +360,12 @@ static void NAME(backward_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(T
     memcpy(r->g_after + own, r->v + tile->halo, tile->own * sizeof(REAL));
     if (!c->sums)
         return;
-    for (int64_t j = tile->halo; j < tile->halo + tile->own; j++) {
+    for (int64_t j = tile->halo; j < tile->halo + tile->own; j++)
         r->sums[EPS * r->n + j] *= (REAL)0.69314718055994531;
-        if (rule->leak_form == SHIFT)
-            r->sums[LEAK * r->n + j] /= l.leak[j];
-    }
     for (int i = 0; i < CONSTANTS; i++)
         NAME(collect)(c, r->share, i, r->lane + own, r->sums + i * r->n + tile->halo, tile->own);
 }
 #undef KINDS
-#undef PLACES
 #undef NAMED
 #undef KIND
 
@@ -439,7 +410,7 @@ static int NAME(run_told)(const NAME(Call) *c, const NAME(Ring) *r)
     double *sums = c->sums ? c->sums + r->share * CONSTANTS * c->width + r->lane : 0;
     if (sums) {
         sums[EPS * c->width] += told.eps * 0.69314718055994531;
-        sums[LEAK * c->width] += rule->leak_form == SHIFT ? told.leak / (double)l.leak[0] : told.leak;
+        sums[LEAK * c->width] += told.leak;
         sums[THRESHOLD * c->width] += told.threshold;
     }
     return 1;

@@ -108,17 +108,16 @@ INLINE int NAME(backward_spikes)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) 
 }
 
 /* The second half: over the log-sum-exp to the gradient for the membranes before. */
-INLINE void NAME(backward_ratios)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r, const REAL *restrict v, int64_t n)
+INLINE void NAME(backward_ratios)(NAME(Lanes) l, NAME(Told) *r, const REAL *restrict v, int64_t n)
 {
-    const REAL k = l.k[0], factor = l.factor[0], offset = l.offset[0];
-    const REAL by_v = c->rule->leak_form == FACTOR ? 1 : 0, by_1 = 1 - by_v; /* how the leak acts */
+    const REAL k = l.k[0], leak = l.leak[0];
     const REAL *restrict shown = r->shown, *restrict ratios = r->ratios;
     REAL *restrict gv = r->gv, to_eps = 0, to_leak = 0;
     _Pragma("omp simd reduction(+ : to_eps, to_leak)") for (int64_t j = 0; j < n; j++) {
         REAL back = shown[j] * (ratios[j - 1] + ratios[j] + ratios[j + 1]);
-        to_eps -= back * (v[j] * factor + offset) * k;
-        to_leak += back * (by_v * v[j] + by_1);
-        gv[j] = back * factor;
+        to_eps -= back * (v[j] * leak) * k;
+        to_leak += back * v[j];
+        gv[j] = back * leak;
     }
     r->eps += (double)to_eps;
     r->leak += (double)to_leak;
@@ -128,7 +127,7 @@ INLINE void NAME(backward_ratios)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told)
 static void NAME(ring_from_spikes)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r, int64_t at, int64_t t)
 {
     const int64_t n = c->rule->ring;
-    const REAL k = l.k[0], factor = l.factor[0], offset = l.offset[0], edge = c->edge, shift = c->shift;
+    const REAL k = l.k[0], leak = l.leak[0], edge = c->edge, shift = c->shift;
     const REAL *spikes = c->t->spikes + (t - 1) * c->row + at;
     REAL *restrict v = r->v, *restrict shown = r->shown;
     if (!t) {
@@ -146,7 +145,7 @@ static void NAME(ring_from_spikes)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told
             NAME(expect)(c, (const REAL *)c->t->current + (t - 1) * c->rule->current.time + at + i, end - i, 0);
         }
         SIMD for (int64_t j = i; j < end; j++)
-            shown[j] = NAME(exp2_or_0)(NAME(smaller)(edge, (v[j] * factor + offset) * k - shift), edge);
+            shown[j] = NAME(exp2_or_0)(NAME(smaller)(edge, v[j] * leak * k - shift), edge);
     }
     shown[-1] = shown[n - 1];
     shown[n] = shown[0];
@@ -169,7 +168,7 @@ static int NAME(backward_ring)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r
                       : NAME(backward_spikes)(c, l, r, spikes, x, gs, gx, n, 0);
         r->ratios[-1] = r->ratios[n - 1];
         r->ratios[n] = r->ratios[0];
-        NAME(backward_ratios)(c, l, r, r->v, n);
+        NAME(backward_ratios)(l, r, r->v, n);
         REAL *swap = r->odds;
         r->odds = r->before;
         r->before = swap;

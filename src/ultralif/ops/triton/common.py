@@ -3,7 +3,7 @@
 The choices of a rule reach a kernel as one number, `RULE`; `choice` takes one of them out of it.
 
 A constant is found by four numbers in ``places``: the entry of neuron ``pos`` is ``pos // run % count``, row
-``entry * step`` of its table says how to read it (form, number, low, high, inward, inverse, speed), and
+``entry * step`` of its table says how to read it (form, number, low, high, inverse, speed), and
 ``side`` consecutive programs share its entries. The value is ``form(speed * raw)``, clamped, and
 perhaps inverted.
 
@@ -230,7 +230,7 @@ def decode(raw, table, step, index):
     """Return the value of a constant, the same before the clamp, its slope by raw, and its row."""
     row = table + index * step
     form = tl.load(row)
-    x = tl.load(raw + index).to(tl.float32) * tl.load(row + 6)
+    x = tl.load(raw + index).to(tl.float32) * tl.load(row + 5)
     small = tl.exp(-tl.abs(x))
     positive = tl.where(x > 0.0, 1.0, small) / (1.0 + small)
     y = tl.where(form == EXP, tl.exp(x), x)
@@ -238,10 +238,10 @@ def decode(raw, table, step, index):
     y = tl.where(form == SOFTPLUS, tl.maximum(x, 0.0) + tl.log(1.0 + small), y)
     y = tl.where(form == 0.0, tl.load(row + 1), y)
     slope = tl.where(form == EXP, y, tl.where(form == SIGMOID, y * (1.0 - y), 1.0))
-    slope = tl.where(form == SOFTPLUS, positive, slope) * tl.load(row + 6)
+    slope = tl.where(form == SOFTPLUS, positive, slope) * tl.load(row + 5)
     slope = tl.where(form == 0.0, 0.0, slope)
     value = clamp(y, tl.load(row + 2), tl.load(row + 3))
-    value = tl.where(tl.load(row + 5) > 0.0, 1.0 / value, value)
+    value = tl.where(tl.load(row + 4) > 0.0, 1.0 / value, value)
     return value, y, slope, row
 
 
@@ -250,10 +250,9 @@ def pull(g, raw, table, step, index):
     """Return the gradient for a raw parameter from that for its value."""
     value, y, slope, row = decode(raw, table, step, index)
     low, high = tl.load(row + 2), tl.load(row + 3)
-    g = tl.where(tl.load(row + 5) > 0.0, -g * value * value, g)
+    g = tl.where(tl.load(row + 4) > 0.0, -g * value * value, g)
     inward = tl.where(g > 0.0, y > low, y < high)
-    lives = tl.where(tl.load(row + 4) > 0.0, inward, (y >= low) & (y <= high))
-    return tl.where(lives, g * slope, 0.0)
+    return tl.where(inward, g * slope, 0.0)
 
 
 @triton.jit
@@ -278,7 +277,7 @@ def constants(known, pos, RULE: tl.constexpr, NATIVE: tl.constexpr):
             tl.load(row + 2),
             tl.load(row + 3),
             tl.load(row + 4),
-            tl.load(row + 5),
+            tl.load(row + 4),
         )
     if choice(RULE, "same"):
         pos = tl.program_id(0) * 0

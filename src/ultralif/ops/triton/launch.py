@@ -91,7 +91,7 @@ def chunk_of(time: int, longest: int) -> tuple[int, int]:
 
 SHARED, EACH, LEFT = 1, 2, 3  # ways to reduce a gradient: see `common`
 READY = SHARED + 256  # the constants have a row for each program, and so have their gradients
-ROW = 7  # numbers in a row of a table
+ROW = 6  # numbers in a row of a table
 
 
 def way_of(place: Place, block: int) -> int:
@@ -160,15 +160,15 @@ _kept_tables: dict[Any, Tensor] = {}
 
 
 def table_of(constant: Tensor | Learned | float, device: torch.device) -> Tensor:
-    """Return the table by which a constant is read: form, number, low, high, inward, inverse, speed."""
+    """Return the table by which a constant is read: form, number, low, high, inverse, speed."""
     if isinstance(constant, Learned):
         if constant.rows is not None:
             return constant.rows
-        row = (float(constant.form), 0.0, *map(float, constant[2:6]), 1.0)
+        row = (float(constant.form), 0.0, *map(float, constant[2:5]), 1.0)
     elif isinstance(constant, Tensor):
-        row = (float(Form.VALUE), 0.0, -math.inf, math.inf, 1.0, 0.0, 1.0)
+        row = (float(Form.VALUE), 0.0, -math.inf, math.inf, 0.0, 1.0)
     else:
-        row = (0.0, float(constant), -math.inf, math.inf, 1.0, 0.0, 1.0)
+        row = (0.0, float(constant), -math.inf, math.inf, 0.0, 1.0)
     kept = _kept_tables.get((row, device))
     if kept is None:
         host = torch.tensor(row, dtype=torch.float32)

@@ -86,7 +86,7 @@ def forget() -> None:
 
 def _spec(learned: Learned) -> tuple[Any, ...]:
     rows = None if learned.rows is None else learned.rows.data_ptr()
-    return learned.raw.shape, learned.raw.dtype, *learned[1:6], rows
+    return learned.raw.shape, learned.raw.dtype, *learned[1:5], rows
 
 
 class LaunchPlan:

@@ -68,8 +68,6 @@ if TYPE_CHECKING:
 
 __all__ = ["backward", "forward", "shape_of_rows", "ways"]
 
-FACTOR = tl.constexpr(1)
-SHIFT = tl.constexpr(2)
 LOG2_3 = tl.constexpr(1.584962500721156)
 CHUNK = 3  # steps that are loaded at once
 CHUNK_BACK, FEW_BACK = 3, 5  # steps whose trace a lane keeps in registers; the same for a small layer
@@ -158,11 +156,7 @@ def shares(trio, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
 @triton.jit
 def leaked(v, held, RULE: tl.constexpr):
     """Return the membrane after its leak."""
-    if choice(RULE, "leak_form") == FACTOR:
-        return v * held[2]
-    if choice(RULE, "leak_form") == SHIFT:
-        return v + held[3]
-    return v
+    return v * held[2] if choice(RULE, "leaks") else v
 
 
 @triton.jit
@@ -170,19 +164,11 @@ def advance(x, v, around, held, v_reset, RULE: tl.constexpr, NATIVE: tl.constexp
     """Take one step: return V, the spike, and a trace (P, level, f, f', the three that are coupled)."""
     eps, k, _, _, threshold, amplitude = held
     w = leaked(v, held, RULE)
-    if choice(RULE, "at_spike"):
-        w += x
-        x = 0.0 * x
     w_left, w_right = beside(w, w, around)
     trio = (w, w_left, w_right)
     base, weight = coupled(x, trio, eps, k, RULE, NATIVE)
     level, gate, steep, spike = fire(base, weight, threshold, eps, k, amplitude, RULE, NATIVE)
-    potential = w if choice(RULE, "at_spike") else level
-    return (
-        apply_reset(potential, spike, threshold, v_reset, RULE),
-        spike,
-        (potential, level, gate, steep, trio),
-    )
+    return apply_reset(level, spike, threshold, v_reset, RULE), spike, (level, gate, steep, trio)
 
 
 @triton.jit
@@ -284,32 +270,25 @@ def step_backward(
     The sums of lanes that are not a program's own are left out in the end; those of no ring are 0.
     """
     eps, k, leak, log_leak, threshold, amplitude = held
-    potential, level, gate, steep, _ = trace
+    level, gate, steep, _ = trace
     share_left, share_right, by_eps = sides
     _, back, kept, to_limit = fire_backward(
-        gs, gv, potential, level, gate, steep, threshold, k, amplitude, v_reset, RULE
+        gs, gv, level, level, gate, steep, threshold, k, amplitude, v_reset, RULE
     )
     zero = 0.0 * gv
     back, kept = only(inside, back, zero, EVEN), only(inside, kept, zero, EVEN)
-    g = back if choice(RULE, "at_spike") else back + kept
+    g = back + kept
     to_left, to_right = g * share_left, g * share_right
     from_left, from_right = beside(to_right, to_left, around)
     to_w = g - to_left - to_right + from_left + from_right
-    if choice(RULE, "at_spike"):
-        to_w += kept
-        g_current = to_w
-    else:
-        g_current = g
     to_eps = g * by_eps - back * (level - threshold) * k  # in units of log 2
     to_leak = zero
-    if choice(RULE, "leak_form") == FACTOR:
+    if choice(RULE, "leaks"):
         to_leak = to_w * v
-    elif choice(RULE, "leak_form") == SHIFT:
-        to_leak = to_w / leak
     to_limit = only(inside, to_limit, zero, EVEN) - back
     sums = (sums[0] + to_eps, sums[1] + to_leak, sums[2] + to_limit)
-    before = to_w * leak if choice(RULE, "leak_form") == FACTOR else to_w
-    return g_current, only(inside, before, gv, EVEN), sums
+    before = to_w * leak if choice(RULE, "leaks") else to_w
+    return g, only(inside, before, gv, EVEN), sums
 
 
 @triton.jit
@@ -359,7 +338,7 @@ def span_backward_from_spikes(
                 w, k = w * k, 1.0
             w_left, w_right = beside(w, w, around)
             sides = shares((w, w_left, w_right), k, RULE, NATIVE)
-            trace = (potential, potential, spike, spike, v)
+            trace = (potential, spike, spike, v)
             to_current, flow, sums = step_backward(
                 gs[j], flow, sums, trace, sides, v, around, now, held, v_reset, RULE, EVEN
             )
@@ -534,7 +513,7 @@ def ring_backward_kernel(
                 v = renew(v, owner, j, MARGIN // 2)
                 vs = vs + (v,)
                 v, _, trace = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
-                traces, sides = traces + (trace,), sides + (shares(trace[4], held[1], RULE, NATIVE),)
+                traces, sides = traces + (trace,), sides + (shares(trace[3], held[1], RULE, NATIVE),)
             if r == 0:
                 flow = load_border(grad_state, flows, turn, total, pos, inside, HAS // 4 % 2, CUT)
             part = source + tl.cast(first - CHUNK, tl.int64) * at_current[0]
