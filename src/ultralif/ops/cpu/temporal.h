@@ -140,16 +140,18 @@ INLINE void NAME(first_spike_backward)(const NAME(Call) *c, NAME(Block) *s, cons
                                        const int soft, const int curve, const int learn)
 {
     const NAME(Lanes) l = s->l;
+    REAL *restrict gv = s->grad.v, *restrict gl = s->grad.last;
+    NAME(Sums) *restrict sums = &s->sums;
     SIMD for (int j = 0; j < LANES; j++) {
         REAL limit = l.threshold[j], gate = NAME(gate)(c->edge, v[j], 1, limit, l.k[j], curve);
-        NAME(FiredBack) f = NAME(fire_backward)(c, s->grad.last[j], 0, v[j], 0, gate, limit, l.k[j], l.extra[j],
+        NAME(FiredBack) f = NAME(fire_backward)(c, gl[j], 0, v[j], 0, gate, limit, l.k[j], l.extra[j],
                                                 l.steep[j], 0, membrane, soft, curve);
-        s->grad.v[j] += f.back;
+        gv[j] += f.back;
         if (learn) {
-            s->sums.eps[j] -= f.back * (v[j] - limit) * l.k[j];
-            s->sums.threshold[j] -= f.back;
+            sums->eps[j] -= f.back * (v[j] - limit) * l.k[j];
+            sums->threshold[j] -= f.back;
             if (membrane == ADD)
-                s->sums.amplitude[j] += f.fed * (gate - (REAL)0.5);
+                sums->amplitude[j] += f.fed * (gate - (REAL)0.5);
         }
     }
 }
