@@ -94,7 +94,8 @@ def main() -> None:
     given = parser.parse_args()
     every = collect(set(given.only))
     for number, (path, kind, sentence) in enumerate(
-        random.Random(given.seed).sample(every, min(given.count, len(every))), 1
+        random.Random(given.seed).sample(every, min(given.count, len(every))),  # noqa: S311
+        1,
     ):
         print(f"{number:3} {path} ({kind[:-1]})\n    {sentence}")
     print(f"\n{len(every):,} sentences in all")
