@@ -70,15 +70,15 @@ def _sync(file: BinaryIO) -> None:
 
 
 def cached(folder: Path, build: Callable[[], Pieces]) -> Arrays:
-    """Return the arrays of a folder; make them if they are absent or damaged.
+    """Return the arrays of a folder; build them if they are absent or damaged.
 
     Args:
-        folder: the place of these arrays in the cache; its name says all that they depend on.
-        build: gives them in pieces: the name of an array, and values to add to it.
+        folder: the folder of these arrays in the cache; its name contains everything they depend on.
+        build: yields pieces: the name of an array, and values to append to it.
     """
     found = _read(folder)
     if found is None:
-        with staging(folder, mode=0o700) as temporary:  # for its owner alone
+        with staging(folder, mode=0o700) as temporary:  # readable by its owner only
             _write(temporary, build())
         found = _read(folder)
     if found is None:
@@ -90,11 +90,11 @@ def cached(folder: Path, build: Callable[[], Pieces]) -> Arrays:
 
 @contextlib.contextmanager
 def staging(folder: Path, mode: int = 0o755) -> Iterator[Path]:
-    """Give a temporary folder that becomes ``folder`` on success and is removed on failure.
+    """Yield a temporary folder that becomes ``folder`` on success and is removed on failure.
 
     Args:
         folder: its place.
-        mode: who may read it then.
+        mode: the permissions of the finished folder.
     """
     temporary = None
     try:
@@ -108,7 +108,7 @@ def staging(folder: Path, mode: int = 0o755) -> Iterator[Path]:
             sync_folder(folder.parent)
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                raise  # otherwise another process was faster, and its folder is the same
+                raise  # otherwise another process was faster, and its folder is identical
     except OSError as error:
         raise JobError(
             f"{folder} cannot be written: {error.strerror}; make room or give permission, or choose another "

@@ -21,13 +21,13 @@ __all__ = [
 
 Encoding = Literal["rate", "rate-normalized", "rate-clipped", "constant", "constant-normalized"]
 NORMALIZED: tuple[Encoding, ...] = ("rate-normalized", "rate-clipped", "constant-normalized")
-"""The encodings that need mean and standard deviation of the pixels."""
+"""The encodings that need the mean and standard deviation of the pixels."""
 
 
 def rate(x: Tensor, timesteps: int, generator: torch.Generator, gain: float = 0.5) -> Tensor:
     r"""Draw spikes ``[T, B, *shape]`` with :math:`P(s_t = 1) = \mathrm{gain} \cdot x` (appendix D.1).
 
-    The first T steps of a longer draw from an equal generator are the draw for T.
+    The first T steps of a longer draw equal the draw for T, given equal generators.
 
     Args:
         x: pixels in [0, 1], ``[B, *shape]``.
@@ -54,14 +54,14 @@ def rate_normalized(
 ) -> Tensor:
     r"""Draw spikes with :math:`P = \mathrm{gain} \cdot (x - \mu) / \sigma`, cut to [0, 1].
 
-    It is another reading of the paper, which calls the pixel "normalised".
+    This is another reading of the paper, which calls the pixel "normalised".
 
     Args:
         x: pixels in [0, 1], ``[B, C, ...]``.
         timesteps: T.
         generator: on the device of ``x``.
         normalization: mean and standard deviation of each channel.
-        gain: the factor before cutting.
+        gain: the factor applied before clipping.
     """
     _check(x, timesteps, gain)
     return _bernoulli((gain * _normalized(x, normalization)).clamp_(0, 1), timesteps, generator)
@@ -76,8 +76,8 @@ def rate_clipped(
 ) -> Tensor:
     r"""Draw spikes with :math:`P = \mathrm{gain} \cdot \mathrm{clip}((x - \mu) / \sigma, 0, 1)`.
 
-    The paper's released code does this: it clips the normalised pixel first, so that no pixel fires more
-    often than the gain says.
+    The paper's released code does this: it clips the normalised pixel first, so no pixel fires more often
+    than the gain.
 
     Args:
         x: pixels in [0, 1], ``[B, C, ...]``.
@@ -96,13 +96,13 @@ def _normalized(x: Tensor, normalization: Normalization) -> Tensor:
 
 
 def constant(x: Tensor, timesteps: int) -> Tensor:
-    """Return ``x`` as a current that is the same at every step, ``[T, B, *shape]``; it takes no memory."""
+    """Return ``x`` as a constant current ``[T, B, *shape]``, a view that takes no memory."""
     _check(x, timesteps, 1.0)
     return x.expand(timesteps, *x.shape)
 
 
 def constant_normalized(x: Tensor, timesteps: int, normalization: Normalization) -> Tensor:
-    """Return the normalised pixels as a current that is the same at every step."""
+    """Return the normalised pixels as a constant current."""
     return constant(_normalized(x, normalization), timesteps)
 
 
@@ -115,7 +115,7 @@ def encode(
     gain: float = 0.5,
     normalization: Normalization | None = None,
 ) -> Tensor:
-    """Encode pixels in [0, 1] by the encoding of that name."""
+    """Encode pixels in [0, 1] with the named encoding."""
     check_choice("encoding", encoding, get_args(Encoding))
     if encoding == "rate":
         return rate(x, timesteps, generator, gain)
@@ -144,13 +144,13 @@ def _bernoulli(p: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
         return _bernoulli_by_bytes(p, timesteps, generator)
     out = torch.empty(timesteps, *p.shape, device=p.device)
     u = torch.empty_like(p)
-    for spikes in out:  # one step at a time: on a GPU a larger draw differs from its first number on
+    for spikes in out:  # one step at a time: on a GPU a larger draw differs from the first number on
         torch.lt(u.uniform_(generator=generator), p, out=spikes)
     return out
 
 
 def _bernoulli_by_bytes(p: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
-    """Draw ones with probability p on the CPU, eight at a time, and none for eight that are all black."""
+    """Draw ones with probability p on the CPU, eight at a time, skipping groups of eight black pixels."""
     n = p.numel()
     scaled = torch.zeros(-(-n // 8), 8)
     torch.mul(p.reshape(-1), 256, out=scaled.view(-1)[:n])
@@ -187,5 +187,5 @@ def _draw_bytes(scaled: Tensor, timesteps: int, generator: torch.Generator) -> T
 
 
 def _groups(marks: Tensor) -> Tensor:
-    """Return which groups of eight booleans ``[..., 8]`` have one that is true."""
+    """Return which groups of eight booleans ``[..., 8]`` contain a true one."""
     return marks.view(torch.int64).view(-1).nonzero().squeeze(1)

@@ -123,7 +123,7 @@ def shift(frames: Tensor, pixels: int, *, generator: torch.Generator | None = No
 
 
 def jitter(frames: Tensor, steps: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """Move each event in time by up to ``steps`` frames; none is lost, those at the ends stay inside.
+    """Move each event in time by up to ``steps`` frames; none is lost, because those at the ends stay inside.
 
     Args:
         frames: event counts ``[T, B, *size]``, whole numbers.
@@ -135,7 +135,7 @@ def jitter(frames: Tensor, steps: int, *, generator: torch.Generator | None = No
     _check(frames)
     left, moved = frames, torch.zeros_like(frames)
     time = torch.arange(len(frames), device=frames.device)
-    for i, move in enumerate(range(-steps, steps + 1)):  # events that go nowhere else yet may take this move
+    for i, move in enumerate(range(-steps, steps + 1)):  # events without a move may take this one
         share = torch.full_like(left, 1 / (2 * steps + 1 - i))
         taken = torch.binomial(left, share, generator=generator)
         moved.index_add_(0, (time + move).clamp(0, len(frames) - 1), taken)
@@ -144,7 +144,7 @@ def jitter(frames: Tensor, steps: int, *, generator: torch.Generator | None = No
 
 
 def _fields(events: Any, needed: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return the fields by name, from any form in which recordings come."""
+    """Return the fields by name, from any supported form of a recording."""
     if isinstance(events, tuple | list) and len(events) and not np.isscalar(events[0]):
         columns = [np.asarray(column).reshape(-1) for column in events]
     else:
@@ -196,7 +196,7 @@ def _cells(name: str, values: NDArray[Any], length: int, shape: tuple[int, ...])
 
 
 def _ticks(times: NDArray[Any], timesteps: int) -> NDArray[np.int64]:
-    """Return times as whole numbers, fine enough to be cut into T bins."""
+    """Return times as whole numbers, fine enough to be divided into T bins."""
     if not times.size:
         return times.astype(np.int64)
     first, last = times.min(), times.max()

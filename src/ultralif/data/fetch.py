@@ -1,4 +1,4 @@
-"""Get a dataset: download it over https, verify its digest, unpack it with care and move it into place."""
+"""Get a dataset: download it over https, verify its digest, unpack it safely and move it into place."""
 
 import gzip
 import hashlib
@@ -48,7 +48,7 @@ def get(
         spec: a dataset that has files.
         data_dir: folder to write to; None: see `ultralif.data.files.home`.
         progress: called with every piece that arrives.
-        opener: opens addresses; None: by https alone.
+        opener: opens addresses; None: over https only.
     """
     split = spec.forms[0].split  # the one that is published for programs to download
     found = find(spec, data_dir, split)
@@ -58,14 +58,14 @@ def get(
     downloads = target.parent / "downloads" / spec.name
     if target.exists():
         found = find(spec, data_dir, split)
-        if found is not None:  # another process has put it there since
+        if found is not None:  # another process has put it there in the meantime
             return found
         raise JobError(f"{target} is there, but is not a complete {spec.name}; move it and run this again")
     try:
         return _install(spec, target, downloads, progress, opener)
     except (InputError, JobError) as error:
         found = find(spec, data_dir, split)
-        if found is not None:  # another process got it meanwhile, and removed what was downloaded
+        if found is not None:  # another process downloaded it in the meantime and removed the partial file
             shutil.rmtree(downloads, ignore_errors=True)
             _drop_empty(downloads.parent)
             return found
@@ -103,7 +103,7 @@ def _install(
 
 
 def _drop_empty(*folders: Path) -> None:
-    """Remove folders that are empty; one that holds a part of a download is kept to continue from."""
+    """Remove empty folders; a folder with a partial download is kept."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()
@@ -120,18 +120,18 @@ _LARGEST = 8 << 30
 
 
 class _Trouble(Exception):
-    """A server did not give the file; another one may."""
+    """A server did not deliver the file; another one may."""
 
 
 class _BrokenOff(Exception):
-    """A connection ended early; the rest may come in another one."""
+    """A connection ended early; the rest may arrive over another one."""
 
 
 def https_opener(*more: urllib.request.BaseHandler) -> Opener:
-    """Return an opener for https alone, which follows no redirect to http, ftp or a file.
+    """Return an opener for https only, which follows no redirect to http, ftp or a file.
 
     Args:
-        more: further handlers, such as one with the user's own certificates.
+        more: additional handlers, such as one with the user's own certificates.
     """
     opener = Opener()
     opener.addheaders = [("User-Agent", f"ultralif/{__version__}")]
@@ -155,7 +155,7 @@ def download(
 ) -> Path:
     """Download a file into a folder, from the first of its addresses that has it, and return its path.
 
-    A download that breaks off leaves ``<file>.part``, with which the next one goes on. What has not the
+    An interrupted download leaves ``<file>.part``, from which the next one continues. A file without the
     published digest is not kept.
     """
     path = folder / remote.file
@@ -195,10 +195,9 @@ def _sound(path: Path, remote: Remote) -> bool:
 
 @contextmanager
 def _partial(path: Path) -> Iterator[Path]:
-    """Give a partial file that no other process writes to: one that was left, or a new one.
+    """Yield a partial file that no other process writes to: an abandoned one or a new one.
 
-    When a download fails, its bytes are kept as ``<file>.part``; a disk that is full
-    gets its space back.
+    When a download fails, its bytes are kept as ``<file>.part``, unless the disk is full.
     """
     mine = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     left = path.with_name(f"{path.name}.part")
@@ -250,7 +249,7 @@ def _unsound(part: Path, remote: Remote) -> _Trouble:
 
 
 def _transfer(url: str, part: Path, name: str, progress: Progress, opener: Opener) -> None:
-    """Add to a partial file what a server sends."""
+    """Append what a server sends to a partial file."""
     start = part.stat().st_size
     with _open(url, start, opener) as response:
         if not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
@@ -274,7 +273,7 @@ def _transfer(url: str, part: Path, name: str, progress: Progress, opener: Opene
 
 
 def _open(url: str, start: int, opener: Opener) -> http.client.HTTPResponse:
-    """Ask for a file from a byte on; a server that cannot do that sends all of it."""
+    """Request a file from a given byte; a server that does not support this sends all of it."""
     headers = {"Range": f"bytes={start}-"} if start else {}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the opener knows https alone)
     try:
@@ -296,7 +295,7 @@ def _read(response: http.client.HTTPResponse) -> bytes:
     except (
         OSError,
         http.client.HTTPException,
-    ) as error:  # of the network; errors of the disk are handled elsewhere
+    ) as error:  # network errors; disk errors are handled elsewhere
         raise _BrokenOff(str(error)) from error
 
 
@@ -309,13 +308,13 @@ class Limits:
     count: int = 200_000
     """Files and folders."""
     ratio: int = 200
-    """Bytes for one byte of the archive."""
+    """The most bytes for one byte of the archive."""
 
 
 LIMITS = Limits()
 
 _HEADERS = 1 << 20
-"""Bytes that the headers of one member may have, with its padding."""
+"""Limit in bytes for the headers of one member and its padding."""
 _Member = tuple[str, IO[bytes] | None]
 """A name, and the content of a file; None for a folder."""
 
@@ -323,8 +322,8 @@ _Member = tuple[str, IO[bytes] | None]
 def extract(archive: Path, folder: Path, limits: Limits = LIMITS) -> None:
     """Unpack a ``.zip``, ``.tar`` or ``.tar.gz`` into a folder, and add its files to the folder's `SUMS`.
 
-    Links, devices, absolute names, ``..``, names that are equal on some systems, and anything beyond the
-    limits are errors; nothing is ever written outside of the folder.
+    Links, devices, absolute names, ``..``, names that clash on some systems, and anything beyond the limits
+    are errors. Nothing is ever written outside of the folder.
     """
     try:
         sums = list(_unpack(archive, folder, limits))
@@ -373,7 +372,7 @@ def _safe(name: str) -> PurePosixPath:
 
 
 def _claim(path: PurePosixPath, is_file: bool, taken: dict[str, bool]) -> None:
-    """Note a name and whether it is a file; refuse it if it clashes with one that was noted before."""
+    """Record a name and whether it is a file; refuse it if it clashes with an earlier one."""
     places = [unicodedata.normalize("NFC", place.as_posix()).casefold() for place in (path, *path.parents)]
     own, above = places[0], places[1:]
     if any(taken.get(place) for place in above) or taken.get(own) or (is_file and own in taken):
@@ -396,7 +395,7 @@ def _copy(content: IO[bytes], place: Path, allowed: int) -> tuple[str, int]:
 def _zip_members(archive: Path, allowed: int) -> Iterator[_Member]:
     with opened(archive) as file, zipfile.ZipFile(file) as zipped:
         for info in zipped.infolist():
-            kind = info.external_attr >> 28  # of a Unix file: 8 plain, 4 folder, 0 not stated
+            kind = info.external_attr >> 28  # type of a Unix file: 8 plain, 4 folder, 0 unknown
             if kind not in (0, 4, 8) or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise InputError(f"holds {info.filename!r}, which is no plain file or folder")
             if info.is_dir():
@@ -424,11 +423,11 @@ class _Bounded(io.RawIOBase):
 
 def _tar_members(archive: Path, allowed: int) -> Iterator[_Member]:
     with opened(archive) as file:
-        packed = archive.suffix == ".gz"  # tarfile's own gzip fails oddly on bad files
+        packed = archive.suffix == ".gz"  # tarfile's own gzip raises unrelated errors for bad files
         bounded = _Bounded(cast(IO[bytes], gzip.GzipFile(fileobj=file)) if packed else file)
         bounded.left = _HEADERS
         with tarfile.open(fileobj=bounded, mode="r|") as tar:
-            kept: Any = tar  # its members and attributes have no types
+            kept: Any = tar  # its members and attributes are untyped
             while (info := tar.next()) is not None:
                 bounded.left = allowed + _HEADERS
                 if info.isdir():
@@ -438,5 +437,5 @@ def _tar_members(archive: Path, allowed: int) -> Iterator[_Member]:
                 else:
                     raise InputError(f"holds {info.name!r}, which is no plain file or folder")
                 bounded.left = _HEADERS  # long names, attributes and maps of holes are read into memory
-                kept.members.clear()  # and would be kept
+                kept.members.clear()  # and would stay in memory
                 kept.pax_headers.clear()

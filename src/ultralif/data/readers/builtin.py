@@ -20,7 +20,7 @@ _HELD_OUT = 36
 
 
 def digits(spec: Spec, timesteps: int) -> dict[str, NDArray[Any]]:
-    """Return the digits that scikit-learn carries, 8 x 8, stretched from 0..16 to 0..255.
+    """Return scikit-learn's digits, 8 x 8, rescaled from 0..16 to 0..255.
 
     The last 36 of each class, in the order of the file, are the test set: 1437 / 360. The file
     is sorted by writer, so most of the test set is by writers that training has not seen.
@@ -57,7 +57,7 @@ def manifold_times(
 
     .. math:: f_i(x) = \prod_d \sum_{k=1}^{K} \frac{a_{idk}}{k^\alpha} \sin(2\pi (k x_d b_{idk} + c_{idk}))
 
-    with a, b, c uniform in [0, 1), scaled for each unit to the range that the points span (Zenke and Vogels
+    with a, b, c uniform in [0, 1), scaled for each unit to the range of the points (Zenke and Vogels
     2021).
 
     Args:
@@ -76,7 +76,7 @@ def manifold_times(
 
 
 def randman(spec: Spec, timesteps: int, *, seed: int = 0, dimensions: int = 1) -> dict[str, NDArray[Any]]:
-    """Return generated recordings: each class is a manifold, each unit fires once, at its coordinate.
+    """Return generated recordings: a class is a manifold, and each unit fires once, at its coordinate.
 
     Since every unit fires exactly once, only the times tell the classes apart: the sum over time is the
     same for all samples.
@@ -85,7 +85,7 @@ def randman(spec: Spec, timesteps: int, *, seed: int = 0, dimensions: int = 1) -
         spec: sizes, classes and units.
         timesteps: the bins of time.
         seed: draws the manifolds and the points on them.
-        dimensions: of a manifold: the number of coordinates that determine a sample's spike times.
+        dimensions: the number of coordinates that determine a sample's spike times.
     """
     rng = np.random.default_rng(seed)
     (units,) = spec.shape
@@ -107,4 +107,4 @@ def randman(spec: Spec, timesteps: int, *, seed: int = 0, dimensions: int = 1) -
 
 
 ARRAYS: Mapping[str, Callable[[Spec, int], dict[str, NDArray[Any]]]] = {"digits": digits, "randman": randman}
-"""The arrays of each built-in dataset, named as in the cache of frames."""
+"""The arrays of each built-in dataset, with the names used in the cache of frames."""

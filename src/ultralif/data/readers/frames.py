@@ -37,11 +37,11 @@ class Binned(NamedTuple):
 
 
 def bin_events(recordings: Recordings, timesteps: int, cells: int) -> Binned:
-    r"""Count the events of each recording by bin of time and cell.
+    r"""Count the events of each recording by time bin and cell.
 
     With :math:`w = \lfloor (t_{last} - t_{first}) / T \rfloor`, bin i holds the events of
-    :math:`[t_{first} + i w, t_{first} + (i+1) w)`. Events after the T-th bin are dropped, as by tonic:
-    the last event, and those up to T - 1 microseconds before it. Events out of order are sorted first, which
+    :math:`[t_{first} + i w, t_{first} + (i+1) w)`. As in tonic, events after the T-th bin are dropped: the
+    last event, and those up to T - 1 microseconds before it. Events out of order are sorted first, which
     tonic does not do.
 
     Example:
@@ -57,7 +57,8 @@ def bin_events(recordings: Recordings, timesteps: int, cells: int) -> Binned:
     first, last = np.zeros_like(lengths), np.zeros_like(lengths)
     first[busy], last[busy] = times[ends[busy] - lengths[busy]], times[ends[busy] - 1]
     width = (last - first) // timesteps
-    # Recordings on one clock, each with room for its whole duration, make all bins one sorted search.
+    # With all recordings on one clock, each with room for its whole duration, one sorted search finds all
+    # bins.
     room = last - first + 1
     clock = np.cumsum(room) - room
     edges = clock[:, None] + np.arange(timesteps + 1) * width[:, None]
@@ -87,7 +88,7 @@ def bin_steps(recordings: Recordings, timesteps: int, cells: int, width: int) ->
 
 
 def merge_bins(binned: Binned, factor: int, timesteps: int, cells: int) -> Binned:
-    """Add up neighbouring bins, ``factor`` at a time, to ``timesteps`` bins."""
+    """Sum neighbouring bins, ``factor`` at a time, into ``timesteps`` bins."""
     recording = np.repeat(np.arange(len(binned.lengths)), binned.lengths)
     keys = binned.keys.astype(np.int64)
     cell = (recording * timesteps + keys // (cells * factor)) * cells + keys % cells
@@ -105,12 +106,12 @@ def smallest(values: Integers) -> Integers:
 
 
 def _ordered(recordings: Recordings, lengths: Integers, joints: Integers) -> tuple[Integers, Integers]:
-    """Return times and addresses with each recording in the order of time.
+    """Return times and addresses with each recording sorted by time.
 
     Args:
         recordings: the events.
         lengths: events of each recording.
-        joints: where a recording begins, but for the first.
+        joints: the start of every recording except the first.
     """
     times: NDArray[np.int64] = recordings.times.astype(np.int64)
     backwards = times[1:] < times[:-1]
@@ -129,7 +130,7 @@ def _ranges(starts: Integers, lengths: Integers) -> Integers:
 
 
 def _runs(cell: Integers, size: int, labels: Integers, weights: Integers | None = None) -> Binned:
-    """Count runs of equal cells, or add up their weights; a recording has ``size`` cells."""
+    """Count runs of equal cells, or sum their weights; a recording has ``size`` cells."""
     begins = np.flatnonzero(np.diff(cell, prepend=-1))
     if weights is None or not begins.size:
         counts = np.diff(begins, append=len(cell))

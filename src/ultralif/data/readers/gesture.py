@@ -18,7 +18,7 @@ _CELLS = 2 * _SIDE * _SIDE
 _CLASSES = 11
 _LIMIT = 1 << 30
 _LONGEST = 1 << 40
-"""No clock of a recording reaches this many microseconds, about twelve days."""
+"""No recording lasts this many microseconds, about twelve days."""
 
 Events = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Times and addresses."""
@@ -77,7 +77,7 @@ def parse_labels(data: bytes, path: Path) -> NDArray[np.int64]:
 
 
 def aedat_jobs(folder: Folder, half: str, timesteps: int) -> list[Job]:
-    """Return the work of reading the trials of a half, in the order of its list."""
+    """Return the jobs that read the trials of a half, in the order of its list."""
     trials = folder.read(f"trials_to_{half}.txt", 1 << 20).decode("ascii", "replace").split()
     for trial in trials:
         if not trial.endswith(".aedat") or "/" in trial or "\\" in trial:
@@ -113,7 +113,7 @@ def parse_recording(data: bytes, path: Path) -> Events:
 
 
 def npy_jobs(folder: Folder, half: str, timesteps: int) -> list[Job]:
-    """Return the work of reading ``ibmGestureTrain`` or ``ibmGestureTest``, by user, light and class."""
+    """Return the jobs that read ``ibmGestureTrain`` or ``ibmGestureTest``, by user, light and class."""
     top = folder.path / f"ibmGesture{half.capitalize()}"
     paths = sorted(top.glob("user*/*.npy"), key=lambda path: (path.parent.name, len(path.name), path.name))
     for path in paths:

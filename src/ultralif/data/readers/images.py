@@ -46,7 +46,7 @@ def parse_idx(data: bytes, path: Path) -> Bytes:
         raise damaged(path, f"should hold {shape} values but has {len(data) - start:,}")
     try:
         return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
-    except ValueError as error:  # none of its axes may be too long, even if another is empty
+    except ValueError as error:  # no axis may be too long, even if another one is empty
         raise damaged(path, f"should hold {shape} values ({error})") from error
 
 
@@ -79,7 +79,7 @@ READERS: dict[Kind, Callable[[Folder, str], Samples]] = {
     "idx": _read_idx,
     "cifar-bin": _read_cifar,
 }
-"""For each form of an image set the function that reads its half ``train`` or ``test``."""
+"""For each form of an image set, the function that reads its half ``train`` or ``test``."""
 
 
 def read_images(folder: Folder, kind: Kind, spec: Spec) -> dict[str, Samples]:

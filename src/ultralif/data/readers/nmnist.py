@@ -1,4 +1,4 @@
-"""Readers for N-MNIST: the raw recordings, and a small form in 30 bins of time."""
+"""Readers for N-MNIST: the raw recordings, and a compact form in 30 time bins."""
 
 import io
 import lzma
@@ -21,13 +21,13 @@ from ultralif.errors import InputError, JobError
 __all__ = ["CELLS", "Job", "binned_jobs", "parse_binned", "parse_nmnist", "raw_jobs", "unpack"]
 
 Job = Callable[[], Binned]
-"""A piece of reading: some recordings, in order, as counts."""
+"""One unit of reading: some recordings, in order, as counts."""
 
 _SIDE = 34
 CELLS = 2 * _SIDE * _SIDE
 """Polarities, rows and columns of N-MNIST's sensor."""
 _LIMIT = 1 << 20
-"""No recording is larger: the largest have some 50,000 bytes."""
+"""No recording is larger; the largest take about 50,000 bytes."""
 
 
 def parse_nmnist(parts: Sequence[bytes], paths: Sequence[Path], labels: Sequence[int]) -> Recordings:
@@ -62,7 +62,7 @@ def parse_nmnist(parts: Sequence[bytes], paths: Sequence[Path], labels: Sequence
 
 
 def _clock(overflow: NDArray[np.bool_], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how far the clock of each event was moved on within its recording."""
+    """Return how far the clock had been advanced before each event of its recording."""
     passed = np.cumsum(overflow)
     starts = np.cumsum(lengths) - lengths
     moved: NDArray[np.int64] = 8192 * (passed - np.repeat(passed[starts] - overflow[starts], lengths))
@@ -70,7 +70,7 @@ def _clock(overflow: NDArray[np.bool_], lengths: NDArray[np.int64]) -> NDArray[n
 
 
 def raw_jobs(folder: Folder, half: str, timesteps: int) -> list[Job]:
-    """Return the work of reading ``Train`` or ``Test`` in the order of the file numbers, which is MNIST's."""
+    """Return the jobs that read ``Train`` or ``Test`` in the order of the file numbers, which is MNIST's."""
     top = half.capitalize()
     files = []
     for label in range(10):
@@ -100,7 +100,7 @@ def _read_raw(folder: Folder, names: list[str], labels: list[int], timesteps: in
 
 _BINS = 30
 _SLICE = 1000
-"""Recordings that are decoded at a time; few, because decoding needs wide integers."""
+"""Number of recordings that are decoded at a time; small, because decoding needs wide integers."""
 
 
 def parse_binned(data: bytes, path: Path) -> Iterator[Binned]:
@@ -127,7 +127,7 @@ def parse_binned(data: bytes, path: Path) -> Iterator[Binned]:
 
 
 def _keys(steps: NDArray[np.int64], lengths: NDArray[np.int64], path: Path) -> NDArray[np.int32]:
-    """Add up the distances within each recording."""
+    """Sum the distances within each recording."""
     starts = np.cumsum(lengths) - lengths
     running = np.cumsum(steps)
     keys = running - np.repeat(running[starts] - steps[starts], lengths)
@@ -170,7 +170,7 @@ def unpack(data: bytes, path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
 
 
 def binned_jobs(folder: Folder, half: str, timesteps: int) -> list[Job]:
-    """Return the work of reading ``train-*.npz.xz`` or ``test-*.npz.xz``."""
+    """Return the jobs that read ``train-*.npz.xz`` or ``test-*.npz.xz``."""
     if _BINS % timesteps:
         choices = ", ".join(str(n) for n in range(1, _BINS + 1) if _BINS % n == 0)
         raise InputError(

@@ -21,16 +21,16 @@ from ultralif.files import opened
 __all__ = ["CHANNELS", "packed_jobs", "parse_packed", "read_shd", "shd_jobs"]
 
 CHANNELS = 700
-"""Channels of the model of the inner ear."""
+"""Channels of the cochlea model."""
 _PATIENCE = 600
-"""Seconds after which reading a file is given up."""
+"""Timeout in seconds for reading a file."""
 
 
 def read_shd(path: Path) -> Recordings:
     """Return the spikes of an SHD file, with times in whole microseconds."""
     if not path.exists():
         raise JobError(f"{path} is not there; get it with: ultralif data get shd")
-    opened(path).close()  # HDF5 would wait for a pipe
+    opened(path).close()  # HDF5 would block on a pipe
     reader = [sys.executable, "-P", str(Path(__file__).with_name("shd_process.py")), str(path)]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "HDF5_USE_FILE_LOCKING": "FALSE"}
     try:
@@ -53,7 +53,7 @@ def read_shd(path: Path) -> Recordings:
 def shd_jobs(
     folder: Folder, half: str, timesteps: int, *, step_ms: float | None = None, channels: int = CHANNELS
 ) -> list[Job]:
-    """Return the work of reading ``shd_train.h5`` or ``shd_test.h5``."""
+    """Return the jobs that read ``shd_train.h5`` or ``shd_test.h5``."""
     name = f"shd_{half}.h5"
     folder.check(name)
     recordings = read_shd(folder.path / name)
@@ -104,7 +104,7 @@ def parse_packed(data: bytes, path: Path) -> Recordings:
 def packed_jobs(
     folder: Folder, half: str, timesteps: int, *, step_ms: float | None = None, channels: int = CHANNELS
 ) -> list[Job]:
-    """Return the work of reading ``train-*.npz.xz`` or ``test-*.npz.xz``; each must have a known digest."""
+    """Return the jobs that read ``train-*.npz.xz`` or ``test-*.npz.xz``; each must have a known digest."""
     names = sorted(path.name for path in folder.path.glob(f"{half}-*.npz.xz"))
     for name in names:
         if name not in folder.digests:

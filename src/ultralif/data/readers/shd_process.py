@@ -77,7 +77,7 @@ def _copy(times: Any, units: Any, size: int) -> tuple[Any, Any, Any]:
 
 
 def _limit_memory(limit: int) -> None:
-    """Let a hostile file fail to allocate rather than fill the machine, where the system can do it."""
+    """Limit the memory of this process, where the system can, so that no file fills the machine."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
@@ -87,5 +87,5 @@ def _limit_memory(limit: int) -> None:
 if __name__ == "__main__":
     try:
         main(Path(sys.argv[1]))
-    except Exception as error:  # the message is the parent's to show, whatever went wrong
+    except Exception as error:  # the parent shows the message
         sys.exit(" ".join(f"{type(error).__name__}: {error}".split()))
