@@ -1,6 +1,6 @@
 """UltraLIF: spiking neural networks with exact gradients, by ultradiscretization.
 
-Names are imported when they are first used, so that the command line can answer without torch.
+Names are imported on first use, so that the command line can answer without importing torch.
 """
 
 from typing import TYPE_CHECKING

@@ -183,7 +183,7 @@ def calibrate_init(
         raise InputError(f"rate must be between 0 and 1, got {rate}")
     x = batch[0] if isinstance(batch, tuple | list) else batch
     names = _neuron_names(net)
-    buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}  # such as running statistics
+    buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}  # for example running statistics
     scaled: set[nn.Module] = set()
     try:
         calls, sources = _observe(net, x)
@@ -384,7 +384,7 @@ def _axes(x: Tensor) -> str:
 
 
 def _check_time(name: str, current: Tensor, x: Tensor, targets: Tensor) -> Iterator[Finding]:
-    """Compare the axes of a current with the number of targets, which tells where the batch is."""
+    """Compare the axes of a current with the number of targets to find the batch axis."""
     samples = targets.shape[1] if targets.dim() > 1 and not targets.is_floating_point() else targets.shape[0]
     if current.shape[0] == samples != current.shape[1]:
         yield Finding(

@@ -19,15 +19,15 @@ from types import ModuleType
 
 
 class InputError(ValueError):
-    """The caller gave something that cannot be used; the message names it and the remedy."""
+    """The caller passed something that cannot be used; the message names it and the fix."""
 
 
 class DataWarning(UserWarning):
-    """Data or numbers that can hardly be meant: they are used, and the message says what to check."""
+    """Data or numbers that are probably a mistake: they are used, and the message says what to check."""
 
 
 class JobError(RuntimeError):
-    """A job could not be finished, through no fault of its input; the message says what to do."""
+    """A job could not be finished although its input is valid; the message says what to do."""
 
 
 def check_choice(argument: str, value: str, choices: Collection[str]) -> None:
@@ -54,11 +54,11 @@ _TOO_LARGE = re.compile(
     r"|multiplication overflow|possibly overflow|array is too big|Maximum allowed dimension exceeded",
     re.IGNORECASE,
 )
-"""Words by which torch, numpy, C++ and the system say that something does not fit into memory."""
+"""Phrases with which torch, numpy, C++ and the system report that memory ran out."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether an error says that memory ran out, or that no memory could hold what was asked for."""
+    """Return whether an error means that memory ran out, or that a request exceeds any memory."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     said = isinstance(error, RuntimeError | ValueError | OverflowError) and _TOO_LARGE.search(str(error))

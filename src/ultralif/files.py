@@ -1,4 +1,4 @@
-"""Files that may be damaged or hostile, read with limits; and files that are written whole or not at all.
+"""Read files that may be damaged or hostile, within limits; write files completely or not at all.
 
 Every error names the file. Needs no torch.
 """
@@ -36,9 +36,9 @@ __all__ = [
 ]
 
 TEXT = 1 << 26
-"""Bytes that a text or JSON file may have: 64 MiB."""
+"""The most bytes of a text or JSON file: 64 MiB."""
 DEPTH = 32
-"""Levels of lists and objects that JSON may have."""
+"""The deepest nesting of lists and objects in JSON."""
 
 
 class BadFile(InputError):
@@ -46,7 +46,7 @@ class BadFile(InputError):
 
 
 def inside(root: Path, name: str | Path) -> Path:
-    """Return the path of a name below a folder, after following links; one that leads out is refused.
+    """Return the path of a name below a folder after following links; refuse a name that leads out of it.
 
     Args:
         root: the folder.
@@ -55,7 +55,7 @@ def inside(root: Path, name: str | Path) -> Path:
     try:
         top = root.resolve()
         path = (top / name).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # too long, a loop of links, a null character
+    except (OSError, RuntimeError, ValueError) as error:  # path too long, loop of links, or null character
         raise BadFile(f"{visible(str(name))!r} is not a path in {root}") from error
     if path == top or not path.is_relative_to(top):
         raise BadFile(f"{visible(str(name))!r} leads out of {root}; it is not used")
@@ -67,7 +67,7 @@ def opened(path: Path, limit: int | None = None) -> BufferedReader:
 
     Args:
         path: the file.
-        limit: the number of bytes that it may have; None, any.
+        limit: the largest size in bytes; None means any.
     """
     try:
         _check_kind(path, path.stat(), limit)
@@ -75,7 +75,7 @@ def opened(path: Path, limit: int | None = None) -> BufferedReader:
     except OSError as error:
         raise _unreadable(path, error) from error
     try:
-        _check_kind(path, os.fstat(file.fileno()), limit)  # it may be another one by now
+        _check_kind(path, os.fstat(file.fileno()), limit)  # it may be a different file by now
     except BadFile:
         file.close()
         raise
@@ -87,8 +87,8 @@ def read_bytes(path: Path, limit: int, root: Path | None = None) -> bytes:
 
     Args:
         path: the file.
-        limit: the number of bytes that it may have.
-        root: a folder out of which no link may lead.
+        limit: the largest size in bytes.
+        root: a folder that no link may lead out of.
     """
     try:
         if root is not None:
@@ -97,7 +97,7 @@ def read_bytes(path: Path, limit: int, root: Path | None = None) -> bytes:
             size = os.fstat(file.fileno()).st_size
             content = file.read(size + 1)
             while size < len(content) <= limit and (more := file.read(1 << 20)):
-                content += more  # it grew, or tells no size
+                content += more  # it grew, or reports no size
     except OSError as error:
         raise _unreadable(path, error) from error
     except BadFile:
@@ -110,7 +110,7 @@ def read_bytes(path: Path, limit: int, root: Path | None = None) -> bytes:
 
 
 def digest(path: Path, algorithm: str = "sha256") -> str:
-    """Return the hex digest of a regular file of any size; one that is not of SHA-256 serves to compare."""
+    """Return the hex digest of a regular file of any size; only SHA-256 is for trust."""
     try:
         with opened(path) as file:
             made = hashlib.file_digest(file, partial(hashlib.new, algorithm, usedforsecurity=False))
@@ -138,13 +138,13 @@ def parse_json(content: bytes | str, source: str, depth: int = DEPTH) -> Any:
     Args:
         content: the text, in UTF-8.
         source: named in errors.
-        depth: the levels of lists and objects that it may have.
+        depth: the deepest nesting of lists and objects.
     """
     try:
         value = json.loads(content)
     except RecursionError as error:
         raise BadFile(f"{source} is not valid JSON: it has more than {depth} levels") from error
-    except ValueError as error:  # its syntax, its encoding, or a number without end
+    except ValueError as error:  # bad syntax, bad encoding, or an endless number
         raise BadFile(f"{source} is not valid JSON ({visible(str(error))})") from error
     level = [value]
     for _ in range(depth + 1):
@@ -155,12 +155,12 @@ def parse_json(content: bytes | str, source: str, depth: int = DEPTH) -> Any:
 
 
 def gunzip(content: bytes, source: str, limit: int) -> bytes:
-    """Return the content of a gzip file, if it is within the limit of bytes.
+    """Return the content of a gzip file, up to the limit of bytes.
 
     Args:
         content: one or more gzip members.
         source: named in errors.
-        limit: the number of bytes that it may unpack to.
+        limit: the largest unpacked size in bytes.
     """
     unpacked = bytearray()
     try:
@@ -178,7 +178,7 @@ def gunzip(content: bytes, source: str, limit: int) -> bytes:
 
 
 def write_file(path: Path, content: bytes | str) -> None:
-    """Put a file into its place at once: a reader, or a crash, sees the old one or the new one."""
+    """Replace a file atomically: a reader, or a crash, finds the old file or the new one."""
     data = content.encode() if isinstance(content, str) else content
     with drafted(path) as draft:
         write_synced(draft, data)
@@ -186,7 +186,7 @@ def write_file(path: Path, content: bytes | str) -> None:
 
 @contextmanager
 def drafted(path: Path) -> Iterator[Path]:
-    """Yield a path beside a file's place to write to; what is there at the end replaces the file at once.
+    """Yield a temporary path to write to; at the end, what was written replaces the file atomically.
 
     After an error, the old file is unharmed and nothing else remains.
     """
@@ -195,7 +195,7 @@ def drafted(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():
             raise InputError(f"{shown(path)} is not a regular file; choose another place to write to")
-        draft.unlink(missing_ok=True)  # of a process that was killed, or a link somebody put there
+        draft.unlink(missing_ok=True)  # left by a killed process, or a planted link
         yield draft
         draft.replace(path)
         sync_folder(path.parent)
@@ -210,7 +210,7 @@ def drafted(path: Path) -> Iterator[Path]:
 
 
 def write_synced(path: Path, content: bytes) -> None:
-    """Write a file that was not there, and wait until the disk has it."""
+    """Write a new file, and wait until it is on the disk."""
     with path.open("xb") as file:
         file.write(content)
         file.flush()

@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used, so that commands can answer without torch."""
+"""Import the names of packages on first use, so that commands can run without torch."""
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module

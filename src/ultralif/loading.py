@@ -15,8 +15,8 @@ def load(
     """Return a trained network.
 
     Args:
-        source: a run's folder; its name, or the beginning of it, among the runs; a ``.nir`` file; or the name
-            of a network that comes with the library, such as ``ultralif models list`` shows.
+        source: a run's folder; a run's name or the beginning of it; a ``.nir`` file; or the name of a network
+            that comes with the library, as ``ultralif models list`` shows.
         runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
         net: for a run of a network of your own, such a network; it takes the parameters and is returned.
     """

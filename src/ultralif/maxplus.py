@@ -41,8 +41,8 @@ def lse(x: Tensor, eps: float | Tensor = 1.0, dim: int = -1) -> Tensor:
     """
     top = x.amax(dim, keepdim=True).detach()
     infinite = torch.isinf(top)
-    # Below 1000 * eps a term is exp(-1000) = 0 in every precision. Held there, it stays finite, and so does
-    # what the chain rule multiplies by it: -inf * 0 would be NaN.
+    # Below 1000 * eps a term is exp(-1000) = 0 in every precision. Clamped there, it stays finite, and so
+    # does what the chain rule multiplies by it: -inf * 0 would be NaN.
     floor = -1000.0 * (eps.detach() if isinstance(eps, Tensor) else eps)
     gap = torch.where(infinite, 0.0, x - top).clamp(min=floor)
     soft = top + eps * torch.log(torch.exp(gap / eps).sum(dim, keepdim=True))

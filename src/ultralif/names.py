@@ -13,7 +13,7 @@ __all__ = [
 
 Mode = Literal["soft", "hard", "tropical"]
 MODES: tuple[Mode, ...] = get_args(Mode)
-"""The modes in which a neuron may compute, in the order of tables."""
+"""The modes of a neuron, in the order in which tables show them."""
 ULTRA = ("UltraLIF", "UltraPLIF", "UltraDLIF", "UltraDPLIF")
 """The paper's own neurons."""
 BASELINES = ("LIF", "PLIF", "AdaLIF", "FullPLIF", "DSpike", "DSpikePlus")
@@ -46,16 +46,16 @@ ELSEWHERE: dict[str, tuple[str, str]] = {
     "v_th": ("threshold", ""),
     "v_threshold": ("threshold", ""),
 }
-"""Arguments of neurons as other libraries call them: our name, and a remark."""
+"""Names that other libraries give to arguments of neurons, with our name and a note."""
 
 
 def find_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """Return a name as it is spelled; case, hyphens and underscores are ignored, ``+`` is ``plus``.
+    """Return a known name; case, hyphens and underscores are ignored, and ``+`` means ``plus``.
 
     Args:
-        kind: what is looked up, for the error.
+        kind: what is being looked up, for the error message.
         name: as the user wrote it.
-        known: the names that there are.
+        known: the existing names.
 
     Example:
         >>> find_name("neuron", "ultra_dlif", NEURON_NAMES), find_name("neuron", "dspike+", NEURON_NAMES)
@@ -70,7 +70,7 @@ def find_name(kind: str, name: str, known: Iterable[str]) -> str:
 
 
 def similar(name: str, known: Iterable[str]) -> str | None:
-    """Return the name that is probably meant by a wrong one: it has these initials, or nearly these letters.
+    """Return the known name that a wrong one probably means: by its initials, or by similar letters.
 
     Example:
         >>> similar("lr", ["epochs", "learning_rate"]), similar("--epoch", ["--epochs"]), similar("x", ["y"])

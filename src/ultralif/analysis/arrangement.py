@@ -84,9 +84,9 @@ def enumerate_regions(
 def count_regions(weight: Tensor, offset: Tensor, *, tol: float = TOLERANCE, limit: int = MAX_REGIONS) -> int:
     """Count the regions of the hyperplanes ``weight @ x = offset``, exactly, without listing them.
 
-    Each hyperplane adds as many regions as the earlier ones cut it into (deletion and restriction), so the
-    problem to solve has one dimension less: thousands of lines in a plane take seconds. Independent normals,
-    as a layer with fewer neurons than inputs nearly always has, give 2^h at once.
+    Each hyperplane adds as many regions as the earlier ones cut it into (deletion and restriction), so each
+    step solves a problem of one dimension less. Thousands of lines in a plane take seconds. Independent
+    normals, as a layer with fewer neurons than inputs nearly always has, give 2^h at once.
 
     Args:
         weight: normals ``[h, n]``; a zero row is no hyperplane.
@@ -229,7 +229,7 @@ def _inner_points(planes: _Planes, tol: float) -> Array:
 
 
 def _traces(planes: _Planes, j: int, tol: float) -> tuple[_Planes, Array]:
-    """Cut hyperplane j by the earlier ones: their traces, and the basis in which they are given."""
+    """Return the traces of the earlier hyperplanes in hyperplane j, and the basis for them."""
     unit, distance, doubt = planes
     along = np.linalg.svd(unit[j : j + 1])[2][1:]
     cosine = unit[:j] @ unit[j]

@@ -90,7 +90,7 @@ def _cpu(quick: bool) -> list[Part]:
 
 _TIMES = (10, 30, 100, 300, 1000)
 PLANS: dict[str, Callable[[bool], list[Part]]] = {"cuda": _cuda, "cpu": _cpu}
-"""All parts of the benchmark by kind of device; the argument asks for a short benchmark."""
+"""All parts of the benchmark by kind of device; True as the argument selects a short benchmark."""
 
 
 def measure(
@@ -106,7 +106,7 @@ def measure(
         parts: the layers and subjects to measure.
         device: the device to measure on.
         quick: repeat three times only.
-        note: called with a line for each subject that cannot run here.
+        note: called with a line of text for each subject that cannot run here.
     """
     for part in parts:
         runs = dict(_runs(part, device, note))
@@ -139,7 +139,7 @@ def _runs(
         try:
             run = BenchSubject(name, part.layer, device)
             run()
-        except Exception as error:  # a library that fails in any way is left out
+        except Exception as error:  # skip a library that fails in any way
             if name.partition(" ")[0] in NEURONS:
                 raise
             note(f"{name} on {part.layer} was left out: {error}".splitlines()[0])

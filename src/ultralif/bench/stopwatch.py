@@ -1,4 +1,4 @@
-"""Timing of calls, which take turns: after a warm-up each is timed many times, with a cold cache.
+"""Time calls in turns: after a warm-up, each is timed many times with a cold cache.
 
 On a GPU, device events measure a call, and the second-level cache is emptied before each one. The clock
 ``device`` first records the call in a CUDA graph, so that its time includes no launch from the host; the
@@ -54,7 +54,7 @@ def in_turns(calls: dict[str, Call], device: torch.device, clock: Clock, *, quic
 
 
 class _Processor:
-    """The time of this process on the processor."""
+    """The processor time of this process."""
 
     def __call__(self, call: Call) -> float:
         began = time.process_time()

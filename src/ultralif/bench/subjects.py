@@ -58,7 +58,7 @@ def build(name: str, device: torch.device) -> tuple[Forward, list[nn.Parameter]]
     """Return a subject by its name, such as ``UltraLIF`` or ``SpikingJelly LIF``, and its parameters.
 
     A word after one of our neurons chooses how it runs: ``rate`` returns the mean over time, ``loop`` runs
-    the definition, ``compiled`` that loop under `torch.compile`.
+    the definition, and ``compiled`` runs that loop under `torch.compile`.
     """
     if name == "copy":
         return _Copy.apply, []

@@ -1,4 +1,4 @@
-"""Whole networks in plain PyTorch: each file can be copied into a project of yours and changed there."""
+"""Whole networks in plain PyTorch: copy a file into your project and change it there."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ __all__ = ["VGG", "ResNet", "create", "resnet", "vgg"]
 
 
 def create(name: str, **options: Any) -> VGG | ResNet:
-    """Return a network by its name: ``vgg5`` to ``vgg11r``, ``resnet10`` to ``resnet34``.
+    """Return a network by name: ``vgg5`` to ``vgg11r``, or ``resnet10`` to ``resnet34``.
 
     Args:
         name: one of those names.

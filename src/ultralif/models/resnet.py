@@ -1,12 +1,12 @@
 """A spiking residual network whose spikes stay binary. Copy this file to change it.
 
-Where the sum is placed decides what a convolution sees. Added after the neurons, the spikes of two branches
+The place of the sum decides what a convolution receives. Added after the neurons, the spikes of two branches
 sum to 0, 1 or 2. Here currents are added, before the neuron (as in MS-ResNet, Hu et al. 2021):
 
     current <- current + norm(conv(spikes(norm(conv(spikes(current))))))
 
-Every convolution but the first therefore sees 0 or 1, and inside a stage a gradient comes back along the sum
-without crossing a neuron, however many blocks there are.
+Every convolution but the first therefore receives 0 or 1, and inside a stage the gradient flows back along
+the sum without crossing a neuron, however many blocks there are.
 """
 
 import math
@@ -33,7 +33,7 @@ STAGES: dict[str, tuple[tuple[int, int], ...]] = {
 def convolution(
     inputs: int, outputs: int, size: int = 3, stride: int = 1, weight: float = 1.0
 ) -> TimeDistributed:
-    """Return a convolution with batch norm over time and batch, whose weight starts as given."""
+    """Return a convolution and its batch norm, whose weight starts at the given value."""
     conv = nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
     norm = nn.BatchNorm2d(outputs)
     nn.init.constant_(norm.weight, weight)
@@ -41,7 +41,7 @@ def convolution(
 
 
 class Block(nn.Module):
-    """Add to a current what two spiking convolutions make of it.
+    """Add the output of two spiking convolutions to a current.
 
     Where the shape changes, the shortcut is a 1x1 convolution of the spikes instead of the current itself.
     """
@@ -58,7 +58,7 @@ class Block(nn.Module):
             self.shortcut = convolution(inputs, outputs, 1, stride)
 
     def forward(self, current: Tensor) -> Tensor:
-        """Return a current ``[T, B, C, H, W]`` for one."""
+        """Return a current of shape ``[T, B, C, H, W]`` for another one."""
         spikes = self.enter(current)
         kept = current if self.shortcut is None else self.shortcut(spikes)
         added: Tensor = self.two(self.between(self.one(spikes)))
@@ -69,11 +69,11 @@ class ResNet(nn.Module):
     """Blocks that add to a current, and a last layer of neurons; see `resnet` for the arguments.
 
     The second norm of every block starts at ``blocks ** -0.5``, so that the sum of all blocks of a stage has
-    about the variance of its first current, which is what the threshold and the temperature are made for.
+    about the variance of its first current, for which threshold and temperature are chosen.
     """
 
     by_step = False
-    """Return the scores of every step, whose mean is returned otherwise: the TET loss needs them."""
+    """Return the scores of every step instead of their mean; the TET loss needs them."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class ResNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return scores ``[B, classes]`` for images ``[B, C, H, W]`` or events ``[T, B, C, H, W]``.
 
-        With `by_step` they are those of every step, ``[T, B, classes]``.
+        With `by_step`, return the scores of every step, ``[T, B, classes]``.
         """
         if x.dim() not in (4, 5):
             raise InputError(
@@ -130,12 +130,12 @@ def resnet(
     Args:
         stages: ``resnet10``, ``resnet18``, ``resnet19``, ``resnet20``, ``resnet34``, or channels and
             blocks of each stage, such as ``((64, 2), (128, 2))``; all stages but the first halve the picture.
-        classes: scores that the linear head gives for the mean spikes.
-        channels: of the pictures: 3 for colours, 2 for events of both polarities.
-        timesteps: for how many steps an image is shown; events bring their own.
+        classes: number of scores that the linear head computes from the mean spikes.
+        channels: channels of the input: 3 for colours, 2 for events of both polarities.
+        timesteps: the number of steps for which an image is shown; events have their own.
         neuron: a neuron's name or class, or anything that returns a module when called.
-        neuron_options: its arguments; every layer has neurons of its own.
-        width: multiplies every number of channels.
+        neuron_options: its arguments; every layer has its own neurons.
+        width: factor applied to every number of channels.
 
     Example:
         >>> import torch

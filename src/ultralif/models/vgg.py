@@ -1,7 +1,7 @@
-"""A spiking VGG: convolutions one after another, spikes between them. Copy this file to change it.
+"""A spiking VGG: a chain of convolutions with spikes between them. Copy this file to change it.
 
-A residual one, ``vgg11r``, is the network of ``examples/speedrun.py``. It adds currents, before the neuron,
-wherever a convolution keeps the shape: spikes stay binary, and the gradient has a way around the neurons.
+A residual one, ``vgg11r``, is the network of ``examples/speedrun.py``. It adds currents before the neuron
+wherever a convolution keeps the shape. Spikes stay binary, and the gradient can bypass the neurons.
 """
 
 import math
@@ -22,19 +22,19 @@ STAGES: dict[str, tuple[tuple[int, ...], ...]] = {
     "vgg11": ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512)),
     "vgg11r": ((64, 256), (256, 256, 512), (512, 512, 512), (512, 512)),
 }
-"""Channels of each 3x3 convolution, stage by stage; a name counts them and the head."""
+"""Channels of each 3x3 convolution, stage by stage; the number in a name counts them and the head."""
 
 
 class VGG(nn.Module):
     """Convolution, batch norm and neuron, layer after layer; see `vgg` for the arguments.
 
-    A stage ends by halving the picture: the maximum is taken of currents, before the neuron, so that spikes
-    go into the next convolution. Batch norm takes its statistics over time and batch. A residual network does
-    not halve the last stage, and begins with a linear 2x2 convolution, which may be set to whiten patches.
+    A stage ends by halving the image. The maximum is taken of currents, before the neuron, so that the next
+    convolution receives spikes. Batch norm takes its statistics over time and batch. A residual network does
+    not halve the last stage, and starts with a linear 2x2 convolution, which can be set to whiten patches.
     """
 
     by_step = False
-    """Return the scores of every step, whose mean is returned otherwise: the TET loss needs them."""
+    """Return the scores of every step instead of their mean; the TET loss needs them."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class VGG(nn.Module):
         self.sums: list[bool] = []
         before: list[nn.Module] = []
         if residual:
-            patches = 8 * math.ceil(channels / 2)  # a multiple of 8 is quick on a GPU
+            patches = 8 * math.ceil(channels / 2)  # a multiple of 8 is fast on a GPU
             before, channels = [nn.Conv2d(channels, patches, 2)], patches
         layers: list[nn.Module] = []
         for number, stage in enumerate(stages, start=1):
@@ -69,7 +69,7 @@ class VGG(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return scores ``[B, classes]`` for images ``[B, C, H, W]`` or events ``[T, B, C, H, W]``.
 
-        With `by_step` they are those of every step, ``[T, B, classes]``.
+        With `by_step`, return the scores of every step, ``[T, B, classes]``.
         """
         if x.dim() not in (4, 5) or min(x.shape[-2:]) < self.smallest:
             raise InputError(
@@ -105,13 +105,13 @@ def vgg(
     Args:
         stages: ``vgg5``, ``vgg7``, ``vgg9``, ``vgg11``, ``vgg11r``, or the channels of each convolution of
             each stage, such as ``((64, 64), (128, 128))``.
-        classes: scores that the linear head gives for the mean spikes.
-        channels: of the pictures: 3 for colours, 2 for events of both polarities.
-        timesteps: for how many steps an image is shown; events bring their own.
+        classes: number of scores that the linear head computes from the mean spikes.
+        channels: channels of the input: 3 for colours, 2 for events of both polarities.
+        timesteps: the number of steps for which an image is shown; events have their own.
         neuron: a neuron's name or class, or anything that returns a module when called.
-        neuron_options: its arguments; every layer has neurons of its own.
-        width: multiplies every number of channels.
-        residual: add to the current of a convolution that keeps the shape the current before it; see `VGG`.
+        neuron_options: its arguments; every layer has its own neurons.
+        width: factor applied to every number of channels.
+        residual: add the previous current to that of a convolution that keeps the shape; see `VGG`.
             ``vgg11r`` always does.
 
     Example:

@@ -28,7 +28,7 @@ VARIANTS = {
     "binary": ("#009E73", "dashdot", "x"),
     "binary narrow": ("#A0522D", "dotted", "v"),
 }
-"""The same for labels that do not begin with the name of their neuron, or are drawn beside it."""
+"""The same for labels that do not begin with a neuron's name, or that appear beside that neuron."""
 DPI = 200
 """Dots per inch of a PNG: enough to print panels about three and a half inches wide."""
 
@@ -56,12 +56,12 @@ def save_figure(figure: Any, path: Path, *, math: bool = True) -> Path:
     Args:
         figure: made by `new_figure`.
         path: the file, .png, .svg or .pdf.
-        math: read ``$...$`` as formulas; not for figures with names from files.
+        math: read ``$...$`` as formulas; pass False for figures with names from files.
     """
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"a figure is written as .png, .svg or .pdf, not as {str(path)!r}")
     dates = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    names = {"svg.hashsalt": "ultralif"}  # else they are random
+    names = {"svg.hashsalt": "ultralif"}  # random by default
     for text in () if math else figure.findobj(need("matplotlib.text", "plot").Text):
         text.set_parse_math(False)
     with need("matplotlib", "plot").rc_context(names), drafted(path) as draft:

@@ -18,7 +18,7 @@ from ultralif.training.result import Result
 __all__ = ["References", "Section", "make_document"]
 
 MOST_EPOCHS = 25
-"""The most epochs of a history that are shown, evenly spaced, with the first and the last."""
+"""The most epochs of a history that are shown: evenly spaced, including the first and the last."""
 QUANTITIES = ("loss", "accuracy", "spike_rate", "eps", "leak")
 NOTES = [
     "Accuracy is that of the last epoch on the whole test set, never of the best epoch.",
@@ -58,9 +58,9 @@ def make_document(
         notes: remarks for the reader; networks that cannot be shown are added.
         inside: number of trained networks whose spikes are shown.
         samples: number of test samples that are shown.
-        data_dir: searched first for the data.
-        sections: more sections, after those on the runs.
-        references: accuracies to draw beside the measured ones, as hollow points.
+        data_dir: a folder to search first for the data.
+        sections: additional sections, placed after those on the runs.
+        references: accuracies to draw beside the measured ones as hollow points.
     """
     if inside < 0 or samples < 1:
         raise InputError(f"inside must be 0 or more and samples at least 1, got {inside} and {samples}")
@@ -71,12 +71,12 @@ def make_document(
         "references": references or {},
         "networks": _networks(entries, inside, samples, data_dir, notes),
         "sections": [asdict(section) for section in sections],
-        "notes": [*NOTES, *dict.fromkeys(notes)],  # after the networks, which may add some
+        "notes": [*NOTES, *dict.fromkeys(notes)],  # after the networks, which may add notes
     }
 
 
 def _columns(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return the runs by columns; shared values are kept once in a pool, and empty columns are left out."""
+    """Return the runs by columns; shared values are stored once in a pool, and empty columns are omitted."""
     pools: dict[str, Pool] = {"rest": Pool(), "environment": Pool()}
     rows = []
     for entry, varies in zip(entries, _variants(differences(entries)), strict=True):
@@ -99,7 +99,7 @@ def _columns(entries: Sequence[Entry]) -> dict[str, Any]:
 
 
 class Pool:
-    """Values that are kept once."""
+    """A pool that stores each value once."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -123,7 +123,7 @@ def _by_mode(result: Result, mode: str) -> dict[str, Any]:
 
 
 def _variants(apart: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the settings of each run that differ; of many only two, and a number if others have the same."""
+    """Yield the settings in which each run differs: at most two, and a number if other runs share them."""
     known: dict[str, list[str]] = {}
     for options in apart:
         text = short = _spelled(options)
@@ -146,7 +146,7 @@ def _text(value: Any) -> str:
 
 
 def _rest(config: RunConfig) -> dict[str, Any]:
-    """Return the fields that are neither default nor a column: as text, and as flags of the command."""
+    """Return the fields that are neither default nor a column, as text and as flags of the command."""
     options = unnamed(config)
     flags = []
     for name, value in options.items():
@@ -159,7 +159,7 @@ def _rest(config: RunConfig) -> dict[str, Any]:
 
 
 def _histories(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return a few epochs of every run; a value that never changed is given once."""
+    """Return a few epochs of every run; a value that never changed is stored once."""
     grids = Pool()
     out: dict[str, list[Any]] = {name: [] for name in ("grid", *QUANTITIES)}
     for entry in entries:
@@ -178,7 +178,7 @@ def _collapsed(values: list[Any]) -> list[Any]:
 
 
 def _measured(value: Any) -> Any:
-    """Return a number of a run's history; anything else in that file, which may be hostile, is unknown."""
+    """Return a number from a run's history; anything else in that file, which may be hostile, is ignored."""
     return _short(float(value)) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
 

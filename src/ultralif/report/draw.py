@@ -1,4 +1,4 @@
-"""All figures into a folder: of neurons, of runs, of trained networks, of events."""
+"""Draw all figures into a folder: neurons, runs, trained networks and events."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,13 +19,13 @@ EVENT_STEPS = 30
 def draw_figures(
     entries: Sequence[Entry], folder: Path, suffix: str = ".png", data_dir: Path | None = None
 ) -> tuple[list[Path], list[str]]:
-    """Draw every figure for which there are runs and data; return the files, and notes on what is left out.
+    """Draw every figure for which runs and data exist; return the files, and notes on what is missing.
 
     Args:
         entries: the runs.
         folder: where the figures go; it is created.
         suffix: .png, .svg or .pdf.
-        data_dir: searched first for the data.
+        data_dir: a folder to search first for the data.
     """
     notes: list[str] = []
     drawn = [

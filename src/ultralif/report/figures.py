@@ -95,7 +95,7 @@ def network_figure(path: Path, net: Network, x: Tensor, shape: tuple[int, ...] |
 
     Args:
         path: the picture.
-        net: the network, in the mode that is to be seen.
+        net: the network, in the mode to show.
         x: a batch ``[T, B, *input]``; the first sample is shown, with the neurons whose spikes vary most,
             and rates are over all.
         shape: of the input as a picture, without time.

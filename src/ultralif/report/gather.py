@@ -37,7 +37,7 @@ class Entry:
 
 
 class FoundRuns(NamedTuple):
-    """The runs of a report, each once, with notes for the reader, such as on runs that are left out."""
+    """The runs of a report, each once, with notes for the reader, for example on omitted runs."""
 
     entries: list[Entry]
     notes: list[str]
@@ -51,7 +51,8 @@ def gather(
     """Find the runs that are named.
 
     Args:
-        sources: names of runs, their folders, or folders that hold runs; none, every run of the store.
+        sources: names of runs, their folders, or folders that contain runs; empty means every run of the
+            store.
         runs_dir: the store.
         admits: tells whether a run is wanted.
     """
@@ -126,6 +127,6 @@ def _varying(settings: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def label_of(config: RunConfig, apart: Mapping[str, Any]) -> str:
-    """Return the label of a run in figures: its neuron, its penalty, and what tells it from similar runs."""
+    """Return the label of a run in figures: its neuron, its penalty, and how it differs from others."""
     penalty = {"lambda": f"{config.sparsity:g}"} if config.sparsity else {}
     return " ".join([config.neuron, *(f"{name}={value}" for name, value in {**penalty, **apart}.items())])

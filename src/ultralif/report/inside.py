@@ -64,8 +64,8 @@ def look(entry: Entry, data_dir: Path | None = None) -> Subject:
     """Load a run's network and data.
 
     Args:
-        entry: a run whose folder is here.
-        data_dir: searched first for the data.
+        entry: a run whose folder is on this machine.
+        data_dir: a folder to search first for the data.
     """
     if entry.folder is None:
         raise InputError(f"run {entry.config.id} has no folder here, so its network is not known")

@@ -13,7 +13,7 @@ __all__ = ["accuracy_figure", "energy_figure"]
 
 
 class _RunKind(NamedTuple):
-    """A kind of run: all that it has in common with other seeds."""
+    """A kind of run: everything that runs with other seeds share."""
 
     label: str
     dataset: str

@@ -79,7 +79,7 @@ def interval(by_seed: Mapping[int, float], over_images: float = 0.0) -> Interval
 
 @cache
 def quantile(freedom: int, level: float = LEVEL) -> float:
-    """Return the t that Student's distribution keeps within -t and t with a probability, by bisection."""
+    """Return the t that Student's variable stays within with a given probability, by bisection."""
     low, high = 0.0, 1.0
     while probability_within(high, freedom) < level:
         high *= 2
@@ -90,7 +90,7 @@ def quantile(freedom: int, level: float = LEVEL) -> float:
 
 
 def probability_within(t: float, freedom: int) -> float:
-    """Return the probability that Student's t is between -t and t: a finite sum for whole degrees."""
+    """Return the probability that Student's t is between -t and t, for integer degrees of freedom."""
     angle = math.atan(t / math.sqrt(freedom))
     cosine, odd = math.cos(angle), freedom % 2
     term, total = (cosine, cosine if freedom > 1 else 0.0) if odd else (1.0, 1.0)

@@ -15,7 +15,7 @@ __all__ = ["BY", "summarize"]
 BY = ("dataset", "neuron", "timesteps", "sparsity")
 """The default settings by which runs are grouped into rows."""
 LONG = {"T": "timesteps", "lambda": "sparsity"}
-"""Other names of settings, as tables use them."""
+"""Other names of settings that tables use."""
 
 
 def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
@@ -74,7 +74,7 @@ def _settings(result: Result) -> dict[str, Any]:
 
 
 def _differing(group: Sequence[Result]) -> set[str]:
-    """Return the settings, but for the seed, in which the runs of a group differ."""
+    """Return the settings other than the seed in which the runs of a group differ."""
     settings = [_settings(result) for result in group]
     names = {name for each in settings for name in each} - {"seed", "schema"}
     return {name for name in names if len({_text(each.get(name)) for each in settings}) > 1}

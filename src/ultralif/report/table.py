@@ -66,7 +66,7 @@ def _one_line(cell: str) -> str:
 
 
 def _safe(cell: str) -> str:
-    """Escape a name that a spreadsheet would read as a formula; numbers stay as they are."""
+    """Escape a name that a spreadsheet would read as a formula; leave numbers unchanged."""
     signed = cell[:1] in ("+", "-") and (len(cell) == 1 or cell[1:2].isdigit())
     return f"'{cell}" if cell[:1] in tuple("=+-@\t\r\n") and not signed else cell
 
