@@ -102,7 +102,7 @@ def speed(path: Path) -> None:
     figure, axes = new_figure(1, 2, width=WIDTH, height=2.7)
     panels = (
         ("fastpath-h200.json", "device", 4096, "H200, the GPU's time alone"),
-        ("performance-cpu.json", "layer", 1024, "one CPU thread"),
+        ("compiled-cpu.json", "layer", 1024, "one CPU thread"),
     )
     for axis, (file, part, features, title) in zip(axes[:, 0], panels, strict=True):
         rows = json.loads((ROOT / "docs" / "results" / file).read_text())["rows"]
@@ -113,26 +113,20 @@ def speed(path: Path) -> None:
             if (row["part"], row.get("time"), row.get("features"), row.get("dtype")) == setting
         }
         copy = there["copy"][0]
-        names = (
-            "UltraLIF",
-            "UltraDLIF",
-            "LIF",
-            "SpikingJelly LIF",
-            "snnTorch Leaky",
-            "norse LIF",
-            "UltraLIF loop",
-        )
         words = {
-            "UltraLIF loop": "UltraLIF, plain PyTorch",
-            "SpikingJelly LIF": "SpikingJelly's LIF",
-            "snnTorch Leaky": "snnTorch's Leaky",
-            "norse LIF": "norse's LIF",
+            "UltraLIF": "UltraLIF",
+            "UltraDLIF": "UltraDLIF",
             "LIF": "LIF (ours)",
+            "SpikingJelly LIF, compiled": "SpikingJelly, compiled",
+            "SpikingJelly LIF": "SpikingJelly",
+            "snnTorch Leaky, compiled": "snnTorch, compiled",
+            "snnTorch Leaky": "snnTorch",
+            "norse LIF": "norse",
+            "UltraLIF loop": "UltraLIF, plain PyTorch",
         }
-        values = {
-            words.get(name, name): tuple(ms / copy for ms in there[name]) for name in names if name in there
-        }
-        colors = [STYLES.get(name, (OTHERS,))[0] for name in names if name in there]
+        names = [name for name in words if name in there]
+        values = {words[name]: tuple(ms / copy for ms in there[name]) for name in names}
+        colors = [STYLES.get(name, (OTHERS,))[0] for name in names]
         if features == 1024:
             axis.set_xscale("log")
             axis.set_xticks([2, 5, 10, 20, 50], ["2", "5", "10", "20", "50"])

@@ -105,9 +105,16 @@ def behind_control(where: list[str]) -> str:
     return from_control(all_results(), "UltraLIF", where)[0].removeprefix("-")
 
 
+def ratio_to_compiled_spikingjelly() -> str:
+    rows = json.loads((MEASURED / "compiled-cpu.json").read_text())["rows"]
+    times = {row["subject"]: row["ms"] for row in rows}
+    return f"{times['SpikingJelly LIF, compiled'] / times['UltraLIF']:.1f}"
+
+
 NUMBERS: dict[str, Callable[[], str]] = {
     "board.m4": ratio_on_a_cortex_m4,
     "speed.h200.eager": ratio_to_spikingjelly,
+    "speed.cpu.compiled": ratio_to_compiled_spikingjelly,
     "contrasts.spoken": lambda: ahead_of("network", "spoken", 99, "SoftLIF, no reset"),
     "contrasts.memory": lambda: ahead_of("memory", "permuted", 196, "PLIF, no reset"),
     "speedrun.long": lambda: speedrun(52),
