@@ -1,4 +1,4 @@
-"""Sample sentences of the project at random, for a reader to mark those that a native engineer would not write.
+"""Sample sentences of the project for a reader, who marks those that no native engineer would write.
 
 python tools/sentences.py                # 100 sentences, seed 0
 python tools/sentences.py 50 --seed 3 --only docstrings messages
