@@ -30,6 +30,7 @@ __all__ = [
     "READING_NEURONS",
     "ClampedUltraDLIF",
     "ClampedUltraDPLIF",
+    "LateAdaLIF",
     "ReleasedDSpike",
     "ReleasedDSpikePlus",
     "ReleasedSoftLIF",
@@ -41,6 +42,7 @@ __all__ = [
     "ScaledFullPLIF",
     "ScaledLIF",
     "ScaledPLIF",
+    "ShiftedUltraDPLIF",
     "SpikeCoupledUltraDLIF",
     "UnclippedDSpike",
     "UnclippedDSpikePlus",
@@ -194,6 +196,41 @@ class ClampedUltraDPLIF(ClampedUltraDLIF):
     ) -> None:
         super().__init__(**options)
         self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
+
+
+def shifted_step(current: Tensor, v: Tensor, *, leak: Constant, **constants: Any) -> tuple[Tensor, Tensor]:
+    """Advance UltraDPLIF as log-sum-exps suggest: its membrane decays to V + log(leak), not to leak V."""
+    return ultradlif_step(current, v + torch.log(torch.as_tensor(leak, device=v.device)), **constants)
+
+
+class ShiftedUltraDPLIF(_Clamped):
+    """The text's UltraDPLIF, but its membrane decays to V + log(leak)."""
+
+    modes: ClassVar[tuple[Mode, ...]] = ("soft", "hard", "tropical")
+    learns = frozenset({"eps", "leak"})
+    formula = staticmethod(shifted_step)
+
+    def __init__(
+        self,
+        *,
+        threshold: Constant = 0.5,
+        eps: Constant = 1.0,
+        learn_eps: bool | None = None,
+        eps_range: tuple[float, float] = (0.1, 20.0),
+        leak: Constant = 0.9,
+        learn_leak: bool | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(threshold=threshold, **options)
+        self.learnable("eps", eps, LOG, learn_eps, bounds=eps_range)
+        self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
+
+
+class LateAdaLIF(ul.AdaLIF):
+    """AdaLIF whose threshold follows the spike before the previous one, as the text's indices say."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(adapt_late=True, **options)
 
 
 def _curve(v: Tensor, threshold: Constant, sharpness: Constant) -> Tensor:
@@ -390,7 +427,7 @@ class ScaledAdaLIF(_Scaled):
         self.learnable("adapt_decay", adapt_decay, LOGIT, learn=False, upper=1.0)
 
 
-READING_NEURONS: tuple[type[ul.Stepped[Any]], ...] = (
+READING_NEURONS: tuple[type[ul.nn.Neuron[Any]], ...] = (
     ReleasedDSpike,
     ReleasedDSpikePlus,
     ReleasedSoftLIF,
@@ -401,6 +438,8 @@ READING_NEURONS: tuple[type[ul.Stepped[Any]], ...] = (
     ClampedUltraDLIF,
     ClampedUltraDPLIF,
     SpikeCoupledUltraDLIF,
+    ShiftedUltraDPLIF,
+    LateAdaLIF,
     UnclippedDSpike,
     UnclippedDSpikePlus,
     ScaledLIF,

@@ -15,6 +15,7 @@ from ultralif.training import Result, RunConfig
 
 __all__ = [
     "MEMBRANES",
+    "OPEN",
     "RATES",
     "READ",
     "READINGS",
@@ -29,6 +30,7 @@ __all__ = [
     "factorial",
     "held_out",
     "one_at_a_time",
+    "open_readings",
     "tuned",
     "tuning",
 ]
@@ -209,10 +211,41 @@ def one_at_a_time() -> Runs:
             yield StudyCell(f"{neuron}, {name}", dataset, time), config
 
 
+_ALL = ("LIF", "PLIF", "AdaLIF", "FullPLIF", "DSpike", "DSpikePlus", "SoftLIF", *ULTRA)
+OPEN: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "orthogonal initialisation": (_ALL, {"orthogonal": True}),
+    "eps of each neuron": (("SoftLIF", *ULTRA), {"per_neuron": True}),
+    "reset by the spike before": (("LIF", "DSpike", "SoftLIF", *ULTRA), {"delayed_reset": True}),
+    "decay to V + log(leak)": (("UltraDPLIF",), {}),
+    "adaptation a step later": (("AdaLIF",), {}),
+    "events of 0 and 1": (("LIF", "PLIF", "DSpike", "SoftLIF", *ULTRA), {"binary_events": True}),
+}
+"""Choices that the text leaves open: which neurons have each, and the fields and options that it changes."""
+_INSTEAD = {"decay to V + log(leak)": "ShiftedUltraDPLIF", "adaptation a step later": "LateAdaLIF"}
+_LATER = ("reset by the spike before", "adaptation a step later")
+"""At T=1 there is no spike before."""
+
+
+def open_readings() -> Runs:
+    """Yield runs of the text's reading with an open choice changed; counts of events are SHD's alone."""
+    for time, dataset in product((1, 10), ("mnist", "shd")):
+        fields: dict[str, Any] = {"dataset": dataset, "timesteps": time, "precision": BASE.precision}
+        for name, (neurons, changes) in OPEN.items():
+            if (time == 1 and name in _LATER) or (dataset == "shd") != ("binary_events" in changes):
+                continue
+            for neuron in neurons:
+                config = reading_config("written", neuron, **fields, **changes)
+                if name in _INSTEAD:
+                    detached = {"detach_reset": False} if neuron == "AdaLIF" else {}
+                    config = RunConfig(neuron=_INSTEAD[name], neuron_options=detached, **fields)
+                yield StudyCell(f"{neuron}, {name}", dataset, time), config
+
+
 STUDIES: dict[str, Callable[[], Runs]] = {
     "tuning": tuning,
     "factorial": factorial,
     "one-at-a-time": one_at_a_time,
+    "open-readings": open_readings,
 }
 """Every study by its name; each yields cells and runs of one seed."""
 

@@ -76,7 +76,9 @@ def stages(rows: Iterable[Result]) -> dict[str, list[RunConfig]]:
     found |= {f"t{t}-events": _of(released, t, EVENTS) for t in TIMESTEPS}
     found |= {"tuning-t1": _of(studies["tuning"], 1), "tuned-t1": _of(chosen, 1)}
     found |= {
-        f"{name}-t{t}": _of(studies[name], t) for name in ("factorial", "one-at-a-time") for t in (1, 10)
+        f"{name}-t{t}": _of(studies[name], t)
+        for name in ("factorial", "one-at-a-time", "open-readings")
+        for t in (1, 10)
     }
     found |= {"ablation": [config for _, config in cells("released-ablation")]}
     found |= {"depth": _of(deep, 1, STATIC)}
