@@ -179,3 +179,32 @@ def test_a_sweep_trains_a_network_of_ones_own(folder: Path, capsys: pytest.Captu
     Path("fixed.py").write_text(CODE.replace(", neuron)", ")").replace("ul.NEURONS[neuron]()", "ul.PLIF()"))
     assert main([*words, "--model", "fixed.py:Net"]) == 0
     assert [row["neuron"] for row in json.loads(capsys.readouterr().out)] == ["PLIF"] * 4
+
+
+def test_networks_and_data_are_shown_by_the_names_of_their_files(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", *FLAGS, "--epochs", "1", "--timesteps", "2", "--batch-size", "20"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "my.npz" in shown and FLAGS[FLAGS.index("--model") + 1] in shown and "own:" not in shown
+    assert main(["runs", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert "my.npz" in listed and "own:" not in listed
+
+
+def test_changed_code_is_named_and_a_finished_run_is_trained_again_on_demand(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", *FLAGS, "--epochs", "1", "--timesteps", "2", "--batch-size", "20", "--json"]
+    assert main(words) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert main([*words, "--again"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["id"] == first["id"] and again["finished"] > first["finished"]
+    code = folder / "mine.py"
+    code.write_text(code.read_text().replace("return self.layers(x)", "return self.layers(x) * 0.0"))
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["id"] != first["id"]
+    assert first["id"] in captured.err and "changed" in captured.err

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import ultralif as ul
 from ultralif.errors import InputError
@@ -164,27 +163,3 @@ def test_progress_is_shown_unless_it_is_switched_off(tmp_path: Path, capsys: Any
     assert "epoch 2/2: loss" in capsys.readouterr().err
     ul.train(Calls(), (X, Y), (X, Y), runs_dir=tmp_path / "b", **RUN)
     assert capsys.readouterr().err == ""
-
-
-class Flipped(Dataset[tuple[Tensor, Tensor]]):
-    def __len__(self) -> int:
-        return len(X)
-
-    def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
-        return X[i] + torch.rand(()), Y[i]
-
-
-def test_a_shuffled_loader_keeps_its_batch_size_and_is_the_same_run_again(tmp_path: Path) -> None:
-    loader = DataLoader(TensorDataset(X, Y), batch_size=16, shuffle=True)
-    options = {name: value for name, value in RUN.items() if name != "batch_size"}
-    first = ul.train(Calls(), loader, (X, Y), runs_dir=tmp_path, **options)
-    assert first.config["batch_size"] == 16
-    with pytest.warns(UserWarning, match="nothing was trained"):
-        assert ul.train(Calls(), loader, (X, Y), runs_dir=tmp_path, **options).id == first.id
-    other = ul.train(Calls(), loader, (X, Y), runs_dir=tmp_path, **RUN)
-    assert other.config["batch_size"] == 32, "an argument comes first"
-
-
-def test_random_transforms_that_would_be_frozen_are_reported(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="random transforms"):
-        ul.train(Calls(), DataLoader(Flipped(), batch_size=16), (X, Y), runs_dir=tmp_path, **RUN)

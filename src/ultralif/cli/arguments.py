@@ -340,7 +340,7 @@ def warn_of_batch(config: RunConfig) -> None:
     from ultralif.data.table import DATASETS
 
     spec = DATASETS.get(config.dataset)
-    if spec is not None and config.batch_size > spec.sizes[0]:
+    if spec is not None and 0 < spec.sizes[0] < config.batch_size:
         say(
             f"batch size {config.batch_size:,} is larger than the training set of {config.dataset}, "
             f"{spec.sizes[0]:,} samples: an epoch is a single step; choose a smaller --batch-size"

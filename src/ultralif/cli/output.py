@@ -115,7 +115,7 @@ def print_result(result: "Result", then: str | None = None) -> None:
         )
         for mode, one in result.by_mode.items()
     ]
-    title = f"{result.neuron} on {result.dataset}, T={result.timesteps}, seed {result.seed}"
+    title = f"{result.network_title} on {result.dataset_title}, T={result.timesteps}, seed {result.seed}"
     print_table(("spikes", "accuracy %", "rate", "T*rate", "paper nJ", *counted), rows, title)
     if layers := result.own.layers:
         by_layer = [(name, *_counts(part)) for name, part in layers.items()]

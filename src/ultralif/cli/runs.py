@@ -277,7 +277,7 @@ COMMAND: Actions = {
 }
 
 _NUMBERS = ("accuracy %", "soft %", "hard %", "tropical %", "rate", "eps", "leak")
-_COLUMNS = ("run", "dataset", "neuron", "T", "lambda", "seed", *_NUMBERS, "status")
+_COLUMNS = ("run", "dataset", "network", "T", "lambda", "seed", *_NUMBERS, "status")
 
 
 def _numbers(row: Result) -> Sequence[str | None]:
@@ -290,5 +290,5 @@ def _numbers(row: Result) -> Sequence[str | None]:
 
 
 def _cells(row: Result) -> Sequence[Any]:
-    kind = (row.id, row.dataset, row.neuron, row.timesteps, row.sparsity, row.seed)
+    kind = (row.id, row.dataset_title, row.network_title, row.timesteps, row.sparsity, row.seed)
     return (*kind, *_numbers(row), row.status)

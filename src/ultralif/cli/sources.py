@@ -238,11 +238,11 @@ def register_dataset(path: str) -> str:
             return found
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise InputError(f"{path} must return the training and the test set, got {type(found).__name__}")
-        return register_data(*found)
+        return register_data(*found, title=Path(path).name)
     if not Path(path).exists():
         raise InputError(f"dataset {path} does not exist")
     train, test, events = read_arrays(Path(path))
-    return register_data(train, test, events=events)
+    return register_data(train, test, events=events, title=Path(path).name)
 
 
 def register_neuron(path: str) -> str:
@@ -284,7 +284,7 @@ def register_model(path: str, config: "RunConfig") -> str:
             raise InputError(f"model {path} must make a torch.nn.Module, got {type(net).__name__}")
         return net
 
-    name = add_model(build)
+    name = add_model(build, title=Path(path).name)
     _PATHS[name] = path
     return name
 

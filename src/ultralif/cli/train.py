@@ -41,6 +41,8 @@ class Train(Common):
     graph: bool = True
     """On a GPU, record a training step once and replay it. A network of your own that decides in Python from
     step to step needs --no-graph."""
+    again: bool = False
+    """Train a finished run again, and replace its result."""
 
 
 def main(argv: list[str]) -> None:
@@ -59,13 +61,13 @@ def main(argv: list[str]) -> None:
     if args.tensorboard is not None:
         need("tensorboard", "tensorboard")  # refuse it now, not after training
     store = Store(args.runs_dir)
-    found = store.rows(runs=[name])
+    found = [] if args.again else store.rows(runs=[name])
     if found and args.device not in ("auto", "cpu"):  # even if the run is finished already
         from ultralif.training.device import pick_device
 
         pick_device(args.device)
     if found and not args.json and _is_first():
-        say(f"{run.id} is finished already; these are its results")
+        say(f"{run.id} is finished already; these are its results. To train it again: --again")
     result = found[0] if found else _train(run, args)
     if result is None or not _is_first():
         return
@@ -98,6 +100,11 @@ def _train(run: RunConfig, args: Train) -> "Result | None":
     from ultralif.training import run_local
 
     store, result = Store(args.runs_dir), None
+    if run.model.startswith("own:") and _is_first():
+        from ultralif.training.networks import changed_code
+
+        if (note := changed_code(run, store)) is not None:
+            say(note)
     with (
         stop_on_signals() as stopping,
         training_progress([1.0], quiet=args.quiet or args.json) as report,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ultralif.data.files import available as available
     from ultralif.data.loader import Loader as Loader
     from ultralif.data.split import Split as Split
+    from ultralif.data.stream import pad_samples as pad_samples
     from ultralif.data.table import DATASETS as DATASETS
     from ultralif.data.user_data import register_data as register_data
 
@@ -30,6 +31,7 @@ __all__ = [
     "events",
     "load",
     "loader",
+    "pad_samples",
     "register_data",
     "to_frames",
 ]
@@ -41,6 +43,7 @@ _HOMES = {
     "Split": "split",
     "available": "files",
     "load": "dataset",
+    "pad_samples": "stream",
     "register_data": "user_data",
     "to_frames": "events",
 }

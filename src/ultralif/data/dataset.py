@@ -50,6 +50,8 @@ class Dataset:
     """The folder it was found in; None if it was generated."""
     version: str = ""
     """What tells the data from the published ones, such as a regeneration; empty, nothing."""
+    validation: Split | None = None
+    """A validation set that the user gave."""
 
 
 def load(

@@ -6,8 +6,9 @@ import lzma
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,10 +16,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+from torch.utils.data import Dataset as TorchDataset
 
 from ultralif.data.dataset import Dataset
 from ultralif.data.files import parse_npy, read_npy
 from ultralif.data.split import Frames, Images, Split
+from ultralif.data.stream import Stream, pad_samples
 from ultralif.data.table import DATASETS, Spec
 from ultralif.errors import DataWarning, InputError
 from ultralif.files import read_bytes, visible
@@ -33,59 +37,127 @@ _WRONG = (NotImplementedError, RuntimeError, ValueError, OverflowError, MemoryEr
 _KNOWN: dict[str, Dataset] = {}
 
 
-def register_data(train: Any, test: Any, *, events: bool = False) -> str:
+def register_data(
+    train: Any,
+    test: Any,
+    *,
+    events: bool = False,
+    validation: Any = None,
+    has_classes: bool = True,
+    timed: bool = False,
+    batch_size: int = 128,
+    workers: int = 0,
+    title: str = "",
+) -> str:
     """Register data under a name, by which this process can load them and train on them.
 
-    Everything is read once and kept in memory, so that random transforms of a Dataset are drawn once; those
-    of a run (``flip``, ``shift``, ``cutout``, ``mixup``) are drawn for every batch.
+    Pairs of tensors and lists are kept in memory, on the device. A DataLoader is iterated as it is: its
+    batches, its workers, its transforms, drawn afresh in every epoch. So is a Dataset, through a DataLoader
+    of ours.
 
     Args:
-        train: samples and labels: a pair of tensors or arrays, a map-style or iterable Dataset of pairs, or a
-            DataLoader. Bytes are pixels from 0 to 255; other numbers are taken as they are.
+        train: samples and targets: a pair of tensors or arrays, a Dataset, or a DataLoader. Bytes are pixels
+            from 0 to 255; other numbers are taken as they are. A third tensor, or a third part of a batch,
+            has the number of steps of each sample.
         test: the same for the test set.
         events: samples have time first, so that tensors are ``[N, T, ...]``.
+        validation: the same for a validation set, if there is one.
+        has_classes: targets are classes; False for numbers and several labels.
+        timed: there is a target for each step, ``[N, T, ...]``.
+        batch_size: samples in a batch of a Dataset.
+        workers: processes that read a Dataset.
+        title: what people call the data, such as the name of their file.
 
     Example:
         >>> x, y = torch.rand(20, 4), torch.arange(20) % 2
         >>> register_data((x, y), (x, y)).startswith("own:")
         True
     """
-    halves = {name: _collected(name, given) for name, given in (("train", train), ("test", test))}
-    shapes = {name: tuple(x.shape[1:]) for name, (x, _) in halves.items()}
-    if shapes["train"] != shapes["test"]:
+    sources = {"train": train, "test": test} | ({} if validation is None else {"validation": validation})
+    make = partial(_split, events=events, has_classes=has_classes, timed=timed)
+    read = partial(_source, events=events, timed=timed, batch_size=batch_size, workers=workers)
+    splits = {half: make(half, read(half, given)) for half, given in sources.items()}
+    shapes: dict[str, tuple[int | None, ...]] = {half: split.shape for half, split in splits.items()}
+    if not any(isinstance(split, Stream) for split in splits.values()):
+        shapes = {half: (split.timesteps, *split.shape) for half, split in splits.items()}
+    if other := next((half for half in shapes if shapes[half] != shapes["train"]), None):
         raise InputError(
-            f"train has samples of shape {shapes['train']} and test of {shapes['test']}; make them alike"
+            f"train has samples of shape {shapes['train']} and {other} of {shapes[other]}; make them alike"
         )
-    if events and len(shapes["train"]) < 2:
-        raise InputError(f"events must be [N, T, ...], got samples of shape {shapes['train']}")
-    unseen = sorted(set(halves["test"][1].tolist()) - set(halves["train"][1].tolist()))
+    classes = _count_classes(splits) if has_classes and not timed else 0
+    digest = hashlib.sha256(f"events={events}".encode())
+    for split in splits.values():
+        if isinstance(split, Stream):
+            digest.update(split.digest().encode())
+            continue
+        for part in (cast(Images | Frames, split.store).pixels, split.labels):
+            digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
+            digest.update(part.contiguous().numpy().data)
+    name = PREFIX + digest.hexdigest()[:12]
+    names = tuple(map(str, range(classes)))
+    sizes = cast(tuple[int, int], tuple(len(x) for x in splits.values())[:2])
+    shape, steps = splits["train"].shape, splits["train"].timesteps or 10
+    about = title or _title(train)
+    DATASETS[name] = Spec(name, about, shape, names, sizes, events, "", "", timesteps=steps)
+    parts = splits["train"], splits["test"], digest.hexdigest(), None, None
+    _KNOWN[name] = Dataset(name, shape, classes, names, *parts, validation=splits.get("validation"))
+    return name
+
+
+def _title(source: Any) -> str:
+    """Return what people call data: the class of their Dataset, or the shape of their tensors."""
+    if isinstance(source, DataLoader):
+        return type(source.dataset).__name__
+    if isinstance(source, tuple | list) and hasattr(source[0], "shape"):
+        return f"tensors {list(source[0].shape)}"
+    return type(source).__name__
+
+
+def _count_classes(splits: Mapping[str, Split]) -> int:
+    """Return the number of classes; 0 where a stream would have to be read to know it."""
+    if any(isinstance(split, Stream) for split in splits.values()):
+        return 0
+    unseen = sorted(set(splits["test"].labels.tolist()) - set(splits["train"].labels.tolist()))
     if unseen:
         warnings.warn(
             f"test has labels that never occur in train, so no network can learn them: {unseen[:5]}; check "
             "the labels",
             DataWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-    digest = hashlib.sha256(f"events={events}".encode())
-    for x, y in halves.values():
-        for part in (x, y):
-            digest.update(f"{part.dtype} {tuple(part.shape)}".encode())
-            digest.update(part.contiguous().numpy().data)
-    name = PREFIX + digest.hexdigest()[:12]
-    classes = 1 + max(int(y.max()) for _, y in halves.values())
-    names = tuple(map(str, range(classes)))
-    splits = {
-        half: Split((Frames if events else Images)(x), y, torch.arange(len(y)))
-        for half, (x, y) in halves.items()
-    }
-    shape = splits["train"].shape
-    sizes = (len(splits["train"]), len(splits["test"]))
-    steps = splits["train"].timesteps or 10
-    DATASETS[name] = Spec(name, "data of your own", shape, names, sizes, events, "", "", timesteps=steps)
-    _KNOWN[name] = Dataset(
-        name, shape, classes, names, splits["train"], splits["test"], digest.hexdigest(), None, None
-    )
-    return name
+    return 1 + max(int(split.labels.max()) for split in splits.values())
+
+
+def _source(half: str, given: Any, *, events: bool, timed: bool, batch_size: int, workers: int) -> Any:
+    """Return tensors as they are, and a Dataset as a DataLoader."""
+    if isinstance(given, TensorDataset):
+        given = given.tensors
+    tensors = isinstance(given, tuple | list) and all(hasattr(part, "shape") for part in given)
+    if tensors and (len(given) == 3 or (timed and len(given) == 2)):
+        given = TensorDataset(*(_tensor(part) for part in given))
+        return DataLoader(given, batch_size, shuffle=half == "train")
+    if not isinstance(given, TorchDataset):
+        return given
+    collate = pad_samples if events else None
+    ordered = isinstance(given, IterableDataset) or half != "train"
+    return DataLoader(given, batch_size, shuffle=not ordered, num_workers=workers, collate_fn=collate)
+
+
+def _split(half: str, source: Any, *, events: bool, has_classes: bool, timed: bool) -> Split:
+    """Return a source as a part of a dataset."""
+    if isinstance(source, DataLoader):
+        stream = Stream(half, source, events=events, timed=timed)
+        if has_classes and not stream.has_classes and not timed:
+            _, targets, _ = stream.first
+            raise InputError(
+                f"{half} must have a class from 0 on, a whole number, for each sample, got {targets.dtype} of"
+                f" shape {tuple(targets.shape)}; give the loss of another task, such as loss='mse'"
+            )
+        return cast(Split, stream)
+    x, y = _collected(half, source, has_classes=has_classes and not timed)
+    if events and x.dim() < 3:
+        raise InputError(f"events must be [N, T, ...], got samples of shape {tuple(x.shape[1:])}")
+    return Split((Frames if events else Images)(x), y, torch.arange(len(y)))
 
 
 def find_user_data(name: str, device: torch.device) -> Dataset:
@@ -96,7 +168,9 @@ def find_user_data(name: str, device: torch.device) -> Dataset:
             "line with --dataset"
         )
     found = _KNOWN[name]
-    return replace(found, train=_moved(found.train, device), test=_moved(found.test, device))
+    held_out = None if found.validation is None else _moved(found.validation, device)
+    train, test = _moved(found.train, device), _moved(found.test, device)
+    return replace(found, train=train, test=test, validation=held_out)
 
 
 def read_arrays(path: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], bool]:
@@ -146,7 +220,7 @@ def _tensor(values: Any) -> Tensor:
     return torch.as_tensor(values).detach().cpu()
 
 
-def _collected(name: str, source: Any) -> tuple[Tensor, Tensor]:
+def _collected(name: str, source: Any, *, has_classes: bool) -> tuple[Tensor, Tensor]:
     """Return all samples and labels of a source."""
     if isinstance(source, tuple | list) and len(source) == 2 and not isinstance(source[0], tuple | list):
         x, y = (_tensor(part) for part in source)
@@ -157,6 +231,16 @@ def _collected(name: str, source: Any) -> tuple[Tensor, Tensor]:
             f"{name} must have samples [N, ...] of real numbers, got {x.dtype} of shape {tuple(x.shape)}; "
             "one number a sample is [N, 1]"
         )
+    kept = x if x.dtype in (torch.uint8, torch.float32) else x.float()
+    if not bool(torch.isfinite(kept).all()):
+        raise InputError(f"{name} holds NaN or infinite values; leave those samples out")
+    if not has_classes:
+        if len(x) != len(y) or not bool(torch.isfinite(y).all()):
+            raise InputError(
+                f"{name} must have a finite target for each sample, got {len(x)} samples and targets of "
+                f"shape {tuple(y.shape)}"
+            )
+        return kept, y.float() if y.is_floating_point() else y.long()
     labels = y.reshape(-1).long()
     if len(x) != len(labels) or y.is_floating_point() or y.is_complex() or int(labels.min()) < 0:
         raise InputError(
@@ -168,53 +252,17 @@ def _collected(name: str, source: Any) -> tuple[Tensor, Tensor]:
             f"{name} has the label {int(labels.max())}, but there may be {MOST_CLASSES:,} classes at most; "
             "number the classes from 0 on, without gaps"
         )
-    kept = x if x.dtype in (torch.uint8, torch.float32) else x.float()
-    if not bool(torch.isfinite(kept).all()):
-        raise InputError(f"{name} holds NaN or infinite values; leave those samples out")
     return kept, labels
 
 
-def _is_plain(loader: Any) -> bool:
-    """Tell whether a DataLoader only batches and shuffles a Dataset that can be indexed."""
-    from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, default_collate
-
-    samplers = type(loader.batch_sampler) is BatchSampler, type(loader.sampler)
-    plain = samplers in [(True, kind) for kind in (RandomSampler, SequentialSampler)]
-    drawn = getattr(loader.sampler, "replacement", False) or loader.drop_last
-    return plain and not drawn and loader.collate_fn is default_collate and hasattr(loader.dataset, "__len__")
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Tell whether a sample was read twice alike."""
-    try:
-        return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-    except (TypeError, ValueError):
-        return True  # not samples at all, which is said elsewhere
-
-
 def _gathered(name: str, source: Any) -> tuple[Tensor, Tensor]:
-    from torch.utils.data import DataLoader
-
-    if isinstance(source, Mapping | str) or not (
-        hasattr(source, "__iter__") or hasattr(source, "__getitem__")
-    ):
+    if isinstance(source, Mapping | str) or not hasattr(source, "__iter__"):
         raise InputError(
             f"{name} must be a pair of tensors, a Dataset or a DataLoader, got {type(source).__name__}"
         )
-    if isinstance(source, DataLoader) and _is_plain(source):
-        source = source.dataset  # in its own order, so that shuffling does not make it other data
-    indexed = hasattr(source, "__getitem__") and isinstance(source, Sized)
-    if indexed and len(source) and not _same(source[0], source[0]):
-        warnings.warn(
-            f"{name} has random transforms, which ul.train draws only once, because it keeps all samples in "
-            "memory; use its own flip, shift, cutout and mixup, or write the loop yourself",
-            stacklevel=2,
-        )
-    pairs: Iterable[Any] = (source[i] for i in range(len(source))) if indexed else cast(Iterable[Any], source)
     try:
-        xs, ys = zip(*((torch.as_tensor(np.asarray(x)), torch.as_tensor(y)) for x, y in pairs), strict=True)
-        join = torch.cat if isinstance(source, DataLoader) else torch.stack
-        return join(xs), join(ys)
+        xs, ys = zip(*((torch.as_tensor(np.asarray(x)), torch.as_tensor(y)) for x, y in source), strict=True)
+        return torch.stack(xs), torch.stack(ys)
     except (TypeError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
@@ -223,5 +271,7 @@ def _gathered(name: str, source: Any) -> tuple[Tensor, Tensor]:
 
 
 def _moved(split: Split, device: torch.device) -> Split:
+    if isinstance(split, Stream):
+        return cast(Split, split.to(device))
     store = cast(Images | Frames, split.store)
     return Split(type(store)(store.pixels.to(device)), split.labels.to(device), split.rows.to(device))

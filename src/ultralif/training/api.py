@@ -2,7 +2,7 @@
 
 import signal
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
@@ -11,63 +11,35 @@ from typing import Any
 from torch import nn
 
 from ultralif.data import DATASETS
+from ultralif.data.code import code_of
 from ultralif.data.user_data import register_data
 from ultralif.errors import InputError
 from ultralif.names import similar
 from ultralif.nn import register, set_mode
+from ultralif.training.callbacks import EarlyStopping, cost
 from ultralif.training.config import RunConfig
 from ultralif.training.loop import run_local
+from ultralif.training.losses import Task, find_loss, find_readout, tet
 from ultralif.training.members import neurons_of
-from ultralif.training.networks import add_model, default_encoding
-from ultralif.training.progress import Interrupted, Progress, RunOptions, stop_on_signals, training_progress
+from ultralif.training.networks import add_model, changed_code, default_encoding
+from ultralif.training.progress import (
+    Callback,
+    Interrupted,
+    Progress,
+    RunOptions,
+    stop_on_signals,
+    training_progress,
+)
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 
-__all__ = ["own_config", "train"]
-
+__all__ = ["train", "user_config"]
 
 _OF_LIBRARY = (
     *("dataset", "model", "neuron", "neuron_options", "hidden", "readout", "orthogonal", "width"),
     *("per_neuron", "eps_min", "eps_max", "split"),
 )
 """Fields that describe a network or data of the library."""
-
-
-def own_config(net: nn.Module, train: Any, test: Any, *, events: bool = False, **options: Any) -> RunConfig:
-    """Return the config of a run of a network and data of the user's own, and make both known.
-
-    Args:
-        net: has ultralif neurons; it is trained in place.
-        train: see `ultralif.data.user_data.register_data`.
-        test: the same.
-        events: samples have time first, ``[N, T, ...]``.
-        options: fields of `RunConfig`, such as epochs and timesteps.
-    """
-    known = [each.name for each in fields(RunConfig) if each.name not in _OF_LIBRARY]
-    for name in options:
-        if name not in known:
-            near = similar(name, known)
-            hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
-            raise InputError(f"{name} is not an option for a network of your own; {hint}")
-    for each in neurons_of(net):
-        register(type(each))
-    neuron = type(neurons_of(net)[0])
-    dataset = register_data(train, test, events=events)
-    if events:
-        options.setdefault("timesteps", _timesteps(dataset))
-    if options.get("mode") is not None:
-        set_mode(net, options["mode"])
-    size = getattr(train, "batch_size", None)  # of a DataLoader
-    if isinstance(size, int):
-        options.setdefault("batch_size", size)
-    model = add_model(lambda: net)
-    options.setdefault("encoding", default_encoding(model))
-    return RunConfig(dataset=dataset, model=model, neuron=neuron.__name__, **options)
-
-
-def _timesteps(dataset: str) -> int:
-
-    return DATASETS[dataset].timesteps
 
 
 def train(
@@ -81,8 +53,10 @@ def train(
     report: Callable[[Progress], None] | None = None,
     stopping: Callable[[], int] | None = None,
     progress: bool | None = None,
+    callbacks: Sequence[Callback] = (),
     checkpoint_seconds: float = 60.0,
     graph: bool = True,
+    again: bool = False,
     **fields: Any,
 ) -> Result:
     """Train one network, store the run and return its result; a run that is finished is not trained again.
@@ -93,10 +67,10 @@ def train(
 
     Args:
         config: the run; or any module with ultralif neurons that takes ``[T, B, ...]`` (or images
-            ``[B, ...]``, with ``encoding="direct"``) and returns scores ``[B, classes]`` or
-            ``[T, B, classes]``.
-        train: with a module: a pair of tensors, a Dataset or a DataLoader, see
-            `ultralif.data.user_data.register_data`.
+            ``[B, ...]``, with ``encoding="direct"``) and returns outputs ``[B, ...]`` or ``[T, B, ...]``.
+        train: with a module: a pair of tensors, a Dataset or a DataLoader. A DataLoader is iterated as it is,
+            with its workers and fresh transforms in every epoch, and nothing is kept in memory; a resumed
+            epoch reads its first batches again and skips them. See `ultralif.data.register_data`.
         test: the same for the test set.
         runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
         device: ``auto``, ``cpu``, ``cuda`` ...
@@ -104,11 +78,14 @@ def train(
         report: called after every epoch.
         stopping: called after every step; a number other than 0 stops training. None: Ctrl-C does.
         progress: show a bar, or lines where there is no terminal. None: unless there is a ``report``.
+        callbacks: with a module: their ``on_epoch_end(state)`` is called after every epoch; one that returns
+            True ends training. See `ultralif.training.callbacks`.
         checkpoint_seconds: the most work, in seconds, that is lost if the process is killed.
         graph: on a GPU record a step as a CUDA graph and replay it. A network that decides in Python from
             step to step, such as by ``random``, needs False; one that cannot be recorded is run as it is.
-        fields: with a module: fields of `RunConfig`, such as ``epochs``; and ``events=True`` for samples
-            ``[T, ...]`` that have time already.
+        again: train a finished run again, and replace its result.
+        fields: with a module: what `user_config` takes, such as ``loss``, ``metrics``, ``validation`` and
+            ``events``, and fields of `RunConfig`, such as ``epochs``.
 
     Example:
         >>> import tempfile
@@ -126,17 +103,17 @@ def train(
     store = Store(runs_dir)
     net = config if isinstance(config, nn.Module) else None
     if not isinstance(config, RunConfig):
-        config = own_config(config, train, test, **fields)
-    elif train is not None or test is not None or fields:
-        raise InputError("data and fields go with a network; a config has its own: use config.with_(...)")
-    if store.finished([config.id]):
+        config = user_config(config, train, test, callbacks=callbacks, **fields)
+    elif train is not None or test is not None or fields or callbacks:
+        raise InputError("data, callbacks and fields go with a network; a config has its own fields")
+    if store.finished([config.id]) and not again:
         found = store.read(config.id)
         if net is not None:
             net.load_state_dict(found.contents.tensors())
             warnings.warn(
                 f"run {config.id} is finished: its parameters were loaded into net, and nothing was trained. "
-                "A run is known by its layers, code, data and options, not by initial weights; to train "
-                "again, pass another seed, or remove the run",
+                "A run is known by its layers, code, data and options, not by initial weights; of a "
+                "DataLoader up to 256 samples are compared. Pass again=True to train again, or another seed",
                 stacklevel=2,
             )
         return found.result
@@ -149,8 +126,11 @@ def train(
             report=_both(report, show) if shown else report or show,
             stopping=stop,
             checkpoint_seconds=checkpoint_seconds,
+            callbacks=callbacks,
             graph=graph,
         )
+        if (note := changed_code(config, store)) is not None:
+            options.report(Progress(1, 0, config.epochs, None, None, note))
         try:
             (result,) = run_local([[config]], store, options)
         except Interrupted as error:
@@ -171,3 +151,92 @@ def _both(
         other(progress)
 
     return report
+
+
+def user_config(
+    net: nn.Module,
+    train: Any,
+    test: Any,
+    *,
+    loss: str | Callable[..., Any] = "cross-entropy",
+    readout: str | Callable[..., Any] | None = "mean",
+    metrics: Mapping[str, Callable[..., Any]] | None = None,
+    validation: Any = 0.0,
+    keep_best: str | None = None,
+    callbacks: Sequence[Callback] = (),
+    events: bool = False,
+    workers: int = 0,
+    **options: Any,
+) -> RunConfig:
+    """Return the config of a run of a network and data of the user's own, and make both known.
+
+    Args:
+        net: has ultralif neurons; it is trained in place.
+        train: see `ultralif.data.register_data`.
+        test: the same.
+        loss: ``cross-entropy``, ``mse``, ``bce``, ``tet`` or ``rate-mse``, or a function of scores and
+            targets, and of ``mask`` where there are targets over time and samples differ in length.
+        readout: turns outputs ``[T, B, ...]`` into scores ``[B, ...]``: ``mean``, ``last``, ``max`` or
+            ``leaky``, or a function of outputs, and of ``mask`` where samples differ in length. None: targets
+            are ``[N, T, ...]``, and the loss compares each step.
+        metrics: functions of scores and targets by name, measured on the whole test and validation set.
+        validation: a validation set, given as ``train`` is; or a share of ``train`` to hold out, of tensors.
+        keep_best: the quantity of the validation set by which the final parameters are chosen: ``loss``,
+            ``accuracy``, or a metric after ``min`` or ``max``, such as ``min smape``.
+        callbacks: those that may end training make it another run.
+        events: samples have time first, ``[N, T, ...]``.
+        workers: processes that read a Dataset.
+        options: fields of `RunConfig`, such as epochs and timesteps.
+    """
+    known = [each.name for each in fields(RunConfig) if each.name not in _OF_LIBRARY]
+    for name in options:
+        if name not in known:
+            near = similar(name, known)
+            hint = f"did you mean {near}?" if near else f"choose from {', '.join(known)}"
+            raise InputError(f"{name} is not an option for a network of your own; {hint}")
+    share = isinstance(validation, int | float)
+    task = Task(
+        find_loss(loss),
+        None if readout is None else find_readout(readout),
+        dict(metrics or {}),
+        keep_best,
+    )
+    has_set = not share or validation > 0
+    for monitor in (keep_best, *(one.monitor for one in callbacks if isinstance(one, EarlyStopping))):
+        if monitor is not None:
+            measured = ["validation", "validation_loss", *(f"validation_{name}" for name in task.metrics)]
+            cost(monitor, dict.fromkeys(measured[not task.has_classes :] if has_set else (), 0.0))
+    if keep_best and any(options.get(name) for name in ("hard_epochs", "hard_share", "anneal")):
+        raise InputError("keep_best needs a run in one mode; leave out hard_epochs, hard_share and anneal")
+    for each in neurons_of(net):
+        register(type(each))
+    size = getattr(train, "batch_size", None)  # of a DataLoader
+    if isinstance(size, int) and options.setdefault("batch_size", size) != size:
+        raise InputError(f"batch_size is {options['batch_size']}, but train is a DataLoader with {size}")
+    dataset = register_data(
+        train,
+        test,
+        events=events,
+        validation=None if share else validation,
+        has_classes=task.has_classes or task.readout is None,
+        timed=task.readout is None,
+        batch_size=options.get("batch_size", 128),
+        workers=workers,
+    )
+    if events:
+        options.setdefault("timesteps", DATASETS[dataset].timesteps)
+    if share:
+        options["validation"] = float(validation)
+    if options.get("mode") is not None:
+        set_mode(net, options["mode"])
+    if task.loss is tet:
+        options["loss"] = "tet"
+    stops = [
+        repr(one) if isinstance(one, EarlyStopping) else code_of(type(one))
+        for one in callbacks
+        if isinstance(one, EarlyStopping) or not type(one).__module__.startswith("ultralif.")
+    ]
+    model = add_model(lambda: net, task, kept=" ".join(stops))
+    options.setdefault("encoding", default_encoding(model))
+    neuron = type(neurons_of(net)[0]).__name__
+    return RunConfig(dataset=dataset, model=model, neuron=neuron, **options)

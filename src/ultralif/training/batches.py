@@ -5,17 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ultralif.data import Dataset, Loader, Split, load
 from ultralif.data.loader import CROP_AND_FLIP, Augmentation
+from ultralif.data.stream import Stream, StreamLoader
 from ultralif.data.user_data import PREFIX, find_user_data
+from ultralif.errors import InputError
 from ultralif.training.config import Partition, RunConfig
 from ultralif.training.members import Members
 
-__all__ = ["EVALUATION", "Data", "batches", "inputs", "load_data", "make_loader", "make_loaders"]
+__all__ = ["EVALUATION", "Batch", "Data", "batches", "inputs", "load_data", "make_loader", "make_loaders"]
 
 
 EVALUATION = 2**31
@@ -53,7 +56,12 @@ def load_data(config: RunConfig, device: torch.device, data_dir: Path | None = N
 def hold_out(dataset: Dataset, config: RunConfig) -> Data:
     """Return a dataset, with a fixed part of each class held out if the config asks for a validation set."""
     if not config.validation:
-        return Data(dataset, dataset.train, None)
+        return Data(dataset, dataset.train, dataset.validation)
+    if isinstance(dataset.train, Stream) or dataset.validation is not None or not dataset.classes:
+        raise InputError(
+            f"validation={config.validation} holds out a share of each class of tensors; give the validation "
+            "set itself for other data, such as validation=DataLoader(...)"
+        )
     labels = dataset.train.labels.cpu()
     generator = torch.Generator().manual_seed(0)  # the same part for every run: it is never trained on
     shuffled = torch.randperm(len(labels), generator=generator)
@@ -71,10 +79,12 @@ def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool, 
     """Return the batches of a split, as the config wants them for training, or some for evaluation."""
     images = not split.is_events
     direct = config.encoding == "direct"
-    return Loader(
+    kind = StreamLoader if isinstance(split, Stream) else Loader
+    varies = isinstance(split, Stream) and split.is_events and (split.has_lengths or not training)
+    return kind(
         split,
         batch_size=config.batch_size if training else batch,
-        timesteps=1 if direct and images else config.timesteps,
+        timesteps=1 if direct and images else split.timesteps if varies else config.timesteps,
         encoding="constant" if config.encoding == "direct" else config.encoding,
         gain=config.gain,
         normalization=data.dataset.normalization if images else None,
@@ -106,11 +116,24 @@ def make_loaders(
     return [make_loader(config, data, split, training=training, batch=batch) for config in first_readers]
 
 
-def batches(loaders: Sequence[Loader], epoch: int, step: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield inputs and labels of an epoch: those of one loader, or those of several side by side."""
+class Batch(NamedTuple):
+    """A batch as networks read it."""
+
+    x: Tensor
+    """``[T, B, ...]``, or ``[batches, T, B, ...]`` for members with different batches."""
+    targets: Tensor
+    mask: Tensor | None = None
+    """Steps ``[T, B]`` that count, where samples differ in length."""
+
+
+def batches(loaders: Sequence[Loader], config: RunConfig, epoch: int, step: int = 0) -> Iterator[Batch]:
+    """Yield the batches of an epoch: those of one loader, or those of several side by side."""
     for parts in zip(*(loader.epoch(epoch, step) for loader in loaders), strict=True):
-        xs, labels = zip(*parts, strict=True)
-        yield (xs[0], labels[0]) if len(parts) == 1 else (torch.stack(xs), torch.stack(labels))
+        one = Batch(*parts[0])
+        if len(parts) > 1:
+            xs, labels = zip(*parts, strict=True)
+            one = Batch(torch.stack(xs), torch.stack(labels))
+        yield one._replace(x=inputs(one.x, config))
 
 
 def inputs(x: Tensor, config: RunConfig) -> Tensor:

@@ -1,15 +1,125 @@
-"""Export of a run's history to TensorBoard."""
+"""Callbacks: what is done after every epoch, such as logging or stopping early."""
 
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ultralif.errors import need
+from ultralif.errors import InputError, need
 from ultralif.training.store import Store
 
-__all__ = ["write_history"]
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ultralif.training.config import RunConfig
+
+__all__ = ["EarlyStopping", "EpochState", "TensorBoard", "WandB", "cost", "write_history"]
+
+
+class EpochState(NamedTuple):
+    """The state of training after an epoch."""
+
+    epoch: int
+    """Counted from 1."""
+    epochs: int
+    history: Sequence[Mapping[str, float | None]]
+    """The quantities of every epoch so far."""
+    net: "nn.Module"
+    config: "RunConfig"
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The quantities of this epoch: loss, accuracy, spike rates and constants in training.
+
+        With a validation set also its ``validation`` (accuracy), ``validation_loss`` and
+        ``validation_<metric>``.
+        """
+        return {name: value for name, value in self.history[-1].items() if value is not None}
+
+
+def cost(monitor: str, epoch: Mapping[str, float | None]) -> float:
+    """Return a quantity of the validation set as a cost: the smaller, the better.
+
+    Args:
+        monitor: ``loss``, ``accuracy``, or a metric after ``min`` or ``max``, such as ``min smape``.
+        epoch: the quantities of an epoch.
+
+    Example:
+        >>> cost("max f1", {"validation_f1": 0.5}), cost("loss", {"validation_loss": 2.0})
+        (-0.5, 2.0)
+    """
+    sense, _, name = monitor.rpartition(" ")
+    sense = sense or {"loss": "min", "accuracy": "max"}.get(name, "")
+    if sense not in ("min", "max"):
+        raise InputError(
+            f"{monitor!r} must be loss, accuracy, or a metric such as 'min {name}' or 'max {name}'"
+        )
+    key = "validation" if name == "accuracy" else f"validation_{name}"
+    if key not in epoch:
+        known = [one.removeprefix("validation_") for one in epoch if one.startswith("validation")]
+        known = ["accuracy" if one == "validation" else one for one in known]
+        raise InputError(
+            f"{name!r} is not measured on a validation set ({', '.join(known) or 'none is given'}); pass "
+            "validation= and metrics= to ul.train"
+        )
+    value = epoch[key]
+    if value is None or math.isnan(value):
+        return math.inf
+    return value if sense == "min" else -value
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """End training when a quantity of the validation set has not become better for some epochs."""
+
+    monitor: str = "loss"
+    """``loss``, ``accuracy``, or a metric after ``min`` or ``max``, such as ``min smape``."""
+    patience: int = 5
+    """Epochs to wait for a better value."""
+
+    def on_epoch_end(self, state: EpochState) -> bool:
+        """Return True if the best epoch is long ago."""
+        costs = [cost(self.monitor, epoch) for epoch in state.history]
+        return len(costs) - 1 - costs.index(min(costs)) >= self.patience
+
+
+class TensorBoard:
+    """Write every quantity of every epoch to TensorBoard while a network is trained."""
+
+    def __init__(self, folder: str | Path = "tensorboard") -> None:
+        need("tensorboard", "tensorboard")
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.folder, self.make = Path(folder), SummaryWriter
+
+    def on_epoch_end(self, state: EpochState) -> None:
+        """Write an epoch."""
+        with self.make(str(self.folder / state.config.id)) as writer:
+            for name, value in state.metrics.items():
+                writer.add_scalar(name, value, state.epoch)
+
+
+class WandB:
+    """Log every quantity of every epoch to Weights & Biases."""
+
+    def __init__(self, **options: Any) -> None:
+        """Take arguments of ``wandb.init``, such as ``project``."""
+        self.run: Any
+        self.wandb, self.options, self.run = need("wandb", "wandb"), options, None
+
+    def on_epoch_end(self, state: EpochState) -> None:
+        """Log an epoch; the first one begins the run, under our name of it."""
+        if self.run is None:
+            given = {"id": state.config.id, "resume": "allow", "config": state.config.settings()}
+            self.run = self.wandb.init(**{**given, **self.options})
+        self.run.log(state.metrics, step=state.epoch)
+        if state.epoch == state.epochs:
+            self.run.finish()
 
 
 def write_history(folder: Path, store: Store, run: str) -> None:
-    """Write loss, accuracy, spike rate, temperature and leak of every epoch, and the final numbers."""
+    """Write a finished run to TensorBoard: its epochs and the accuracy on the test set."""
     config, _, result, history = store.read(run)
     need("tensorboard", "tensorboard")
     from torch.utils.tensorboard import SummaryWriter
@@ -19,5 +129,6 @@ def write_history(folder: Path, store: Store, run: str) -> None:
             for name, value in values.items():
                 if value is not None:
                     writer.add_scalar(f"train/{name}", value, epoch)
-        for mode, value in result.accuracy.items():
-            writer.add_scalar(f"test/accuracy_{mode}", value, config.epochs)
+        for mode, accuracy in result.accuracy.items():
+            if accuracy is not None:
+                writer.add_scalar(f"test/accuracy_{mode}", accuracy, config.epochs)

@@ -24,8 +24,9 @@ from ultralif.names import MODES
 from ultralif.training.batches import EVALUATION, Data, batches, inputs, load_data, make_loader, make_loaders
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
+from ultralif.training.losses import Task, count_correct, tet
 from ultralif.training.members import Members, Single, make_members, neurons_of
-from ultralif.training.networks import find_run, restore, step_work
+from ultralif.training.networks import find_run, restore, step_work, titles
 from ultralif.training.result import (
     CONSTANTS,
     LearnedConstants,
@@ -56,6 +57,7 @@ __all__ = [
     "evaluate",
     "make_op_counter",
     "make_result",
+    "measure",
     "reevaluate",
     "reevaluate_model",
 ]
@@ -195,8 +197,8 @@ class _Layers:
 class Evaluation:
     """Evaluation of one member of a stack on a set of samples."""
 
-    accuracy: dict[str, float]
-    """Percent, for each mode that the neuron has."""
+    accuracy: dict[str, float | None]
+    """Percent, for each mode that the neuron has; None where targets are not classes."""
     spike_rate: dict[str, float]
     """Mean over all hidden neurons."""
     spike_rates: dict[str, list[float]]
@@ -205,6 +207,8 @@ class Evaluation:
     """The paper's T * rate and picojoules, and counted operations, for each mode."""
     hits: dict[str, str]
     """The samples classified correctly in each mode, see `ultralif.training.result`."""
+    metrics: dict[str, dict[str, float]]
+    """The loss and the user's metrics in each mode, where a task is the user's own."""
 
 
 @torch.no_grad()
@@ -225,28 +229,114 @@ def evaluate(
     modes = [mode for mode in MODES if any(mode in members.modes(place) for place in places)]
     correct: dict[Mode, list[Tensor]] = {mode: [] for mode in modes}
     spikes: dict[Mode, list[Tensor]] = {mode: [] for mode in modes}
-    counter = make_op_counter(members, shared.timesteps)
-    for x, labels in batches(make_loaders(members, configs, data, samples, training=False), EVALUATION):
-        x = inputs(x, shared)
-        counter.read(x, labels.shape[-1])
-        labels = members.spread(labels)
+    task = members.task if isinstance(members, Single) else None
+    own_task = task is not None and (bool(task.metrics) or not task.is_usual)
+    scores = {mode: _Scores(task, shared) for mode in modes if task is not None}
+    counter, count = make_op_counter(members, shared.timesteps), 0
+    loaders = make_loaders(members, configs, data, samples, training=False)
+    for x, targets, mask in batches(loaders, shared, EVALUATION):
+        size = x.shape[1] if isinstance(members, Single) else targets.shape[-1]
+        counter.read(x, size)
+        count += size
         for mode in modes:
             with counter.watching(mode), _autocast(shared, x):
-                out = members(x, mode)
-            correct[mode].append(out.logits.argmax(2) == labels)
-            spikes[mode].append(torch.stack([rate.mean(2).sum(0) for rate in out.rates]))
-    rates = {mode: torch.stack(parts).sum(0) / len(samples) for mode, parts in spikes.items()}
-    hits = {mode: torch.cat(parts, 1).cpu().numpy() for mode, parts in correct.items()}
+                if isinstance(members, Single) and (own_task or mask is not None):
+                    steps, rates = members.outputs(x, mode, mask, by_step=members.task.loss is tet)
+                    correct[mode] += scores[mode].add(steps, targets, mask, size)
+                else:
+                    out = members(x, mode)
+                    rates = out.rates
+                    correct[mode].append(out.logits.argmax(2) == members.spread(targets))
+            spikes[mode].append(torch.stack([rate.mean(2).sum(0) for rate in rates]))
+    means = {mode: torch.stack(parts).sum(0) / count for mode, parts in spikes.items()}
+    hits = {mode: torch.cat(parts, 1).cpu().numpy() for mode, parts in correct.items() if parts}
+    metrics: dict[str, dict[str, float]] = {}
+    if own_task:
+        metrics = {
+            mode: {n: v for n, v in one.found().items() if n != "accuracy"} for mode, one in scores.items()
+        }
     return [
         _summary(
             counter,
             place,
             shared.timesteps,
-            {mode: hits[mode][place] for mode in members.modes(place)},
-            {mode: rates[mode][:, place].tolist() for mode in members.modes(place)},
+            {mode: hits[mode][place] if mode in hits else None for mode in members.modes(place)},
+            {mode: means[mode][:, place].tolist() for mode in members.modes(place)},
+            metrics,
         )
         for place in places
     ]
+
+
+class _Scores:
+    """Loss, accuracy and the user's metrics of a set, gathered batch by batch; metrics see the whole set."""
+
+    def __init__(self, task: Task, config: RunConfig) -> None:
+        self.task, self.smoothing = task, config.label_smoothing
+        self.parts: list[tuple[Tensor, Tensor, Tensor | None]] = []
+        self.loss, self.correct, self.count = 0.0, 0.0, 0
+
+    def add(self, steps: Tensor, targets: Tensor, mask: Tensor | None, size: int) -> list[Tensor]:
+        """Add a batch; return which samples are classified correctly, ``[1, B]``, if there are classes."""
+        task = self.task
+        self.loss += size * float(task.loss_of(steps, targets, mask, self.smoothing))
+        self.count += size
+        if task.metrics:
+            self.parts.append((task.scores(steps, mask).float().cpu(), targets.cpu(), mask))
+        if not task.has_classes:
+            return []
+        correct = count_correct(task, steps, targets, mask)
+        self.correct += float(correct.sum())
+        return [correct.unsqueeze(0)]
+
+    def found(self) -> dict[str, float]:
+        """Return all of them by name."""
+        found = {"loss": self.loss / self.count}
+        if self.task.has_classes:
+            found["accuracy"] = 100 * self.correct / self.count
+        if self.parts:
+            found |= self.task.metrics_of(*self._joined())
+        return found
+
+    def _joined(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return scores, targets and mask of all batches; sequences are padded to the longest one."""
+        scores, targets, masks = zip(*self.parts, strict=True)
+        if self.task.readout is not None:
+            return torch.cat(scores), torch.cat(targets), None
+        most = max(len(one) for one in scores)
+        whole = [one.new_ones(one.shape[:2], dtype=torch.bool) for one in scores]
+        kept = [w if m is None else m.cpu() for m, w in zip(masks, whole, strict=True)]
+        padded = ([_longer(one, most) for one in column] for column in (scores, targets, kept))
+        joined = [torch.cat(column, 1) for column in padded]
+        return joined[0], joined[1], None if bool(joined[2].all()) else joined[2]
+
+
+def _longer(x: Tensor, steps: int) -> Tensor:
+    return torch.cat((x, x.new_zeros(steps - len(x), *x.shape[1:])))
+
+
+@torch.no_grad()
+def measure(
+    single: Single, config: RunConfig, data: Data, samples: Split, mode: Mode | None, epoch: int = EVALUATION
+) -> dict[str, float]:
+    """Return loss, accuracy (of classes) and the user's metrics of a network on a set.
+
+    Args:
+        single: the network, with its task.
+        config: of its run.
+        data: where the samples are from.
+        samples: the set.
+        mode: of the neurons; None, their own.
+        epoch: the epoch that seeds the spikes of the encoding.
+    """
+    scores = _Scores(single.task, config)
+    for x, targets, mask in batches(
+        make_loaders(single, [config], data, samples, training=False), config, epoch
+    ):
+        with _autocast(config, x):
+            steps, _ = single.outputs(x, mode, mask, by_step=single.task.loss is tet)
+        scores.add(steps, targets, mask, x.shape[1])
+    return scores.found()
 
 
 @torch.no_grad()
@@ -272,8 +362,7 @@ def accuracies(
     batch = _largest_batch(data, shared) if device.type == "cuda" else 256
     correct = torch.zeros(len(members), device=device)
     loaders = make_loaders(members, configs, data, samples, training=False, batch=batch)
-    for x, labels in batches(loaders, epoch):
-        x = inputs(x, shared)
+    for x, labels, _ in batches(loaders, shared, epoch):
         with _autocast(shared, x):
             out = members(x, mode)
         correct += (out.logits.argmax(2) == members.spread(labels)).sum(1)
@@ -289,8 +378,9 @@ def _summary(
     counter: OpCounter,
     place: int,
     timesteps: int,
-    hits: dict[Mode, NDArray[np.bool_]],
+    hits: dict[Mode, "NDArray[np.bool_] | None"],
     rates: dict[Mode, list[float]],
+    metrics: dict[str, dict[str, float]],
 ) -> Evaluation:
     modes = [mode for mode in MODES if mode in hits]
     widths, synapses = counter.widths(), counter.synapses()
@@ -305,11 +395,12 @@ def _summary(
         "layers": {m: counter.by_layer(m) for m in modes},
     }
     return Evaluation(
-        {m: 100 * int(hits[m].sum()) / len(hits[m]) for m in modes},
+        {m: None if (hit := hits[m]) is None else 100 * int(hit.sum()) / len(hit) for m in modes},
         {m: mean[m] for m in modes},
         {m: rates[m] for m in modes},
         energy,
-        {m: pack_hits(hits[m]) for m in modes},
+        {m: pack_hits(hit) for m in modes if (hit := hits[m]) is not None},
+        metrics,
     )
 
 
@@ -319,16 +410,17 @@ def _autocast(config: RunConfig, x: Tensor) -> torch.autocast:
     return torch.autocast(x.device.type, torch.bfloat16, enabled=half)
 
 
-def environment(device: torch.device, precision: str, checksum: str) -> dict[str, Any]:
+def environment(device: torch.device, config: RunConfig, checksum: str) -> dict[str, Any]:
     """Return the code, device, precision and data behind a result."""
     return {
         "ultralif": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine(),
-        "precision": precision,
+        "precision": config.precision,
         "threads": torch.get_num_threads(),
         "data_sha256": checksum,
+        **titles(config),
     }
 
 
@@ -402,6 +494,7 @@ def by_mode(evaluation: Evaluation, validation: Evaluation | None = None) -> dic
             energy["snn_picojoules"][mode],
             None if validation is None else validation.accuracy[mode],
             energy["layers"][mode],
+            evaluation.metrics.get(mode, {}),
         )
         for mode, accuracy in evaluation.accuracy.items()
     }

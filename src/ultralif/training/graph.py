@@ -15,11 +15,12 @@ from torch import Tensor
 from ultralif.data import Loader
 from ultralif.data.loader import CROP_AND_FLIP, Augmentation, DeviceBatches
 from ultralif.data.split import Events, Images
+from ultralif.data.stream import Stream
 from ultralif.errors import is_out_of_memory
 from ultralif.functional import Mode
 from ultralif.stack import Stack
 from ultralif.stack.streams import side_by_side
-from ultralif.training.batches import augmentation, batches, inputs, make_loaders
+from ultralif.training.batches import Batch, augmentation, batches, make_loaders
 from ultralif.training.loop import Job, Steps, prepare_step, seed_draws, train_step
 from ultralif.training.schedule import epoch_mode
 
@@ -32,7 +33,8 @@ def can_be_recorded(job: Job) -> bool:
     The volume penalty's factors are checked by the CPU; the temperatures of a single network's annealing are
     numbers of the host.
     """
-    if job.objective.uses_volume:
+    own = isinstance(job.data.train, Stream) or (job.task is not None and not job.task.is_usual)
+    if job.objective.uses_volume or own:
         return False
     return _makes_batches(job) if isinstance(job.members, Stack) else job.shared.anneal is None
 
@@ -76,6 +78,7 @@ def graph_steps(job: Job, note: Callable[[str], None]) -> Steps:
                 recorder.take(mode, batch)
             else:
                 graph.replay()
+            job.seen += batch
             job.step += 1
             yield job.step
 
@@ -145,15 +148,14 @@ class _Given:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.loaders = make_loaders(job.members, job.configs, job.data, job.data.train, training=True)
-        self.source: Iterator[tuple[Tensor, Tensor]] = iter(())
+        self.source: Iterator[Batch] = iter(())
         self.kept: dict[int, tuple[Tensor, Tensor]] = {}
 
     def begin(self, epoch: int, step: int) -> None:
-        self.source = batches(self.loaders, epoch, step)
+        self.source = batches(self.loaders, self.job.shared, epoch, step)
 
     def hand_over(self, batch: int) -> None:
-        x, labels = next(self.source)
-        x = inputs(x, self.job.shared)
+        x, labels, _ = next(self.source)
         if batch not in self.kept:
             self.kept[batch] = x.clone(), labels.clone()
         for place, value in zip(self.kept[batch], (x, labels), strict=True):
@@ -202,7 +204,7 @@ class _Recorder:
         with side_by_side(self.job.device) as branch:
             with branch():
                 self.feed.advance(batch)
-            train_step(self.job, *given, mode)
+            train_step(self.job, Batch(*given), mode)
 
     def find(self, mode: Mode | None, batch: int) -> torch.cuda.CUDAGraph | None:
         """Return the graph of a step, recorded if there is none; None if it cannot be."""

@@ -8,28 +8,30 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ultralif.data import Loader
+from ultralif.data.stream import Stream
 from ultralif.errors import JobError, is_out_of_memory
 from ultralif.functional import Mode
 from ultralif.stack.streams import side_by_side
-from ultralif.training.batches import EVALUATION, Data, batches, inputs, load_data, make_loaders
+from ultralif.training.batches import EVALUATION, Batch, Data, batches, load_data, make_loaders
+from ultralif.training.callbacks import EpochState, cost
 from ultralif.training.checkpoint import newest, save_checkpoint
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
-from ultralif.training.evaluate import accuracies, environment, evaluate, make_result
-from ultralif.training.losses import Objective, member_losses
-from ultralif.training.members import Members, Role, make_members
+from ultralif.training.evaluate import accuracies, environment, evaluate, make_result, measure
+from ultralif.training.losses import Objective, Task, member_losses
+from ultralif.training.members import Members, Role, Single, make_members
 from ultralif.training.networks import build_networks, step_work
 from ultralif.training.optimizer import SGD, Adam, Group, Optimizer
 from ultralif.training.progress import Interrupted, Progress, RunOptions
 from ultralif.training.result import Result
-from ultralif.training.schedule import changes_within, epoch_mode, learning_rate, temperature
+from ultralif.training.schedule import changes_within, epoch_mode, hard_epochs, learning_rate, temperature
 from ultralif.training.store import Finished, Store, locked
 from ultralif.training.sweep import halves
 
@@ -74,11 +76,17 @@ class Job:
     epoch: int = 0
     step: int = 0
     seconds: float = 0.0
+    seen: int = 0
+    """Samples of the running epoch that were trained on."""
+    stopped: bool = False
+    """True if a callback ended training."""
     history: list[dict[str, Any]] = field(default_factory=list)
     lost: dict[int, int] = field(default_factory=dict)
     """Members that diverged, with the epoch in which they did."""
     good: dict[str, Tensor] = field(default_factory=dict)
     """All parameters at the end of the last epoch; those of a lost member stay as they were before."""
+    best: dict[str, Tensor] = field(default_factory=dict)
+    """All parameters at the end of the best epoch, where a run keeps the best."""
 
     @classmethod
     def begin(
@@ -105,13 +113,24 @@ class Job:
 
     @property
     def steps(self) -> int:
-        """Steps of an epoch."""
-        return -(-len(self.data.train) // self.shared.batch_size)
+        """Steps of an epoch; 0 if they are not known before."""
+        train = self.data.train
+        return train.steps if isinstance(train, Stream) else -(-len(train) // self.shared.batch_size)
+
+    @property
+    def part(self) -> float:
+        """The share of the running epoch that is done."""
+        return self.step / self.steps if self.steps else 0.0
+
+    @property
+    def task(self) -> Task | None:
+        """The task of a network of the user's own; None for others."""
+        return self.members.task if isinstance(self.members, Single) else None
 
     @property
     def is_over(self) -> bool:
         """True if nothing is left to train."""
-        return self.epoch >= self.shared.epochs or len(self.lost) == len(self.members)
+        return self.stopped or self.epoch >= self.shared.epochs or len(self.lost) == len(self.members)
 
     def parameters(self) -> dict[str, Tensor]:
         """Return a copy of all parameters."""
@@ -122,12 +141,14 @@ class Job:
         tensors = {f"stack.{name}": value for name, value in self.members.state_dict().items()}
         tensors |= {f"optimizer.{name}": value for name, value in self.optimizer.tensors().items()}
         tensors |= {f"good.{name}": value for name, value in self.good.items()}
+        tensors |= {f"best.{name}": value for name, value in self.best.items()}
         tensors["sums"] = self.sums
         position = {
             "runs": [config.id for config in self.configs],
             "epoch": self.epoch,
             "step": self.step,
             "seconds": self.seconds,
+            "seen": self.seen,
             "lost": list(self.lost.items()),
             "data_sha256": self.data.dataset.checksum,
         }
@@ -158,7 +179,7 @@ class Job:
         return [*notes, f"going on from {where}" + (" (an older checkpoint)" if notes else "")]
 
     def _restore(self, tensors: dict[str, Tensor], documents: dict[str, Any]) -> None:
-        parts: dict[str, dict[str, Tensor]] = {"stack": {}, "optimizer": {}, "good": {}, "sums": {}}
+        parts: dict[str, dict[str, Tensor]] = {k: {} for k in ("stack", "optimizer", "good", "best", "sums")}
         for name, value in tensors.items():
             kind, _, rest = name.partition(".")
             parts[kind][rest] = value
@@ -170,17 +191,22 @@ class Job:
             own[name].copy_(value)
         self.sums.copy_(tensors["sums"])
         self.good = {name: value.to(self.device) for name, value in parts["good"].items()}
+        self.best = {name: value.to(self.device) for name, value in parts["best"].items()}
         position = documents["position"]
         self.epoch, self.step, self.seconds = position["epoch"], position["step"], position["seconds"]
+        self.seen = position["seen"]
         self.lost = dict(position["lost"])
         self.history = documents["history"]
 
 
 def _probe(configs: Sequence[RunConfig], members: Members, data: Data) -> Tensor:
-    """Return some training samples, taken evenly from the whole set, as the networks read them."""
+    """Return some training samples, taken evenly from the whole set; of a stream, some test samples."""
+    if isinstance(data.train, Stream):
+        loaders = make_loaders(members, configs, data, data.dataset.test, training=False, batch=PROBE)
+        return next(batches(loaders, configs[0], EVALUATION)).x[:, :PROBE]
     index = torch.linspace(0, len(data.train) - 1, min(PROBE, len(data.train))).long()
     loaders = make_loaders(members, configs, data, data.train.subset(index), training=False)
-    return inputs(next(batches(loaders, EVALUATION))[0], configs[0])
+    return next(batches(loaders, configs[0], EVALUATION)).x
 
 
 def make_optimizer(members: Members, config: RunConfig) -> Optimizer:
@@ -223,10 +249,11 @@ def eager_steps(job: Job) -> Steps:
 
     def run(job: Job) -> Iterator[int]:
         mode = epoch_mode(job.shared, job.epoch)
-        for x, labels in batches(loaders, job.epoch, job.step):
+        for batch in batches(loaders, job.shared, job.epoch, job.step):
             prepare_step(job)
             seed_draws(job, loaders[0])
-            train_step(job, inputs(x, job.shared), labels, mode)
+            train_step(job, batch, mode)
+            job.seen += batch.targets.shape[-1] if job.task is None else batch.x.shape[1]
             job.step += 1
             yield job.step
 
@@ -236,7 +263,7 @@ def eager_steps(job: Job) -> Steps:
 def prepare_step(job: Job) -> None:
     """Set the learning rate of a step where it changes within the epoch."""
     if changes_within(job.shared, job.epoch):
-        job.optimizer.set_rate(learning_rate(job.shared, job.epoch, job.step / job.steps))
+        job.optimizer.set_rate(learning_rate(job.shared, job.epoch, job.part))
 
 
 def seed_draws(job: Job, loader: Loader) -> None:
@@ -245,14 +272,14 @@ def seed_draws(job: Job, loader: Loader) -> None:
         torch.manual_seed(loader.seed_of(job.epoch, 10**9 + job.step))
 
 
-def train_step(job: Job, x: Tensor, labels: Tensor, mode: Mode | None) -> None:
+def train_step(job: Job, batch: Batch, mode: Mode | None) -> None:
     """Take one step of every member on a batch, and add its loss, hits and spike rate to the sums."""
     half = job.shared.precision == "bfloat16"
     with side_by_side(job.device) as branch:
         with branch():
             job.optimizer.begin()
         with torch.autocast(job.device.type, torch.bfloat16, enabled=half):
-            losses = member_losses(job.members, x, labels, job.objective, mode)
+            losses = member_losses(job.members, batch.x, batch.targets, job.objective, mode, batch.mask)
         torch.autograd.backward([losses.loss], [job.objective.ones.to(losses.loss)])
     with side_by_side(job.device) as branch:
         with branch():
@@ -313,16 +340,31 @@ def run_epochs(job: Job, options: RunOptions, save: Callable[[], None], run: Ste
         for note in notes:
             options.report(progress_of(job, note))
         options.report(progress_of(job))
+        tell_callbacks(job, options)
 
 
 def prepare_epoch(job: Job) -> None:
     """Set the learning rate and the temperatures of the running epoch."""
     job.members.train()
-    job.optimizer.set_rate(learning_rate(job.shared, job.epoch, job.step / job.steps))
+    job.optimizer.set_rate(learning_rate(job.shared, job.epoch, job.part))
     for place, config in enumerate(job.configs):
         eps = temperature(config, job.epoch)
         if eps is not None:
             job.members.assign("eps", place, eps)
+
+
+def tell_callbacks(job: Job, options: RunOptions) -> None:
+    """Call the callbacks with the state of a network; one that returns True ends training.
+
+    Training does not end before the last phase, of binary spikes, has begun.
+    """
+    if not options.callbacks or not isinstance(job.members, Single):
+        return
+    past = [{name: values[0] for name, values in epoch.items()} for epoch in job.history]
+    state = EpochState(job.epoch, job.shared.epochs, past, job.members.net, job.shared)
+    wanted = [callback.on_epoch_end(state) for callback in options.callbacks]
+    soft = job.shared.epochs - hard_epochs(job.shared)
+    job.stopped = any(wanted) and (job.epoch > soft or soft == job.shared.epochs)
 
 
 def close_epoch(job: Job) -> list[str]:
@@ -332,7 +374,9 @@ def close_epoch(job: Job) -> list[str]:
     job.history.append(
         {
             "loss": loss.tolist(),
-            "accuracy": (100 * correct / len(job.data.train)).tolist(),
+            "accuracy": [None] * len(job.configs)
+            if job.task is not None and not job.task.has_classes
+            else (100 * correct / job.seen).tolist(),
             "spike_rate": rate.tolist(),
             "soft_rate": _probe_rates(job, "soft"),
             "hard_rate": _probe_rates(job, "hard"),
@@ -341,7 +385,7 @@ def close_epoch(job: Job) -> list[str]:
             **_tracked(job),
         }
     )
-    job.epoch, job.step = job.epoch + 1, 0
+    job.epoch, job.step, job.seen = job.epoch + 1, 0, 0
     job.sums.zero_()
     good = job.members.is_finite() & torch.isfinite(loss)
     newly = [place for place in (~good).nonzero().flatten().tolist() if place not in job.lost]
@@ -349,6 +393,8 @@ def close_epoch(job: Job) -> list[str]:
     before, job.good = job.good, job.parameters()
     for place in job.lost:
         job.members.copy_member(place, before, job.good)
+    if job.task is not None and job.task.keep_best and best_epoch(job) == job.epoch:
+        job.best = job.parameters()
     return [
         f"{job.configs[place].neuron} ({job.configs[place].id}) diverged in epoch {job.epoch}; its "
         "parameters are those of the epoch before. Try a smaller learning rate for it"
@@ -363,17 +409,30 @@ def _probe_rates(job: Job, mode: Mode) -> list[float | None]:
     return [rate if mode in job.members.modes(place) else None for place, rate in enumerate(rates)]
 
 
-def _tracked(job: Job) -> dict[str, list[float]]:
-    """Return the accuracy on the sets that are not trained on, in the mode of the epoch, if wanted."""
-    if not job.shared.track_test:
-        return {}
-    mode = epoch_mode(job.shared, job.epoch)
-    sets = {"test": job.data.dataset.test, "validation": job.data.validation}
-    return {
-        name: accuracies(job.members, job.configs, job.data, samples, mode, EVALUATION + 1 + job.epoch)
-        for name, samples in sets.items()
-        if samples is not None
+def best_epoch(job: Job) -> int:
+    """Return the epoch, counted from 1, that was the best on the validation set so far."""
+    assert job.task is not None and job.task.keep_best is not None  # noqa: S101 - asked for
+    past = [{name: values[0] for name, values in epoch.items()} for epoch in job.history]
+    return 1 + min(range(len(past)), key=[cost(job.task.keep_best, epoch) for epoch in past].__getitem__)
+
+
+def _tracked(job: Job) -> dict[str, Sequence[float | None]]:
+    """Return what is measured after every epoch on the sets that are not trained on, in its mode."""
+    mode, epoch = epoch_mode(job.shared, job.epoch), EVALUATION + 1 + job.epoch
+    found: dict[str, Sequence[float | None]] = {}
+    sets = {
+        "test": job.data.dataset.test if job.shared.track_test else None,
+        "validation": job.data.validation,
     }
+    for name, samples in sets.items():
+        if samples is None:
+            continue
+        if job.task is not None:
+            measured = measure(cast(Single, job.members), job.shared, job.data, samples, mode, epoch)
+            found |= {name if what == "accuracy" else f"{name}_{what}": [x] for what, x in measured.items()}
+        elif job.shared.track_test:
+            found[name] = accuracies(job.members, job.configs, job.data, samples, mode, epoch)
+    return found
 
 
 def _means(constants: Sequence[Tensor | None]) -> list[float | None]:
@@ -385,7 +444,7 @@ def progress_of(job: Job, note: str | None = None) -> Progress:
     last = job.history[-1] if job.history else {}
     means = []
     for name in ("loss", "accuracy"):
-        finite = [value for value in last.get(name, ()) if math.isfinite(value)]
+        finite = [value for value in last.get(name, ()) if value is not None and math.isfinite(value)]
         means.append(math.fsum(finite) / len(finite) if finite else None)
     return Progress(len(job.members), job.epoch, job.shared.epochs, means[0], means[1], note)
 
@@ -403,8 +462,11 @@ def recalibrate_bn(job: Job) -> None:
     job.members.train()
     loaders = make_loaders(job.members, job.configs, job.data, job.data.train, training=True)
     mode = epoch_mode(job.shared, job.shared.epochs - 1)
-    for x, _ in islice(batches(loaders, EVALUATION), job.shared.recalibrate_bn):
-        job.members(inputs(x, job.shared), mode)
+    for batch in islice(batches(loaders, job.shared, EVALUATION), job.shared.recalibrate_bn):
+        if isinstance(job.members, Single):
+            job.members.outputs(batch.x, mode, batch.mask)
+        else:
+            job.members(batch.x, mode)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
 
@@ -417,7 +479,9 @@ def finish(job: Job, store: Store, aside: Path) -> list[Result]:
         store: where the runs are written.
         aside: the folder in which theirs are prepared.
     """
-    job.members.load_state_dict(job.good)
+    best = bool(job.best) and not job.lost
+    job.members.load_state_dict(job.best if best else job.good)
+    ended = best_epoch(job) if best else job.epoch
     if job.shared.recalibrate_bn:
         recalibrate_bn(job)
     job.members.train(False)
@@ -428,7 +492,7 @@ def finish(job: Job, store: Store, aside: Path) -> list[Result]:
     networks = job.members.unstack()
     evaluations = evaluate(job.members, job.configs, job.data)
     held_out = evaluate(job.members, job.configs, job.data, "validation") if job.data.validation else None
-    made_by = environment(job.device, job.shared.precision, job.data.dataset.checksum)
+    made_by = environment(job.device, job.shared, job.data.dataset.checksum)
     runs, results = [], []
     for place, config in enumerate(job.configs):
         network = networks[job.members.order[place]]
@@ -440,7 +504,7 @@ def finish(job: Job, store: Store, aside: Path) -> list[Result]:
             evaluations[place],
             held_out[place] if held_out else None,
             status="done" if lost is None else "diverged",
-            epochs=config.epochs if lost is None else lost - 1,
+            epochs=ended if lost is None else lost - 1,
             seconds=job.seconds,
             stacked=len(job.members),
             environment=made_by,

@@ -4,8 +4,9 @@ A network's output is ``[T, B, *outputs]``. A readout turns it into ``[B, *outpu
 that with the targets. Without a readout, a loss compares every step with targets over time.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from ultralif.ops.autograd import runs_triton
 
 if TYPE_CHECKING:
     from ultralif.training.config import RunConfig
-    from ultralif.training.members import Members
+    from ultralif.training.members import Members, Single
 
 __all__ = [
     "LOSSES",
@@ -27,7 +28,9 @@ __all__ = [
     "Losses",
     "Objective",
     "Readout",
+    "Task",
     "bce",
+    "count_correct",
     "cross_entropy",
     "find_loss",
     "find_readout",
@@ -181,6 +184,53 @@ def rate_mse(
     return mse(scores, wanted, mask)
 
 
+@dataclass(frozen=True)
+class Task:
+    """What a network of the user's own is trained for."""
+
+    loss: Callable[..., Tensor]
+    readout: Callable[..., Tensor] | None
+    """None: the loss compares every step with targets over time."""
+    metrics: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    keep_best: str | None = None
+    """The quantity of the validation set by which the final parameters are chosen."""
+
+    @property
+    def has_classes(self) -> bool:
+        """True if the targets are classes, so that there is an accuracy."""
+        return self.loss in (cross_entropy, tet, rate_mse) and self.readout is not None
+
+    @property
+    def is_usual(self) -> bool:
+        """True for the cross-entropy of the mean scores, which has shorter ways."""
+        return self.loss is cross_entropy and self.readout is mean
+
+    def scores(self, steps: Tensor, mask: Tensor | None) -> Tensor:
+        """Return what is compared with the targets: of outputs of every step, or ``[B, ...]`` as they are."""
+        if self.readout is None or steps.dim() < 3:
+            return steps
+        return cast(Tensor, call(self.readout, steps, mask=mask))
+
+    def loss_of(self, steps: Tensor, targets: Tensor, mask: Tensor | None, smoothing: float = 0.0) -> Tensor:
+        """Return the loss of a network's outputs."""
+        if self.loss is cross_entropy:
+            kept = mask if self.readout is None else None
+            return cross_entropy(self.scores(steps, mask), targets, kept, smoothing)
+        if self.loss is tet:
+            return tet(steps, targets, mask)
+        kept = mask if self.readout is None else None
+        return cast(Tensor, call(self.loss, self.scores(steps, mask), targets, mask=kept))
+
+    def metrics_of(self, scores: Tensor, targets: Tensor, mask: Tensor | None) -> dict[str, float]:
+        """Return the user's metrics of the scores of a whole set."""
+        return {name: float(call(one, scores, targets, mask=mask)) for name, one in self.metrics.items()}
+
+
+def call(function: Callable[..., Any], *given: Tensor, mask: Tensor | None) -> Any:
+    """Call a loss, a readout or a metric; one of the user's need not know masks unless there is one."""
+    return function(*given) if mask is None else function(*given, mask=mask)
+
+
 LOSSES: dict[str, Callable[..., Tensor]] = {
     "cross-entropy": cross_entropy,
     "mse": mse,
@@ -277,7 +327,12 @@ class Losses(NamedTuple):
 
 
 def member_losses(
-    members: "Members", x: Tensor, labels: Tensor, objective: Objective, mode: Mode | None
+    members: "Members",
+    x: Tensor,
+    labels: Tensor,
+    objective: Objective,
+    mode: Mode | None,
+    mask: Tensor | None = None,
 ) -> Losses:
     r"""Return for each member the cross-entropy plus :math:`\lambda \bar s` (section 6).
 
@@ -289,7 +344,12 @@ def member_losses(
         labels: classes ``[B]``, or probabilities ``[B, classes]``; or such for each batch.
         objective: the loss.
         mode: of the neurons; None, their own.
+        mask: steps ``[T, B]`` that count.
     """
+    from ultralif.training.members import Single
+
+    if isinstance(members, Single) and (mask is not None or not members.task.is_usual):
+        return _task_losses(members, x, labels, mask, objective, mode)
     if can_be_fused(members, x, labels, objective):
         from ultralif.stack import Stack
         from ultralif.stack.fused_step import readout_loss
@@ -316,6 +376,31 @@ def member_losses(
     classes = labels.argmax(2) if labels.is_floating_point() else labels
     correct = (out.logits.detach().argmax(2) == classes).sum(1)
     return Losses(loss, correct, rate.detach())
+
+
+def _task_losses(
+    single: "Single", x: Tensor, targets: Tensor, mask: Tensor | None, objective: Objective, mode: Mode | None
+) -> Losses:
+    """Return the losses of a network with a task of the user's own, or with samples of different lengths."""
+    steps, rates = single.outputs(x, mode, mask)
+    task = single.task
+    loss = task.loss_of(steps, targets, mask, objective.smoothing)
+    if loss.dim():
+        raise InputError(f"loss must return a single number, got shape {tuple(loss.shape)}")
+    rate = single.hidden_rate(rates)
+    total = loss.view(1) + objective.sparsity * rate
+    if objective.uses_volume:
+        total = total + objective.volume * volume_regularizer(single.first_weights()[0])
+    correct = torch.zeros_like(rate)
+    if task.has_classes:
+        correct = count_correct(task, steps.detach(), targets, mask).sum().view(1)
+    return Losses(total, correct, rate.detach())
+
+
+def count_correct(task: Task, steps: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
+    """Tell for each sample whether its class has the highest score."""
+    scores = task.scores(steps, mask)
+    return scores.argmax(-1) == (targets.argmax(-1) if targets.is_floating_point() else targets)
 
 
 def can_be_fused(members: "Members", x: Tensor, labels: Tensor, objective: Objective) -> bool:

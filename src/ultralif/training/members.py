@@ -14,6 +14,7 @@ from ultralif.functional import Mode
 from ultralif.names import MODES
 from ultralif.nn import Neuron, Output, mode
 from ultralif.training.config import RunConfig
+from ultralif.training.losses import Task, cross_entropy, mean
 
 if TYPE_CHECKING:
     from ultralif.nn import Network
@@ -121,12 +122,16 @@ def _seen(module: nn.Module, given: Any, out: Any) -> None:
     """Do nothing. With a hook, `Neuron.rate` calls the module, whose spikes are noted."""
 
 
-def _over_calls(noted: Sequence[tuple[Tensor, int]]) -> Tensor:
+def _over_calls(noted: Sequence[tuple[Tensor, Any]]) -> Tensor:
     """Return the mean spike over several calls of a layer, each weighted by its steps."""
-    steps = [count for _, count in noted]
+    steps: list[Any] = [count for _, count in noted]
+    if isinstance(steps[0], Tensor):  # sums over the steps that count, and their number for each sample
+        counts = torch.stack([count for _, count in noted]).sum(0)
+        return torch.stack([rate for rate, _ in noted]).sum(0) / counts.clamp(min=1)
     if len(set(steps)) == 1:
         return torch.stack([rate for rate, _ in noted]).mean(0)
-    return torch.stack([rate * count for rate, count in noted]).sum(0) / sum(steps)
+    total = torch.stack([rate * count for rate, count in noted]).sum(0)
+    return total / int(sum(steps))
 
 
 class Single(nn.Module):
@@ -138,20 +143,29 @@ class Single(nn.Module):
         classes: the number of classes, or less: a net may have scores for more.
         direct: the net takes images ``[B, *input]`` and repeats them itself.
         channels_last: store images with channels last.
+        task: what it is trained for; None, classes by their mean scores.
     """
 
     batches, draws = 1, True
 
     def __init__(
-        self, net: nn.Module, *, classes: int = 1, direct: bool = False, channels_last: bool = False
+        self,
+        net: nn.Module,
+        *,
+        classes: int = 1,
+        direct: bool = False,
+        channels_last: bool = False,
+        task: Task | None = None,
     ) -> None:
         super().__init__()
         self.neurons = neurons_of(net)
         self.net = net.to(memory_format=torch.channels_last) if channels_last else net  # type: ignore[call-overload]
         self.classes, self.direct, self.channels_last = classes, direct, channels_last
+        self.task = task or Task(cross_entropy, mean)
         self.order = [0]
+        self._mask: Tensor | None = None
         self.widths: dict[int, int] = {}
-        self._seen: dict[int, list[tuple[Tensor, int]]] = {}
+        self._seen: dict[int, list[tuple[Tensor, Any]]] = {}
         self._layers: list[int] = []
 
     @contextmanager
@@ -192,26 +206,62 @@ class Single(nn.Module):
         """Keep the mean spike of each sample of a layer, ``[B, 1, 1]``, and the number of steps."""
         self.widths[layer] = math.prod(spikes.shape[2:])
         wide = spikes.float() if spikes.dtype in (torch.bfloat16, torch.float16) else spikes
-        rate = wide.flatten(2).mean((0, 2)).view(-1, 1, 1)
-        self._seen.setdefault(layer, []).append((rate, len(spikes)))
+        seen = self._seen.setdefault(layer, [])
+        if self._mask is None:
+            seen.append((wide.flatten(2).mean((0, 2)).view(-1, 1, 1), len(spikes)))
+            return
+        start = len(seen) % len(self._mask)  # a neuron called step by step is called once for each of them
+        counted = self._mask if len(spikes) == len(self._mask) else self._mask[start : start + 1]
+        if counted.shape != spikes.shape[:2]:  # of other steps or samples: nothing is known of padding
+            counted = torch.ones(spikes.shape[:2], dtype=torch.bool, device=spikes.device)
+        weights = counted.to(wide.dtype)
+        total = (wide.flatten(2).mean(2) * weights).sum(0).view(-1, 1, 1)
+        seen.append((total, weights.sum(0).view(-1, 1, 1)))
 
     def __len__(self) -> int:
         return 1
 
-    def forward(self, x: Tensor, wanted: Mode | None = None, *, by_step: bool = False) -> Output:
-        """Return the scores ``[1, B, classes]`` and for each spiking layer the mean spike ``[B, 1, 1]``."""
-        self._seen = {}
-        batch = x.shape[1]
+    def outputs(
+        self, x: Tensor, wanted: Mode | None = None, mask: Tensor | None = None, *, by_step: bool = False
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return what the net returns, and for each spiking layer the mean spike ``[B, 1, 1]``.
+
+        Args:
+            x: a batch.
+            wanted: mode of the neurons; None, their own.
+            mask: steps ``[T, B]`` that count for the rates.
+            by_step: ask a network of the library for the scores of all steps.
+        """
+        self._seen, self._mask = {}, mask
         if hasattr(self.net, "by_step"):  # a network of ultralif.models
             self.net.by_step = by_step
         with mode(self.net, wanted) if wanted is not None else nullcontext(), self._watching():
             said = self.net(self._laid_out(x[0] if self.direct else x))
+        if not self._seen:
+            raise InputError(
+                "net has ultralif neurons but calls none of them, so there are no spikes to count; call them "
+                "in its forward, as modules or by run or step"
+            )
+        rates = tuple(_over_calls(self._seen[layer]) for layer in sorted(self._seen))
+        self._layers = sorted(self._seen)
+        self._seen, self._mask = {}, None
         scores = said.logits if isinstance(said, Output) else said
-        if not isinstance(scores, Tensor) or scores.dim() not in (2, 3) or scores.shape[-2] != batch:
+        if not isinstance(scores, Tensor) or x.shape[1] not in scores.shape[:2]:
             shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
             raise InputError(
-                f"net must return scores [B, classes] or [T, B, classes] for a batch of {batch}, got "
+                f"net must return scores [B, classes] or [T, B, classes] for a batch of {x.shape[1]}, got "
                 f"{shape}; take the mean over space, or put time first"
+            )
+        return scores, rates
+
+    def forward(self, x: Tensor, wanted: Mode | None = None, *, by_step: bool = False) -> Output:
+        """Return the scores ``[1, B, classes]`` and for each spiking layer the mean spike ``[B, 1, 1]``."""
+        batch = x.shape[1]
+        scores, rates = self.outputs(x, wanted, by_step=by_step)
+        if scores.dim() not in (2, 3) or scores.shape[-2] != batch:
+            raise InputError(
+                f"net must return scores [B, classes] or [T, B, classes] for a batch of {batch}, got "
+                f"{tuple(scores.shape)}; take the mean over space, or put time first"
             )
         if scores.shape[-1] < self.classes:
             raise InputError(
@@ -221,14 +271,6 @@ class Single(nn.Module):
         steps = scores.unsqueeze(1) if scores.dim() == 3 else None
         if by_step and steps is None:
             raise InputError("loss 'tet' needs the scores of each step; let net return [T, B, classes]")
-        if not self._seen:
-            raise InputError(
-                "net has ultralif neurons but calls none of them, so there are no spikes to count; call them "
-                "in its forward, as modules or by run or step"
-            )
-        rates = tuple(_over_calls(self._seen[layer]) for layer in sorted(self._seen))
-        self._layers = sorted(self._seen)
-        self._seen = {}
         return Output(
             scores.mean(0, keepdim=True) if scores.dim() == 3 else scores.unsqueeze(0), rates, steps
         )
@@ -310,12 +352,18 @@ def make_members(
     configs: Sequence[RunConfig], networks: Sequence[nn.Module], device: torch.device, data: "Data"
 ) -> Members:
     """Return multilayer perceptrons as a stack, and a module of any other kind by itself."""
+    from ultralif.training.networks import task_of
+
     shared = configs[0]
     if shared.model != "mlp":
         direct = shared.encoding == "direct" and not data.train.is_events
         classes = data.dataset.classes
         return Single(
-            networks[0].to(device), classes=classes, direct=direct, channels_last=shared.channels_last
+            networks[0].to(device),
+            classes=classes,
+            direct=direct,
+            channels_last=shared.channels_last,
+            task=task_of(shared.model),
         )
     from ultralif.stack import Stack
 

@@ -1,10 +1,8 @@
 """Networks of configs, untrained; and those of stored runs and of the zoo, trained."""
 
-import ast
 import hashlib
 import inspect
 import math
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -15,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ultralif.data import DATASETS
+from ultralif.data.code import code_of
 from ultralif.data.encoders import NORMALIZED
 from ultralif.data.table import Spec
 from ultralif.data.user_data import PREFIX, find_user_data
@@ -22,8 +21,9 @@ from ultralif.errors import InputError
 from ultralif.nn import Network, find_neuron, set_mode
 from ultralif.nn.volume import orthogonal_
 from ultralif.training.checkpoint import Damaged
-from ultralif.training.config import RunConfig
+from ultralif.training.config import RunConfig, document_id
 from ultralif.training.device import memory
+from ultralif.training.losses import Task
 from ultralif.training.members import neurons_of
 from ultralif.training.schedule import hard_epochs, temperature
 from ultralif.training.store import Run, Store
@@ -35,6 +35,7 @@ __all__ = [
     "build_network",
     "build_networks",
     "build_perceptron",
+    "changed_code",
     "default_encoding",
     "find_run",
     "find_spec",
@@ -43,13 +44,26 @@ __all__ = [
     "network_arguments",
     "restore",
     "step_work",
+    "task_of",
+    "titles",
 ]
 
 
-_OWN: dict[str, Callable[[], nn.Module]] = {}
+class UserModel(NamedTuple):
+    """A network of the user's own."""
+
+    make: Callable[[], nn.Module]
+    task: Task | None
+    title: str
+    """What people call it, such as ``net.py:Net``."""
 
 
-def add_model(make: Callable[[], nn.Module]) -> str:
+_OWN: dict[str, UserModel] = {}
+
+
+def add_model(
+    make: Callable[[], nn.Module], task: Task | None = None, kept: str = "", title: str = ""
+) -> str:
     """Make a network of the user's own known to this process; return its name.
 
     The name holds the class and the first digits of a digest of the parameters' shapes, the module's
@@ -57,36 +71,58 @@ def add_model(make: Callable[[], nn.Module]) -> str:
 
     Args:
         make: returns the network.
+        task: what it is trained for; None, classes by their mean scores.
+        kept: anything else by which runs of it differ, as text.
+        title: what people call it; "", its class.
     """
     net = make()
     neurons_of(net)  # or say that it has none
     shapes = [(name, tuple(value.shape)) for name, value in net.state_dict().items()]
     kinds = sorted({type(part) for part in net.modules()}, key=lambda kind: kind.__qualname__)
     code = [code_of(kind) for kind in kinds if kind.__module__.split(".")[0] not in ("torch", "ultralif")]
-    digest = hashlib.sha256(f"{shapes} {net!r} {code}".encode()).hexdigest()[:12]
+    if task is not None and not (task.is_usual and task.keep_best is None):
+        kept += f" {code_of(task.loss)} {task.readout and code_of(task.readout)} {task.keep_best}"
+    digest = hashlib.sha256(f"{shapes} {net!r} {code}{kept}".encode()).hexdigest()[:12]
     name = f"{PREFIX}{type(net).__name__}:{digest}"
-    _OWN[name] = make
+    _OWN[name] = UserModel(make, task, title or type(net).__name__)
     return name
+
+
+def changed_code(config: RunConfig, store: Store) -> str | None:
+    """Say so if a stored run differs from a config only by the code or the layers of the user's network."""
+    if config.model not in _OWN:
+        return None
+    kind = config.model.rpartition(":")[0]
+    for found in store.rows(dataset=config.dataset, neuron=config.neuron, seed=config.seed):
+        other = dict(found.config)
+        if str(other.get("model")).rpartition(":")[0] == kind:
+            other["model"] = config.model
+            if document_id(other) == config.id != found.id:
+                return (
+                    f"the code, the layers or the task of {_OWN[config.model].title} changed since run "
+                    f"{found.id}; this is another run"
+                )
+    return None
 
 
 def default_encoding(model: str) -> Literal["direct", "constant"]:
     """Return the encoding of images for a network of the user's own, unless another is asked for."""
-    return "direct" if hasattr(_OWN[model](), "timesteps") else "constant"
+    return "direct" if hasattr(_OWN[model].make(), "timesteps") else "constant"
 
 
-def code_of(kind: type) -> str:
-    """Return the code of a class's methods without comments; bytecode where there is no source."""
-    found = []
-    for name, member in sorted(vars(kind).items()):
-        function = getattr(member, "__func__", getattr(member, "fget", member))
-        if inspect.isfunction(function):
-            try:
-                tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-                found.append(f"{name} {ast.dump(tree)}")
-            except (OSError, SyntaxError):
-                code = function.__code__
-                found.append(f"{name} {code.co_code.hex()} {code.co_consts} {code.co_names}")
-    return f"{kind.__qualname__}: {found}"
+def task_of(model: str) -> Task | None:
+    """Return the task for which a network of the user's own is trained; None for other networks."""
+    return _OWN[model].task if model in _OWN else None
+
+
+def titles(config: RunConfig) -> dict[str, str]:
+    """Return what people call a network and data of the user's own, such as ``net.py:Net`` and ``my.npz``."""
+    found = {}
+    if config.model in _OWN:
+        found["model"] = _OWN[config.model].title
+    if config.dataset.startswith(PREFIX) and config.dataset in DATASETS:
+        found["dataset"] = DATASETS[config.dataset].title
+    return found
 
 
 def find_spec(config: RunConfig) -> Spec:
@@ -157,7 +193,7 @@ def _build_own(config: RunConfig) -> nn.Module:
             f"the network of run {config.id} is your own, {config.model.split(':')[1]}, and not part of "
             "it; give it again, on the command line with --model"
         )
-    return _OWN[config.model]()
+    return _OWN[config.model].make()
 
 
 def _build_model(config: RunConfig) -> nn.Module:

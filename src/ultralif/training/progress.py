@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ultralif.errors import InputError, JobError
 from ultralif.files import visible
@@ -24,6 +24,13 @@ __all__ = [
     "stop_on_signals",
     "training_progress",
 ]
+
+
+class Callback(Protocol):
+    """Called after every epoch with an `ultralif.training.callbacks.EpochState`."""
+
+    def on_epoch_end(self, state: Any) -> bool | None:
+        """Return True to end training."""
 
 
 class Progress(NamedTuple):
@@ -73,6 +80,8 @@ class RunOptions:
     """Called after every step; it returns 0 to continue, or an exit code to stop."""
     checkpoint_seconds: float = 60.0
     """The most work, in seconds, that is lost if the process is killed."""
+    callbacks: Sequence["Callback"] = ()
+    """Their ``on_epoch_end(state)`` is called after every epoch."""
     graph: bool = True
     """Record steps on a GPU; False for a network that decides in Python from step to step."""
 
@@ -200,8 +209,10 @@ class _Lines:
 
 
 def _state(progress: Progress) -> str:
-    if progress.loss is None or progress.accuracy is None:
+    if progress.loss is None:
         return spell_count(progress.members, "network")
+    if progress.accuracy is None:
+        return f"loss {progress.loss:.4f}"
     mean = "mean " if progress.members > 1 else ""
     return f"{mean}loss {progress.loss:.4f}, {mean}training accuracy {progress.accuracy:.1f} %"
 

@@ -214,6 +214,10 @@ class Reader:
         entries = [Reader(entry, f"{name} of {self.source}") for entry in value]
         return {one.text("layer"): found for one in entries if (found := one.operations()) is not None}
 
+    def every_number(self) -> dict[str, float | None]:
+        """Return all entries, which are numbers."""
+        return {name: self.number(name) for name in self.values}
+
     def scalars(self) -> dict[str, Any]:
         """Return the entries that are texts or numbers."""
         return {name: v for name, v in self.values.items() if isinstance(v, str | int | float | None)}
@@ -251,6 +255,8 @@ class ModeResult:
     """Percent of the held-out part of the training set."""
     layers: Mapping[str, Operations] = field(default_factory=dict)
     """Operations of each layer by its name, where they were counted layer by layer."""
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    """The loss and the metrics of a task of the user's own."""
 
 
 @dataclass(frozen=True)
@@ -325,8 +331,10 @@ class Result:
     def __repr__(self) -> str:
         """Say in a line which run it is and how accurate it is in every mode."""
         percent = ", ".join(f"{mode} {x:.2f} %" for mode, x in self.accuracy.items() if x is not None)
-        which = f"{self.neuron} on {self.dataset}, T={self.timesteps}, seed {self.seed}"
-        return f"Result({self.id}, {self.status}: {which}; {percent})"
+        for mode, one in self.metrics.items():
+            percent += "".join(f", {mode} {name} {x:.4g}" for name, x in one.items() if x is not None)
+        which = f"{self.network_title} on {self.dataset_title}, T={self.timesteps}, seed {self.seed}"
+        return f"Result({self.id}, {self.status}: {which}; {percent.removeprefix(', ')})"
 
     @property
     def own(self) -> ModeResult:
@@ -337,6 +345,22 @@ class Result:
     def accuracy(self) -> dict[str, float | None]:
         """Percent of the test set, by mode."""
         return {mode: one.accuracy for mode, one in self.by_mode.items()}
+
+    @property
+    def metrics(self) -> dict[str, Mapping[str, float | None]]:
+        """Loss and metrics on the test set of a task of the user's own, by mode."""
+        return {mode: one.metrics for mode, one in self.by_mode.items() if one.metrics}
+
+    @property
+    def network_title(self) -> str:
+        """What people call the network: its neuron, or such as ``net.py:Net (UltraLIF)``."""
+        model = self.config.get("model", "mlp")
+        return self.neuron if model == "mlp" else f"{self.environment.get('model', model)} ({self.neuron})"
+
+    @property
+    def dataset_title(self) -> str:
+        """What people call the data, such as ``mnist`` or ``my.npz``."""
+        return str(self.environment.get("dataset", self.dataset))
 
     @property
     def spike_rate(self) -> dict[str, float | None]:
@@ -368,6 +392,7 @@ class Result:
             for mode, one in modes.items()
             if one.layers
         }
+        metrics = {mode: dict(one.metrics) for mode, one in modes.items() if one.metrics}
         return {
             **{name: getattr(self, name) for name in _PLAIN},
             "accuracy": self.accuracy,
@@ -380,6 +405,7 @@ class Result:
                 "operations": operations,
                 **({"layers": layers} if layers else {}),
             },
+            **({"metrics": metrics} if metrics else {}),
             "eps": self.eps,
             "leak": self.leak,
             "constants": asdict(self.constants),
@@ -472,4 +498,5 @@ def _in_mode(read: Reader, mode: Mode) -> ModeResult:
         energy.part("snn_picojoules").number(mode),
         read.part("validation").number(mode),
         energy.part("layers").layers(mode),
+        read.part("metrics").part(mode).every_number(),
     )

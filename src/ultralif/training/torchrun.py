@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ultralif.errors import InputError, JobError
 from ultralif.functional import Mode
-from ultralif.training.batches import inputs, load_data, make_loader
+from ultralif.training.batches import Batch, batches, load_data, make_loader
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.loop import Job, finish, prepare_step, progress_of, run_epochs, stack_id
@@ -124,20 +124,24 @@ def _steps(job: Job, group: _Group) -> Callable[[Job], Iterator[int]]:
     torch.autograd.backward([nothing.loss.sum()])
 
     def run(job: Job) -> Iterator[int]:
-        for x, labels in loader.epoch(job.epoch, job.step):
+        for batch in batches([loader], job.shared, job.epoch, job.step):
             prepare_step(job)
-            _step(job, cast(_Loss, loss), inputs(x, job.shared), labels, group)
+            _step(job, cast(_Loss, loss), batch, group)
+            job.seen += len(batch.targets) if job.task is None else batch.x.shape[1]
             job.step += 1
             yield job.step
 
     return run
 
 
-def _step(job: Job, loss: _Loss, x: Tensor, labels: Tensor, group: _Group) -> None:
+def _step(job: Job, loss: _Loss, batch: Batch, group: _Group) -> None:
     """Take one step; the gradient of a process is weighted by its share of the batch.
 
     A process without samples computes one with weight 0, because all must take part in the sum.
     """
+    x, labels = batch.x, batch.targets
+    if batch.mask is not None or (job.task is not None and not job.task.is_usual):
+        raise InputError("torchrun trains classes from samples of one length; use one process for this task")
     mine = group.part(len(labels))
     share = (mine.stop - mine.start) / len(labels)
     mine = mine if share else slice(0, 1)

@@ -1,0 +1,264 @@
+"""Batches of a user's DataLoader or Dataset, taken as it makes them: nothing is kept in memory."""
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from copy import copy
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, IterableDataset
+
+from ultralif.data.code import code_of
+from ultralif.data.loader import Loader
+from ultralif.errors import InputError
+
+__all__ = ["Stream", "StreamLoader", "pad_samples"]
+
+COMPARED = 256
+"""The most samples by which a dataset is recognised."""
+
+
+def pad_samples(samples: Sequence[tuple[Any, ...]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Collate samples ``[T, ...]`` of different lengths: return them padded with zeros, targets and lengths.
+
+    Use it as the ``collate_fn`` of a DataLoader. Targets over time are padded as well.
+
+    Args:
+        samples: pairs of a sample, time first, and its target.
+
+    Example:
+        >>> x, y, lengths = pad_samples([(torch.ones(2, 4), 0), (torch.ones(3, 4), 1)])
+        >>> x.shape, y, lengths
+        (torch.Size([2, 3, 4]), tensor([0, 1]), tensor([2, 3]))
+    """
+    xs = [torch.as_tensor(np.asarray(x)) for x, _ in samples]
+    ys = [torch.as_tensor(y) for _, y in samples]
+    timed = all(y.dim() and len(y) == len(x) for x, y in zip(xs, ys, strict=True))
+    targets = pad_sequence(ys, batch_first=True) if timed else torch.stack(ys)
+    return pad_sequence(xs, batch_first=True), targets, torch.tensor([len(x) for x in xs])
+
+
+class Stream:
+    """Samples that a DataLoader brings batch by batch; it stands where a `ultralif.data.split.Split` does.
+
+    Args:
+        name: ``train``, ``test`` or ``validation``, for messages.
+        loader: yields ``(x, targets)``, or ``(x, targets, lengths)`` for padded samples.
+        events: samples have time: ``[B, T, ...]``, or ``[T, B, ...]`` where the loader puts time first.
+        timed: targets have time as well.
+    """
+
+    store = None
+
+    def __init__(
+        self,
+        name: str,
+        loader: DataLoader[Any],
+        *,
+        events: bool,
+        timed: bool = False,
+    ) -> None:
+        self.name, self.loader, self.is_events, self.timed = name, loader, events, timed
+        self.device = torch.device("cpu")
+        self.time_first = self.has_lengths = False
+        x, targets, _ = self.first = self._example()
+        self.shape = tuple(x.shape[2:] if events else x.shape[1:])
+        self.timesteps: int | None = (x.shape[0] if self.time_first else x.shape[1]) if events else None
+        self.has_classes = targets.dim() == 1 and not targets.is_floating_point() and not timed
+
+    def to(self, device: torch.device) -> "Stream":
+        """Return the same stream for another device."""
+        moved = copy(self)
+        moved.device = device
+        return moved
+
+    def __len__(self) -> int:
+        """Return the number of samples; 0 if the dataset does not tell."""
+        data: Any = self.loader.dataset
+        return 0 if isinstance(data, IterableDataset) else len(data)
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch; 0 if the loader does not tell."""
+        try:
+            return len(self.loader)
+        except TypeError:
+            return 0
+
+    def batches(self, seeds: Iterator[int]) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+        """Yield the batches of a pass as ``x [T, B, ...]`` or images ``[B, ...]``, targets and mask.
+
+        Args:
+            seeds: one for the pass, and one for each batch: whatever draws random numbers repeats itself.
+        """
+        _seed_generators(self.loader, next(seeds))
+        _seed(next(seeds))
+        source = iter(self.loader)
+        while True:
+            _seed(next(seeds))
+            try:
+                batch = next(source)
+            except StopIteration:
+                return
+            x, targets, lengths = self._parts(batch)
+            x = x.to(self.device, non_blocking=True)
+            targets = targets.to(self.device, non_blocking=True)
+            if self.is_events:
+                x = (x if self.time_first else x.transpose(0, 1)).float()
+            if self.timed and not self.time_first:
+                targets = targets.transpose(0, 1)
+            mask = None
+            if lengths is not None:
+                mask = torch.arange(len(x), device=self.device)[:, None] < lengths.to(self.device)
+            yield x, targets, mask
+
+    def digest(self) -> str:
+        """Return a digest of the code, of the length and of up to 256 samples, spread over the data."""
+        data = self.loader.dataset
+        seen = hashlib.sha256(code_of(type(data)).encode())
+        seen.update(f"{self.is_events} {self.timed} {self.loader.drop_last} {self.steps}".encode())
+        if isinstance(data, IterableDataset):
+            samples: Iterator[Any] = iter((self.first,))
+        else:
+            count = len(self)
+            seen.update(f"{count}".encode())
+            places = sorted({round(i * (count - 1) / COMPARED) for i in range(COMPARED + 1)})
+            samples = (_drawn(data, i) for i in places)
+            seen.update(f"{_drawn(_Order(self.loader), 0)} {code_of(self.loader.collate_fn)}".encode())
+        for sample in samples:
+            for part in sample:
+                value = np.ascontiguousarray(np.asarray(part))
+                seen.update(f"{value.dtype} {value.shape}".encode() + value.tobytes())
+        return seen.hexdigest()
+
+    def _example(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return a small batch, and find out whether its first axis is time."""
+        data, collate = self.loader.dataset, self.loader.collate_fn
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            if isinstance(data, IterableDataset) or self.loader.batch_sampler is None:
+                self.time_first = self.is_events and not getattr(collate, "batch_first", True)
+                return self._parts(next(iter(self.loader)))
+            count = len(self)
+            if not count:
+                raise InputError(f"{self.name} has no samples")
+            most = min(count, self.loader.batch_size or count)
+            for size in (each for each in (2, 3, 1) if each <= most):
+                batch = self._collated(data, size)
+                axes = tuple(np.shape(batch[0]))[:2]
+                if axes[:1] == (size,) and axes[1:] != (size,):
+                    break
+                if self.is_events and axes[1:] == (size,) and axes[0] != size:
+                    self.time_first = True
+                    break
+        return self._parts(batch)
+
+    def _collated(self, data: Any, size: int) -> Any:
+        samples = [_drawn(data, i) for i in range(size)]
+        for sample in samples:
+            if not isinstance(sample, tuple | list) or len(sample) not in (2, 3):
+                raise InputError(
+                    f"{self.name} must yield pairs of a sample and its target, got {type(sample).__name__}"
+                )
+        try:
+            return self.loader.collate_fn(samples)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise InputError(
+                f"samples of {self.name} cannot be put into a batch ({str(error).splitlines()[0]}); if their "
+                "lengths differ, give the DataLoader collate_fn=ul.data.pad_samples"
+            ) from error
+
+    def _parts(self, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return samples, targets and lengths of a batch, after checking that they belong together."""
+        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+            raise InputError(
+                f"{self.name} must yield pairs of samples and targets, or these and lengths, got "
+                f"{type(batch).__name__}"
+            )
+        x, targets = (torch.as_tensor(part) for part in batch[:2])
+        self.has_lengths = len(batch) == 3
+        lengths = torch.as_tensor(batch[2]) if self.has_lengths else None
+        least = 3 if self.is_events else 2
+        axis = 1 if self.time_first else 0
+        rows = targets.shape[axis if self.timed else 0] if targets.dim() else 0
+        if x.dim() < least or x.shape[axis] != rows or (lengths is not None and len(lengths) != rows):
+            wanted = ("[T, B, ...]" if self.time_first else "[B, T, ...]") if self.is_events else "[B, ...]"
+            raise InputError(
+                f"{self.name} must yield samples {wanted} and as many targets, got {tuple(x.shape)} and "
+                f"{tuple(targets.shape)}; with events=True samples have time, and without they have none"
+            )
+        if lengths is not None and bool((lengths == x.shape[1 - axis]).all()):
+            lengths = None
+        if targets.dtype in (torch.int8, torch.int16, torch.int32, torch.uint8, torch.bool):
+            targets = targets.long()
+        if x.is_floating_point() and not bool(torch.isfinite(x).all()):
+            raise InputError(f"{self.name} holds NaN or infinite values; leave those samples out")
+        return x, targets.float() if targets.dtype == torch.float64 else targets, lengths
+
+
+class StreamLoader(Loader):
+    """The batches of a `Stream`, encoded as those of a `Loader`; an epoch can be resumed at any step.
+
+    The seed of a batch depends on epoch and step, so a resumed epoch reads the batches before it again,
+    without training on them.
+    """
+
+    split: Any
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch; 0 if the loader does not tell."""
+        return int(self.split.steps)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
+        """Yield ``(x, targets, mask)`` of an epoch from the step ``start`` on."""
+        for source in (self.split.loader.sampler, self.split.loader.batch_sampler, self.split.loader.dataset):
+            if hasattr(source, "set_epoch"):
+                source.set_epoch(epoch)
+        seeds = (self.seed_of(epoch, use) for use in range(2**62))
+        for step, (x, targets, mask) in enumerate(self.split.batches(seeds)):
+            if step >= start:
+                yield (*self._encoded(x, targets, epoch, step), mask)
+
+
+def _seed_generators(loader: DataLoader[Any], seed: int) -> None:
+    """Seed the generators that a loader and its samplers were given."""
+    for source in (loader, loader.sampler, loader.batch_sampler):
+        generator = getattr(source, "generator", None)
+        if isinstance(generator, torch.Generator):
+            generator.manual_seed(seed)
+
+
+def _seed(seed: int) -> None:
+    """Seed whatever a dataset may draw from."""
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
+class _Order:
+    """The first samples that a loader takes, as its sampler draws them."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.loader = loader
+
+    def __getitem__(self, index: int) -> list[Any]:
+        _seed_generators(self.loader, index)
+        return list(islice(iter(self.loader.batch_sampler or self.loader.sampler), 64))
+
+
+def _drawn(data: Any, index: int) -> Any:
+    """Return a sample; a random transform draws the same each time."""
+    states = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        _seed(index)
+        try:
+            return data[index]
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])

@@ -1,0 +1,181 @@
+"""Data that come batch by batch: a DataLoader is iterated as it is, and resumed where it stopped."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
+
+import ultralif as ul
+from ultralif.data import user_data
+from ultralif.data.stream import Stream, pad_samples
+from ultralif.errors import InputError
+from ultralif.training import Interrupted, Store
+
+torch.manual_seed(0)
+X = torch.rand(60, 6)
+Y = (X[:, 0] > 0.5).long()
+RUN: dict[str, Any] = {"timesteps": 3, "epochs": 2, "progress": False, "device": "cpu"}
+
+
+def net() -> nn.Sequential:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(6, 8), ul.UltraLIF(), nn.Dropout(0.1), nn.Linear(8, 2))
+
+
+class Noisy(Dataset[tuple[Tensor, Tensor]]):
+    """Samples with a random transform; it keeps what was drawn."""
+
+    def __init__(self) -> None:
+        self.drawn: list[float] = []
+
+    def __len__(self) -> int:
+        return len(X)
+
+    def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
+        self.drawn.append(float(noise := torch.rand(()) / 10))
+        return X[i] + noise, Y[i]
+
+
+def test_a_loader_brings_its_batches_and_draws_transforms_in_every_epoch(tmp_path: Path) -> None:
+    data = Noisy()
+    loader = DataLoader(data, batch_size=25, shuffle=True, drop_last=True)
+    name = user_data.register_data(loader, (X, Y))
+    stream = user_data.find_user_data(name, torch.device("cpu")).train
+    assert isinstance(stream, Stream) and stream.steps == 2
+    data.drawn.clear()
+    result = ul.train(net(), loader, (X, Y), runs_dir=tmp_path, **RUN)
+    assert result.config["batch_size"] == 25
+    epochs = data.drawn[-100:-50], data.drawn[-50:]
+    assert not set(epochs[0]) & set(epochs[1]), "the second epoch draws anew"
+    with pytest.raises(InputError, match="batch_size is 8, but train is a DataLoader with 25"):
+        ul.train(net(), loader, (X, Y), runs_dir=tmp_path, batch_size=8, **RUN)
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_loader_resumes_at_its_step_with_the_same_bits(workers: int, tmp_path: Path) -> None:
+    loader = DataLoader(Noisy(), batch_size=10, shuffle=True, num_workers=workers)
+    whole, parts = net(), net()
+    ul.train(whole, loader, (X, Y), runs_dir=tmp_path / "whole", **RUN)
+    for steps in (4, 3):
+        calls = iter([0] * (steps - 1) + [9])
+        with pytest.raises(Interrupted):
+            ul.train(parts, loader, (X, Y), runs_dir=tmp_path / "parts", stopping=calls.__next__, **RUN)
+        assert Store(tmp_path / "parts").unfinished()
+        parts = net()
+    ul.train(parts, loader, (X, Y), runs_dir=tmp_path / "parts", **RUN)
+    for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_finished_run_of_a_loader_is_named_and_can_be_trained_again(tmp_path: Path) -> None:
+    loader = DataLoader(Noisy(), batch_size=10, shuffle=True)
+    first = ul.train(net(), loader, (X, Y), runs_dir=tmp_path, **RUN)
+    with pytest.warns(UserWarning, match="nothing was trained"):
+        assert ul.train(net(), loader, (X, Y), runs_dir=tmp_path, **RUN).finished == first.finished
+    again = ul.train(net(), loader, (X, Y), runs_dir=tmp_path, again=True, **RUN)
+    assert again.id == first.id and again.finished > first.finished
+    assert len(Store(tmp_path).rows()) == 1
+
+
+def test_samplers_and_iterable_datasets_are_used_as_they_are(tmp_path: Path) -> None:
+    class Numbers(IterableDataset[tuple[Tensor, Tensor]]):
+        def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+            return iter(zip(X[:25], Y[:25], strict=True))
+
+    only_ones = WeightedRandomSampler((Y == 1).double().tolist(), 40)
+    ones = DataLoader(TensorDataset(X, Y), batch_size=20, sampler=only_ones)
+    history = ul.train(net(), ones, (X, Y), runs_dir=tmp_path, **RUN)
+    assert history.own.accuracy == pytest.approx(100 * float((Y == 1).float().mean()), abs=15)
+    result = ul.train(net(), Numbers(), DataLoader(Numbers(), batch_size=10), runs_dir=tmp_path, **RUN)
+    assert result.status == "done" and result.own.accuracy in {4.0 * i for i in range(26)}
+
+
+def test_memory_and_stream_give_the_same_accuracy(tmp_path: Path) -> None:
+    loader = DataLoader(TensorDataset(X, Y), batch_size=7)
+    one = ul.train(net(), (X, Y), loader, runs_dir=tmp_path, **RUN)
+    other = ul.train(net(), (X, Y), (X, Y), runs_dir=tmp_path, **RUN)
+    assert one.accuracy == other.accuracy and one.id != other.id
+    assert one.spike_rate == pytest.approx(other.spike_rate)
+
+
+@pytest.mark.parametrize("steps", [3, 4, 5])
+def test_time_and_batch_are_told_apart(steps: int) -> None:
+    """Also where a batch has as many samples as steps."""
+    frames = torch.rand(20, steps, 2)
+
+    class Recordings(Dataset[tuple[Tensor, Tensor]]):
+        def __len__(self) -> int:
+            return 20
+
+        def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
+            return frames[i], torch.tensor(i % 2)
+
+    def time_first(samples: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        return torch.stack([x for x, _ in samples], 1), torch.stack([y for _, y in samples])
+
+    for collate in (None, time_first):
+        loader = DataLoader(Recordings(), batch_size=4, collate_fn=collate)
+        stream = Stream("train", loader, events=True)
+        assert stream.timesteps == steps and stream.shape == (2,)
+        x, _, _ = next(stream.batches(iter(range(100))))
+        torch.testing.assert_close(x, frames[:4].transpose(0, 1))
+
+
+def test_rates_and_readout_leave_padding_out(tmp_path: Path) -> None:
+    """Padding that would make every neuron fire changes neither rates nor accuracy."""
+    lengths = torch.randint(2, 6, (40,), generator=torch.Generator().manual_seed(0))
+    samples = [
+        (torch.rand(int(n), 6, generator=torch.Generator().manual_seed(i)), i % 2)
+        for i, n in enumerate(lengths)
+    ]
+
+    class Recordings(Dataset[tuple[Tensor, int]]):
+        def __len__(self) -> int:
+            return len(samples)
+
+        def __getitem__(self, i: int) -> tuple[Tensor, int]:
+            return samples[i]
+
+    def loud(batch: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor, Tensor]:
+        x, y, kept = pad_samples(batch)
+        steps = torch.arange(x.shape[1])[None, :, None]
+        return torch.where(steps < kept[:, None, None], x, torch.full_like(x, 50.0)), y, kept
+
+    results = []
+    for collate, size in ((pad_samples, 40), (loud, 40), (None, 1)):
+        test = DataLoader(Recordings(), batch_size=size, collate_fn=collate)
+        train = DataLoader(Recordings(), batch_size=8, collate_fn=pad_samples)
+        options = {**RUN, "timesteps": 5, "epochs": 1, "events": True}
+        results.append(ul.train(net(), train, test, runs_dir=tmp_path, **options))
+    assert results[0].accuracy == results[1].accuracy == results[2].accuracy
+    for other in results[1:]:
+        assert other.spike_rate["hard"] == pytest.approx(results[0].spike_rate["hard"], rel=0.2)
+    assert results[1].spike_rate == results[0].spike_rate
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "says"),
+    [
+        (DataLoader(TensorDataset(X, X), batch_size=8), {}, "class from 0 on"),
+        (DataLoader(TensorDataset(X, Y), batch_size=8), {"events": True}, r"samples \[B, T, ...\]"),
+        (DataLoader(TensorDataset(X, Y), batch_size=8), {"validation": 0.2}, "validation set itself"),
+        (DataLoader(TensorDataset(X * torch.nan, Y), batch_size=8), {}, "NaN"),
+        (DataLoader([torch.rand(6)] * 9, batch_size=3), {}, "pairs of"),
+    ],
+    ids=["targets", "events", "share", "nan", "no targets"],
+)
+def test_loaders_that_cannot_be_used_are_refused(
+    source: Any, options: dict, says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=says):
+        ul.train(net(), source, (X, Y), runs_dir=tmp_path, **RUN, **options)
+
+
+def test_samples_of_different_lengths_name_the_remedy() -> None:
+    data = [(torch.rand(n, 6), 0) for n in (3, 4, 5)]
+    with pytest.raises(InputError, match=r"collate_fn=ul\.data\.pad_samples"):
+        Stream("train", DataLoader(data, batch_size=2), events=True)  # type: ignore[arg-type]
