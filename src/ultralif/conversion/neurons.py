@@ -106,7 +106,7 @@ class InUnits:
         return self.fire(self.unit.to(x) * x)
 
 
-class Form(NamedTuple):
+class LIFForm(NamedTuple):
     """A neuron in the terms of a LIF: ``v = leak (v - rest) + rest + gain * current``."""
 
     leak: Tensor
@@ -204,7 +204,7 @@ class ConvertedNeuron(Stepped[S]):
             **shape,
         )
 
-    def form(self) -> "Form":
+    def form(self) -> "LIFForm":
         """Return this neuron in the terms of a LIF; an InputError says why there is none."""
         raise NotImplementedError
 
@@ -308,7 +308,7 @@ class _SnnTorch(ConvertedNeuron[S]):
     reset: Reset
     delayed: bool
 
-    def form(self) -> Form:
+    def form(self) -> LIFForm:
         """Return this neuron in the terms of a LIF."""
         if self.reset == "subtract" and not self.delayed:
             raise InputError(
@@ -322,7 +322,7 @@ class _SnnTorch(ConvertedNeuron[S]):
             raise InputError("a Lapicque whose time step is above R C oscillates, which no LIF does")
         first = getattr(self, "reset_first", False)
         late = self.delayed and self.reset != "none" and not (self.reset == "zero" and first)
-        return Form(leak, gain, reset=self.reset, delayed=late)
+        return LIFForm(leak, gain, reset=self.reset, delayed=late)
 
 
 class SnnTorchNeuron(_SnnTorch[State]):
@@ -339,7 +339,7 @@ class SnnTorchSynaptic(_SnnTorch[SynapticState]):
     names = ("beta", "alpha", "limit", "reset", "delayed")
     alpha: Tensor
 
-    def form(self) -> Form:
+    def form(self) -> LIFForm:
         """Return this neuron in the terms of a LIF."""
         return super().form()._replace(synapse=self.alpha.clamp(0, 1))
 
@@ -394,14 +394,14 @@ class SpikingJellyNeuron(ConvertedNeuron[State]):
     w: Tensor | None
     decay_input: bool
 
-    def form(self) -> Form:
+    def form(self) -> LIFForm:
         """Return this neuron in the terms of a LIF."""
         rest = self.v_reset or 0.0
         rate = torch.zeros(()) if self.tau is None else torch.tensor(1 / self.tau)
         rate = rate if self.w is None else self.w.detach().sigmoid()
         gain = rate if self.decay_input and bool(rate > 0) else 1.0
         reset: Reset = "subtract" if self.v_reset is None else "zero"
-        return Form(1 - rate, gain, rest, rest, reset, detach=self.detach)
+        return LIFForm(1 - rate, gain, rest, rest, reset, detach=self.detach)
 
 
 def norse_lif_step(
@@ -444,11 +444,11 @@ class NorseLIF(ConvertedNeuron[SynapticState]):
     names = ("synapse_rate", "membrane_rate", "v_leak", "limit", "v_reset", "detach")
     formula = staticmethod(norse_lif_step)
 
-    def form(self) -> Form:
+    def form(self) -> LIFForm:
         """Return this neuron in the terms of a LIF."""
         given: Any = self
         rate, synapse = given.membrane_rate, 1 - given.synapse_rate
-        return Form(1 - rate, rate, given.v_leak, given.v_reset, detach=given.detach, synapse=synapse)
+        return LIFForm(1 - rate, rate, given.v_leak, given.v_reset, detach=given.detach, synapse=synapse)
 
 
 def norse_box_step(
@@ -486,12 +486,12 @@ class NorseLIFBox(ConvertedNeuron[State]):
     names = ("membrane_rate", "v_leak", "limit", "v_reset", "subtract")
     formula = staticmethod(norse_box_step)
 
-    def form(self) -> Form:
+    def form(self) -> LIFForm:
         """Return this neuron in the terms of a LIF."""
         given: Any = self
         reset: Reset = "subtract" if given.subtract else "zero"
         rate = given.membrane_rate
-        return Form(1 - rate, rate, given.v_leak, given.v_reset, reset, detach=False)
+        return LIFForm(1 - rate, rate, given.v_leak, given.v_reset, reset, detach=False)
 
 
 def norse_iaf_step(
@@ -519,11 +519,11 @@ class NorseIAF(ConvertedNeuron[State]):
     names = ("limit", "v_reset", "subtract")
     formula = staticmethod(norse_iaf_step)
 
-    def form(self) -> Form:
+    def form(self) -> LIFForm:
         """Return this neuron in the terms of a LIF."""
         given: Any = self
         reset: Reset = "subtract" if given.subtract else "zero"
-        return Form(torch.ones(()), 1.0, given.start, given.v_reset, reset, detach=False)
+        return LIFForm(torch.ones(()), 1.0, given.start, given.v_reset, reset, detach=False)
 
 
 class Integrator(nn.Module):
