@@ -14,8 +14,8 @@ UltraLIF trained with binary spikes throughout, in binary accuracy, paired by se
 grid, averaged over the three tasks of ``shares`` (SHD, and vgg5 on 10,000 images of Fashion-MNIST at T=1 and
 T=4), eight seeds, 95 % interval. The soft phase *helps* if the interval lies above 0, helps *by half a point*
 if it lies above 0.5, and its claim of half a point is *refuted* if it lies below 0.5. All other comparisons
-of this study are secondary. ``edge`` goes beyond the grids of the spoken-digit network and of the main
-contrast: higher rates, two more held-out seeds of the three best settings, and fresh seeds of the best.
+of this study are secondary. ``edge of network`` and ``edge of shares`` go beyond the grids of those studies:
+higher rates, two more held-out seeds of the three best settings, and fresh seeds of the best.
 """
 
 import argparse
@@ -145,7 +145,7 @@ class Plan:
 
     def edge(self, study: str, task: str, timesteps: int, rates: Iterable[float]) -> Iterator[Cell]:
         """Yield the runs beyond the grids of a study, where its own are done; of shares, 0 and 0.7."""
-        rates, seeds = tuple(rates), 8 if study == "shares" else 5
+        rates, beyond, seeds = tuple(rates), f"edge of {study}", 8 if study == "shares" else 5
         grids: dict[tuple[str, float], list[Cell]] = {}
         tuned = set[tuple[str, float]]()
         for cell in self.done:
@@ -155,17 +155,17 @@ class Plan:
                 else:
                     tuned.add((cell.method, cell.soft))
         for cells in (grids[group] for group in grids if group in tuned):
-            wide = list(dict.fromkeys(replace(c, study="edge", lr=rate) for rate in rates for c in cells))
+            wide = list(dict.fromkeys(replace(c, study=beyond, lr=rate) for rate in rates for c in cells))
             yield from wide
             if self.best(wide) is None:
                 continue
             top = sorted((*cells, *wide), key=lambda cell: self.done[cell]["held"])[-3:]
-            again = {cell: [cell, *(replace(cell, study="edge", seed=s) for s in (1, 2))] for cell in top}
+            again = {cell: [cell, *(replace(cell, study=beyond, seed=s) for s in (1, 2))] for cell in top}
             yield from (cell for three in again.values() for cell in three[1:])
             if all(cell in self.done for three in again.values() for cell in three):
                 best = max(top, key=lambda cell: sum(self.done[one]["held"] for one in again[cell]))
                 for seed in range(1, seeds + 1):
-                    yield replace(best, study="edge", seed=seed, held=False)
+                    yield replace(best, study=beyond, seed=seed, held=False)
 
     def energy(self, task: str, timesteps: int) -> Iterator[Cell]:
         """Yield the runs with a penalty on spikes, the same for all neurons."""
