@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.output import echo, say
 from ultralif.cli.parse import parse
-from ultralif.cli.sources import load_module, register_paths_of
+from ultralif.cli.sources import is_code, load_module, make_network, register_paths_of
 from ultralif.errors import InputError, JobError
 from ultralif.names import Mode
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
+    from ultralif.conversion import Observed
     from ultralif.export import IntegerNetwork
     from ultralif.training.batches import Data
     from ultralif.training.config import RunConfig
@@ -58,6 +59,7 @@ def export(
     dataset: str | None = None,
     model: str | None = None,
     neuron: str | None = None,
+    reset: Literal["zero", "subtract"] | None = None,
     data_dir: Path | None = None,
     runs_dir: Path | None = None,
     json: bool = False,
@@ -68,9 +70,12 @@ def export(
       ultralif export 6c0c --to c --out net
       ultralif export 6c0c --to nir --approximate --out net
       ultralif export 6c0c --to onnx --out net --model net.py:Net --dataset my.npz
+      ultralif export their_model.py:Net --to c --out net
 
     Args:
-        run: a run's name or folder, a NIR file of a LIF network, or a file of weights.
+        run: a run's name or folder, a NIR file, a file of weights, or file.py:Net, a class or function that
+            makes a network of snnTorch, SpikingJelly, norse or this library. What is written from another
+            library's network or a NIR file is compared with the spikes of the source, on --inputs if given.
         to: c: plain C99 in integers. arduino: the same as a library for the Arduino IDE, with the options
             of c. nir: for other simulators and neuromorphic chips. onnx. torch: a program of torch.export.
         out: a new folder for what is written.
@@ -94,6 +99,8 @@ def export(
         dataset: the data of a run on data of your own, as for ultralif train.
         model: file.py:Class of a run of a network of your own.
         neuron: file.py:Class of a run of a neuron of your own.
+        reset: what a spike does in a NIR file: zero, as NIR says, or subtract, as in most networks of
+            snnTorch, which NIR cannot state.
         data_dir: searched first for the run's dataset.
         runs_dir: where runs are kept.
         json: print one JSON document.
@@ -109,9 +116,18 @@ def export(
         raise InputError(f"--out {out} exists already; name a new folder, or remove it first")
     if timesteps is not None and timesteps < 1:
         raise InputError(f"--timesteps must be 1 or more, got {timesteps}")
-    register_paths_of(run, runs_dir, dataset, model, neuron)
-    net, config = load_module(run, runs_dir)
-    given = _make_inputs(net, config, inputs, data_dir, input_range, ranged=written == "c")
+    if reset is not None and Path(run).suffix != ".nir":
+        raise InputError(f"--reset is for NIR files, not for {run}; leave it out")
+    source: Source | None = None
+    if is_code(run):
+        config = None
+        net, source, given = _own_network(run, inputs, input_range)
+    else:
+        register_paths_of(run, runs_dir, dataset, model, neuron)
+        net, config = _read_nir(run, reset) if Path(run).suffix == ".nir" else load_module(run, runs_dir)
+        given = _make_inputs(net, config, inputs, data_dir, input_range, ranged=written == "c")
+        if Path(run).suffix == ".nir":
+            source = _source_of_nir(run, reset)
     report: dict[str, Any] = {"run": run, "to": to, "mode": mode, "out": str(out)}
     with _whole(out) as folder:
         if written == "c":
@@ -131,9 +147,8 @@ def export(
                 weight_bits=weight_bits,
                 inputs=_compared(given),
             )
-            report |= _make_c(
-                net, mode, integer, folder, given, memory_budget, "make" if to == "c" else "arduino"
-            )
+            layout: Literal["make", "arduino"] = "make" if to == "c" else "arduino"
+            report |= _make_c(net, mode, integer, folder, given, memory_budget, layout, source)
         elif to == "nir":
             report |= _to_nir(net, folder, given, mode, approximate) | _measure(net, mode, given)
         else:
@@ -229,6 +244,7 @@ def _make_c(
     given: Inputs,
     budget: int | None,
     layout: Literal["make", "arduino"],
+    source: Source | None,
 ) -> dict[str, Any]:
     """Write the C program of an integer network with its self-test, and return what to print about it."""
     from ultralif.export import to_c
@@ -237,14 +253,16 @@ def _make_c(
 
     kinds = [type(module).__name__ for module in net.modules() if isinstance(module, Neuron)]
     samples = given.some(REPLAYED)
-    source = "recorded" if given.recorded is not None else "test"
+    origin = "recorded" if given.recorded is not None else "test"
     measured = _measure(net, mode, given, integer)
     if samples is None or (given.recorded is None and "accuracy" in measured):
-        samples, source = _drawn(integer), "drawn"
+        samples, origin = _drawn(integer), "drawn"
     samples = samples[: integer.timesteps]
     title = f"{kinds[0]}, {mode}"
     size = to_c(integer, out, samples[:, :REPLAYED], memory_budget=budget, title=title, layout=layout)
-    if not measured:
+    if source is not None:
+        measured |= _compare_with(source, integer, samples)
+    elif not measured:
         measured = {"decides_as_floats": _alike(net, mode, integer, samples)}
     return {
         "shapes": str(integer),
@@ -254,9 +272,97 @@ def _make_c(
         "state_bytes": size.ram,
         **{f"layer {name}": way for name, way in ways(integer).items()},
         **measured,
-        "self_test": f"{min(samples.shape[1], REPLAYED)} {source} samples",
+        "self_test": f"{min(samples.shape[1], REPLAYED)} {origin} samples",
         "next": f"make -C {out} test" if layout == "make" else f"move {out} to Arduino/libraries",
     }
+
+
+def _compare_with(source: Source, integer: IntegerNetwork, x: Tensor) -> dict[str, Any]:
+    """Return how many spikes and decisions of a source network its integers share."""
+    theirs = source.run(x.float())
+    if source.static:
+        x = x[:1].expand(len(theirs.spikes[0]), *x.shape[1:])
+    ours = integer.run(x)
+    pairs = list(zip(theirs.spikes, ours.spikes, strict=False))
+    same = sum(int((a.reshape(b.shape) == b).sum()) for a, b in pairs)
+    spikes, total = sum(int(a.sum()) for a, _ in pairs), sum(b.numel() for _, b in pairs)
+    alike = int((theirs.scores.argmax(1) == ours.scores.argmax(1)).sum())
+    return {
+        "source": source.library,
+        "spikes_as_source": f"{100 * same / total:.2f} % of {total} neuron steps ({spikes} spikes)",
+        "decides_as_source": f"{alike} of {x.shape[1]} samples",
+    }
+
+
+def _read_nir(run: str, reset: Any) -> tuple[nn.Module, None]:
+    from ultralif.export import from_nir
+
+    return from_nir(run, reset=reset), None
+
+
+def _source_of_nir(run: str, reset: Any) -> Source:
+    """Return the network of a NIR file in norse's arithmetic."""
+    from ultralif.conversion import Observed
+    from ultralif.export import from_nir
+    from ultralif.export.harden import answer
+
+    net = from_nir(run, reset=reset or "zero", exact=True)
+
+    def observe(x: Tensor) -> Observed:
+        scores, spikes = answer(net, x)
+        return Observed(tuple(spikes), scores)
+
+    return Source("the file in norse's arithmetic", observe)
+
+
+def _own_network(
+    path: str, inputs: Path | None, input_range: tuple[float, float] | None
+) -> tuple[nn.Module, Source | None, Inputs]:
+    """Return a network that code makes, converted, its source if that is of another library, and inputs."""
+    import torch
+
+    from ultralif.conversion import convert, is_foreign, run_source, streaming
+    from ultralif.export.trace import input_shape
+
+    made = make_network(path).eval()
+    shape = None if inputs is None else _shape_of(inputs)
+    shape = input_shape(made, shape)
+    recorded = None if inputs is None else _recorded(inputs, shape, input_range is not None)
+    given = Inputs(shape, input_range, None, recorded)
+    if not is_foreign(made):
+        return made, None, given
+    x = torch.rand(10, REPLAYED, *shape, generator=torch.Generator().manual_seed(0))
+    x = (x < 0.2).float() if recorded is None else recorded[:, :REPLAYED].float()
+    static = True
+    try:
+        net, static = streaming(convert(made, check=x))
+    except InputError as error:
+        problem: InputError | None = error
+    else:
+        problem = None
+    if static:  # perhaps it repeats one input over time by itself
+        try:
+            net, _ = streaming(convert(made, check=x[0]))
+        except InputError as error:
+            raise (problem or error) from None
+    library = next(
+        name
+        for module in made.modules()
+        if (name := type(module).__module__.split(".")[0]) in ("snntorch", "spikingjelly", "norse")
+    )
+    return net, Source(library, lambda x: run_source(made, x[0] if static else x), static), given
+
+
+def _shape_of(path: Path) -> tuple[int, ...]:
+    """Return the shape of one time step of the samples in a file."""
+    from ultralif.data.files import read_npy
+
+    if not path.exists():
+        raise InputError(f"--inputs {path} does not exist")
+    shape = read_npy(path).shape[2:]
+    if not shape:
+        raise InputError(f"--inputs {path} must be [samples, time steps, *input]")
+    return tuple(shape)
 
 
 def _input(integer: IntegerNetwork) -> dict[str, Any]:
@@ -295,6 +401,16 @@ def _drawn(integer: IntegerNetwork) -> Tensor:
 
 REAL = ("direct", "constant", "constant-normalized")
 """Encodings that give real numbers, and not spikes."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The network that an export was made from, as another library or file computes it."""
+
+    library: str
+    run: Callable[[Tensor], Observed]
+    static: bool = False
+    """It takes one input and repeats it over time by itself."""
 
 
 @dataclass(frozen=True)

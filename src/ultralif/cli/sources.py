@@ -30,6 +30,7 @@ __all__ = [
     "is_path",
     "load_module",
     "load_network",
+    "make_network",
     "pick_layer",
     "register_dataset",
     "register_filters",
@@ -287,6 +288,16 @@ def register_model(path: str, config: "RunConfig") -> str:
     name = add_model(build, title=Path(path).name)
     _PATHS[name] = path
     return name
+
+
+def make_network(path: str) -> "nn.Module":
+    """Return the network that the code of ``file.py:Class`` makes without arguments."""
+    from torch import nn
+
+    net = _code(path)()
+    if not isinstance(net, nn.Module):
+        raise InputError(f"{path} must make a torch.nn.Module, got {type(net).__name__}")
+    return net
 
 
 def register_models(model: str, configs: Sequence["RunConfig"]) -> list["RunConfig"]:

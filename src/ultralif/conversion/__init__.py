@@ -3,17 +3,19 @@
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import torch
 from torch import Tensor, nn
 
-from ultralif.conversion.check import SpikeDifference, SpikeMismatch, compare, copied
+from ultralif.conversion.check import SpikeDifference, SpikeMismatch, compare, copied, observe
 from ultralif.conversion.neurons import ConvertedNeuron, Replacement
+from ultralif.conversion.streaming import streaming, with_lif
 from ultralif.conversion.trace import Traced, rebuild, trace
 from ultralif.errors import InputError
 from ultralif.nn import Neuron, Recurrent
 
-__all__ = ["SpikeDifference", "SpikeMismatch", "convert", "with_lif"]
+__all__ = ["SpikeDifference", "SpikeMismatch", "convert", "is_foreign", "run_source", "streaming", "with_lif"]
 
 _LIBRARIES = ("snntorch", "spikingjelly", "norse")
 ROUNDING = 1e-3
@@ -61,23 +63,33 @@ def convert(
     return made
 
 
-def with_lif(net: nn.Module) -> nn.Module:
-    """Return a converted network in which every neuron is a `LIF`, as exports need it.
+class Observed(NamedTuple):
+    """What a network of another library did on an input."""
 
-    Learned constants become numbers. A network without neurons of other libraries is returned as it is.
+    spikes: tuple[Tensor, ...]
+    """``[T, B, *features]`` of each layer, in the order of the calls."""
+    scores: Tensor
+    """Its output, ``[B, *output]``: the mean over time, if there is one."""
+
+
+def run_source(net: nn.Module, x: Tensor) -> Observed:
+    """Run a network of snnTorch, SpikingJelly or norse, which stays as it was.
+
+    Args:
+        net: the network.
+        x: the input of the converted network.
     """
-    if not any(isinstance(module, ConvertedNeuron) for module in net.modules()):
-        return net
-    made = copied(net)
-    for name, module in list(made.named_modules()):
-        if isinstance(module, ConvertedNeuron):
-            try:
-                lif = module.as_lif()
-            except InputError as error:
-                raise InputError(f"layer {name!r}: {error}") from error
-            parent, _, last = name.rpartition(".")
-            setattr(made.get_submodule(parent), last, lif)
-    return made
+    source, replaced = copied(net), _replacements(copied(net), exact=True)
+    _, step = _trace(copied(net), replaced, x)
+    theirs, output = observe(source, replaced, x, step)
+    spikes = tuple(torch.stack([spike for spike, _ in steps]) for steps in theirs.values())
+    scores: Tensor = output[0] if isinstance(output, tuple | list) else output
+    return Observed(spikes, scores.mean(0) if scores.dim() > 2 else scores)
+
+
+def is_foreign(net: nn.Module) -> bool:
+    """Tell whether a network has layers of snnTorch, SpikingJelly or norse."""
+    return bool(_replacements(net, exact=True))
 
 
 def _replacements(net: nn.Module, exact: bool) -> dict[str, Replacement]:

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from ultralif.conversion.neurons import Replacement, States
 from ultralif.errors import JobError
 from ultralif.nn import Neuron, Recurrent
+from ultralif.nn.modes import evaluating
 
-__all__ = ["SpikeDifference", "SpikeMismatch", "compare"]
+__all__ = ["SpikeDifference", "SpikeMismatch", "compare", "observe"]
 
 
 class SpikeDifference(NamedTuple):
@@ -44,7 +45,6 @@ class SpikeMismatch(JobError):
         self.difference = difference
 
 
-@torch.no_grad()
 def compare(
     source: nn.Module, net: nn.Module, replaced: dict[str, Replacement], x: Tensor, step: bool, allowed: float
 ) -> None:
@@ -58,30 +58,15 @@ def compare(
         step: the source takes one time step.
         allowed: share of the spikes of a layer that rounding may move, with a warning.
     """
-    theirs: dict[str, list[tuple[Tensor, Tensor | None]]] = {}
+    theirs, expected = observe(source, replaced, x, step)
     ours: dict[str, tuple[Tensor, Tensor]] = {}
-    hooks = []
-    modules = dict(source.named_modules())
-    spiking = {
-        name: each for name, each in replaced.items() if isinstance(_neuron(each.module), Neuron | Recurrent)
-    }
-    for name, each in spiking.items():
-        hooks.append(modules[name].register_forward_hook(_keep_theirs(theirs, name, each)))
-        hooks.append(_neuron(each.module).register_forward_hook(_keep_ours(ours, name)))
-        if hasattr(modules[name], "store_v_seq"):
-            modules[name].store_v_seq = True
-    was_training = {module: module.training for module in net.modules()}
+    hooks = [_neuron(replaced[name].module).register_forward_hook(_keep_ours(ours, name)) for name in theirs]
     try:
-        source.eval()
-        net.eval()
-        reset(source)
-        expected = _run_steps(source, x) if step else source(x)
-        found = net(x)
+        with evaluating(net), torch.no_grad():
+            found = net(x)
     finally:
         for hook in hooks:
             hook.remove()
-        for module, training in was_training.items():
-            module.training = training
     for name in theirs:  # in the order of the calls
         if name in ours:
             difference = _compare_layer(name, theirs[name], *ours[name], _neuron(replaced[name].module))
@@ -89,12 +74,40 @@ def compare(
                 warnings.warn(
                     f"rounding moved {difference.differing} of {difference.spikes} spikes of layer {name!r}; "
                     "exact=True keeps the order of operations of the source, and every spike",
-                    stacklevel=4,
+                    stacklevel=3,
                 )
                 return
             if difference is not None:
                 raise SpikeMismatch(difference)
     _compare_output(expected, found)
+
+
+@torch.no_grad()
+def observe(
+    source: nn.Module, replaced: dict[str, Replacement], x: Tensor, step: bool
+) -> tuple[dict[str, list[tuple[Tensor, Tensor | None]]], Any]:
+    """Return spikes and membranes of every layer of another library at every step, and the output.
+
+    Args:
+        source: the network, in evaluation mode during the call; its states are changed.
+        replaced: its layers to observe, by name.
+        x: its input, with time first.
+        step: the network takes one time step.
+    """
+    theirs: dict[str, list[tuple[Tensor, Tensor | None]]] = {}
+    hooks, modules = [], dict(source.named_modules())
+    for name, each in replaced.items():
+        if isinstance(_neuron(each.module), Neuron | Recurrent):
+            hooks.append(modules[name].register_forward_hook(_keep_theirs(theirs, name, each)))
+            if hasattr(modules[name], "store_v_seq"):
+                modules[name].store_v_seq = True
+    try:
+        with evaluating(source):
+            reset(source)
+            return theirs, _run_steps(source, x) if step else source(x)
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def reset(net: nn.Module) -> None:

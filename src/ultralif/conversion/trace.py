@@ -19,7 +19,7 @@ from ultralif.conversion.neurons import Replacement, States
 from ultralif.errors import InputError
 from ultralif.nn import Neuron, Recurrent, TimeDistributed
 
-__all__ = ["Folded", "Traced", "rebuild", "trace"]
+__all__ = ["Expand", "Folded", "Traced", "rebuild", "trace"]
 
 THREE_LINES = (
     "Change three lines of its forward so that layers take whole sequences [T, B, ...]: remove the loop over "
@@ -61,18 +61,18 @@ class Folded(nn.Module):
 
 
 class _Reshape(nn.Module):
-    """Give every sample of a batch a shape."""
+    """Keep the first axes, those of time and batch, and give the others a shape."""
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, kept: int, shape: tuple[int, ...]) -> None:
         super().__init__()
-        self.shape = shape
+        self.kept, self.shape = kept, shape
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``[B, *shape]``."""
-        return x.reshape(len(x), *self.shape)
+        """Return the axes that are kept, and the shape."""
+        return x.reshape(*x.shape[: self.kept], *self.shape)
 
 
-class _Expand(nn.Module):
+class Expand(nn.Module):
     """Repeat an input without time over a number of steps."""
 
     def __init__(self, steps: int) -> None:
@@ -356,7 +356,7 @@ class _Writer:
         if first.op == "get_attr" or (len(nodes) > 1 and all(node is first for node in nodes)):
             if first.op == "get_attr":
                 raise InputError(f"the forward uses the tensor {first.target!r} itself; make it a layer")
-            return self._call(_Expand(len(nodes)), "expand", self._single(first))
+            return self._call(Expand(len(nodes)), "expand", self._single(first))
         if len({self.roles[node] for node in nodes}) > 1:
             raise InputError(
                 f"the layers of {type(self.net).__name__} are not called alike in every time step (at "
@@ -431,23 +431,29 @@ class _Writer:
             layer = self.net.get_submodule(name)
             whole = isinstance(layer, nn.Linear | nn.ReLU | nn.Identity | nn.Dropout)
             return self._call(layer if whole else TimeDistributed(layer), name, *inputs)
-        shape = self._new_shape(first)
-        if shape is not None:
-            layer = nn.Flatten() if shape == (-1,) else _Reshape(shape)
-            return self._call(TimeDistributed(layer), name, inputs[0])
+        shaped = self._reshaped(first)
+        if shaped is not None:
+            return self._call(TimeDistributed(shaped), name, inputs[0])
         return self._call(_as_layer(first, given), name, *inputs)
 
-    def _new_shape(self, node: fx.Node) -> tuple[int, ...] | None:
-        """Return the shape that a view, reshape or flatten gives every sample of a batch."""
+    def _reshaped(self, node: fx.Node) -> nn.Module | None:
+        """Return the layer for a view, reshape or flatten of every sample of a batch, of any size."""
         kind = getattr(node.target, "__name__", node.target)
         args: tuple[Any, ...] = node.args[1:]
-        if kind == "flatten" and (args or (1,))[0] == 1 and len(args) < 2 and not node.kwargs:
-            return (-1,) if args else None
-        if kind in ("view", "reshape") and args:
-            sizes = args[0] if isinstance(args[0], tuple | list) else args
-            if "value" in node.meta and sizes[0] in (-1, node.meta["value"].shape[0]):
-                return tuple(sizes[1:])
-        return None
+        if kind == "flatten":
+            return nn.Flatten() if args == (1,) and not node.kwargs else None
+        base: Any = node.args[0] if node.args else None
+        if kind not in ("view", "reshape") or not args or "value" not in getattr(base, "meta", {}):
+            return None
+        sizes = tuple(args[0] if isinstance(args[0], tuple | list) else args)
+        before, kept = tuple(base.meta["value"].shape), 0
+        if sizes[0] == -1 and node.meta["value"].shape[0] == before[0]:
+            kept, sizes = 1, (before[0], *sizes[1:])
+        while kept < len(sizes) and sizes[: kept + 1] == before[: kept + 1]:
+            kept += 1
+        if not kept:
+            return None
+        return nn.Flatten(kept) if sizes[kept:] == (-1,) else _Reshape(kept, sizes[kept:])
 
     # What is not part of a step.
 
@@ -477,6 +483,9 @@ class _Writer:
             return self.graph.call_function(operator.getitem, (self._roll(tuple(part)), part.index(node)))
         if node.op == "placeholder":
             raise InputError(f"the forward uses its argument {node.target!r}, which is a state; leave it out")
+        shaped = self._reshaped(node)
+        if shaped is not None:
+            return self._call(shaped, node.name, self._single(node.args[0]))  # type: ignore[arg-type]
         args: Any = fx.map_arg(node.args, self._single)
         kwargs: Any = fx.map_arg(node.kwargs, self._single)
         if node.op == "call_module":

@@ -4,8 +4,7 @@
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as torch_functional
 
 from ultralif.errors import InputError
+from ultralif.nn.modes import evaluating
 from ultralif.nn.network import AnyNeuron
 
 __all__ = [
@@ -252,15 +252,3 @@ def norm_constants(norm: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Tenso
     if norm.affine:
         scale, shift = scale * norm.weight.detach().double().cpu(), norm.bias.detach().double().cpu()
     return scale, mean, shift
-
-
-@contextmanager
-def evaluating(net: nn.Module) -> Iterator[None]:
-    """Put a network into evaluation mode inside a ``with`` block."""
-    training = [module for module in net.modules() if module.training]
-    net.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True

@@ -21,7 +21,7 @@ __all__ = ["NirGraph", "NirNode", "read"]
 FIELDS = (
     *("weight", "bias", "tau", "r", "v_leak", "v_threshold", "v_reset", "threshold"),
     *("stride", "padding", "dilation", "groups", "kernel_size"),
-    *("tau_mem", "tau_syn", "w_in", "scale", "delay"),
+    *("tau_mem", "tau_syn", "w_in", "scale", "delay", "shape"),
 )
 MAX_NODES = 1000
 MAX_DEPTH = 8

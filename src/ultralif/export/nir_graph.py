@@ -1,5 +1,6 @@
 """A NIR graph of any form as a network: joins, cycles, and neurons in norse's arithmetic."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -7,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ultralif.conversion.neurons import Integrator, NorseIAF, NorseLIFBox, Surrogate
+from ultralif.conversion.neurons import ConvertedNeuron, Integrator, NorseIAF, NorseLIFBox, Surrogate
+from ultralif.errors import InputError
 from ultralif.export.nir_file import NirGraph, NirNode
 
 __all__ = ["NirNetwork", "imported"]
@@ -141,6 +143,19 @@ class _Driven(nn.Module):
         spikes: Tensor = self.neuron(self.r * (x if self.synapse is None else self.synapse(x)))
         return spikes
 
+    def as_lif(self) -> nn.Module:
+        """Return the LIF that spikes alike, up to rounding; an integrator stays as it is."""
+        neuron: Any = self.neuron
+        if not isinstance(neuron, ConvertedNeuron):
+            return self
+        gain = self.r if self.w_in is None else self.r * self.w_in
+        if self.synapse is None:
+            return neuron.as_lif(gain)
+        if bool(self.synapse.v_leak.any()):
+            raise InputError("its synaptic current rests at v_leak, which no LIF has; write v_leak of 0")
+        rate: Any = self.synapse.rate
+        return neuron.as_lif(gain * rate, 1 - rate)
+
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         inner, i = (None, None) if state is None else state
         x = x if self.w_in is None else self.w_in * x
@@ -151,13 +166,14 @@ class _Driven(nn.Module):
         return spike, (inner, i)
 
 
-def imported(graph: NirGraph, dt: float, reset: str | None) -> NirNetwork:
+def imported(graph: NirGraph, dt: float, reset: str | None, exact: bool) -> NirNetwork:
     """Return the network of a graph, or raise a ValueError that names the node in the way.
 
     Args:
         graph: the graph.
         dt: the time step.
         reset: ``subtract``, or None or ``zero``.
+        exact: keep sums over windows; False: write them as means, which exports know, before larger weights.
     """
     unknown = sorted({name for edge in graph.edges for name in edge} - set(graph.nodes))
     if unknown:
@@ -184,7 +200,32 @@ def imported(graph: NirGraph, dt: float, reset: str | None) -> NirNetwork:
                 raise ValueError(f"its node {name!r} ({graph.nodes[name].kind!r}){where} {what}") from error
     if not any(hasattr(layer, "step") for layer in layers.values()):
         raise ValueError("it has no spiking layer and no integrator")
+    if not exact:
+        _average(layers, feeds)
     return NirNetwork(layers, feeds, late, source, target)
+
+
+def _average(layers: dict[str, nn.Module], feeds: dict[str, list[str]]) -> None:
+    """Write sums over windows as means where nothing but synapses reads them, in place."""
+    for name, layer in layers.items():
+        if not isinstance(layer, nn.AvgPool2d) or layer.divisor_override is None or any(_pair(layer.padding)):
+            continue
+        readers = {name}
+        while passed := [each for each in readers if isinstance(layers[each], PASSIVE)]:
+            readers -= set(passed)
+            readers |= {each for each in layers for feed in passed if feed in feeds[each]}
+        if all(isinstance(layers[each], nn.Linear | nn.Conv2d) and len(feeds[each]) == 1 for each in readers):
+            layer.divisor_override = None
+            for each in readers:
+                synapses: Any = layers[each]
+                synapses.weight.data.mul_(math.prod(_pair(layer.kernel_size)))
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else value
+
+
+PASSIVE = (nn.AvgPool2d, nn.Flatten)
 
 
 def _order(graph: NirGraph, source: str) -> tuple[list[str], set[tuple[str, str]]]:

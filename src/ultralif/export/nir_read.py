@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ultralif.conversion import with_lif
 from ultralif.errors import InputError, check_choice
 from ultralif.export.nir import DT
 from ultralif.export.nir_file import NirGraph, NirNode, read
@@ -23,16 +24,19 @@ OF_MAPS = ("Conv2d", "AvgPool2d", "SumPool2d", "Flatten")
 
 
 def from_nir(
-    path: str | Path, *, dt: float | None = None, reset: Literal["zero", "subtract"] | None = None
+    path: str | Path,
+    *,
+    dt: float | None = None,
+    reset: Literal["zero", "subtract"] | None = None,
+    exact: bool = False,
 ) -> nn.Module:
     """Return the network in a NIR file.
 
     It takes ``[T, B, *input]`` and returns what the file's last node puts out at every step. A chain of
-    linear layers, LIF and Threshold becomes fused neurons; if it ends with a linear layer, or is our own
-    file, it is a `Network`, which returns the mean over time. Other files become a graph of layers in
-    norse's arithmetic: IF, CubaLIF, LI, I, Scale, Delay, Conv1d, several inputs of a node, and cycles, whose
-    feedback arrives one step later. A Threshold, or a LIF with ``tau = dt``, becomes UltraLIF in tropical
-    mode, which is the same.
+    linear layers, LIF and Threshold that ends with a linear layer, or is our own file, is a `Network`, which
+    returns the mean over time. Other files become a graph of layers: IF, CubaLIF, LI, I, Scale, Delay,
+    Conv1d, several inputs of a node, and cycles, whose feedback arrives one step later. A Threshold, or a LIF
+    with ``tau = dt``, becomes UltraLIF in tropical mode, which is the same.
 
     Args:
         path: the file; it may come from strangers.
@@ -41,6 +45,8 @@ def from_nir(
         reset: what a spike does to the membrane: ``zero`` sets it to ``v_reset``, as NIR says, ``subtract``
             takes the threshold off, as snnTorch does by default but cannot write. None: zero, with a
             warning if snnTorch wrote the file.
+        exact: compute in the order of operations of norse, so that every spike is the same. False: use
+            neurons with kernels, which every export takes; they round differently.
     """
     if not Path(path).is_file():
         raise InputError(f"path={path} is not a file; name a .nir file")
@@ -58,16 +64,26 @@ def from_nir(
         step = float(stated) if dt is None else dt
         if not 0 < step < np.inf:
             raise ValueError(f"its time step dt={step} is not positive")
-        if not _is_chain_of_lif(graph) or reset == "subtract":
-            return imported(graph, step, reset)
-        chain = _chain(graph)
-        ours = "ultralif:neuron" in graph.metadata
-        spikes = any(node.kind in OF_MAPS for _, node in chain) or (
-            bool(chain) and chain[-1][1].kind in SPIKING and not (ours and len(chain) > 2)
-        )
-        return _sequential(chain, step) if spikes else _network(chain, step)
+        net = _build(graph, step, reset, exact)
+        (shape,) = (node.arrays.get("shape") for node in graph.nodes.values() if node.kind == "Input")
+        if shape is not None:
+            net.__dict__["input_shape"] = tuple(int(size) for size in shape.flatten())
+        return net
     except ValueError as error:
         raise InputError(f"{path} is not a NIR file that can be read: {error}") from error
+
+
+def _build(graph: NirGraph, dt: float, reset: str | None, exact: bool) -> nn.Module:
+    if exact:
+        return imported(graph, dt, reset, exact)
+    if not _is_chain_of_lif(graph) or reset == "subtract":
+        return with_lif(imported(graph, dt, reset, exact))
+    chain = _chain(graph)
+    ours = "ultralif:neuron" in graph.metadata
+    spikes = any(node.kind in OF_MAPS for _, node in chain) or (
+        bool(chain) and chain[-1][1].kind in SPIKING and not (ours and len(chain) > 2)
+    )
+    return _sequential(chain, dt) if spikes else _network(chain, dt)
 
 
 def _is_chain_of_lif(graph: NirGraph) -> bool:

@@ -104,7 +104,8 @@ def describe(net: nn.Module, shape: Sequence[int] | None = None) -> Graph:
 
 
 def input_shape(net: nn.Module, shape: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the features that a network takes, as given or as its first layer says."""
+    """Return the features that a network takes, as given, or as its NIR file or its first layer says."""
+    shape = getattr(net, "input_shape", None) if shape is None else shape
     if shape is not None:
         if not shape or any(size < 1 for size in shape):
             raise InputError(f"shape must be positive sizes, such as (1, 28, 28), got {tuple(shape)}")

@@ -1,4 +1,4 @@
-"""Switch a whole network between soft, hard and tropical spikes."""
+"""Switch a whole network between soft, hard and tropical spikes, or into evaluation."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from ultralif.errors import InputError, check_choice
 from ultralif.functional import Mode
 from ultralif.nn.neuron import Neuron
 
-__all__ = ["mode", "set_mode"]
+__all__ = ["evaluating", "mode", "set_mode"]
 
 
 def set_mode(net: nn.Module, mode: Mode) -> None:
@@ -50,3 +50,15 @@ def mode(net: nn.Module, mode: Mode) -> Iterator[None]:
 
 def _neurons(net: nn.Module) -> list[Neuron[tuple[Tensor, ...]]]:
     return [module for module in net.modules() if isinstance(module, Neuron)]
+
+
+@contextmanager
+def evaluating(net: nn.Module) -> Iterator[None]:
+    """Put a network into evaluation mode inside a ``with`` block."""
+    training = [module for module in net.modules() if module.training]
+    net.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

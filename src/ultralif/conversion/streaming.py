@@ -1,0 +1,107 @@
+"""Converted networks as exports take them: over sequences, with LIF neurons."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, fx, nn
+
+from ultralif.conversion.check import copied
+from ultralif.conversion.neurons import States
+from ultralif.conversion.trace import Expand
+from ultralif.errors import InputError
+
+__all__ = ["streaming", "with_lif"]
+
+SUMMARIES = ("sum", "mean", "add", "iadd", "truediv", "itruediv", "mul", "stack", "getitem")
+"""What a forward does with the outputs of its time steps."""
+
+
+def with_lif(net: nn.Module) -> nn.Module:
+    """Return a converted network in which every neuron is a `LIF`, as exports need it.
+
+    Learned constants become numbers. A network without neurons of other libraries is returned as it is.
+    """
+    if not any(hasattr(module, "as_lif") for module in net.modules()):
+        return net
+    made = copied(net)
+    for name, module in list(made.named_modules()):
+        make: Callable[[], nn.Module] | None = getattr(module, "as_lif", None)
+        parent, _, last = name.rpartition(".")
+        if make is None or hasattr(made.get_submodule(parent), "as_lif"):
+            continue
+        try:
+            lif = make()
+        except InputError as error:
+            raise InputError(f"layer {name!r}: {error}") from error
+        if not name:
+            return lif
+        setattr(made.get_submodule(parent), last, lif)
+    return made
+
+
+def streaming(net: nn.Module) -> tuple[nn.Module, bool]:
+    """Return a converted network that takes every time step, and whether its source took none.
+
+    A network whose forward loops over time by itself, over one static input, takes ``[T, B, ...]`` here. What
+    its forward does with all time steps together, such as a sum or a mean, is left out, and so are membranes.
+    """
+    net = with_lif(net)
+    if not isinstance(net, fx.GraphModule):
+        return net, False
+    made = copy.deepcopy(net)
+    graph = made.graph
+    for node in list(graph.nodes):
+        module = made.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if isinstance(module, States):
+            setattr(made, str(node.target), module.neuron)
+            for item in [user for user in node.users if user.args[1] == 0]:
+                item.replace_all_uses_with(node)
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    output.args = (_per_step(output.args[0], made),)
+    graph.eliminate_dead_code()
+    spread = [node for node in graph.nodes if _repeats(node, made)]
+    if spread:
+        (x,) = (node for node in graph.nodes if node.op == "placeholder")
+        with graph.inserting_after(x):
+            folded = graph.call_method("flatten", (x, 0, 1))
+        x.replace_all_uses_with(folded, lambda user: user is not folded)
+        for node in spread:
+            with graph.inserting_before(node):
+                source = node.args[0] if node.op == "call_module" else node.args[0].args[0]
+                node.replace_all_uses_with(graph.call_function(_unfolded, (source, x)))
+        graph.eliminate_dead_code()
+    made.recompile()
+    return made, bool(spread)
+
+
+def _unfolded(values: Tensor, x: Tensor) -> Tensor:
+    return values.reshape(*x.shape[:2], *values.shape[1:])
+
+
+def _repeats(node: fx.Node, net: nn.Module) -> bool:
+    """Tell whether a node repeats an input over time, as ``x.unsqueeze(0).repeat(T, 1, 1)`` does."""
+    if node.op == "call_module":
+        return isinstance(net.get_submodule(str(node.target)), Expand)
+    base: Any = node.args[0] if node.args else None
+    repeated = node.op == "call_method" and node.target in ("repeat", "expand")
+    return repeated and isinstance(base, fx.Node) and base.target == "unsqueeze" and base.args[1:] == (0,)
+
+
+def _per_step(value: Any, net: nn.Module) -> fx.Node:
+    """Return the layer whose outputs at every step a forward sums up."""
+    first = value[0] if isinstance(value, tuple | list) else value
+    found: set[fx.Node] = set()
+    open_ = [first]
+    while open_:
+        node = open_.pop()
+        if getattr(node.target, "__name__", node.target) in SUMMARIES and node.op != "call_module":
+            open_ += node.all_input_nodes
+        else:
+            found.add(node)
+    if len(found) != 1:
+        names = ", ".join(sorted(str(node.target) for node in found))
+        raise InputError(
+            f"the network returns something of several layers, {names}; return one layer's output"
+        )
+    return found.pop()
