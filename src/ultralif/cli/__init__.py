@@ -1,4 +1,4 @@
-"""The command line: one file for each command, imported when the command is called."""
+"""The command line: one file per command, imported when the command is called."""
 
 import io
 import os
@@ -45,7 +45,7 @@ EXAMPLES: dict[str, str] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 the job failed, 2 bad input."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # characters that an old terminal cannot show are escaped
+        if isinstance(stream, io.TextIOWrapper):  # escape characters that an old terminal cannot show
             stream.reconfigure(errors="backslashreplace")
     try:
         if argv is None:
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:
         if signal.getsignal(signal.SIGINT) is _end:
-            # An interrupt came, was dropped by the compiled part of an import, and left it broken.
+            # The compiled part of an import dropped an interrupt and left the import broken.
             return _fail("interrupted", 130)
         message, code = _explain(error)
         if message is None:
@@ -131,7 +131,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Print a warning in one line; one of another library says where it came from."""
+    """Print a warning in one line; a warning of another library says where it came from."""
     source = "" if issubclass(category, DataWarning) else f"{filename}:{lineno}: "
     print(f"ultralif: warning: {source}{visible(' '.join(str(message).split()))}", file=sys.stderr)
 

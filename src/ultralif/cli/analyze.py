@@ -151,7 +151,7 @@ def growth(
     runs_dir: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Count a layer's spike rasters over time in a random plane of inputs, with the bound that holds.
+    """Count a layer's spike rasters over time in a random plane of inputs, and print the bound.
 
     Args:
         source: sizes of a random network, such as 2-4-2, a run, or a file of weights.
@@ -199,7 +199,7 @@ def volume(
     """Measure the weights of a layer: rank, log-volume, and the zonotope's exact volume where it is feasible.
 
     Args:
-        source: sizes of a random network, such as 3-6-2, a run, or a file of weights.
+        source: layer sizes of a random network, such as 3-6-2, a run, or a file of weights.
         neuron: the neuron of a random network.
         seed: the seed of a random network.
         layer: which layer.

@@ -37,7 +37,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "output": ("runs-dir", "tensorboard", "dry-run", "quiet", "json"),
 }
-"""The flags that ``--help`` shows; ``--help-all`` shows the others, too."""
+"""The flags that ``--help`` shows; ``--help-all`` also shows the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,16 +71,16 @@ class Common(RunConfig):
 
         Args:
             values: the fields.
-            source: the recipe or file that they come from.
+            source: the recipe or file that the fields come from.
         """
         return cls(**values)
 
     def run(self) -> RunConfig:
-        """Return the fields of the run alone."""
+        """Return only the fields of the run."""
         return RunConfig(**_fields(self))
 
     def print_recipe(self) -> None:
-        """Print the recipe, so that the user knows where fields that were not given come from."""
+        """Print the recipe, so that the user knows where the other fields come from."""
         if self.recipe is not None:
             echo(f"trained by the recipe {self.recipe}; flags and --config override it")
 
@@ -99,7 +99,7 @@ class Word(NamedTuple):
     """A flag with the values after it, or a word without a flag."""
 
     flag: str
-    """Its name with underscores, without ``--`` and ``no-``; empty for a word without a flag."""
+    """The flag's name with underscores, without ``--`` and ``no-``; empty for a word without a flag."""
     values: tuple[str, ...]
     is_no: bool
     written: tuple[str, ...]
@@ -121,7 +121,7 @@ def read_arguments(
         kind: the dataclass of the command.
         argv: the arguments after the command.
         command: its name.
-        recipe: returns the name of a preset, or None, given the names of the flags that are there.
+        recipe: returns the name of a preset, or None, given the names of the flags that were passed.
     """
     words = _split(argv)
     given = {word.flag for word in words}
@@ -177,7 +177,7 @@ def _last(words: Sequence[Word], flag: str) -> str | None:
 
 
 def _register_paths(words: Sequence[Word]) -> tuple[list[Word], str | None]:
-    """Register what paths name; return the words with names in their place, and the path of a network."""
+    """Register what the paths name; return the words with names instead, and the path of a network."""
     named: list[Word] = []
     model = None
     for word in words:
@@ -277,7 +277,7 @@ def _number(flag: str, value: str) -> float:
 
 
 def _check_spelling(word: Word, own: set[str], known: set[str]) -> None:
-    """Refuse a flag that is not the command's, but nearly an option or another library's name for one."""
+    """Refuse an unknown flag that resembles an option, or is another library's name for one."""
     if not word.flag or word.flag in own:
         return
     flag = word.written[0].partition("=")[0]
@@ -364,7 +364,7 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InputError(f"config {path} must hold fields of a run, got {type(data).__name__}")
     run = RunConfig.from_dict(data)
-    # Another neuron may be chosen by a flag; it has no use for the unchanged options of this one.
+    # A flag may choose another neuron, which does not take the unchanged options of this one.
     return _fields(run) | {
         "neuron_options": run.changed_options() if "schema" in data else run.neuron_options
     }

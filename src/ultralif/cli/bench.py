@@ -1,4 +1,4 @@
-"""``ultralif bench``: the time and the memory of a layer of neurons, beside a copy and other libraries."""
+"""``ultralif bench``: time and memory of a layer of neurons, compared with a copy and other libraries."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ __all__ = ["COMMAND", "main"]
 
 
 MOST = 1 << 32
-"""Currents of a layer: 16 GiB in float32."""
+"""The most currents of a layer: 16 GiB in float32."""
 
 
 def main(argv: list[str]) -> None:
@@ -35,8 +35,8 @@ def bench(
 ) -> None:
     """Time a layer forward and backward: our neurons, their plain loop, other libraries, a plain copy.
 
-    Compare only numbers of one call: other programs and other machines change every number. Nothing is
-    timed if a neuron differs from its definition.
+    Compare only numbers of the same call: other programs and other machines change every number. No neuron is
+    timed if it differs from its definition.
 
     Args:
         timesteps: time steps T.

@@ -1,4 +1,4 @@
-"""``ultralif completion``: a script by which a shell completes commands, actions, flags and choices."""
+"""``ultralif completion``: a script that lets a shell complete commands, actions, flags and choices."""
 
 from importlib import import_module
 from typing import Literal

@@ -94,7 +94,7 @@ def info(name: str, /, data_dir: Path | None = None, json: bool = False) -> None
 
 
 def get(name: str, /, data_dir: Path | None = None) -> None:
-    """Download a dataset, unless it is on this machine already; an interrupted download is continued.
+    """Download a dataset, unless it is already on this machine; resume an interrupted download.
 
     Args:
         name: the dataset.
@@ -157,10 +157,10 @@ def draw_sample(
 
     Args:
         name: the dataset.
-        index: number of the sample.
+        index: position of the sample in its set.
         out: file of the picture.
         test: take the sample from the test set, not the training set.
-        timesteps: number of bins in which events are counted.
+        timesteps: number of time bins for events.
         split: for dvs-gesture, tonic or spikingjelly.
         data_dir: a folder to search first.
     """
@@ -193,7 +193,7 @@ def _describe(spec: "Spec", data_dir: Path | None) -> dict[str, Any]:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Return a function that shows a download: a bar on a terminal, elsewhere a line at every tenth."""
+    """Return a function that shows a download: a bar on a terminal, otherwise a line for every tenth."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -223,11 +223,11 @@ def _progress() -> Iterator[Callable[[str, int, int | None], None]]:
 
 _MOST_FRAMES = 30
 _POLARITIES = ("#2166ac", "#b2182b")
-"""OFF in blue, ON in red: a pair that the colour-blind can tell apart."""
+"""OFF in blue, ON in red: colours that colour-blind readers can tell apart."""
 
 
 def _draw(dataset: "Dataset", split: "Split", index: int, path: Path) -> None:
-    """Draw one sample into a picture file; its name's ending chooses the format."""
+    """Draw one sample into a picture file; the file's ending chooses the format."""
     if not 0 <= index < len(split):
         raise InputError(f"index must be in 0 to {len(split) - 1}, got {index}")
     sample = split.batch([index]).cpu().numpy()
@@ -293,7 +293,7 @@ def _frames(counts: "NDArray[Any]") -> Any:
 
 
 def _colours(frame: "NDArray[Any]") -> "NDArray[Any]":
-    """Return ``[H, W, 3]``: white paper with ink of two colours, darker where there were more events."""
+    """Return ``[H, W, 3]``: white with ink of two colours, darker where there were more events."""
     import numpy as np
 
     inks = [[int(code[i : i + 2], 16) / 255 for i in (1, 3, 5)] for code in _POLARITIES]

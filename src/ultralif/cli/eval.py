@@ -48,9 +48,9 @@ def evaluate_run(
         data_dir: a folder to search first for the data.
         device: cpu, cuda, or auto: the GPU if there is one.
         json: print one JSON document.
-        dataset: the data of a run on data of your own, as for ultralif train.
-        model: file.py:Class of a run of a network of your own.
-        neuron: file.py:Class of a run of a neuron of your own.
+        dataset: the data of a run on your own data, as for ultralif train.
+        model: file.py:Class, for a run of your own network.
+        neuron: file.py:Class, for a run of your own neuron.
     """
     register_paths_of(run, runs_dir, dataset, model, neuron)
     if is_model(run):

@@ -1,4 +1,4 @@
-"""``ultralif models``: trained networks that come with the library, or were fetched."""
+"""``ultralif models``: trained networks that come with the library or were fetched."""
 
 from pathlib import Path
 
@@ -54,11 +54,11 @@ def show_model(name: str, /, json: bool = False) -> None:
 
 
 def get_model(name: str, folder: Path, /) -> None:
-    """Fetch a network that is too large to come with the library, from a folder that has it.
+    """Fetch a network that is too large to come with the library from a folder that contains it.
 
     Args:
-        name: as the folder's index has it, such as cifar10/vgg11r-t4.
-        folder: it has an index.json and the networks.
+        name: a name in the folder's index, such as cifar10/vgg11r-t4.
+        folder: a folder with an index.json and the networks.
     """
     from ultralif.training import zoo
 

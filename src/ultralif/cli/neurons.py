@@ -61,7 +61,7 @@ def neurons(name: str | None = None, /, json: bool = False) -> None:
 
 
 def neuron_options(name: str) -> list[NeuronOption]:
-    """Return the options of a neuron that a run may set, as its signature and docstrings state them."""
+    """Return the options of a neuron that a run may set, from its signature and docstrings."""
     from ultralif.nn import find_neuron
 
     kind: Any = find_neuron(name)
@@ -74,7 +74,7 @@ def neuron_options(name: str) -> list[NeuronOption]:
 
 
 def _meanings(kind: type) -> dict[str, str]:
-    """Return what the docstrings of a class and its bases say about each argument."""
+    """Return the description of each argument from the docstrings of a class and its bases."""
     meanings: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         _, _, arguments = inspect.cleandoc(vars(base).get("__doc__") or "").partition("\nArgs:\n")

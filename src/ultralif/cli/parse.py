@@ -1,4 +1,4 @@
-"""Arguments from types: the only module that knows the argument parser."""
+"""Make arguments from types; the only module that uses the argument parser."""
 
 import ast
 import contextlib
@@ -50,7 +50,7 @@ Named = tyro.conf.arg
 
 
 def _listed(kind: Callable[[str], Any], metavar: str, count: int | None = None) -> Any:
-    """Describe a list of values with commas or spaces between them."""
+    """Describe a list of values separated by commas or spaces."""
 
     def read(words: list[str]) -> tuple[Any, ...]:
         parts = [part for word in words if word.strip(",") for part in word.strip(",").split(",")]
@@ -70,13 +70,13 @@ def _listed(kind: Callable[[str], Any], metavar: str, count: int | None = None) 
 
 
 Names = Annotated[tuple[str, ...], _listed(str, "NAME")]
-"""Names with commas or spaces between them."""
+"""Names separated by commas or spaces."""
 _REGISTRY = ConstructorRegistry()
 
 
 @_REGISTRY.primitive_rule
 def _numbers(info: PrimitiveTypeInfo) -> Any:
-    """Let every tuple of numbers be written as ``1,2,3`` or ``1 2 3``."""
+    """Accept every tuple of numbers as ``1,2,3`` or ``1 2 3``."""
     kinds = get_args(info.type)
     if get_origin(info.type) is not tuple or kinds[0] not in (int, float):
         return None
@@ -90,7 +90,7 @@ def parse(target: Callable[..., R], argv: Sequence[str], command: str, default: 
         target: a typed function or dataclass; its docstrings are the help.
         argv: the arguments after the command.
         command: the command's name, as help shows it.
-        default: a dataclass whose values are taken where no argument is given.
+        default: a dataclass with the values of arguments that are not given.
     """
     description = _description(target)
     with errors.on_parse_error(_Complaint(command, lambda: _flags(target))):
@@ -130,7 +130,7 @@ class Flag(NamedTuple):
     meaning: str
 
     def text(self, full: bool) -> str:
-        """Return its meaning, or the first clause of it, and its default."""
+        """Return its description, or the first clause of it, and its default."""
         first = self.meaning if full else re.split(r"(?<=\w)\. |; ", self.meaning)[0]
         first += "" if first.endswith(".") else "."
         return f"{first} (default: {self.default})" if self.default else first
@@ -192,7 +192,7 @@ def _cli(target: Any, argv: Sequence[str], command: str, **how: Any) -> Any:
 
 
 def _union(actions: Actions) -> Any:
-    """Return the type from which the parser makes subcommands."""
+    """Return the type that the parser turns into subcommands."""
     names = {name: _deferred(to) if not isinstance(to, type) else to for name, to in actions.items()}
     return Union[  # noqa: UP007 (of a tuple that is made here)
         tuple(
@@ -213,12 +213,12 @@ def _group(actions: Actions) -> Callable[..., Any]:
 
 
 def _description(target: Callable[..., Any]) -> str:
-    """Return the docstring down to the arguments; the parser would leave out the examples."""
+    """Return the docstring up to the arguments; the parser would omit the examples."""
     return (inspect.getdoc(target) or "").partition("\nArgs:\n")[0].strip()
 
 
 def _deferred(target: Callable[..., R]) -> Callable[..., Callable[[], R]]:
-    """Take a function's arguments now and call it later, outside of the parser."""
+    """Parse a function's arguments now and call it later, outside of the parser."""
 
     @functools.wraps(target)
     def take(*args: Any, **kwargs: Any) -> Callable[[], R]:
@@ -236,11 +236,11 @@ def _flags(target: Callable[..., Any]) -> list[str]:
 
 
 class _Complaint:
-    """Turns an error of the parser into one line.
+    """Turn an error of the parser into one line.
 
     Args:
         command: the command whose help the line recommends.
-        known: returns the flags or actions that could have been meant.
+        known: returns the flags or actions to suggest.
     """
 
     def __init__(self, command: str, known: Callable[[], list[str]]) -> None:
@@ -277,7 +277,7 @@ class _Complaint:
         return "the arguments cannot be understood"
 
     def unknown(self, word: str) -> str:
-        """Say that a word is not known, and suggest a similar one."""
+        """Return the message for an unknown word, with a similar known one."""
         known = list(dict.fromkeys(self.known()))
         flag, word = word.partition("=")[0], word if word.isprintable() else repr(word)
         near = similar(flag, known)

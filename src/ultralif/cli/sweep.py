@@ -29,7 +29,7 @@ MOST_SEEDS = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Common):
-    """Train every combination of neurons, time steps, penalties and seeds that is not finished yet.
+    """Train every unfinished combination of neurons, time steps, penalties and seeds.
 
     Runs that share dataset, time steps and seed are trained together, as one stack, on a GPU with all seeds.
     To resume a sweep that was stopped, give the same command again.
@@ -52,13 +52,13 @@ class Sweep(Common):
     penalties: Annotated[tuple[float, ...], Named(name="sparsity")] = (0.0,)
     """Weights lambda of the sparsity penalty, the mean spike rate, in the loss."""
     seeds: tuple[int, ...] = (1,)
-    """One number: how many seeds, from --seed on. Several: the seeds themselves."""
+    """One number: how many seeds, from --seed on. Several numbers: the seeds themselves."""
     largest: int = 64
     """The most networks of a seed that are trained together."""
     ray: str | None = None
     """Train on a Ray cluster: its address, or none to start Ray here. All nodes must see --runs-dir."""
     cpus: int = 1
-    """With --ray: cores of a stack that is not on a GPU; one on a GPU has that GPU to itself."""
+    """With --ray: cores for each stack that is not on a GPU; a stack on a GPU has that GPU to itself."""
 
     @classmethod
     def with_defaults(cls, values: Mapping[str, Any], source: str) -> Self:
@@ -129,7 +129,7 @@ def main(argv: list[str]) -> None:
 
 
 def seeds_together(device: str, seeds: int) -> int:
-    """Return how many seeds to train in one stack: a GPU takes several in little more time than one."""
+    """Return how many seeds to train in one stack: on a GPU several take little more time than one."""
     from ultralif.training.device import pick_device
 
     return seeds if pick_device(device).type == "cuda" else 1
@@ -159,7 +159,7 @@ def run_plan(
         store: where the runs go.
         options: device, folder of the data and checkpoints.
         quiet: show no progress.
-        elsewhere: function that trains the stacks on a cluster; None: this machine does.
+        elsewhere: function that trains the stacks on a cluster; None trains them here.
     """
     if not stacks:
         if not quiet:
@@ -176,7 +176,7 @@ def run_plan(
         seconds = estimate(stacks, options.device)
         print_plan(stacks, seconds)
     with (
-        redirect_stdout(sys.stderr),  # Ray speaks up there
+        redirect_stdout(sys.stderr),  # Ray prints its own message there
         stop_on_signals() as stopping,
         training_progress(seconds, quiet=quiet) as report,
     ):
@@ -219,7 +219,7 @@ def show_plan(stacks: Stacks, device: str, as_json: bool) -> None:
 
 
 def print_plan(stacks: Stacks, seconds: Sequence[float]) -> None:
-    """Print what is going to be trained."""
+    """Print what will be trained."""
     _print(stacks, seconds, sys.stderr)
 
 

@@ -39,8 +39,8 @@ class Train(Common):
     tensorboard: Path | None = None
     """Write the history for TensorBoard into this folder."""
     graph: bool = True
-    """On a GPU, record a training step once and replay it. A network of your own that decides in Python from
-    step to step needs --no-graph."""
+    """On a GPU, record a training step once and replay it. Your own network needs --no-graph if it makes
+    decisions in Python at every step."""
     again: bool = False
     """Train a finished run again, and replace its result."""
 
@@ -92,7 +92,7 @@ def _recipe(flags: set[str]) -> str | None:
 
 
 def _is_first() -> bool:
-    """Tell whether this is the only process of the job, or the first that torchrun started."""
+    """Return whether this is the only process of the job, or the first one of torchrun."""
     return os.environ.get("RANK", "0") == "0"
 
 

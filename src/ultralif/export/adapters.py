@@ -1,4 +1,4 @@
-"""Our neurons in the networks of other libraries, by those libraries' conventions.
+"""Use our neurons in the networks of other libraries, by the conventions of those libraries.
 
 >>> from ultralif.nn import UltraLIF
 >>> import torch
@@ -57,15 +57,15 @@ def for_neurobench(net: nn.Module) -> nn.Module:
     """Return a network over ``[B, T, *input]`` for NeuroBench, in which every connection receives spikes.
 
     A `Network` averages spikes before its readout, which the harness would count as multiplications; here
-    the readout comes first. Another module is called with ``[T, B, *input]`` and the mean over time of its
-    output returned. Register ``ultralif.Neuron`` as an activation module.
+    the readout comes first. Any other module is called with ``[T, B, *input]``, and the mean of its output
+    over time is returned. Register ``ultralif.Neuron`` as an activation module.
     """
     return _Judged(net)
 
 
 def _time_first(neuron: AnyNeuron) -> AnyNeuron:
     if neuron.batch_first:
-        raise InputError("batch_first=True is not for neurons inside of other libraries; leave it out")
+        raise InputError("batch_first=True does not work inside of other libraries; leave it out")
     return neuron
 
 
@@ -125,7 +125,7 @@ def _detach(self: Any) -> None:
 
 
 def _memory(module: Any) -> Any:
-    """Return the state that a SpikingJelly module holds; None at rest."""
+    """Return the state of a SpikingJelly module; None at rest."""
     kind = module.neuron.state_type
     state = [getattr(module, name) for name in kind._fields]
     return None if state[0] is None else kind(*state)

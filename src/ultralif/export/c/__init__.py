@@ -23,7 +23,7 @@ __all__ = ["Footprint", "footprint", "to_c", "ways"]
 
 @dataclass(frozen=True)
 class Footprint:
-    """The bytes that a model takes on its device, code not counted."""
+    """The bytes that a model takes on its device, excluding code."""
 
     rom: int
     """Constants."""
@@ -52,9 +52,9 @@ def to_c(
     Args:
         net: made by `ultralif.export.quantize`.
         out: the folder; it must be new or empty.
-        recorded: inputs ``[T, B, *input]`` that the self-test replays.
+        recorded: inputs ``[T, B, *input]`` for the self-test to replay.
         memory_budget: the most bytes of constants and state; the C compiler checks it again.
-        title: one line that says what the network is.
+        title: one line that describes the network.
         layout: ``make`` adds a Makefile and a CMake file; ``arduino`` writes a library for the Arduino IDE,
             with a sketch.
     """
@@ -100,7 +100,7 @@ def _footprint(net: IntegerNetwork, plan: LayerPlan) -> Footprint:
 
 
 def ways(net: IntegerNetwork) -> dict[str, str]:
-    """Return for each layer of neurons, by name, how the C program computes it and why."""
+    """Return, for each layer of neurons by name, how the C program computes it and why."""
     plan = make_plan(net)
     places = sorted([*plan.gathered, *plan.spread])
     return {net.nodes[place].name: plan.why(place) for place in places}
@@ -120,7 +120,7 @@ def _one_line(title: str) -> str:
 def _arduino(
     net: IntegerNetwork, texts: dict[str, str], folder: str, title: str, size: Footprint
 ) -> dict[str, str]:
-    """Arrange the files as an Arduino library, by the rules of arduino-lint."""
+    """Arrange the files as an Arduino library that passes arduino-lint."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", folder).lstrip("_.-")[:63] or "model"
     facts = {"name": name, "title": title, "ram": size.ram, "rom": size.rom}
     return {
@@ -146,7 +146,7 @@ def _files(
         "ram": size.ram,
         "budget": budget,
     }
-    answers = recording(net, plan, recorded)  # first: it refuses inputs that the program would
+    answers = recording(net, plan, recorded)  # first, because it refuses inputs that the program would refuse
     constants = arrays(net, plan)
     stated = " + ".join(f"sizeof {array.name}" for array in constants)
     check = f"typedef char model_keeps_its_rom[{stated} == MODEL_ROM_BYTES ? 1 : -1];\n"

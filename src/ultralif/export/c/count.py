@@ -2,8 +2,8 @@
 
     python3 count.py count-m0plus.elf count-m4.elf
 
-needs Unicorn (``pip install unicorn``). Each program replays its self-test. Instructions are counted while
-the model's own functions run: its reset, its inputs, its time steps and the choice of a class.
+needs Unicorn (``pip install unicorn``). Each program replays its self-test. Instructions are counted only in
+the model's own functions: reset, input, time steps and choice of a class.
 """
 
 import struct
@@ -25,7 +25,7 @@ CPUS = {
     "m4": "UC_CPU_ARM_CORTEX_M4",
 }
 CALLS = ("reset", "input", "event", "frame", "tick", "class")
-RETURN = 0x00F0_0000  # the return address of a call from here: nothing lies there
+RETURN = 0x00F0_0000  # the return address of a call from here, where no code lies
 STACK, SIZE = 0x3000_0000, 1 << 16
 FREE = 0x2800_0000, 1 << 20  # memory for arguments
 
@@ -47,7 +47,7 @@ class Emulator:
                 self.emulator.mem_write(address, image[offset : offset + size])
         self.symbols = _symbols(image)
         self.instructions = 0
-        """Counted in the model's functions since the start."""
+        """Instructions counted in the model's functions since the start."""
         self._code, self._lengths = image, dict[tuple[int, int], int]()
         self._entries = {
             self.symbols[f"model_{name}"] & ~1 for name in CALLS if f"model_{name}" in self.symbols
@@ -68,7 +68,7 @@ class Emulator:
         return int(result) - (int(result) >> 31 << 32)
 
     def write(self, data: bytes) -> int:
-        """Put bytes into the memory for arguments, and return their address."""
+        """Copy bytes into the memory for arguments, and return their address."""
         self.emulator.mem_write(FREE[0], data)
         return FREE[0]
 
@@ -77,7 +77,7 @@ class Emulator:
         return bytes(self.emulator.mem_read(address, size))
 
     def stack(self) -> int:
-        """Return the bytes of the stack that were ever written with anything but 0."""
+        """Return the number of stack bytes that were ever written with anything but 0."""
         return SIZE - next((i for i, byte in enumerate(self.read(STACK, SIZE)) if byte), SIZE)
 
     def _block(self, emulator: Any, address: int, size: int, _: object) -> None:

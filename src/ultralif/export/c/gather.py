@@ -34,7 +34,7 @@ def has_levels(plan: LayerPlan) -> bool:
 
 
 def kept_rows(net: IntegerNetwork, plan: LayerPlan, source: int) -> int:
-    """Return the rows of spikes that are kept: those of one window if one gathered layer reads them."""
+    """Return the number of rows of spikes to keep: those of a window if one gathered layer reads them."""
     height = net.nodes[source].shape[1]
     readers = [i for node in net.nodes for i in node.inputs].count(source)
     if source not in plan.gathered or readers > 1 or source == len(net.nodes) - 1:
@@ -103,15 +103,15 @@ def _words(rows: Tensor) -> Tensor:
 
 
 def _start(threshold: Tensor) -> Tensor:
-    """Return what sums start with, so that the top bit of a half tells whether it reaches its threshold."""
+    """Return the start values of sums, with which the top bit of a half is set from its threshold on."""
     lane = TOP - _grouped(threshold, 1)
     word = (lane[:, :8] << 16) + lane[:, 8:]
-    word[:, 4:] += lane[:, :4] << 8  # see gather.c: byte 2 is added to odd bytes as well, and subtracted
+    word[:, 4:] += lane[:, :4] << 8  # see gather.c: byte 2 is also added to odd bytes, and subtracted again
     return word & 0xFFFFFFFF
 
 
 def lists(net: IntegerNetwork, plan: LayerPlan) -> Iterator[Field]:
-    """Yield the state of gathered layers: lists of spikes, and how far each layer is."""
+    """Yield the state of gathered layers: lists of spikes, and the progress of each layer."""
     for place in plan.listed:
         channels, _, width = net.nodes[place].shape
         cells = kept_rows(net, plan, place) * width
@@ -125,14 +125,14 @@ def _index(plan: LayerPlan, net: IntegerNetwork) -> str:
 
 
 def list_append(net: IntegerNetwork, plan: LayerPlan, place: int) -> list[str]:
-    """Return the statements that note spike ``i`` of a layer that is spread."""
+    """Return the statements that record spike ``i`` of a spread layer."""
     channels, height, width = net.nodes[place].shape
     at = f"s->list_{place}[i % {height * width} * {channels} + s->spikes_{place}[i % {height * width}]++]"
     return [f"{at} = ({_index(plan, net)})(i / {height * width});"]
 
 
 def is_pushed(net: IntegerNetwork, plan: LayerPlan, place: int) -> bool:
-    """Tell whether events of a node are handed to layers that are spread, or counted as scores."""
+    """Return whether events of a node are passed to spread layers or counted as scores."""
     if place == 0 and has_levels(plan):
         return any(place in node.inputs for i, node in enumerate(net.nodes) if i not in plan.internal)
     if place not in plan.gathered or place == len(net.nodes) - 1:
@@ -141,7 +141,7 @@ def is_pushed(net: IntegerNetwork, plan: LayerPlan, place: int) -> bool:
 
 
 def runs_alone(net: IntegerNetwork, plan: LayerPlan, place: int) -> bool:
-    """Tell whether a time step runs all rows of a layer, which otherwise its reader asks for."""
+    """Return whether a time step runs all rows of a layer; otherwise its reader requests them."""
     return place not in plan.listed or kept_rows(net, plan, place) == net.nodes[place].shape[1]
 
 
@@ -172,11 +172,11 @@ def functions(net: IntegerNetwork, plan: LayerPlan, layer: Gathered, pushes: boo
 
     Args:
         net: the network.
-        plan: the way of every layer.
+        plan: how every layer is computed.
         layer: this one.
         pushes: whether spread layers read its spikes.
         exact: the statements that update the membrane of channel ``c`` for the sum ``best[c]``; the line
-            ``SPIKE`` stands for what a spike does.
+            ``SPIKE`` is replaced by the effect of a spike.
     """
     facts = _facts(net, plan, layer)
     listed = layer.neuron in plan.listed
@@ -213,7 +213,7 @@ def functions(net: IntegerNetwork, plan: LayerPlan, layer: Gathered, pushes: boo
 
 
 def _facts(net: IntegerNetwork, plan: LayerPlan, layer: Gathered) -> dict[str, object]:
-    """Return the numbers that templates are filled with."""
+    """Return the numbers to fill into templates."""
     op, pool = _synapses(net, layer), _pool(net, layer)
     g, source = _geometry(op), net.nodes[layer.source].shape
     channels, (rows, columns) = len(op.weight), op.weight.shape[2:]
@@ -249,13 +249,13 @@ def _facts(net: IntegerNetwork, plan: LayerPlan, layer: Gathered) -> dict[str, o
 
 
 def _at(pool: Pooling) -> str:
-    """Return the place in a map before pooling."""
+    """Return the position in a map before pooling."""
     rows, columns = (f" * {n}" if n > 1 else "" for n in pool.stride)
     return f"(int32_t)y{rows} + py, (int32_t)x{columns} + px"
 
 
 def _dot(values: int) -> dict[str, object]:
-    """Return the statements of a product of so many levels and weights; a few levels stay in registers."""
+    """Return the statements for a product of this many levels and weights; a few levels stay in registers."""
     if values <= 10:
         pairs = range(0, values, 2)
         return {

@@ -1,4 +1,4 @@
-"""The parts of the C program that depend on its input: events that are counted, or levels of real numbers."""
+"""The parts of the C program that depend on its input: event counts, or levels of real numbers."""
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ __all__ = ["header", "input_functions", "main", "readme", "recorded_inputs", "sk
 
 
 def header(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
-    """Return what the header says of the input."""
+    """Return the header's text about the input."""
     if net.levels is None:
         return {
             "limits": f"#define MODEL_MAX_EVENTS UINT32_C({net.max_events}) /* in one time step, likewise */",
@@ -47,7 +47,7 @@ def input_functions(net: IntegerNetwork, plan: LayerPlan) -> str:
 
 
 def held(net: IntegerNetwork, plan: LayerPlan) -> list[Field]:
-    """Return the sums that stay from one time step to the next, until another input comes."""
+    """Return the sums that persist from one time step to the next, until another input arrives."""
     names = {f"sum_{place}" for place, node in enumerate(net.nodes) if node.graded}
     return [field for field in fields(net, plan) if field.name in names]
 
@@ -81,7 +81,7 @@ def sketch(net: IntegerNetwork) -> dict[str, object]:
 
 
 def readme(net: IntegerNetwork) -> dict[str, object]:
-    """Return what the README says of the input."""
+    """Return the README's text about the input."""
     if net.levels is None:
         loop = """for (each time step) {
     for (each input event) model_event(&state, input);   /* or model_frame(&state, counts) */
@@ -112,6 +112,6 @@ def recorded_inputs(net: IntegerNetwork, recorded: Tensor) -> str:
     return fill(
         "recorded_events.c",
         count=numbers(counts.sum(-1)),
-        # One more, so that a recording without events is C too.
+        # One more, so that a recording without events is valid C as well.
         event=numbers(torch.cat([events, events.new_zeros(1)])),
     )
