@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND", "main"]
 
-DRIFT = 1000  # samples of the test set that an approximation's drift is measured on
+DRIFT = 1000  # test samples for measuring an approximation's drift
 
 
 def main(argv: list[str]) -> None:
@@ -64,7 +64,7 @@ def export(
     runs_dir: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Write a trained network for other software or hardware, and print what the conversion changed.
+    """Export a trained network to other software or hardware, and print what the conversion changed.
 
     Examples:
       ultralif export 6c0c --to c --out net
@@ -78,30 +78,32 @@ def export(
             library's network or a NIR file is compared with the spikes of the source, on --inputs if given.
         to: c: plain C99 in integers. arduino: the same as a library for the Arduino IDE, with the options
             of c. nir: for other simulators and neuromorphic chips. onnx. torch: a program of torch.export.
-        out: a new folder for what is written.
+        out: a new folder for the exported files.
         mode: mode of the exported network; soft is for onnx and torch only.
         timesteps: c: the longest sequence between two resets, by default the run's, or 100. onnx, torch: the
             length of a sequence; without it, one time step with the states as inputs and outputs.
         inputs: a .npy file of event counts (or of real numbers, for a run that takes them), [samples, time
             steps, inputs], in place of the run's test set: numpy.save("inputs.npy", x). The self-test of c
             replays the first 8; nir measures an approximation's drift on all.
-        bits: c: of a membrane.
-        weight_bits: c: of a weight; 16 bits nearly always match the float model, and take twice the memory.
+        bits: c: bits of a membrane.
+        weight_bits: c: bits of a weight; 16 bits nearly always match the float model and take twice the
+            memory.
         memory_budget: c: the most bytes of constants and state together.
         input_max: c: the largest event count of an input in one time step; 1 for binary spikes.
         max_events: c: the most events of all inputs together in one time step.
         input_range: c: the least and the greatest input of a network that takes real numbers, which are
-            counted in 8 bits. By default that of the run's training data; for pixels 0,1.
-        clip_membrane: c: let membranes stop at the lowest number; otherwise what could overflow is refused.
+            counted in 8 bits. By default the range of the run's training data; for pixels 0,1.
+        clip_membrane: c: clip membranes at the lowest number; otherwise a network that could overflow is
+            refused.
         leak: c: apply a leak factor by multiplication, or by shifts.
         approximate: nir: write neurons that NIR does not have as LIF, and measure the drift on 1000 test
             samples or on --inputs.
-        dataset: the data of a run on data of your own, as for ultralif train.
-        model: file.py:Class of a run of a network of your own.
-        neuron: file.py:Class of a run of a neuron of your own.
+        dataset: the data of a run on your own data, as for ultralif train.
+        model: file.py:Class, for a run of your own network.
+        neuron: file.py:Class, for a run of your own neuron.
         reset: what a spike does in a NIR file: zero, as NIR says, or subtract, as in most networks of
             snnTorch, which NIR cannot state.
-        data_dir: searched first for the run's dataset.
+        data_dir: a folder to search first for the run's dataset.
         runs_dir: where runs are kept.
         json: print one JSON document.
     """
@@ -168,7 +170,7 @@ def _print(report: dict[str, Any], json: bool) -> None:
 
 @contextmanager
 def _whole(out: Path) -> Iterator[Path]:
-    """Give a folder that becomes ``out`` when all is written; an export that is killed leaves no folder."""
+    """Yield a folder that becomes ``out`` once everything is written; a killed export leaves no folder."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as aside:
@@ -185,7 +187,7 @@ def _whole(out: Path) -> Iterator[Path]:
 
 
 def _compared(given: Inputs) -> Tensor | None:
-    """Return inputs on which the export is compared with the network, besides random ones."""
+    """Return inputs for comparing the export with the network, in addition to random ones."""
     return None if given.recorded is None else given.recorded.float()
 
 
@@ -366,7 +368,7 @@ def _shape_of(path: Path) -> tuple[int, ...]:
 
 
 def _input(integer: IntegerNetwork) -> dict[str, Any]:
-    """Say what the first layer takes."""
+    """Describe what the first layer takes."""
     if integer.levels is None:
         return {"input": "event counts", "max_events": integer.max_events}
     levels = integer.levels
@@ -400,7 +402,7 @@ def _drawn(integer: IntegerNetwork) -> Tensor:
 
 
 REAL = ("direct", "constant", "constant-normalized")
-"""Encodings that give real numbers, and not spikes."""
+"""Encodings that produce real numbers instead of spikes."""
 
 
 @dataclass(frozen=True)
@@ -419,16 +421,16 @@ class Inputs:
 
     shape: tuple[int, ...]
     range: tuple[float, float] | None
-    """Of inputs that are real numbers; None: they are event counts."""
+    """The range of real-valued inputs; None for event counts."""
     batches: Batches | None
-    """Returns the test set, inputs and labels; None without data."""
+    """Returns the inputs and labels of the test set; None without data."""
     recorded: Tensor | None
     """Samples from a file."""
     direct: bool = False
-    """The network takes images as they are, and repeats them over time itself."""
+    """Whether the network takes images as they are and repeats them over time itself."""
 
     def some(self, most: int) -> Tensor | None:
-        """Return recorded samples, or the first of the test set; None if there are neither."""
+        """Return recorded samples, or the first of the test set; None if there is neither."""
         import torch
 
         if self.recorded is not None or self.batches is None:
@@ -455,11 +457,11 @@ def _make_inputs(
 
     Args:
         net: the network.
-        config: of its run, where known.
+        config: the config of its run, if known.
         inputs: a .npy file of samples.
         data_dir: searched first for the dataset.
-        input_range: of real-valued inputs; None: as the run says.
-        ranged: the range is needed.
+        input_range: the range of real-valued inputs; None: that of the run.
+        ranged: whether the range is needed.
     """
     from ultralif.data import DATASETS
     from ultralif.export import describe
@@ -479,7 +481,7 @@ def _make_inputs(
 
 
 def _load(config: RunConfig, data_dir: Path | None) -> Data | None:
-    """Return the data of a run, or None, and say why."""
+    """Return the data of a run, or None and the reason."""
     import torch
 
     from ultralif.training.batches import load_data
@@ -551,7 +553,7 @@ def _recorded(path: Path, shape: tuple[int, ...], real: bool) -> Tensor:
 def _measure(
     net: nn.Module, mode: Any, given: Inputs, integer: IntegerNetwork | None = None
 ) -> dict[str, Any]:
-    """Return the share of right decisions on the whole test set, by floats and integers; {} without one."""
+    """Return the accuracy on the whole test set, of floats and of integers; {} without a test set."""
     import torch
 
     from ultralif.export.harden import answer

@@ -1,4 +1,4 @@
-"""What the arguments of commands name: networks, and data, models and neurons of the user by their paths.
+"""Find what arguments name: networks, and the user's own data, models and neurons by path.
 
 Code is run only from a path in the command itself, never from one in a stored run or a config file.
 """
@@ -42,9 +42,9 @@ __all__ = [
 ]
 
 _PATHS: dict[str, str] = {}
-"""The code that made a network of the user's, by the name of the network."""
+"""The code that made each of the user's networks, by the network's name."""
 _MOST = 1 << 33
-"""Bytes that a file of parameters may have: 8 GiB."""
+"""The most bytes of a file of parameters: 8 GiB."""
 
 
 class Source(NamedTuple):
@@ -58,13 +58,13 @@ class Source(NamedTuple):
 def load_network(
     source: str, neuron: str = "UltraLIF", seed: int = 0, runs_dir: Path | None = None
 ) -> Source:
-    """Return the network that an argument names; its weights are finite.
+    """Return the network that an argument names, after checking that its weights are finite.
 
     Args:
         source: sizes for a random network, such as 784-64-10; a file that `save_network` or NIR wrote; a
             run's folder or name; or the name of a network that comes with the library.
-        neuron: of a random network.
-        seed: of a random network.
+        neuron: the neuron of a random network.
+        seed: the seed of a random network.
         runs_dir: where runs are kept.
     """
     from ultralif.nn import Network
@@ -126,7 +126,7 @@ def _random_network(source: str, neuron: str, seed: int) -> Source:
 
 
 def _read_file(path: Path) -> Source:
-    """Read safetensors whose metadata has a mode, and as JSON the arguments of `ultralif.Network`."""
+    """Read safetensors whose metadata contains a mode and, as JSON, the arguments of `ultralif.Network`."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -135,7 +135,7 @@ def _read_file(path: Path) -> Source:
     content = read_bytes(path, _MOST)
     try:
         tensors = load(content)
-        size = int.from_bytes(content[:8], "little")  # of the header, which is sound by now
+        size = int.from_bytes(content[:8], "little")  # of the header, which has been checked by now
         described = parse_json(content[8 : 8 + size], shown(path))["__metadata__"]
         arguments = parse_json(described["network"], shown(path))
         network = Network(**arguments)
@@ -171,7 +171,7 @@ def save_network(network: "Network", arguments: dict[str, Any] | None, path: Pat
     for name in neurons[0].declared():
         value = neurons[0].constant(name)
         if isinstance(value, float):
-            options[name] = value  # a fixed number that training changed, as annealing does
+            options[name] = value  # a fixed number that training changed, for example by annealing
     if "parameter_shape" in options:
         shapes = {tuple(shape) for neuron in neurons for _, shape in neuron.shapes()}
         if len(shapes) > 1:
@@ -203,17 +203,17 @@ def register_filters(argv: list[str]) -> list[str]:
 
 
 def is_code(value: str) -> bool:
-    """Tell whether a value is a file of Python and a name in it."""
+    """Return whether a value names a Python file and an object in it."""
     return bool(_CODE.fullmatch(value))
 
 
 def is_path(value: str) -> bool:
-    """Tell whether a dataset is given by a path: a file of code or arrays, or a folder."""
+    """Return whether a dataset is given by a path: a file of code or arrays, or a folder."""
     return is_code(value) or value.endswith(".npz") or (Path(value).is_dir() and "/" in value)
 
 
 def _joined(argv: list[str]) -> list[str]:
-    """Write ``--flag value`` as ``--flag=value`` for the flags that may have paths."""
+    """Write ``--flag value`` as ``--flag=value`` for the flags that accept paths."""
     words: list[str] = []
     for word in argv:
         if words and words[-1] in ("--dataset", "--neuron"):
@@ -260,9 +260,9 @@ def register_model(path: str, config: "RunConfig") -> str:
     """Register the network that ``file.py:Class`` makes, and return its name.
 
     Args:
-        path: of the code; it is called with those of ``classes``, ``shape`` (of a sample), ``channels``,
-            ``timesteps`` and ``neuron`` (a name) that it takes.
-        config: of the run.
+        path: the code; it is called with those of ``classes``, ``shape`` (of a sample), ``channels``,
+            ``timesteps`` and ``neuron`` (a name) that it accepts.
+        config: the config of the run.
     """
     from torch import nn
 
@@ -321,7 +321,7 @@ def register_models(model: str, configs: Sequence["RunConfig"]) -> list["RunConf
 def register_paths_of(
     run: str, runs_dir: Path | None, dataset: str | None, model: str | None, neuron: str | None
 ) -> None:
-    """Register the user's own data, network and neuron of a stored run, as far as paths are given.
+    """Register the user's own data, network and neuron of a stored run, for the paths that are given.
 
     Args:
         run: its name or folder.
@@ -342,19 +342,19 @@ def register_paths_of(
 
 
 def _code(path: str) -> Callable[..., Any]:
-    """Return the object of that name in a file of Python."""
+    """Return the object of that name in a Python file."""
     matched = _CODE.fullmatch(path)
     if matched is None:
         raise InputError(f"{path!r} must be a file of Python and a name in it, such as my.py:Net")
     file = Path(matched[1])
     if not file.is_file():
         raise InputError(f"there is no file {file}")
-    name = f"_own_{file.stem}"  # a file called nir.py must not stand in for the library
+    name = f"_own_{file.stem}"  # a file called nir.py must not replace the library
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise InputError(f"{file} is not a file of Python")
     module = module_from_spec(spec)
-    sys.modules.setdefault(name, module)  # dataclasses and pickles look there
+    sys.modules.setdefault(name, module)  # dataclasses and pickles look it up there
     spec.loader.exec_module(module)
     found = getattr(module, matched[2], None)
     if not callable(found):

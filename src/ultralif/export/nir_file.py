@@ -1,4 +1,4 @@
-"""Read a NIR file in a process of its own, because HDF5 is not safe with files from strangers.
+"""Read a NIR file in a separate process, because HDF5 is not safe with untrusted files.
 
 `read` starts this file as a script. The script reads only the groups and datasets that NIR needs, only from
 the file itself, and returns plain arrays. If the HDF5 library crashes on the file, or needs too much memory,
@@ -32,7 +32,7 @@ MAX_SECONDS = 60
 
 @dataclass(frozen=True)
 class NirNode:
-    """A node of a graph: what it is called in NIR, and the arrays that it holds."""
+    """A node of a graph: its type in NIR, and its arrays."""
 
     kind: str
     arrays: dict[str, np.ndarray[Any, Any]]
@@ -71,11 +71,11 @@ def read(path: Path) -> NirGraph:
 
 
 class _Unreadable(Exception):
-    """The file is not what it should be."""
+    """The file does not have the expected structure."""
 
 
 class _Reader:
-    """Reads groups and datasets of an open file, and adds up their sizes."""
+    """Reads groups and datasets of an open file, and sums their sizes."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -149,10 +149,10 @@ def _content(file: Any) -> dict[str, np.ndarray[Any, Any]]:
 def _graph(reader: _Reader, top: Any, prefix: str, nodes: list[Any], arrays: dict[str, Any]) -> list[Any]:
     """Add the nodes of a graph to ``nodes``, those of its subgraphs as ``graph.node``, and return its edges.
 
-    Inputs and outputs of a subgraph are nodes of the kind ``Pass``, which the edges of the graph lead to.
+    Inputs and outputs of a subgraph become nodes of the kind ``Pass``, to which the edges of the graph lead.
     """
     if prefix.count(".") > MAX_DEPTH or len(nodes) > MAX_NODES:
-        raise _Unreadable("its graphs have too many nodes, or stand too deep in each other")
+        raise _Unreadable("its graphs have too many nodes, or are nested too deeply")
     group = reader.group(top, "nodes")
     edges: list[Any] = []
     ends: dict[str, dict[str, list[str]]] = {}  # the inputs and outputs of every subgraph
@@ -192,7 +192,7 @@ def _main(path: str) -> int:
 
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, ValueError):  # not everywhere; the sizes are checked as well
+    except (ImportError, ValueError):  # not on every system; the sizes are checked as well
         pass
     try:
         with h5py.File(path, "r") as file:

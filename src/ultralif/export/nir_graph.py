@@ -1,4 +1,4 @@
-"""A NIR graph of any form as a network: joins, cycles, and neurons in norse's arithmetic."""
+"""Build a network from any NIR graph: joins, cycles, and neurons in norse's arithmetic."""
 
 import math
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ MAX_DELAY = 10_000
 
 
 class NirNetwork(nn.Module):
-    """The nodes of a NIR file over ``[T, B, *input]``; the inputs of a node are added.
+    """The nodes of a NIR file over ``[T, B, *input]``; the inputs of a node are summed.
 
     Args:
         layers: the layer of each node, in the order in which they are computed.
@@ -42,7 +42,7 @@ class NirNetwork(nn.Module):
         self.feeds, self.late, self.source, self.target = feeds, late, source, target
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what the file puts out at every step, ``[T, B, *output]``."""
+        """Return the output of the file's last node at every step, ``[T, B, *output]``."""
         if self.late:
             return self.run(x)[0]
         values = {self.source: x}
@@ -102,7 +102,7 @@ class _Scale(nn.Module):
 
 
 class _Delay(nn.Module):
-    """Delay every feature by its own number of steps; before the first step the input is 0."""
+    """Delay every feature by its own number of steps; the input before the first step is 0."""
 
     def __init__(self, steps: Tensor) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class _Delay(nn.Module):
 
 
 class _Driven(nn.Module):
-    """A neuron whose current passes factors and a synapse first: ``neuron(r * synapse(w_in * x))``."""
+    """A neuron behind factors and a synapse: ``neuron(r * synapse(w_in * x))``."""
 
     def __init__(
         self, neuron: nn.Module, r: Tensor, w_in: Tensor | None = None, synapse: Integrator | None = None
@@ -167,7 +167,7 @@ class _Driven(nn.Module):
 
 
 def imported(graph: NirGraph, dt: float, reset: str | None, exact: bool) -> NirNetwork:
-    """Return the network of a graph, or raise a ValueError that names the node in the way.
+    """Return the network of a graph, or raise a ValueError that names the node that cannot be read.
 
     Args:
         graph: the graph.

@@ -32,19 +32,19 @@ def from_nir(
 ) -> nn.Module:
     """Return the network in a NIR file.
 
-    It takes ``[T, B, *input]`` and returns what the file's last node puts out at every step. A chain of
+    It takes ``[T, B, *input]`` and returns the output of the file's last node at every step. A chain of
     linear layers, LIF and Threshold that ends with a linear layer, or is our own file, is a `Network`, which
     returns the mean over time. Other files become a graph of layers: IF, CubaLIF, LI, I, Scale, Delay,
     Conv1d, several inputs of a node, and cycles, whose feedback arrives one step later. A Threshold, or a LIF
     with ``tau = dt``, becomes UltraLIF in tropical mode, which is the same.
 
     Args:
-        path: the file; it may come from strangers.
-        dt: the time step in seconds, which NIR does not state. None: what our own files say, else 1e-4,
-            the step of snnTorch and SpikingJelly; norse uses 1e-3 unless told otherwise.
-        reset: what a spike does to the membrane: ``zero`` sets it to ``v_reset``, as NIR says, ``subtract``
-            takes the threshold off, as snnTorch does by default but cannot write. None: zero, with a
-            warning if snnTorch wrote the file.
+        path: the file, which need not be trusted.
+        dt: the time step in seconds, which NIR does not state. None: the step stated in our own files, else
+            1e-4, the step of snnTorch and SpikingJelly; norse uses 1e-3 by default.
+        reset: what a spike does to the membrane: ``zero`` sets it to ``v_reset``, as NIR defines;
+            ``subtract`` subtracts the threshold, as snnTorch does by default but cannot write. None: zero,
+            with a warning if snnTorch wrote the file.
         exact: compute in the order of operations of norse, so that every spike is the same. False: use
             neurons with kernels, which every export takes; they round differently.
     """
@@ -145,8 +145,8 @@ def _chain(graph: NirGraph) -> list[tuple[str, NirNode]]:
 def _sequential(chain: list[tuple[str, NirNode]], dt: float) -> nn.Sequential:
     """Build a network of maps, layer by layer; sums over windows are means with larger weights."""
     layers: list[nn.Module] = []
-    synapses: nn.Linear | nn.Conv2d | None = None  # those whose currents are on their way to neurons
-    windows = 1.0  # sizes of the windows that spikes were summed over
+    synapses: nn.Linear | nn.Conv2d | None = None  # whose currents lead to neurons
+    windows = 1.0  # sizes of the windows over which spikes were summed
     for name, node in chain:
         if node.kind in (*LINEAR, "Conv2d"):
             synapses = _linear(name, node) if node.kind in LINEAR else _convolution(name, node)
@@ -261,7 +261,7 @@ def _linear(name: str, node: NirNode) -> nn.Linear:
 
 
 def _cell(name: str, node: NirNode, dt: float) -> tuple[Tensor, Tensor, AnyNeuron]:
-    """Return what the current is multiplied by, what is added to it, and the neuron that takes it."""
+    """Return the factor of the current, the constant added to it, and the neuron that receives it."""
     if node.kind == "Threshold":
         threshold = _tensor(name, node, "threshold")
         return (

@@ -1,6 +1,6 @@
 """Training: one network or a thousand, resumable, with every result in a store.
 
-Names are imported when they are first used: reading configs and listing runs need no torch.
+Names are imported on first use: reading configs and listing runs need no torch.
 """
 
 from typing import TYPE_CHECKING

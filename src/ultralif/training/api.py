@@ -39,7 +39,7 @@ _OF_LIBRARY = (
     *("dataset", "model", "neuron", "neuron_options", "hidden", "readout", "orthogonal", "width"),
     *("per_neuron", "eps_min", "eps_max", "split"),
 )
-"""Fields that describe a network or data of the library."""
+"""Fields that describe a network or a dataset of the library."""
 
 
 def train(
@@ -61,18 +61,18 @@ def train(
 ) -> Result:
     """Train one network, store the run and return its result; a run that is finished is not trained again.
 
-    Pass a config, or a network of your own, which is trained in place on data of your own. Networks whose
+    Pass a config, or your own network, which is trained in place on your own data. Networks whose
     layers, shapes, code, data and options agree are the same run, whatever their initial weights: give each
     start its own ``seed``. Ctrl-C saves a checkpoint; the same call resumes from it.
 
     Args:
         config: the run; or any module with ultralif neurons that takes ``[T, B, ...]`` (or images
             ``[B, ...]``, with ``encoding="direct"``) and returns outputs ``[B, ...]`` or ``[T, B, ...]``.
-        train: with a module: a pair of tensors, a Dataset or a DataLoader. A DataLoader is iterated as it is,
-            with its workers and fresh transforms in every epoch, and nothing is kept in memory; a resumed
-            epoch reads its first batches again and skips them. See `ultralif.data.register_data`.
+        train: with a module: a pair of tensors, a Dataset or a DataLoader. A DataLoader is iterated in every
+            epoch, with its workers and fresh transforms, and nothing is kept in memory. A resumed epoch reads
+            its first batches again and skips them. See `ultralif.data.register_data`.
         test: the same for the test set.
-        runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
+        runs_dir: the folder of the runs; None means ``$ULTRALIF_RUNS`` or ``./runs``.
         device: ``auto``, ``cpu``, ``cuda`` ...
         data_dir: a folder to search first for the data.
         report: called after every epoch.
@@ -81,9 +81,10 @@ def train(
         callbacks: with a module: their ``on_epoch_end(state)`` is called after every epoch; one that returns
             True ends training. See `ultralif.training.callbacks`.
         checkpoint_seconds: the most work, in seconds, that is lost if the process is killed.
-        graph: on a GPU record a step as a CUDA graph and replay it. A network that decides in Python from
-            step to step, such as by ``random``, needs False; one that cannot be recorded is run as it is.
-        again: train a finished run again, and replace its result.
+        graph: on a GPU record a step as a CUDA graph and replay it. Pass False for a network that makes
+            decisions in Python at every step, for example with ``random``. A network that cannot be recorded
+            runs without a graph.
+        again: train a finished run again and replace its result.
         fields: with a module: what `user_config` takes, such as ``loss``, ``metrics``, ``validation`` and
             ``events``, and fields of `RunConfig`, such as ``epochs``.
 
@@ -168,10 +169,10 @@ def user_config(
     workers: int = 0,
     **options: Any,
 ) -> RunConfig:
-    """Return the config of a run of a network and data of the user's own, and make both known.
+    """Return the config of a run of the user's own network and data, and register both.
 
     Args:
-        net: has ultralif neurons; it is trained in place.
+        net: a network with ultralif neurons; it is trained in place.
         train: see `ultralif.data.register_data`.
         test: the same.
         loss: ``cross-entropy``, ``mse``, ``bce``, ``tet`` or ``rate-mse``, or a function of scores and
@@ -181,9 +182,9 @@ def user_config(
             are ``[N, T, ...]``, and the loss compares each step.
         metrics: functions of scores and targets by name, measured on the whole test and validation set.
         validation: a validation set, given as ``train`` is; or a share of ``train`` to hold out, of tensors.
-        keep_best: the quantity of the validation set by which the final parameters are chosen: ``loss``,
+        keep_best: keep the parameters of the epoch that is best on the validation set, by ``loss``,
             ``accuracy``, or a metric after ``min`` or ``max``, such as ``min smape``.
-        callbacks: those that may end training make it another run.
+        callbacks: those that may end training are part of the run's name.
         events: samples have time first, ``[N, T, ...]``.
         workers: processes that read a Dataset.
         options: fields of `RunConfig`, such as epochs and timesteps.

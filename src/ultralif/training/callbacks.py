@@ -1,4 +1,4 @@
-"""Callbacks: what is done after every epoch, such as logging or stopping early."""
+"""Callbacks run after every epoch, for example to log or to stop early."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -39,7 +39,7 @@ class EpochState(NamedTuple):
 
 
 def cost(monitor: str, epoch: Mapping[str, float | None]) -> float:
-    """Return a quantity of the validation set as a cost: the smaller, the better.
+    """Return a quantity of the validation set as a cost, where smaller is better.
 
     Args:
         monitor: ``loss``, ``accuracy``, or a metric after ``min`` or ``max``, such as ``min smape``.
@@ -71,7 +71,7 @@ def cost(monitor: str, epoch: Mapping[str, float | None]) -> float:
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """End training when a quantity of the validation set has not become better for some epochs."""
+    """End training when a quantity of the validation set has not improved for some epochs."""
 
     monitor: str = "loss"
     """``loss``, ``accuracy``, or a metric after ``min`` or ``max``, such as ``min smape``."""
@@ -79,13 +79,13 @@ class EarlyStopping:
     """Epochs to wait for a better value."""
 
     def on_epoch_end(self, state: EpochState) -> bool:
-        """Return True if the best epoch is long ago."""
+        """Return True if the last improvement was too long ago."""
         costs = [cost(self.monitor, epoch) for epoch in state.history]
         return len(costs) - 1 - costs.index(min(costs)) >= self.patience
 
 
 class TensorBoard:
-    """Write every quantity of every epoch to TensorBoard while a network is trained."""
+    """Write every quantity of every epoch to TensorBoard during training."""
 
     def __init__(self, folder: str | Path = "tensorboard") -> None:
         need("tensorboard", "tensorboard")
@@ -109,7 +109,7 @@ class WandB:
         self.wandb, self.options, self.run = need("wandb", "wandb"), options, None
 
     def on_epoch_end(self, state: EpochState) -> None:
-        """Log an epoch; the first one begins the run, under our name of it."""
+        """Log an epoch; the first one starts a run with the same name."""
         if self.run is None:
             given = {"id": state.config.id, "resume": "allow", "config": state.config.settings()}
             self.run = self.wandb.init(**{**given, **self.options})

@@ -11,11 +11,11 @@ from ultralif.errors import InputError
 __all__ = ["arithmetic", "memory", "pick_device"]
 
 SMALL = 20_000_000
-"""Multiplications in one step below which one thread is as fast as two."""
+"""Number of multiplications in a step below which one thread is as fast as two."""
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device of that name; ``auto`` is a GPU by CUDA or Apple's Metal, or else the CPU."""
+    """Return the named device; ``auto`` is a CUDA or Metal GPU if there is one, or else the CPU."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -31,13 +31,13 @@ def pick_device(name: str) -> torch.device:
 
 @contextmanager
 def arithmetic(device: torch.device, precision: str, work: int) -> Iterator[None]:
-    """Compute in a precision; on the CPU, with one thread if a step is small.
+    """Set the precision; on the CPU, use one thread if a step is small.
 
-    For small products a second thread costs more time than it saves, above all on a busy machine.
+    For small products a second thread costs more time than it saves, especially on a busy machine.
 
     Args:
         device: where training runs.
-        precision: ``tf32`` allows it in matrix products.
+        precision: ``tf32`` allows TF32 in matrix products.
         work: multiplications of one step.
     """
     threads, before = torch.get_num_threads(), torch.get_float32_matmul_precision()
@@ -55,5 +55,5 @@ def memory() -> int:
     """Return the memory of this machine in bytes."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # not every system tells
+    except (AttributeError, OSError, ValueError):  # not every system reports it
         return 2**63

@@ -1,7 +1,7 @@
 """Adam and SGD for all parameters at once, by torch's fused kernels.
 
-`torch.optim` does the same arithmetic, but making one of its optimizers imports torch's compiler, which takes
-longer than training a small network.
+`torch.optim` does the same arithmetic, but creating one of its optimizers imports torch's compiler, which
+takes longer than training a small network.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ __all__ = ["SGD", "Adam", "Group", "Optimizer"]
 
 _KERNELS = cast(Any, torch)  # the fused kernels are not in torch's type stubs
 FEW = 16
-"""Number of tensors up to which our kernel is used; torch's leaves most of a GPU idle for so few."""
+"""Number of tensors up to which our kernel is used; torch's would leave most of a GPU idle."""
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -32,7 +32,7 @@ class Group:
 
 
 class _Move(NamedTuple):
-    """What a step does to a group: the parameters and what is kept for each, their gradients, and numbers."""
+    """The arguments of a step for a group: parameters, their state, gradients and numbers."""
 
     columns: list[list[Tensor]]
     grads: list[Tensor]
@@ -44,11 +44,11 @@ class Optimizer:
     """Takes steps along the gradients; a parameter without a gradient does not change.
 
     Args:
-        groups: the parameters; each is in one group.
+        groups: the parameters, each in one group.
     """
 
     slots = 0
-    """Tensors of the size of a parameter that are kept for each."""
+    """Number of tensors kept per parameter, each of its size."""
 
     def __init__(self, groups: Iterable[Group]) -> None:
         self.groups = [group for group in groups if group.parameters]
@@ -62,13 +62,13 @@ class Optimizer:
         self.rates = [torch.zeros((), device=device) for _ in self.groups]
 
     def set_rate(self, rate: float) -> None:
-        """Set the learning rate; a group's own is this times its speed."""
+        """Set the learning rate; each group multiplies it by its speed."""
         for group, own in zip(self.groups, self.rates, strict=True):
             own.fill_(rate * group.speed)
         self._numbers = [rate * group.speed for group in self.groups]
 
     def begin(self) -> None:
-        """Begin a step: count it, and forget the gradients."""
+        """Start a step: count it and clear the gradients."""
         self.steps += 1
         for group in self.groups:
             for parameter in group.parameters:
@@ -131,7 +131,7 @@ class Adam(Optimizer):
             )
 
     def _move_at_once(self, moves: list[_Move]) -> None:
-        """Move all groups by one kernel."""
+        """Update all groups with one kernel."""
         from ultralif.stack.fused_step import adam
 
         columns: tuple[list[Tensor], ...] = ([], [], [], [])

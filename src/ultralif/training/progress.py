@@ -44,7 +44,7 @@ class Progress(NamedTuple):
     accuracy: float | None
     """The same for the training accuracy in percent."""
     note: str | None = None
-    """Something that a person should know."""
+    """A message for the user."""
     stack: int = 0
     """The stack's number in its plan."""
 
@@ -73,7 +73,7 @@ class RunOptions:
     device: str = "auto"
     """``cpu``, ``cuda`` ... or ``auto``: the GPU if there is one."""
     data_dir: Path | None = None
-    """The folder that is searched first for data."""
+    """A folder to search first for data."""
     report: Callable[[Progress], None] = _silent
     """Called after every epoch, and with a note whenever something unusual happens."""
     stopping: Callable[[], int] = _never
@@ -83,7 +83,7 @@ class RunOptions:
     callbacks: Sequence["Callback"] = ()
     """Their ``on_epoch_end(state)`` is called after every epoch."""
     graph: bool = True
-    """Record steps on a GPU; False for a network that decides in Python from step to step."""
+    """Record steps on a GPU; False for a network that makes decisions in Python at every step."""
 
     def __post_init__(self) -> None:
         """Raise an InputError for a time that is not positive."""
@@ -91,7 +91,7 @@ class RunOptions:
             raise InputError(f"checkpoint_seconds must be 0 or more, got {self.checkpoint_seconds}")
 
     def numbered(self, stack: int) -> "RunOptions":
-        """Return the same options for one stack of a plan: its progress carries its number."""
+        """Return the same options for one stack of a plan, whose number its progress carries."""
         return replace(self, report=lambda progress: self.report(progress._replace(stack=stack)))
 
 
@@ -100,7 +100,7 @@ PAUSE = 10.0
 
 
 def say(text: str) -> None:
-    """Print a line for people, to standard error."""
+    """Print a line for people to standard error."""
     print(visible(text), file=sys.stderr, flush=True)
 
 
@@ -134,8 +134,8 @@ def training_progress(seconds: Sequence[float], *, quiet: bool) -> Iterator[Repo
     """Show the progress of stacks; yield the function to call with the progress of one.
 
     Args:
-        seconds: how long each stack will take, in any unit.
-        quiet: show notes only.
+        seconds: the expected time of each stack, in any unit.
+        quiet: show only notes.
     """
     work = _Work(seconds)
     if quiet or not (sys.stderr.isatty() or "ipykernel" in sys.modules):
@@ -164,7 +164,7 @@ def training_progress(seconds: Sequence[float], *, quiet: bool) -> Iterator[Repo
 
 
 class _Work:
-    """All stacks of a job, weighted by how long they take."""
+    """All stacks of a job, weighted by their time."""
 
     def __init__(self, seconds: Sequence[float]) -> None:
         total = sum(seconds)
@@ -176,7 +176,7 @@ class _Work:
         return f"stack {stack + 1}/{len(self.weights)}, " if len(self.weights) > 1 else ""
 
     def part(self, progress: Progress) -> float:
-        """Note the progress of a stack, and return the share of all work that is done."""
+        """Record the progress of a stack, and return the share of all work that is done."""
         self.done[progress.stack] = progress.epoch / progress.epochs
         return sum(weight * done for weight, done in zip(self.weights, self.done, strict=True))
 
@@ -219,10 +219,10 @@ def _state(progress: Progress) -> str:
 
 @contextmanager
 def stop_on_signals(*numbers: signal.Signals) -> Iterator[Callable[[], int]]:
-    """Let signals end a job at its next step; a second SIGINT ends it at once.
+    """Let signals end a job after its current step; a second SIGINT ends it at once.
 
     Args:
-        numbers: the signals; none, SIGINT and SIGTERM. Outside of the main thread they are left alone.
+        numbers: the signals; by default SIGINT and SIGTERM. Outside of the main thread they are left alone.
 
     Yields a function that returns 0, or the exit code of a signal. Before its first call there is nothing
     to save, and a signal ends the job at once.

@@ -1,4 +1,4 @@
-"""The part of a sweep on Ray that runs on the workers: one stack a task."""
+"""The part of a Ray sweep that runs on the workers: one stack per task."""
 
 import os
 import signal
@@ -23,13 +23,13 @@ __all__ = ["PATIENCE", "PAUSE", "Board", "Order", "Outcome", "Task", "run_ray", 
 
 
 PAUSE = 0.2
-"""Seconds between two looks at the cluster."""
+"""Seconds between two checks of the cluster."""
 PATIENCE = 60.0
 """Seconds to wait for a free node, and for a lost worker to release its stack."""
 
 
 class _Folders(Store):
-    """The store as a worker sees it: it writes the folders of runs and leaves the index to the driver."""
+    """The store of a worker: it writes the folders of runs and leaves the index to the driver."""
 
     def write(self, runs: Iterable[Finished], aside: Path | None = None) -> None:
         """Write the folders of finished runs."""
@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Task:
-    """A stack that is not finished, and its number in the plan."""
+    """An unfinished stack, and its number in the plan."""
 
     number: int
     stack: list[RunConfig]
@@ -63,18 +63,18 @@ class Task:
 
 
 class Board:
-    """Actor to which workers report progress, and which tells them whether to stop."""
+    """The actor that collects the workers' progress and tells them whether to stop."""
 
     def __init__(self) -> None:
         self.news: list[Progress] = []
         self.code = 0
 
     def tell(self, progress: Progress) -> None:
-        """Take the progress of a stack."""
+        """Receive the progress of a stack."""
         self.news.append(progress)
 
     def take(self) -> list[Progress]:
-        """Hand over the news since the last call."""
+        """Return the news since the last call."""
         news, self.news = self.news, []
         return news
 
@@ -88,7 +88,7 @@ class Board:
 
 
 def train_task(task: Task, order: Order, board: Any) -> Outcome:
-    """Train a stack on a worker; an error comes back as a message for the user."""
+    """Train a stack on a worker; an error is returned as a message for the user."""
     ray = need("ray", "ray")
     store, asked = _Folders(order.root), _asking(ray, board)
     try:
@@ -156,7 +156,7 @@ CRASHES = 10
 STALE = 90 * 24 * 3600
 """Age in seconds of a driver's token after which that driver counts as killed."""
 OBJECTS = 100 << 20
-"""Bytes for Ray's shared memory where it is embedded: only progress passes through it."""
+"""Bytes for Ray's shared memory if we start it: only progress passes through it."""
 
 
 def run_ray(
@@ -167,14 +167,14 @@ def run_ray(
     address: str = "local",
     cpus: int = 1,
 ) -> Iterator[Result]:
-    """Train stacks as Ray tasks and yield the results as they come; the same as `run_local` would give.
+    """Train stacks as Ray tasks and yield the results as they arrive; they equal those of `run_local`.
 
     Args:
         stacks: see `ultralif.training.plan`.
         store: where the runs go; all nodes must see its folder under the same path.
-        options: as for `run_local`; device ``auto`` is the GPUs of the cluster if it has any.
-        address: of the cluster; ``local``, a Ray of this machine's own.
-        cpus: cores of a stack that is not on a GPU; one on a GPU has that GPU to itself.
+        options: as for `run_local`; device ``auto`` uses the GPUs of the cluster if it has any.
+        address: the address of the cluster; ``local`` starts Ray on this machine.
+        cpus: cores for a stack that is not on a GPU; a stack on a GPU has that GPU to itself.
     """
     options = options or RunOptions()
     if cpus < 1:
@@ -193,7 +193,7 @@ def run_ray(
         board = _remote(ray, Board, num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         train = _remote(ray, train_task, num_cpus=0 if on_gpu else cpus, num_gpus=int(on_gpu), max_retries=0)
         tasks = [Task(number, list(stack)) for number, stack in enumerate(stacks)]
-        tasks.sort(key=_work, reverse=True)  # so that no long stack is left for the end
+        tasks.sort(key=_work, reverse=True)  # so that no long stack remains for the end
         yield from _drive(
             ray, lambda task: train.remote(task, order, board), board, tasks, store, needed, options
         )
@@ -208,16 +208,14 @@ def _drive(
     needed: dict[str, float],
     options: RunOptions,
 ) -> Iterator[Result]:
-    """Submit tasks until all are done; a lost one is submitted again, one that is too large as two halves."""
+    """Submit tasks until all are done; resubmit a lost task, and split one that is too large into halves."""
     running: dict[Any, Task] = {}
     report = options.report
     failures: list[Outcome] = []
     code, with_room = 0, time.monotonic()
     while tasks or running:
         for task in tasks:
-            if store.adopt(
-                [config.id for config in task.stack]
-            ):  # an earlier driver was killed before it did so
+            if store.adopt([config.id for config in task.stack]):  # an earlier driver was killed before that
                 yield from _results(store, task, report)
             else:
                 running[submit(task)] = task
@@ -247,13 +245,13 @@ def _drive(
 
 
 def _work(task: Task) -> int:
-    """Return about how much there is to compute in a stack."""
+    """Estimate the amount of computation in a stack."""
     shared = task.stack[0]
     return shared.epochs * shared.timesteps * sum(shared.hidden) * len(task.stack)
 
 
 def _outcome(ray: Any, ref: Any, task: Task) -> Outcome:
-    """Return the outcome of a task; a task without an answer is lost."""
+    """Return the outcome of a task; a task without an outcome is lost."""
     try:
         outcome: Outcome = ray.get(ref)
         return outcome
@@ -269,7 +267,7 @@ def _outcome(ray: Any, ref: Any, task: Task) -> Outcome:
 
 
 def _again(task: Task, outcome: Outcome, report: Callable[[Progress], None]) -> list[Task]:
-    """Return the tasks to submit in place of one that was not done, and report it."""
+    """Return the tasks to submit in place of an unfinished one, and report it."""
     members = len(task.stack)
     if outcome.kind == "too large":
         note = f"{members} networks do not fit the device together; they are trained in two halves"
@@ -330,7 +328,7 @@ def _has_room(ray: Any, needed: dict[str, float]) -> bool:
 
 
 def _remote(ray: Any, target: Any, **options: Any) -> Any:
-    if isinstance(target, type):  # beside the driver, which would be lost with the node as well
+    if isinstance(target, type):  # on the driver's node, which would be lost together with the driver
         strategies = need("ray.util.scheduling_strategies", "ray")
         here = ray.get_runtime_context().get_node_id()
         options["scheduling_strategy"] = strategies.NodeAffinitySchedulingStrategy(here, soft=True)
@@ -339,13 +337,13 @@ def _remote(ray: Any, target: Any, **options: Any) -> Any:
 
 @contextmanager
 def _token(store: Store) -> Iterator[str]:
-    """Put a file into the folder of the runs by which a worker knows that it sees the same folder."""
+    """Put a file into the folder of the runs, with which a worker checks that it sees the same folder."""
     token = f"{TRAINING}/ray-{uuid.uuid4().hex}"
     store.prepare()  # a driver that is killed leaves folders, and no index, behind
     folder = store.root / TRAINING
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for left in folder.glob("ray-*"):  # by a driver that was killed
-        with suppress(FileNotFoundError):  # another driver may be quicker
+    for left in folder.glob("ray-*"):  # left by a killed driver
+        with suppress(FileNotFoundError):  # another driver may be faster
             if time.time() - left.stat().st_mtime > STALE:
                 left.unlink()
     (store.root / token).touch()
@@ -357,7 +355,7 @@ def _token(store: Store) -> Iterator[str]:
 
 @contextmanager
 def _connected(ray: Any, address: str) -> Iterator[None]:
-    """Join a cluster, or start one of this machine's own; Ray must not take over the signals."""
+    """Join a cluster or start one on this machine, without letting Ray take over the signals."""
     on_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM) if on_main else None
     own = {"include_dashboard": False, "object_store_memory": OBJECTS} if address == "local" else {}

@@ -94,10 +94,10 @@ def count_operations(
     Args:
         sizes: inputs, hidden layers, classes.
         timesteps: T.
-        input_density: the part of the inputs that is not zero.
+        input_density: the share of the inputs that is not zero.
         rates: the mean spike of each spiking layer that feeds another.
         input_binary: the inputs are 0 and 1.
-        binary: the spikes are 0 and 1.
+        binary: whether the spikes are 0 and 1.
 
     Example:
         >>> count_operations((4, 8, 2), 10, 0.5, [0.25], input_binary=True, binary=True)
@@ -120,7 +120,7 @@ MOST = 1 << 20
 
 
 def pack_hits(hits: "NDArray[np.bool_]") -> str:
-    """Return one bit for each sample, compressed, as text, after their number.
+    """Return the number of samples and one bit for each, compressed, as text.
 
     Example:
         >>> unpack_hits(pack_hits(np.array([True, False, True])))
@@ -154,7 +154,7 @@ LONGEST = 10**6
 
 
 class Reader:
-    """Values of a JSON object in their types, or an error that names the object and the entry."""
+    """Read the values of a JSON object with their types; errors name the object and the entry."""
 
     def __init__(self, values: Any, source: str) -> None:
         if not isinstance(values, dict) or len(values) > LONGEST:
@@ -163,7 +163,7 @@ class Reader:
         self.source = source
 
     def part(self, name: str) -> "Reader":
-        """Return an object inside; one that is missing is empty."""
+        """Return a nested object; a missing one is empty."""
         value = self.values.get(name)
         return Reader({} if value is None else value, f"{name} of {self.source}")
 
@@ -202,7 +202,7 @@ class Reader:
         return tuple(self._number(name, entry) for entry in value)
 
     def operations(self) -> Operations | None:
-        """Return counted operations, if they are there."""
+        """Return counted operations, if any."""
         macs, acs = self.number("macs"), self.number("acs")
         return None if macs is None or acs is None else Operations(macs, acs)
 
@@ -215,11 +215,11 @@ class Reader:
         return {one.text("layer"): found for one in entries if (found := one.operations()) is not None}
 
     def every_number(self) -> dict[str, float | None]:
-        """Return all entries, which are numbers."""
+        """Return all entries, which must be numbers."""
         return {name: self.number(name) for name in self.values}
 
     def scalars(self) -> dict[str, Any]:
-        """Return the entries that are texts or numbers."""
+        """Return the entries that are text or numbers."""
         return {name: v for name, v in self.values.items() if isinstance(v, str | int | float | None)}
 
     def _number(self, name: str, value: Any) -> float | None:
@@ -238,10 +238,10 @@ class Reader:
 
 @dataclass(frozen=True)
 class ModeResult:
-    """A network's numbers on the test set in one mode; None is unknown."""
+    """A network's numbers on the test set in one mode; None means unknown."""
 
     accuracy: float | None = None
-    """Percent of the test set."""
+    """Accuracy on the test set, in percent."""
     spike_rate: float | None = None
     """Mean over the hidden neurons."""
     spike_rates: tuple[float | None, ...] = ()
@@ -252,18 +252,18 @@ class ModeResult:
     snn_picojoules: float | None = None
     """The paper's energy."""
     validation: float | None = None
-    """Percent of the held-out part of the training set."""
+    """Accuracy on the held-out part of the training set, in percent."""
     layers: Mapping[str, Operations] = field(default_factory=dict)
-    """Operations of each layer by its name, where they were counted layer by layer."""
+    """Operations of each layer by name, if they were counted layer by layer."""
     metrics: Mapping[str, float | None] = field(default_factory=dict)
-    """The loss and the metrics of a task of the user's own."""
+    """The loss and the metrics of the user's own task."""
 
 
 @dataclass(frozen=True)
 class LearnedConstants:
     """The constants of the first spiking layer after training, means over its neurons.
 
-    None: the neuron has no such constant, or it was not recorded.
+    None if the neuron has no such constant, or if it was not recorded.
     """
 
     eps: float | None = None
@@ -319,9 +319,9 @@ class Result:
     ann_picojoules: float | None = None
     """The paper's energy of a network without spikes."""
     epochs: int = 0
-    """Epochs after which its parameters were taken."""
+    """The epoch after which its parameters were taken."""
     seconds: float | None = None
-    """Wall time of the stack that it was trained in."""
+    """Wall time of the stack in which it was trained."""
     stacked: int | None = None
     """Members of that stack."""
     finished: float = 0.0
@@ -329,7 +329,7 @@ class Result:
     """Code, device, precision and data behind it."""
 
     def __repr__(self) -> str:
-        """Say in a line which run it is and how accurate it is in every mode."""
+        """Return a line with the run's name and its accuracy in every mode."""
         percent = ", ".join(f"{mode} {x:.2f} %" for mode, x in self.accuracy.items() if x is not None)
         for mode, one in self.metrics.items():
             percent += "".join(f", {mode} {name} {x:.4g}" for name, x in one.items() if x is not None)
@@ -343,23 +343,23 @@ class Result:
 
     @property
     def accuracy(self) -> dict[str, float | None]:
-        """Percent of the test set, by mode."""
+        """Accuracy on the test set by mode, in percent."""
         return {mode: one.accuracy for mode, one in self.by_mode.items()}
 
     @property
     def metrics(self) -> dict[str, Mapping[str, float | None]]:
-        """Loss and metrics on the test set of a task of the user's own, by mode."""
+        """Loss and metrics on the test set for the user's own task, by mode."""
         return {mode: one.metrics for mode, one in self.by_mode.items() if one.metrics}
 
     @property
     def network_title(self) -> str:
-        """What people call the network: its neuron, or such as ``net.py:Net (UltraLIF)``."""
+        """A readable name of the network: its neuron, or for example ``net.py:Net (UltraLIF)``."""
         model = self.config.get("model", "mlp")
         return self.neuron if model == "mlp" else f"{self.environment.get('model', model)} ({self.neuron})"
 
     @property
     def dataset_title(self) -> str:
-        """What people call the data, such as ``mnist`` or ``my.npz``."""
+        """A readable name of the data, such as ``mnist`` or ``my.npz``."""
         return str(self.environment.get("dataset", self.dataset))
 
     @property
@@ -384,7 +384,7 @@ class Result:
         return values if any(value is not None for value in values.values()) else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as JSON has it: what is known of each mode, by quantity and mode."""
+        """Return the result in its JSON form: what is known of each mode, by quantity and mode."""
         modes = self.by_mode
         operations = {m: _counts(one.operations) for m, one in modes.items() if one.operations is not None}
         layers = {
@@ -464,7 +464,7 @@ class Result:
         return replace(self, by_epoch=replace(self.by_epoch, **known))
 
     def with_sops(self) -> "Result":
-        """Return the result with the paper's T * rate, where only the rate was kept."""
+        """Return the result with the paper's T * rate, if only the rate was kept."""
         modes = {
             mode: one
             if one.spike_rate is None

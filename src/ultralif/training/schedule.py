@@ -12,9 +12,10 @@ def learning_rate(config: RunConfig, epoch: int, part: float = 0.0) -> float:
     """Return the learning rate of an epoch: constant, or falling along a line or half a cosine.
 
     Args:
-        config: of the run.
+        config: the config of the run.
         epoch: counted from 0.
-        part: share of the epoch that is done. Warm-up and line change within an epoch, a cosine does not.
+        part: share of the epoch that is done. Warm-up and a linear schedule change it within an epoch; a
+            cosine does not.
     """
     warm = config.warmup_epochs
     if epoch < warm:
@@ -27,7 +28,7 @@ def learning_rate(config: RunConfig, epoch: int, part: float = 0.0) -> float:
 
 
 def changes_within(config: RunConfig, epoch: int) -> bool:
-    """Tell whether the learning rate changes within an epoch."""
+    """Return whether the learning rate changes within an epoch."""
     return config.schedule == "linear" or epoch < config.warmup_epochs
 
 
@@ -41,10 +42,10 @@ def temperature(config: RunConfig, epoch: int) -> float | None:
 
 
 def hard_epochs(config: RunConfig) -> int:
-    """Return how many of the last epochs are trained with binary spikes forward."""
+    """Return how many of the last epochs are trained with binary spikes."""
     return max(config.hard_epochs, round(config.hard_share * config.epochs))
 
 
 def epoch_mode(config: RunConfig, epoch: int) -> Mode | None:
-    """Return ``hard`` for the last epochs of a run that is hardened; None, the neurons' own mode."""
+    """Return ``hard`` for the last epochs of a hardened run, else None, the neurons' own mode."""
     return "hard" if epoch >= config.epochs - hard_epochs(config) else None

@@ -1,4 +1,4 @@
-"""Grids of runs, their grouping into stacks, and how long these will train."""
+"""Grids of runs, their grouping into stacks, and estimates of the training time."""
 
 import time
 from collections.abc import Sequence
@@ -29,10 +29,10 @@ def grid(
     sparsities: Sequence[float],
     seeds: Sequence[int],
 ) -> list[RunConfig]:
-    """Return every combination, each once.
+    """Return every combination once.
 
     Args:
-        base: the config that has all other values.
+        base: the config with all other values.
         neurons: neurons' names, or ``all``, ``ultra``, ``baselines``, ``every``.
         timesteps: numbers of time steps T.
         sparsities: weights lambda of the penalty on spikes.
@@ -52,13 +52,13 @@ def grid(
 def plan(
     configs: Sequence[RunConfig], store: Store, largest: int = 64, seeds: int = 1
 ) -> list[list[RunConfig]]:
-    """Return the stacks that are still to be trained: runs that share data, order and schedule go together.
+    """Return the unfinished stacks: runs that share data, order and schedule are trained together.
 
     Args:
-        configs: all runs that are wanted.
-        store: runs that are finished there are left out.
-        largest: how many members of one seed a stack may have.
-        seeds: how many seeds a stack may have; a GPU trains several in little more time than one.
+        configs: all wanted runs.
+        store: the store whose finished runs are left out.
+        largest: the most members of one seed in a stack.
+        seeds: the most seeds in a stack; on a GPU several take little more time than one.
     """
     if largest < 1:
         raise InputError(f"largest must be at least 1, got {largest}")
@@ -84,7 +84,7 @@ def plan(
 
 
 def halves(stack: Sequence[RunConfig]) -> tuple[list[RunConfig], list[RunConfig]]:
-    """Cut a stack of two or more in two: its seeds if it has several, or else its members."""
+    """Split a stack of two or more: by seeds if it has several, or else by members."""
     seeds = sorted({config.seed for config in stack})
     first = set(seeds[: len(seeds) // 2])
     if first:
@@ -98,7 +98,7 @@ ENOUGH = 2.0
 
 
 def estimate(stacks: Sequence[Sequence[RunConfig]], device: str = "auto") -> list[float]:
-    """Return about how many seconds each stack will train, without loading and evaluation."""
+    """Estimate the training time of each stack in seconds, without loading and evaluation."""
     from ultralif.training.device import pick_device
 
     known: dict[tuple[str, ...], float] = {}
@@ -110,7 +110,7 @@ def estimate(stacks: Sequence[Sequence[RunConfig]], device: str = "auto") -> lis
 
 
 def _key(stack: Sequence[RunConfig]) -> tuple[str, ...]:
-    """Return what the time of a step depends on."""
+    """Return the values that the time of a step depends on."""
     return tuple(config.with_(seed=0, sparsity=0.0).id for config in stack)
 
 
@@ -141,7 +141,7 @@ def _step_seconds(stack: Sequence[RunConfig], device: "torch.device") -> float:
 
 
 def _made_up(config: RunConfig, device: "torch.device") -> "Data":
-    """Return a few batches of noise of the shape of a dataset."""
+    """Return a few batches of noise in the shape of a dataset."""
     import torch
 
     from ultralif.data import Dataset, Split
@@ -168,7 +168,7 @@ def _images(
     pixels = torch.randint(256, (count, *spec.shape), generator=generator, dtype=torch.uint8)
     pixels *= (
         torch.rand(count, *spec.shape, generator=generator) < 0.25
-    )  # about this share of a digit is not black
+    )  # about this share of a digit's pixels is not black
     return Images(pixels.to(device))
 
 

@@ -1,4 +1,4 @@
-"""One run on several processes, as ``torchrun`` starts them: each takes its part of every batch.
+"""Train one run on the processes of ``torchrun``: each takes its part of every batch.
 
 All processes draw the same batches and take the same steps, so a checkpoint does not depend on their number.
 """
@@ -44,7 +44,7 @@ class _Group:
     device: torch.device
 
     def part(self, count: int) -> slice:
-        """Return the samples of a batch that this process takes: an even share, which may be empty."""
+        """Return this process's samples of a batch: an even share, which may be empty."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def most(self, value: int) -> int:
@@ -55,7 +55,7 @@ class _Group:
 
 
 class _Loss(nn.Module):
-    """The loss as a module, so that DistributedDataParallel sees all that is differentiated."""
+    """The loss as a module, so that DistributedDataParallel sees everything that is differentiated."""
 
     def __init__(self, job: Job) -> None:
         super().__init__()
@@ -75,13 +75,13 @@ def train_distributed(
 
     Up to rounding, the result is that of one process with the same ``batch_size``. With batch norm or
     dropout it differs, because each process has the statistics and draws of its own part. A run may be
-    resumed by another number of processes; all must see the folder of the runs.
+    resumed with another number of processes; all must see the folder of the runs.
 
     Args:
-        config: what to train; ``batch_size`` is that of all processes together.
-        store: where the run goes.
-        options: ``auto`` and ``cuda`` are a GPU for each process; only the first process reports; all stop
-            if one is asked to.
+        config: the run; ``batch_size`` is that of all processes together.
+        store: the store that receives the run.
+        options: device ``auto`` or ``cuda`` gives each process a GPU. Only the first process reports, and all
+            stop if one is asked to.
 
     Returns:
         The result in the first process, and None in the others.
@@ -157,7 +157,7 @@ def _step(job: Job, loss: _Loss, batch: Batch, group: _Group) -> None:
 
 
 def _check_same(group: _Group, job: Job) -> None:
-    """Make sure that all processes begin at the same step."""
+    """Ensure that all processes start at the same step."""
     place = job.epoch * 10**6 + job.step
     if group.most(place) != place or -group.most(-place) != place:
         raise InputError(
@@ -167,7 +167,7 @@ def _check_same(group: _Group, job: Job) -> None:
 
 @contextmanager
 def _joined(name: str) -> Iterator[_Group]:
-    """Join the other processes: by gloo on CPUs, by NCCL on GPUs."""
+    """Join the other processes with gloo on CPUs and NCCL on GPUs."""
     on_gpu = name != "cpu" and pick_device(name).type == "cuda"
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu")
     if on_gpu:
