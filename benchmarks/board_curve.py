@@ -10,6 +10,7 @@ one is soft for 14 epochs, then binary; its penalty is the share of a dense netw
 spikes need. "events" reads pixels as events. `count` writes docs/results/board-curve.json.
 """
 
+import gc
 import gzip
 import os
 import sys
@@ -202,7 +203,10 @@ def train_one(
     own = {"kind": kind, "width": width, "penalty": penalty, "flip": dataset == "fashion-mnist"}
     torch.manual_seed(seed)
     net = build(kind, width).to(speedrun.DEVICE)
+    gc.collect()
+    gc.disable()  # an old graph must not be freed while a new one is recorded
     training = Training(net, x, Namespace(**vars(GIVEN) | own))
+    gc.enable()
     training.fit(x, y, seed)
     found = accuracy(net, *test)
     torch.save({"state": net.state_dict(), "accuracy": found}, out / f"{name}.part")
