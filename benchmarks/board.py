@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from statistics import median
@@ -94,9 +95,14 @@ class Events(Subject):
 class Dense(Subject):
     """The dense int8 network of board_dense.c."""
 
+    def __init__(self, name: str, samples: int, channels: Sequence[int] = (16, 32, 32, 64)) -> None:
+        super().__init__(name, samples)
+        self.channels = channels
+
     def write(self, folder: Path) -> int:
         Spiking("", 8).write(folder)  # for its Makefile and start-up code
-        shapes = {1: 9 * 16, 2: 9 * 16 * 32, 3: 9 * 32 * 32, 4: 9 * 32 * 64, 5: 640}
+        a, b, c, d = self.channels
+        shapes = {1: 9 * a, 2: 9 * a * b, 3: 9 * b * c, 4: 9 * c * d, 5: 10 * d}
         drawn = np.random.default_rng(0)
         text = [
             f"static const int8_t weight_{i}[] = {{{', '.join(map(str, drawn.integers(-127, 128, n)))}}};\n"
@@ -104,9 +110,10 @@ class Dense(Subject):
         ]
         (folder / "dense_weights.h").write_text("".join(text))
         (folder / "weights.h").write_text("")
-        maps = 28 * 28 * 16, 14 * 14 * 32
+        maps = max(28 * 28 * a, 14 * 14 * c), max(28 * 28, 14 * 14 * b, 7 * 7 * d)
+        sizes = "".join(f"#define C{i} {n}\n" for i, n in enumerate(self.channels, 1))
         (folder / "model.h").write_text(
-            "#include <stdint.h>\n#define MODEL_INPUTS 784\n#define MODEL_CLASSES 10\n"
+            f"#include <stdint.h>\n{sizes}#define MODEL_INPUTS 784\n#define MODEL_CLASSES 10\n"
             "typedef uint8_t model_value;\n"
             f"typedef struct {{ int32_t score[10]; int8_t a[{maps[0]}], b[{maps[1]}]; }} model_state;\n"
             "void model_reset(model_state *s);\nint model_class(const model_state *s);\n"
@@ -116,7 +123,7 @@ class Dense(Subject):
         way = "#define IM2COL\n" if "im2col" in self.name else ""
         (folder / "model.c").write_text(way + (ROOT / "benchmarks/board_dense.c").read_text())
         (folder / "selftest.c").write_text("typedef int empty;\n")
-        return 40 + sum(maps) + (288 if way else 0)
+        return 40 + sum(maps) + (9 * c if way else 0)
 
 
 SUBJECTS = (

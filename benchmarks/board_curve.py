@@ -12,24 +12,32 @@ spikes need. "events" reads pixels as events. `count` writes docs/results/board-
 
 import gc
 import gzip
+import json
 import os
+import re
 import sys
+import tempfile
 import time
 from argparse import ArgumentParser, Namespace
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import board
 import numpy as np
 import torch
 from torch import Tensor, multiprocessing, nn
 from torch.nn import functional as F
 
 import ultralif as ul
+from ultralif.export import IntegerNetwork, quantize, to_c
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 import speedrun
 
+CURVE = board.ROOT / "docs/results/board-curve.json"
+FIGURE = board.ROOT / "docs/images/board-curve.svg"
 CHANNELS = 16, 32, 32, 64
 POOLED = True, False, True, True
 DATASETS = "mnist", "fashion-mnist"
@@ -247,6 +255,145 @@ def train(given: Namespace) -> None:
     print(len(list(given.out.glob("*.pt"))), "networks of", len(tasks))
 
 
+class Trained(board.Subject):
+    """A trained spiking network in integers."""
+
+    def __init__(self, name: str, net: IntegerNetwork, pixels: Tensor) -> None:
+        super().__init__(name, 10)
+        self.net, self.pixels = net, pixels
+
+    def write(self, folder: Path) -> int:
+        return to_c(self.net, folder, self.pixels[None, :2]).ram
+
+    def frames(self, sample: int) -> list[bytes]:
+        x = self.pixels[sample]
+        return [(x if self.net.levels is None else self.net.levels(x)).byte().numpy().tobytes()]
+
+
+def integers(net: nn.Module, kind: str) -> IntegerNetwork:
+    """Return a spiking network in integers."""
+    given = {"input_max": 1} if kind == "events" else {"input_range": (0.0, 1.0)}
+    return quantize(net, timesteps=1, shape=(1, 28, 28), bits=16, clip_membrane=True, **given)
+
+
+@torch.no_grad()
+def judged(net: IntegerNetwork, pixels: Tensor, labels: Tensor) -> tuple[float, float]:
+    """Return the percentage of correct answers, and the additions of an image, the mean of the first 500."""
+    right = additions = 0
+    for x, y in zip(pixels.split(500), labels.split(500), strict=True):
+        output = net.run(x[None])
+        right += int((output.scores.argmax(1) == y).sum())
+        additions = additions or net.additions(x[None], output) / len(y)
+    return 100 * right / len(labels), additions
+
+
+def on_boards(subject: board.Subject) -> dict[str, Any]:
+    """Return instructions of an inference, flash and state."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made) / "net"
+        found = {"state": subject.write(folder)}
+        return found | {name: board.count(subject, name, folder) for name in ("m0plus", "m4")}
+
+
+def macs(width: float) -> int:
+    """Return the multiply-accumulates of a dense network."""
+    a, b, c, d = widths(width)
+    return 784 * 9 * a + 196 * 9 * (a * b + b * c) + 49 * 9 * c * d + 10 * d
+
+
+def count(given: Namespace) -> None:
+    """Judge every network in integers, and count one seed of each on a Cortex-M0+ and M4."""
+    found: dict[str, Any] = json.loads(CURVE.read_text()) if CURVE.exists() else {}
+    for path in sorted(given.nets.glob("*.pt"), key=lambda path: path.stem.rsplit("_", 1)[::-1]):
+        dataset, kind, width, penalty, seed = path.stem.split("_")
+        name = f"{dataset}, {kind}, width {width}" + (f", penalty {penalty}" if float(penalty) else "")
+        row = found.setdefault(name, {"accuracy": {}})
+        if seed in row["accuracy"]:
+            continue
+        pixels, labels = images(given.data / dataset, "t10k")
+        net = build(kind, float(width))
+        net.load_state_dict(torch.load(path, map_location="cpu")["state"])
+        if kind == "relu":
+            row["accuracy"][seed] = accuracy(net, pixels, labels)
+            row["macs"] = macs(float(width))
+            dense = board.Dense("im2col", 1, widths(float(width)))
+            row["boards"] = row.get("boards") or on_boards(dense)
+        else:
+            pixels = (pixels > 0.5).float() if kind == "events" else pixels
+            ul.set_mode(net, "hard")
+            integer = integers(net.eval(), kind)
+            row["accuracy"][seed], row["additions"] = judged(integer, pixels, labels)
+            row["boards"] = row.get("boards") or on_boards(Trained(name, integer, pixels))
+        CURVE.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
+        print(name, row, flush=True)
+    page = board.PAGE.read_text()
+    text = f"<!-- curve -->\n\n{table(found)}\n\n<!-- /curve -->"
+    board.PAGE.write_text(re.sub("<!-- curve -->.*<!-- /curve -->", lambda _: text, page, flags=re.DOTALL))
+    draw(found)
+
+
+def costs(row: dict[str, Any]) -> dict[str, float]:
+    """Return the millions of instructions on a Cortex-M0+ and M4; of a dense network by CMSIS-NN too."""
+    found = {name: row["boards"][name]["instructions"] / 1e6 for name in ("m0plus", "m4")}
+    if "macs" in row:
+        found |= {
+            f"{name}, CMSIS-NN": row["macs"] / board.DENSE_MACS * board.CMSIS[name] / 1e6
+            for name in ("m0plus", "m4")
+        }
+    return found
+
+
+def table(found: dict[str, Any]) -> str:
+    """Return the table of the page."""
+    lines = [
+        "| network | test accuracy, % | M0+ | M4 | by CMSIS-NN: M0+ | M4 | flash, kB | state, bytes |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in found.items():
+        right, cost = list(row["accuracy"].values()), costs(row)
+        cells = [f"{cost[name]:.2f}" if name in cost else "-" for name in (
+            "m0plus", "m4", "m0plus, CMSIS-NN", "m4, CMSIS-NN"
+        )]  # fmt: skip
+        spread = f" ± {(max(right) - min(right)) / 2:.2f}" if len(right) > 1 else ""
+        cells += [f"{row['boards']['m4']['flash'] / 1e3:.0f}", f"{row['boards']['state']:,}"]
+        lines.append(f"| {name} | {fmean(right):.2f}{spread} ({len(right)}) | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def draw(found: dict[str, Any]) -> None:
+    """Draw accuracy against instructions, flash and state."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt
+
+    mpl.rcParams["svg.hashsalt"] = "ultralif"
+    figure, axes = plt.subplots(2, 4, figsize=(15, 7), sharey="row")
+    for dataset, row in zip(DATASETS, axes, strict=True):
+        for kind, label in (("relu", "ReLU int8"), ("spiking", "spiking"), ("events", "spiking, events")):
+            mine = [r for name, r in found.items() if name.startswith(f"{dataset}, {kind},")]
+            right = [fmean(r["accuracy"].values()) for r in mine]
+            ways = (
+                [(label, "")]
+                if kind != "relu"
+                else [(f"{label}, our loop", ""), (f"{label}, CMSIS-NN", ", CMSIS-NN")]
+            )
+            for (text, way), marker in zip(ways, "os", strict=False):
+                for axis, name in zip(row[:2], ("m0plus", "m4"), strict=True):
+                    axis.plot([costs(r)[name + way] for r in mine], right, marker, label=text)
+            row[2].plot([r["boards"]["m4"]["flash"] / 1e3 for r in mine], right, "o", label=label)
+            row[3].plot([r["boards"]["state"] / 1e3 for r in mine], right, "o", label=label)
+        titles = ("million instructions, M0+", "million instructions, M4", "flash, kB", "state, kB")
+        for axis, title in zip(row, titles, strict=True):
+            axis.set(xscale="log", xlabel=title)
+            axis.grid(alpha=0.3)
+        row[0].set_ylabel(f"{dataset}: test accuracy, %")
+    axes[0, 0].legend()
+    axes[0, 2].legend()
+    figure.tight_layout()
+    figure.savefig(FIGURE, metadata={"Date": None})
+
+
 def main() -> None:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("train", "count"))
@@ -259,8 +406,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="networks whose names hold this")
     parser.add_argument("--workers", type=int, default=1, help="processes that train at once")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no network after this time")
+    parser.add_argument("--nets", type=Path, help="the folder that training wrote")
     given = parser.parse_args()
-    train(given)
+    train(given) if given.what == "train" else count(given)
 
 
 if __name__ == "__main__":

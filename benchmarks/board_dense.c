@@ -1,4 +1,5 @@
-/* The dense int8 network with the shapes of vgg5 on 28x28 images: ReLU for neurons, weights drawn at random.
+/* The dense int8 network with the shapes of vgg5 on 28x28 images, C1 to C4 channels: ReLU for neurons, weights drawn
+   at random.
 
    Two ways to compute it, for comparison with the exported spiking network: a plain loop, and im2col (copy
    every window once, then multiply it by all filters). -DIM2COL chooses the second. Maps are channels-last. */
@@ -13,7 +14,7 @@ static int8_t requantize(int32_t sum)
 }
 
 #ifdef IM2COL
-static int8_t window[9 * 32];
+static int8_t window[9 * C3];
 
 static void convolve(const int8_t *in, int size, int channels, int outputs, const int8_t *weight, int8_t *out)
 {
@@ -25,7 +26,7 @@ static void convolve(const int8_t *in, int size, int channels, int outputs, cons
                 for (kx = x - 1; kx <= x + 1; kx++)
                     for (c = 0; c < channels; c++)
                         *to++ = ky < 0 || kx < 0 || ky >= size || kx >= size ? 0 : in[(ky * size + kx) * channels + c];
-            for (o = 0; o < outputs; o += 2) { /* two filters share what is loaded */
+            for (o = 0; o + 1 < outputs; o += 2) { /* two filters share what is loaded */
                 const int8_t *a = weight + o * n, *b = a + n;
                 int32_t s = 0, t = 0;
                 for (i = 0; i < n; i++) {
@@ -34,6 +35,12 @@ static void convolve(const int8_t *in, int size, int channels, int outputs, cons
                 }
                 *out++ = requantize(s);
                 *out++ = requantize(t);
+            }
+            if (o < outputs) {
+                int32_t s = 0;
+                for (i = 0; i < n; i++)
+                    s += window[i] * weight[o * n + i];
+                *out++ = requantize(s);
             }
         }
 }
@@ -87,19 +94,19 @@ int model_frame(model_state *s, const model_value *levels)
     int i, c, o;
     for (i = 0; i < MODEL_INPUTS; i++)
         s->b[i] = (int8_t)(levels[i] >> 1);
-    convolve(s->b, 28, 1, 16, weight_1, s->a);
-    pool(s->a, 28, 16);
-    convolve(s->a, 14, 16, 32, weight_2, s->b);
-    convolve(s->b, 14, 32, 32, weight_3, s->a);
-    pool(s->a, 14, 32);
-    convolve(s->a, 7, 32, 64, weight_4, s->b);
-    pool(s->b, 7, 64);
+    convolve(s->b, 28, 1, C1, weight_1, s->a);
+    pool(s->a, 28, C1);
+    convolve(s->a, 14, C1, C2, weight_2, s->b);
+    convolve(s->b, 14, C2, C3, weight_3, s->a);
+    pool(s->a, 14, C3);
+    convolve(s->a, 7, C3, C4, weight_4, s->b);
+    pool(s->b, 7, C4);
     for (o = 0; o < MODEL_CLASSES; o++)
-        for (c = 0; c < 64; c++) {
+        for (c = 0; c < C4; c++) {
             int32_t sum = 0;
             for (i = 0; i < 9; i++)
-                sum += s->b[i * 64 + c];
-            s->score[o] += sum * weight_5[o * 64 + c];
+                sum += s->b[i * C4 + c];
+            s->score[o] += sum * weight_5[o * C4 + c];
         }
     return 0;
 }

@@ -186,15 +186,6 @@ def test_a_shape_that_does_not_fit():
         quantize(made("vgg"), shape=(3, 9, 8))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"synapse": 0.5}, "synaptic current")],
-)
-def test_neurons_without_an_integer_form(options, message):
-    with pytest.raises(InputError, match=f"layer '1' has .*{message}|layer '1' has {message}"):
-        quantize(made("vgg", 0, ul.LIF, **options), shape=SHAPE)
-
-
 @pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
 @pytest.mark.parametrize("build", [ul.models.vgg, ul.models.resnet])
 def test_the_models_of_the_library_to_c(tmp_path, build):

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from ultralif.errors import InputError
-from ultralif.export.graph import Flatten, Graph, Input, Pooling, Spikes, Sum, Synapses
-from ultralif.export.integer import IntegerNeuron, IntegerSynapses, Shifts
+from ultralif.export.graph import Flatten, Graph, Input, Last, Pooling, Spikes, Sum, Synapses
+from ultralif.export.integer import Decay, IntegerLeaky, IntegerNeuron, IntegerSynapses, Shifts
 
 __all__ = ["Counts", "Range", "counts", "currents", "membranes", "scaled", "sums"]
 
@@ -59,7 +59,7 @@ def counts(graph: Graph, given: Counts) -> dict[int, Counts]:
         taken = [found[i] for i in node.inputs if i in found]
         if isinstance(node.op, Input):
             found[place] = given
-        elif isinstance(node.op, Spikes):
+        elif isinstance(node.op, Spikes | Last):
             found[place] = Counts(1, size)
         elif not graph.is_count[place]:
             continue
@@ -81,9 +81,9 @@ def counts(graph: Graph, given: Counts) -> dict[int, Counts]:
     return found
 
 
-def sums(weight: Tensor, most: Counts) -> Range:
-    """Return the range of each output's sum of weights, ``[outputs, ...]``."""
-    weight = weight.long().flatten(1)
+def sums(weight: Tensor, most: Counts, slots: int = 1) -> Range:
+    """Return the range of each output's sum of weights, ``[outputs, ...]``, over events of so many steps."""
+    weight, most = weight.long().flatten(1), most._replace(total=most.total * slots)
     if most.signed:
         reach = weight.abs().sum(1) * most.each
         return Range(-reach, reach)
@@ -99,7 +99,7 @@ def scaled(op: IntegerSynapses, most: Counts) -> float:
 
     It is infinite where a shift is too far for 32 bits. Computed in floating point, it cannot wrap around.
     """
-    ends = torch.maximum(*(end.abs() for end in sums(op.weight, most))).double()
+    ends = torch.maximum(*(end.abs() for end in sums(op.weight, most, op.slots))).double()
     factor = 1.0 if op.factor is None else op.factor.double()
     shift = op.shift.double()
     reach = torch.where(shift > 31, torch.inf, ends * factor * 2.0**shift)
@@ -107,7 +107,7 @@ def scaled(op: IntegerSynapses, most: Counts) -> float:
 
 
 def currents(
-    graph: Graph, made: dict[int, IntegerSynapses], most: dict[int, Counts]
+    graph: Graph, made: dict[int, IntegerSynapses | IntegerLeaky], most: dict[int, Counts], timesteps: int
 ) -> tuple[dict[int, Range], dict[int, Range]]:
     """Return the ranges of sums of weights, and of all that is computed from them before the neurons.
 
@@ -115,27 +115,44 @@ def currents(
         graph: the network.
         made: the synapses that are known; nodes that depend on others are left out.
         most: the result of `counts`.
+        timesteps: the longest sequence.
     """
     totals: dict[int, Range] = {}
     found: dict[int, Range] = {}
     for place, node in enumerate(graph.nodes):
         if graph.is_count[place] or (isinstance(node.op, Synapses) and place not in made):
             continue
-        if isinstance(node.op, Synapses):
-            op = made[place]
-            totals[place] = sums(op.weight, most[node.inputs[0]])
+        op = made.get(place)
+        if isinstance(op, IntegerSynapses):
+            totals[place] = sums(op.weight, most[node.inputs[0]], op.slots)
             ends = (op.currents(end) for end in totals[place])
             found[place] = Range(*(end.view(-1, *[1] * (len(node.shape) - 1)) for end in ends))
         elif all(i in found for i in node.inputs):
             taken = [found[i] for i in node.inputs]
             if isinstance(node.op, Sum):
                 found[place] = taken[0].plus(taken[1])
+            elif isinstance(op, IntegerLeaky):
+                found[place] = _settled(op.decay, taken[0], timesteps)
             elif isinstance(node.op, Flatten):
                 before = graph.nodes[node.inputs[0]].shape
                 found[place] = Range(*(end.expand(before).flatten() for end in taken[0]))
             elif isinstance(node.op, Pooling):
                 found[place] = taken[0].times(node.op.count) if node.op.kind == "mean" else taken[0]
     return totals, found
+
+
+def _settled(decay: Decay, given: Range, timesteps: int) -> Range:
+    """Return the range of what decays and takes numbers within a range at each time step."""
+    slack = len(decay.terms) if isinstance(decay, Shifts) else 0
+    zero = torch.zeros_like(given.low)
+    reach = Range(zero, zero)
+    for _ in range(timesteps):
+        before = reach
+        low, high = (decay(end) + one for end, one in zip(before, given, strict=True))
+        reach = before.union(Range((low - slack).clamp(-LIMIT, LIMIT), (high + slack).clamp(-LIMIT, LIMIT)))
+        if torch.equal(before.low, reach.low) and torch.equal(before.high, reach.high):
+            break
+    return reach
 
 
 def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Range, Range]:
@@ -150,7 +167,12 @@ def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Ra
     lift = 0 if neuron.table is None else maxima * int(neuron.table.entries[0])
     slack = len(neuron.decay.terms) if isinstance(neuron.decay, Shifts) else 0
     zero = torch.zeros_like(current.low)
-    stored = reached = after = Range(zero, zero)
+    stored = reached = after = rise = Range(zero, zero)
+    if neuron.adapt is not None and neuron.jump is not None:
+        given = Range(neuron.jump.clamp(max=0), neuron.jump.clamp(min=0))
+        rise = _settled(neuron.adapt, given, timesteps)
+        limit = Range(neuron.threshold + rise.low, neuron.threshold + rise.high)
+        reached = reached.union(limit).union(rise)
     for _ in range(timesteps):
         before = Range(
             tropical.membrane(current.low, stored.low) - slack,
@@ -161,7 +183,8 @@ def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Ra
         reached = reached.union(before).union(decayed)
         if neuron.delayed:
             reached = reached.union(_delayed(replace(neuron, floor=None), before))
-        kept = _delayed(neuron, before) if neuron.delayed else _reset(neuron, before)
+        kept = _delayed(neuron, before) if neuron.delayed else _reset(neuron, before, rise)
+        reached = reached.union(kept)
         # What is beyond 2^40 stays beyond every range; without a limit int64 could wrap around.
         previous, stored = stored, Range(*(end.clamp(-LIMIT, LIMIT) for end in kept))
         after = after.union(stored)
@@ -170,17 +193,17 @@ def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Ra
     return reached, after
 
 
-def _reset(neuron: IntegerNeuron, before: Range) -> Range:
+def _reset(neuron: IntegerNeuron, before: Range, rise: Range) -> Range:
     """Return the range after the membranes above threshold were reset, and the lowest floored."""
     if neuron.after in ("none", "saturate"):
         never = torch.zeros_like(neuron.threshold, dtype=torch.bool)
         low, high = (neuron.kept(end, never) for end in before)
         return Range(low, high) if neuron.floor is None else Range(low.clamp(min=neuron.floor), high)
-    fires = before.high > neuron.threshold
-    low, high = before.low, torch.minimum(before.high, neuron.threshold)
+    fires = before.high > neuron.threshold + rise.low
+    low, high = before.low, torch.minimum(before.high, neuron.threshold + rise.high)
     least = most = neuron.reset
     if neuron.after == "subtract":
-        least, most = neuron.threshold + 1 - neuron.reset, before.high - neuron.reset
+        least, most = neuron.threshold + 1 - neuron.reset, before.high - neuron.reset - rise.low
     low = torch.where(fires, torch.minimum(low, least), low)
     high = torch.where(fires, torch.maximum(high, most), high)
     return Range(low, high) if neuron.floor is None else Range(low.clamp(min=neuron.floor), high)

@@ -16,12 +16,33 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, conv2d, linear, max_pool2d
 
 from ultralif.errors import InputError
-from ultralif.export.graph import Flatten, Graph, Input, Norm, Pooling, Spikes, Sum, Synapses, evaluating
+from ultralif.export.graph import (
+    Flatten,
+    Graph,
+    Input,
+    Last,
+    Leaky,
+    Norm,
+    Pooling,
+    Spikes,
+    Sum,
+    Synapses,
+    evaluating,
+)
 from ultralif.export.graph import norm_constants as constants_of
-from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses, Multiply, Shifts
+from ultralif.export.integer import (
+    Decay,
+    IntegerLeaky,
+    IntegerNetwork,
+    IntegerNeuron,
+    IntegerSynapses,
+    Multiply,
+    Shifts,
+    earlier,
+)
 from ultralif.export.trace import describe
 from ultralif.functional import Mode
-from ultralif.nn import Neuron
+from ultralif.nn import DelayedLinear
 from ultralif.nn import mode as in_mode
 
 __all__ = ["check_own_neurons", "compare_integers", "compared", "draw"]
@@ -145,12 +166,19 @@ def _watched(net: nn.Module, graph: Graph, mode: Mode, x: Tensor) -> tuple[dict[
     finally:
         for hook in hooks:
             hook.remove()
-    found = {place: calls[id(module)].pop(0) for place, module in modules.items() if calls.get(id(module))}
+    found = {}
+    for place, module in modules.items():
+        mine = calls.get(id(module), [])
+        inputs = graph.nodes[place].inputs
+        if inputs and isinstance(graph.nodes[inputs[0]].op, Last):  # feedback is called at every time step
+            found[place] = Call(*(torch.cat(part) for part in zip(*mine, strict=True)))
+        elif mine:
+            found[place] = mine.pop(0)
     return found, output
 
 
 def _module(op: Any) -> nn.Module | None:
-    if isinstance(op, Synapses | Norm):
+    if isinstance(op, Synapses | Norm | Leaky):
         return op.module
     return op.neuron if isinstance(op, Spikes) else None
 
@@ -183,6 +211,8 @@ def _check_layers(graph: Graph, x: Tensor, calls: dict[int, Call], output: Tenso
                     f"export would be another network; {REMEDY}"
                 )
             value = call.returned.flatten(0, 1).double().cpu()
+        elif isinstance(node.op, Last):
+            value = _feedback(calls, node.op, steps)
         else:
             value = _value(node.op, taken, x)
             if call is not None and not (isinstance(node.op, Synapses) and node.op.norm is not None):
@@ -200,6 +230,13 @@ def _check_layers(graph: Graph, x: Tensor, calls: dict[int, Call], output: Tenso
             f"the network's output is not that of its last layer, {graph.nodes[-1].name!r}, averaged over "
             f"time, so the export would be another network; {REMEDY}"
         )
+
+
+def _feedback(calls: dict[int, Call], op: Last, steps: int) -> Tensor:
+    """Return the spikes ``[T * B, *features]`` that neurons fired at the time step before."""
+    if op.of not in calls:
+        raise InputError("a recurrent layer was not called again; the network's path depends on its input")
+    return earlier(calls[op.of].returned.flatten(0, 1).double().cpu(), steps, 1)
 
 
 def _close(found: Tensor, expected: Tensor, steps: int) -> bool:
@@ -220,8 +257,18 @@ def _value(op: Any, taken: list[Tensor], x: Tensor) -> Tensor:
     match op:
         case Input():
             return x.flatten(0, 1).double().cpu()
+        case Leaky():
+            factor = torch.as_tensor(op.leak).detach().double().cpu()
+            i = torch.zeros_like(taken[0][: x.shape[1]])
+            return torch.cat(
+                [i := factor * i + part for part in taken[0].split_with_sizes([len(i)] * len(x))]
+            )
         case Synapses():
             weight, bias = op.folded()
+            if isinstance(op.module, DelayedLinear):
+                taps = op.module.taps.detach().double().cpu()
+                parts = (earlier(taken[0], len(x), late) @ tap.mT for late, tap in enumerate(taps.unbind(-1)))
+                return torch.stack(list(parts)).sum(0) + bias
             if op.geometry is None:
                 return linear(taken[0], weight, bias)
             g = op.geometry
@@ -299,11 +346,18 @@ def _check_integers(
                 raise TypeError(f"{node.name!r} has no current")
             _check_neurons(graph, place, made.op, current, _unit(graph, integer, place), steps, call)
             values.append(call.returned.flatten(0, 1).cpu().round().long())
+        elif isinstance(made.op, Last):
+            values.append(_feedback(calls, made.op, steps).round().long())
+        elif (
+            isinstance(made.op, IntegerLeaky) and isinstance(node.op, Leaky) and isinstance(taken[0], Rounded)
+        ):
+            unit = _unit(graph, integer, place).view(-1, *[1] * (len(node.shape) - 1))
+            values.append(_rounded_leaky(made.op, node.op, taken[0], unit, steps))
         elif isinstance(made.op, IntegerSynapses):
             given = taken[0]
             if isinstance(given, Rounded):
                 raise TypeError(f"{node.name!r} takes currents")
-            values.append(_rounded_synapses(made.op, given, integer, place in graph.near_input))
+            values.append(_rounded_synapses(made.op, given, integer, place in graph.near_input, steps))
         elif integer.is_count[place]:
             values.append(_counted(made.op, taken, counts))
         else:
@@ -351,16 +405,32 @@ def _rounded(op: Any, taken: list[Rounded]) -> Rounded:
     return Rounded(total.round().long(), avg_pool2d(taken[0].limit, op.size, op.stride))
 
 
-def _rounded_synapses(op: IntegerSynapses, given: Tensor, integer: IntegerNetwork, graded: bool) -> Rounded:
+def _rounded_leaky(made: IntegerLeaky, op: Leaky, given: Rounded, unit: Tensor, steps: int) -> Rounded:
+    """Return decaying currents; their limits decay too, and grow by the rounding of each decay."""
+    values, limits = (part.reshape(steps, -1, *part.shape[1:]) for part in given)
+    found = made.over_time(values, None)
+    error, reach = _decay_error(made.decay, op.leak), torch.zeros_like(limits[0])
+    kept = []
+    for now, limit in enumerate(limits):
+        before = found[now - 1].abs() * unit if now else 0.0
+        reach = reach + limit + unit * 4 + error * before + 1e-4 * (before + reach)
+        kept.append(reach)
+    return Rounded(found.flatten(0, 1), torch.cat(kept))
+
+
+def _rounded_synapses(
+    op: IntegerSynapses, given: Tensor, integer: IntegerNetwork, graded: bool, steps: int
+) -> Rounded:
     """Return currents; a weight is rounded to its grid, an input to its level, bias and sum to the unit."""
     grid = op.unit * 2.0**op.shift * (1 if op.factor is None else op.factor)
     wide = (-1, *[1] * (given.dim() - 2)) if op.geometry is not None else (-1,)
     ones = torch.ones_like(op.weight, dtype=torch.int64)
-    inputs = op.sums(given.abs(), ones)
+    inputs = op.sums(given.abs(), ones, steps)
     limit = inputs * (grid / 2).view(wide) + op.unit.view(wide) * 1.5
     if graded and integer.levels is not None:
         limit = limit + op.sums(torch.ones_like(given), op.weight.long().abs() + 1) * (grid / 2).view(wide)
-    return Rounded(op(given), limit + 1e-5 * op.sums(given.abs(), op.weight.long().abs()) * grid.view(wide))
+    reach = op.sums(given.abs(), op.weight.long().abs(), steps)
+    return Rounded(op(given, steps), limit + 1e-5 * reach * grid.view(wide))
 
 
 def _unit(graph: Graph, integer: IntegerNetwork, place: int) -> Tensor:
@@ -385,16 +455,21 @@ def _check_neurons(
     maxima = 0 if made.table is None else {"add": 0, "max": 1, "ring": 2}[made.coupling]
     constant = maxima * (0.02 * eps + unit) + 4 * unit
     state, before = None, torch.zeros_like(ints[0]).double()
+    rise = torch.zeros_like(ints[0])
+    adapt = torch.as_tensor(0.0 if made.adapt is None else neuron.constant("adapt_decay"))
+    loose = unit * (0 if made.adapt is None else 3 / (1 - float(adapt.max())))
     for now, (value, limit) in enumerate(zip(ints, limits, strict=True)):
         spikes, state = neuron.step(call.given.reshape(steps, -1, *node.shape)[now], state)
         after = state.v.double().cpu()
         started = (before / unit).round().long()
         membrane = made.membrane(value, started)
-        found, kept = made.step(value, started)
-        reach = limit + constant + _decay_error(made, neuron) * before.abs() + 1e-4 * before.abs().amax()
+        found, kept = made.step(value, started, rise)
+        error = _decay_error(made.decay, getattr(neuron, "leak", 1.0))
+        reach = limit + constant + loose + error * before.abs() + 1e-4 * before.abs().amax()
         if made.coupling == "ring":
             reach = reach + reach.amax()
-        near = (((kept if made.delayed else membrane) - made.threshold) * unit).abs() <= reach + unit
+        limit_now = made.threshold + rise
+        near = (((kept if made.delayed else membrane) - limit_now) * unit).abs() <= reach + unit
         if made.delayed:  # rounding also decides whether the last step fired
             near |= (started - made.threshold).abs() <= 1
         wrong = (found != (spikes.cpu() > 0.5)) | ((kept * unit - after).abs() > reach + 1e-4 * after.abs())
@@ -402,15 +477,16 @@ def _check_neurons(
             wrong &= membrane > made.floor
         if bool((wrong & ~near).any()):
             raise _other(node.name)
+        rise = made.risen(rise, spikes.cpu() > 0.5)
         before = after
 
 
-def _decay_error(made: IntegerNeuron, neuron: Neuron[Any]) -> float:
+def _decay_error(decay: Decay | None, leak: Any) -> float:
     """Return how far the factor of a decay is from the leak."""
-    leak = torch.as_tensor(getattr(neuron, "leak", 1.0)).detach().double().cpu()
-    if isinstance(made.decay, Multiply):
+    leak = torch.as_tensor(leak).detach().double().cpu()
+    if isinstance(decay, Multiply):
         return 2.0**-15
-    if isinstance(made.decay, Shifts):
-        factor = 1 + sum(sign * 2.0**-distance for sign, distance in made.decay.terms)
+    if isinstance(decay, Shifts):
+        factor = 1 + sum(sign * 2.0**-distance for sign, distance in decay.terms)
         return float((leak - factor).abs().max())
     return 0.0

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as torch_functional
 
 from ultralif.errors import InputError
+from ultralif.functional import Constant
+from ultralif.nn import DelayedLinear, LeakyIntegrator
 from ultralif.nn.modes import evaluating
 from ultralif.nn.network import AnyNeuron
 
@@ -22,6 +24,8 @@ __all__ = [
     "Geometry",
     "Graph",
     "Input",
+    "Last",
+    "Leaky",
     "Node",
     "Norm",
     "Op",
@@ -55,12 +59,17 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Synapses:
-    """A linear map or a convolution, with the batch normalization that follows it."""
+    """A linear map, perhaps with delays, or a convolution, with the batch normalization that follows it."""
 
-    module: nn.Linear | nn.Conv2d
+    module: nn.Linear | nn.Conv2d | DelayedLinear
     geometry: Geometry | None
     """None: a linear map."""
     norm: nn.BatchNorm1d | nn.BatchNorm2d | None = None
+
+    @property
+    def delay(self) -> Tensor | None:
+        """The delay of each synapse in steps, ``[outputs, inputs]``."""
+        return self.module.delay.detach().double().cpu() if isinstance(self.module, DelayedLinear) else None
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the currents for one time step ``[B, *features]``."""
@@ -139,13 +148,29 @@ class Sum:
 
 
 @dataclass(frozen=True)
+class Leaky:
+    """A current that decays: what comes in is added to ``leak`` times the current before."""
+
+    leak: Constant
+    module: LeakyIntegrator | None = None
+    """None: the synaptic current of a layer of neurons."""
+
+
+@dataclass(frozen=True)
+class Last:
+    """The spikes of a later layer at the time step before, as feedback reads them."""
+
+    of: int
+
+
+@dataclass(frozen=True)
 class Spikes:
     """A layer of neurons."""
 
     neuron: AnyNeuron
 
 
-Op = Input | Synapses | Norm | Pooling | Flatten | Sum | Spikes
+Op = Input | Synapses | Norm | Pooling | Flatten | Sum | Leaky | Last | Spikes
 
 
 @dataclass(frozen=True)
@@ -174,9 +199,9 @@ class Graph:
         """For each node, whether it gives spikes or sums of spikes; the input counts as spikes."""
         counted: list[bool] = []
         for node in self.nodes:
-            if isinstance(node.op, Input | Spikes):
+            if isinstance(node.op, Input | Spikes | Last):
                 counted.append(True)
-            elif isinstance(node.op, Synapses | Norm):
+            elif isinstance(node.op, Synapses | Norm | Leaky):
                 counted.append(False)
             else:
                 counted.append(all(counted[i] for i in node.inputs))
@@ -216,6 +241,17 @@ class Graph:
                         )
         return found
 
+    def refuse_memory(self) -> None:
+        """Refuse what remembers besides neurons: feedback, delays and decaying currents."""
+        for node in self.nodes:
+            if isinstance(node.op, Last | Leaky) or (
+                isinstance(node.op, Synapses) and node.op.delay is not None
+            ):
+                raise InputError(
+                    f"layer {node.name!r} remembers earlier time steps, which this format cannot express; "
+                    "export to c"
+                )
+
     def step(self, x: Tensor, states: Sequence[State | None]) -> tuple[Tensor, list[State]]:
         """Take one time step ``[B, *input]`` with the network's own modules.
 
@@ -241,6 +277,8 @@ class Graph:
                 case Spikes():
                     value, state = node.op.neuron.step(taken[0], next(before))
                     after.append(state)
+                case Leaky() | Last():
+                    raise TypeError(f"{node.name!r} has a state of its own")
             values.append(value)
         return values[-1], after
 

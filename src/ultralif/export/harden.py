@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from ultralif.errors import InputError
-from ultralif.export.graph import Graph, Synapses, evaluating
+from ultralif.export.graph import Graph, Last, Synapses, evaluating
 from ultralif.export.trace import describe
 from ultralif.functional import Mode
 from ultralif.nn import Network, Neuron, mode, set_mode
@@ -161,6 +161,8 @@ def calibrate(net: M, x: Tensor, *, to: Mode = "hard") -> M:
     """
     net = copy.deepcopy(net)
     graph = describe(net, None if isinstance(net, Network) else x.shape[2:])
+    if any(isinstance(node.op, Last) for node in graph.nodes):
+        raise InputError("calibrate cannot move one layer of a network with feedback; fine-tune it instead")
     wanted = dict(zip(graph.spiking, spike_trains(net, x), strict=True))
     set_mode(net, to)
 

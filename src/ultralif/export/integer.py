@@ -12,9 +12,18 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 from ultralif.errors import InputError
-from ultralif.export.graph import Flatten, Geometry, Input, Pooling, Sum
+from ultralif.export.graph import Flatten, Geometry, Input, Last, Pooling, Sum
 
-__all__ = ["IntegerNetwork", "IntegerNode", "IntegerOp", "IntegerOutput", "IntegerSynapses", "Levels"]
+__all__ = [
+    "IntegerLeaky",
+    "IntegerNetwork",
+    "IntegerNode",
+    "IntegerOp",
+    "IntegerOutput",
+    "IntegerSynapses",
+    "Levels",
+    "earlier",
+]
 
 Coupling = Literal["add", "max", "ring"]
 After = Literal["zero", "subtract", "none", "saturate"]
@@ -69,27 +78,41 @@ class IntegerSynapses:
     geometry: Geometry | None
     factor: Tensor | None = None
     """int64 ``[outputs]``, at most 2^15: sums are multiplied by it; None where units are powers of two."""
+    delay: Tensor | None = None
+    """int64 ``[outputs, inputs]``: the time steps after which an event arrives."""
+
+    @property
+    def slots(self) -> int:
+        """The time steps that sums are kept for."""
+        return 1 if self.delay is None else int(self.delay.max()) + 1
 
     @property
     def rounds(self) -> bool:
         """True if currents are rounded, and not only shifted to the left."""
         return self.factor is not None or bool((self.shift < 0).any())
 
-    def sums(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
+    def sums(self, x: Tensor, weight: Tensor | None = None, steps: int = 1) -> Tensor:
         """Return for counts ``[N, *inputs]`` the sums of these weights, or of others in their place.
 
-        They stay far below 2^53, so float64 holds them exactly, and multiplies faster.
+        They stay far below 2^53, so float64 holds them exactly, and multiplies faster. With delays, x are so
+        many time steps, and nothing came in before.
         """
         weight = (self.weight if weight is None else weight).double()
+        if self.delay is not None:
+            parts = (
+                earlier(x.double(), steps, late) @ (weight * (self.delay == late)).mT
+                for late in range(self.slots)
+            )
+            return torch.stack(list(parts)).sum(0).long()
         if self.geometry is None:
             return (x.double() @ weight.mT).long()
         g = self.geometry
         total: Tensor = conv2d(x.double(), weight, None, g.stride, g.padding, g.dilation, g.groups)
         return total.long()
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, steps: int = 1) -> Tensor:
         """Return the current for counts ``[N, *inputs]``, in units."""
-        total = self.sums(x)
+        total = self.sums(x, steps=steps)
         return self.currents(total.movedim(1, -1)).movedim(-1, 1)
 
     def currents(self, sums: Tensor) -> Tensor:
@@ -139,6 +162,18 @@ Decay = Multiply | Shifts | Offset
 
 
 @dataclass(frozen=True)
+class IntegerLeaky:
+    """A current that decays, in the units of what comes in."""
+
+    decay: Decay
+
+    def over_time(self, current: Tensor, before: Tensor | None) -> Tensor:
+        """Return the currents ``[T, B, *features]`` after those that came in and the last one before."""
+        i = torch.zeros_like(current[0]) if before is None else before
+        return torch.stack([i := self.decay(i) + x for x in current])
+
+
+@dataclass(frozen=True)
 class LogSumExpTable:
     r"""Excess of log-sum-exp over the maximum, :math:`\epsilon \log(1 + e^{-d/\epsilon})`, by distance d."""
 
@@ -179,6 +214,10 @@ class IntegerNeuron:
     delayed: bool = False
     """A spike resets the membrane one time step later, before the neuron fires again. A membrane above its
     threshold has fired, so that no other state is needed."""
+    adapt: Decay | None = None
+    """AdaLIF: the decay of what the threshold rises by; None: it stays."""
+    jump: Tensor | None = None
+    """int64: the rise after a spike."""
 
     def membrane(self, current: Tensor, v: Tensor) -> Tensor:
         """Return the membrane before its reset."""
@@ -192,22 +231,26 @@ class IntegerNeuron:
             membrane = self._top(pair, decayed.roll(-1, self.axis)) + current
         return membrane if self.floor is None else membrane.clamp(min=self.floor)
 
-    def step(self, current: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the spikes, True or False, and the membrane after reset."""
+    def step(self, current: Tensor, v: Tensor, rise: Tensor | int = 0) -> tuple[Tensor, Tensor]:
+        """Return the spikes, True or False, and the membrane after reset; the threshold is higher by rise."""
         membrane = self.membrane(current, v)
         if self.delayed:
             membrane = self.kept(membrane, v > self.threshold)
             membrane = membrane if self.floor is None else membrane.clamp(min=self.floor)
             return membrane > self.threshold, membrane
-        spike = membrane > self.threshold
-        return spike, self.kept(membrane, spike)
+        spike = membrane > self.threshold + rise
+        return spike, self.kept(membrane, spike, rise)
 
-    def kept(self, membrane: Tensor, spike: Tensor) -> Tensor:
+    def risen(self, rise: Tensor, spike: Tensor) -> Tensor:
+        """Return what the threshold rises by at the next time step."""
+        return rise if self.adapt is None or self.jump is None else self.adapt(rise) + self.jump * spike
+
+    def kept(self, membrane: Tensor, spike: Tensor, rise: Tensor | int = 0) -> Tensor:
         """Return the membrane after the reset."""
         if self.after == "zero":
             return torch.where(spike, self.reset, membrane)
         if self.after == "subtract":
-            return torch.where(spike, membrane - self.reset, membrane)
+            return torch.where(spike, membrane - (self.reset + rise), membrane)
         return membrane if self.after == "none" else torch.minimum(membrane, self.reset)
 
     def _top(self, a: Tensor, b: Tensor) -> Tensor:
@@ -215,7 +258,7 @@ class IntegerNeuron:
         return top if self.table is None else top + self.table((a - b).abs())
 
 
-IntegerOp = Input | IntegerSynapses | Pooling | Flatten | Sum | IntegerNeuron
+IntegerOp = Input | IntegerSynapses | Pooling | Flatten | Sum | IntegerLeaky | Last | IntegerNeuron
 
 
 @dataclass(frozen=True)
@@ -291,24 +334,50 @@ class IntegerNetwork:
 
     def run(self, x: Tensor) -> IntegerOutput:
         """Run inputs ``[T, B, *input]`` from rest: whole numbers of events, or real numbers for levels."""
+        counts, (steps, batch) = self._check(x), x.shape[:2]
+        feeds_back = any(isinstance(node.op, Last) for node in self.nodes)
+        state: dict[int, Tensor] = {}
+        pieces = counts.view(steps, batch, *self.nodes[0].shape).unbind(0) if feeds_back else [counts]
+        parts = [self._run(piece, batch, state) for piece in pieces]
+        scores = torch.stack([part.scores for part in parts]).sum(0)
+        spikes, membranes = (
+            tuple(torch.cat(layer) for layer in zip(*layers, strict=True))
+            for layers in ([part.spikes for part in parts], [part.membranes for part in parts])
+        )
+        return IntegerOutput(scores, spikes, membranes)
+
+    def _run(self, counts: Tensor, batch: int, state: dict[int, Tensor]) -> IntegerOutput:
+        """Run counts ``[T * B, *input]``, after those that left this state, and change it."""
         values: dict[int, Tensor] = {}
         spikes: list[Tensor] = []
         membranes: list[Tensor] = []
         last_use = {i: place for place, node in enumerate(self.nodes) for i in node.inputs}
-        counts, (steps, batch) = self._check(x), x.shape[:2]
         for place, node in enumerate(self.nodes):
             taken = [values[i] for i in node.inputs]
             if isinstance(node.op, IntegerNeuron):
-                train, membrane = _over_time(node.op, taken[0].view(steps, batch, *node.shape))
+                train, membrane, state[place] = _over_time(
+                    node.op, taken[0].view(-1, batch, *node.shape), state.get(place)
+                )
                 spikes.append(train)
                 membranes.append(membrane)
                 values[place] = train.flatten(0, 1).long()
+            elif isinstance(node.op, IntegerLeaky):
+                currents = node.op.over_time(taken[0].view(-1, batch, *node.shape), state.get(place))
+                state[place], values[place] = currents[-1], currents.flatten(0, 1)
+            elif isinstance(node.op, Last):
+                before = state.get(node.op.of)
+                values[place] = counts.new_zeros(batch, *node.shape) if before is None else before[-1]
+            elif isinstance(node.op, IntegerSynapses) and node.op.delay is not None:
+                past = node.op.slots * batch
+                given = torch.cat([state.get(place, taken[0].new_zeros(past, *taken[0].shape[1:])), taken[0]])
+                values[place] = node.op(given, len(given) // batch)[past:]
+                state[place] = given[len(given) - past :]
             else:
                 values[place] = _apply(node.op, taken, counts)
             for i in node.inputs:
                 if last_use[i] == place:
                     values.pop(i, None)
-        scores = values[len(self.nodes) - 1].reshape(steps, batch, -1).sum(0)
+        scores = values[len(self.nodes) - 1].reshape(len(counts) // batch, batch, -1).sum(0)
         return IntegerOutput(scores, tuple(spikes), tuple(membranes))
 
     def additions(self, x: Tensor, output: IntegerOutput) -> int:
@@ -326,8 +395,12 @@ class IntegerNetwork:
             taken = [values[i] for i in node.inputs if i in values]
             if isinstance(node.op, IntegerNeuron):
                 values[place] = next(trains).flatten(0, 1).long()
+            elif isinstance(node.op, Last):
+                train = output.spikes[sum(isinstance(n.op, IntegerNeuron) for n in self.nodes[: node.op.of])]
+                values[place] = earlier(train.flatten(0, 1).long(), len(x), 1)
             elif isinstance(node.op, IntegerSynapses):
-                total += int(node.op.sums(taken[0], torch.ones_like(node.op.weight)).sum())
+                ones = torch.ones_like(node.op.weight)
+                total += int(node.op.sums(taken[0], ones, len(x)).sum())
             elif self.is_count[place]:
                 values[place] = _apply(node.op, taken, counts)
         return total
@@ -362,9 +435,7 @@ class IntegerNetwork:
         return counts.reshape(-1, *self.nodes[0].shape)
 
 
-def _apply(
-    op: Input | IntegerSynapses | Pooling | Flatten | Sum, taken: list[Tensor], counts: Tensor
-) -> Tensor:
+def _apply(op: IntegerOp, taken: list[Tensor], counts: Tensor) -> Tensor:
     """Return what an operation without memory gives for ``[N, *features]``."""
     match op:
         case Input():
@@ -377,15 +448,27 @@ def _apply(
             return taken[0] + taken[1]
         case Pooling(kind="max"):
             return op(taken[0].double()).long()
-    ones = torch.ones(taken[0].shape[1], 1, *op.size, dtype=torch.float64)
-    return torch.as_tensor(conv2d(taken[0].double(), ones, None, op.stride, groups=len(ones))).long()
+        case Pooling():
+            ones = torch.ones(taken[0].shape[1], 1, *op.size, dtype=torch.float64)
+            return torch.as_tensor(conv2d(taken[0].double(), ones, None, op.stride, groups=len(ones))).long()
+    raise TypeError(f"{type(op).__name__} has memory")
 
 
-def _over_time(neuron: IntegerNeuron, current: Tensor) -> tuple[Tensor, Tensor]:
-    v = torch.zeros_like(current[0])
+def _over_time(
+    neuron: IntegerNeuron, current: Tensor, before: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return spikes, membranes and the state: membrane, rise of the threshold, and last spike."""
+    v, rise, spike = current.new_zeros(3, *current.shape[1:]) if before is None else before
     spikes, membranes = [], []
     for x in current:
-        spike, v = neuron.step(x, v)
+        spike, v = neuron.step(x, v, rise)
+        rise = neuron.risen(rise, spike)
         spikes.append(spike)
         membranes.append(v)
-    return torch.stack(spikes), torch.stack(membranes)
+    return torch.stack(spikes), torch.stack(membranes), torch.stack([v, rise, spike.long()])
+
+
+def earlier(x: Tensor, steps: int, late: int) -> Tensor:
+    """Return ``[T * B, ...]`` so many time steps later, with 0 before."""
+    late = min(late, steps) * (len(x) // steps)
+    return torch.cat([torch.zeros_like(x[:late]), x[: len(x) - late]])

@@ -98,6 +98,7 @@ def to_nir(
     nir = need("nir", "nir")
     graph = compared(net, shape, mode, inputs if approximate is None else approximate)
     check_own_neurons(graph)
+    graph.refuse_memory()
     cells = {place: _written(graph, place, mode, approximate is not None) for place in graph.spiking}
     kind = type(graph.neuron(graph.spiking[0])).__name__
     metadata: dict[str, Any] = {"ultralif:neuron": kind, "ultralif:mode": mode, "ultralif:dt": dt}
@@ -256,8 +257,10 @@ def _graph(
             before = graph.nodes[node.inputs[0]].shape
             # Counted from the end, readers agree whether there is a batch axis.
             name, made = "flatten", nir.Flatten({"input": np.array(before)}, -len(before), -1)
-        else:
+        elif isinstance(node.op, Pooling | Norm):
             name, made = "pool", _pool(nir, node.name, node.op, pooling)
+        else:
+            raise TypeError(f"{node.name!r} has memory")
         if name not in ("input", "readout"):
             numbers[name] = numbers.get(name, 0) + 1
             name = f"{name}{numbers[name]}"

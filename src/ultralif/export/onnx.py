@@ -41,6 +41,7 @@ class Stepwise(nn.Module):
         super().__init__()
         self.net = net
         self.graph = compared(net, shape, mode, inputs)
+        self.graph.refuse_memory()
         self.kinds = [self.graph.neuron(place).state_type for place in self.graph.spiking]
 
     def forward(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:

@@ -15,10 +15,23 @@ from torch import Tensor, nn
 from ultralif.errors import InputError
 from ultralif.export import bounds
 from ultralif.export.compare import check_own_neurons, compare_integers, compared
-from ultralif.export.graph import Flatten, Graph, Input, Node, Norm, Pooling, Spikes, Sum, Synapses
+from ultralif.export.graph import (
+    Flatten,
+    Graph,
+    Input,
+    Last,
+    Leaky,
+    Node,
+    Norm,
+    Pooling,
+    Spikes,
+    Sum,
+    Synapses,
+)
 from ultralif.export.integer import (
     Coupling,
     Decay,
+    IntegerLeaky,
     IntegerNetwork,
     IntegerNeuron,
     IntegerNode,
@@ -31,12 +44,13 @@ from ultralif.export.integer import (
     Shifts,
 )
 from ultralif.functional import Constant, Mode
-from ultralif.nn import LIF, DSpike, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
+from ultralif.nn import LIF, AdaLIF, DSpike, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
 from ultralif.nn.network import AnyNeuron
 
 __all__ = ["each", "halvings", "quantize", "table", "table_error"]
 
 LeakBy = Literal["multiply", "shift"]
+Made = IntegerSynapses | IntegerLeaky | IntegerNeuron
 TABLE_REACH = 8  # tables end at this many eps: what they drop, log(1 + e^-8), is below 0.0004 eps
 FLOOR = 16  # a membrane saturates at least this many thresholds away from rest
 FINEST = 8  # a membrane's unit is at most 2^8 times finer than a weight's, or than a table's step
@@ -158,16 +172,19 @@ def quantize(
             these; it is refused if they differ by more than rounding.
     """
     request = Request(mode, timesteps, bits, clip_membrane, leak, table_bits, weight_bits)
-    graph = compared(net, shape, mode, inputs)
+    graph = _with_synaptic_currents(compared(net, shape, mode, inputs))
     check_own_neurons(graph)
     levels = None if input_range is None else Levels.of(*input_range)
     _refuse(graph, levels)
     most = bounds.counts(graph, _given(graph, levels, input_max, max_events))
-    made: dict[int, IntegerSynapses | IntegerNeuron] = {}
+    made: dict[int, Made] = {
+        place: IntegerLeaky(_factor(node, node.op.leak, request))
+        for place, node in enumerate(graph.nodes)
+        if isinstance(node.op, Leaky)
+    }
     for group in groups(graph, levels):
-        made |= _finest(group, request, most)
-    synapses = {i: op for i, op in made.items() if isinstance(op, IntegerSynapses)}
-    totals, _ = bounds.currents(graph, synapses, most)
+        made |= _finest(group, request, most, made)
+    totals, _ = bounds.currents(graph, _before_neurons(made), most, timesteps)
     nodes = tuple(
         IntegerNode(
             node.name,
@@ -182,6 +199,29 @@ def quantize(
     integer = IntegerNetwork(nodes, graph.is_count, timesteps, most[0].total, bits, levels)
     compare_integers(net, graph, integer, mode, inputs)
     return integer
+
+
+def _with_synaptic_currents(graph: Graph) -> Graph:
+    """Return a graph in which a node of its own computes the current that a synapse filters."""
+    nodes: list[Node] = []
+    moved: list[int] = []
+    for node in graph.nodes:
+        taken = tuple(moved[i] for i in node.inputs)
+        if isinstance(node.op, Spikes) and "synapse" in node.op.neuron.declared():
+            leaky = Leaky(torch.as_tensor(node.op.neuron.constant("synapse")))
+            nodes.append(Node(f"{node.name}.synapse", leaky, taken, node.shape))
+            taken = (len(nodes) - 1,)
+        moved.append(len(nodes))
+        nodes.append(replace(node, inputs=taken))
+    return Graph(
+        tuple(
+            replace(node, op=Last(moved[node.op.of])) if isinstance(node.op, Last) else node for node in nodes
+        )
+    )
+
+
+def _before_neurons(made: dict[int, Made]) -> dict[int, IntegerSynapses | IntegerLeaky]:
+    return {place: op for place, op in made.items() if not isinstance(op, IntegerNeuron)}
 
 
 def _given(graph: Graph, levels: Levels | None, input_max: int, max_events: int | None) -> bounds.Counts:
@@ -200,8 +240,8 @@ def _given(graph: Graph, levels: Levels | None, input_max: int, max_events: int 
     return bounds.Counts(events, events)
 
 
-def _operation(node: Node, made: IntegerSynapses | IntegerNeuron | None) -> IntegerOp:
-    if isinstance(node.op, Input | Pooling | Flatten | Sum):
+def _operation(node: Node, made: Made | None) -> IntegerOp:
+    if isinstance(node.op, Input | Pooling | Flatten | Sum | Last):
         return node.op
     if made is None:
         raise TypeError(f"{node.name!r} was not quantized")
@@ -219,8 +259,16 @@ def _refuse(graph: Graph, levels: Levels | None) -> None:
             reason = "is a Linear on the last of several axes; flatten its input first"
         elif isinstance(node.op, Synapses) and not counted[0]:
             reason = "takes real numbers from another layer; put neurons before it"
-        elif isinstance(node.op, Spikes) and counted[0]:
+        elif isinstance(node.op, Spikes | Leaky) and counted[0]:
             reason = "takes spikes without weights; put Linear or Conv2d before it"
+        elif isinstance(node.op, Synapses) and (delay := node.op.delay) is not None:
+            module = f"{node.name}." if node.name else ""
+            if bool((delay != delay.round()).any()):
+                reason = f"has delays between two steps; round them: {module}delay.data.round_()"
+            elif not 0 <= int(delay.min()) <= int(delay.max()) <= 255:
+                reason = f"has delays of up to {int(delay.max())} steps; allow 0 to 255"
+            elif levels is not None and place in graph.near_input:
+                reason = "delays real numbers; put neurons before it, or encode the input as events"
         elif isinstance(node.op, Sum) and len(set(counted)) > 1:
             reason = "adds spikes to currents; add spikes to spikes, or currents to currents"
         elif (
@@ -235,23 +283,21 @@ def _refuse(graph: Graph, levels: Levels | None) -> None:
 
 
 def _finest(
-    group: UnitGroup, request: Request, most: dict[int, bounds.Counts]
-) -> dict[int, IntegerSynapses | IntegerNeuron]:
+    group: UnitGroup, request: Request, most: dict[int, bounds.Counts], known: dict[int, Made]
+) -> dict[int, Made]:
     """Return synapses and neurons in the finest unit that fits."""
     problem = ""
     for unit, scales in units(group, request):
         made = _in_units(group, request, unit, scales)
-        problem = _overflow(group, request, made, most)
+        problem = _overflow(group, request, known | made, most)
         if not problem:
             return made
     raise InputError(f"{group.name} {problem}")
 
 
-def _in_units(
-    group: UnitGroup, request: Request, unit: Tensor, scales: dict[int, Tensor]
-) -> dict[int, IntegerSynapses | IntegerNeuron]:
+def _in_units(group: UnitGroup, request: Request, unit: Tensor, scales: dict[int, Tensor]) -> dict[int, Made]:
     """Return synapses and neurons counted in a unit of the sinks."""
-    made: dict[int, IntegerSynapses | IntegerNeuron] = {}
+    made: dict[int, Made] = {}
     offset = _centering(group, request)
     for number, (source, averaged) in enumerate(group.sources.items()):
         weight, bias = group.affine(source)
@@ -269,6 +315,7 @@ def _in_units(
             mine,
             op.geometry if isinstance(op, Synapses) else None,
             None if factor is None else factor.expand(len(weight)),
+            op.delay.long() if isinstance(op, Synapses) and op.delay is not None else None,
         )
     for sink in group.sinks:
         op = group.graph.nodes[sink].op
@@ -305,20 +352,22 @@ def _centering(group: UnitGroup, request: Request) -> Tensor | float:
 def _overflow(
     group: UnitGroup,
     request: Request,
-    made: dict[int, IntegerSynapses | IntegerNeuron],
+    made: dict[int, Made],
     most: dict[int, bounds.Counts],
 ) -> str:
     """Return a message about numbers that do not fit; an empty one if all fit."""
     graph = group.graph
-    synapses = {i: op for i, op in made.items() if isinstance(op, IntegerSynapses)}
-    for place, op in synapses.items():
+    for place in group.sources:
+        op = made[place]
+        if not isinstance(op, IntegerSynapses):
+            raise TypeError(f"{graph.nodes[place].name!r} is not synapses")
         reach = bounds.scaled(op, most[graph.nodes[place].inputs[0]])
         if not reach < 1 << 31:  # also NaN
             return (
                 f"has weights whose sums can reach {reach:.3g} in one time step, which int32 cannot hold; "
                 "scale its weights down, or allow fewer max_events"
             )
-    totals, currents = bounds.currents(graph, synapses, most)
+    totals, currents = bounds.currents(graph, _before_neurons(made), most, request.timesteps)
     wide = [*totals.values(), *currents.values()]
     if not all(reach.fits(32) for reach in wide):
         return _too_wide(wide, "one time step")
@@ -358,7 +407,7 @@ def _too_wide(wide: Sequence[bounds.Range], within: str) -> str:
 def events_per_unit(graph: Graph, place: int, levels: Levels | None) -> float:
     """Return how many events, or levels of the input, make 1 in a node that gives counts."""
     node = graph.nodes[place]
-    if isinstance(node.op, Spikes):
+    if isinstance(node.op, Spikes | Last):
         return 1
     if isinstance(node.op, Input):
         return 1 if levels is None else 1 / levels.step
@@ -472,6 +521,13 @@ def integer_neuron(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor
         made = table(
             max(1, round(float((each(neuron.eps, node.shape) / unit).flatten()[0]))), request.table_bits
         )
+    adapts = isinstance(neuron, AdaLIF)
+    jump = (
+        each(neuron.constant("adapt_strength"), node.shape)
+        * (1 - each(neuron.constant("adapt_decay"), node.shape))
+        if adapts
+        else None
+    )
     return IntegerNeuron(
         coupling,
         # A whole number exceeds theta / unit exactly when it exceeds its floor.
@@ -483,6 +539,8 @@ def integer_neuron(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor
         floor=1 - (1 << (request.bits - 1)) if request.clip_membrane else None,
         after=neuron.reset,
         delayed=neuron.delayed_reset,
+        adapt=_factor(node, neuron.constant("adapt_decay"), request) if adapts else None,
+        jump=None if jump is None else whole(jump / unit),
     )
 
 
@@ -496,32 +554,36 @@ def _level(neuron: AnyNeuron) -> Constant:
 def _form(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor) -> tuple[Coupling, Decay | None]:
     """Return the coupling and the decay of a membrane, or raise an error that says why it has none."""
     name = f"layer {node.name!r}"
-    if "synapse" in neuron.declared():
-        raise InputError(f"{name} has a synaptic current (synapse=), which has no integer form; leave it out")
     if neuron.reset == "saturate" and request.mode != "tropical":
         raise InputError(
             f"{name} has reset='saturate', a soft minimum that has no integer form in mode {request.mode!r}; "
             "choose mode='tropical', or train with reset='zero'"
         )
     if isinstance(neuron, UltraDLIF):
-        return "ring", _factor(name, node, neuron, request) if isinstance(neuron, UltraDPLIF) else None
+        return "ring", _factor(node, neuron.leak, request) if isinstance(neuron, UltraDPLIF) else None
     if isinstance(neuron, UltraLIF):
         leaks = "leak" in neuron.declared()
         return "max", Offset(whole(each(neuron.leak, node.shape).log() / unit)) if leaks else None
-    if isinstance(neuron, LIF | DSpike | SoftLIF):
-        return "add", _factor(name, node, neuron, request)
+    if isinstance(neuron, AdaLIF) and neuron.delayed_reset:
+        raise InputError(
+            f"{name} has an adaptive threshold and delayed_reset=True, which have no integer form together; "
+            "train with delayed_reset=False"
+        )
+    if isinstance(neuron, LIF | AdaLIF | DSpike | SoftLIF):
+        return "add", _factor(node, neuron.leak, request)
     raise InputError(
         f"{name} has {type(neuron).__name__} neurons, which have no integer form; choose "
-        "UltraLIF, UltraDLIF, LIF, PLIF or FullPLIF"
+        "UltraLIF, UltraDLIF, LIF, PLIF, FullPLIF or AdaLIF"
     )
 
 
-def _factor(name: str, node: Node, neuron: AnyNeuron, request: Request) -> Decay:
-    leak = each(neuron.leak, node.shape)
+def _factor(node: Node, constant: Constant, request: Request) -> Decay:
+    """Return a decay by a factor."""
+    leak = each(constant, node.shape)
     if request.leak == "multiply":
         return Multiply(whole(leak * (1 << 15)))
     if bool((leak != leak.flatten()[0]).any()):
-        raise InputError(f"{name} has a leak for each neuron; choose leak='multiply' for it")
+        raise InputError(f"layer {node.name!r} has a leak for each neuron; choose leak='multiply' for it")
     return halvings(float(leak.flatten()[0]))
 
 

@@ -15,6 +15,8 @@ from ultralif.export.graph import (
     Geometry,
     Graph,
     Input,
+    Last,
+    Leaky,
     Node,
     Norm,
     Op,
@@ -26,7 +28,7 @@ from ultralif.export.graph import (
     evaluating,
     norm_constants,
 )
-from ultralif.nn import DelayedLinear, Network, Neuron, Recurrent
+from ultralif.nn import DelayedLinear, LeakyIntegrator, Network, Neuron, Recurrent
 
 __all__ = ["describe", "input_shape"]
 
@@ -54,6 +56,14 @@ class _TimeMean:
 
 
 @dataclass(frozen=True)
+class _Feedback:
+    """Neurons and the synapses of their feedback, which `describe` writes as four nodes."""
+
+    synapses: Synapses
+    neuron: Neuron[Any]
+
+
+@dataclass(frozen=True)
 class Unknown:
     """A module that a graph cannot express."""
 
@@ -64,7 +74,7 @@ class Noted(NamedTuple):
     """A recorded operation, with the places of its inputs."""
 
     name: str
-    op: Op | _TimeMean | Unknown
+    op: Op | _TimeMean | _Feedback | Unknown
     inputs: tuple[int, ...]
     shape: tuple[int, ...]
 
@@ -112,9 +122,11 @@ def input_shape(net: nn.Module, shape: Sequence[int] | None) -> tuple[int, ...]:
         return tuple(shape)
     if isinstance(net, Network):
         return (net.sizes[0],)
-    layers = [module for module in net.modules() if isinstance(module, nn.Linear | nn.Conv2d)]
+    layers = [m for m in net.modules() if isinstance(m, nn.Linear | nn.Conv2d | DelayedLinear)]
     if layers and isinstance(layers[0], nn.Linear):
         return (layers[0].in_features,)
+    if layers and isinstance(layers[0], DelayedLinear):
+        return (layers[0].inputs,)
     raise InputError(
         "shape is needed for a network that does not begin with Linear; pass the features of one time step, "
         "such as shape=(1, 28, 28)"
@@ -234,7 +246,7 @@ class _Watch(TorchFunctionMode):
     def _note(
         self,
         name: str,
-        op: Op | _TimeMean | Unknown,
+        op: Op | _TimeMean | _Feedback | Unknown,
         inputs: tuple[int, ...],
         out: Tensor,
         shape: tuple[int, ...] | None = None,
@@ -305,7 +317,7 @@ def _simplified(noted: dict[int, Noted]) -> Graph:
         if isinstance(op, Unknown):
             raise InputError(f"layer {name!r} {op.reason}; it cannot be exported")
         after_mean = any(i in averaged for i in inputs)
-        if after_mean and (isinstance(op, Spikes) or (isinstance(op, Pooling) and op.kind == "max")):
+        if after_mean and (_remembers(op) or (isinstance(op, Pooling) and op.kind == "max")):
             raise InputError(f"layer {name!r} follows the mean over time; take that mean after it")
         if after_mean or isinstance(op, _TimeMean):
             averaged.add(place)
@@ -313,6 +325,15 @@ def _simplified(noted: dict[int, Noted]) -> Graph:
         synapses = _foldable(noted, inputs[0], op) if isinstance(op, Norm) else None
         if isinstance(op, _TimeMean):
             moved[place] = taken[0]
+        elif isinstance(op, _Feedback):
+            here = len(nodes)
+            moved[place] = here + 3
+            nodes += [
+                Node(f"{name}.last", Last(here + 3), (), shape),
+                Node(f"{name}.linear", op.synapses, (here,), shape),
+                Node(f"{name}.sum", Sum(), (taken[0], here + 1), shape),
+                Node(name, Spikes(op.neuron), (here + 2,), shape),
+            ]
         elif isinstance(op, Norm) and synapses is not None:
             before = nodes[moved[synapses]]
             if isinstance(before.op, Synapses):
@@ -325,6 +346,11 @@ def _simplified(noted: dict[int, Noted]) -> Graph:
     if not any(isinstance(node.op, Spikes) for node in nodes):
         raise InputError("the network has no ultralif neurons between its input and its output")
     return Graph(tuple(nodes))
+
+
+def _remembers(op: Any) -> bool:
+    """Tell whether an operation depends on earlier time steps."""
+    return isinstance(op, Spikes | Leaky | _Feedback) or (isinstance(op, Synapses) and op.delay is not None)
 
 
 def _flip(nodes: list[Node], place: int, norm: Norm) -> None:
@@ -352,9 +378,9 @@ def _foldable(noted: dict[int, Noted], place: int, norm: Norm) -> int | None:
         (place,) = inputs
 
 
-def operation(module: nn.Module, shape: tuple[int, ...]) -> Op | Unknown:
+def operation(module: nn.Module, shape: tuple[int, ...]) -> Op | _Feedback | Unknown:
     """Return the operation of a module."""
-    if isinstance(module, nn.Linear):
+    if isinstance(module, nn.Linear | DelayedLinear):
         return Synapses(module, None)
     if isinstance(module, nn.Conv2d):
         return _convolution(module)
@@ -372,8 +398,13 @@ def operation(module: nn.Module, shape: tuple[int, ...]) -> Op | Unknown:
         rows, columns = (have // want for have, want in sizes)
         kind: PoolKind = "mean" if isinstance(module, nn.AdaptiveAvgPool2d) else "max"
         return Pooling(kind, (rows, columns), (rows, columns))
-    if isinstance(module, Recurrent | DelayedLinear):
-        return Unknown(f"is {type(module).__name__}, whose state no export of this library can express")
+    if isinstance(module, LeakyIntegrator):
+        return Unknown("has batch_first=True") if module.batch_first else Leaky(module.leak, module)
+    if isinstance(module, Recurrent):
+        feedback = operation(module.linear, shape)
+        if module.neuron.batch_first or not isinstance(feedback, Synapses) or feedback.delay is not None:
+            return Unknown("is Recurrent with batch_first=True or a feedback other than Linear and Conv2d")
+        return _Feedback(feedback, module.neuron)
     return Unknown(f"is {type(module).__name__}")
 
 

@@ -1,8 +1,8 @@
 
 static void fire_$l(model_state *s, uint32_t i, int32_t v)
-{$delayed$floor
-    if (v > threshold_$l[$threshold_at]) {$reset
-        COUNT(spikes, 1);
+{$rise$delayed$floor
+    if (v > threshold_$l[$threshold_at]$risen) {$reset
+        COUNT(spikes, 1);$jump
         push_$l(s, i);
     }$ceiling
     s->v_$l[i] = (model_membrane)v;

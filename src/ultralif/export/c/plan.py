@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ultralif.export.bounds import Counts, Range, sums
 from ultralif.export.graph import Input, Pooling
-from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses
+from ultralif.export.integer import IntegerLeaky, IntegerNetwork, IntegerNeuron, IntegerSynapses
 
 __all__ = ["GROUP", "Gathered", "LayerPlan", "make_plan", "threshold_of"]
 
@@ -111,7 +111,7 @@ def _gathered(net: IntegerNetwork, place: int) -> Gathered | str:
         pool, below = below, net.nodes[below].inputs[0]
     op, source = net.nodes[below].op, net.nodes[below].inputs[:1]
     if not isinstance(op, IntegerSynapses) or not isinstance(neuron, IntegerNeuron):
-        return "currents of several layers are added"
+        return "currents decay" if isinstance(op, IntegerLeaky) else "currents of several layers are added"
     if op.geometry is None:
         return "a linear layer adds whole rows of weights"
     if op.geometry.groups > 1:
@@ -149,6 +149,8 @@ def _not_by_channel(neuron: IntegerNeuron, channels: int) -> str:
     """Return why a layer's membranes cannot be computed place by place."""
     if neuron.coupling == "ring":
         return "neurons are coupled across the map"
+    if neuron.adapt is not None:
+        return "thresholds adapt"
     constants = [neuron.threshold, neuron.reset]
     constants += (
         [value for value in vars(neuron.decay).values() if isinstance(value, Tensor)] if neuron.decay else []

@@ -8,8 +8,18 @@ from ultralif.export.c.inputs import cleared, held, input_functions
 from ultralif.export.c.plan import Gathered, LayerPlan
 from ultralif.export.c.source import fields
 from ultralif.export.c.text import constant, fill, lines
-from ultralif.export.graph import Flatten, Pooling, Sum
-from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses, Multiply, Offset, Shifts
+from ultralif.export.graph import Flatten, Last, Pooling, Sum
+from ultralif.export.integer import (
+    Decay,
+    IntegerLeaky,
+    IntegerNetwork,
+    IntegerNeuron,
+    IntegerNode,
+    IntegerSynapses,
+    Multiply,
+    Offset,
+    Shifts,
+)
 
 __all__ = ["program"]
 
@@ -17,7 +27,12 @@ __all__ = ["program"]
 def program(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
     """Return the functions of all layers, and their helper functions."""
     places = range(len(net.nodes))
-    wide = f"int{2 * net.bits}_t"
+    remember = [
+        op
+        for node in net.nodes
+        if isinstance(op := node.op, IntegerLeaky) or (isinstance(op, IntegerNeuron) and op.adapt is not None)
+    ]
+    wide = "int64_t" if remember else f"int{2 * net.bits}_t"
     exact = [node.op for place, node in enumerate(net.nodes) if place not in plan.without_membranes]
     replaced = {layer.synapses for layer in plan.gathered.values() if layer.threshold is not None}
     narrow = {
@@ -30,9 +45,11 @@ def program(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
     exempt = replaced | narrow
     synapses = [node.op for place, node in enumerate(net.nodes) if place not in exempt]
     scaled = [op for op in synapses if isinstance(op, IntegerSynapses)]
-    helpers = dict.fromkeys(name for op in exact if isinstance(op, IntegerNeuron) for name in _helpers(op))
+    helpers = dict.fromkeys(
+        name for op in exact if isinstance(op, IntegerNeuron | IntegerLeaky) for name in _helpers(op)
+    )
     rows = {
-        ("add_times.c" if node.graded else "add_row.c", node.sum_bits)
+        (f"add_{_adding(node)}.c", node.sum_bits)
         for node in net.nodes
         if isinstance(node.op, IntegerSynapses) and len(node.shape) == 1
     }
@@ -64,13 +81,20 @@ def program(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
     }
 
 
-def _helpers(neuron: IntegerNeuron) -> Iterator[str]:
-    if isinstance(neuron.decay, Multiply) or (isinstance(neuron.decay, Shifts) and neuron.decay.terms):
+def _adding(node: IntegerNode) -> str:
+    """Return the name of the function that adds a row of weights."""
+    late = isinstance(node.op, IntegerSynapses) and node.op.delay is not None
+    return "late" if late else "times" if node.graded else "row"
+
+
+def _helpers(op: IntegerNeuron | IntegerLeaky) -> Iterator[str]:
+    decays = [op.decay, op.adapt] if isinstance(op, IntegerNeuron) else [op.decay]
+    if any(isinstance(decay, Multiply) or (isinstance(decay, Shifts) and decay.terms) for decay in decays):
         yield "down.c"
-    if isinstance(neuron.decay, Multiply):
+    if any(isinstance(decay, Multiply) for decay in decays):
         yield "scale.c"
-    if neuron.coupling != "add":
-        yield "larger.c" if neuron.table is None else "soft_max.c"
+    if isinstance(op, IntegerNeuron) and op.coupling != "add":
+        yield "larger.c" if op.table is None else "soft_max.c"
 
 
 def _calls(net: IntegerNetwork, plan: LayerPlan) -> Iterator[str]:
@@ -79,7 +103,16 @@ def _calls(net: IntegerNetwork, plan: LayerPlan) -> Iterator[str]:
         yield "s->events = 0;"
     yield from gather.reset_rows(net, plan)
     for place, node in enumerate(net.nodes):
-        if place in plan.gathered:  # all rows, but those of a layer that only a gathered layer reads
+        if isinstance(node.op, Last):
+            yield f"for (i = 0; i < {math.prod(node.shape)}; i++)"
+            yield f"    if (s->last_{place}[i]) {{"
+            yield f"        s->last_{place}[i] = 0;"
+            yield f"        push_{place}(s, i);"
+            yield "    }"
+    for place, node in enumerate(net.nodes):
+        if isinstance(node.op, IntegerLeaky):
+            yield f"leaky_{place}(s);"
+        elif place in plan.gathered:  # all rows, but those of a layer that only a gathered layer reads
             if gather.runs_alone(net, plan, place):
                 yield f"rows_{place}(s, {node.shape[1]});"
         elif isinstance(node.op, IntegerNeuron):
@@ -91,11 +124,20 @@ def _calls(net: IntegerNetwork, plan: LayerPlan) -> Iterator[str]:
         yield "for (i = 0; i < MODEL_CLASSES; i++)"
         yield f"    s->score[i] += value_{len(net.nodes) - 1}(s, i);"
     stay = held(net, plan)
+    late = {
+        f"sum_{place}": (place, node.shape[0], node.op.slots)
+        for place, node in enumerate(net.nodes)
+        if isinstance(node.op, IntegerSynapses) and node.op.delay is not None
+    }
+    for place, size, slots in late.values():
+        yield f"for (i = 0; i < {size}; i++)"
+        yield f"    s->sum_{place}[s->slot_{place}[0] * {size} + i] = 0;"
+        yield f"s->slot_{place}[0] = (s->slot_{place}[0] + 1) % {slots};"
     yield from cleared(
         [
             field
             for field in fields(net, plan)
-            if field.name.startswith(("sum_", "seen_")) and field not in stay
+            if field.name.startswith(("sum_", "seen_")) and field not in stay and field.name not in late
         ]
     )
 
@@ -117,14 +159,23 @@ def _push(net: IntegerNetwork, plan: LayerPlan, place: int) -> str:
             if isinstance(node.op, IntegerSynapses) and len(node.shape) > 1:
                 to.append(f"spread_{reader}(s, i{level});")
             elif isinstance(node.op, IntegerSynapses):
-                add = f"add_{'times' if level else 'row'}_{node.sum_bits}"
-                to.append(f"{add}(s->sum_{reader}, weight_{reader}[i], {node.shape[0]}{level});")
+                given = f"s->sum_{reader}, weight_{reader}[i]"
+                more = level
+                if node.op.delay is not None:
+                    given += f", delay_{reader}[i]"
+                    more = f", s->slot_{reader}[0], {node.op.slots}"
+                to.append(f"add_{_adding(node)}_{node.sum_bits}({given}, {node.shape[0]}{more});")
             elif isinstance(node.op, Pooling):
                 to.append(f"pool_{reader}(s, i{level});")
             else:
                 to.append(f"push_{reader}(s, i{level});")
     if place == len(net.nodes) - 1:
         to.append("s->score[i]++;")
+    to += [
+        f"s->last_{other}[i] = 1;"
+        for other, node in enumerate(net.nodes)
+        if isinstance(node.op, Last) and node.op.of == place
+    ]
     if place in plan.listed and place not in plan.gathered:
         to += gather.list_append(net, plan, place)
     text = fill("push.c", l=place, level=_level(net, place), to=lines(4, to))
@@ -170,7 +221,11 @@ def _value(net: IntegerNetwork, plan: LayerPlan, place: int) -> str:
             take=f"found += {child}" if mean else largest,
         )
     if isinstance(node.op, IntegerSynapses):
-        value = _current(node.op, place, f"s->sum_{place}[i]", _at(math.prod(node.shape), node.shape[0]))
+        slot = "" if node.op.delay is None else f"s->slot_{place}[0] * {node.shape[0]} + "
+        at = _at(math.prod(node.shape), node.shape[0])
+        value = _current(node.op, place, f"s->sum_{place}[{slot}i]", at)
+    elif isinstance(node.op, IntegerLeaky):
+        value = f"s->i_{place}[i]"
     elif isinstance(node.op, Sum | Flatten):
         value = " + ".join(f"value_{i}(s, i)" for i in node.inputs)
     else:
@@ -244,6 +299,10 @@ def _layer(net: IntegerNetwork, plan: LayerPlan, place: int) -> str:
     """Return a layer of neurons."""
     node = net.nodes[place]
     neuron, size = node.op, math.prod(node.shape)
+    if isinstance(neuron, IntegerLeaky):
+        return fill(
+            "leaky.c", l=place, n=size, decay=_decay(neuron.decay, place, size), **{"from": node.inputs[0]}
+        )
     if not isinstance(neuron, IntegerNeuron):
         return ""
     if place in plan.gathered:
@@ -259,7 +318,8 @@ def _layer(net: IntegerNetwork, plan: LayerPlan, place: int) -> str:
         "threshold_at": _at(size, neuron.threshold.numel()),
         "reset": _reset(neuron, place, size),
         "ceiling": _ceiling(neuron, place, size),
-        "decay": _decay(neuron, place, size),
+        "decay": _decay(neuron.decay, place, size),
+        **_adaptation(neuron, place, size),
         "top": _top(neuron, place),
         "floor": floor,
         "delayed": _delayed(neuron, place, size, floor),
@@ -274,7 +334,7 @@ def _layer(net: IntegerNetwork, plan: LayerPlan, place: int) -> str:
 def _macros(neuron: IntegerNeuron, place: int, channels: int) -> str:
     """Return the macros of a gathered layer that keeps membranes."""
     top = "" if neuron.coupling == "add" else f"#define top_{place}(a, b) {_top(neuron, place)}\n"
-    return f"\n#define decay_{place}(v, i) {_decay(neuron, place, channels)}\n{top}"
+    return f"\n#define decay_{place}(v, i) {_decay(neuron.decay, place, channels)}\n{top}"
 
 
 def _exact(net: IntegerNetwork, layer: Gathered) -> list[str]:
@@ -318,7 +378,21 @@ def _back(neuron: IntegerNeuron, place: int, at: str) -> str:
     if neuron.after not in ("zero", "subtract"):
         return ""
     sign = "" if neuron.after == "zero" else "-"
-    return f"v {sign}= {constant('reset', place, neuron.reset, at)};"
+    risen = " + rise" if neuron.after == "subtract" and neuron.adapt is not None else ""
+    return f"v {sign}= {constant('reset', place, neuron.reset, at)}{risen};"
+
+
+def _adaptation(neuron: IntegerNeuron, place: int, size: int) -> dict[str, str]:
+    """Return what raises the threshold of AdaLIF: its decay, and the jump after a spike."""
+    if neuron.adapt is None or neuron.jump is None:
+        return {"rise": "", "risen": "", "jump": ""}
+    decay = _decay(neuron.adapt, place, size, "adapt", "rise")
+    jump = constant("jump", place, neuron.jump, _at(size, neuron.jump.numel()))
+    return {
+        "rise": f"\n    const int32_t rise = s->rise_{place}[i];\n    s->rise_{place}[i] = {decay};",
+        "risen": " + rise",
+        "jump": f"\n        s->rise_{place}[i] += {jump};",
+    }
 
 
 def _reset(neuron: IntegerNeuron, place: int, size: int) -> str:
@@ -357,17 +431,17 @@ def _rings(place: int, size: int, length: int, step: int) -> str:
     )
 
 
-def _decay(neuron: IntegerNeuron, place: int, size: int) -> str:
-    """Return the decay of the macro's ``v``, the membrane of neuron ``i``."""
-    if isinstance(neuron.decay, Multiply):
-        return f"scale(v, leak_{place}[{_of(size, neuron.decay.factor.numel())}])"
-    if isinstance(neuron.decay, Offset):
-        amount = neuron.decay.amount
-        return f"((v) + {constant('leak', place, amount, _of(size, amount.numel()))})"
-    if isinstance(neuron.decay, Shifts):
-        terms = (f" {'+-'[sign < 0]} (int32_t)down(v, {distance})" for sign, distance in neuron.decay.terms)
-        return f"((v){''.join(terms)})"
-    return "(v)"
+def _decay(decay: Decay | None, place: int, size: int, name: str = "leak", v: str = "v") -> str:
+    """Return the decay of ``v``, a number of neuron ``i``, as a macro may contain it."""
+    if isinstance(decay, Multiply):
+        return f"scale({v}, {name}_{place}[{_of(size, decay.factor.numel())}])"
+    if isinstance(decay, Offset):
+        amount = decay.amount
+        return f"(({v}) + {constant(name, place, amount, _of(size, amount.numel()))})"
+    if isinstance(decay, Shifts):
+        terms = (f" {'+-'[sign < 0]} (int32_t)down({v}, {distance})" for sign, distance in decay.terms)
+        return f"(({v}){''.join(terms)})"
+    return f"({v})"
 
 
 def _of(size: int, constants: int) -> str:

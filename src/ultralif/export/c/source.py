@@ -10,8 +10,15 @@ from torch import Tensor
 from ultralif.export.c import gather
 from ultralif.export.c.plan import LayerPlan
 from ultralif.export.c.text import BYTES, Array, Field, lines, numbers
-from ultralif.export.graph import Pooling
-from ultralif.export.integer import IntegerNetwork, IntegerNeuron, IntegerSynapses, Multiply, Offset
+from ultralif.export.graph import Last, Pooling
+from ultralif.export.integer import (
+    IntegerLeaky,
+    IntegerNetwork,
+    IntegerNeuron,
+    IntegerSynapses,
+    Multiply,
+    Offset,
+)
 
 __all__ = [
     "arrays",
@@ -39,6 +46,8 @@ def arrays(net: IntegerNetwork, plan: LayerPlan) -> list[Array]:
             found += _weights(number, node.op) if layer is None else gather.constants(net, layer)
         if isinstance(node.op, IntegerNeuron) and number not in plan.without_membranes:
             found += _neuron(number, node.op, net.bits)
+        if isinstance(node.op, IntegerLeaky) and isinstance(node.op.decay, Multiply):
+            found.append(Array(f"leak_{number}", "uint16_t", node.op.decay.factor.flatten()))
         if isinstance(node.op, Pooling) and node.op.flipped:
             flipped = torch.zeros(node.shape[0], dtype=torch.int64)
             flipped[list(node.op.flipped)] = 1
@@ -59,6 +68,8 @@ def _weights(number: int, op: IntegerSynapses) -> Iterator[Array]:
         grouped = weight.view(op.geometry.groups, -1, *weight.shape[1:]).permute(0, 2, 3, 4, 1)
         rows = grouped.flatten(0, 1)
     yield Array(f"weight_{number}", f"{weight_type(op)}_t", rows)
+    if op.delay is not None:
+        yield Array(f"delay_{number}", "uint8_t", op.delay.mT)
 
 
 def _scales(number: int, op: IntegerSynapses) -> Iterator[Array]:
@@ -76,6 +87,10 @@ def _neuron(number: int, op: IntegerNeuron, bits: int) -> Iterator[Array]:
         yield Array(f"leak_{number}", "uint16_t", op.decay.factor.flatten())
     if isinstance(op.decay, Offset) and _differ(op.decay.amount):
         yield Array(f"leak_{number}", "int32_t", op.decay.amount.flatten())
+    if isinstance(op.adapt, Multiply):
+        yield Array(f"adapt_{number}", "uint16_t", op.adapt.factor.flatten())
+    if op.jump is not None and _differ(op.jump):
+        yield Array(f"jump_{number}", "int32_t", op.jump.flatten())
     if op.table is not None:
         yield Array(f"table_{number}", "uint16_t", op.table.entries)
 
@@ -91,7 +106,15 @@ def fields(net: IntegerNetwork, plan: LayerPlan) -> list[Field]:
     for number, node in enumerate(net.nodes):
         size = math.prod(node.shape)
         if isinstance(node.op, IntegerSynapses) and number not in plan.internal:
-            found.append(Field(f"sum_{number}", f"int{node.sum_bits}_t", size))
+            found.append(Field(f"sum_{number}", f"int{node.sum_bits}_t", size * node.op.slots))
+            if node.op.delay is not None:
+                found.append(Field(f"slot_{number}", "uint32_t", 1))
+        if isinstance(node.op, IntegerLeaky):
+            found.append(Field(f"i_{number}", "int32_t", size))
+        if isinstance(node.op, Last):
+            found.append(Field(f"last_{number}", "uint8_t", size))
+        if isinstance(node.op, IntegerNeuron) and node.op.adapt is not None:
+            found.append(Field(f"rise_{number}", "int32_t", size))
         if isinstance(node.op, IntegerNeuron) and number not in plan.without_membranes:
             found.append(Field(f"v_{number}", f"int{net.bits}_t", size))
         if isinstance(node.op, Pooling) and node.op.kind == "max" and net.is_count[number]:
