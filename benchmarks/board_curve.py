@@ -15,6 +15,7 @@ import gzip
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -276,15 +277,17 @@ def integers(net: nn.Module, kind: str) -> IntegerNetwork:
     return quantize(net, timesteps=1, shape=(1, 28, 28), bits=16, clip_membrane=True, **given)
 
 
-@torch.no_grad()
-def judged(net: IntegerNetwork, pixels: Tensor, labels: Tensor) -> tuple[float, float]:
-    """Return the percentage of correct answers, and the additions of an image, the mean of the first 500."""
-    right = additions = 0
-    for x, y in zip(pixels.split(500), labels.split(500), strict=True):
-        output = net.run(x[None])
-        right += int((output.scores.argmax(1) == y).sum())
-        additions = additions or net.additions(x[None], output) / len(y)
-    return 100 * right / len(labels), additions
+def judged(subject: Trained, pixels: Tensor, labels: Tensor) -> float:
+    """Return the percentage of correct answers of the exported program on this machine."""
+    with tempfile.TemporaryDirectory() as made:
+        subject.write(Path(made) / "net")
+        subprocess.run(["make", "-s", "-C", f"{made}/net", "model"], check=True)
+        levels = pixels if subject.net.levels is None else subject.net.levels(pixels)
+        done = subprocess.run(
+            [f"{made}/net/model"], input=levels.byte().numpy().tobytes(), capture_output=True, check=True
+        )
+    found = torch.tensor([int(line.split()[0]) for line in done.stdout.splitlines()])
+    return 100 * float((found == labels).double().mean())
 
 
 def on_boards(subject: board.Subject) -> dict[str, Any]:
@@ -322,8 +325,9 @@ def count(given: Namespace) -> None:
             pixels = (pixels > 0.5).float() if kind == "events" else pixels
             ul.set_mode(net, "hard")
             integer = integers(net.eval(), kind)
-            row["accuracy"][seed], row["additions"] = judged(integer, pixels, labels)
-            row["boards"] = row.get("boards") or on_boards(Trained(name, integer, pixels))
+            subject = Trained(name, integer, pixels)
+            row["accuracy"][seed] = judged(subject, pixels, labels)
+            row["boards"] = row.get("boards") or on_boards(subject)
         CURVE.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
         print(name, row, flush=True)
     page = board.PAGE.read_text()
