@@ -17,6 +17,7 @@ lint: .venv/installed
 
 types: .venv/installed
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 
 imports: .venv/installed
 	$(BIN)/lint-imports

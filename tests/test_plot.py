@@ -90,7 +90,7 @@ def test_animate_shows_on_minus_off_and_writes_all_steps(tmp_path: Path) -> None
     np.testing.assert_array_equal(shown.get_array(), frames[-1, 1] - frames[-1, 0])
     assert shown.get_clim()[0] == -shown.get_clim()[1]
     with Image.open(tmp_path / "film.gif") as written:
-        assert written.n_frames == 5
+        assert written.n_frames == 5  # type: ignore[attr-defined]
         assert written.info["duration"] == 200
 
 

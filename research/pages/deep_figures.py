@@ -27,8 +27,8 @@ def depth(rows: Iterable[Row], path: Path) -> bool:
     for row in rows:
         cell = row["cell"]
         if cell["study"] == "depth":
-            layers = sum(map(len, cell["stages"]))
-            curves.setdefault(cell["method"], {}).setdefault(layers, []).append(row["accuracy"])
+            depth = sum(map(len, cell["stages"]))
+            curves.setdefault(cell["method"], {}).setdefault(depth, []).append(row["accuracy"])
     if not curves:
         return False
     figure, axes = new_figure(1, width=6.2, height=3.4)

@@ -191,7 +191,8 @@ def run(cell: Cell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict[str
     train, test = data
     if cell.held:
         sixth = len(train[0]) // 6
-        train, test = tuple(t[:-sixth] for t in train), tuple(t[-sixth:] for t in train)
+        x, labels = train
+        train, test = (x[:-sixth], labels[:-sixth]), (x[-sixth:], labels[-sixth:])
     method = METHODS[cell.method]
     options = method.options | ({} if method.neuron == "relu" else {method.key: cell.value})
     events = cell.dataset == "n-mnist"

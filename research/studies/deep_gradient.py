@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -195,7 +196,7 @@ def soft_cosines(net: Binary, task: Task, random: torch.Generator) -> list[float
     return found
 
 
-def draw(results: dict[str, object], path: Path) -> None:
+def draw(results: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(9, 4))

@@ -84,6 +84,8 @@ class Matched(Sigmoid):
 class Mixed(nn.Module):
     """SoftLIF of which a growing, random share is binary, as in adaptive smoothing (Wang et al. 2023)."""
 
+    step: Tensor
+
     def __init__(self, steps: int, **options: Any) -> None:
         super().__init__()
         self.soft, self.hard = ul.SoftLIF(**options), ul.SoftLIF(**options)

@@ -69,7 +69,7 @@ class Columns(nn.Module):
         spikes = self.last(self.linear(x.flatten(1).unflatten(0, (steps, -1))))
         return self.head(spikes.mean(0, dtype=torch.float32))
 
-    def layers(self) -> Iterator[tuple[nn.Module, ul.nn.Neuron]]:
+    def layers(self) -> Iterator[tuple[nn.Module, ul.nn.Neuron[Any]]]:
         """Yield what adds the bias of each layer of neurons, and the neurons."""
         yield from zip((*self.norms, self.linear), (*self.neurons, self.last), strict=True)
 
@@ -91,7 +91,7 @@ class Deep(nn.Module):
             x = neuron(norm(linear(x).flatten(0, 1)).unflatten(0, shape))
         return self.head(x.mean(0, dtype=torch.float32))
 
-    def layers(self) -> Iterator[tuple[nn.Module, ul.nn.Neuron]]:
+    def layers(self) -> Iterator[tuple[nn.Module, ul.nn.Neuron[Any]]]:
         """Yield what adds the bias of each layer of neurons, and the neurons."""
         yield from zip(self.norms, self.neurons, strict=True)
 
@@ -164,7 +164,8 @@ def memory(net: Any, x: Tensor) -> float:
     handle = neuron.register_forward_pre_hook(lambda _, given: seen.append(given[0].detach()))
     with ul.mode(net, "soft"), handle:
         net(x)
-        state, found = None, []
+        state: Any = None
+        found: list[float] = []
         for step in seen[0][:100]:
             before = None if state is None else type(state)(state.v.detach().requires_grad_())
             _, state = neuron.step(step, before)

@@ -254,7 +254,7 @@ def test_the_zoo_of_spikingjelly(model: str, mode: str, monkeypatch: pytest.Monk
     if importlib.util.find_spec("torchvision") is None:  # its model zoo imports it for pretrained weights
         for name in ("torchvision", "torchvision.models", "torchvision.models.utils"):
             stub = types.ModuleType(name)
-            stub.__path__, stub.load_state_dict_from_url = [], None
+            vars(stub).update(__path__=[], load_state_dict_from_url=None)
             monkeypatch.setitem(sys.modules, name, stub)
     from spikingjelly.activation_based.model import sew_resnet, spiking_resnet, spiking_vgg
 

@@ -4,6 +4,7 @@ import dataclasses
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,8 +53,8 @@ def test_randman_is_told_apart_by_time_alone():
         return frames.gather(0, order)
 
     def accuracy(a: torch.Tensor, b: torch.Tensor) -> float:
-        rows = (frames.transpose(0, 1).flatten(1) for frames in (a, b))
-        return ridge_accuracy(*rows, data.train.labels, data.test.labels)
+        first, second = (frames.transpose(0, 1).flatten(1) for frames in (a, b))
+        return ridge_accuracy(first, second, data.train.labels, data.test.labels)
 
     assert accuracy(train, test) > 0.9
     assert accuracy(shuffled(train), shuffled(test)) < 0.15
@@ -160,7 +161,8 @@ def test_all_of_n_mnist_in_little_memory_and_quickly_found_again(real, shared):
     data = read(spec, found, 30, torch.device("cpu"))
     assert (len(data.train), len(data.test)) == (60_000, 10_000)
     assert torch.equal(data.train.labels, load("mnist", data_dir=shared).train.labels), "it is MNIST's order"
-    stored = sum(tensor.nbytes for tensor in (data.train.store.keys, data.train.store.counts))
+    events: Any = data.train.store
+    stored = sum(tensor.nbytes for tensor in (events.keys, events.counts))
     assert stored < 1 << 30
     started = time.perf_counter()
     again = read(spec, found, 30, torch.device("cpu"))

@@ -220,7 +220,7 @@ def test_the_real_packed_files_are_read():
         for job in packed_jobs(
             Folder(SHARED, table.DATASETS["shd"].forms[1].digests), "test", 100, step_ms=10
         )
-        if name in job.args
+        if name in job.args  # type: ignore[attr-defined]
     ]
     binned = job()
     assert len(binned.labels) > 1000

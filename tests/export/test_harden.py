@@ -47,11 +47,11 @@ def test_the_gap_is_what_counting_by_hand_gives():
                 spikes[layer] += hard[layer].mean()
                 for t in range(6):
                     differing[layer, t] += ((soft[layer][t] > 0.5) != (hard[layer][t] > 0.5)).float().mean()
-    hard = found["hard"]
-    assert hard.accuracy == pytest.approx(100 * correct / samples)
-    assert hard.agreement == pytest.approx(100 * agreeing / samples)
-    torch.testing.assert_close(torch.tensor(hard.spike_rate), spikes / samples)
-    torch.testing.assert_close(hard.differing.float(), differing / samples)
+    measured = found["hard"]
+    assert measured.accuracy == pytest.approx(100 * correct / samples)
+    assert measured.agreement == pytest.approx(100 * agreeing / samples)
+    torch.testing.assert_close(torch.tensor(measured.spike_rate), spikes / samples)
+    torch.testing.assert_close(measured.differing.float(), differing / samples)
     assert found["soft"].agreement == 100
     assert found["soft"].first is None
 

@@ -29,10 +29,12 @@ def network(
 ):
     """Return convolutions with a maximum before the second layer of neurons, and a linear readout."""
     torch.manual_seed(seed)
+    first = nn.Conv2d(2, channels[0], 3, padding=1)
+    second = nn.Conv2d(channels[0], channels[1], kernel, stride, padding=kernel // 2)
     net = nn.Sequential(
-        Each(nn.Conv2d(2, channels[0], 3, padding=1)),
+        Each(first),
         neuron(**options),
-        Each(nn.Sequential(nn.Conv2d(*channels, kernel, stride, padding=kernel // 2), nn.MaxPool2d(pool))),
+        Each(nn.Sequential(second, nn.MaxPool2d(pool))),
         neuron(**options),
         nn.Flatten(2),
         nn.LazyLinear(5),

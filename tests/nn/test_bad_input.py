@@ -221,7 +221,7 @@ def test_an_unknown_argument(argument: str) -> None:
 
 def test_options_that_a_neuron_lacks() -> None:
     assert_refused(lambda: ul.LIF(reset="saturate"), ValueError, "reset", "zero, subtract, none")
-    assert_refused(lambda: ul.UltraDLIF(leak=0.8), TypeError, "UltraDLIF", "'leak'")
+    assert_refused(lambda: ul.UltraDLIF(**{"leak": 0.8}), TypeError, "UltraDLIF", "'leak'")
     assert_refused(lambda: ul.UltraDLIF(coupled_axis=1), ValueError, "coupled_axis", "1", "-1")
     deep = ul.UltraDLIF(coupled_axis=-3)
     assert_refused(lambda: deep(torch.zeros(3, 2, 4)), ValueError, "coupled_axis=-3", "(3, 2, 4)")

@@ -149,7 +149,9 @@ def test_bounds_hold_entry_by_entry() -> None:
 
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
 @pytest.mark.parametrize("bound", [LOW, HIGH])
-def test_eps_comes_back_from_its_bound(optimizer: type[torch.optim.Optimizer], bound: float) -> None:
+def test_eps_comes_back_from_its_bound(
+    optimizer: type[torch.optim.SGD | torch.optim.Adam], bound: float
+) -> None:
     """Driven into a bound it stops there; pulled back, it leaves, which a plain clamp forbids."""
     neuron = ul.UltraLIF(eps=1.0)
     steps = optimizer(neuron.parameters(), lr=0.1)

@@ -113,7 +113,7 @@ def check_adam(device="cpu"):
     for _ in range(5):
         grads = [torch.randn(size, generator=draw).to(device) for size in sizes]
         steps += 1
-        adam(sides[0], grads, *first, steps, [rate, rate, 10 * rate], [0.02, 0.02, 0.0])
+        adam(sides[0], grads, first[0], first[1], steps, [rate, rate, 10 * rate], [0.02, 0.02, 0.0])
         for some, speed, decay in ((slice(2), 0.01, 0.02), (slice(2, 3), 0.1, 0.0)):
             columns = [column[some] for column in (sides[1], grads, *second)]
             torch._fused_adamw_(

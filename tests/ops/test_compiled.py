@@ -85,7 +85,8 @@ def test_the_rest_of_a_step_compiles():
     labels = torch.zeros(1, 128, dtype=torch.int64)
     with compiled() as kernels:
         step.readout_loss(rates, weight, bias, labels, torch.zeros(18))[0].sum().backward()
-        step.adam(*([[weight] * 2] * 4), torch.zeros(()), [torch.zeros(())] * 2, [0.0, 0.1])
+        two = [weight, weight]
+        step.adam(two, two, two, two, torch.zeros(()), [torch.zeros(())] * 2, [0.0, 0.1])
         step.sum_rows(torch.zeros(3840, 1152), torch.zeros(1152))
     assert [kernel.name for kernel in kernels] == ["readout_kernel", "adam_kernel", "rows_kernel"]
     for kernel in kernels:

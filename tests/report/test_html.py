@@ -30,7 +30,8 @@ def parts(page: str) -> tuple[str, str, str, str]:
         flags=re.DOTALL,
     )
     assert found
-    return found.groups()
+    policy, style, data, script = found.groups()
+    return policy, style, data, script
 
 
 def test_the_policy_allows_this_script_and_this_style_alone() -> None:

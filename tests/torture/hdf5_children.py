@@ -12,6 +12,7 @@ import signal
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from mutate import mutated
 
@@ -39,7 +40,7 @@ def main(reader: str, sound: Path, seed: int, count: int) -> None:
     print(json.dumps(codes))
 
 
-def _read(module: object, path: Path) -> int:
+def _read(module: Any, path: Path) -> int:
     """Do what the reader does when it is started by itself."""
     if hasattr(module, "_main"):
         return module._main(str(path))

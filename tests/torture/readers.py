@@ -84,7 +84,8 @@ def plain_readers(base: Path) -> dict[str, tuple[Callable[[bytes], object], list
     events_ = files.gesture_events(rng, 60, 10**6)
     array = io.BytesIO()
     np.save(array, events_.astype(np.float64))
-    recording = files.nmnist(*rng.integers(0, 34, (2, 60)), rng.integers(0, 2, 60), times)
+    x, y = rng.integers(0, 34, (2, 60))
+    recording = files.nmnist(x, y, rng.integers(0, 2, 60), times)
     table = b"class,startTime_usec,endTime_usec\n1,0,5000\n11,5000,9000\n"
     config = json.dumps(RunConfig(anneal=(2, 0.1)).to_dict()).encode()
     return {
