@@ -1,4 +1,4 @@
-"""Networks of snnTorch, SpikingJelly and norse, as plain PyTorch with our neurons."""
+"""Convert networks of snnTorch, SpikingJelly and norse to plain PyTorch with our neurons."""
 
 import sys
 from collections.abc import Callable
@@ -19,7 +19,7 @@ __all__ = ["SpikeDifference", "SpikeMismatch", "convert", "is_foreign", "run_sou
 
 _LIBRARIES = ("snntorch", "spikingjelly", "norse")
 ROUNDING = 1e-3
-"""Share of the spikes of a layer that rounding may move."""
+"""The largest share of the spikes of a layer that rounding may move."""
 
 
 def convert(
@@ -28,8 +28,8 @@ def convert(
     """Return a network of snnTorch, SpikingJelly or norse as plain PyTorch with our neurons.
 
     The converted network takes and returns sequences ``[T, B, ...]`` and starts every call at rest. A network
-    whose forward loops over time by itself takes what that forward took. Learned constants stay the same
-    parameters and surrogate gradients keep their width and height.
+    whose forward loops over time by itself takes the same input as that forward. Learned constants stay the
+    same parameters and surrogate gradients keep their width and height.
 
     Args:
         net: the network.
@@ -38,8 +38,8 @@ def convert(
             example for a forward that depends on the shape of its input.
         share: share parameters with ``net`` instead of copying them.
         exact: keep the order of operations of the source, so that every spike is the same. False: neurons
-            become a `LIF` where it has the same gradients, as it has kernels. It rounds differently, which
-            may move a spike now and then; with ``check`` a warning says so.
+            become a `LIF`, which has kernels, wherever it has the same gradients. It rounds differently,
+            which may occasionally move a spike; with ``check`` a warning reports it.
 
     Example:
         >>> import snntorch, torch
@@ -64,7 +64,7 @@ def convert(
 
 
 class Observed(NamedTuple):
-    """What a network of another library did on an input."""
+    """The behaviour of a network of another library on an input."""
 
     spikes: tuple[Tensor, ...]
     """``[T, B, *features]`` of each layer, in the order of the calls."""
@@ -73,7 +73,7 @@ class Observed(NamedTuple):
 
 
 def run_source(net: nn.Module, x: Tensor) -> Observed:
-    """Run a network of snnTorch, SpikingJelly or norse, which stays as it was.
+    """Run a network of snnTorch, SpikingJelly or norse without changing it.
 
     Args:
         net: the network.
@@ -88,12 +88,12 @@ def run_source(net: nn.Module, x: Tensor) -> Observed:
 
 
 def is_foreign(net: nn.Module) -> bool:
-    """Tell whether a network has layers of snnTorch, SpikingJelly or norse."""
+    """Return whether a network has layers of snnTorch, SpikingJelly or norse."""
     return bool(_replacements(net, exact=True))
 
 
 def _replacements(net: nn.Module, exact: bool) -> dict[str, Replacement]:
-    """Return what replaces the layers of other libraries, by name."""
+    """Return the replacements of the layers of other libraries, by name."""
     libraries = {type(module).__module__.split(".")[0] for module in net.modules()}
     derived = {base.__module__.split(".")[0] for module in net.modules() for base in type(module).__mro__}
     found: dict[str, Replacement] = {}
@@ -124,7 +124,7 @@ def _each_neuron(module: nn.Module, make: Callable[[ConvertedNeuron[Any]], nn.Mo
 
 
 def _trace(source: nn.Module, replaced: dict[str, Replacement], x: Tensor | None) -> tuple[Traced, bool]:
-    """Trace a network, and tell whether its forward takes one time step."""
+    """Trace a network, and return whether its forward takes one time step."""
     problem: InputError | None = None
     if x is not None:
         try:  # a forward that loops over time, or takes sequences, takes x as it is

@@ -1,4 +1,4 @@
-"""Comparison of a converted network with its source, spike by spike."""
+"""Compare a converted network with its source, spike by spike."""
 
 import copy
 import warnings
@@ -22,13 +22,13 @@ class SpikeDifference(NamedTuple):
     """Its name in the source network."""
     step: int
     neuron: tuple[int, ...]
-    """The sample in the batch, then the neuron's place among the features."""
+    """The sample in the batch, then the neuron's position among the features."""
     source_membrane: float | None
     membrane: float | None
     differing: int
     """How many spikes of this layer differ."""
     spikes: int
-    """How many there are."""
+    """How many spikes the layer has."""
 
 
 class SpikeMismatch(JobError):
@@ -55,8 +55,8 @@ def compare(
         net: the converted network.
         replaced: the layers that were replaced, by name.
         x: the input of ``net``.
-        step: the source takes one time step.
-        allowed: share of the spikes of a layer that rounding may move, with a warning.
+        step: whether the source takes one time step.
+        allowed: the share of a layer's spikes that rounding may move; a warning reports it.
     """
     theirs, expected = observe(source, replaced, x, step)
     ours: dict[str, tuple[Tensor, Tensor]] = {}
@@ -92,7 +92,7 @@ def observe(
         source: the network, in evaluation mode during the call; its states are changed.
         replaced: its layers to observe, by name.
         x: its input, with time first.
-        step: the network takes one time step.
+        step: whether the network takes one time step.
     """
     theirs: dict[str, list[tuple[Tensor, Tensor | None]]] = {}
     hooks, modules = [], dict(source.named_modules())
@@ -111,7 +111,7 @@ def observe(
 
 
 def reset(net: nn.Module) -> None:
-    """Bring the neurons of another library to rest."""
+    """Reset the neurons of another library."""
     for module in net.modules():
         for name in ("reset_mem", "reset"):
             method = getattr(module, name, None)
@@ -219,7 +219,7 @@ def _compare_output(expected: Any, found: Any) -> None:
 
 
 def copied(net: nn.Module) -> nn.Module:
-    """Return a copy of a network without the states that its neurons hold."""
+    """Return a copy of a network without the states of its neurons."""
     reset(net)
     made = [tensor for tensor in net.buffers() if tensor.grad_fn is not None]  # Lapicque computes some
     return copy.deepcopy(net, {id(tensor): tensor.detach().clone() for tensor in made})

@@ -1,4 +1,4 @@
-"""Neurons and containers of norse, as ours."""
+"""Convert neurons and containers of norse."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +23,7 @@ __all__ = ["replace"]
 
 
 def replace(module: nn.Module, name: str) -> Replacement | None:
-    """Return what replaces a module of norse; None: it has to be looked into, or is not norse's.
+    """Return the replacement of a norse module; None if its children must be converted or it is not norse's.
 
     Args:
         module: a layer.
@@ -124,7 +124,7 @@ def _linear(weight: Tensor) -> nn.Linear:
 
 
 def _surrogate(p: Any) -> Fire:
-    """Return our form of a threshold function of norse; one that we do not have is kept as it is."""
+    """Return our form of one of norse's threshold functions; unknown ones are kept."""
     if p.method == "super":  # it ignores alpha
         return Surrogate("superspike")
     if p.method == "tanh":

@@ -1,4 +1,4 @@
-"""Neurons of snnTorch, as ours."""
+"""Convert neurons of snnTorch."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ _STATES = {
 
 
 def replace(module: nn.Module, name: str) -> Replacement | None:
-    """Return what replaces a module of snnTorch; None: it is none of snnTorch's neurons.
+    """Return the replacement of an snnTorch module; None if it is not one of snnTorch's neurons.
 
     Args:
         module: a layer.
@@ -77,7 +77,7 @@ def _neuron(layer: Any, kind: str) -> Any:
 
 
 def _surrogate(spike_grad: Any) -> Fire:
-    """Return our form of a surrogate of snnTorch; one that it does not know is kept as it is."""
+    """Return our form of one of snnTorch's surrogates; unknown ones are kept."""
     kind = getattr(spike_grad, "__qualname__", "").split(".")[0]
     names = getattr(getattr(spike_grad, "__code__", None), "co_freevars", ())
     cells = getattr(spike_grad, "__closure__", None) or ()
@@ -94,7 +94,7 @@ def _surrogate(spike_grad: Any) -> Fire:
 
 
 class _OneToOne(nn.Module):
-    """Feedback of every neuron to itself alone."""
+    """Feedback of every neuron to itself only."""
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()

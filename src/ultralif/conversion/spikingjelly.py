@@ -1,4 +1,4 @@
-"""Neurons and layers of SpikingJelly, as ours and PyTorch's."""
+"""Convert neurons and layers of SpikingJelly."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _NEURONS = ("IFNode", "LIFNode", "ParametricLIFNode")
 
 
 def replace(module: nn.Module, name: str) -> Replacement | None:
-    """Return what replaces a module of SpikingJelly; None: it is looked into, or not SpikingJelly's.
+    """Return the replacement of a SpikingJelly module; None to convert its children, or if it is foreign.
 
     Args:
         module: a layer.
@@ -53,7 +53,7 @@ def _is_plain(kind: type) -> bool:
 
 
 def _plain(module: nn.Module) -> nn.Module:
-    """Return the layer of PyTorch that a layer of SpikingJelly derives from."""
+    """Return the PyTorch layer that a SpikingJelly layer derives from."""
     kind = type(module)
     if kind.__module__.startswith("spikingjelly.") and _is_plain(kind):
         return plain(module, kind.__bases__[0])
@@ -74,7 +74,7 @@ def _neuron(node: Any) -> SpikingJellyNeuron:
 
 
 def _surrogate(function: Any) -> Fire:
-    """Return our form of a surrogate of SpikingJelly; one that we do not have is kept as it is."""
+    """Return our form of one of SpikingJelly's surrogates; unknown ones are kept."""
     curves = {"Sigmoid": "sigmoid", "ATan": "atan", "PiecewiseQuadratic": "triangle"}
     kind = type(function).__name__
     spiking = getattr(function, "spiking", True)

@@ -1,4 +1,4 @@
-"""Converted networks as exports take them: over sequences, with LIF neurons."""
+"""Prepare converted networks for export: over sequences, with LIF neurons."""
 
 import copy
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from ultralif.errors import InputError
 __all__ = ["streaming", "with_lif"]
 
 SUMMARIES = ("sum", "mean", "add", "iadd", "truediv", "itruediv", "mul", "stack", "getitem")
-"""What a forward does with the outputs of its time steps."""
+"""The ways in which a forward may combine the outputs of its time steps."""
 
 
 def with_lif(net: nn.Module) -> nn.Module:
@@ -43,8 +43,9 @@ def with_lif(net: nn.Module) -> nn.Module:
 def streaming(net: nn.Module) -> tuple[nn.Module, bool]:
     """Return a converted network that takes every time step, and whether its source took none.
 
-    A network whose forward loops over time by itself, over one static input, takes ``[T, B, ...]`` here. What
-    its forward does with all time steps together, such as a sum or a mean, is left out, and so are membranes.
+    A network whose forward loops over time by itself, over one static input, takes ``[T, B, ...]`` here.
+    Anything that its forward does with all time steps together, such as a sum or a mean, is left out, and so
+    are membranes.
     """
     net = with_lif(net)
     if not isinstance(net, fx.GraphModule):
@@ -80,7 +81,7 @@ def _unfolded(values: Tensor, x: Tensor) -> Tensor:
 
 
 def _repeats(node: fx.Node, net: nn.Module) -> bool:
-    """Tell whether a node repeats an input over time, as ``x.unsqueeze(0).repeat(T, 1, 1)`` does."""
+    """Return whether a node repeats an input over time, as ``x.unsqueeze(0).repeat(T, 1, 1)`` does."""
     if node.op == "call_module":
         return isinstance(net.get_submodule(str(node.target)), Expand)
     base: Any = node.args[0] if node.args else None
@@ -89,7 +90,7 @@ def _repeats(node: fx.Node, net: nn.Module) -> bool:
 
 
 def _per_step(value: Any, net: nn.Module) -> fx.Node:
-    """Return the layer whose outputs at every step a forward sums up."""
+    """Return the layer whose outputs a forward sums over time."""
     first = value[0] if isinstance(value, tuple | list) else value
     found: set[fx.Node] = set()
     open_ = [first]

@@ -1,8 +1,8 @@
-"""Follow the forward of a network and write it down for whole sequences.
+"""Trace the forward of a network and rewrite it for whole sequences.
 
-The forward is traced by torch.fx, on an example where there is one. A forward that takes one time step, or
-loops over time, calls its layers many times: calls that play the same part in every step become one call on
-``[T, B, *features]``.
+The forward is traced by torch.fx, on an example if there is one. A forward that takes one time step, or loops
+over time, calls its layers many times. Calls that play the same role in every step become one call on ``[T,
+B, *features]``.
 """
 
 import inspect
@@ -61,14 +61,14 @@ class Folded(nn.Module):
 
 
 class _Reshape(nn.Module):
-    """Keep the first axes, those of time and batch, and give the others a shape."""
+    """Keep the first axes, time and batch, and reshape the others."""
 
     def __init__(self, kept: int, shape: tuple[int, ...]) -> None:
         super().__init__()
         self.kept, self.shape = kept, shape
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the axes that are kept, and the shape."""
+        """Return the kept axes and the shape."""
         return x.reshape(*x.shape[: self.kept], *self.shape)
 
 
@@ -85,7 +85,7 @@ class Expand(nn.Module):
 
 
 class _Known(fx.Proxy):
-    """A traced value of which the tensor for the example is known, so that its shape may be asked for."""
+    """A traced value with its tensor for the example, so that its shape can be read."""
 
     @property
     def known(self) -> Any:
@@ -124,37 +124,37 @@ class _Known(fx.Proxy):
 
 
 class _Tracer(fx.Tracer):
-    """Trace a network down to PyTorch's layers and those that are replaced, with values for an example."""
+    """Trace a network down to PyTorch's layers and the replaced ones, with values for an example."""
 
     def __init__(self, replaced: dict[str, Replacement], example: Tensor | None) -> None:
         super().__init__()
         self.replaced, self.example, self.running = replaced, example, False
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Tell whether a module is called, and not looked into."""
+        """Return whether a module is called as a whole instead of being traced."""
         ours = isinstance(m, Neuron | Recurrent | TimeDistributed)
         return (
             ours or module_qualified_name in self.replaced or super().is_leaf_module(m, module_qualified_name)
         )
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
-        """Return the stand-in of a value."""
+        """Return the proxy of a value."""
         return _Known(node, self)
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        """Trace a call of a module, unless it is called for its value."""
+        """Trace a call of a module, unless its value is needed."""
         if self.running:
             return forward(*args, **kwargs)
         return super().call_module(m, forward, args, kwargs)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
-        """Trace the use of a parameter, unless it is used for its value."""
+        """Trace the use of a parameter, unless its value is needed."""
         if self.running:
             return attr_val
         return super().getattr(attr, attr_val, parameter_proxy_cache)
 
     def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *more: Any, **others: Any) -> Any:
-        """Note a call, and compute its value for the example."""
+        """Record a call, and compute its value for the example."""
         proxy = super().create_proxy(kind, target, args, kwargs, *more, **others)
         if kind == "output" or self.example is None:
             return proxy
@@ -234,9 +234,9 @@ def rebuild(net: nn.Module, traced: Traced, step: bool) -> nn.Module:
     """Return a network over sequences ``[T, B, ...]`` for a traced one.
 
     Args:
-        net: the network whose layers are taken.
+        net: the network that owns the layers.
         traced: its forward.
-        step: the forward takes one time step.
+        step: whether the forward takes one time step.
     """
     if "0" in traced.replaced and traced.calls("0") and not hasattr(net, "0"):
         net = nn.Sequential(net)
@@ -244,7 +244,7 @@ def rebuild(net: nn.Module, traced: Traced, step: bool) -> nn.Module:
 
 
 class _Writer:
-    """Writes a traced forward anew, for sequences."""
+    """Rewrites a traced forward for sequences."""
 
     def __init__(self, net: nn.Module, traced: Traced, step: bool) -> None:
         self.net, self.replaced, self.step = net, traced.replaced, step
@@ -274,7 +274,7 @@ class _Writer:
         return found is not None and not found.alone
 
     def _role(self, node: fx.Node) -> Any:
-        """Return a key that nodes share if they play the same part in different time steps."""
+        """Return a key that nodes share if they play the same role in different time steps."""
         if self._is_neuron(node):
             return "neuron", node.target
         if node.op in ("placeholder", "get_attr"):
@@ -317,7 +317,7 @@ class _Writer:
         return self._sequential() or fx.GraphModule(self.modules, self.graph, "Converted")
 
     def _is_input(self, node: fx.Node) -> bool:
-        """Tell whether an argument of the forward is more than a state that goes to a neuron."""
+        """Return whether an argument of the forward is more than a state of a neuron."""
         users = [
             user for user in node.users if not getattr(user.target, "__name__", "").startswith("_assert")
         ]
@@ -331,7 +331,7 @@ class _Writer:
             return tuple(kept) if len(kept) != 1 else kept[0]
         if not isinstance(value, fx.Node):
             raise InputError(f"the forward returns {value!r}; return tensors")
-        if self._gives_tuple(value):  # a network that ends with a neuron gives spikes
+        if self._gives_tuple(value):  # a network that ends with a neuron returns spikes
             return self._roll((value,), 0) if self.step else self._single(value)
         is_state = (
             value.target is operator.getitem and self._gives_tuple(value.args[0]) and value.args[1] != 0
@@ -376,7 +376,7 @@ class _Writer:
     def _neuron(self, calls: tuple[fx.Node, ...], which: int) -> fx.Node:
         """Write the calls of one neuron, or another replaced layer, as one call."""
         name, found = str(calls[0].target), self._found(calls[0])
-        assert found is not None  # noqa: S101 - callers have looked
+        assert found is not None  # noqa: S101 - callers have checked
         if tuple(self.parts[self.roles[calls[0]]]) != calls:
             raise InputError(
                 f"layer {name!r} is called in another order than its spikes are used. {THREE_LINES}"
@@ -403,7 +403,7 @@ class _Writer:
         return isinstance(value, fx.Node) and value.target is operator.getitem and value.args[0] is earlier
 
     def _needs_states(self, calls: tuple[fx.Node, ...]) -> bool:
-        """Tell whether a state is used for anything but the next step of the same neuron."""
+        """Return whether a state is used for anything but the next step of the same neuron."""
         for call in calls:
             for item in call.users if self._gives_tuple(call) else ():
                 is_state = item.target is operator.getitem and item.args[1] != 0
@@ -412,7 +412,7 @@ class _Writer:
         return False
 
     def _operation(self, nodes: tuple[fx.Node, ...]) -> fx.Node:
-        """Write a stateless layer or a function, called in every step, as one call with time folded."""
+        """Write a stateless layer or function that is called in every step as one call with time folded."""
         first = nodes[0]
         given: list[Any] = []
         inputs: list[fx.Node] = []
@@ -455,7 +455,7 @@ class _Writer:
             return None
         return nn.Flatten(kept) if sizes[kept:] == (-1,) else _Reshape(kept, sizes[kept:])
 
-    # What is not part of a step.
+    # The parts outside of a step.
 
     def _single(self, node: fx.Node) -> fx.Node:
         if node not in self.done:
@@ -516,7 +516,7 @@ class _Writer:
 
 
 def _as_layer(node: fx.Node, given: Sequence[Any]) -> nn.Module:
-    """Return a function of a batch as a layer of sequences, as PyTorch's layer if it has one."""
+    """Return a function of batches as a layer of sequences, using PyTorch's layer if there is one."""
     kind = getattr(node.target, "__name__", str(node.target))
     if kind in ("max_pool2d", "avg_pool2d", "boolean_dispatch", "_max_pool2d") and len(given) >= 2:
         layer = nn.AvgPool2d if "avg" in kind else nn.MaxPool2d

@@ -1,4 +1,4 @@
-"""Bounds on every number of an integer network for any input, by interval arithmetic."""
+"""Bound every number of an integer network for any input, by interval arithmetic."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -17,18 +17,18 @@ LIMIT = 1 << 40
 
 
 class Range(NamedTuple):
-    """The least and the greatest value, int64 of any shape that broadcasts to the features."""
+    """The least and the greatest value, as int64 of any shape that broadcasts to the features."""
 
     low: Tensor
     high: Tensor
 
     def fits(self, bits: int) -> bool:
-        """Tell whether signed integers of that many bits hold both ends."""
-        limit = 1 << (bits - 1)  # the lowest number is left out: C cannot negate it
+        """Return whether signed integers of that many bits can hold both ends."""
+        limit = 1 << (bits - 1)  # excludes the lowest number, which C cannot negate
         return -limit < int(self.low.min()) and int(self.high.max()) < limit
 
     def union(self, other: "Range") -> "Range":
-        """Return the smallest range that holds both."""
+        """Return the smallest range that contains both."""
         return Range(torch.minimum(self.low, other.low), torch.maximum(self.high, other.high))
 
     def plus(self, other: "Range") -> "Range":
@@ -46,9 +46,9 @@ class Counts(NamedTuple):
     each: int
     """At one place."""
     total: int
-    """At all places together."""
+    """At all positions together."""
     signed: bool = False
-    """Values may be as far below 0."""
+    """Values may be equally far below 0."""
 
 
 def counts(graph: Graph, given: Counts) -> dict[int, Counts]:
@@ -95,9 +95,10 @@ def sums(weight: Tensor, most: Counts, slots: int = 1) -> Range:
 
 
 def scaled(op: IntegerSynapses, most: Counts) -> float:
-    """Return how far from 0 a sum of weights, scaled to units, can be before its bias is added.
+    """Return how far from 0 a sum of weights, scaled to units, can get before its bias is added.
 
-    It is infinite where a shift is too far for 32 bits. Computed in floating point, it cannot wrap around.
+    It is infinite where a shift is too far for 32 bits. It is computed in floating point, so it cannot wrap
+    around.
     """
     ends = torch.maximum(*(end.abs() for end in sums(op.weight, most, op.slots))).double()
     factor = 1.0 if op.factor is None else op.factor.double()
@@ -109,11 +110,11 @@ def scaled(op: IntegerSynapses, most: Counts) -> float:
 def currents(
     graph: Graph, made: dict[int, IntegerSynapses | IntegerLeaky], most: dict[int, Counts], timesteps: int
 ) -> tuple[dict[int, Range], dict[int, Range]]:
-    """Return the ranges of sums of weights, and of all that is computed from them before the neurons.
+    """Return the ranges of sums of weights, and of everything computed from them before the neurons.
 
     Args:
         graph: the network.
-        made: the synapses that are known; nodes that depend on others are left out.
+        made: the known synapses; nodes that depend on others are left out.
         most: the result of `counts`.
         timesteps: the longest sequence.
     """
@@ -156,7 +157,7 @@ def _settled(decay: Decay, given: Range, timesteps: int) -> Range:
 
 
 def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Range, Range]:
-    """Return the ranges of all that is computed before the reset, and of what is stored after it.
+    """Return the ranges of everything computed before the reset, and of what is stored after it.
 
     A membrane rises with its current and its past, so the ends of the ranges follow the tropical
     recurrence. A log-sum-exp adds between 0 and its table's first entry at each maximum; each halving may
@@ -185,7 +186,7 @@ def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Ra
             reached = reached.union(_delayed(replace(neuron, floor=None), before))
         kept = _delayed(neuron, before) if neuron.delayed else _reset(neuron, before, rise)
         reached = reached.union(kept)
-        # What is beyond 2^40 stays beyond every range; without a limit int64 could wrap around.
+        # Values beyond 2^40 stay beyond every range; without a limit int64 could wrap around.
         previous, stored = stored, Range(*(end.clamp(-LIMIT, LIMIT) for end in kept))
         after = after.union(stored)
         if torch.equal(previous.low, stored.low) and torch.equal(previous.high, stored.high):
@@ -210,7 +211,7 @@ def _reset(neuron: IntegerNeuron, before: Range, rise: Range) -> Range:
 
 
 def _delayed(neuron: IntegerNeuron, before: Range) -> Range:
-    """Return the range after some membranes, whichever they are, were reset by their last spike."""
+    """Return the range after any subset of the membranes was reset by the last spike."""
     ends = [neuron.kept(end, torch.ones_like(neuron.threshold, dtype=torch.bool)) for end in before]
     found = before.union(Range(*ends))
     return found if neuron.floor is None else Range(found.low.clamp(min=neuron.floor), found.high)

@@ -1,10 +1,10 @@
 """Compare an exported description with the network itself, before anything is written.
 
-`compared` runs the network on random inputs and on the caller's own, notes what every layer receives and
-returns, and checks that the description computes the same from the same. Each layer is given what the
-network's own layers before it returned, so a difference is found in the layer where it starts, and a spike
-that rounding moved does not spread. `compare_integers` does the same for a quantized network, within the
-rounding that its units allow.
+`compared` runs the network on random inputs and on the caller's own, records what every layer receives and
+returns, and checks that the description computes the same outputs from the same inputs. Each layer receives
+what the network's own layers before it returned. So a difference is found in the layer where it starts, and a
+spike that rounding moved does not spread. `compare_integers` does the same for a quantized network, within
+the rounding of its units.
 """
 
 import math
@@ -47,8 +47,8 @@ from ultralif.nn import mode as in_mode
 
 __all__ = ["check_own_neurons", "compare_integers", "compared", "draw"]
 
-STEPS, BATCH = 4, 6  # of the random inputs
-MOST = 16  # samples of the caller's inputs
+STEPS, BATCH = 4, 6  # steps and batch of the random inputs
+MOST = 16  # the most samples of the caller's inputs
 REMEDY = "build the network from unchanged layers, or describe this part as a layer of its own"
 
 
@@ -64,9 +64,9 @@ def compared(net: nn.Module, shape: Sequence[int] | None, mode: Mode, inputs: Te
 
     Args:
         net: the network.
-        shape: the features of one time step; None: as the first layer says.
-        mode: the mode that is exported.
-        inputs: ``[T, B, *input]``, compared besides random inputs; at most 16 samples are used.
+        shape: the features of one time step; None: those of the first layer.
+        mode: the mode to export.
+        inputs: ``[T, B, *input]``, compared in addition to random inputs; at most 16 samples are used.
     """
     graph = describe(net, shape)
     for node in graph.nodes:
@@ -111,7 +111,7 @@ def draw(graph: Graph, kind: str, steps: int = STEPS, batch: int = BATCH) -> Ten
 
 
 def check_own_neurons(graph: Graph) -> None:
-    """Refuse neurons of classes with formulas of their own, which only graphs of torch can express."""
+    """Refuse neurons with a formula of their own, which only torch graphs can express."""
     for place in graph.spiking:
         neuron = graph.neuron(place)
         foreign = _foreign(neuron)
@@ -123,7 +123,7 @@ def check_own_neurons(graph: Graph) -> None:
 
 
 def _foreign(neuron: nn.Module) -> str | None:
-    """Return the name of a method that a class from outside of this library changes; None: there is none."""
+    """Return the name of a method that a class outside of this library overrides, or None."""
     kept = {"__init__", "__new__", "__doc__", "__module__", "extra_repr", "__repr__"}
     for kind in type(neuron).__mro__:
         if kind.__module__.startswith("ultralif."):
@@ -142,7 +142,7 @@ def _output(output: Any) -> Tensor:
 
 
 def _watched(net: nn.Module, graph: Graph, mode: Mode, x: Tensor) -> tuple[dict[int, Call], Tensor]:
-    """Run a network; return the calls of the graph's layers, by their place, and the output."""
+    """Run a network; return the calls of the graph's layers, by position, and the output."""
     calls: dict[int, list[Call]] = {}
 
     def note(module: nn.Module, given: tuple[Tensor, ...], returned: Tensor) -> None:
@@ -253,7 +253,7 @@ def _close(found: Tensor, expected: Tensor, steps: int) -> bool:
 
 
 def _value(op: Any, taken: list[Tensor], x: Tensor) -> Tensor:
-    """Return what an operation without memory gives, ``[T * B, *features]``, from its constants alone."""
+    """Return the output of an operation without memory, ``[T * B, *features]``, from its constants alone."""
     match op:
         case Input():
             return x.flatten(0, 1).double().cpu()
@@ -288,11 +288,11 @@ def _value(op: Any, taken: list[Tensor], x: Tensor) -> Tensor:
 
 
 class Rounded(NamedTuple):
-    """Currents in integers ``[N, *features]``, and how far they may be from those of floats."""
+    """Currents in integers ``[N, *features]``, and how far they may differ from those of floats."""
 
     value: Tensor
     limit: Tensor
-    """In the units of the synapses' real values."""
+    """In the real-valued units of the synapses."""
 
 
 def compare_integers(
@@ -304,8 +304,9 @@ def compare_integers(
         net: the network.
         graph: its description.
         integer: the network in integers.
-        mode: the mode that is exported.
-        inputs: ``[T, B, *input]``, compared besides random inputs where the integer network takes them.
+        mode: the mode to export.
+        inputs: ``[T, B, *input]``, compared in addition to random inputs where the integer network accepts
+            them.
     """
     parameter = next(net.parameters(), torch.zeros(()))
     for x in _acceptable(graph, integer, inputs):
@@ -316,7 +317,7 @@ def compare_integers(
 
 
 def _acceptable(graph: Graph, integer: IntegerNetwork, inputs: Tensor | None) -> Iterator[Tensor]:
-    """Yield inputs that an integer network takes."""
+    """Yield the inputs that an integer network accepts."""
     steps = min(STEPS, integer.timesteps)
     if integer.levels is not None:
         low, high = (end * integer.levels.step for end in (integer.levels.low, integer.levels.high))
@@ -380,7 +381,7 @@ def _other(name: str) -> InputError:
 
 
 def _counted(op: Any, taken: list[Any], counts: Tensor) -> Tensor:
-    """Return counts of spikes or levels of the input; a mean is a sum."""
+    """Return counts of spikes, or levels of the input; a mean becomes a sum."""
     match op:
         case Input():
             return counts
@@ -482,7 +483,7 @@ def _check_neurons(
 
 
 def _decay_error(decay: Decay | None, leak: Any) -> float:
-    """Return how far the factor of a decay is from the leak."""
+    """Return the difference between the factor of a decay and the leak."""
     leak = torch.as_tensor(leak).detach().double().cpu()
     if isinstance(decay, Multiply):
         return 2.0**-15

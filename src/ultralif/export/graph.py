@@ -1,4 +1,4 @@
-"""A network as export sees it: the operations on one time step, in the order in which they happen.
+"""A network as export sees it: the operations on one time step, in order.
 
 `ultralif.export.trace.describe` makes a `Graph` from any module, and every export reads it.
 """
@@ -49,7 +49,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The numbers of a convolution, each for rows and columns."""
+    """The settings of a convolution, each for rows and columns."""
 
     stride: tuple[int, int]
     padding: tuple[int, int]
@@ -128,7 +128,7 @@ class Pooling:
 
     @property
     def count(self) -> int:
-        """The values of a window."""
+        """The number of values in a window."""
         return math.prod(self.size)
 
     @property
@@ -191,12 +191,12 @@ class Graph:
 
     @property
     def spiking(self) -> list[int]:
-        """The places of the layers of neurons."""
+        """The positions of the layers of neurons."""
         return [i for i, node in enumerate(self.nodes) if isinstance(node.op, Spikes)]
 
     @cached_property
     def is_count(self) -> tuple[bool, ...]:
-        """For each node, whether it gives spikes or sums of spikes; the input counts as spikes."""
+        """For each node, whether it produces spikes or sums of spikes; the input counts as spikes."""
         counted: list[bool] = []
         for node in self.nodes:
             if isinstance(node.op, Input | Spikes | Last):
@@ -209,7 +209,7 @@ class Graph:
 
     @cached_property
     def near_input(self) -> frozenset[int]:
-        """The nodes that give values of the input, arranged or summed, and the synapses that read them."""
+        """The nodes that produce values of the input, arranged or summed, and the synapses that read them."""
         found: set[int] = set()
         for place, node in enumerate(self.nodes):
             taken = [i for i in node.inputs if i in found and self.is_count[i]]
@@ -225,7 +225,7 @@ class Graph:
         return op.neuron
 
     def sources(self, place: int) -> dict[int, int]:
-        """Return the synapses whose currents a node adds up, each with the values it is averaged over."""
+        """Return the synapses whose currents a node sums, each with the number of values that it averages."""
         node = self.nodes[place]
         if isinstance(node.op, Synapses):
             return {place: 1}
@@ -257,7 +257,7 @@ class Graph:
 
         Args:
             x: one time step.
-            states: the state of each spiking node that the last call returned; None starts it at rest.
+            states: the states of the spiking nodes that the last call returned; None starts at rest.
         """
         values: list[Tensor] = []
         before, after = iter(states), []

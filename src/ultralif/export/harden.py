@@ -42,7 +42,7 @@ class FirstDifference(NamedTuple):
     layer: int
     step: int
     share: float
-    """Of the neurons of that layer, over all samples, at that time step."""
+    """Share of the neurons of that layer, over all samples, at that time step."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,11 @@ class Gap:
     """Accuracy of a network in one mode, and its difference from the mode of training."""
 
     accuracy: float
-    """Percent of the samples."""
+    """Percentage of the samples."""
     spike_rate: tuple[float, ...]
-    """Mean spike of each spiking layer; in soft mode, of fractional spikes."""
+    """Mean spike of each spiking layer; spikes are fractions in soft mode."""
     agreement: float
-    """Percent of the decisions that are those of the first mode."""
+    """Percentage of decisions that agree with the first mode."""
     differing: Tensor
     """``[layers, T]``: the share of spikes that differ, a soft spike above 1/2 counting as one."""
 
@@ -102,7 +102,7 @@ def answer(net: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
 
 
 def _scores(output: Tensor) -> Tensor:
-    """Return the scores ``[B, classes]`` of a network, which may leave the mean over time to its caller."""
+    """Return the scores ``[B, classes]`` of a network that may leave the mean over time to its caller."""
     return output.mean(0) if output.dim() == 3 else output
 
 
@@ -150,14 +150,14 @@ def _gap(correct: Tensor, agreeing: Tensor, rates: Tensor, differing: Tensor) ->
 def calibrate(net: M, x: Tensor, *, to: Mode = "hard") -> M:
     """Return a copy whose neurons spike as often in another mode as they did in their own.
 
-    Every neuron's threshold is moved, layer by layer, until its rates agree on ``x``; the neurons of a
-    channel move together. In fact the bias of the layer before is moved, which has the same effect; weights
-    and the format of the network do not change.
+    Every neuron's threshold is shifted, layer by layer, until its rates agree on ``x``; the neurons of a
+    channel shift together. In fact the bias of the layer before is shifted, which has the same effect;
+    weights and the format of the network do not change.
 
     Args:
         net: a trained network, in the mode it was trained in.
         x: a few thousand training inputs ``[T, B, *input]``.
-        to: the mode that it is calibrated for, and left in.
+        to: the mode to calibrate for; the copy is left in it.
     """
     net = copy.deepcopy(net)
     graph = describe(net, None if isinstance(net, Network) else x.shape[2:])
@@ -197,7 +197,7 @@ def _one_source(graph: Graph, place: int) -> Synapses:
 
 
 def _shift_for(neuron: AnyNeuron, current: Tensor, spikes: Tensor, halvings: int = 24) -> Tensor:
-    """Return for each channel the current that gives it the mean spike of ``spikes``, by bisection."""
+    """Return for each channel the current shift that gives it the mean spike of ``spikes``, by bisection."""
     over = (0, 1, *range(3, current.dim()))
     rate = spikes.mean(over, keepdim=True)[0]
     reach = current.amax(over, keepdim=True)[0] - current.amin(over, keepdim=True)[0] + 1
@@ -218,15 +218,15 @@ def finetune(
     lr: float = 1e-3,
     eps: tuple[float, float] | None = None,
 ) -> M:
-    """Return a copy that was trained further in a mode, with a learning rate that falls to 0.
+    """Return a copy that was trained further in one mode, with a learning rate that falls to 0.
 
-    In ``hard`` and ``tropical`` mode spikes are binary and are differentiated as soft ones.
+    In ``hard`` and ``tropical`` mode spikes are binary and are differentiated as if they were soft.
 
     Args:
         net: a trained network.
         batches: training batches; the first ``steps`` are used.
-        steps: of the optimizer, Adam.
-        mode: the mode that it is trained for, and left in.
+        steps: number of steps of the optimizer, Adam.
+        mode: the mode to train for; the copy is left in it.
         lr: the first learning rate.
         eps: change every temperature geometrically from the first value to the second, in place of learning
             it. With ``mode="soft"`` and a low second value this is annealing.
@@ -256,6 +256,6 @@ def _lead(neurons: Iterable[AnyNeuron], eps: tuple[float, float] | None, done: f
 
 
 def _between(start: float, end: float, done: float) -> float:
-    """Interpolate geometrically between two numbers; rounding never leads outside of them."""
+    """Interpolate geometrically between two numbers; rounding never leads outside of their range."""
     low, high = sorted((start, end))
     return min(max(start * math.exp(done * math.log(end / start)), low), high)

@@ -1,6 +1,6 @@
 """A simulator of quantized networks that computes with integers alone.
 
-It is the definition that exported C is compared with, bit for bit.
+Exported C is compared with it, bit for bit.
 """
 
 import math
@@ -28,17 +28,17 @@ __all__ = [
 Coupling = Literal["add", "max", "ring"]
 After = Literal["zero", "subtract", "none", "saturate"]
 
-LEVEL_MAX = 127, 255  # with a sign and without
+LEVEL_MAX = 127, 255  # signed and unsigned
 
 
 @dataclass(frozen=True)
 class Levels:
-    """A real-valued input in 8 bits: whole numbers of levels, as a converter gives them."""
+    """A real-valued input in 8 bits: whole numbers of levels, as a converter delivers them."""
 
     step: float
     """The value of one level."""
     signed: bool
-    """Levels are -127 to 127, and otherwise 0 to 255."""
+    """Levels are -127 to 127 if so, and 0 to 255 otherwise."""
 
     @classmethod
     def of(cls, low: float, high: float) -> "Levels":
@@ -59,7 +59,7 @@ class Levels:
         return LEVEL_MAX[not self.signed]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the nearest levels; what is out of range becomes the last one."""
+        """Return the nearest levels; values out of range become the last one."""
         return (x.double() / self.step).round().clamp(self.low, self.high).long()
 
 
@@ -70,14 +70,14 @@ class IntegerSynapses:
     weight: Tensor
     """int8 or int16 ``[outputs, inputs]`` or ``[outputs, inputs / groups, rows, columns]``"""
     shift: Tensor
-    """int64 ``[outputs]``: a sum of weights, times 2^shift (and a factor), is counted in units."""
+    """int64 ``[outputs]``: a sum of weights, times 2^shift (and a factor), is in units."""
     bias: Tensor
     """int64 ``[outputs]``, in units."""
     unit: Tensor
     """float64 ``[outputs]``: the real value of the integer 1."""
     geometry: Geometry | None
     factor: Tensor | None = None
-    """int64 ``[outputs]``, at most 2^15: sums are multiplied by it; None where units are powers of two."""
+    """int64 ``[outputs]``, at most 2^15: the factor of the sums; None where units are powers of two."""
     delay: Tensor | None = None
     """int64 ``[outputs, inputs]``: the time steps after which an event arrives."""
 
@@ -88,14 +88,14 @@ class IntegerSynapses:
 
     @property
     def rounds(self) -> bool:
-        """True if currents are rounded, and not only shifted to the left."""
+        """True if currents are rounded rather than only shifted to the left."""
         return self.factor is not None or bool((self.shift < 0).any())
 
     def sums(self, x: Tensor, weight: Tensor | None = None, steps: int = 1) -> Tensor:
-        """Return for counts ``[N, *inputs]`` the sums of these weights, or of others in their place.
+        """Return the sums of these weights, or of others in their place, for counts ``[N, *inputs]``.
 
-        They stay far below 2^53, so float64 holds them exactly, and multiplies faster. With delays, x are so
-        many time steps, and nothing came in before.
+        They stay far below 2^53, so float64 represents them exactly, and multiplies faster. With delays, x
+        are so many time steps, and nothing came in before.
         """
         weight = (self.weight if weight is None else weight).double()
         if self.delay is not None:
@@ -116,7 +116,7 @@ class IntegerSynapses:
         return self.currents(total.movedim(1, -1)).movedim(-1, 1)
 
     def currents(self, sums: Tensor) -> Tensor:
-        """Return the currents, in units, of sums ``[..., outputs]``; a division is rounded to nearest."""
+        """Return the currents, in units, for sums ``[..., outputs]``; a division is rounded to nearest."""
         sums = sums if self.factor is None else sums * self.factor
         up, down = self.shift.clamp(min=0), (-self.shift).clamp(min=0)
         return (((sums << up) + ((1 << down) >> 1)) >> down) + self.bias
@@ -199,21 +199,21 @@ class IntegerNeuron:
     threshold: Tensor
     """int64, ``[n]``, ``[C, 1, 1]`` or ``[C, H, W]``, like all constants: a spike is v > threshold."""
     reset: Tensor
-    """int64: the membrane after a spike; for ``subtract`` what a spike takes off, for ``saturate`` the
-    greatest membrane that is kept."""
+    """int64: the membrane after a spike; for ``subtract`` the amount that a spike subtracts, for ``saturate``
+    the greatest membrane."""
     decay: Decay | None
     table: LogSumExpTable | None
-    """Makes each maximum a log-sum-exp; None in tropical mode."""
+    """Turns each maximum into a log-sum-exp; None in tropical mode."""
     axis: int = -1
     """The axis of a ring."""
     floor: int | None = None
-    """The lowest membrane; None if it is proved never to fall that low."""
+    """The lowest membrane; None if the membrane provably never falls that low."""
     after: After = "zero"
     """A spike sets the membrane to ``reset`` (``zero``), takes it off (``subtract``) or does nothing
     (``none``); ``saturate`` cuts off above it."""
     delayed: bool = False
     """A spike resets the membrane one time step later, before the neuron fires again. A membrane above its
-    threshold has fired, so that no other state is needed."""
+    threshold has fired, so no other state is needed."""
     adapt: Decay | None = None
     """AdaLIF: the decay of what the threshold rises by; None: it stays."""
     jump: Tensor | None = None
@@ -263,7 +263,7 @@ IntegerOp = Input | IntegerSynapses | Pooling | Flatten | Sum | IntegerLeaky | L
 
 @dataclass(frozen=True)
 class IntegerNode:
-    """An operation of an integer network; pooling by mean is a sum, whose unit is that much smaller."""
+    """An operation of an integer network; average pooling is a sum in a correspondingly smaller unit."""
 
     name: str
     op: IntegerOp
@@ -272,14 +272,14 @@ class IntegerNode:
     sum_bits: int = 32
     """Synapses: bits that hold every sum of weights."""
     graded: bool = False
-    """It hands on levels of the input, or synapses: it multiplies them by its weights."""
+    """Whether it passes on levels of the input, or synapses that multiply them."""
 
 
 class IntegerOutput(NamedTuple):
-    """The answers of an integer network to a batch."""
+    """The outputs of an integer network for a batch."""
 
     scores: Tensor
-    """int64 ``[B, classes]``: sums over time, or spike counts if the readout spikes."""
+    """int64 ``[B, classes]``: sums over time, or spike counts for a spiking readout."""
     spikes: tuple[Tensor, ...]
     """For each spiking layer bool ``[T, B, *features]``."""
     membranes: tuple[Tensor, ...]
@@ -381,9 +381,9 @@ class IntegerNetwork:
         return IntegerOutput(scores, tuple(spikes), tuple(membranes))
 
     def additions(self, x: Tensor, output: IntegerOutput) -> int:
-        """Count the additions of a weight: every event and every spike costs one for each target.
+        """Count the additions of weights: every event and every spike costs one for each target.
 
-        So does every level but 0, with a multiplication; an input that stays is counted once.
+        So does every level except 0, with a multiplication; a constant input is counted once.
         """
         values: dict[int, Tensor] = {}
         counts, trains, total = self._check(x), iter(output.spikes), 0
@@ -436,7 +436,7 @@ class IntegerNetwork:
 
 
 def _apply(op: IntegerOp, taken: list[Tensor], counts: Tensor) -> Tensor:
-    """Return what an operation without memory gives for ``[N, *features]``."""
+    """Return the output of an operation without memory for ``[N, *features]``."""
     match op:
         case Input():
             return counts

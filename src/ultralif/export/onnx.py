@@ -52,7 +52,7 @@ class Stepwise(nn.Module):
         return (output, *(tensor for state in after for tensor in state))
 
     def names(self) -> list[str]:
-        """Return what the states are called: ``v1`` for the membranes of layer 1."""
+        """Return the names of the states: ``v1`` for the membranes of layer 1."""
         return [f"{field}{number}" for number, kind in enumerate(self.kinds, 1) for field in kind._fields]
 
     def at_rest(self, x: Tensor) -> list[Tensor]:
@@ -97,13 +97,13 @@ def to_torch(
     """Save a network as a program of torch.export, a ``.pt2`` file, for any batch size.
 
     Args:
-        net: a trained network; see `describe` for the layers that it may have.
+        net: a trained network; `describe` lists the supported layers.
         path: the file; `torch.export.load` reads it.
         mode: ``soft``, ``hard`` or ``tropical``.
-        timesteps: take whole sequences, of this or any other length; None: streaming.
+        timesteps: take whole sequences of this or any other length; None means streaming.
         shape: the features of one time step; not needed if the network begins with Linear.
-        inputs: ``[T, B, *input]`` on which the written program is compared with ``net``, besides random
-            spikes. It is refused if its outputs differ.
+        inputs: ``[T, B, *input]``, used in addition to random spikes to compare the written program with
+            ``net``. A program whose outputs differ is refused.
     """
     steps = Stepwise(net, shape, mode, inputs)
     program = _program(steps, mode, timesteps)
@@ -116,7 +116,7 @@ def to_torch(
     _check(run, steps, mode, timesteps, inputs, "the program of torch.export")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
-    torch.export.save(program, buffer)  # its own writer aborts the process where a disk is full
+    torch.export.save(program, buffer)  # its own writer aborts the process if the disk is full
     write_file(Path(path), buffer.getvalue())
 
 
@@ -129,16 +129,16 @@ def to_onnx(
     shape: Sequence[int] | None = None,
     inputs: Tensor | None = None,
 ) -> float:
-    """Save a network as ONNX, for any batch size, and return how far onnxruntime is from ``net``.
+    """Save a network as ONNX for any batch size, and return how far onnxruntime differs from ``net``.
 
     Args:
-        net: a trained network; see `describe` for the layers that it may have.
+        net: a trained network; `describe` lists the supported layers.
         path: the file.
         mode: ``soft``, ``hard`` or ``tropical``.
-        timesteps: take whole sequences, of this or any other length; None: streaming.
+        timesteps: take whole sequences of this or any other length; None means streaming.
         shape: the features of one time step; not needed if the network begins with Linear.
-        inputs: ``[T, B, *input]`` on which the written program is compared with ``net``, besides random
-            spikes. It is refused if its outputs differ.
+        inputs: ``[T, B, *input]``, used in addition to random spikes to compare the written program with
+            ``net``. A program whose outputs differ is refused.
     """
     need("onnxscript", "onnx")
     runtime = need("onnxruntime", "onnx")
@@ -186,7 +186,7 @@ def _quiet() -> Iterator[None]:
 
 @torch.no_grad()
 def _program(steps: Stepwise, mode: Mode, timesteps: int | None) -> ExportedProgram:
-    """Trace a network; what only the backward pass needs is left out."""
+    """Trace a network without the parts that only the backward pass needs."""
     batch, time = torch.export.Dim("batch"), torch.export.Dim("time")
     x, *states = _example(steps, None, batch=2)
     with in_mode(steps, mode), evaluating(steps):
@@ -205,7 +205,7 @@ def _program(steps: Stepwise, mode: Mode, timesteps: int | None) -> ExportedProg
 
 
 def _is_nothing(node: Any) -> bool:
-    """Tell whether a node is ``soft - soft.detach()``, which is 0 but for its derivatives."""
+    """Return whether a node is ``soft - soft.detach()``, which is 0 and only has derivatives."""
     if not isinstance(node, torch.fx.Node) or node.target is not aten.sub.Tensor:
         return False
     soft, other = node.args
@@ -231,7 +231,7 @@ def _check(
     inputs: Tensor | None,
     what: str,
 ) -> float:
-    """Return the mean difference from the network's own outputs, over whole sequences; refuse a large one."""
+    """Return the mean difference from the network's own outputs over whole sequences; refuse a large one."""
     shape = steps.graph.nodes[0].shape
     parameter = next(steps.parameters())
     probes = [_example(steps, min(timesteps or 8, CHECKED), batch=5)[0]]

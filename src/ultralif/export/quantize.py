@@ -51,7 +51,7 @@ __all__ = ["each", "halvings", "quantize", "table", "table_error"]
 
 LeakBy = Literal["multiply", "shift"]
 Made = IntegerSynapses | IntegerLeaky | IntegerNeuron
-TABLE_REACH = 8  # tables end at this many eps: what they drop, log(1 + e^-8), is below 0.0004 eps
+TABLE_REACH = 8  # tables end at this many eps, where log(1 + e^-8) is below 0.0004 eps
 FLOOR = 16  # a membrane saturates at least this many thresholds away from rest
 FINEST = 8  # a membrane's unit is at most 2^8 times finer than a weight's, or than a table's step
 
@@ -92,9 +92,9 @@ class UnitGroup:
     sinks: tuple[int, ...]
     """Spiking nodes; the last node where it is a linear readout."""
     sources: dict[int, int]
-    """Synapses, each with the values that are averaged on the way to a sink."""
+    """Synapses, each with the number of values that are averaged on the way to a sink."""
     levels: Levels | None = None
-    """Of the network's input."""
+    """The levels of the network's input."""
 
     @property
     def name(self) -> str:
@@ -115,7 +115,7 @@ class UnitGroup:
                 yield self.graph.nodes[sink], op.neuron
 
     def affine(self, source: int) -> tuple[Tensor, Tensor]:
-        """Return weight and bias in float64, known to be finite, for inputs counted as events or levels."""
+        """Return weight and bias in float64, checked to be finite, for inputs in events or levels."""
         node = self.graph.nodes[source]
         if not isinstance(node.op, Synapses):
             raise TypeError(f"{node.name!r} is not Synapses")
@@ -127,7 +127,7 @@ class UnitGroup:
         return weight / events_per_unit(self.graph, node.inputs[0], self.levels), bias
 
     def largest(self, source: int) -> int:
-        """Return the largest level that synapses read; spikes are 1."""
+        """Return the largest level that synapses read; it is 1 for spikes."""
         return self.levels.high if self.levels is not None and source in self.graph.near_input else 1
 
 
@@ -149,27 +149,28 @@ def quantize(
 ) -> IntegerNetwork:
     """Return a network of integer weights and membranes that spikes like ``net``.
 
-    Every output channel has its own weight scale. Batch normalization is folded into the weights, pooling
-    by mean is a sum in a smaller unit. Membranes are counted in the finest unit for which the worst case
-    that weights and input range allow still fits; if none does, an `InputError` says by how much.
+    Every output channel has its own weight scale. Batch normalization is folded into the weights, and average
+    pooling becomes a sum in a smaller unit. Membranes use the finest unit in which the worst case of weights
+    and input range still fits. If none fits, an `InputError` says by how much.
 
     Args:
-        net: a trained network; see `describe` for the layers that it may have.
+        net: a trained network; `describe` lists the supported layers.
         mode: ``hard``, log-sum-exp membranes by table, or ``tropical``, maxima.
         timesteps: the longest sequence between two resets.
         shape: the features of one time step, such as ``(1, 28, 28)``; not needed if it begins with Linear.
         input_max: the largest event count of an input in one time step; 1 for binary spikes.
-        max_events: the most events of all inputs together in one time step; None: each at its largest.
+        max_events: the most events of all inputs together in one time step; None assumes ``input_max`` for
+            each.
         input_range: the least and the greatest value of inputs that are real numbers, such as (0, 1) for
-            pixels. They are counted in 8 bits, levels of 1/255 of the greatest, or of 1/127 if there are
-            negative ones, and the first layer multiplies. None: inputs are event counts.
-        bits: of a membrane.
-        clip_membrane: let a membrane stop at its lowest number if the worst case would fall below it.
-        leak: ``multiply`` by a 15-bit fraction, or ``shift``: up to three halvings are added or subtracted.
-        weight_bits: 8, which is what most of the difference from floats comes from, or 16.
+            pixels. They are rounded to 8 bits, in levels of 1/255 of the greatest value, or 1/127 if there
+            are negative ones, and the first layer multiplies. None: inputs are event counts.
+        bits: bits of a membrane.
+        clip_membrane: clip a membrane at its lowest number if the worst case would fall below it.
+        leak: ``multiply`` by a 15-bit fraction, or ``shift``: add or subtract up to three shifted values.
+        weight_bits: 8, which causes most of the difference from floats, or 16.
         table_bits: the table of a log-sum-exp has 2^table_bits entries.
-        inputs: ``[T, B, *input]``. The integer network is compared with ``net`` on random inputs, and on
-            these; it is refused if they differ by more than rounding.
+        inputs: ``[T, B, *input]``. The integer network is compared with ``net`` on random inputs and on
+            these, and refused if they differ by more than rounding.
     """
     request = Request(mode, timesteps, bits, clip_membrane, leak, table_bits, weight_bits)
     graph = _with_synaptic_currents(compared(net, shape, mode, inputs))
@@ -225,7 +226,7 @@ def _before_neurons(made: dict[int, Made]) -> dict[int, IntegerSynapses | Intege
 
 
 def _given(graph: Graph, levels: Levels | None, input_max: int, max_events: int | None) -> bounds.Counts:
-    """Return the most that comes in at one time step."""
+    """Return the most that can arrive in one time step."""
     size = math.prod(graph.nodes[0].shape)
     if levels is not None:
         if input_max != 1 or max_events is not None:
@@ -296,7 +297,7 @@ def _finest(
 
 
 def _in_units(group: UnitGroup, request: Request, unit: Tensor, scales: dict[int, Tensor]) -> dict[int, Made]:
-    """Return synapses and neurons counted in a unit of the sinks."""
+    """Return synapses and neurons in a unit of the sinks."""
     made: dict[int, Made] = {}
     offset = _centering(group, request)
     for number, (source, averaged) in enumerate(group.sources.items()):
@@ -325,9 +326,10 @@ def _in_units(group: UnitGroup, request: Request, unit: Tensor, scales: dict[int
 
 
 def _ratio(ratio: Tensor, mode: Mode) -> tuple[Tensor | None, Tensor]:
-    """Return a factor of 15 bits, or None for 1, and a shift, whose product is a ratio or a little more.
+    """Return a 15-bit factor, or None for 1, and a shift; their product is the ratio or slightly more.
 
-    Tropical networks add and compare only, and have no factor; weights are then coarser by up to one bit.
+    Tropical networks only add and compare, so they have no factor; their weights are coarser by up to one
+    bit.
     """
     shift = ratio.log2().ceil().clamp(min=-16).long()
     factor = whole((ratio / 2.0**shift * 2**15).ceil().clamp(max=2**15))
@@ -337,7 +339,7 @@ def _ratio(ratio: Tensor, mode: Mode) -> tuple[Tensor | None, Tensor]:
 
 
 def _centering(group: UnitGroup, request: Request) -> Tensor | float:
-    """Return the constant that centered neurons subtract from their currents, which prevents a drift."""
+    """Return the constant that centred neurons subtract from their currents to prevent drift."""
     for node, neuron in group.neurons():
         if getattr(neuron, "centered", False) and has_table(neuron, request.mode):
             if not group.by_channel:
@@ -355,7 +357,7 @@ def _overflow(
     made: dict[int, Made],
     most: dict[int, bounds.Counts],
 ) -> str:
-    """Return a message about numbers that do not fit; an empty one if all fit."""
+    """Return a message about numbers that do not fit, or an empty one."""
     graph = group.graph
     for place in group.sources:
         op = made[place]
@@ -405,7 +407,7 @@ def _too_wide(wide: Sequence[bounds.Range], within: str) -> str:
 
 
 def events_per_unit(graph: Graph, place: int, levels: Levels | None) -> float:
-    """Return how many events, or levels of the input, make 1 in a node that gives counts."""
+    """Return how many events, or levels of the input, equal 1 in a node that produces counts."""
     node = graph.nodes[place]
     if isinstance(node.op, Spikes | Last):
         return 1
@@ -438,8 +440,8 @@ def units(group: UnitGroup, request: Request) -> Iterator[tuple[Tensor, dict[int
     """Yield units for the channels of the sinks, the finest first, with the scales of all synapses.
 
     Neurons that are compared with each other, or share a table, need one unit, so weight scales are that
-    unit times powers of two. Weights of levels are counted for the largest level. A channel whose weights
-    are all tiny is counted at 1/256 of the largest scale.
+    unit times powers of two. Weights of levels are scaled for the largest level. A channel whose weights are
+    all tiny uses 1/256 of the largest scale.
     """
     scales, most = {}, 2 ** (request.weight_bits - 1) - 1
     for source, factor in group.sources.items():
@@ -501,7 +503,7 @@ def each(constant: Constant, shape: tuple[int, ...]) -> Tensor:
 
 
 def whole(x: Tensor) -> Tensor:
-    """Round to int64. Numbers beyond every range stay beyond it, and are found when ranges are checked."""
+    """Round to int64. Numbers beyond every range stay beyond it and are found when ranges are checked."""
     return x.round().clamp(-(2.0**40), 2.0**40).long()
 
 
@@ -530,7 +532,7 @@ def integer_neuron(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor
     )
     return IntegerNeuron(
         coupling,
-        # A whole number exceeds theta / unit exactly when it exceeds its floor.
+        # A whole number exceeds theta / unit exactly when it exceeds the floor of it.
         threshold=whole((each(neuron.threshold, node.shape) / unit).floor()),
         reset=whole(each(_level(neuron), node.shape) / unit),
         decay=decay,
@@ -545,14 +547,14 @@ def integer_neuron(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor
 
 
 def _level(neuron: AnyNeuron) -> Constant:
-    """Return the membrane after a spike, what a spike takes off, or the greatest membrane that is kept."""
+    """Return the membrane after a spike, the amount that a spike subtracts, or the greatest membrane."""
     if neuron.reset == "subtract":
         return neuron.threshold
     return neuron.v_sat if isinstance(neuron, UltraLIF) and neuron.reset == "saturate" else neuron.v_reset
 
 
 def _form(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor) -> tuple[Coupling, Decay | None]:
-    """Return the coupling and the decay of a membrane, or raise an error that says why it has none."""
+    """Return the coupling and the decay of a membrane, or raise an error that gives the reason."""
     name = f"layer {node.name!r}"
     if neuron.reset == "saturate" and request.mode != "tropical":
         raise InputError(
@@ -592,8 +594,8 @@ def table(resolution: int, bits: int) -> LogSumExpTable:
 
     Args:
         resolution: membrane units in one eps.
-        bits: the table has 2^bits entries or up to twice as many, each the middle of the distances it
-            serves.
+        bits: the table has 2^bits entries or up to twice as many; each is the value at the middle of its
+            distances.
     """
     exact = resolution * TABLE_REACH / 2**bits
     width = 1 << max(0, math.floor(math.log2(exact)))  # distances that share an entry

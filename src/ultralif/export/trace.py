@@ -1,4 +1,4 @@
-"""Description of any network, made by running it once and recording its layers as they are called."""
+"""Describe any network by running it once and recording its layers as they are called."""
 
 import math
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ class Unknown:
 
 
 class Noted(NamedTuple):
-    """A recorded operation, with the places of its inputs."""
+    """A recorded operation, with the positions of its inputs."""
 
     name: str
     op: Op | _TimeMean | _Feedback | Unknown
@@ -88,7 +88,7 @@ def describe(net: nn.Module, shape: Sequence[int] | None = None) -> Graph:
     its outputs over time is the network's output.
 
     Args:
-        net: any module that holds our neurons.
+        net: any module with our neurons.
         shape: the features of one time step, such as ``(1, 28, 28)``; not needed if it begins with Linear.
     """
     shape = input_shape(net, shape)
@@ -134,13 +134,13 @@ def input_shape(net: nn.Module, shape: Sequence[int] | None) -> tuple[int, ...]:
 
 
 class _Watch(TorchFunctionMode):
-    """Notes the calls of a network's modules, and of torch's functions between them."""
+    """Records the calls of a network's modules, and of torch functions between them."""
 
     def __init__(self, net: nn.Module, x: Tensor) -> None:
         super().__init__()
         self.nodes: list[Noted] = []
         self.places: dict[int, int] = {}
-        self.kept: list[Tensor] = []  # kept, so that no other tensor gets the same id
+        self.kept: list[Tensor] = []  # kept alive, so that no other tensor gets the same id
         self.inside = 0
         self.hooks: list[Any] = []
         for name, module in net.named_modules():
@@ -150,13 +150,13 @@ class _Watch(TorchFunctionMode):
         self._note("input", Input(), (), x)
 
     def forget(self) -> None:
-        """Leave the network as it was."""
+        """Restore the network."""
         for hook in self.hooks:
             hook.remove()
         self.kept.clear()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run a function of torch, and note it unless a layer called it."""
+        """Run a torch function, and record it unless a layer called it."""
         kwargs = kwargs or {}
         self.inside += 1
         try:
@@ -199,7 +199,7 @@ class _Watch(TorchFunctionMode):
         return leave
 
     def _function(self, name: str, inputs: tuple[int, ...], args: Any, kwargs: Any, out: Tensor) -> None:
-        """Note a function between layers."""
+        """Record a function between layers."""
         shape = self.nodes[inputs[0]].shape
         label = f"{name.strip('_')} {len(self.nodes)}"
         if name in ADD and len(inputs) == 2 and not kwargs and self.nodes[inputs[1]].shape == shape:
@@ -212,7 +212,7 @@ class _Watch(TorchFunctionMode):
             self._note(label, Unknown(f"is the operation {name!r}"), inputs, out)
 
     def _mean(self, label: str, place: int, args: Any, kwargs: Any, out: Tensor) -> None:
-        """Note a mean over time, over the places of a map, or over both."""
+        """Record a mean over time, over the positions of a map, or over both."""
         x, shape = args[0], self.nodes[place].shape
         axis = kwargs.get("dim", args[1] if len(args) > 1 else None)
         axes = {a % x.dim() for a in (axis if isinstance(axis, tuple | list) else (axis,)) if a is not None}
@@ -310,7 +310,7 @@ def _features(x: Tensor) -> tuple[int, ...]:
 
 def _simplified(noted: dict[int, Noted]) -> Graph:
     """Refuse unknown operations, move the mean over time to the end, fold batch normalization."""
-    moved: dict[int, int] = {}  # from the recorded place of a node to its place now
+    moved: dict[int, int] = {}  # from the recorded position of a node to its current one
     nodes: list[Node] = []
     averaged: set[int] = set()
     for place, (name, op, inputs, shape) in noted.items():
@@ -354,7 +354,7 @@ def _remembers(op: Any) -> bool:
 
 
 def _flip(nodes: list[Node], place: int, norm: Norm) -> None:
-    """Let the maxima between synapses and a normalization be minima where its scale is negative."""
+    """Turn the maxima between synapses and a normalization into minima where its scale is negative."""
     scale, _, _ = norm_constants(norm.module)
     flipped = tuple((scale < 0).nonzero().flatten().tolist())
     while isinstance(op := nodes[place].op, Pooling):

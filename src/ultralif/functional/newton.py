@@ -1,9 +1,9 @@
-r"""Resets that a spike sets off, in parallel over time: Newton's method for the whole sequence.
+r"""Solve resets by spikes in parallel over time: Newton's method for the whole sequence.
 
 The membranes :math:`V_t = f(V_{t-1}, I_t)` are the solution of T equations. Around a guess :math:`W` each
 equation is nearly the line :math:`V_t = f(W_{t-1}, I_t) + f'(W_{t-1}, I_t) (V_{t-1} - W_{t-1})`. Lines
-compose to lines, so that one scan solves them all, which gives the next guess. Every sweep settles at least
-one more step; where f is smooth and forgets, as with soft spikes, a few settle all of them.
+compose to lines, so one scan solves them all and gives the next guess. Every sweep solves at least one more
+step. If f is smooth and forgets, as with soft spikes, a few sweeps solve all of them.
 """
 
 from collections.abc import Callable
@@ -19,17 +19,17 @@ Step = Callable[[Tensor, Tensor], Tensor]
 def newton(
     step: Step, current: Tensor, v0: Tensor, *, tolerance: float, most: int = 200
 ) -> tuple[Tensor, int]:
-    """Return the membrane after every step, ``[T, ...]``, and the number of sweeps that it took.
+    """Return the membrane after every step, ``[T, ...]``, and the number of sweeps.
 
-    The gradient by the current and by all that the step reads is exact, by one more scan.
+    The gradients with respect to the current and everything that the step reads are exact, by one more scan.
 
     Args:
         step: maps the membrane and the current of a step to the next membrane, element by element. It is
             called with all time steps at once.
         current: ``[T, ...]``.
         v0: the membrane before the first step.
-        tolerance: no membrane moved by more in the last sweep.
-        most: sweeps after which the membranes are returned as they are.
+        tolerance: the largest change of a membrane in the last sweep.
+        most: the number of sweeps after which the membranes are returned as they are.
 
     Example:
         >>> halve = lambda v, i: v / 2 + torch.tanh(i)
@@ -60,7 +60,7 @@ def affine_scan(slope: Tensor, offset: Tensor, start: Tensor) -> Tensor:
 
 
 def _lines(step: Step, current: Tensor, guess: Tensor, v0: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the slope of every step at the guess, and the membranes that the lines lead to."""
+    """Return the slope of every step at the guess, and the membranes at the end of the lines."""
     with torch.enable_grad():
         before = torch.cat((v0.expand_as(guess[:1]), guess[:-1])).requires_grad_()
         value = step(before, current)
@@ -70,7 +70,7 @@ def _lines(step: Step, current: Tensor, guess: Tensor, v0: Tensor) -> tuple[Tens
 
 
 def _compose(slope: Tensor, offset: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the line that leads from the start to every step: neighbours first, then the steps between."""
+    """Return the line from the start to every step: first for neighbours, then for the steps between."""
     time = len(slope)
     if time == 1:
         return slope, offset

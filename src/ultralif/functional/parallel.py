@@ -14,8 +14,8 @@ of the product is subtracted from the first. In :math:`u = e^{V/\epsilon}` the s
 :math:`\tilde u / (1 + \tilde u/U)`. :math:`V_{sat} = \infty` is no reset at all.
 
 Matrix products are associative, so all of :math:`M_t \otimes \dots \otimes M_1` follow from 2 log2(T) rounds
-of products. A matrix means the same map after a number is added to all its entries: each product is brought
-back to a largest entry of 0, and nothing overflows.
+of products. Adding a number to all entries of a matrix does not change its map, so each product is shifted to
+a largest entry of 0 and nothing overflows.
 """
 
 import math
@@ -45,8 +45,8 @@ def membranes(
         v0: the membrane before the first step, ``[B, *features]``.
         eps: temperature > 0.
         leak: decay factor in (0, 1).
-        v_sat: ceiling of the saturating reset; infinity is no reset.
-        tropical: take the maximum in place of the log-sum-exp.
+        v_sat: ceiling of the saturating reset; infinity means no reset.
+        tropical: use the maximum instead of the log-sum-exp.
 
     Example:
         >>> current = torch.zeros(3, 1, 1)
@@ -76,8 +76,8 @@ def step_matrices(
 def prefix_products(matrices: Tensor, eps: Constant, tropical: bool = False) -> Tensor:
     r"""Return :math:`M_t \otimes \dots \otimes M_1` for every t, ``[2, 2, T, ...]`` like the matrices.
 
-    Neighbours are multiplied, the sequence of half the length is scanned, the steps between are filled in:
-    2 T products in 2 log2(T) rounds.
+    Multiply neighbours, scan the sequence of half the length, and fill in the steps between: 2 T products in
+    2 log2(T) rounds.
     """
     time = matrices.shape[2]
     if time == 1:

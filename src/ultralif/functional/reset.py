@@ -34,16 +34,16 @@ def fire(
 
     Args:
         potential: the membrane before reset, P.
-        spike: gives the spike of a membrane.
-        earlier: the spike of the previous step, to reset by it before firing (eqs. 23, 24); None: reset by
-            the spike that is fired now.
-        threshold: the amount that ``subtract`` takes off the membrane.
+        spike: a function that returns the spike of a membrane.
+        earlier: the spike of the previous step, for a reset before firing (eqs. 23, 24); None: reset by the
+            current spike.
+        threshold: the amount that ``subtract`` subtracts from the membrane.
         v_reset: the membrane after a spike for ``zero``.
         mode: whether spikes are soft.
         reset: ``zero`` (eq. 18), ``subtract``, ``none`` or ``saturate``, for which no spike is needed.
-        detach_reset: do not differentiate the reset by the spike. None: not where spikes are binary, because
-            that gradient grows with every time step.
-        ceiling: gives the membrane for ``saturate``; None: the neuron has no such reset.
+        detach_reset: do not differentiate the reset with respect to the spike. None: not where spikes are
+            binary, because that gradient grows with every time step.
+        ceiling: a function that returns the membrane for ``saturate``; None: the neuron has no such reset.
     """
     check_choice("reset", reset, get_args(Reset) if ceiling else get_args(Reset)[:3])
     detach = mode != "soft" if detach_reset is None else detach_reset

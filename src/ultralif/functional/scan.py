@@ -45,7 +45,7 @@ def over_time(
     This loop is the reference: every kernel, export and hardware check is compared with it.
 
     Args:
-        at_rest: gives the state before the first step from the sequence of currents.
+        at_rest: returns the state before the first step, given the sequence of currents.
     """
 
     def decorate(step: Callable[Concatenate[Tensor, S, P], tuple[Tensor, S]]) -> OverTime[S, P]:

@@ -61,8 +61,8 @@ def ultralif_step(
         mode: ``soft``; ``hard``, the same membrane with binary spikes; ``tropical``, the maximum in
             place of the log-sum-exp, with binary spikes.
         reset: ``zero``, ``subtract`` (the threshold), ``none``, or ``saturate``, a soft minimum with
-            ``v_sat`` that needs no spike: see `ultralif.functional.fire`.
-        detach_reset: do not differentiate the reset by the spike. None: where spikes are binary.
+            ``v_sat`` that needs no spike.
+        detach_reset: do not differentiate the reset with respect to the spike. None: where spikes are binary.
         delayed_reset: reset by the previous step's spike, as in the paper's architecture section (eqs. 23,
             24). Its definition resets by the new spike.
         v_sat: the ceiling of ``reset="saturate"``.
@@ -109,7 +109,7 @@ def ultradlif_step(
         mode: as in `ultralif_step`.
         coupled_axis: the axis of neighbours, counted from the last, -1; -3 is the channels of
             ``[C, H, W]``. The neurons along it form a ring.
-        centered: subtract ``eps * log(3)``, which preserves the mean: without it an undriven layer rises
+        centered: subtract ``eps * log(3)``, which preserves the mean: otherwise a layer without input rises
             by that amount at every step. In tropical mode, the limit, nothing is subtracted.
         reset: ``zero``, ``subtract`` (the threshold) or ``none``.
         detach_reset: as in `ultralif_step`.

@@ -12,11 +12,11 @@ _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWOR
 
 
 def merged_signature(cls: type, defaults: Mapping[str, Any]) -> inspect.Signature:
-    """Return all arguments of a class: its own, and those of its bases that ``**options`` passes on.
+    """Return all arguments of a class: its own, and those that ``**options`` passes on to its bases.
 
     Args:
         cls: the class.
-        defaults: values that stand for None in the signature; for a ``learn_*`` that is missing here, False.
+        defaults: values to show instead of None in the signature; False for every missing ``learn_*``.
     """
     merged: dict[str, inspect.Parameter] = {}
     for base in cls.__mro__:
@@ -33,7 +33,7 @@ def merged_signature(cls: type, defaults: Mapping[str, Any]) -> inspect.Signatur
 
 
 def unexpected_values(neuron: str, values: Sequence[Any], signature: inspect.Signature) -> TypeError | None:
-    """Return the error for values without names, if a neuron takes its arguments by name alone.
+    """Return the error for positional values, if a neuron takes its arguments by name only.
 
     Args:
         neuron: the name of the neuron's class.
@@ -55,7 +55,7 @@ def unexpected_values(neuron: str, values: Sequence[Any], signature: inspect.Sig
 
 
 def unknown_argument(neuron: str, name: str, arguments: Iterable[str]) -> TypeError:
-    """Return the error for an argument that a neuron does not take, with the name that may be meant.
+    """Return the error for an argument that a neuron does not take, with the name that is probably meant.
 
     Args:
         neuron: the name of the neuron's class.

@@ -1,4 +1,4 @@
-"""Checks of what a neuron is called with: each bad input gets one clear error."""
+"""Check the inputs of a neuron, with one clear error for each kind of bad input."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,9 +15,9 @@ def check_current(current: Tensor, leading: Sequence[str], *, finite: bool) -> N
     """Check the type and the axes of a current.
 
     Args:
-        current: as the user passed it.
+        current: the user's input.
         leading: the names of the axes before the features.
-        finite: refuse NaN and infinity, too.
+        finite: also refuse NaN and infinity.
     """
     if not isinstance(current, Tensor) or not current.is_floating_point():
         is_tensor = isinstance(current, Tensor)

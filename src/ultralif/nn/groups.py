@@ -1,4 +1,4 @@
-"""Parameter groups for an optimizer: weights, normalization and neurons differ in what they need."""
+"""Parameter groups for an optimizer: weights, normalization and neurons need different options."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,10 +26,10 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Return the parameters of a network in three groups for an optimizer of `torch.optim`.
 
-    Neurons often need another learning rate than weights, and weight decay would pull their constants to
-    values without meaning. The groups are named ``weights``, ``norms`` (all biases, too) and ``neurons``
-    (eps, leak, threshold and so on). ``weight_decay`` is 0 in the last two unless you pass another value.
-    A group without parameters is left out, and a shared parameter is listed once.
+    Neurons often need a different learning rate than weights, and weight decay would pull their constants
+    towards meaningless values. The groups are named ``weights``, ``norms`` (including all biases) and
+    ``neurons`` (eps, leak, threshold and so on). ``weight_decay`` is 0 in the last two unless you pass
+    another value. A group without parameters is left out, and a shared parameter is listed once.
 
     Args:
         net: any network.

@@ -17,7 +17,7 @@ class LeakyIntegrator(Parametrized):
     """A membrane without threshold over ``[T, B, *features]``: `ultralif.functional.leaky_integrator_step`.
 
     Use it as the last layer for regression and for readouts by membrane; its gradient is exact. It has no
-    spikes, so that rates and penalties leave it out and modes do not change it.
+    spikes, so rates and penalties ignore it and modes do not change it.
 
     Args:
         leak: decay factor in (0, 1).
@@ -33,7 +33,7 @@ class LeakyIntegrator(Parametrized):
     """
 
     leak = Attribute()
-    """The decay factor now."""
+    """The current decay factor."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Layers around neurons: modules applied to every step, delays, feedback, and states between calls."""
+"""Layers around neurons: modules for every time step, delays, feedback, and states between calls."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ __all__ = ["DelayedLinear", "Recurrent", "RecurrentState", "TimeDistributed", "s
 
 
 class TimeDistributed(nn.Module):
-    """Apply a module for batches ``[B, ...]`` to a sequence ``[T, B, ...]``, time folded into the batch.
+    """Apply a module for batches ``[B, ...]`` to a sequence ``[T, B, ...]`` by folding time into the batch.
 
     Convolutions and pooling need it; `nn.Linear` does not, because it takes any leading axes.
 
@@ -35,7 +35,7 @@ class TimeDistributed(nn.Module):
     def forward(self, x: Tensor) -> Any:
         """Return ``[T, B, ...]`` for ``[T, B, ...]``; a tuple if the module returns one."""
         folded: Any = self.module(x.flatten(0, 1))
-        if isinstance(folded, tuple):  # such as the maxima and their places
+        if isinstance(folded, tuple):  # such as the maxima and their positions
             return tuple(each.reshape(*x.shape[:2], *each.shape[1:]) for each in folded)
         return folded.reshape(*x.shape[:2], *folded.shape[1:])
 
@@ -46,8 +46,8 @@ class DelayedLinear(nn.Module):
     .. math:: y_o(t) = \sum_i w_{oi}\, x_i(t - d_{oi}) + b_o
 
     A delay is any number of steps from 0 to ``max_delay``. Between two steps x is interpolated linearly, so
-    that the gradient by the delay is exact: :math:`w\,(x^{(t-k-1)} - x^{(t-k)})` for a delay between k and
-    k + 1. Before the first step x is 0. For hardware with whole delays, round them once trained:
+    the gradient with respect to the delay is exact: :math:`w\,(x^{(t-k-1)} - x^{(t-k)})` for a delay between
+    k and k + 1. Before the first step x is 0. For hardware with whole delays, round them after training:
     ``layer.delay.data.round_()``.
 
     Args:
@@ -124,7 +124,7 @@ class Recurrent(nn.Module):
     r"""Neurons whose spikes come back one step later: :math:`I^{(t)} + W s^{(t-1)} + b` drives them.
 
     Gradients are those of the neuron, carried through the feedback: exact where its spikes are soft. Time is
-    a loop, because each step needs the spikes of the one before.
+    a loop, because each step needs the spikes of the previous one.
 
     Args:
         neuron: any neuron.
@@ -169,7 +169,7 @@ class Recurrent(nn.Module):
         return self._seen(driven, torch.stack(spikes, axis), axis), state
 
     def _seen(self, driven: list[Tensor], spikes: Tensor, axis: int) -> Tensor:
-        """Show all spikes to the hooks of the neuron, as if it had been called with its current."""
+        """Pass all spikes to the hooks of the neuron, as if it had been called with its current."""
         if not (self.neuron._forward_hooks or self.neuron._forward_pre_hooks):
             return spikes
         before = self.neuron.__dict__.get("forward")
@@ -203,7 +203,7 @@ class Recurrent(nn.Module):
 
 @contextmanager
 def truncated(net: nn.Module) -> Iterator[None]:
-    """Let every call of a network continue where the last one ended, inside a ``with`` block.
+    """Let every call of a network continue where the previous one ended, inside a ``with`` block.
 
     States are cut off from their past between calls, so that each piece of a long sequence is trained in
     the memory of that piece: truncated backpropagation through time. The block starts at rest.
@@ -270,7 +270,7 @@ def stateful_layers(net: nn.Module) -> list[nn.Module]:
 def carried(
     layers: Sequence[Any], states: list[Any], keep: Callable[[Any], Any] = lambda state: state
 ) -> Iterator[None]:
-    """Let each call of a layer begin with its entry of ``states``, and leave the next state there."""
+    """Let each call of a layer start from its entry of ``states``, and store the next state there."""
     hooks = []
     for i, layer in enumerate(layers):
         layer.forward = _carrying(i, layer, states, keep)
@@ -307,7 +307,7 @@ def _carrying(
 
 
 def _seen(module: nn.Module, given: Any, out: Any) -> None:
-    """Do nothing. With a hook, a neuron is called as a module even where only its mean spikes are needed."""
+    """Do nothing. With a hook, a neuron is called as a module even if only its mean spikes are needed."""
 
 
 def _detached(state: Any) -> Any:

@@ -16,7 +16,7 @@ __all__ = ["evaluating", "mode", "set_mode"]
 def set_mode(net: nn.Module, mode: Mode) -> None:
     """Put every neuron of a network into ``soft``, ``hard`` or ``tropical`` mode.
 
-    A neuron without that mode takes ``hard``, which all have: LIF spikes are binary already.
+    A neuron without that mode uses ``hard``, which all neurons have: LIF spikes are binary already.
 
     Example:
         >>> from ultralif.nn import UltraLIF
@@ -38,7 +38,7 @@ def set_mode(net: nn.Module, mode: Mode) -> None:
 
 @contextmanager
 def mode(net: nn.Module, mode: Mode) -> Iterator[None]:
-    """Set the mode of a network inside a ``with`` block, see `set_mode`."""
+    """Set the mode of a network inside a ``with`` block; see `set_mode`."""
     before = [(neuron, neuron.mode) for neuron in _neurons(net)]
     set_mode(net, mode)
     try:

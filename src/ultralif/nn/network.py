@@ -26,7 +26,7 @@ _BUILT_IN = dict(NEURONS)
 def register(neuron: type[AnyNeuron]) -> type[AnyNeuron]:
     """Register your own neuron by its name for networks and `ultralif.train`; a decorator.
 
-    A run is known by the name of its neuron, so the names of the library's neurons are taken.
+    Runs are identified by the name of their neuron, so the names of the library's neurons are reserved.
     """
     if _BUILT_IN.get(neuron.__name__, neuron) is not neuron:
         raise InputError(
@@ -38,7 +38,7 @@ def register(neuron: type[AnyNeuron]) -> type[AnyNeuron]:
 
 
 def find_neuron(name: str) -> type[AnyNeuron]:
-    """Return the neuron class of that name; ``ultralif``, ``ultra_lif`` and ``DSpike+`` are known."""
+    """Return the neuron class of that name; spellings such as ``ultra_lif`` and ``DSpike+`` are accepted."""
     return NEURONS[find_name("neuron", name, NEURONS)]
 
 
@@ -48,9 +48,9 @@ class Output(NamedTuple):
     logits: Tensor
     """``[B, classes]``"""
     rates: tuple[Tensor, ...]
-    """For each spiking layer the mean spike over time, ``[B, neurons]``."""
+    """The mean spike over time of each spiking layer, ``[B, neurons]``."""
     by_step: Tensor | None = None
-    """The scores of each time step, ``[T, B, classes]``, where asked for; `logits` is their mean."""
+    """The scores of each time step, ``[T, B, classes]``, if requested; `logits` is their mean."""
 
 
 class Network(nn.Module):
@@ -62,7 +62,7 @@ class Network(nn.Module):
     Args:
         sizes: inputs, neurons of each hidden layer, classes: ``(784, 64, 10)``.
         neuron: a neuron's name or class.
-        neuron_options: its arguments; every layer gets new neurons. With ``time_constants``, each neuron
+        neuron_options: its arguments; every layer gets its own neurons. With ``time_constants``, each neuron
             gets its own constants.
         readout: ``linear`` or ``spiking``.
 
@@ -91,7 +91,7 @@ class Network(nn.Module):
         kind = find_neuron(neuron) if isinstance(neuron, str) else neuron
         options = dict(neuron_options or {})
         if options.get("batch_first"):
-            raise InputError("batch_first is not for the neurons of a Network; pass [T, B, *input]")
+            raise InputError("batch_first does not work in a Network; leave it out and pass [T, B, *input]")
         self.sizes = tuple(sizes)
         self.readout: Readout = readout
         self.linears = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise(sizes))
@@ -106,7 +106,7 @@ class Network(nn.Module):
         for linear, neuron in zip(self.linears, self.neurons, strict=False):
             yield cast(nn.Linear, linear), cast(AnyNeuron, neuron)
 
-    averages = True  # the output has no axis of time
+    averages = True  # the output has no time axis
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the class scores ``[B, classes]`` for ``[T, B, *input]``."""
@@ -129,11 +129,11 @@ class Network(nn.Module):
     def step(
         self, x: Tensor, states: Sequence[tuple[Tensor, ...]] | None = None
     ) -> tuple[Tensor, tuple[tuple[Tensor, ...], ...]]:
-        """Compute one time step ``[B, *input]``; the mean of its outputs over time is what `forward` returns.
+        """Compute one time step ``[B, *input]``; `forward` returns the mean of its outputs over time.
 
         Args:
             x: one time step.
-            states: the states that the last call returned; None starts at rest.
+            states: the states that the previous call returned; None starts at rest.
         """
         self._check(x, ("B",))
         if states is not None and len(states) != len(self.neurons):
@@ -160,7 +160,7 @@ class Network(nn.Module):
 
 
 def _check_arguments(sizes: object, neuron: object) -> None:
-    """Raise a clear error for two common mistakes: sizes given one by one, and a neuron instance."""
+    """Raise a clear error for two common mistakes: sizes passed one by one, and a neuron instance."""
     if not isinstance(sizes, Sequence) or not all(isinstance(size, int) for size in sizes):
         raise TypeError(
             f"sizes must be one sequence of whole numbers, got {sizes!r}; for example Network((784, 64, 10))"

@@ -1,4 +1,4 @@
-"""Constants of a neuron, fixed or learned; a learned one keeps to its range by construction."""
+"""Constants of a neuron, fixed or learned; a learned one stays in its range by construction."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -72,11 +72,11 @@ class Parametrized(nn.Module):
             value: its (initial) value: a number, or a tensor that broadcasts against the features.
             form: the form in which a learned constant is stored.
             learn: make it an `nn.Parameter`.
-            lower: a fixed constant is greater than this.
+            lower: exclusive lower limit of a fixed constant.
             upper: a constant is less than this; a fixed one may be equal to it.
-            bounds: clamp a learned constant to this range. At a bound it keeps the gradient whose descent
+            bounds: clamp a learned constant to this range. At a bound it keeps only a gradient whose descent
                 step leads back inside.
-            shape: give a learned number this shape, one value each.
+            shape: give a learned number this shape, with one value per entry.
         """
         _check_type(name, value)
         check_flag(f"learn_{_short(name)}", learn)
@@ -136,7 +136,7 @@ class Parametrized(nn.Module):
             yield name.removeprefix("fixed_"), buffer.shape
 
     def constant(self, name: str) -> Constant:
-        """Return the value of a constant now: a number if it is a fixed number, else a tensor."""
+        """Return the current value of a constant: a number if it is a fixed number, else a tensor."""
         if name in self._numbers:
             return self._numbers[name]
         if name not in self._learned:
@@ -145,7 +145,7 @@ class Parametrized(nn.Module):
         return self._decoder(name).value()
 
     def given(self, name: str) -> Constant | Learned:
-        """Return a constant as an operator takes it: a learned one raw, to be decoded there."""
+        """Return a constant in the form that operators take: a learned one raw, to be decoded there."""
         return self._decoder(name) if name in self._learned else self.constant(name)
 
     def _decoder(self, name: str) -> Learned:
@@ -154,7 +154,7 @@ class Parametrized(nn.Module):
         return Learned(getattr(self, f"{form.prefix}_{name}"), form, low, high)
 
     def constants(self) -> dict[str, float]:
-        """Return every constant as it is now, decoded and clamped: a number, or the mean of a tensor.
+        """Return the current value of every constant, decoded and clamped: a number, or the mean of a tensor.
 
         Example:
             >>> from ultralif.nn import LIF
@@ -173,7 +173,7 @@ class Parametrized(nn.Module):
 
     @torch.no_grad()
     def assign(self, name: str, value: Constant) -> None:
-        """Give a constant another value; a learned one is learned further from there.
+        """Change the value of a constant; a learned one continues from there.
 
         Args:
             name: a declared constant.
@@ -200,7 +200,7 @@ class Parametrized(nn.Module):
 
 
 class Attribute:
-    """A constant as an attribute: its value now; setting it is `Parametrized.assign`."""
+    """A constant as an attribute: reading returns its current value, setting calls `Parametrized.assign`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -227,7 +227,7 @@ def short(value: Constant | str | bool) -> str:
 
 
 def are_limits(limits: object) -> bool:
-    """Tell whether limits are two positive finite numbers, the first not above the second."""
+    """Return whether limits are two positive finite numbers, the first not above the second."""
     return (
         isinstance(limits, Sequence)
         and len(limits) == 2
@@ -237,7 +237,7 @@ def are_limits(limits: object) -> bool:
 
 
 def fits(shape: Sequence[int], features: Sequence[int]) -> bool:
-    """Tell whether a shape broadcasts against the features from the right without enlarging them.
+    """Return whether a shape broadcasts against the features from the right without enlarging them.
 
     Example:
         >>> fits((3, 1), (3, 64)), fits((64,), (1,)), fits((2, 64), (64,))
@@ -248,7 +248,7 @@ def fits(shape: Sequence[int], features: Sequence[int]) -> bool:
 
 
 def _short(name: str) -> str:
-    """Return a constant's name as it is in ``learn_slope`` and ``slope_range``."""
+    """Return a constant's name as used in ``learn_slope`` and ``slope_range``."""
     return name.removeprefix("surrogate_")
 
 

@@ -1,4 +1,4 @@
-"""Train on long sequences in little memory: run a network piece by piece, and again on the way back."""
+"""Train on long sequences in little memory: run a network piece by piece, and again in the backward pass."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -16,24 +16,24 @@ from ultralif.nn.layers import carried, stateful_layers
 __all__ = ["recompute"]
 
 BRANCHES = 8
-"""Pieces that share one saved state: more of them save time, fewer save memory."""
+"""Number of pieces that share one saved state: more save time, fewer save memory."""
 
 Over = Literal["steps", "mean"]
 
 
 def recompute(net: nn.Module, x: Tensor, *, steps: int = 4, over: Over = "steps") -> Tensor:
-    """Return ``net(x)`` in a memory that hardly grows with the number of time steps.
+    """Return ``net(x)`` with memory that hardly grows with the number of time steps.
 
-    The sequence is run in pieces, from which only the states of the neurons are kept; the backward pass runs
-    every piece again, one at a time. States and gradients pass from piece to piece, so the result and all
-    gradients are those of ``net(x)``, and training takes about 1.5 to 2 times as long. The one exception is
+    The sequence runs in pieces, and only the states of the neurons are kept between them. The backward pass
+    runs every piece again, one at a time. States and gradients pass from piece to piece, so the result and
+    all gradients equal those of ``net(x)``. Training takes about 1.5 to 2 times as long. The one exception is
     BatchNorm in training mode, whose statistics are taken over each piece.
 
     Args:
         net: a network in which each time step depends on earlier ones only through the states of our
             neurons, `LeakyIntegrator`, `Recurrent` and `DelayedLinear`; each of them is called once.
         x: ``[T, B, *input]``.
-        steps: time steps of a piece.
+        steps: number of time steps in a piece.
         over: ``steps``, if the network returns ``[T, B, *outputs]``; ``mean``, if it returns their mean over
             time ``[B, *outputs]``, as `ultralif.models` do.
 

@@ -20,7 +20,7 @@ class Recording(NamedTuple):
     spikes: Tensor
     """``[T, B, *features]``"""
     membrane: Tensor
-    """The same shape: after reset."""
+    """Membranes after the reset, in the same shape."""
     threshold: Constant
 
 

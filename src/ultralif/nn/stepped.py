@@ -17,15 +17,15 @@ S = TypeVar("S", bound=tuple[Tensor, ...])
 class Stepped(Neuron[S]):
     """Base class of user-defined neurons: a subclass names its step, which is repeated over time.
 
-    The subclass declares its constants in ``__init__`` and lists in ``choices`` the other attributes that
-    its step takes.
+    The subclass declares its constants in ``__init__``, and lists the other attributes that its step takes in
+    ``choices``.
     """
 
     formula: ClassVar[Callable[..., tuple[Tensor, Any]]]
     """``formula(current, state, **constants)`` returns the spike and the next state."""
 
     at_rest: ClassVar[Callable[[Tensor], Any]] = staticmethod(rest)
-    """Gives the state before the first step from the currents ``[T, B, *features]``."""
+    """Returns the state before the first step, given the currents ``[T, B, *features]``."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Make the operator."""

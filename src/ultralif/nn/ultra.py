@@ -30,8 +30,9 @@ class _Tempered(Neuron[State]):
     """A neuron with a temperature: ``eps``, ``learn_eps`` (None: yes) and ``eps_range``.
 
     The default of ``eps`` is 0.4 times the default threshold. Between rest and twice the threshold a soft
-    spike rises by tanh(threshold / (2 eps)), and L layers pass on the L-th power of that: 0.85 each here,
-    0.24 at the paper's 1.0, where an undriven UltraLIF also rests above its threshold (at log 1.9 = 0.64).
+    spike rises by tanh(threshold / (2 eps)), and L layers pass on the L-th power of that: 0.85 per layer
+    here, 0.24 at the paper's 1.0. There an UltraLIF without input also rests above its threshold (at log 1.9
+    = 0.64).
 
     Args:
         eps: the temperature, above 0.
@@ -57,7 +58,7 @@ class _Tempered(Neuron[State]):
 
 
 class _Leaky(_Tempered):
-    """A neuron whose membrane decays by a leak, given as it is or by time constants in steps."""
+    """A neuron whose membrane decays by a leak, given directly or as time constants in steps."""
 
     choices = (*FIRING, "v_sat")
     v_sat: Constant
@@ -87,7 +88,7 @@ class _Leaky(_Tempered):
         self._declared["leak"] = (0.0, 1.0)
 
     def constant(self, name: str) -> Constant:
-        """Return the value of a constant now; a leak may follow from the time constants."""
+        """Return the current value of a constant; a leak may follow from the time constants."""
         if name != "leak" or self.time_constants is None:
             return super().constant(name)
         return torch.exp(self.eps_per_decay() * -torch.exp(-self.log_time_constant))
@@ -106,7 +107,7 @@ class _Leaky(_Tempered):
 
     @torch.no_grad()
     def assign(self, name: str, value: Constant) -> None:
-        """Give a constant another value; a leak sets its time constant."""
+        """Change the value of a constant; a leak sets its time constant."""
         if name != "leak" or self.time_constants is None:
             super().assign(name, value)
             return
@@ -136,14 +137,14 @@ class UltraLIF(_Leaky):
     Args:
         leak: decay factor tau_0 in (0, 1).
         learn_leak: learn the leak. None: only in UltraPLIF.
-        time_constants: the shortest and the longest of a layer in steps, in place of ``leak``: they are
-            spread evenly in their logarithm over ``parameter_shape``, which must be given. A neuron of time
-            constant c has lambda = leak^(1/eps) = exp(-1/c), by which u = exp(V/eps) decays. The constant c
-            itself is kept or learned, so memory does not change with eps.
+        time_constants: the shortest and the longest time constant of a layer in steps, instead of ``leak``.
+            They are spread evenly in their logarithm over ``parameter_shape``, which must be given. A neuron
+            with time constant c has lambda = leak^(1/eps) = exp(-1/c), the factor by which u = exp(V/eps)
+            decays. The constant c itself is kept or learned, so memory does not change with eps.
         v_sat: the ceiling of the membrane for ``reset="saturate"``.
-        options: ``eps``, the temperature > 0, by default 0.2, which suits deep networks (the paper has 1.0);
-            ``learn_eps``, learn it as ``exp(log_eps)`` (the default); ``eps_range``, its bounds; and the
-            arguments of every `Neuron`.
+        options: ``eps``, the temperature > 0, by default 0.2, which suits deep networks (the paper uses 1.0);
+            ``learn_eps``, whether to learn it as ``exp(log_eps)`` (the default); ``eps_range``, its bounds;
+            and the arguments of every `Neuron`.
 
     Example:
         >>> import torch
@@ -182,7 +183,7 @@ class UltraDLIF(_Tempered):
 
     Args:
         coupled_axis: the feature axis along which neurons are coupled, counted from the last, -1.
-        centered: preserve the mean, so that an undriven membrane does not drift.
+        centered: preserve the mean, so that a membrane without input does not drift.
         options: ``eps``, ``learn_eps`` and ``eps_range`` as in `UltraLIF`, and the arguments of every
             `Neuron`.
     """

@@ -17,10 +17,10 @@ def volume_regularizer(weight: Tensor) -> Tensor:
     .. math:: -\tfrac12 \log\det(G + \delta I), \quad G = W W^T \text{ or } W^T W,
         \quad \delta = 10^{-6} \, \mathrm{tr}(G) / m
 
-    G is the smaller Gram matrix, ``[m, m]``; delta keeps the value and its gradient finite where the rank
-    is deficient. Scaling W by c > 0 subtracts ``m * log(c)``, so the norm of the weights is drawn
-    upwards too: combine it with weight decay if that matters. The gradient is in the span of the rows:
-    it widens every singular value that training, or noise, has left above zero.
+    G is the smaller Gram matrix, ``[m, m]``; delta keeps the value and its gradient finite if the rank is
+    deficient. Scaling W by c > 0 subtracts ``m * log(c)``, so the penalty also increases the norm of the
+    weights: combine it with weight decay if that matters. The gradient is in the span of the rows: it widens
+    every singular value that training, or noise, has left above zero.
 
     Args:
         weight: ``[h, n]``, such as ``linear.weight``.
@@ -46,9 +46,9 @@ def volume_regularizer(weight: Tensor) -> Tensor:
 
 @torch.no_grad()
 def orthogonal_(linear: nn.Linear, generator: torch.Generator | None = None) -> nn.Linear:
-    """Make a layer's weights orthogonal in place, by QR, at the Frobenius norm they have; return the layer.
+    """Make a layer's weights orthogonal in place by QR, with an unchanged Frobenius norm; return the layer.
 
-    Rows become orthogonal and equally long for h <= n, columns for h >= n. At that norm no weights have a
+    Rows become orthogonal and equally long for h <= n, columns for h >= n. No weights of that norm have a
     greater `log_volume`.
 
     Example:
@@ -64,7 +64,7 @@ def orthogonal_(linear: nn.Linear, generator: torch.Generator | None = None) -> 
 
 
 def matrix_shape(weight: Tensor) -> tuple[int, int]:
-    """Return the sizes ``[h, n]`` of a weight matrix, or say what it is instead."""
+    """Return the sizes ``[h, n]`` of a weight matrix, or raise an error that says what it is instead."""
     if weight.dim() != 2 or not weight.is_floating_point():
         raise InputError(
             f"weight must be a floating-point matrix [h, n], got {weight.dtype} of shape "

@@ -1,9 +1,9 @@
 """Decide how the C program computes each layer of neurons, and say why.
 
-A layer is *gathered* where a convolution reads spikes that are kept in lists, or levels of the input: its
-sums stay in registers, and rows are computed when the next layer asks for them. All other layers are
-*spread*: each spike adds its weights to sums in memory. A threshold replaces a membrane only if that was
-checked for every sum that can occur, and sums share a word only if they are proved to fit.
+A layer is *gathered* where a convolution reads lists of spikes, or levels of the input. Its sums stay in
+registers, and rows are computed when the next layer requests them. All other layers are *spread*: each spike
+adds its weights to sums in memory. A threshold replaces a membrane only if this was checked for every
+possible sum. Sums share a word only if they are proved to fit.
 """
 
 import math
@@ -29,7 +29,7 @@ Kernel = Literal["packed", "wide", "levels"]
 
 @dataclass(frozen=True)
 class Gathered:
-    """A layer of neurons whose sums are gathered. Numbers are places in the network."""
+    """A layer of neurons whose sums are gathered. Numbers are positions in the network."""
 
     neuron: int
     synapses: int
@@ -37,24 +37,24 @@ class Gathered:
     source: int
     kernel: Kernel
     threshold: Tensor | None
-    """int64 ``[channels]``: the least sum that fires; None: membranes are computed."""
+    """int64 ``[channels]``: the least sum that fires; None if membranes are computed."""
     membranes: str
-    """Why, or why not."""
+    """The reason for either answer."""
     sums: str
-    """The same of the kernel."""
+    """The same for the kernel."""
 
     @property
     def why(self) -> str:
-        """One line for the reader of a report."""
+        """Return one line for a report."""
         return f"gathered; {self.sums}; {self.membranes}"
 
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """The way of each layer of neurons."""
+    """How each layer of neurons is computed."""
 
     gathered: dict[int, Gathered]
-    """By the place of its neurons."""
+    """Indexed by the position of its neurons."""
     spread: dict[int, str]
     """Why the other layers are spread."""
 
@@ -75,16 +75,16 @@ class LayerPlan:
 
     @property
     def without_membranes(self) -> frozenset[int]:
-        """Return the layers that thresholds decide."""
+        """Return the layers that thresholds replace."""
         return frozenset(place for place, layer in self.gathered.items() if layer.threshold is not None)
 
     def why(self, place: int) -> str:
-        """Return the way of a layer of neurons, and its reason."""
+        """Return how a layer of neurons is computed, and why."""
         return self.gathered[place].why if place in self.gathered else f"spread; {self.spread[place]}"
 
 
 def make_plan(net: IntegerNetwork) -> LayerPlan:
-    """Return the fastest way of each layer that is proved to be exact."""
+    """Return the fastest computation of each layer that is proved to be exact."""
     gathered: dict[int, Gathered] = {}
     spread: dict[int, str] = {}
     for place, node in enumerate(net.nodes):
@@ -146,7 +146,7 @@ def _reach(net: IntegerNetwork, source: int, op: IntegerSynapses) -> Range:
 
 
 def _not_by_channel(neuron: IntegerNeuron, channels: int) -> str:
-    """Return why a layer's membranes cannot be computed place by place."""
+    """Return why a layer's membranes cannot be computed position by position."""
     if neuron.coupling == "ring":
         return "neurons are coupled across the map"
     if neuron.adapt is not None:

@@ -98,7 +98,7 @@ def _helpers(op: IntegerNeuron | IntegerLeaky) -> Iterator[str]:
 
 
 def _calls(net: IntegerNetwork, plan: LayerPlan) -> Iterator[str]:
-    """Yield the statements of a time step, in order; at its end sums are 0 again, but those that are held."""
+    """Yield the statements of a time step, in order; at its end all sums except the held ones are 0 again."""
     if net.levels is None:
         yield "s->events = 0;"
     yield from gather.reset_rows(net, plan)
@@ -112,7 +112,7 @@ def _calls(net: IntegerNetwork, plan: LayerPlan) -> Iterator[str]:
     for place, node in enumerate(net.nodes):
         if isinstance(node.op, IntegerLeaky):
             yield f"leaky_{place}(s);"
-        elif place in plan.gathered:  # all rows, but those of a layer that only a gathered layer reads
+        elif place in plan.gathered:  # all rows, except those of a layer that only a gathered layer reads
             if gather.runs_alone(net, plan, place):
                 yield f"rows_{place}(s, {node.shape[1]});"
         elif isinstance(node.op, IntegerNeuron):
@@ -198,7 +198,7 @@ def _found(net: IntegerNetwork, place: int) -> list[str]:
 
 
 def _level(net: IntegerNetwork, place: int) -> str:
-    """Return the argument of functions that hand on levels."""
+    """Return the argument of functions that pass on levels."""
     return ", int32_t level" if net.nodes[place].graded else ""
 
 
@@ -368,13 +368,13 @@ def _exact(net: IntegerNetwork, layer: Gathered) -> list[str]:
 
 
 def _narrow(op: IntegerSynapses, layer: Gathered) -> bool:
-    """Tell whether a current is computed in 32 bits: a sum of 16 bits is multiplied by at most 2^15."""
+    """Return whether a current is computed in 32 bits: a 16-bit sum times at most 2^15."""
     packed = layer.kernel == "packed" and op.factor is not None
     return packed and int(op.shift.max()) < 0 and int(op.shift.min()) >= -30
 
 
 def _back(neuron: IntegerNeuron, place: int, at: str) -> str:
-    """Return the statement that a spike resets a membrane by, or nothing."""
+    """Return the statement with which a spike resets a membrane, or nothing."""
     if neuron.after not in ("zero", "subtract"):
         return ""
     sign = "" if neuron.after == "zero" else "-"
@@ -402,14 +402,14 @@ def _reset(neuron: IntegerNeuron, place: int, size: int) -> str:
 
 
 def _delayed(neuron: IntegerNeuron, place: int, size: int, floor: str) -> str:
-    """Return the statements that reset a membrane by its last spike, which the membrane itself tells."""
+    """Return the statements that reset a membrane by its last spike, which the membrane itself reveals."""
     back = _back(neuron, place, _at(size, neuron.reset.numel())) if neuron.delayed else ""
     last = f"s->v_{place}[i] > threshold_{place}[{_at(size, neuron.threshold.numel())}]"
     return f"{floor}\n    if ({last})\n        {back}" if back else ""
 
 
 def _ceiling(neuron: IntegerNeuron, place: int, size: int) -> str:
-    """Return the statement that limits a membrane that saturates."""
+    """Return the statement that limits a saturating membrane."""
     if neuron.after != "saturate":
         return ""
     top = constant("reset", place, neuron.reset, _at(size, neuron.reset.numel()))

@@ -96,7 +96,7 @@ def _neuron(number: int, op: IntegerNeuron, bits: int) -> Iterator[Array]:
 
 
 def _differ(values: Tensor) -> bool:
-    """Tell whether neurons need an array of constants; otherwise `text.constant` writes their number."""
+    """Return whether neurons need an array of constants; otherwise `text.constant` writes a single number."""
     return bool((values != values.flatten()[0]).any())
 
 
@@ -134,7 +134,7 @@ def state(net: IntegerNetwork, plan: LayerPlan) -> str:
 
 
 def recording(net: IntegerNetwork, plan: LayerPlan, recorded: Tensor) -> dict[str, object]:
-    """Return the simulator's answers to recorded inputs ``[T, B, *input]``."""
+    """Return the simulator's outputs for recorded inputs ``[T, B, *input]``."""
     output = net.run(recorded)
     return {
         "samples": recorded.shape[1],
@@ -165,7 +165,7 @@ def checksum(
 
 
 def constants_hash(constants: Sequence[Array]) -> int:
-    """Return ``model_constants`` of the program; it differs if any one constant does."""
+    """Return ``model_constants`` of the program, a checksum that changes with any single constant."""
     found = HASH_START
     for array in constants:
         for value in array.values.flatten().tolist():
