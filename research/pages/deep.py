@@ -6,11 +6,11 @@ python -m research studies deep_page
 import json
 import re
 from collections.abc import Iterable, Sequence
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from research import DOCS, RESULTS
-from research.paper.statistics import paired
+from research.paper.statistics import interval, paired
 
 PAGE = DOCS / "deep.md"
 TRIAL = {
@@ -38,8 +38,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def summary(values: Sequence[float]) -> tuple[str, int]:
-    spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
-    return f"{mean(values):.2f}{spread}", len(values)
+    return str(interval(dict(enumerate(values)))), len(values)
 
 
 def trial() -> str:

@@ -16,6 +16,7 @@ import torch
 
 import ultralif as ul
 from research import DOCS, RESULTS, ROOT
+from research.paper.statistics import interval
 from research.studies.memory_nets import METHODS
 from research.studies.memory_tasks import TASKS
 
@@ -35,7 +36,8 @@ def table(rows: list[Row]) -> str:
         cells = [str(len(found))]
         for name in ("hard", "soft", "tropical"):
             values = [row[name] for row in found if name in row]
-            spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+            over = interval(dict(enumerate(values)))
+            spread = f" ± {over.half:.1f}" if over and over.half is not None else ""
             cells.append(f"{statistics.mean(values):.1f}{spread}" if values else "")
         kept = statistics.mean(row["memory"] for row in found)
         cells += [f"{kept:.2f}", f"{-1 / kept:.1f}"]
