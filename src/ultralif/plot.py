@@ -1,8 +1,8 @@
-"""Plots in one line: spikes, membranes, pictures over time, weights, temperatures.
+"""Plots in one line: spikes, membranes, images over time, weights and temperatures.
 
-A function draws on the ``axes`` that it is given, or on new ones, and returns them. Lines that are not data
-take the colours of matplotlib's style, so that ``plt.style.use("dark_background")`` does what it says; data
-take colours that every eye can tell apart (Okabe and Ito).
+Each function draws on the given ``axes``, or on new ones, and returns them. Lines that are not data use the
+colours of matplotlib's style, so that ``plt.style.use("dark_background")`` works; data use colours that
+colour-blind readers can tell apart (Okabe and Ito).
 
 Example:
     >>> import matplotlib
@@ -35,12 +35,12 @@ MOST_BARS = 20
 
 
 def raster(spikes: Tensor | Recording, *, sample: int = 0, axes: Any = None) -> Any:
-    """Draw when each neuron of a layer fired; a soft spike is drawn as large as it is.
+    """Draw when each neuron of a layer fired, with soft spikes drawn by size.
 
     Args:
         spikes: ``[T, N]``, ``[T, B, *features]`` or a recording.
-        sample: which one of a batch.
-        axes: where to draw.
+        sample: the sample of a batch to show.
+        axes: the axes to draw on.
     """
     shown = _of_sample(spikes.spikes if isinstance(spikes, Recording) else spikes, sample)
     axes = _axes(axes)
@@ -64,12 +64,12 @@ def traces(
     """Draw membranes over time, with a tick above for every spike.
 
     Args:
-        membrane: ``[T, N]``, ``[T, B, *features]`` or a recording, which has spikes and threshold too.
+        membrane: ``[T, N]``, ``[T, B, *features]``, or a recording, which includes spikes and threshold.
         spikes: the same shape.
-        threshold: drawn as a line.
-        neurons: which ones; None, the first three.
-        sample: which one of a batch.
-        axes: where to draw.
+        threshold: the threshold, drawn as a line.
+        neurons: the neurons to show; None, the first three.
+        sample: the sample of a batch to show.
+        axes: the axes to draw on.
     """
     if isinstance(membrane, Recording):
         spikes = membrane.spikes
@@ -103,13 +103,13 @@ def traces(
 def animate(
     frames: Tensor, path: str | Path | None = None, *, milliseconds: int = 100, axes: Any = None
 ) -> Any:
-    """Show pictures over time, and write them to a file if it is named; return matplotlib's animation.
+    """Show images over time, write them to a file if one is given, and return matplotlib's animation.
 
     Args:
         frames: ``[T, H, W]``, or ``[T, C, H, W]`` with one channel, two (events: OFF and ON) or three (RGB).
         path: a .gif file.
-        milliseconds: how long a picture stays.
-        axes: where to draw.
+        milliseconds: the duration of each image.
+        axes: the axes to draw on.
     """
     if path is not None and Path(path).suffix != ".gif":
         raise InputError(f"path must end in .gif, got {str(path)!r}")
@@ -136,13 +136,13 @@ def animate(
 def spike_count(
     spikes: Tensor | Recording, *, sample: int | None = None, labels: Sequence[str] = (), axes: Any = None
 ) -> Any:
-    """Draw how often each neuron fired: a bar for each of a few, a histogram of the rates of many.
+    """Draw how often each neuron fired: bars for a few neurons, a histogram of the rates of many.
 
     Args:
         spikes: ``[T, N]``, ``[T, B, *features]`` or a recording.
-        sample: which one of a batch; None, the mean over all.
+        sample: the sample of a batch to show; None, the mean over all.
         labels: names of the neurons, such as classes.
-        axes: where to draw.
+        axes: the axes to draw on.
     """
     train = spikes.spikes if isinstance(spikes, Recording) else spikes
     if train.dim() > 2:
@@ -165,14 +165,14 @@ def spike_count(
 def weights(
     net: nn.Module | Tensor, shape: Sequence[int] | None = None, *, most: int = 64, axes: Any = None
 ) -> Any:
-    """Draw what each neuron of the first layer looks for: its weights as a picture, red for and blue against.
+    """Draw the weights of each neuron of the first layer as an image, positive in red and negative in blue.
 
     Args:
         net: a network, a linear layer, or weights ``[N, inputs]``.
-        shape: ``(H, W)``; ``(C, H, W)``, whose channels are added up; ``(N,)``, a line for each neuron;
-            None, a square.
-        most: how many neurons at most.
-        axes: where to draw.
+        shape: ``(H, W)``; ``(C, H, W)``, whose channels are summed; ``(N,)``, a line for each neuron; None, a
+            square.
+        most: the most neurons to draw.
+        axes: the axes to draw on.
     """
     rows = _first_weights(net)[:most].detach().float().cpu()
     side = math.isqrt(rows.shape[1])
@@ -206,8 +206,8 @@ def temperature(*runs: Result | str | Path, runs_dir: str | Path | None = None, 
 
     Args:
         runs: results, folders, or the names of runs.
-        runs_dir: where runs are kept, for names; None, ``$ULTRALIF_RUNS`` or ``./runs``.
-        axes: where to draw.
+        runs_dir: the folder in which names are looked up; None, ``$ULTRALIF_RUNS`` or ``./runs``.
+        axes: the axes to draw on.
     """
     if not runs:
         raise InputError("temperature needs at least one run; pass what ultralif.train returned")

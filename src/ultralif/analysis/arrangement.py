@@ -20,7 +20,7 @@ __all__ = ["Regions", "check_hyperplanes", "count_regions", "enumerate_regions",
 Array = NDArray[np.float64]
 
 TOLERANCE = 1e-11
-"""Unit normals that differ by less count as equal; so do distances of hyperplanes from the origin."""
+"""Unit normals that differ by less are treated as equal, and so are distances from the origin."""
 
 ROUNDING = 4e-16
 """The error of one step of the computation, relative to its inputs."""
@@ -62,13 +62,13 @@ def enumerate_regions(
 
     Hyperplanes are added one by one. A new one splits the regions that it passes through; their traces on it
     are the regions of a smaller arrangement, with one dimension less. A point of such a trace, moved to
-    either side, gives a point in each half. So no region is missed, and each has a point that proves it.
+    either side, gives a point in each half. So no region is missed, and each has a point as proof.
 
     Args:
-        weight: normals ``[h, n]``; a zero row is no hyperplane.
+        weight: normals ``[h, n]``; a zero row is not a hyperplane.
         offset: ``[h]``.
         tol: see `TOLERANCE`.
-        limit: refuse if the bound ``R(h, rank)`` is greater.
+        limit: refuse a job whose bound ``R(h, rank)`` is greater.
 
     Example:
         >>> lines = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -86,13 +86,13 @@ def count_regions(weight: Tensor, offset: Tensor, *, tol: float = TOLERANCE, lim
 
     Each hyperplane adds as many regions as the earlier ones cut it into (deletion and restriction), so each
     step solves a problem of one dimension less. Thousands of lines in a plane take seconds. Independent
-    normals, as a layer with fewer neurons than inputs nearly always has, give 2^h at once.
+    normals, which a layer with fewer neurons than inputs nearly always has, give 2^h immediately.
 
     Args:
-        weight: normals ``[h, n]``; a zero row is no hyperplane.
+        weight: normals ``[h, n]``; a zero row is not a hyperplane.
         offset: ``[h]``.
         tol: see `TOLERANCE`.
-        limit: refuse if the bound ``R(h, rank - 1)`` on the traces is greater.
+        limit: refuse a job whose bound ``R(h, rank - 1)`` on the traces is greater.
 
     Example:
         >>> count_regions(torch.tensor([[1.0, 0.0], [2.0, 0.0]]), torch.tensor([0.5, 0.5]))
@@ -112,7 +112,7 @@ class _Planes(NamedTuple):
     unit: Array
     distance: Array
     doubt: Array
-    """The rounding error of each so far; it is large for traces of nearly parallel hyperplanes."""
+    """The accumulated rounding error of each; it is large for traces of nearly parallel hyperplanes."""
 
 
 def _count(planes: _Planes, tol: float) -> int:
@@ -153,7 +153,7 @@ def _distinct(normals: Array, offsets: Array, doubt: Array, tol: float) -> _Plan
     length = length[keep]
     unit, distance = normals[keep] / length[:, None], offsets[keep] / length
     doubt = (doubt[keep] + ROUNDING * (1 + np.abs(offsets[keep]))) / length
-    if unit.shape[1] == 1:  # points on a line are sorted, which is quick for thousands
+    if unit.shape[1] == 1:  # points on a line are sorted, which is fast for thousands
         cuts = distance * unit[:, 0]
         order = np.argsort(cuts)
         cuts, doubt = cuts[order], doubt[order]
@@ -238,7 +238,7 @@ def _traces(planes: _Planes, j: int, tol: float) -> tuple[_Planes, Array]:
 
 
 def _room(on: Array, planes: _Planes, j: int) -> Array:
-    """Return how far points can move off hyperplane j: half-way to the first of the earlier ones."""
+    """Return how far points can move off hyperplane j: half-way to the nearest earlier one."""
     gap = np.abs(on @ planes.unit[:j].T - planes.distance[:j])
     slope = np.abs(planes.unit[:j] @ planes.unit[j])
     room: Array = (gap / np.maximum(slope, 1e-30)).min(1, initial=2.0)

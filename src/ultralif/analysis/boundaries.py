@@ -21,7 +21,7 @@ class BoundarySlice(NamedTuple):
 
     labels: Tensor
     margin: Tensor
-    """Difference between the best score and the next; 0 where they tie."""
+    """Difference between the best and the second-best score; 0 where they tie."""
     boundary: Tensor
     """True next to a change of class, the locus where two scores cross."""
     tied: Tensor
@@ -46,7 +46,7 @@ def boundary_slice(
     """Evaluate class scores on a square of a plane.
 
     Args:
-        scores: from inputs ``[N, n]`` to class scores ``[N, classes]``.
+        scores: a function from inputs ``[N, n]`` to class scores ``[N, classes]``.
         plane: the plane.
         extent: half the side of the square.
         resolution: points along a side.

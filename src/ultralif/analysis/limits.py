@@ -8,7 +8,7 @@ __all__ = ["duration", "largest", "refuse_beyond"]
 
 
 def duration(seconds: float) -> str:
-    """Spell a time with a unit that suits it.
+    """Format a time with a suitable unit.
 
     Example:
         >>> duration(90), duration(7200), duration(1e12)
@@ -21,7 +21,7 @@ def duration(seconds: float) -> str:
 
 
 def largest(work: Callable[[int], int], limit: int, size: int) -> int:
-    """Return the greatest size, not above the given one, whose work is within the limit."""
+    """Return the greatest size up to the given one whose work is within the limit."""
     return next((smaller for smaller in range(size, 0, -1) if work(smaller) <= limit), 0)
 
 
@@ -29,7 +29,7 @@ def refuse_beyond(limit: float, work: float, seconds_each: float, what: str, rem
     """Raise an InputError with an estimate if a job has more than ``limit`` pieces of work.
 
     Args:
-        limit: the most pieces that are started.
+        limit: the most pieces of work.
         work: number of pieces.
         seconds_each: estimated time of one piece.
         what: the job, such as ``2 hyperplanes of rank 2 have up to 4 regions``.

@@ -18,8 +18,8 @@ __all__ = ["Position", "general_position", "subset_batches", "whitney_count"]
 def whitney_count(weight: Tensor, offset: Tensor, tol: float = TOLERANCE) -> Tensor:
     r"""Count regions by Whitney's sum :math:`\sum_B (-1)^{|B| - \mathrm{rank} B}` over central subsets B.
 
-    Central means that the hyperplanes of B share a point. It computes 2^h ranks, but counts a whole batch of
-    small arrangements at once, degenerate ones too. No row may be zero.
+    Central means that the hyperplanes of B share a point. It computes 2^h ranks, but handles a whole batch of
+    small arrangements at once, including degenerate ones. No row may be zero.
 
     Args:
         weight: ``[..., h, n]``.
@@ -56,7 +56,7 @@ class Position(NamedTuple):
 def general_position(
     weight: Tensor, offset: Tensor, *, tol: float = TOLERANCE, limit: int = 2_000_000
 ) -> Position:
-    """Tell whether hyperplanes are in general position, where the region count is ``R(h, n)``.
+    """Return whether hyperplanes are in general position, where the region count is ``R(h, n)``.
 
     Every ``min(h, n)`` normals are independent, and no ``n + 1`` hyperplanes share a point.
 

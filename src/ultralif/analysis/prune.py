@@ -1,4 +1,4 @@
-"""Smaller networks: merge neurons that are equal, remove those that span the least volume.
+"""Make networks smaller: merge equal neurons, and remove those that span the least volume.
 
 When a neuron of a ring (UltraDLIF) is removed, its neighbours get new neighbours. At T = 1 that has no
 effect; over more steps it does, even if two neurons were equal.
@@ -30,7 +30,7 @@ class Merged(NamedTuple):
 def redundant_groups(weight: Tensor, bias: Tensor | None, tol: float = 1e-6) -> list[list[int]]:
     """Return the groups of rows whose weights and biases differ by less than tol times their length.
 
-    Neurons with other weights are not redundant, even if parallel: they fire for other inputs.
+    Neurons with different weights are not redundant, even if parallel: they fire for other inputs.
     """
     rows = weight if bias is None else torch.cat((weight, bias[:, None]), 1)
     near = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
@@ -82,11 +82,11 @@ def prune_neurons(
 
     Args:
         net: a network; it is not changed.
-        keep: how many neurons stay.
+        keep: the number of neurons to keep.
         by: the criterion for removing the others, see `prune_order`.
         layer: which hidden layer.
-        mean_spikes: ``[h]``, the mean spike of each neuron; if given, the mean input that the removed neurons
-            gave to the next layer is added to that layer's bias.
+        mean_spikes: ``[h]``, the mean spike of each neuron; if given, the mean contribution of the removed
+            neurons is added to the next layer's bias.
         generator: for ``by="random"``.
     """
     linear, following = _linears(net, layer)
@@ -111,9 +111,9 @@ def prune_order(
     Args:
         weight: ``[h, n]``.
         count: how many.
-        by: ``volume`` removes, one after another, the row whose removal costs the least `log_volume`: for
-            h <= n the one nearest to the span of the others, for h > n the one of least leverage.
-            ``magnitude`` removes the shortest rows, ``random`` any.
+        by: ``volume`` repeatedly removes the row whose removal costs the least `log_volume`: for h <= n the
+            one nearest to the span of the others, for h > n the one with the least leverage. ``magnitude``
+            removes the shortest rows, ``random`` any.
         generator: for ``random``.
     """
     if by == "random":

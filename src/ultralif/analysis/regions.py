@@ -33,7 +33,7 @@ __all__ = [
 AnyNeuron = Neuron[Any]
 
 MAX_BITS = 200_000_000
-"""Rasters of more bits than this are refused: they would not fit into a laptop's memory."""
+"""Rasters with more bits are refused, because they would not fit into a laptop's memory."""
 
 
 @torch.no_grad()
@@ -67,7 +67,7 @@ def firing_current(neuron: AnyNeuron, features: int) -> Tensor:
 def hyperplanes(linear: nn.Linear, neuron: AnyNeuron) -> tuple[Tensor, Tensor]:
     """Return normals ``[h, n]`` and offsets ``[h]``: neuron j fires at step 1 where ``w_j . x > offset_j``.
 
-    They are the spike boundaries of a layer at T = 1, in the mode that the neuron is in.
+    They are the spike boundaries of a layer at T = 1, in the current mode of the neuron.
     """
     weight = linear.weight.detach().double()
     offset = firing_current(neuron, linear.out_features)
@@ -124,7 +124,7 @@ def random_plane(n: int, generator: torch.Generator, around: Tensor | None = Non
 
 
 def plane_hyperplanes(weight: Tensor, offset: Tensor, plane: Plane) -> tuple[Tensor, Tensor]:
-    """Return the lines ``[h, 2]``, ``[h]`` in which hyperplanes meet a plane; `count_regions` counts them."""
+    """Return the lines ``[h, 2]``, ``[h]`` in which hyperplanes meet a plane, for `count_regions`."""
     weight = weight.double()
     return weight @ torch.stack((plane.right, plane.up), 1), offset.double() - weight @ plane.origin
 
@@ -186,9 +186,9 @@ class Growth(NamedTuple):
 
     steps: int
     found: int
-    """Rasters met by the samples: a lower bound of the true number."""
+    """Number of rasters among the samples: a lower bound of the true number."""
     bound: int | None
-    """An upper bound that is proved; None where none is known (soft resets, adaptation)."""
+    """A proved upper bound; None if none is known (soft resets, adaptation)."""
 
 
 def growth(
@@ -200,7 +200,7 @@ def growth(
     dimension: int | None = None,
     spike_mode: Mode = "tropical",
 ) -> list[Growth]:
-    """Count the rasters of a layer over time, with the bound that holds for it.
+    """Count the rasters of a layer over time, and return the bound for it.
 
     Args:
         linear: the layer's weights.

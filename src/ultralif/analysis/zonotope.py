@@ -1,7 +1,7 @@
 """Volumes of a layer: the zonotope of its weights, and the log-volume.
 
 The paper's volume (appendix C.3.3) is that of the zonotope in input space. It vanishes for every layer with
-fewer neurons than inputs, the paper's own included; `log_volume` takes its place there.
+fewer neurons than inputs, including the paper's own; `log_volume` replaces it there.
 """
 
 from math import comb, inf, lgamma
@@ -46,7 +46,7 @@ def log_volume(weight: Tensor) -> Tensor:
     r"""Return :math:`\frac12 \log\det(W W^T)` for h <= n, :math:`\frac12 \log\det(W^T W)` for h >= n.
 
     For h <= n it is the log of the zonotope's h-volume, exactly. For h >= n it is a lower bound of the log
-    of its n-volume, at most `log_volume_gap` below. It is ``-inf`` where the rank is deficient.
+    of its n-volume, at most `log_volume_gap` below. It is ``-inf`` if the rank is deficient.
 
     Example:
         >>> log_volume(torch.tensor([[2.0, 0.0, 0.0], [1.0, 3.0, 0.0]])).exp()

@@ -1,10 +1,10 @@
 """A layer as one node of autograd: the choice of a device's kernels, what a call keeps, and its derivative.
 
 Triton's kernels run on CUDA, those in C on the CPU. Elsewhere the definition runs, which keeps every
-intermediate result for its derivative, at least 32 bytes for each step and neuron.
+intermediate result for its derivative: at least 32 bytes per step and neuron.
 
-For a small layer, calling a custom operator takes longer than integrating. So it is called only where an
-operator must be visible: to compilers, to fake tensors and to other modes. A plain call goes through
+For a small layer, calling a custom operator takes longer than integrating. So the operator is called only
+where it must be visible: to compilers, fake tensors and other modes. A plain call goes through
 `torch.autograd.Function`. Either can be differentiated once.
 """
 
@@ -27,8 +27,8 @@ Grads = tuple[Tensor | None, ...]
 
 
 def is_fused(current: Tensor, rule: Rule) -> bool:
-    """Tell whether a kernel computes a rule for a current on its device."""
-    if torch.compiler.is_compiling():  # the answer counts as a constant, since a built kernel stays built
+    """Return whether a kernel computes a rule for a current on its device."""
+    if torch.compiler.is_compiling():  # the answer is a constant, because a built kernel stays built
         return _is_fused_by_choices(current.device.type, current.dtype, encode(rule)[0], rule.ring > 0)
     return has_kernel(current.device.type, current.dtype, rule)
 
@@ -43,19 +43,19 @@ vars(_is_fused_by_choices)["_dynamo_marked_constant"] = True
 
 
 def has_kernel(device: str, dtype: torch.dtype, rule: Rule) -> bool:
-    """Tell whether a device has kernels for a rule."""
+    """Return whether a device has kernels for a rule."""
     if device == "cuda":
         return dtype != torch.float64
     return device == "cpu" and cpu.takes(rule) and build.library() is not None
 
 
 def on_gpu(current: Tensor) -> bool:
-    """Tell whether Triton's kernels integrate a current."""
+    """Return whether Triton kernels integrate a current."""
     return current.is_cuda
 
 
 def is_plain(current: Tensor) -> bool:
-    """Tell whether a call is a plain one: no compiler, no transform or mode, no fake tensor or subclass."""
+    """Return whether a call is plain: no compiler, transform or mode, and no fake tensor or subclass."""
     return not (
         torch.compiler.is_compiling()
         or type(current) is not Tensor
@@ -66,7 +66,7 @@ def is_plain(current: Tensor) -> bool:
 
 
 def runs_triton(current: Tensor) -> bool:
-    """Tell whether a call launches Triton's kernels directly, outside of any custom operator."""
+    """Return whether a call launches Triton kernels directly, outside of any custom operator."""
     return is_plain(current) and on_gpu(current)
 
 
@@ -117,7 +117,7 @@ def run(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule)
 
 
 class Repeated:
-    """A call from rest that is repeated many times: constants, rule and plan are kept."""
+    """A call from rest that is repeated many times with the same constants, rule and plan."""
 
     def __init__(self, current: Tensor, constants: Constants, rule: Rule, names: dict[int, str]) -> None:
         self.constants, self.rule = constants, rule
@@ -138,7 +138,7 @@ class Repeated:
 def repeated(
     current: Tensor, constants: Constants, rule: Rule, parameters: dict[str, Any]
 ) -> Repeated | None:
-    """Return a call that can be repeated, if its constants are numbers and parameters that kernels read."""
+    """Return a repeatable call if its constants are numbers and parameters that kernels read."""
     names = {id(parameter): name for name, parameter in parameters.items()}
     gpu, dtype = on_gpu(current), compute_dtype(current.dtype)
     if not is_plain(current) or (not gpu and (rule.sharp or chunks.chunks(current, rule) > 1)):
@@ -177,7 +177,7 @@ class _Integrate(torch.autograd.Function):
         ctx.constants, ctx.plan, ctx.borders = constants, plan, borders
         # The spikes are not saved by `save_for_backward`: if they are changed in place, there is no error,
         # and the derivative starts from the current instead. Where a spike is rounded to 0 or 1, the membrane
-        # is lost, but then the past has no share in any gradient. On a ring it would have one; a ring is
+        # is lost, but then the past contributes to no gradient. On a ring it would have one; a ring is
         # integrated again where that happens.
         exact = current.dtype == torch.float32 or (current.dtype == torch.float64 and not on_gpu(current))
         invertible = exact and rule.invertible and not out.is_inference()
@@ -199,7 +199,7 @@ class _Integrate(torch.autograd.Function):
 
 
 class _Derivative(torch.autograd.Function):
-    """The derivative where autograd may differentiate it again, which is refused."""
+    """The derivative in a form that refuses a second differentiation."""
 
     @staticmethod
     def forward(ctx: Any, plan: Any, given: tuple[Any, ...], *seen: Tensor | None) -> Grads:

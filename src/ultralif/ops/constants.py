@@ -1,4 +1,4 @@
-"""Learned constants: a raw parameter, and the function that gives the constant."""
+"""Learned constants: a raw parameter, and the function that decodes it."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ __all__ = ["LOG", "LOGIT", "SOFTPLUS", "Form", "Learned", "bounded", "decode_row
 
 
 class Form(IntEnum):
-    """The function from a raw parameter to its constant; kernels know it by its number."""
+    """The function from a raw parameter to its constant; kernels identify it by its number."""
 
     VALUE = 1
     EXP = 2
@@ -78,7 +78,7 @@ class Learned(NamedTuple):
         return 1 / value if self.inverse else value
 
     def pull(self, grad: Tensor) -> Tensor:
-        """Return the gradient for the raw parameter from that for the constant."""
+        """Return the gradient for the raw parameter, given that for the constant."""
         with torch.enable_grad():
             raw = self.raw.detach().requires_grad_()
             (found,) = torch.autograd.grad(self._replace(raw=raw).value(), raw, grad.to(raw.dtype))
@@ -86,7 +86,7 @@ class Learned(NamedTuple):
 
 
 def decode_rows(raw: Tensor, rows: Tensor, forms: Sequence[Form]) -> Tensor:
-    """Return many constants at once, each by its own row.
+    """Return many constants at once, each decoded by its own row.
 
     Args:
         raw: the raw parameters, ``[n]``.
@@ -120,7 +120,7 @@ class _Clamp(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        # Few operators: on a GPU each is a launch, which takes longer than its computation.
+        # Few operators: on a GPU each one is a launch, which takes longer than its computation.
         x, *tensors = ctx.saved_tensors
         low, high = (n if t is None else t for t, n in zip(tensors, ctx.numbers, strict=True))
         inward = torch.where(grads[0] > 0, x > low, x < high)
@@ -131,9 +131,9 @@ _clamp: Callable[[Tensor, float | Tensor, float | Tensor], Tensor] = _Clamp.appl
 
 
 def bounded(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
-    """Clamp ``x``, but pass every gradient whose descent step would bring it back inside.
+    """Clamp ``x``, but keep every gradient whose descent step leads back inside.
 
-    An ordinary clamp has no gradient outside, and a temperature that once crossed its bound would stay
-    there for good.
+    An ordinary clamp has no gradient outside, so a temperature that crossed its bound would stay there
+    forever.
     """
     return _clamp(x, low, high)

@@ -1,8 +1,7 @@
-"""Memory layouts: the neurons of a time step in the order of memory, whatever the order of the axes.
+"""Memory layouts: the neurons of a time step in memory order, whatever the order of the axes.
 
-Neurons without neighbours do not care about the order in which they are integrated, so a dense tensor of any
-layout, such as channels-last, is read and written as it is. ``pos`` counts the neurons of a step in the order
-in which the output has them.
+Neurons without neighbours can be integrated in any order, so a dense tensor of any layout, such as
+channels-last, is read and written as it is. ``pos`` counts the neurons of a step in the order of the output.
 """
 
 import math
@@ -44,7 +43,7 @@ class Place(NamedTuple):
 
 
 def like_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides that `torch.empty_like` gives: the same, if they are dense.
+    """Return the strides of the result of `torch.empty_like`: the same strides, if they are dense.
 
     `torch.empty_like` itself would allocate a tensor or, for one on the device meta, import sympy.
     """
@@ -55,7 +54,7 @@ def like_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...
         expected *= size
     else:
         return tuple(strides)
-    inner = list(reversed(range(len(shape))))  # axes from the innermost on, sorted as PyTorch does it
+    inner = list(reversed(range(len(shape))))  # axes from the innermost on, sorted as in PyTorch
     for last in range(1, len(shape)):
         at = last
         for i in reversed(range(last)):
@@ -105,7 +104,7 @@ def has_gap(constant: Sequence[int]) -> bool:
 
 
 def find_steps(shape: Sequence[int], strides: Sequence[int], order: Sequence[int]) -> Steps | None:
-    """Return where a tensor has the neurons of a step, or None if two strides cannot describe it."""
+    """Return the addresses of the neurons of a step, or None if two strides cannot describe them."""
     groups: list[tuple[int, int]] = []
     for axis in order:
         size, stride = shape[axis], strides[axis]

@@ -1,4 +1,4 @@
-"""Many networks of one shape computed as one; imported only where several networks are trained together."""
+"""Compute many networks of one shape as one; imported only to train several networks together."""
 
 from ultralif.stack.networks import Stack
 

@@ -1,8 +1,9 @@
 """The constants of many kernels in one vector: a row for each of their programs, decoded by one kernel.
 
-A network alone decodes its constants in every program; for a stack that would be most of the work of a short
-step. Here they are decoded once, beside the product that gives the currents. In the backward pass a program
-writes the sums of its lanes into its row, and one kernel adds them up beside the gradient of the weights.
+A single network decodes its constants in every program; for a stack that would be most of the work of a short
+step. Here they are decoded once, beside the product that computes the currents. In the backward pass a
+program writes the sums of its lanes into its row, and one kernel adds them beside the gradient of the
+weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["RowTable", "decode", "make_row_table", "rows_of"]
 
 WIDTH = 8
-"""Numbers in a row, as `triton.common.HELD` says."""
+"""Numbers in a row, see `triton.common.HELD`."""
 BLOCK = 128
 OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": True}
-_recorded: list["RowTable"] = []  # none is ever freed: a recorded graph may still read it
+_recorded: list["RowTable"] = []  # never freed, because a recorded graph may still read it
 
 
 class RowTable(NamedTuple):
-    """For each row its constants, and for each constant its rows; tensors on the device."""
+    """The constants of each row and the rows of each constant, as tensors on the device."""
 
     rows: int
     places: Tensor
@@ -56,10 +57,10 @@ def decode(raw: Tensor, table: Tensor, row_table: RowTable) -> Tensor:
 def make_row_table(
     parts: Sequence[tuple["LaunchPlan", Constants, Sequence[bool]]], raw: Tensor
 ) -> RowTable | None:
-    """Describe the rows of some kernels; None where nothing can be copied to the device now.
+    """Describe the rows of some kernels; None if nothing can be copied to the device now.
 
     Args:
-        parts: of each kernel the plan, the constants, and whether each of them has a gradient.
+        parts: for each kernel the plan, the constants, and whether each of them has a gradient.
         raw: the raw parameters of all constants.
     """
     kept: dict[Any, RowTable] = parts[0][0].books
@@ -115,7 +116,7 @@ class _Decode(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, None, None]:
         raw, table = ctx.saved_tensors
-        ctx.grads = grads  # on a branch this runs beside work that must not be given their memory
+        ctx.grads = grads  # on a branch this runs beside work that must not reuse their memory
         g_raw = torch.empty_like(raw)
         given = (grads, raw, table, ctx.row_table.sums, g_raw)
         with launch.on_device(raw.device):
@@ -127,6 +128,6 @@ _apply: Callable[..., Tensor] = _Decode.apply
 
 
 def rows_of(rows: Tensor, plans: Sequence["LaunchPlan"]) -> list[Constants]:
-    """Return the rows of each kernel, as the constants that it is given."""
+    """Return the rows of each kernel in the form of its constants."""
     parts = torch.split(rows.detach(), [plan.shape_of_rows[0] * WIDTH for plan in plans])
     return [Constants(*[Learned(part, Form.VALUE)] * 4) for part in parts]

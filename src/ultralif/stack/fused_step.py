@@ -43,7 +43,7 @@ def readout_loss(
         labels: classes for each of the batches that members read, ``[batches, B]``.
         sparsity: ``[M]``.
         smoothing: label smoothing.
-        ones: ``[M]``; given as the gradient of the losses, it spares multiplying by it.
+        ones: ``[M]``; passed as the gradient of the losses, it avoids a multiplication.
     """
     return _apply(rates, weight, bias, labels, sparsity, smoothing, ones)
 
@@ -71,7 +71,7 @@ class _Readout(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: None) -> tuple[Any, ...]:
-        # They are handed over, not kept: else each would be copied on its way to its parameter.
+        # They are passed on, not kept: otherwise each would be copied on its way to its parameter.
         grads, ctx.grads = ctx.grads or _read_out(ctx.saved_tensors, ctx.smoothing, True)[1], ()
         if ctx.ones is None or grad.data_ptr() != ctx.ones.data_ptr():
             grads = (grads[0] * grad[:, None], grads[1] * grad[:, None, None], grads[2] * grad[:, None])

@@ -29,7 +29,7 @@ class KindGroup(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A group, its place among the members, and its kernels."""
+    """A group, its position among the members, and its kernels."""
 
     place: slice
     constants: Constants
@@ -38,7 +38,7 @@ class _Part(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """The kernels for all groups, and the vector that has their constants."""
+    """The kernels for all groups, and the vector of their constants."""
 
     parts: Sequence[_Part]
     vector: Tensor
@@ -55,7 +55,7 @@ def prepare_groups(
     Args:
         current: ``[T, B, M, N]``; the members of a group are neighbours.
         raw: the vector of all constants.
-        table: how each of them is decoded, see `triton.common`.
+        table: how each of them is decoded; see `triton.common`.
         groups: the groups, in the order of their members.
         rate: return the mean over time.
     """
@@ -116,7 +116,7 @@ class _Groups(torch.autograd.Function):
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor, Tensor, None, None]:
         current, vector = ctx.saved_tensors
         grad_out = grad_out.contiguous()
-        # A raw parameter that is not learned has no kernel that writes its gradient.
+        # No kernel writes the gradient of a raw parameter that is not learned.
         is_ready = all(part.plan.is_ready for part in ctx.parts)
         g_vector = torch.empty_like(vector) if is_ready else torch.zeros_like(vector)
         g_current = torch.empty_like(current)
@@ -139,7 +139,7 @@ def _of(x: Tensor, part: _Part, rate: bool) -> Tensor:
 
 
 def _with_grad(constant: Any, vector: Tensor, g_vector: Tensor) -> Any:
-    """Give a constant its place in the gradient of the vector of all."""
+    """Assign a constant its position in the gradient of the vector of all constants."""
     if not isinstance(constant, Learned):
         return constant
     own = constant.raw

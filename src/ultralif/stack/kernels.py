@@ -44,8 +44,8 @@ def decode_kernel(held, raw, table, index, numbers, rows, NATIVE: tl.constexpr, 
 def gather_kernel(grads, raw, table, sums, to_raw, BLOCK: tl.constexpr):
     """Write the gradient of one raw parameter: the sum over all rows that it serves, in a fixed order.
 
-    ``sums`` has for each parameter the place of its first sum, how many consecutive rows it serves, from
-    where to where these runs repeat, and the number of rows in all.
+    ``sums`` has for each parameter the position of its first sum, the number of consecutive rows it serves,
+    the period of these runs, and the total number of rows.
     """
     entry = tl.program_id(0)
     first, side = tl.load(sums + entry * 4), tl.load(sums + entry * 4 + 1)
@@ -100,7 +100,7 @@ def softmax(z):
 
 @triton.jit
 def add_parts(parts, at, size, count, stride, PARTS: tl.constexpr, AT_ONCE: tl.constexpr):
-    """Add up places ``at`` of all parts that programs wrote, PARTS of them at a time."""
+    """Sum positions ``at`` of all parts that programs wrote, PARTS of them at a time."""
     total = tl.zeros((AT_ONCE,), tl.float32)
     for first in range(0, count, PARTS):
         i = first + tl.arange(0, PARTS)
@@ -147,8 +147,8 @@ def readout_kernel(
     """Write the loss, hits and mean rate of a member, and the gradients of its loss.
 
     A program has some rows of a member. It writes its part of all sums, the gradients of weight and bias
-    first; the program of a member that comes last adds the parts in a fixed order. Groups of ``readers``
-    consecutive members have the same labels.
+    first. The last program of a member adds the parts in a fixed order. Groups of ``readers`` consecutive
+    members have the same labels.
     """
     m, tile, tiles = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     stride = members * neurons
@@ -222,7 +222,7 @@ def rows_kernel(
     COLUMNS: tl.constexpr,
     PARTS: tl.constexpr,
 ):
-    """Write the sum over all rows. A program adds some rows of some columns; the last, the sums."""
+    """Write the sum over all rows. A program adds some rows of some columns; the last one adds the sums."""
     block, part, count = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     column = block * COLUMNS + tl.arange(0, COLUMNS)
     here = column < columns

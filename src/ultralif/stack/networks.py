@@ -1,6 +1,6 @@
 """`Stack`: many networks computed as one, so that members with the same batch share every kernel.
 
-A member computes what it computes alone; the stack only lays parameters side by side. The first layers of all
+A member computes the same as alone; the stack only lays parameters side by side. The first layers of all
 members are one matrix product, neurons of one kind are one call of their operator, and the constants of all
 neurons are one vector. Members may also read different batches, such as those of different seeds: the
 products, the readout and the loss are still shared.
@@ -29,8 +29,9 @@ class Stack(nn.Module):
 
     Args:
         networks: the members, in any order: see `order`.
-        eps_speeds: for each member a factor of the speed at which Adam moves its temperature.
-        readers: for each member the number of the batch that it reads; as many read each. None: all read one.
+        eps_speeds: a factor for each member on the speed at which Adam moves its temperature.
+        readers: the number of the batch that each member reads; all batches have equally many readers. None:
+            all read the same batch.
 
     Example:
         >>> stack = Stack([Network((4, 8, 2), "UltraLIF"), Network((4, 8, 2), "LIF")])
@@ -52,7 +53,7 @@ class Stack(nn.Module):
             raise InputError(f"readers must name each batch from 0 equally often, got {batch}")
         kinds = [kind(cast(AnyNeuron, network.neurons[0])) for network in networks]
         self.order = sorted(range(len(networks)), key=lambda i: (batch[i], kinds.index(kinds[i])))
-        """The network at each place, sorted by the batch that it reads, then by its kind."""
+        """The order of the networks: sorted by the batch that they read, then by kind."""
         self.members = [networks[i] for i in self.order]
         self.sizes, self.readout = networks[0].sizes, networks[0].readout
         self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
@@ -77,8 +78,8 @@ class Stack(nn.Module):
         """Return the scores ``[M, B, classes]`` and for each spiking layer the rates ``[B, M, neurons]``.
 
         Args:
-            x: ``[T, B, *input]``, or one such for each batch.
-            mode: what `ultralif.set_mode` would set; None, the modes that the members had when stacked.
+            x: ``[T, B, *input]``, or one such tensor for each batch.
+            mode: the mode to run in; None, the modes of the members when they were stacked.
             by_step: return the scores of each step too, ``[T, M, B, classes]``.
         """
         rates, signal = self._run(x, mode, by_step)
@@ -133,7 +134,7 @@ class Stack(nn.Module):
         return [current.view(members, time, batch, -1).permute(1, 2, 0, 3).contiguous()]
 
     def spread(self, of_batches: Tensor) -> Tensor:
-        """Return for each member what its batch has: labels ``[B]`` or ``[batches, B]`` to ``[M, B]``.
+        """Return the labels of each member's batch: ``[B]`` or ``[batches, B]`` to ``[M, B]``.
 
         Labels may be probabilities, with an axis for the classes at the end.
         """
@@ -155,20 +156,20 @@ class Stack(nn.Module):
         return "weight" if name.startswith("weights.") else "other"
 
     def modes(self, place: int) -> tuple[Mode, ...]:
-        """Return the modes of the neurons of the member at a place."""
+        """Return the modes of a member's neurons."""
         return next(self.members[place].layers())[1].modes
 
     def constants(self, name: str) -> list[Tensor | None]:
-        """Return a constant of the first spiking layer for each place, or None for neurons without it."""
+        """Return a constant of each member's first spiking layer, or None for neurons without it."""
         return cast(StackedNeurons, self.neurons[0]).by_member(name)
 
     def assign(self, name: str, place: int, value: float) -> None:
-        """Give a constant that is not learned another value, in all layers of the member at a place."""
+        """Change a fixed constant in all layers of a member."""
         for neurons in self.neurons:
             cast(StackedNeurons, neurons).assign(name, place, value)
 
     def is_finite(self) -> Tensor:
-        """Tell for each place whether all parameters there are finite, ``[M]``."""
+        """Return for each member whether all its parameters are finite, ``[M]``."""
         parts = [torch.isfinite(p).flatten(1).all(1).cpu() for p in (*self.weights, *self.biases)]
         parts += [cast(StackedNeurons, neurons).is_finite() for neurons in self.neurons]
         return torch.stack(parts).all(0)

@@ -68,11 +68,11 @@ class StackedNeurons(nn.Module):
         self.forms = [form for form in Form if bool((rows[:, 0] == form).any())]
 
     def values(self) -> Tensor:
-        """Return all constants now."""
+        """Return the current values of all constants."""
         return decode_rows(self.raw, self.rows, self.forms)
 
     def prepare(self, currents: Sequence[Tensor], mode: Mode | None, rate: bool) -> list[Prepared | None]:
-        """Choose the kernels for each current, whose values are not read; None where there are none."""
+        """Choose the kernels for each current without reading its values; None if there are none."""
         return [self._prepare(*share, mode, rate) for share in self._shares(currents)]
 
     def forward(
@@ -119,7 +119,7 @@ class StackedNeurons(nn.Module):
         return prepare_groups(current, self.raw, self.rows, groups, rate)
 
     def _by_group(self, vector: Tensor) -> list[dict[str, Tensor]]:
-        """Return for each group its part of a vector of all constants, by name."""
+        """Return each group's part of a vector of all constants, by name."""
         parts = iter(torch.split(vector, self.sizes))
         return [{name: next(parts) for name in group[0].declared()} for group in self.groups]
 
@@ -140,13 +140,13 @@ class StackedNeurons(nn.Module):
             yield current, inside
 
     def by_member(self, name: str) -> list[Tensor | None]:
-        """Return one constant of each member, as it is now: parts of one copy in main memory."""
+        """Return the current value of one constant for each member: parts of one copy in main memory."""
         values = self._split(self.values().detach().cpu())
         found = {id(entry.neuron): value for entry, value in values if entry.name == name}
         return [found.get(id(neuron)) for neuron in self.members]
 
     def is_finite(self) -> Tensor:
-        """Tell for each member whether its constants are finite."""
+        """Return for each member whether its constants are finite."""
         whole = dict.fromkeys(map(id, self.members), True)
         for entry, part in self._split(torch.isfinite(self.raw).cpu()):
             whole[id(entry.neuron)] &= bool(part.all())
@@ -159,7 +159,7 @@ class StackedNeurons(nn.Module):
                 old.copy_(new)
 
     def assign(self, name: str, place: int, value: float) -> None:
-        """Give a fixed constant of a member another value."""
+        """Change a fixed constant of a member."""
         neuron = self.members[place]
         for group, numbers in zip(self.groups, self.numbers, strict=True):
             if neuron in group:
@@ -183,7 +183,7 @@ class StackedNeurons(nn.Module):
 
 
 def _describe(entry: _Entry, eps_speed: float) -> tuple[Tensor, Tensor]:
-    """Return the entry's part of the raw vector, and of the rows that say how it is read."""
+    """Return the entry's part of the raw vector and of the rows that describe how to decode it."""
     learned = entry.neuron.learned(entry.name)
     inverse = float(entry.name in INVERTED)
     if learned is None:
@@ -208,12 +208,12 @@ def _size(neuron: AnyNeuron, name: str) -> int:
 
 
 def _sizes(group: list[AnyNeuron]) -> list[int]:
-    """Return how much of the vector each constant of a group takes."""
+    """Return the size of each constant of a group in the vector."""
     return [sum(_size(neuron, name) for neuron in group) for name in group[0].declared()]
 
 
 def _numbers(group: list[AnyNeuron]) -> dict[str, float]:
-    """Return the constants that no member of a group learns and that are one number for all."""
+    """Return the constants that no member of a group learns and that are the same number for all."""
     values = {name: [neuron.constant(name) for neuron in group] for name in group[0].declared()}
     return {
         name: first
@@ -223,7 +223,7 @@ def _numbers(group: list[AnyNeuron]) -> dict[str, float]:
 
 
 def kind(neuron: AnyNeuron) -> Hashable:
-    """Return what neurons must have in common to be integrated in one call."""
+    """Return the properties that neurons must share to be integrated in one call."""
     choices = tuple(getattr(neuron, name) for name in neuron.choices)
     names = tuple((name, _size(neuron, name)) for name in neuron.declared())
     return type(neuron).operator, neuron.modes, neuron.backend, choices, names

@@ -1,4 +1,4 @@
-"""Work that need not wait for other work: branches of a recorded graph, and a product that uses them."""
+"""Run independent work in parallel: branches of a recorded graph, and a product that uses them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -19,13 +19,13 @@ _streams: dict[torch.device, list[torch.cuda.Stream]] = {}
 
 @contextmanager
 def side_by_side(device: torch.device) -> Iterator[Callable[[], Any]]:
-    """Yield a context for each of several pieces of work that need not wait for each other.
+    """Yield a context for each of several independent pieces of work.
 
-    While a graph is recorded, each has a stream of its own, so that the graph has branches; they end with the
+    While a graph is recorded, each has its own stream, so that the graph branches; the branches end with the
     outer context. Otherwise the host launches one after the other, and they stay on the current stream.
 
-    Memory is safe without `record_stream`: what is allocated before a branch lives until the branches end,
-    and the allocator gives what a branch allocates and frees to work on the same stream alone.
+    Memory is safe without `record_stream`: memory allocated before a branch lives until the branches end, and
+    memory that a branch frees is reused only on the same stream.
     """
     if not is_recording(device):
         yield nullcontext
@@ -76,7 +76,7 @@ _apply: Callable[..., Tensor] = _Linear.apply
 
 
 def _sum_rows(x: Tensor, out: Tensor) -> None:
-    if x.is_cuda and x.dtype == torch.float32:  # torch's own sum takes as long as the product beside it
+    if x.is_cuda and x.dtype == torch.float32:  # torch's own sum would take as long as the product beside it
         from ultralif.stack.fused_step import sum_rows
 
         sum_rows(x, out)

@@ -123,6 +123,7 @@ def pack_hits(hits: "NDArray[np.bool_]") -> str:
     """Return the number of samples and one bit for each, compressed, as text.
 
     Example:
+        >>> import numpy as np
         >>> unpack_hits(pack_hits(np.array([True, False, True])))
         array([ True, False,  True])
     """

@@ -1,1 +1,1 @@
-"""The recurrence on a CPU: kernels in C, built on first use where a wheel brings none."""
+"""The recurrence on a CPU: kernels in C, built on first use if the wheel contains none."""

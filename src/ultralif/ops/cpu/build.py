@@ -26,12 +26,12 @@ LEVELS = {
     "x86-64-v3": {"avx2", "fma", "f16c", "bmi1", "bmi2", "movbe"},
     "x86-64-v2": {"sse4_1", "sse4_2", "ssse3", "popcnt", "cx16"},
 }
-"""Processors that a wheel has kernels for, best first, and the flags of each in /proc/cpuinfo."""
+"""Processors for which a wheel has kernels, best first, and the flags of each in /proc/cpuinfo."""
 
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
-    """Find or build the kernels and load them; where there are none, give one warning with the reason."""
+    """Find or build the kernels and load them; if there are none, warn once with the reason."""
     try:
         return ctypes.CDLL(str(_packaged() or _built()))
     except (OSError, subprocess.CalledProcessError) as error:
@@ -64,7 +64,7 @@ def compile_kernels(compiler: list[str], march: str, target: Path) -> None:
 
 
 def tuned_for(march: str, machine: str) -> list[str]:
-    """Return the flags that choose a processor. On ARM, Apple's compiler knows -mcpu=native only."""
+    """Return the flags that choose a processor. On ARM, Apple's compiler only accepts -mcpu=native."""
     if machine.lower() in ("arm64", "aarch64"):
         return [f"-mcpu={march}"]
     return [f"-march={march}", *["-mprefer-vector-width=512"] * (machine.lower() in ("x86_64", "amd64"))]
@@ -114,7 +114,7 @@ def _built() -> Path:
     if found is not None:
         return found
     with _alone_in(folder):
-        found = _whole(folder, key)  # another process may have built them meanwhile
+        found = _whole(folder, key)  # another process may have built them in the meantime
         return found if found is not None else _build(compiler, folder, key)
 
 
@@ -127,7 +127,7 @@ def _build(compiler: list[str], folder: Path, key: str) -> Path:
         compile_kernels(compiler, "native", built)
         target = folder / f"kernels-{key}-{_file_digest(built)}.so"
         built.chmod(0o700)
-        with built.open("r+b") as file:  # Windows flushes no file that is open for reading only
+        with built.open("r+b") as file:  # Windows does not flush files that are open for reading only
             os.fsync(file.fileno())
         built.replace(target)
         return target
@@ -146,7 +146,7 @@ def _whole(folder: Path, key: str) -> Path | None:
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Let one process at a time build; the lock of a killed process is released by itself."""
+    """Let only one process build at a time; the lock of a killed process is released automatically."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -161,7 +161,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _private_folder() -> Path:
-    """Return the cache folder, after making sure that nobody else can put a library there."""
+    """Return the cache folder, after checking that nobody else can put a library there."""
     from platformdirs import user_cache_path
 
     cache = user_cache_path("ultralif")
@@ -173,28 +173,28 @@ def _private_folder() -> Path:
         status = parent.stat()
         sticky = (
             status.st_mode & stat.S_ISVTX and status.st_uid == 0
-        )  # like /tmp: others cannot change our entry
+        )  # as in /tmp, others cannot change our entry
         if _open_to_others(status) and not sticky:
             raise PermissionError(f"{parent} can be written by others; close it with chmod go-w")
     status = folder.stat()
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to another user; remove it")
     if _open_to_others(status):
-        folder.chmod(0o700)  # the files inside may be from anybody
+        folder.chmod(0o700)  # the files inside may come from anybody
         for path in folder.iterdir():
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     return folder
 
 
 def _open_to_others(status: os.stat_result) -> bool:
-    """Tell whether somebody other than this user and root can write here."""
+    """Return whether somebody other than this user and root can write here."""
     if not hasattr(os, "getuid"):
         return False
     return status.st_uid not in (0, os.getuid()) or bool(status.st_mode & 0o022)
 
 
 def _processor() -> str:
-    """Name the processor and its capabilities, since the kernels are built for it."""
+    """Return the processor and its capabilities, because the kernels are built for it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

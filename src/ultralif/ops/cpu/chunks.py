@@ -1,7 +1,7 @@
-"""Time in chunks that run side by side, for long sequences of few neurons that no spike resets.
+"""Cut time into chunks that run side by side, for long sequences of few neurons without resets by spikes.
 
-Without a reset, or with the saturating one, UltraLIF takes the membrane at the start of a chunk to that at
-its end by a map that a few numbers define (see `ultralif.functional.parallel`). So:
+Without a reset, or with the saturating one, a map of a few numbers takes UltraLIF's membrane from the start
+of a chunk to its end (see `ultralif.functional.parallel`). So:
 
 1. find the map of every chunk, all chunks at once;
 2. scan over the maps, which gives the membrane at the start of each chunk;
@@ -11,7 +11,7 @@ In the backward pass, the gradient at the start of a chunk is ``a * g + c``: g i
 the derivative of its map, and c the gradient of its own spikes. A scan over these lines gives the gradient at
 the end of each chunk, with which all are differentiated at once.
 
-On a CPU the chunks go to the kernels for other sequences. On a GPU each pass is one kernel: see
+On a CPU the kernels for other sequences compute the chunks. On a GPU each pass is one kernel: see
 `ultralif.ops.triton.chunked`.
 """
 
@@ -32,9 +32,9 @@ from ultralif.ops.rule import Constants, Membrane, Reset, Rule
 __all__ = ["chunks", "run"]
 
 SHORTEST = 8192
-"""Sequences with fewer steps are not cut."""
+"""Sequences with fewer steps are not split."""
 GAIN = 8
-"""With fewer chunks than this, two passes in place of one do not pay."""
+"""With fewer chunks than this, two passes do not pay off."""
 
 
 def chunks(current: Tensor, rule: Rule) -> int:
@@ -49,7 +49,7 @@ def chunks(current: Tensor, rule: Rule) -> int:
 
 
 def _count(time: int, wanted: int) -> int:
-    """Return a number of chunks of equal length near to the wanted one, or 1 if there is none."""
+    """Return a number of equally long chunks close to the wanted one, or 1 if there is none."""
     for count in range(wanted, wanted // 2, -1):
         if time % count == 0:
             return count
@@ -112,7 +112,7 @@ _apply: Callable[..., tuple[Tensor, Tensor]] = _Chunked.apply
 
 
 def _cut(x: Tensor, count: int) -> Tensor:
-    """Show ``[T, ...]`` as ``[T / count, count, ...]``: chunks side by side."""
+    """View ``[T, ...]`` as ``[T / count, count, ...]``: chunks side by side."""
     return x.view(count, -1, *x.shape[1:]).transpose(0, 1)
 
 

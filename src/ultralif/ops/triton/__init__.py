@@ -1,1 +1,1 @@
-"""The recurrence on a GPU: kernels in Triton, which a machine without a GPU need not have."""
+"""The recurrence on a GPU: kernels in Triton, which machines without a GPU do not need."""

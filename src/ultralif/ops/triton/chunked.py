@@ -1,4 +1,4 @@
-"""Kernels for long sequences of few neurons that no spike resets, with time in chunks, and their launches.
+"""Kernels and launches for long sequences of few neurons without resets by spikes, with time in chunks.
 
 A program takes a few neurons, and each thread a chunk of one neuron's time. A scan over the maps of all
 chunks gives the membrane at the start of each; see `ultralif.ops.cpu.chunks` for the idea.
@@ -57,15 +57,15 @@ __all__ = ["Tile", "backward", "find_tile", "forward"]
 LANES = 16384
 """Layers with more neurons, over all samples, keep a GPU busy without chunks."""
 SHORTEST = 4096
-"""Sequences with fewer steps are not cut on a GPU."""
+"""Sequences with fewer steps are not split on a GPU."""
 PROGRAMS = 128
 """About the number of a GPU's multiprocessors: if there are more neurons, a program takes several."""
 THREADS = 512
-"""The most threads of a program, which keep a multiprocessor busy."""
+"""The most threads of a program, enough to keep a multiprocessor busy."""
 STEPS = 8
 """The steps that a thread loads at once, and the least that a chunk has."""
 WIDEST = 32
-"""The most neurons of a program: their currents are one line of memory."""
+"""The most neurons of a program: their currents fill one line of memory."""
 NARROWEST = 4
 """The fewest neurons to which a program is narrowed so that the gradients of constants are easy to add up."""
 
@@ -102,14 +102,14 @@ def find_tile(rule: Rule, lanes: int, time: int, units: Sequence[int] = ()) -> T
 
 UNSPECIAL = ["known", "time", "length"]
 LOWEST = tl.constexpr(-1e30)
-"""A number in place of -inf, because -inf minus itself is NaN."""
+"""Stands for -inf, because -inf minus itself is NaN."""
 FAST = tl.constexpr(NATIVE)
 """The argument NATIVE of other functions, for those that a scan calls."""
 
 
 @triton.jit
 def steps_of(chunk, length, time):
-    """Return the number of steps of a chunk: the last ones may be short, or empty."""
+    """Return the number of steps in a chunk; the last chunks may be short or empty."""
     return tl.minimum(tl.maximum(time - chunk * length, 0), length).to(tl.int32)
 
 
@@ -317,7 +317,7 @@ def find_lines(
     EVEN: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
-    """Return the line of every chunk, and note the membrane before every few steps."""
+    """Return the line of every chunk, and record the membrane before every few steps."""
     zero = tl.zeros_like(v)
     a, c, now = zero + 1.0, zero, (v, zero, zero)
     for first in range(0, length, STEPS):

@@ -23,7 +23,7 @@ def uniform(bits):
 
 @triton.jit
 def shifted(d, seed, number, height, width, PAD: tl.constexpr):
-    """Return where pixel d comes from after a random crop and flip, and whether that is inside the image."""
+    """Return the source of pixel d after a random crop and flip, and whether it is inside the image."""
     zero = tl.zeros_like(d).to(tl.uint32)
     a, b, c, _ = tl.philox(seed, zero, zero, zero + number.to(tl.uint32), zero + 1)
     y = d // width % height + (uniform(a) * (2 * PAD + 1)).to(tl.int32) - PAD
@@ -35,7 +35,7 @@ def shifted(d, seed, number, height, width, PAD: tl.constexpr):
 
 @triton.jit
 def pick(labels, picked, number):
-    """Write the label of a program's sample, where labels are wanted."""
+    """Write the label of a program's sample, if labels are wanted."""
     if labels is not None:  # noqa: SIM102 - known when compiled, unlike the next
         if tl.program_id(1) == 0:
             tl.store(picked + tl.program_id(0), tl.load(labels + number))
@@ -109,7 +109,7 @@ def frames_kernel(
     largest,
     BLOCK: tl.constexpr,
 ):
-    """Write the counts of sparse events into frames ``[T, B, D]`` that are zero so far."""
+    """Write the counts of sparse events into zeroed frames ``[T, B, D]``."""
     number = tl.load(position) + tl.program_id(0)
     pick(labels, picked, number)
     row = tl.load(order + number)
@@ -145,7 +145,7 @@ def encode_images(
         out: the tensor to fill.
         pixels: all images, ``uint8 [N, C, H, W]``.
         order: the rows of an epoch, one after another, ``int64``.
-        position: the place in ``order`` where the batch begins, an ``int64`` on the device.
+        position: the position in ``order`` where the batch starts, an ``int64`` on the device.
         seed: seed of the random numbers, an ``int64`` on the device.
         slope: factor for each channel, for pixels from 0 to 255.
         offset: summand for each channel.

@@ -35,19 +35,19 @@ __all__ = [
 ]
 
 NATIVE = os.environ.get("TRITON_INTERPRET") != "1"
-LANES = 1 << 18  # about as many as a large GPU runs at once; more are taken in rounds
+LANES = 1 << 18  # about as many as a large GPU runs at once; more run in rounds
 CHUNK = 10  # steps whose trace a lane keeps in registers: more would make compiling slow
 PROGRAMS = 264  # two for each multiprocessor of a large GPU
 BYTES = 128  # loaded by a warp at once
 
 
 def is_recording(device: torch.device) -> bool:
-    """Tell whether the current stream of a device is recorded as a graph."""
+    """Return whether the current stream of a device is being recorded as a graph."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 def is_elsewhere(device: torch.device) -> bool:
-    """Tell whether a GPU is not the current one, on which Triton launches."""
+    """Return whether a GPU is not the current one, on which Triton launches."""
     return device.type == "cuda" and device.index != torch.cuda.current_device()
 
 
@@ -83,7 +83,7 @@ class Launch:
 
 
 def chunk_of(time: int, longest: int) -> tuple[int, int]:
-    """Choose the steps of a chunk, so that they divide the time if they can; tell whether they do."""
+    """Choose the steps of a chunk so that they divide the time if possible; return whether they do."""
     fair = [n for n in range(min(time, longest), max(2, longest // 2) - 1, -1) if time % n == 0]
     chunk = fair[0] if fair else min(time, longest)
     return chunk, int(time % chunk == 0)
@@ -137,7 +137,7 @@ def end(
     ways: Sequence[int],
     size: int,
 ) -> list[Any]:
-    """Return the gradients of the constants, after adding up the sums that the kernel left."""
+    """Return the gradients of the constants, after adding the sums that the kernel left."""
     if LEFT not in ways:
         return [g if wanted else None for g, wanted in zip(grads, learned, strict=True)]
     for i, (constant, place) in enumerate(zip(constants, plan.found, strict=True)):
@@ -190,7 +190,7 @@ POOL = 1 << 18
 def counters(kept: dict[Any, Tensor], device: torch.device, size: int) -> Tensor:
     """Return counters at zero for this stream or graph, which no other kernel uses at the same time.
 
-    A kernel leaves them at zero. Those of a stream are kept for its next launch of the same kernel.
+    A kernel resets them to zero. Counters of a stream are kept for its next launch of the same kernel.
     """
     if device.type != "cuda" or is_recording(device):
         return _zeros(device, size)
@@ -202,7 +202,7 @@ def counters(kept: dict[Any, Tensor], device: torch.device, size: int) -> Tensor
 
 
 def _zeros(device: torch.device, size: int) -> Tensor:
-    """Take zeros from a pool that was made outside of any recorded graph; a kernel sets them back to zero."""
+    """Take zeros from a pool that was allocated outside of any recorded graph; kernels reset them to zero."""
     pool = _pools.get(device)
     if pool is None and not is_recording(device):
         pool = _pools[device] = [torch.zeros(POOL, dtype=torch.int32, device=device), 0]

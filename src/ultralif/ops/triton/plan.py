@@ -52,7 +52,7 @@ def find_plan(
         constants: as in `forward`.
         rule: as in `forward`.
         inside: the output is a part of a larger tensor, with the strides of the current.
-        ready: the kernels are given the constants that `held` decoded; see `LaunchPlan.can_be_ready`.
+        ready: whether the kernels receive decoded constants; see `LaunchPlan.can_be_ready`.
     """
     key = (
         current.shape,
@@ -74,13 +74,13 @@ def find_plan(
         if len(_plans) >= PLANS:
             _plans.clear()
         plan = LaunchPlan(current, constants, rule, inside, ready)
-        if not launch.is_recording(current.device):  # else it belongs to the recorded graph
+        if not launch.is_recording(current.device):  # otherwise it belongs to the recorded graph
             _plans[key] = plan
     return plan
 
 
 def forget() -> None:
-    """Forget all plans, after something that they depend on was changed."""
+    """Discard all plans after a change of something that they depend on."""
     _plans.clear()
 
 
@@ -165,14 +165,14 @@ class LaunchPlan:
         return ring.shape_of_rows(self) if self.rule.ring else (self.programs, self.block)
 
     def can_be_ready(self) -> bool:
-        """Tell whether all lanes of a program have the same constants."""
+        """Return whether all lanes of a program have the same constants."""
         return self.shape_of_rows[0] > 0 and all(way == SHARED for way in self._ways())
 
     def _ways(self) -> list[int]:
         return ring.ways(self) if self.rule.ring else [way_of(place, self.block) for place in self.found]
 
     def leaves(self, learned: Sequence[bool]) -> bool:
-        """Tell whether the kernel leaves the reduction of a gradient to `reduced`."""
+        """Return whether the kernel leaves the reduction of a gradient to `reduced`."""
         return any(way == LEFT and wanted for way, wanted in zip(self._ways(), learned, strict=True))
 
     def _side(self, place: Place) -> int:
@@ -205,7 +205,7 @@ class LaunchPlan:
         ), self.at_out
 
     def dense_state(self, state: Tensor) -> Tensor:
-        """Return a state in the order of memory; it is copied if it has another order."""
+        """Return a state in memory order, copying it if necessary."""
         if tuple(state.stride()) == self.state_strides and state.dtype == torch.float32:
             return state
         fresh = torch.empty_strided(

@@ -2,7 +2,7 @@
 
 A program integrates a tile of lanes: a few whole rings, or a part of a long one. A thread has COLS lanes side
 by side, so that most neighbours are in its own registers; one exchange in each step brings those at both
-ends. In whole rings it is an exchange of the whole program, for which its warps wait. In a part of a ring it
+ends. In whole rings the whole program exchanges, and its warps wait for each other. In a part of a ring it
 is one of a warp: warps overlap by MARGIN lanes at both ends, which they renew from each other after as many
 steps, or half as many going back. MARGIN is 0 for whole rings.
 
@@ -12,8 +12,8 @@ needs twice that. Long sequences of parts are therefore cut into spans of a few 
 which begins with the membrane that the launch before wrote at the border.
 
 In the backward pass spans are taken from the last to the first. Where soft spikes give the membrane, a
-program reads them. If one of them is 0 in float32, its membrane is lost, and the program begins anew as
-others do: it integrates its span again, from the membrane that the forward pass wrote at the border.
+program reads them. If one of them is 0 in float32, its membrane is lost. The program then integrates its span
+again, from the membrane that the forward pass wrote at the border.
 
 Time is cut into chunks, and arguments are tuples, as in `temporal`. Positions on a ring are counted in
 groups of COLS lanes; see `ring_layout`.
@@ -130,7 +130,7 @@ def coupled(x, trio, eps, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
 
 @triton.jit
 def shares(trio, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
-    """Return the shares of left and right neighbour, and the level's derivative by eps in units of log 2.
+    """Return the shares of left and right neighbour, and the level's derivative in eps in units of log 2.
 
     Ties share evenly.
     """
@@ -209,7 +209,7 @@ def ring_forward_kernel(
 ):
     """Integrate rows of rings from a state: write the spikes or their mean, the state, and that at borders.
 
-    HAS has one bit that tells whether there is a state, and one for an output.
+    Bit 0 of HAS: a state is given; bit 1: an output is wanted.
     """
     ring, rows, rounds, stride_round = shape
     time, steps, tiles, halo, turn = times
@@ -352,7 +352,7 @@ def span_backward_from_spikes(
 
 
 TINY = tl.constexpr(1e-37)
-"""A spike below this does not tell the membrane."""
+"""A spike below this value does not determine the membrane."""
 
 
 @triton.jit
@@ -378,7 +378,7 @@ def finish(
     WAYS: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    """Reduce the sums of all lanes to the gradients of the constants; spans have regions of their own."""
+    """Reduce the sums of all lanes to the gradients of the constants; each span has its own region."""
     pos, own = tl.reshape(pos + span * 4 * scratch[3], [LANES]), tl.reshape(own, [LANES])
     to_eps = tl.reshape(sums[0] * LN2, [LANES])
     reduce(to_eps, 0, pos, own, known, grads, scratch, work, programs, WAYS, LANES)
@@ -417,9 +417,9 @@ def ring_backward_kernel(
 ):
     """Differentiate: write the gradients for current, state and constants.
 
-    The bits of HAS tell whether there are a state, a gradient of the output, one of the last state, several
-    spans, and spikes that tell the membrane. The kernel is longer than others, because Triton cannot carry
-    the trace of a chunk out of a function.
+    The bits of HAS say whether there are a state, a gradient of the output, one of the last state, several
+    spans, and spikes that determine the membrane. The kernel is longer than others, because Triton cannot
+    carry the trace of a chunk out of a function.
     """
     CUT: tl.constexpr = HAS // 8 % 2
     at_current, at_grad, at_out = places
@@ -495,7 +495,7 @@ def ring_backward_kernel(
                 v, _, _ = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
             tl.store(note + (n - 1) * note_stride, v)
             xs = later
-        tl.debug_barrier()  # any thread may read the state that another wrote
+        tl.debug_barrier()  # any thread may read a state that another one wrote
 
         incoming = grad_out + address(group, at_grad, COLS)
         if HAS // 2 % 2 and choice(RULE, "rate"):

@@ -67,7 +67,7 @@ class Tiling(NamedTuple):
 
     @property
     def alone(self) -> bool:
-        """True for parts of rings if each has a multiprocessor for itself."""
+        """True for parts of rings if each has its own multiprocessor."""
         return self.halo > 0 and self.programs <= UNITS
 
     @property
@@ -158,20 +158,20 @@ def lanes_of(group, COLS: tl.constexpr):
 
 @triton.jit
 def address(group, at, COLS: tl.constexpr):
-    """Return where the lanes of the groups are in memory: as in `common`, the inner size in groups."""
+    """Return the addresses of the lanes of the groups, as in `common`, with the inner size in groups."""
     first = group // at[3] * at[1] + group % at[3] * COLS * at[2]
     return first[:, None] + (tl.arange(0, COLS) * at[2])[None, :]
 
 
 @triton.jit
 def when(mask, condition):
-    """Return the mask where a condition on the program holds, else an empty one."""
+    """Return the mask if a condition on the program holds, else an empty one."""
     return mask & (tl.zeros_like(mask).to(tl.int32) + condition.to(tl.int32) > 0)
 
 
 @triton.jit
 def in_round(i, stride_round, row, spot, own, ring, rows, COLS: tl.constexpr):
-    """Return the lanes of a round that are on a ring, those that are its own, the groups and the places."""
+    """Return the lanes of a round that are on a ring, its own lanes, the groups and the positions."""
     row += tl.cast(i, tl.int64) * stride_round
     inside = spread((row < rows) & (spot < ring), COLS)
     own_now = spread(own & (row < rows), COLS)
@@ -226,7 +226,7 @@ def place(
 ):
     """Return each group's row, its place on the ring, whether it belongs to the tile, and its neighbours.
 
-    The last result tells which lane each lane of a part is renewed from.
+    The last result is the lane from which each lane of a part is renewed.
     """
     if MARGIN == 0:
         found = place_whole(ring, program, LANES, WIDTH, COLS)
@@ -250,7 +250,7 @@ def exchange(x, y, around):
 
 @triton.jit
 def renew(x, owner, step, PERIOD: tl.constexpr):
-    """Return the lanes of a part with those at the ends of each warp as the next warp has them, at times."""
+    """Return the lanes of a part, renewing those at the ends of each warp from the next warp at intervals."""
     if PERIOD > 0:  # noqa: SIM102 (Triton would evaluate both)
         if step % PERIOD == 0:
             x = tl.reshape(tl.gather(tl.reshape(x, owner.shape), owner, 0), x.shape)
