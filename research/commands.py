@@ -29,6 +29,7 @@ STUDIES = {
     "deep": "which way of training gives the best deep network of binary spikes",
     "deep_gradient": "how far surrogate gradients of a deep network are from the true one",
     "denoising": "what the denoised recordings of N-MNIST change",
+    "gradient_variance": "bias and variance of gradients over the temperature",
     "memory": "tasks that need long memory",
     "overhead": "what log-sum-exp adds to the time of a training step",
     "pruning": "pruning by log-volume against pruning by magnitude",

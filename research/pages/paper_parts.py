@@ -1,11 +1,13 @@
 """The tables of research/docs/paper.md, each a function of the results."""
 
+import json
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, get_args
 
+from research import RESULTS
 from research.paper.grids import CLIPPED, STATIC
 from research.paper.judgement import Judgement, kept
 from research.paper.published import BASELINES, TIMESTEPS, ULTRA
@@ -14,7 +16,14 @@ from research.paper.results import Results
 from research.paper.statistics import Interval, holm, interval, paired
 from research.paper.verdicts import judge
 from research.studies.grids import RATES, SMALL, WIDTHS
-from research.studies.tables import at_edge, factors_table, readings_table, tuned_summary, tuned_table
+from research.studies.tables import (
+    at_edge,
+    factors_table,
+    open_table,
+    readings_table,
+    tuned_summary,
+    tuned_table,
+)
 from ultralif.report import Table, to_markdown
 
 __all__ = [
@@ -22,6 +31,8 @@ __all__ = [
     "control",
     "factorial",
     "gains",
+    "gradient_variance",
+    "open_readings",
     "readings",
     "tuned",
     "verdicts",
@@ -203,6 +214,27 @@ def factorial(results: Results) -> str:
 def readings(results: Results) -> str:
     """Show what each open reading changes."""
     return _study(readings_table(results.every))
+
+
+def open_readings(results: Results) -> str:
+    """Show what each choice changes that the text leaves open."""
+    return _study(open_table(results))
+
+
+def gradient_variance(results: Results) -> str:
+    """Show bias and variance of the gradient by temperature, means and intervals over networks."""
+    found = json.loads((RESULTS / "gradient-variance.json").read_text())
+    rows = []
+    for place, eps in enumerate(found["temperatures"]):
+        cells = [f"{eps:g}"]
+        for mode in ("soft", "hard"):
+            seeds = [seed[place] for seed in found["length, variance, bias by seed"][mode]]
+            for values in zip(*seeds, strict=True):
+                over = interval(dict(enumerate(values)))
+                cells.append(f"{over.mean:.3g} ± {over.half:.2g}" if over and over.half is not None else "-")
+        rows.append(tuple(cells))
+    heads = (f"{mode}: {name}" for mode in ("soft", "binary") for name in ("length", "variance", "bias"))
+    return to_markdown(Table("", "", ("eps", *heads), rows)).rstrip("\n")
 
 
 def _study(table: Table) -> str:

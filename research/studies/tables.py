@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from research.paper.published import ULTRA
-from research.paper.results import NOT_RUN, scores
+from research.paper.results import NOT_RUN, Results, scores
 from research.paper.statistics import Interval, Scores, holm, images, interval, paired
 from research.studies.grids import (
     RATES,
@@ -21,6 +21,7 @@ from research.studies.grids import (
     factorial,
     held_out,
     one_at_a_time,
+    open_readings,
     tuned,
     tuning,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "Compared",
     "at_edge",
     "factors_table",
+    "open_table",
     "readings_table",
     "tuned_groups",
     "tuned_summary",
@@ -264,3 +266,16 @@ def readings_table(results: Iterable[Result]) -> Table:
         if set(cells) != {"-"}:
             rows.append((place[0], str(place[1]), name, *cells))
     return Table("readings", "One open reading at a time", ("dataset", "T", "reading", *READ), rows)
+
+
+def open_table(results: Results) -> Table:
+    """Show what each choice that the text leaves open changes, beside the runs as written."""
+    found = {cell: scores(runs) for cell, runs in collect(open_readings(), results.every).items()}
+    rows = []
+    for cell, _ in open_readings():
+        neuron, _, name = cell.label.partition(", ")
+        base = results.accuracy(neuron, cell.dataset, cell.timesteps)
+        change = paired(found.get(cell, Scores({})), base)
+        if change is not None:
+            rows.append((cell.dataset, str(cell.timesteps), name, neuron, str(interval(base)), change.signed))
+    return Table("open", "", ("dataset", "T", "choice", "neuron", "as written", "change"), rows)
