@@ -62,16 +62,18 @@ def inside(root: Path, name: str | Path) -> Path:
     return path
 
 
-def opened(path: Path, limit: int | None = None) -> BufferedReader:
+def opened(path: Path, limit: int | None = None, *, links: bool = True) -> BufferedReader:
     """Open a regular file to read; pipes, devices and folders are refused without waiting.
 
     Args:
         path: the file.
         limit: the largest size in bytes; None means any.
+        links: the file may be a link to another one.
     """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | (0 if links else getattr(os, "O_NOFOLLOW", 0))
     try:
-        _check_kind(path, path.stat(), limit)
-        file = os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb")
+        _check_kind(path, path.stat(follow_symlinks=links), limit)
+        file = os.fdopen(os.open(path, flags), "rb")
     except OSError as error:
         raise _unreadable(path, error) from error
     try:
@@ -82,18 +84,16 @@ def opened(path: Path, limit: int | None = None) -> BufferedReader:
     return file
 
 
-def read_bytes(path: Path, limit: int, root: Path | None = None) -> bytes:
+def read_bytes(path: Path, limit: int, *, links: bool = True) -> bytes:
     """Return the content of a regular file.
 
     Args:
         path: the file.
         limit: the largest size in bytes.
-        root: a folder that no link may lead out of.
+        links: the file may be a link to another one.
     """
     try:
-        if root is not None:
-            inside(root, path.absolute().relative_to(root.absolute()))
-        with opened(path, limit) as file:
+        with opened(path, limit, links=links) as file:
             size = os.fstat(file.fileno()).st_size
             content = file.read(size + 1)
             while size < len(content) <= limit and (more := file.read(1 << 20)):
@@ -102,7 +102,7 @@ def read_bytes(path: Path, limit: int, root: Path | None = None) -> bytes:
         raise _unreadable(path, error) from error
     except BadFile:
         raise
-    except ValueError as error:  # a null character in a path, or a path that is not below the root
+    except ValueError as error:  # a null character in a path
         raise BadFile(f"{shown(path)} cannot be read ({visible(str(error))})") from error
     if len(content) > limit:
         raise BadFile(f"{shown(path)} is larger than {limit:,} bytes, the most that is read of such a file")
@@ -119,17 +119,17 @@ def digest(path: Path, algorithm: str = "sha256") -> str:
         raise _unreadable(path, error) from error
 
 
-def read_text(path: Path, limit: int = TEXT, root: Path | None = None) -> str:
+def read_text(path: Path, limit: int = TEXT) -> str:
     """Return the content of a text file in UTF-8."""
     try:
-        return read_bytes(path, limit, root).decode("utf-8")
+        return read_bytes(path, limit).decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadFile(f"{shown(path)} is not text in UTF-8 (byte {error.start})") from error
 
 
-def read_json(path: Path, limit: int = TEXT, root: Path | None = None) -> Any:
-    """Return the value that a JSON file holds."""
-    return parse_json(read_bytes(path, limit, root), shown(path))
+def read_json(path: Path, limit: int = TEXT, *, links: bool = True) -> Any:
+    """Return the value that a JSON file holds; the arguments are those of `read_bytes`."""
+    return parse_json(read_bytes(path, limit, links=links), shown(path))
 
 
 def parse_json(content: bytes | str, source: str, depth: int = DEPTH) -> Any:
@@ -146,6 +146,9 @@ def parse_json(content: bytes | str, source: str, depth: int = DEPTH) -> Any:
         raise BadFile(f"{source} is not valid JSON: it has more than {depth} levels") from error
     except ValueError as error:  # bad syntax, bad encoding, or an endless number
         raise BadFile(f"{source} is not valid JSON ({visible(str(error))})") from error
+    brackets = ("[", "{") if isinstance(content, str) else (b"[", b"{")
+    if sum(map(content.count, brackets)) <= depth:  # type: ignore[arg-type]
+        return value
     level = [value]
     for _ in range(depth + 1):
         level = [child for parent in level if isinstance(parent, dict | list) for child in _children(parent)]
@@ -234,6 +237,8 @@ def visible(text: str) -> str:
         >>> print(visible("red \x1b[31m, bell \a"))
         red \x1b[31m, bell \x07
     """
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 

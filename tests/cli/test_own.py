@@ -1,6 +1,7 @@
 """Data, networks and neurons of one's own, given by paths on the command line."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -208,3 +209,24 @@ def test_changed_code_is_named_and_a_finished_run_is_trained_again_on_demand(
     captured = capsys.readouterr()
     assert json.loads(captured.out)["id"] != first["id"]
     assert first["id"] in captured.err and "changed" in captured.err
+
+
+def test_changed_code_of_an_own_neuron_is_reported_with_its_old_numbers(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["train", "--epochs", "1", "--timesteps", "2", "--hidden", "4", "--json"]
+    words += ["--neuron", "mine.py:Own"]
+    assert main(words) == 0
+    run = json.loads(capsys.readouterr().out)["id"]
+    commands = words, ["eval", run, "--neuron", "mine.py:Own", "--json"]
+    for command in commands:
+        assert main(command) == 0
+    changed = """    @classmethod
+    def integrate(cls, current, *a, **k):
+        return super().integrate(0 * current, *a, **k)"""
+    Path("mine.py").write_text(CODE.replace("    pass", changed))
+    for command in commands:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            assert main(command) == 0
+        assert f"the code of Own has changed since run {run} was trained" in capsys.readouterr().err

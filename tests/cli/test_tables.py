@@ -48,5 +48,5 @@ def test_a_report_is_about_the_runs_that_the_filter_admits(swept: Commands, tmp_
     page = tmp_path / "page.html"
     out = swept.done("report", "--neuron", "lif", "--seed", "43", "--out", str(page), "--inside", "0")
     assert out.splitlines()[-1].startswith("1 runs;")
-    assert len(gather([], None, lambda result: result.seed == 44).entries) == 2
+    assert len(gather([], None, {"seed": 44}).entries) == 2
     assert swept("report", "--dataset", "mnist", "--out", str(page), "--inside", "0").code == 2

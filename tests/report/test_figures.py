@@ -91,6 +91,15 @@ def test_all_figures_of_some_runs(tmp_path: Path, drawn: list[Any]) -> None:
     assert raster.get_xlim() == (-0.5, 3.5)
 
 
+def test_figures_of_data_that_are_not_here_stay_in_their_folder(tmp_path: Path) -> None:
+    ul.train(ul.RunConfig(neuron="LIF", epochs=1, timesteps=4), runs_dir=tmp_path / "runs")
+    ((entry,), _) = gather([str(tmp_path / "runs")])
+    object.__setattr__(entry.config, "dataset", "own:/../../../$\\frac{\0")
+    paths, _ = draw_figures([entry], tmp_path / "a" / "figures")
+    assert {path.parent for path in paths} == {tmp_path / "a" / "figures"}
+    assert all(path.read_bytes() for path in paths)
+
+
 def test_every_dataset_has_its_network(tmp_path: Path) -> None:
     runs = [("digits", "UltraLIF"), ("digits", "LIF"), ("randman", "LIF")]
     for dataset, neuron in runs:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ __all__ = [
     "echo",
     "number",
     "print_json",
+    "print_json_lines",
     "print_result",
     "print_table",
     "print_values",
@@ -59,26 +60,32 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=2))
 
 
+def print_json_lines(documents: Iterable[Any]) -> None:
+    """Print a JSON list with an entry a line, which keeps one entry in memory at a time."""
+    before = "["
+    for document in documents:
+        print(before, json.dumps(document), sep="\n", end="")
+        before = ","
+    print("[]" if before == "[" else "\n]")
+
+
 def print_table(
     columns: Sequence[str],
-    rows: Sequence[Sequence[object]],
+    rows: Iterable[Sequence[object]],
     title: str | None = None,
     file: IO[str] | None = None,
 ) -> None:
     """Print a table; columns of numbers are aligned right, and no line is broken."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    numeric = [all(_is_number(row[i]) for row in rows) for i in range(len(columns))]
-    for name, right in zip(columns, numeric, strict=True):
-        table.add_column(Text(visible(name)), justify="right" if right else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(_spell(value)) for value in row))
+    cells = [[_spell(cell) for cell in row] for row in rows]
+    made = []
+    for name, *column in zip([visible(name) for name in columns], *cells, strict=True):
+        width = max(map(len, (name, *column)))
+        align = str.rjust if all(map(_is_number, column)) else str.ljust
+        made.append([align(cell, width) for cell in (name, *column)])
     if title:
         echo(title, file)
-    Console(file=file or sys.stdout, width=10_000, soft_wrap=True).print(table, highlight=False)
+    for line in zip(*made, strict=True):
+        print("  ".join(line).rstrip(), file=file or sys.stdout)
 
 
 def print_values(result: dict[str, Any], as_json: bool) -> None:
@@ -144,11 +151,11 @@ def _counts(operations: "Operations | None") -> tuple[str | None, ...]:
     return number(operations.macs, 0), number(operations.acs, 0), number(operations.energy, 1, 1e-3)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(cell: str) -> bool:
     try:
-        float(str(value).replace(",", ""))
+        float(cell.replace(",", ""))
     except ValueError:
-        return value is None
+        return cell == "-"
     return True
 
 

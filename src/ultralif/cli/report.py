@@ -67,7 +67,7 @@ def report(
     if out is not None and out.suffix not in PAGES:
         raise InputError(f"out must end in .html, got {str(out)!r}; figures go to --figures")
     check_place(out)
-    entries, notes = gather(runs, runs_dir, which.admits)
+    entries, notes = gather(runs, runs_dir, which.values())
     written: list[Path] = []
     if figures is not None:
         from ultralif.report.draw import draw_figures

@@ -1,11 +1,21 @@
 """``ultralif runs``: find, show, compare, remove and export trained runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ultralif.cli.output import check_place, confirm, echo, number, print_json, print_result, print_table, say
+from ultralif.cli.output import (
+    check_place,
+    confirm,
+    echo,
+    number,
+    print_json,
+    print_json_lines,
+    print_result,
+    print_table,
+    say,
+)
 from ultralif.cli.parse import Actions, Inline, Names, dispatch
 from ultralif.errors import InputError, JobError
 from ultralif.files import write_file
@@ -43,14 +53,15 @@ class Filter:
     status: Literal["done", "diverged"] | None = None
     """Only those that are done, or that diverged."""
 
-    def rows(self, store: Store, limit: int | None = None) -> list[Result]:
-        """Return the results of these runs, newest first."""
-        rows = store.rows(limit, complain=say, **self.values())
-        unknown = {row.neuron for row in rows} - set(NEURON_NAMES)
-        if unknown:
+    def each(self, store: Store, limit: int | None = None) -> Iterator[Result]:
+        """Yield the results of these runs, newest first."""
+        neurons = set()
+        for result in store.each(limit, complain=say, **self.values()):
+            neurons.add(result.neuron)
+            yield result
+        if unknown := neurons - set(NEURON_NAMES):
             names = ", ".join(sorted(unknown))
             say(f"neuron {names} is not known here; its runs are listed, and cannot be loaded")
-        return rows
 
     def values(self) -> dict[str, Any]:
         """Return the wanted values by field, with correct spelling; None admits any value."""
@@ -58,10 +69,6 @@ class Filter:
         for field in ("dataset", "neuron"):
             wanted[field] = wanted[field] and spelled(field, wanted[field])
         return wanted
-
-    def admits(self, result: Result) -> bool:
-        """Tell whether a run is one of these."""
-        return all(value in (None, getattr(result, name)) for name, value in self.values().items())
 
 
 ALL = Filter()
@@ -82,12 +89,11 @@ def list_(
         json: print one JSON document.
     """
     store = Store(runs_dir)
-    rows = which.rows(store, limit)
     if json:
-        print_json([row.to_dict() for row in rows])
+        print_json_lines(result.to_dict() for result in which.each(store, limit))
         return
-    if rows:
-        print_table(_COLUMNS, [_cells(row) for row in rows])
+    if rows := [_cells(result) for result in which.each(store, limit)]:
+        print_table(_COLUMNS, rows)
     elif store.rows(limit=1):
         echo("no run is like that; see all with: ultralif runs list")
     else:
@@ -185,7 +191,7 @@ def export(
         runs_dir: where runs are kept.
     """
     check_place(out)
-    rows = which.rows(Store(runs_dir))
+    rows = list(which.each(Store(runs_dir)))
     if to == "json":
         from json import dumps
 
@@ -224,7 +230,7 @@ def table(
     check_place(out)
     if out is not None and to is None:
         raise InputError("out needs a format; add --to markdown, latex or csv")
-    rows = which.rows(Store(runs_dir))
+    rows = list(which.each(Store(runs_dir)))
     if not rows:
         raise InputError("no run is like that; see all with: ultralif runs list")
     found = summarize(rows, by)

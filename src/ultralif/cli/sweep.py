@@ -115,6 +115,11 @@ def main(argv: list[str]) -> None:
         elsewhere=_cluster(args),
     )
     rows = store.rows(runs=[config.id for config in configs], complain=say)
+    for row in rows:
+        if "code_sha256" in row.environment:
+            from ultralif.training.networks import warn_of_code
+
+            warn_of_code(row)
     if args.json:
         print_json([row.to_dict() for row in rows])
         return

@@ -66,6 +66,10 @@ def main(argv: list[str]) -> None:
         from ultralif.training.device import pick_device
 
         pick_device(args.device)
+    if found and "code_sha256" in found[0].environment:
+        from ultralif.training.networks import warn_of_code
+
+        warn_of_code(found[0])
     if found and not args.json and _is_first():
         say(f"{run.id} is finished already; these are its results. To train it again: --again")
     result = found[0] if found else _train(run, args)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ultralif.errors import InputError, need
-from ultralif.files import drafted
+from ultralif.files import drafted, visible
 
 __all__ = ["STYLES", "new_figure", "save_figure", "shades", "style_of"]
 
@@ -56,7 +56,8 @@ def save_figure(figure: Any, path: Path, *, math: bool = True) -> Path:
     Args:
         figure: made by `new_figure`.
         path: the file, .png, .svg or .pdf.
-        math: read ``$...$`` as formulas; pass False for figures with names from files.
+        math: read ``$...$`` as formulas. Without it, control characters are escaped, as names from files may
+            hold some.
     """
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"a figure is written as .png, .svg or .pdf, not as {str(path)!r}")
@@ -64,6 +65,7 @@ def save_figure(figure: Any, path: Path, *, math: bool = True) -> Path:
     names = {"svg.hashsalt": "ultralif"}  # random by default
     for text in () if math else figure.findobj(need("matplotlib.text", "plot").Text):
         text.set_parse_math(False)
+        text.set_text(visible(text.get_text()))
     with need("matplotlib", "plot").rc_context(names), drafted(path) as draft:
         figure.savefig(draft, dpi=DPI, metadata=dates[path.suffix])
     return path

@@ -1,5 +1,6 @@
 """Draw all figures into a folder: neurons, runs, trained networks and events."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def draw_figures(
     if done:
         drawn.append(accuracy_figure(folder / f"accuracy{suffix}", done))
     for name in dict.fromkeys(entry.config.dataset for entry in done):
-        drawn.append(energy_figure(folder / f"energy-{name}{suffix}", done, name))
+        drawn.append(energy_figure(folder / _named("energy", name, suffix), done, name))
     ranked = choose(entries, len(entries))
     for dataset in datasets:
         entry = next((entry for entry in ranked if entry.config.dataset == dataset), None)  # the best
@@ -45,12 +46,23 @@ def draw_figures(
             continue
         subject = look_if_possible(entry, data_dir, notes)
         if subject is not None:
-            path = folder / f"network-{entry.config.dataset}{suffix}"
+            path = folder / _named("network", dataset, suffix)
             with mode(subject.network, "hard"):
                 drawn.append(network_figure(path, subject.network, subject.x, subject.dataset.shape))
     for name in datasets:
-        spec = DATASETS[name]
-        if spec.is_events and len(spec.shape) == 3 and find(spec, data_dir) is not None:
+        spec = DATASETS.get(name)  # None for data of the user's own that were not given
+        if (
+            spec is not None
+            and spec.forms
+            and spec.is_events
+            and len(spec.shape) == 3
+            and find(spec, data_dir) is not None
+        ):
             sample = load(name, EVENT_STEPS, data_dir).test.batch([0])[:, 0]
-            drawn.append(events_figure(folder / f"events-{name}{suffix}", sample))
+            drawn.append(events_figure(folder / _named("events", name, suffix), sample))
     return drawn, notes
+
+
+def _named(what: str, dataset: str, suffix: str) -> str:
+    """Return the name of a file; the dataset's comes from a stored run and may hold anything."""
+    return f"{what}-{re.sub(r'[^a-z0-9-]+', '-', dataset)}{suffix}"

@@ -1,22 +1,27 @@
 """The runs that a report is about: from a store, or from folders of runs."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ultralif.errors import InputError
 from ultralif.files import visible
 from ultralif.training.checkpoint import Damaged
-from ultralif.training.config import RunConfig
+from ultralif.training.config import RunConfig, document_id
 from ultralif.training.evaluate import constants_of
 from ultralif.training.networks import restore
 from ultralif.training.result import Result
-from ultralif.training.store import Store
+from ultralif.training.store import Run, Store
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["Entry", "FoundRuns", "differences", "gather", "label_of", "unnamed"]
 
+MOST_NETWORKS = 32
+"""Networks that are kept to put the weights of other runs into them."""
 NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity")
 """The fields that have columns of their own."""
 
@@ -46,7 +51,7 @@ class FoundRuns(NamedTuple):
 def gather(
     sources: Sequence[str],
     runs_dir: Path | None = None,
-    admits: Callable[[Result], bool] = lambda result: True,
+    filters: Mapping[str, Any] | None = None,
 ) -> FoundRuns:
     """Find the runs that are named.
 
@@ -54,13 +59,13 @@ def gather(
         sources: names of runs, their folders, or folders that contain runs; empty means every run of the
             store.
         runs_dir: the store.
-        admits: tells whether a run is wanted.
+        filters: the ``dataset``, ``neuron`` and so on of the wanted runs; None admits any.
     """
     store = Store(runs_dir)
     found: dict[str, Entry] = {}
     notes: list[str] = []
     for source in sources or [str(store.root)]:
-        for entry in _read(source, store, notes, admits):
+        for entry in _read(source, store, notes, filters or {}):
             found.setdefault(entry.result.id, entry)
     if not found:
         where = ", ".join(sources) or store.root
@@ -69,49 +74,60 @@ def gather(
     return FoundRuns(list(found.values()), notes)
 
 
-def _read(source: str, store: Store, notes: list[str], admits: Callable[[Result], bool]) -> Iterable[Entry]:
+def _read(source: str, store: Store, notes: list[str], filters: Mapping[str, Any]) -> Iterable[Entry]:
     path = Path(source)
     if (path / "manifest.json").is_file():
         named = [_entry(Store(path.parent), path.name)]
     elif path.is_dir() or path == store.root:
-        return _from_store(Store(path), notes, admits)
+        return _from_store(Store(path), notes, filters)
     else:
         named = [_entry(store, source)]
-    return [entry for entry in named if admits(entry.result)]
+    return [
+        entry
+        for entry in named
+        if all(wanted in (None, getattr(entry.result, name)) for name, wanted in filters.items())
+    ]
 
 
-def _from_store(store: Store, notes: list[str], admits: Callable[[Result], bool]) -> Iterable[Entry]:
-    for result in filter(admits, store.rows(complain=lambda line: notes.append(f"{line}."))):
+def _from_store(store: Store, notes: list[str], filters: Mapping[str, Any]) -> Iterable[Entry]:
+    networks: dict[str, nn.Module] = {}
+    for name in store.names(**filters):
         try:
-            yield _entry(store, result.id)
+            yield _entry(store, name, networks)
         except (Damaged, InputError) as error:  # damaged, or with a neuron that is not known here
-            notes.append(f"Left out: run {result.id}, {visible(str(error))}.")
+            notes.append(f"Left out: run {visible(str(name))}, {visible(str(error))}.")
 
 
-def _entry(store: Store, name: str) -> Entry:
+def _entry(store: Store, name: str, networks: "dict[str, nn.Module] | None" = None) -> Entry:
     run = store.read(name)
     weights = hashlib.sha256(run.contents.file).hexdigest()
     try:
-        learned = constants_of(restore(run), learned=True)
+        learned = constants_of(_network(run, {} if networks is None else networks), learned=True)
     except InputError:  # the network or the data are the user's own, and not part of the run
         learned = {}
     rounded = {key: [float(f"{value:.5g}") for value in values] for key, values in learned.items()}
     return Entry(run.config, run.result, run.history, rounded, weights, Path(run.result.path))
 
 
+def _network(run: Run, networks: "dict[str, nn.Module]") -> "nn.Module":
+    """Return the trained network of a run; to make one costs more than to put other weights into it."""
+    kind = document_id({**run.config.to_dict(), "seed": 0})
+    if len(networks) > MOST_NETWORKS:
+        networks.clear()
+    networks[kind] = restore(run, networks.get(kind))
+    return networks[kind]
+
+
 def differences(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Return, for each run, the fields without a column in which it differs from similar runs."""
-    groups: dict[tuple[str, str], list[RunConfig]] = {}
-    for entry in entries:
-        groups.setdefault((entry.config.dataset, entry.config.neuron), []).append(entry.config)
-    varying = {group: _varying([unnamed(config) for config in configs]) for group, configs in groups.items()}
+    settings = [unnamed(entry.config) for entry in entries]
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for entry, own in zip(entries, settings, strict=True):
+        groups.setdefault((entry.config.dataset, entry.config.neuron), []).append(own)
+    varying = {group: _varying(alike) for group, alike in groups.items()}
     return [
-        {
-            name: value
-            for name, value in unnamed(entry.config).items()
-            if name in varying[entry.config.dataset, entry.config.neuron]
-        }
-        for entry in entries
+        {n: x for n, x in own.items() if n in varying[entry.config.dataset, entry.config.neuron]}
+        for entry, own in zip(entries, settings, strict=True)
     ]
 
 

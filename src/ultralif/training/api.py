@@ -21,7 +21,7 @@ from ultralif.training.config import RunConfig
 from ultralif.training.loop import run_local
 from ultralif.training.losses import Task, find_loss, find_readout, tet
 from ultralif.training.members import neurons_of
-from ultralif.training.networks import add_model, changed_code, default_encoding
+from ultralif.training.networks import add_model, changed_code, default_encoding, warn_of_code
 from ultralif.training.progress import (
     Callback,
     Interrupted,
@@ -109,6 +109,7 @@ def train(
         raise InputError("data, callbacks and fields go with a network; a config has its own fields")
     if store.finished([config.id]) and not again:
         found = store.read(config.id)
+        warn_of_code(found.result)
         if net is not None:
             net.load_state_dict(found.contents.tensors())
             warnings.warn(

@@ -111,7 +111,7 @@ def read_folder(folder: Path) -> Contents:
 
 def _digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every file that the manifest of a folder names."""
-    manifest = read_json(folder / MANIFEST, 1 << 20, folder)
+    manifest = read_json(folder / MANIFEST, 1 << 20, links=False)
     if not isinstance(manifest, dict) or not isinstance(manifest.get("sha256"), dict):
         raise Damaged(f"{folder / MANIFEST} is not a manifest; the folder is not used")
     if manifest.get("format") != FORMAT:
@@ -126,7 +126,7 @@ def _checked(folder: Path, file: str, digest: str) -> bytes:
     """Return the content of a file if it is what was written."""
     if not file or file != Path(file).name:
         raise Damaged(f"{folder / MANIFEST} names {visible(file)!r}, which is not a file of the folder")
-    content = read_bytes(folder / file, MOST_TENSORS if file.endswith(TENSORS) else MOST_TEXT, folder)
+    content = read_bytes(folder / file, MOST_TENSORS if file.endswith(TENSORS) else MOST_TEXT, links=False)
     if hashlib.sha256(content).hexdigest() != digest:
         raise Damaged(
             f"{folder / file} is not what was written (its SHA-256 differs); it is not used. A run "

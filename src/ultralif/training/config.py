@@ -480,8 +480,7 @@ class RunConfig:
 
     def changes(self) -> dict[str, Any]:
         """Return the fields and the options of the neuron, by name, that differ from their defaults."""
-        default = {each.name: each.default for each in fields(RunConfig)}
-        changed = {name: x for name in _names() if (x := getattr(self, name)) != default[name]}
+        changed = {name: x for name, usual in _defaults().items() if (x := getattr(self, name)) != usual}
         return {
             n: list(x) if isinstance(x, tuple) else x for n, x in changed.items()
         } | self.changed_options()
@@ -575,6 +574,12 @@ _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
 def _names() -> tuple[str, ...]:
     """Return the names of all fields but the options of the neuron."""
     return tuple(each.name for each in fields(RunConfig) if each.name != "neuron_options")
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    """Return the default of every field but the options of the neuron."""
+    return {each.name: each.default for each in fields(RunConfig) if each.name in _names()}
 
 
 def document_id(document: Mapping[str, Any]) -> str:

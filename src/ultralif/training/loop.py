@@ -27,7 +27,7 @@ from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.evaluate import accuracies, environment, evaluate, make_result, measure
 from ultralif.training.losses import Objective, Task, member_losses
 from ultralif.training.members import Members, Role, Single, make_members
-from ultralif.training.networks import build_networks, step_work
+from ultralif.training.networks import build_networks, own_code, step_work
 from ultralif.training.optimizer import SGD, Adam, Group, Optimizer
 from ultralif.training.progress import Interrupted, Progress, RunOptions
 from ultralif.training.result import Result
@@ -150,10 +150,15 @@ class Job:
             "seconds": self.seconds,
             "seen": self.seen,
             "lost": list(self.lost.items()),
-            "data_sha256": self.data.dataset.checksum,
+            **self._made_from(),
         }
         number = self.epoch * 10**6 + self.step
         save_checkpoint(folder, number, tensors, {"position": position, "history": self.history})
+
+    def _made_from(self) -> dict[str, str | None]:
+        """Return digests of the data, and of the code of the user's own neurons."""
+        code = own_code(config.neuron for config in self.configs)
+        return {"data_sha256": self.data.dataset.checksum, "code_sha256": code}
 
     def resume(self, folder: Path) -> list[str]:
         """Resume from the newest undamaged checkpoint; return notes for the user."""
@@ -161,13 +166,14 @@ class Job:
         if found is None:
             return [*notes, "all checkpoints are damaged; training starts again"] if notes else []
         position = found.documents.get("position")
-        begun = position.get("data_sha256") if isinstance(position, dict) else None
-        now = self.data.dataset.checksum
-        if begun not in (None, now):
-            raise JobError(
-                f"the data of {self.shared.dataset} changed since the training in {folder} began (SHA-256 "
-                f"{str(begun)[:12]}, now {now[:12]}); restore the old data, or delete the folder to restart"
-            )
+        for what, now in self._made_from().items():
+            begun = position.get(what) if isinstance(position, dict) else None
+            if begun not in (None, now):
+                kind = f"data of {self.shared.dataset}" if what == "data_sha256" else "code of the neurons"
+                raise JobError(
+                    f"the {kind} changed since the training in {folder} began (SHA-256 {str(begun)[:12]}, "
+                    f"now {str(now)[:12]}); restore what it was, or delete the folder to restart"
+                )
         try:
             self._restore(found.tensors(), found.documents)
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
@@ -492,7 +498,6 @@ def finish(job: Job, store: Store, aside: Path) -> list[Result]:
     networks = job.members.unstack()
     evaluations = evaluate(job.members, job.configs, job.data)
     held_out = evaluate(job.members, job.configs, job.data, "validation") if job.data.validation else None
-    made_by = environment(job.device, job.shared, job.data.dataset.checksum)
     runs, results = [], []
     for place, config in enumerate(job.configs):
         network = networks[job.members.order[place]]
@@ -507,7 +512,7 @@ def finish(job: Job, store: Store, aside: Path) -> list[Result]:
             epochs=ended if lost is None else lost - 1,
             seconds=job.seconds,
             stacked=len(job.members),
-            environment=made_by,
+            environment=environment(job.device, config, job.data.dataset.checksum),
         )
         history = [{name: values[place] for name, values in epoch.items()} for epoch in job.history[:lost]]
         runs.append(Finished(config, network.state_dict(), result, history))

@@ -3,8 +3,9 @@
 import hashlib
 import inspect
 import math
+import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -17,7 +18,7 @@ from ultralif.data.code import code_of
 from ultralif.data.encoders import NORMALIZED
 from ultralif.data.table import Spec
 from ultralif.data.user_data import PREFIX, find_user_data
-from ultralif.errors import InputError
+from ultralif.errors import DataWarning, InputError
 from ultralif.nn import Network, find_neuron, set_mode
 from ultralif.nn.volume import orthogonal_
 from ultralif.training.checkpoint import Damaged
@@ -25,6 +26,7 @@ from ultralif.training.config import RunConfig, document_id
 from ultralif.training.device import memory
 from ultralif.training.losses import Task
 from ultralif.training.members import neurons_of
+from ultralif.training.result import Result
 from ultralif.training.schedule import hard_epochs, temperature
 from ultralif.training.store import Run, Store
 from ultralif.training.zoo import is_model, read_model
@@ -42,10 +44,12 @@ __all__ = [
     "footprint",
     "layer_sizes",
     "network_arguments",
+    "own_code",
     "restore",
     "step_work",
     "task_of",
     "titles",
+    "warn_of_code",
 ]
 
 
@@ -123,6 +127,25 @@ def titles(config: RunConfig) -> dict[str, str]:
     if config.dataset.startswith(PREFIX) and config.dataset in DATASETS:
         found["dataset"] = DATASETS[config.dataset].title
     return found
+
+
+def own_code(neurons: Iterable[str]) -> str | None:
+    """Return a digest of the code of the user's own neurons among these; None if there are none."""
+    kinds = [find_neuron(name) for name in sorted(set(neurons))]
+    code = [code_of(kind) for kind in kinds if kind.__module__.split(".")[0] != "ultralif"]
+    return hashlib.sha256("".join(code).encode()).hexdigest() if code else None
+
+
+def warn_of_code(result: Result) -> None:
+    """Warn if the code of the user's own neuron has changed since a run was trained."""
+    then = result.environment.get("code_sha256")
+    if then is not None and then != own_code([result.neuron]):
+        warnings.warn(
+            f"the code of {result.neuron} has changed since run {result.id} was trained, so its numbers are "
+            "those of the old code; restore it, or train it again (--again)",
+            DataWarning,
+            stacklevel=3,
+        )
 
 
 def find_spec(config: RunConfig) -> Spec:
@@ -315,6 +338,7 @@ def find_run(source: str | Path, runs_dir: str | Path | None = None, net: nn.Mod
 
 def restore(run: Run, net: nn.Module | None = None) -> nn.Module:
     """Return the network of a stored run with its trained parameters; they go into ``net`` if it is given."""
+    warn_of_code(run.result)
     return _network(run.config, run.contents.tensors(), run.result.epochs, net)
 
 

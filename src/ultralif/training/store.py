@@ -438,14 +438,40 @@ class Store:
         complain: Callable[[str], None] = _ignore,
         **filters: Any,
     ) -> list[Result]:
-        """Return the results of the runs that match, newest first.
+        """Return the results of the runs that match, newest first; the arguments are those of `each`."""
+        return list(self.each(limit, runs=runs, complain=complain, **filters))
+
+    def each(
+        self,
+        limit: int | None = None,
+        *,
+        runs: Iterable[str] | None = None,
+        complain: Callable[[str], None] = _ignore,
+        **filters: Any,
+    ) -> Iterator[Result]:
+        """Yield the results of the runs that match, newest first.
 
         Args:
-            limit: the most that are returned.
+            limit: the most that are yielded.
             runs: only those of these names.
             complain: called with a line about each run that cannot be read; it is left out.
             filters: their ``dataset``, ``neuron``, ``timesteps``, ``seed``, ``sparsity`` or ``status``.
         """
+        for run, text in self._matching("id, result", limit, runs, filters):
+            try:
+                source = f"the row of run {visible(str(run))} in {self.index}"
+                result = Result.from_dict(parse_json(text, source), source)
+                yield replace(result, id=run, path=str(self.path(run)))
+            except (InputError, TypeError) as error:
+                complain(f"left out: {error}; make the index again with: ultralif runs rebuild")
+
+    def names(self, **filters: Any) -> list[str]:
+        """Return the names of the runs that match, newest first; ``filters`` are those of `each`."""
+        return [row[0] for row in self._matching("id", None, None, filters)]
+
+    def _matching(
+        self, columns: str, limit: int | None, runs: Iterable[str] | None, filters: dict[str, Any]
+    ) -> list[tuple[Any, ...]]:
         unknown = set(filters) - set(FILTERS)
         if unknown:
             raise InputError(f"runs cannot be filtered by {sorted(unknown)}; use {', '.join(FILTERS)}")
@@ -457,16 +483,8 @@ class Store:
             conditions.append(NAMED)
             values.append(json.dumps(list(runs)))
         where = " AND ".join(conditions) or "1"
-        query = f"SELECT id, result FROM runs WHERE {where} ORDER BY finished DESC, id LIMIT ?"  # noqa: S608
-        results = []
-        for run, text in self._select(query, (*values, -1 if limit is None else limit)):
-            try:
-                source = f"the row of run {visible(str(run))} in {self.index}"
-                result = Result.from_dict(parse_json(text, source), source)
-                results.append(replace(result, id=run, path=str(self.path(run))))
-            except (InputError, TypeError) as error:
-                complain(f"left out: {error}; make the index again with: ultralif runs rebuild")
-        return results
+        query = f"SELECT {columns} FROM runs WHERE {where} ORDER BY finished DESC, id LIMIT ?"  # noqa: S608
+        return self._select(query, (*values, -1 if limit is None else limit))
 
     def remove(self, run: str) -> str:
         """Delete a run, its row first, and return its full name."""
