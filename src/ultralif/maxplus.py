@@ -83,7 +83,12 @@ def ultradiscretize(x: Tensor, eps: float | Tensor = 1.0) -> Tensor:
 
 
 def exponentiate(x: Tensor, eps: float | Tensor = 1.0) -> Tensor:
-    r"""Return :math:`e^{x/\epsilon}`, the inverse of `ultradiscretize`."""
+    r"""Return :math:`e^{x/\epsilon}`, the inverse of `ultradiscretize`.
+
+    Example:
+        >>> exponentiate(torch.tensor([0.0]), 1.0)
+        tensor([1.])
+    """
     return torch.exp(x / eps)
 
 
@@ -113,7 +118,13 @@ def matmul(a: Tensor, b: Tensor, eps: float = 0.0) -> Tensor:
 
 
 def identity(n: int, dtype: torch.dtype | None = None, device: torch.device | None = None) -> Tensor:
-    """Return the unit matrix of the algebra: 0 on the diagonal, ``-inf`` elsewhere."""
+    """Return the unit matrix of the algebra: 0 on the diagonal, ``-inf`` elsewhere.
+
+    Example:
+        >>> identity(2)
+        tensor([[0., -inf],
+                [-inf, 0.]])
+    """
     return torch.full((n, n), -torch.inf, dtype=dtype, device=device).fill_diagonal_(0.0)
 
 

@@ -41,6 +41,9 @@ def raster(spikes: Tensor | Recording, *, sample: int = 0, axes: Any = None) -> 
         spikes: ``[T, N]``, ``[T, B, *features]`` or a recording.
         sample: the sample of a batch to show.
         axes: the axes to draw on.
+
+    Example:
+        >>> axes = raster(torch.rand(20, 8).round())
     """
     shown = _of_sample(spikes.spikes if isinstance(spikes, Recording) else spikes, sample)
     axes = _axes(axes)
@@ -70,6 +73,9 @@ def traces(
         neurons: the neurons to show; None, the first three.
         sample: the sample of a batch to show.
         axes: the axes to draw on.
+
+    Example:
+        >>> axes = traces(torch.rand(20, 8), neurons=(0, 1))
     """
     if isinstance(membrane, Recording):
         spikes = membrane.spikes
@@ -143,6 +149,9 @@ def spike_count(
         sample: the sample of a batch to show; None, the mean over all.
         labels: names of the neurons, such as classes.
         axes: the axes to draw on.
+
+    Example:
+        >>> axes = spike_count(torch.rand(20, 8).round())
     """
     train = spikes.spikes if isinstance(spikes, Recording) else spikes
     if train.dim() > 2:
@@ -173,6 +182,9 @@ def weights(
             square.
         most: the most neurons to draw.
         axes: the axes to draw on.
+
+    Example:
+        >>> axes = weights(torch.rand(4, 9))
     """
     rows = _first_weights(net)[:most].detach().float().cpu()
     side = math.isqrt(rows.shape[1])

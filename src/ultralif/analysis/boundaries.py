@@ -29,7 +29,14 @@ class BoundarySlice(NamedTuple):
 
 
 def class_scores(net: Network, timesteps: int = 1) -> Callable[[Tensor], Tensor]:
-    """Return the function from inputs ``[N, n]``, held for all steps, to class scores ``[N, classes]``."""
+    """Return the function from inputs ``[N, n]``, held for all steps, to class scores ``[N, classes]``.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import Network
+        >>> class_scores(Network((4, 8, 2)), timesteps=3)(torch.rand(5, 4)).shape
+        torch.Size([5, 2])
+    """
     dtype = next(net.parameters()).dtype
 
     def scores(x: Tensor) -> Tensor:

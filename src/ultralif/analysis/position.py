@@ -25,6 +25,11 @@ def whitney_count(weight: Tensor, offset: Tensor, tol: float = TOLERANCE) -> Ten
         weight: ``[..., h, n]``.
         offset: ``[..., h]``.
         tol: singular values below this count as zero.
+
+    Example:
+        >>> import torch
+        >>> whitney_count(torch.eye(2), torch.zeros(2))
+        tensor(4)
     """
     h = weight.shape[-2]
     if h > 14:

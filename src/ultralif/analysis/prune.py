@@ -31,6 +31,11 @@ def redundant_groups(weight: Tensor, bias: Tensor | None, tol: float = 1e-6) -> 
     """Return the groups of rows whose weights and biases differ by less than tol times their length.
 
     Neurons with different weights are not redundant, even if parallel: they fire for other inputs.
+
+    Example:
+        >>> import torch
+        >>> redundant_groups(torch.tensor([[1.0], [1.0], [2.0]]), torch.zeros(3))
+        [[0, 1]]
     """
     rows = weight if bias is None else torch.cat((weight, bias[:, None]), 1)
     near = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
@@ -55,6 +60,11 @@ def merge_redundant(net: Network, layer: int = 0, tol: float = 1e-6) -> Merged:
         net: a network; it is not changed.
         layer: which hidden layer.
         tol: see `redundant_groups`.
+
+    Example:
+        >>> from ultralif.nn import Network
+        >>> merge_redundant(Network((4, 8, 2))).network.sizes
+        (4, 8, 2)
     """
     linear, following = _linears(net, layer)
     if any(constant.numel() > 1 for constant in net.neurons[layer].state_dict().values()):
@@ -88,6 +98,11 @@ def prune_neurons(
         mean_spikes: ``[h]``, the mean spike of each neuron; if given, the mean contribution of the removed
             neurons is added to the next layer's bias.
         generator: for ``by="random"``.
+
+    Example:
+        >>> from ultralif.nn import Network
+        >>> prune_neurons(Network((4, 8, 2)), 5).sizes
+        (4, 5, 2)
     """
     linear, following = _linears(net, layer)
     h = linear.out_features
@@ -115,6 +130,11 @@ def prune_order(
             one nearest to the span of the others, for h > n the one with the least leverage. ``magnitude``
             removes the shortest rows, ``random`` any.
         generator: for ``random``.
+
+    Example:
+        >>> import torch
+        >>> prune_order(torch.tensor([[1.0, 0.0], [0.0, 0.1], [0.0, 2.0]]), 1, by="magnitude")
+        [1]
     """
     if by == "random":
         return [int(j) for j in torch.randperm(len(weight), generator=generator)[:count]]

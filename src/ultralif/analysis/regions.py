@@ -43,6 +43,11 @@ def firing_current(neuron: AnyNeuron, features: int) -> Tensor:
     It is found by bisection, to the last bit, which works for any neuron. In soft mode firing means a spike
     above one half. For UltraLIF that is ``threshold + eps * log(1 - exp((log(leak) - threshold) / eps))``,
     for UltraDLIF ``threshold - eps * log(3)``; the threshold itself in tropical mode.
+
+    Example:
+        >>> from ultralif.nn import LIF
+        >>> firing_current(LIF(), (2,))
+        tensor([0.5000, 0.5000], dtype=torch.float64)
     """
 
     def fires(current: Tensor) -> Tensor:
@@ -68,6 +73,12 @@ def hyperplanes(linear: nn.Linear, neuron: AnyNeuron) -> tuple[Tensor, Tensor]:
     """Return normals ``[h, n]`` and offsets ``[h]``: neuron j fires at step 1 where ``w_j . x > offset_j``.
 
     They are the spike boundaries of a layer at T = 1, in the current mode of the neuron.
+
+    Example:
+        >>> from ultralif.nn import LIF
+        >>> weight, offset = hyperplanes(torch.nn.Linear(2, 3), LIF())
+        >>> weight.shape, offset.shape
+        (torch.Size([3, 2]), torch.Size([3]))
     """
     weight = linear.weight.detach().double()
     offset = firing_current(neuron, linear.out_features)
@@ -103,7 +114,13 @@ class Plane(NamedTuple):
 
 
 def plane_through(samples: Tensor) -> Plane:
-    """Return the plane through three samples ``[3, n]``, its origin their mean."""
+    """Return the plane through three samples ``[3, n]``, its origin their mean.
+
+    Example:
+        >>> import torch
+        >>> plane_through(torch.eye(3)).origin
+        tensor([0.3333, 0.3333, 0.3333], dtype=torch.float64)
+    """
     if samples.dim() != 2 or len(samples) != 3:
         raise InputError(f"samples must be three vectors [3, n], got shape {tuple(samples.shape)}")
     samples = samples.double()
@@ -115,7 +132,12 @@ def plane_through(samples: Tensor) -> Plane:
 
 
 def random_plane(n: int, generator: torch.Generator, around: Tensor | None = None) -> Plane:
-    """Return a plane of random directions, through ``around`` or the origin."""
+    """Return a plane of random directions, through ``around`` or the origin.
+
+    Example:
+        >>> random_plane(4, torch.Generator().manual_seed(0)).right.shape
+        torch.Size([4])
+    """
     if n < 2:
         raise InputError(f"a plane needs at least two inputs, got {n}")
     basis = torch.linalg.qr(torch.randn(n, 2, generator=generator, dtype=torch.float64)).Q
@@ -254,6 +276,11 @@ def raster_bound(neuron: AnyNeuron, h: int, n: int, steps: int, varying: bool = 
         n: the dimension of the inputs of one step.
         steps: T.
         varying: the input changes from step to step.
+
+    Example:
+        >>> from ultralif.nn import UltraLIF
+        >>> raster_bound(UltraLIF(mode="tropical"), 3, 2, 1)
+        7
     """
     first = region_bound(h, n)
     if steps == 1:

@@ -33,7 +33,14 @@ Partition = Literal["tonic", "spikingjelly"]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A dataset in memory."""
+    """A dataset in memory.
+
+    Example:
+        >>> from ultralif.data import load
+        >>> digits = load("digits")
+        >>> digits.shape, digits.classes, len(digits.train)
+        ((1, 8, 8), 10, 1437)
+    """
 
     name: str
     shape: tuple[int, ...]

@@ -211,6 +211,10 @@ def available(dataset: str, data_dir: str | Path | None = None) -> bool:
     Args:
         dataset: its name, such as ``mnist``.
         data_dir: a folder to search first.
+
+    Example:
+        >>> available("digits")
+        True
     """
     from ultralif.data.table import find_spec
 

@@ -19,12 +19,28 @@ __all__ = ["for_neurobench", "for_norse", "for_snntorch", "for_spikingjelly"]
 
 
 def for_norse(neuron: AnyNeuron) -> nn.Module:
-    """Return a cell ``(x, state=None) -> (spike, state)`` for one time step, as in ``SequentialState``."""
+    """Return a cell ``(x, state=None) -> (spike, state)`` for one time step, as in ``SequentialState``.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import LIF
+        >>> spike, state = for_norse(LIF())(torch.rand(2, 3))
+        >>> spike.shape
+        torch.Size([2, 3])
+    """
     return _NorseCell(_time_first(neuron))
 
 
 def for_snntorch(neuron: AnyNeuron) -> nn.Module:
-    """Return a cell ``(x, mem=None) -> (spk, mem)`` for one time step, with ``reset_mem()`` for the first."""
+    """Return a cell ``(x, mem=None) -> (spk, mem)`` for one time step, with ``reset_mem()`` for the first.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import LIF
+        >>> spk, mem = for_snntorch(LIF())(torch.rand(2, 3))
+        >>> mem.shape
+        torch.Size([2, 3])
+    """
     if len(neuron.state_type._fields) > 1:
         raise InputError(
             f"{type(neuron).__name__} has more state than a membrane, and (spk, mem) cannot hold it; use its "
@@ -59,6 +75,12 @@ def for_neurobench(net: nn.Module) -> nn.Module:
     A `Network` averages spikes before its readout, which the harness would count as multiplications; here
     the readout comes first. Any other module is called with ``[T, B, *input]``, and the mean of its output
     over time is returned. Register ``ultralif.Neuron`` as an activation module.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import Network
+        >>> for_neurobench(Network((4, 8, 2), "LIF"))(torch.rand(3, 5, 4)).shape
+        torch.Size([3, 2])
     """
     return _Judged(net)
 

@@ -37,7 +37,12 @@ Batches = Iterable[tuple[Tensor, Tensor]]
 
 
 class FirstDifference(NamedTuple):
-    """The first difference from the spikes of the soft network; layers and time steps count from 1."""
+    """The first difference from the spikes of the soft network; layers and time steps count from 1.
+
+    Example:
+        >>> FirstDifference(layer=1, step=2, share=0.01).step
+        2
+    """
 
     layer: int
     step: int
@@ -47,7 +52,15 @@ class FirstDifference(NamedTuple):
 
 @dataclass(frozen=True)
 class Gap:
-    """Accuracy of a network in one mode, and its difference from the mode of training."""
+    """Accuracy of a network in one mode, and its difference from the mode of training.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import Network
+        >>> labels = torch.tensor([0, 1, 0])
+        >>> gap(Network((4, 8, 2)), [(torch.rand(5, 3, 4), labels)])["soft"].agreement
+        100.0
+    """
 
     accuracy: float
     """Percentage of the samples."""
@@ -158,6 +171,12 @@ def calibrate(net: M, x: Tensor, *, to: Mode = "hard") -> M:
         net: a trained network, in the mode it was trained in.
         x: a few thousand training inputs ``[T, B, *input]``.
         to: the mode to calibrate for; the copy is left in it.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import Network
+        >>> calibrate(Network((4, 8, 2)), torch.rand(5, 32, 4), to="hard").layers is not None
+        True
     """
     net = copy.deepcopy(net)
     graph = describe(net, None if isinstance(net, Network) else x.shape[2:])
@@ -230,6 +249,12 @@ def finetune(
         lr: the first learning rate.
         eps: change every temperature geometrically from the first value to the second, in place of learning
             it. With ``mode="soft"`` and a low second value this is annealing.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import Network
+        >>> batches = [(torch.rand(5, 8, 4), torch.zeros(8, dtype=torch.long))]
+        >>> tuned = finetune(Network((4, 8, 2)), batches, steps=1, mode="hard")
     """
     net = copy.deepcopy(net)
     set_mode(net, mode)

@@ -288,7 +288,14 @@ class IntegerOutput(NamedTuple):
 
 @dataclass(frozen=True)
 class IntegerNetwork:
-    """A network of integers, made by `ultralif.export.quantize`; see there for its arguments."""
+    """A network of integers, made by `ultralif.export.quantize`; see there for its arguments.
+
+    Example:
+        >>> from ultralif.export import quantize
+        >>> from ultralif.nn import Network
+        >>> quantize(Network((4, 8, 2)), timesteps=5).classes
+        2
+    """
 
     nodes: tuple[IntegerNode, ...]
     is_count: tuple[bool, ...]

@@ -89,6 +89,13 @@ def to_nir(
             divided by the windows' sizes, which norse reads.
         inputs: ``[T, B, *input]`` on which the written network is compared with ``net``, besides random
             spikes. It is refused if it differs without ``approximate``.
+
+    Example:
+        >>> import tempfile
+        >>> from ultralif.nn import LIF
+        >>> net = nn.Sequential(nn.Linear(4, 8), LIF(), nn.Linear(8, 2))
+        >>> to_nir(net, tempfile.mkdtemp() + "/net.nir").spikes
+        0.0
     """
     if mode not in ("hard", "tropical"):
         raise InputError(f"mode must be hard or tropical, since NIR's spikes are binary, got {mode!r}")

@@ -47,6 +47,16 @@ def from_nir(
             with a warning if snnTorch wrote the file.
         exact: compute in the order of operations of norse, so that every spike is the same. False: use
             neurons with kernels, which every export takes; they round differently.
+
+    Example:
+        >>> import tempfile
+        >>> from torch import nn
+        >>> from ultralif.export import to_nir
+        >>> from ultralif.nn import LIF
+        >>> path = tempfile.mkdtemp() + "/net.nir"
+        >>> drift = to_nir(nn.Sequential(nn.Linear(4, 8), LIF(), nn.Linear(8, 2)), path)
+        >>> type(from_nir(path)).__name__
+        'Network'
     """
     if not Path(path).is_file():
         raise InputError(f"path={path} is not a file; name a .nir file")

@@ -104,6 +104,11 @@ def to_torch(
         shape: the features of one time step; not needed if the network begins with Linear.
         inputs: ``[T, B, *input]``, used in addition to random spikes to compare the written program with
             ``net``. A program whose outputs differ is refused.
+
+    Example:
+        >>> import tempfile
+        >>> from ultralif.nn import Network
+        >>> to_torch(Network((4, 8, 2), "LIF"), tempfile.mkdtemp() + "/net.pt2", timesteps=5)
     """
     steps = Stepwise(net, shape, mode, inputs)
     program = _program(steps, mode, timesteps)
@@ -139,6 +144,12 @@ def to_onnx(
         shape: the features of one time step; not needed if the network begins with Linear.
         inputs: ``[T, B, *input]``, used in addition to random spikes to compare the written program with
             ``net``. A program whose outputs differ is refused.
+
+    Example:
+        >>> import tempfile
+        >>> from ultralif.nn import Network
+        >>> to_onnx(Network((4, 8, 2), "LIF"), tempfile.mkdtemp() + "/net.onnx", timesteps=5) < 1e-4
+        True
     """
     need("onnxscript", "onnx")
     runtime = need("onnxruntime", "onnx")

@@ -171,6 +171,13 @@ def quantize(
         table_bits: the table of a log-sum-exp has 2^table_bits entries.
         inputs: ``[T, B, *input]``. The integer network is compared with ``net`` on random inputs and on
             these, and refused if they differ by more than rounding.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import Network
+        >>> integer = quantize(Network((4, 8, 2)), timesteps=5)
+        >>> integer.run((torch.rand(5, 3, 4) < 0.3).long()).scores.shape
+        torch.Size([3, 2])
     """
     request = Request(mode, timesteps, bits, clip_membrane, leak, table_bits, weight_bits)
     graph = _with_synaptic_currents(compared(net, shape, mode, inputs))

@@ -90,6 +90,12 @@ def describe(net: nn.Module, shape: Sequence[int] | None = None) -> Graph:
     Args:
         net: any module with our neurons.
         shape: the features of one time step, such as ``(1, 28, 28)``; not needed if it begins with Linear.
+
+    Example:
+        >>> from torch import nn
+        >>> from ultralif.nn import LIF
+        >>> len(describe(nn.Sequential(nn.Linear(4, 8), LIF(), nn.Linear(8, 2))).nodes)
+        4
     """
     shape = input_shape(net, shape)
     for name, module in net.named_modules():

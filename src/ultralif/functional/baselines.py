@@ -27,7 +27,15 @@ MODES: tuple[Mode, ...] = ("hard", "soft")
 
 
 class AdaptiveState(NamedTuple):
-    """The state of AdaLIF: membrane, adaptation and last spike."""
+    """The state of AdaLIF: membrane, adaptation and last spike.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import AdaLIF
+        >>> _, state = AdaLIF().run(torch.rand(5, 2, 3))
+        >>> type(state).__name__
+        'AdaptiveState'
+    """
 
     v: Tensor
     b: Tensor
@@ -41,6 +49,11 @@ def synaptic_current_step(current: Tensor, i: Tensor, *, synapse: Constant) -> t
         current: ``[B, *features]``.
         i: the synaptic current before the step, like ``current``.
         synapse: its decay factor in (0, 1).
+
+    Example:
+        >>> import torch
+        >>> synaptic_current_step(torch.ones(2), torch.ones(2), synapse=0.5)[0]
+        tensor([1.5000, 1.5000])
     """
     i = synapse * i + current
     return i, i
@@ -78,6 +91,11 @@ def lif_step(
         reset: ``zero``, ``subtract`` (the threshold) or ``none``: see `ultralif.functional.fire`.
         detach_reset: do not differentiate the reset by the spike. None: where spikes are binary.
         delayed_reset: reset by the previous step's spike, before firing.
+
+    Example:
+        >>> import torch
+        >>> lif_step(torch.tensor([0.3, 0.8]), torch.zeros(2), leak=0.9, threshold=0.5, surrogate_slope=10.0)
+        (tensor([0., 1.]), tensor([0.3000, 0.0000]))
     """
     check_choice("mode", mode, MODES)
 
@@ -127,6 +145,13 @@ def adalif_step(
         reset: ``zero``, ``subtract`` (the adapted threshold) or ``none``.
         detach_reset: do not differentiate the reset by the spike.
         delayed_reset: reset by the previous step's spike.
+
+    Example:
+        >>> import torch
+        >>> zero, ones = torch.zeros(1), torch.ones(1)
+        >>> constants = {"leak": 0.9, "threshold": 0.5, "adapt_strength": 1.0, "adapt_decay": 0.9}
+        >>> adalif_step(ones, AdaptiveState(zero, zero, zero), surrogate_slope=10.0, **constants)[0]
+        tensor([1.])
     """
     check_choice("mode", mode, MODES)
     adapted = adapt_decay * state.b + (1 - adapt_decay) * state.spike
@@ -166,6 +191,11 @@ def dspike_step(
         reset: as in `lif_step`, and so are the arguments below.
         detach_reset: do not differentiate the reset by the spike.
         delayed_reset: reset by the previous step's spike.
+
+    Example:
+        >>> import torch
+        >>> dspike_step(torch.ones(1), torch.zeros(1), leak=0.9, threshold=0.5, sharpness=3.0)[0]
+        tensor([1.])
     """
     check_choice("mode", mode, MODES)
 
@@ -208,6 +238,11 @@ def softlif_step(
         detach_reset: do not differentiate the reset by the spike.
         delayed_reset: reset by the previous step's spike.
         v_sat: the ceiling of ``reset="saturate"``.
+
+    Example:
+        >>> import torch
+        >>> softlif_step(torch.tensor([0.5]), torch.zeros(1), eps=0.2, leak=0.9, threshold=0.5)[0]
+        tensor([0.5000])
     """
     check_choice("mode", mode, ("soft", "hard"))
 

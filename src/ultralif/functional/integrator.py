@@ -16,6 +16,11 @@ def leaky_integrator_step(current: Tensor, v: Tensor, *, leak: Constant) -> tupl
         current: ``[B, *features]``.
         v: membrane, like ``current``.
         leak: decay factor tau in (0, 1).
+
+    Example:
+        >>> import torch
+        >>> leaky_integrator_step(torch.ones(1), torch.ones(1), leak=0.5)[0]
+        tensor([1.5000])
     """
     v = leak * v + current
     return v, v

@@ -28,12 +28,22 @@ class OverTime(Protocol[S, P]):
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype of the membrane: half precision is integrated in float32."""
+    """Return the dtype of the membrane: half precision is integrated in float32.
+
+    Example:
+        >>> compute_dtype(torch.bfloat16)
+        torch.float32
+    """
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 def rest(current: Tensor) -> Tensor:
-    """Return the membrane of a layer at rest, V(0) = 0, for a current ``[T, B, *features]``."""
+    """Return the membrane of a layer at rest, V(0) = 0, for a current ``[T, B, *features]``.
+
+    Example:
+        >>> rest(torch.rand(10, 2, 3)).shape
+        torch.Size([2, 3])
+    """
     return torch.zeros_like(current[0], dtype=compute_dtype(current.dtype))
 
 

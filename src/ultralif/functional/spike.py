@@ -33,6 +33,12 @@ def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
 
     ``soft - soft.detach()`` is zero in floating point, so binary spikes stay binary; where ``soft`` is NaN
     the result is NaN.
+
+    Example:
+        >>> soft = torch.tensor([0.3], requires_grad=True)
+        >>> straight_through(torch.tensor([0.0]), 2 * soft).backward()
+        >>> soft.grad
+        tensor([2.])
     """
     return hard + (soft - soft.detach())
 
@@ -85,6 +91,10 @@ def surrogate_spike(
         scaled: the gradient of a binary spike is :math:`\beta F'(z)`, the derivative of F(z) for v and
             for beta; without it the gradient is the paper's :math:`F'(z)`.
         mode: ``hard``, binary spikes; ``soft``, F(z) with its exact gradient.
+
+    Example:
+        >>> surrogate_spike(torch.tensor([0.4, 0.6]), 0.5, 10.0, surrogate="atan")
+        tensor([0., 1.])
     """
     if callable(surrogate):
         if mode == "soft":
@@ -102,7 +112,12 @@ def surrogate_spike(
 
 
 def sigmoid_surrogate(v: Tensor, threshold: float | Tensor, slope: float | Tensor, *, scaled: bool) -> Tensor:
-    """Return ``v > threshold`` with the gradient of a sigmoid: `surrogate_spike` as the paper has it."""
+    """Return ``v > threshold`` with the gradient of a sigmoid: `surrogate_spike` as the paper has it.
+
+    Example:
+        >>> sigmoid_surrogate(torch.tensor([0.4, 0.6]), 0.5, 10.0, scaled=True)
+        tensor([0., 1.])
+    """
     return surrogate_spike(v, threshold, slope, scaled=scaled)
 
 
@@ -118,6 +133,10 @@ def dspike_curve(v: Tensor, threshold: float | Tensor, sharpness: float | Tensor
         v: membrane potential.
         threshold: spike threshold > 0, where the curve is 1/2.
         sharpness: k > 0.
+
+    Example:
+        >>> dspike_curve(torch.tensor([0.0, 0.5, 1.0]), 0.5, 3.0)
+        tensor([0.0000, 0.5000, 1.0000])
     """
     half = sharpness / 2
     edge = torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half)

@@ -66,6 +66,12 @@ def ultralif_step(
         delayed_reset: reset by the previous step's spike, as in the paper's architecture section (eqs. 23,
             24). Its definition resets by the new spike.
         v_sat: the ceiling of ``reset="saturate"``.
+
+    Example:
+        >>> import torch
+        >>> constants = {"eps": 0.2, "leak": 0.9, "threshold": 0.5}
+        >>> ultralif_step(torch.tensor([0.6]), torch.zeros(1), mode="tropical", **constants)
+        (tensor([1.]), tensor([0.]))
     """
     check_choice("mode", mode, get_args(Mode))
 
@@ -114,6 +120,12 @@ def ultradlif_step(
         reset: ``zero``, ``subtract`` (the threshold) or ``none``.
         detach_reset: as in `ultralif_step`.
         delayed_reset: as in `ultralif_step`.
+
+    Example:
+        >>> import torch
+        >>> rest = torch.zeros(1, 4)
+        >>> ultradlif_step(rest, rest, eps=0.2, threshold=0.5, centered=True)[0].shape
+        torch.Size([1, 4])
     """
     check_choice("mode", mode, get_args(Mode))
 

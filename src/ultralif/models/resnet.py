@@ -70,6 +70,11 @@ class ResNet(nn.Module):
 
     The second norm of every block starts at ``blocks ** -0.5``, so that the sum of all blocks of a stage has
     about the variance of its first current, for which threshold and temperature are chosen.
+
+    Example:
+        >>> import torch
+        >>> resnet("resnet10", channels=1, timesteps=2, width=0.125)(torch.rand(2, 1, 16, 16)).shape
+        torch.Size([2, 10])
     """
 
     by_step = False

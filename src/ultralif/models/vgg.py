@@ -31,6 +31,11 @@ class VGG(nn.Module):
     A stage ends by halving the image. The maximum is taken of currents, before the neuron, so that the next
     convolution receives spikes. Batch norm takes its statistics over time and batch. A residual network does
     not halve the last stage, and starts with a linear 2x2 convolution, which can be set to whiten patches.
+
+    Example:
+        >>> import torch
+        >>> vgg("vgg5", channels=1, timesteps=2)(torch.rand(2, 1, 8, 8)).shape
+        torch.Size([2, 10])
     """
 
     by_step = False

@@ -26,6 +26,10 @@ class DSpike(Neuron[State]):
         learn_sharpness: learn the sharpness. None: yes.
         sharpness_range: bounds of a learned sharpness, which would otherwise drift to 0.
         options: the arguments of every `Neuron`; the threshold is positive.
+
+    Example:
+        >>> DSpike(sharpness=3.0).constants()["sharpness"]
+        3.0
     """
 
     modes = ("hard", "soft")
@@ -55,7 +59,12 @@ class DSpike(Neuron[State]):
 
 
 class DSpikePlus(DSpike):
-    """`DSpike` with a learned leak."""
+    """`DSpike` with a learned leak.
+
+    Example:
+        >>> sorted(DSpikePlus().learns)
+        ['leak', 'sharpness']
+    """
 
     learns = frozenset({"sharpness", "leak"})
 
@@ -124,6 +133,11 @@ class LIF(_Surrogate[State]):
 
     The arguments are ``leak``, ``surrogate``, ``surrogate_slope``, ``learn_leak``, ``learn_slope``,
      ``scaled_surrogate`` and ``slope_range``, and those of every `Neuron`.
+
+    Example:
+        >>> import torch
+        >>> LIF(leak=0.8, surrogate="atan")(torch.ones(4, 1, 1)).flatten()
+        tensor([1., 1., 1., 1.])
     """
 
     operator = staticmethod(ops.lif)
@@ -131,13 +145,26 @@ class LIF(_Surrogate[State]):
 
 
 class PLIF(LIF):
-    """`LIF` with a learned leak (Fang et al. 2021)."""
+    """`LIF` with a learned leak (Fang et al. 2021).
+
+    Example:
+        >>> import torch
+        >>> neuron = PLIF(leak=0.8)
+        >>> neuron(torch.rand(10, 2, 64)).mean().backward()
+        >>> neuron.logit_leak.grad is not None
+        True
+    """
 
     learns = frozenset({"leak"})
 
 
 class FullPLIF(LIF):
-    """`LIF` with a learned leak and a learned threshold."""
+    """`LIF` with a learned leak and a learned threshold.
+
+    Example:
+        >>> sorted(name for name, _ in FullPLIF().named_parameters())
+        ['logit_leak', 'logit_threshold']
+    """
 
     learns = frozenset({"leak", "threshold"})
 
@@ -150,6 +177,11 @@ class AdaLIF(_Surrogate[AdaptiveState]):
         adapt_decay: decay factor of the adaptation, in (0, 1).
         adapt_late: adapt to the spike before the previous one, as the paper's indices say.
         options: the arguments of `LIF`.
+
+    Example:
+        >>> import torch
+        >>> AdaLIF(adapt_strength=1.0)(torch.ones(6, 1, 1)).flatten()
+        tensor([1., 1., 1., 1., 1., 1.])
     """
 
     state_type = AdaptiveState

@@ -114,7 +114,15 @@ class DelayedLinear(nn.Module):
 
 
 class RecurrentState(NamedTuple):
-    """The state of a recurrent layer between steps: the state of its neurons and their last spikes."""
+    """The state of a recurrent layer between steps: the state of its neurons and their last spikes.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import LIF
+        >>> _, state = Recurrent(LIF(), nn.Linear(3, 3)).run(torch.rand(5, 2, 3))
+        >>> state._fields
+        ('neuron', 'spikes')
+    """
 
     neuron: Any
     spikes: Tensor

@@ -38,7 +38,18 @@ def set_mode(net: nn.Module, mode: Mode) -> None:
 
 @contextmanager
 def mode(net: nn.Module, mode: Mode) -> Iterator[None]:
-    """Set the mode of a network inside a ``with`` block; see `set_mode`."""
+    """Set the mode of a network inside a ``with`` block; see `set_mode`.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import UltraLIF
+        >>> net = torch.nn.Sequential(torch.nn.Linear(4, 8), UltraLIF())
+        >>> with mode(net, "hard"):
+        ...     net(torch.rand(5, 2, 4)).unique().numel() <= 2
+        True
+        >>> net[1].mode
+        'soft'
+    """
     before = [(neuron, neuron.mode) for neuron in _neurons(net)]
     set_mode(net, mode)
     try:

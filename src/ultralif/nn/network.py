@@ -27,6 +27,14 @@ def register(neuron: type[AnyNeuron]) -> type[AnyNeuron]:
     """Register your own neuron by its name for networks and `ultralif.train`; a decorator.
 
     Runs are identified by the name of their neuron, so the names of the library's neurons are reserved.
+
+    Example:
+        >>> from ultralif.nn import LIF, find_neuron
+        >>> @register
+        ... class FastLIF(LIF):
+        ...     pass
+        >>> find_neuron("FastLIF") is FastLIF
+        True
     """
     if _BUILT_IN.get(neuron.__name__, neuron) is not neuron:
         raise InputError(
@@ -38,12 +46,25 @@ def register(neuron: type[AnyNeuron]) -> type[AnyNeuron]:
 
 
 def find_neuron(name: str) -> type[AnyNeuron]:
-    """Return the neuron class of that name; spellings such as ``ultra_lif`` and ``DSpike+`` are accepted."""
+    """Return the neuron class of that name; spellings such as ``ultra_lif`` and ``DSpike+`` are accepted.
+
+    Example:
+        >>> find_neuron("ultra_lif").__name__
+        'UltraLIF'
+    """
     return NEURONS[find_name("neuron", name, NEURONS)]
 
 
 class Output(NamedTuple):
-    """The output of a network: class scores, and how often each spiking layer fired."""
+    """The output of a network: class scores, and how often each spiking layer fired.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import Network
+        >>> out = Network((4, 8, 2)).observe(torch.rand(5, 3, 4))
+        >>> out.logits.shape, out.rates[0].shape
+        (torch.Size([3, 2]), torch.Size([3, 8]))
+    """
 
     logits: Tensor
     """``[B, classes]``"""

@@ -63,6 +63,15 @@ class Neuron(Parametrized, Generic[S]):
         batch_first: take and return ``[B, T, *features]``.
         check_finite: raise an InputError if a current is NaN or infinite.
         backend: ``auto`` integrates by the fastest kernel, ``reference`` by the definition.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import UltraLIF
+        >>> neuron, state = UltraLIF(), None
+        >>> for x in torch.rand(10, 2, 64):
+        ...     spike, state = neuron.step(x, state)
+        >>> spike.shape
+        torch.Size([2, 64])
     """
 
     modes: ClassVar[tuple[Mode, ...]] = ("hard",)

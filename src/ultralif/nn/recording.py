@@ -31,6 +31,12 @@ def record(net: nn.Module, x: Tensor) -> list[Recording]:
     Args:
         net: a network, or any module that calls neurons, or a neuron.
         x: its input, ``[T, B, *input]``.
+
+    Example:
+        >>> from ultralif.nn import Network
+        >>> (hidden,) = record(Network((4, 8, 2)), torch.rand(5, 1, 4))
+        >>> hidden.spikes.shape
+        torch.Size([5, 1, 8])
     """
     if isinstance(net, Network):
         net, x = nn.Sequential(*chain(*net.layers())), x.flatten(2)

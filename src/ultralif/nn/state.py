@@ -11,13 +11,29 @@ __all__ = ["AdaptiveSynapticState", "State", "SynapticState", "with_current"]
 
 
 class State(NamedTuple):
-    """The state of most neurons between steps: the membrane after reset."""
+    """The state of most neurons between steps: the membrane after reset.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import LIF
+        >>> _, state = LIF().run(torch.rand(5, 2, 3))
+        >>> state.v.shape
+        torch.Size([2, 3])
+    """
 
     v: Tensor
 
 
 class SynapticState(NamedTuple):
-    """The state of a neuron with a synaptic current: the membrane and that current."""
+    """The state of a neuron with a synaptic current: the membrane and that current.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import LIF
+        >>> _, state = LIF(synapse=0.8).run(torch.rand(5, 2, 3))
+        >>> type(state).__name__
+        'SynapticState'
+    """
 
     v: Tensor
     i: Tensor

@@ -19,6 +19,25 @@ class Stepped(Neuron[S]):
 
     The subclass declares its constants in ``__init__``, and lists the other attributes that its step takes in
     ``choices``.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.functional import rest, straight_through
+        >>> from ultralif.maxplus import hard_spike, soft_spike
+        >>> from ultralif.nn import State
+        >>> def step(current, state, *, threshold, mode):
+        ...     v = 0.9 * state.v + current
+        ...     spike = soft_spike(v, threshold, 0.2)
+        ...     if mode == "hard":
+        ...         spike = straight_through(hard_spike(v, threshold), spike)
+        ...     return spike, State(v * (1 - spike))
+        >>> class Mine(Stepped):
+        ...     formula = staticmethod(step)
+        ...     at_rest = staticmethod(lambda current: State(rest(current)))
+        ...     choices = ("mode",)
+        ...     modes = ("soft", "hard")
+        >>> Mine()(torch.rand(10, 2, 64)).shape
+        torch.Size([10, 2, 64])
     """
 
     formula: ClassVar[Callable[..., tuple[Tensor, Any]]]

@@ -166,7 +166,12 @@ class UltraLIF(_Leaky):
 
 
 class UltraPLIF(UltraLIF):
-    """`UltraLIF` with a learned leak."""
+    """`UltraLIF` with a learned leak.
+
+    Example:
+        >>> UltraPLIF(reset="none", time_constants=(5, 50), parameter_shape=(64,)).leak.shape
+        torch.Size([64])
+    """
 
     learns = frozenset({"eps", "leak"})
 
@@ -186,6 +191,11 @@ class UltraDLIF(_Tempered):
         centered: preserve the mean, so that a membrane without input does not drift.
         options: ``eps``, ``learn_eps`` and ``eps_range`` as in `UltraLIF`, and the arguments of every
             `Neuron`.
+
+    Example:
+        >>> import torch
+        >>> UltraDLIF(centered=True)(torch.zeros(10, 2, 64)).shape
+        torch.Size([10, 2, 64])
     """
 
     operator = staticmethod(ops.ultradlif)
@@ -222,6 +232,10 @@ class UltraDPLIF(UltraDLIF):
         leak: decay factor in (0, 1).
         learn_leak: learn the leak. None: yes.
         options: the arguments of `UltraDLIF`.
+
+    Example:
+        >>> UltraDPLIF(leak=0.8).constants()["leak"]
+        0.800000011920929
     """
 
     learns = frozenset({"eps", "leak"})
@@ -243,6 +257,11 @@ class SoftLIF(_Leaky):
         v_sat: the ceiling of the membrane for ``reset="saturate"``.
         options: ``eps``, ``learn_eps`` and ``eps_range`` as in `UltraLIF`, and the arguments of every
             `Neuron`.
+
+    Example:
+        >>> import torch
+        >>> SoftLIF(eps=0.1)(torch.zeros(2, 1, 3)).shape
+        torch.Size([2, 1, 3])
     """
 
     modes = ("soft", "hard")

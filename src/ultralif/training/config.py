@@ -326,6 +326,11 @@ class RunConfig:
 
     Options of the neuron may be given as keywords: ``RunConfig(eps=0.5)`` is
     ``RunConfig(neuron_options={"eps": 0.5})``.
+
+    Example:
+        >>> config = RunConfig(neuron="LIF", timesteps=4, eps_max=5.0)
+        >>> config.with_(seed=7).seed
+        7
     """
 
     dataset: str = "digits"

@@ -185,7 +185,13 @@ def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[n
 
 
 def build_network(config: RunConfig) -> nn.Module:
-    """Return the untrained network of a config; it depends on the config alone."""
+    """Return the untrained network of a config; it depends on the config alone.
+
+    Example:
+        >>> from ultralif.training import RunConfig
+        >>> build_network(RunConfig(hidden=(8,))).sizes
+        (64, 8, 10)
+    """
     spec = find_spec(config)
     if config.encoding in NORMALIZED and not spec.is_events and spec.normalization is None:
         known = [name for name, one in DATASETS.items() if one.normalization]

@@ -68,7 +68,12 @@ def _never() -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Options of training that do not change its results."""
+    """Options of training that do not change its results.
+
+    Example:
+        >>> RunOptions(device="cpu", checkpoint_seconds=10.0).device
+        'cpu'
+    """
 
     device: str = "auto"
     """``cpu``, ``cuda`` ... or ``auto``: the GPU if there is one."""

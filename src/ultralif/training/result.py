@@ -133,7 +133,13 @@ def pack_hits(hits: "NDArray[np.bool_]") -> str:
 
 
 def unpack_hits(text: str) -> "NDArray[np.bool_]":
-    """Return what `pack_hits` packed."""
+    """Return what `pack_hits` packed.
+
+    Example:
+        >>> import numpy as np
+        >>> unpack_hits(pack_hits(np.array([True, False])))
+        array([ True, False])
+    """
     import numpy as np
 
     size, _, packed = text.partition(":")

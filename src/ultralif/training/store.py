@@ -315,6 +315,11 @@ class Store:
 
     Args:
         root: created, for its owner alone, when the first run is written; None, see `default_runs_dir`.
+
+    Example:
+        >>> import tempfile
+        >>> Store(tempfile.mkdtemp()).rows()
+        []
     """
 
     def __init__(self, root: str | Path | None = None) -> None:

@@ -37,6 +37,12 @@ def grid(
         timesteps: numbers of time steps T.
         sparsities: weights lambda of the penalty on spikes.
         seeds: the seeds.
+
+    Example:
+        >>> from ultralif.training import RunConfig
+        >>> runs = grid(RunConfig(), neurons=["LIF", "SoftLIF"], timesteps=[1], sparsities=[0.0], seeds=[1])
+        >>> len(runs)
+        2
     """
     names = [name for given in neurons for name in GROUPS.get(given, (given,))]
     configs = [
@@ -59,6 +65,13 @@ def plan(
         store: the store whose finished runs are left out.
         largest: the most members of one seed in a stack.
         seeds: the most seeds in a stack; on a GPU several take little more time than one.
+
+    Example:
+        >>> import tempfile
+        >>> from ultralif.training import RunConfig, Store
+        >>> configs = [RunConfig(neuron=name, epochs=1) for name in ("LIF", "SoftLIF")]
+        >>> [len(stack) for stack in plan(configs, Store(tempfile.mkdtemp()))]
+        [2]
     """
     if largest < 1:
         raise InputError(f"largest must be at least 1, got {largest}")

@@ -57,6 +57,16 @@ def to_c(
         title: one line that describes the network.
         layout: ``make`` adds a Makefile and a CMake file; ``arduino`` writes a library for the Arduino IDE,
             with a sketch.
+
+    Example:
+        >>> import tempfile
+        >>> import torch
+        >>> from ultralif.export import quantize
+        >>> from ultralif.nn import Network
+        >>> recorded = (torch.rand(5, 3, 4) < 0.3).long()
+        >>> size = to_c(quantize(Network((4, 8, 2)), timesteps=5), tempfile.mkdtemp(), recorded)
+        >>> size.rom < 1000
+        True
     """
     if layout not in ("make", "arduino"):
         raise InputError(f"layout must be make or arduino, got {layout!r}")
@@ -87,7 +97,14 @@ def to_c(
 
 
 def footprint(net: IntegerNetwork) -> Footprint:
-    """Return the bytes that a network will take in C."""
+    """Return the bytes that a network will take in C.
+
+    Example:
+        >>> from ultralif.export import quantize
+        >>> from ultralif.nn import Network
+        >>> footprint(quantize(Network((4, 8, 2)), timesteps=5)).ram < 100
+        True
+    """
     return _footprint(net, make_plan(net))
 
 
