@@ -85,10 +85,14 @@ def test_seeds_decide():
     assert not torch.equal(first, encoders.rate(x, 3, generator(2)))
 
 
+def encode(x, name, normalization):
+    return encoders.encode(x, 4, generator(1), encoding=name, normalization=normalization)
+
+
 def test_the_other_reading_uses_the_normalised_pixel():
     normalization = DATASETS["cifar10"].normalization
     x = torch.rand(3, 4, 4, generator=generator())
-    spikes = encoders.rate_normalized(x.expand(3000, 3, 4, 4), 4, generator(1), normalization, gain=0.5)
+    spikes = encode(x.expand(3000, 3, 4, 4), "rate-normalized", normalization)
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in normalization)
     p = (0.5 * (x - mean) / std).clamp(0, 1)
     assert (spikes.mean((0, 1)) - p).abs().max() < 5 * 0.5 / 12_000**0.5
@@ -98,7 +102,7 @@ def test_the_other_reading_uses_the_normalised_pixel():
 def test_the_released_code_clips_the_normalised_pixel_before_the_gain():
     normalization = DATASETS["cifar10"].normalization
     x = torch.rand(3, 4, 4, generator=generator())
-    spikes = encoders.rate_clipped(x.expand(3000, 3, 4, 4), 4, generator(1), normalization, gain=0.5)
+    spikes = encode(x.expand(3000, 3, 4, 4), "rate-clipped", normalization)
     mean, std = (torch.tensor(v).view(3, 1, 1) for v in normalization)
     p = 0.5 * ((x - mean) / std).clamp(0, 1)
     assert (spikes.mean((0, 1)) - p).abs().max() < 5 * 0.5 / 12_000**0.5
@@ -107,8 +111,8 @@ def test_the_released_code_clips_the_normalised_pixel_before_the_gain():
 
 def test_a_normalised_constant_has_mean_0_and_deviation_1_where_the_pixels_have_the_stated_ones():
     x = torch.rand(500, 1, 4, 4, generator=generator())
-    current = encoders.constant_normalized(x, 2, ((float(x.mean()),), (float(x.std()),)))
-    assert current.shape == (2, 500, 1, 4, 4)
+    current = encode(x, "constant-normalized", ((float(x.mean()),), (float(x.std()),)))
+    assert current.shape == (4, 500, 1, 4, 4)
     assert abs(float(current.mean())) < 1e-5 and abs(float(current.std()) - 1) < 1e-3
 
 

@@ -32,7 +32,7 @@ from ultralif.errors import InputError
 from ultralif.names import similar
 
 __all__ = [
-    *("Actions", "Flag", "Hidden", "Inline", "Named", "Names"),
+    *("Actions", "Flag", "Hidden", "Inline", "Named", "Names", "Positional"),
     *("describe_flags", "dispatch", "parse", "print_completion"),
 ]
 
@@ -45,6 +45,8 @@ Hidden = Annotated[T, tyro.conf.Suppress]
 """A field that is not a flag."""
 Inline = Annotated[T, tyro.conf.arg(name="")]
 """A dataclass whose fields are flags of the command itself."""
+Positional = tyro.conf.Positional
+"""``Positional[str]`` is a word without a flag."""
 Named = tyro.conf.arg
 """``Annotated[str, Named(name="x")]`` is the flag ``--x``."""
 
@@ -297,7 +299,8 @@ def _wanted(argument: Any) -> str:
     if argument.is_positional():
         text = argument.field.helptext
         text = " ".join((text() if callable(text) else text or "").split()).rstrip(".")
-        return f"{argument.display_name().upper()} ({text})"
+        name = argument.display_name().rpartition(".")[2]
+        return f"{name.upper()} ({text})"
     if argument.lowered.choices:
         return f"{argument.display_name()} ({', '.join(argument.lowered.choices)})"
     return f"{argument.display_name()} {argument.lowered.metavar}"

@@ -12,11 +12,8 @@ __all__ = [
     "NORMALIZED",
     "Encoding",
     "constant",
-    "constant_normalized",
     "encode",
     "rate",
-    "rate_clipped",
-    "rate_normalized",
 ]
 
 Encoding = Literal["rate", "rate-normalized", "rate-clipped", "constant", "constant-normalized"]
@@ -45,51 +42,6 @@ def rate(x: Tensor, timesteps: int, generator: torch.Generator, gain: float = 0.
     return _bernoulli((gain * x).clamp_(0, 1), timesteps, generator)
 
 
-def rate_normalized(
-    x: Tensor,
-    timesteps: int,
-    generator: torch.Generator,
-    normalization: Normalization,
-    gain: float = 0.5,
-) -> Tensor:
-    r"""Draw spikes with :math:`P = \mathrm{gain} \cdot (x - \mu) / \sigma`, cut to [0, 1].
-
-    This is another reading of the paper, which calls the pixel "normalised".
-
-    Args:
-        x: pixels in [0, 1], ``[B, C, ...]``.
-        timesteps: T.
-        generator: on the device of ``x``.
-        normalization: mean and standard deviation of each channel.
-        gain: the factor applied before clipping.
-    """
-    _check(x, timesteps, gain)
-    return _bernoulli((gain * _normalized(x, normalization)).clamp_(0, 1), timesteps, generator)
-
-
-def rate_clipped(
-    x: Tensor,
-    timesteps: int,
-    generator: torch.Generator,
-    normalization: Normalization,
-    gain: float = 0.5,
-) -> Tensor:
-    r"""Draw spikes with :math:`P = \mathrm{gain} \cdot \mathrm{clip}((x - \mu) / \sigma, 0, 1)`.
-
-    The paper's released code does this: it clips the normalised pixel first, so no pixel fires more often
-    than the gain.
-
-    Args:
-        x: pixels in [0, 1], ``[B, C, ...]``.
-        timesteps: T.
-        generator: on the device of ``x``.
-        normalization: mean and standard deviation of each channel.
-        gain: the greatest probability.
-    """
-    _check(x, timesteps, gain)
-    return _bernoulli(gain * _normalized(x, normalization).clamp_(0, 1), timesteps, generator)
-
-
 def _normalized(x: Tensor, normalization: Normalization) -> Tensor:
     mean, std = (torch.tensor(v, device=x.device).view(-1, *[1] * (x.dim() - 2)) for v in normalization)
     return (x - mean) / std
@@ -101,11 +53,6 @@ def constant(x: Tensor, timesteps: int) -> Tensor:
     return x.expand(timesteps, *x.shape)
 
 
-def constant_normalized(x: Tensor, timesteps: int, normalization: Normalization) -> Tensor:
-    """Return the normalised pixels as a constant current."""
-    return constant(_normalized(x, normalization), timesteps)
-
-
 def encode(
     x: Tensor,
     timesteps: int,
@@ -115,18 +62,33 @@ def encode(
     gain: float = 0.5,
     normalization: Normalization | None = None,
 ) -> Tensor:
-    """Encode pixels in [0, 1] with the named encoding."""
+    r"""Encode pixels in [0, 1] by the encoding of that name.
+
+    With the normalised pixel :math:`z = (x - \mu) / \sigma`, ``rate-normalized`` draws spikes with
+    :math:`P = \mathrm{clip}(\mathrm{gain} \cdot z, 0, 1)`, another reading of the paper, and ``rate-clipped``
+    with :math:`P = \mathrm{gain} \cdot \mathrm{clip}(z, 0, 1)`, as its released code does, so that no pixel
+    fires more often than the gain says. ``constant-normalized`` is the current z at every step.
+
+    Args:
+        x: pixels in [0, 1], ``[B, C, ...]``.
+        timesteps: T.
+        generator: on the device of ``x``.
+        encoding: its name.
+        gain: the factor of the probability.
+        normalization: mean and standard deviation of each channel, for the encodings that need them.
+    """
     check_choice("encoding", encoding, get_args(Encoding))
-    if encoding == "rate":
-        return rate(x, timesteps, generator, gain)
-    if encoding == "constant":
+    _check(x, timesteps, gain)
+    if encoding in NORMALIZED:
+        if normalization is None:
+            raise InputError(
+                f"encoding {encoding!r} needs the dataset's normalization; pass it, or use 'rate'"
+            )
+        x = _normalized(x, normalization)
+    if encoding.startswith("constant"):
         return constant(x, timesteps)
-    if normalization is None:
-        raise InputError(f"encoding {encoding!r} needs the dataset's normalization; pass it, or use 'rate'")
-    if encoding == "constant-normalized":
-        return constant_normalized(x, timesteps, normalization)
-    draw = rate_clipped if encoding == "rate-clipped" else rate_normalized
-    return draw(x, timesteps, generator, normalization, gain)
+    p = gain * x.clamp(0, 1) if encoding == "rate-clipped" else (gain * x).clamp_(0, 1)
+    return _bernoulli(p, timesteps, generator)
 
 
 def _check(x: Tensor, timesteps: int, gain: float) -> None:
