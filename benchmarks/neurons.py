@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -23,9 +24,52 @@ from pathlib import Path
 import torch
 
 from ultralif.bench import describe, measure, refuse_unless_right
-from ultralif.bench.plan import PLANS, Part
-from ultralif.bench.subjects import BenchSubject
+from ultralif.bench.plan import EVERY, RATES, Part
+from ultralif.bench.subjects import OURS, BenchSubject, Layer
 from ultralif.nn import NEURONS
+
+FUSED = ("copy", *OURS, "SpikingJelly LIF", "SpikingJelly PLIF")
+HALF = ("copy", *OURS, "SpikingJelly LIF")
+SMALL, LARGE, LONG = (30, 128, 64), (30, 128, 4096), (500, 16, 4096)
+
+
+def _cuda(quick: bool) -> list[Part]:
+    half = "bfloat16"
+    sizes = (SMALL,) if quick else (SMALL, LARGE, LONG)
+    parts = [Part("in a graph", (*FUSED, *RATES), Layer(*SMALL), "device", 20)]
+    parts += [Part("host", FUSED, Layer(*SMALL), "host")]
+    parts += [Part("layer", EVERY, Layer(*size)) for size in sizes]
+    parts += [Part("device", (*FUSED, *RATES), Layer(*size), "device") for size in sizes[1:]]
+    parts += [Part("device", HALF, Layer(*size, half), "device") for size in sizes[1:]]
+    parts += [Part("layer", ("copy", *OURS), Layer(*size, half)) for size in sizes]
+    if quick:
+        return parts
+    parts += [Part("growth in T", ("copy", *OURS[:3]), Layer(t, 128, 4096), "device") for t in _TIMES]
+    parts += [
+        Part("growth in N", ("copy", *OURS[:3]), Layer(30, 2**21 // n, n), "device")
+        for n in (1024, 2048, 4096, 16384, 65536)
+    ]
+    parts += [Part("layer", ("SpikingJelly LIF", "snnTorch Leaky"), Layer(*LONG, half))]
+    return [*parts, Part("compiled", ("copy", "UltraLIF", "UltraLIF compiled"), Layer(*SMALL))]
+
+
+def _cpu(quick: bool) -> list[Part]:
+    one = Layer(4, 8, 64) if quick else Layer(30, 128, 1024)
+    parts = [Part("layer", (*EVERY, *RATES), one)]
+    parts += [Part("layer", ("copy", *OURS, "SpikingJelly LIF"), one._replace(dtype="bfloat16"))]
+    if quick:
+        return parts
+    parts += [Part("layer", EVERY, Layer(*SMALL))]
+    parts += [Part("growth in T", ("copy", *OURS[:3]), Layer(t, 128, 1024)) for t in _TIMES]
+    parts += [
+        Part("growth in N", ("copy", *OURS[:3]), Layer(30, 2**17 // n, n)) for n in (1024, 4096, 16384, 65536)
+    ]
+    return [*parts, Part("compiled", ("copy", "UltraLIF", "UltraLIF compiled"), Layer(10, 32, 64))]
+
+
+_TIMES = (10, 30, 100, 300, 1000)
+PLANS: dict[str, Callable[[bool], list[Part]]] = {"cuda": _cuda, "cpu": _cpu}
+"""All parts of the benchmark by kind of device; True as the argument selects a short benchmark."""
 
 
 def keep_memory() -> None:

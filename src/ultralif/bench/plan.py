@@ -1,4 +1,4 @@
-"""Benchmark plans: the layers and subjects to measure, and the type of a measurement."""
+"""Measure subjects in turns on a layer, and describe the machine."""
 
 import platform
 import warnings
@@ -12,7 +12,7 @@ from ultralif.bench.subjects import OURS, PEERS, BenchSubject, Layer, kept_bytes
 from ultralif.errors import JobError
 from ultralif.nn import NEURONS
 
-__all__ = ["PLANS", "Measurement", "Part", "describe", "measure", "refuse_unless_right"]
+__all__ = ["EVERY", "RATES", "Measurement", "Part", "describe", "measure", "refuse_unless_right"]
 
 
 class Measurement(NamedTuple):
@@ -49,48 +49,6 @@ class Part(NamedTuple):
 LOOPS = tuple(f"{name} loop" for name in OURS)
 RATES = tuple(f"{name} rate" for name in OURS[:3])
 EVERY = ("copy", *OURS, *LOOPS, *PEERS)
-FUSED = ("copy", *OURS, "SpikingJelly LIF", "SpikingJelly PLIF")
-HALF = ("copy", *OURS, "SpikingJelly LIF")
-SMALL, LARGE, LONG = (30, 128, 64), (30, 128, 4096), (500, 16, 4096)
-
-
-def _cuda(quick: bool) -> list[Part]:
-    half = "bfloat16"
-    sizes = (SMALL,) if quick else (SMALL, LARGE, LONG)
-    parts = [Part("in a graph", (*FUSED, *RATES), Layer(*SMALL), "device", 20)]
-    parts += [Part("host", FUSED, Layer(*SMALL), "host")]
-    parts += [Part("layer", EVERY, Layer(*size)) for size in sizes]
-    parts += [Part("device", (*FUSED, *RATES), Layer(*size), "device") for size in sizes[1:]]
-    parts += [Part("device", HALF, Layer(*size, half), "device") for size in sizes[1:]]
-    parts += [Part("layer", ("copy", *OURS), Layer(*size, half)) for size in sizes]
-    if quick:
-        return parts
-    parts += [Part("growth in T", ("copy", *OURS[:3]), Layer(t, 128, 4096), "device") for t in _TIMES]
-    parts += [
-        Part("growth in N", ("copy", *OURS[:3]), Layer(30, 2**21 // n, n), "device")
-        for n in (1024, 2048, 4096, 16384, 65536)
-    ]
-    parts += [Part("layer", ("SpikingJelly LIF", "snnTorch Leaky"), Layer(*LONG, half))]
-    return [*parts, Part("compiled", ("copy", "UltraLIF", "UltraLIF compiled"), Layer(*SMALL))]
-
-
-def _cpu(quick: bool) -> list[Part]:
-    one = Layer(4, 8, 64) if quick else Layer(30, 128, 1024)
-    parts = [Part("layer", (*EVERY, *RATES), one)]
-    parts += [Part("layer", ("copy", *OURS, "SpikingJelly LIF"), one._replace(dtype="bfloat16"))]
-    if quick:
-        return parts
-    parts += [Part("layer", EVERY, Layer(*SMALL))]
-    parts += [Part("growth in T", ("copy", *OURS[:3]), Layer(t, 128, 1024)) for t in _TIMES]
-    parts += [
-        Part("growth in N", ("copy", *OURS[:3]), Layer(30, 2**17 // n, n)) for n in (1024, 4096, 16384, 65536)
-    ]
-    return [*parts, Part("compiled", ("copy", "UltraLIF", "UltraLIF compiled"), Layer(10, 32, 64))]
-
-
-_TIMES = (10, 30, 100, 300, 1000)
-PLANS: dict[str, Callable[[bool], list[Part]]] = {"cuda": _cuda, "cpu": _cpu}
-"""All parts of the benchmark by kind of device; True as the argument selects a short benchmark."""
 
 
 def measure(
