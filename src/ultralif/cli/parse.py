@@ -45,7 +45,7 @@ Hidden = Annotated[T, tyro.conf.Suppress]
 """A field that is not a flag."""
 Inline = Annotated[T, tyro.conf.arg(name="")]
 """A dataclass whose fields are flags of the command itself."""
-Positional = tyro.conf.Positional
+Positional = Annotated[T, tyro.conf.Positional]
 """``Positional[str]`` is a word without a flag."""
 Named = tyro.conf.arg
 """``Annotated[str, Named(name="x")]`` is the flag ``--x``."""
