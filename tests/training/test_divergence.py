@@ -12,6 +12,7 @@ from ultralif.stack import Stack
 from ultralif.training import Interrupted, RunOptions, Store, loop, train_stack
 from ultralif.training.checkpoint import read_folder
 from ultralif.training.losses import Losses
+from ultralif.training.members import Single
 from ultralif.training.networks import build_network
 
 LONG = {"timesteps": 8, "epochs": 4}
@@ -27,11 +28,12 @@ def spoiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the loss of UltraPLIF, the first time that it is asked for in the third epoch, be NaN."""
     losses, steps = loop.member_losses, 0
 
-    def member_losses(stack: Stack, *rest: Any) -> Losses:
+    def member_losses(stack: Stack | Single, *rest: Any) -> Losses:
         nonlocal steps
         steps += 1
         found = losses(stack, *rest)
-        kinds = [type(network.neurons[0]).__name__ for network in stack.members]
+        networks = stack.members if isinstance(stack, Stack) else [stack.net]
+        kinds = [type(network.neurons[0]).__name__ for network in networks]
         if steps == 7 and "UltraPLIF" in kinds:
             factor = torch.ones_like(found.loss)
             factor[kinds.index("UltraPLIF")] = math.nan
@@ -80,8 +82,8 @@ def test_what_is_kept_when_a_later_epoch_diverges(store: Store, tmp_path: Path, 
         train_stack([LATER], stopped, RunOptions(stopping=stop_after(6)))
     after = read_folder(checkpoints(stopped)[-1]).tensors()
     kept = run.contents.tensors()
-    assert torch.equal(kept["linears.0.weight"], after["stack.weights.0"][0])
-    assert torch.equal(kept["linears.1.bias"], after["stack.biases.1"][0])
+    assert torch.equal(kept["linears.0.weight"], after["stack.net.linears.0.weight"])
+    assert torch.equal(kept["linears.1.bias"], after["stack.net.linears.1.bias"])
     assert run.result.eps == pytest.approx(run.history[1]["eps"])
     assert run.result.leak == pytest.approx(run.history[1]["leak"])
 

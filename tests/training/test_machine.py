@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
     ids=str,
 )
 def test_what_a_gpu_can_record(changes: dict, recorded: bool) -> None:
-    configs = [RunConfig(hidden=(5,), timesteps=1, **changes)]
+    configs = [RunConfig(neuron=name, hidden=(5,), timesteps=1, **changes) for name in ("UltraLIF", "LIF")]
     job = Job.begin(configs, build_networks(configs, CPU), load_data(configs[0], CPU), CPU)
     assert can_be_recorded(job) == recorded
 

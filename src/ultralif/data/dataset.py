@@ -3,12 +3,13 @@
 import hashlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -16,15 +17,13 @@ from numpy.typing import NDArray
 
 from ultralif.data.cache import Arrays, Pieces, cached
 from ultralif.data.files import Folder, Found, cache_folder, damaged, find, missing
-from ultralif.data.readers import builtin
-from ultralif.data.readers.frames import Binned
-from ultralif.data.readers.gesture import aedat_jobs, npy_jobs
-from ultralif.data.readers.images import check_labels, read_images
-from ultralif.data.readers.nmnist import Job, binned_jobs, raw_jobs
-from ultralif.data.readers.shd import CHANNELS, packed_jobs, shd_jobs
 from ultralif.data.split import Events, Images, Split
 from ultralif.data.table import Kind, Normalization, Spec, find_spec
 from ultralif.errors import InputError
+
+if TYPE_CHECKING:
+    from ultralif.data.readers.frames import Binned
+    from ultralif.data.readers.nmnist import Job
 
 __all__ = ["Dataset", "Partition", "Report", "decode", "load", "read_frames", "verify"]
 
@@ -98,6 +97,8 @@ def load(
         spec = _rebinned(spec, step_ms, channels)
     place = _device(device)
     if not spec.forms:
+        from ultralif.data.readers import builtin
+
         return _assemble(spec, builtin.ARRAYS[spec.name](spec, steps), steps, place, None, None)
     found = find(spec, data_dir, split)
     if found is None:
@@ -113,6 +114,8 @@ def _rebinned(spec: Spec, step_ms: float | None, channels: int | None) -> Spec:
         raise InputError(f"step_ms must be at least 0.001, got {step_ms}")
     if channels is None:
         return spec
+    from ultralif.data.readers.shd import CHANNELS
+
     if channels < 1 or CHANNELS % channels:
         raise InputError(f"channels must divide {CHANNELS}, got {channels}; try 140")
     return replace(spec, shape=(channels,))
@@ -126,6 +129,8 @@ def read(
         arrays, checksum = read_frames(found, spec, timesteps, step_ms)
         dataset = _assemble(spec, arrays, timesteps, device, found.folder, checksum)
         return replace(dataset, version=found.form.version)
+    from ultralif.data.readers.images import read_images
+
     halves = read_images(Folder(found.folder, found.form.digests), found.form.kind, spec)
     images = {
         f"{half}.{part}": array
@@ -191,14 +196,15 @@ def _device(device: str | torch.device) -> torch.device:
     return place
 
 
-_JOBS: dict[Kind, Callable[..., list[Job]]] = {
-    "nmnist-raw": raw_jobs,
-    "nmnist-binned": binned_jobs,
-    "gesture-npy": npy_jobs,
-    "gesture-aedat": aedat_jobs,
-    "shd": shd_jobs,
-    "shd-packed": packed_jobs,
+_JOBS: dict[Kind, tuple[str, str]] = {
+    "nmnist-raw": ("nmnist", "raw_jobs"),
+    "nmnist-binned": ("nmnist", "binned_jobs"),
+    "gesture-npy": ("gesture", "npy_jobs"),
+    "gesture-aedat": ("gesture", "aedat_jobs"),
+    "shd": ("shd", "shd_jobs"),
+    "shd-packed": ("shd", "packed_jobs"),
 }
+"""Reader and function of each format; a reader is imported when it is used."""
 _VERSION = 1
 """Version of the cached frames: a change makes them all again."""
 
@@ -214,11 +220,15 @@ def read_frames(found: Found, spec: Spec, timesteps: int, step_ms: float | None 
 
 def decode(found: Found, spec: Spec, timesteps: int, step_ms: float | None = None) -> Pieces:
     """Read all recordings; yield pieces of the offsets, keys, counts and labels of each half."""
+    from ultralif.data.readers.images import check_labels
+
+    reader, name = _JOBS[found.form.kind]
+    make_jobs = getattr(import_module(f"ultralif.data.readers.{reader}"), name)
     folder = Folder(found.folder, found.form.digests)
     sizes = found.form.sizes or spec.sizes
     options = {"step_ms": step_ms, "channels": spec.shape[0]} if spec.name == "shd" else {}
     for half, size in zip(("train", "test"), sizes, strict=True):
-        jobs = _JOBS[found.form.kind](folder, half, timesteps, **options)
+        jobs = make_jobs(folder, half, timesteps, **options)
         lengths: list[NDArray[Any]] = [np.zeros(1, np.int64)]
         counts, labels = [], []
         for binned in _in_order(jobs):
@@ -238,7 +248,7 @@ def decode(found: Found, spec: Spec, timesteps: int, step_ms: float | None = Non
         yield f"{half}.labels", np.concatenate(labels).astype("<i8")
 
 
-def _in_order(jobs: Iterable[Job]) -> Iterator[Binned]:
+def _in_order(jobs: Iterable["Job"]) -> Iterator["Binned"]:
     """Run jobs on a few threads and yield their results in order, with few results in memory at a time."""
     workers = min(4, os.cpu_count() or 1)
     waiting: deque[Future[Binned]] = deque()
@@ -299,5 +309,7 @@ def verify(spec: Spec, data_dir: str | Path | None = None, split: str | None = N
         for _ in decode(found, spec, timesteps=1):
             pass
     else:
+        from ultralif.data.readers.images import read_images
+
         read_images(folder, found.form.kind, spec)
     return Report(found.folder, found.form.kind, found.form.sizes or spec.sizes, len(folder.digests))

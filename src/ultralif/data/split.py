@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -102,6 +102,8 @@ class Split:
     """``int64 [N]``, on the device."""
     rows: Tensor
     """Index of each sample in the store, ``int64 [N]``."""
+    streamed: ClassVar[bool] = False
+    """True for a `ultralif.data.stream.Stream`."""
 
     def __len__(self) -> int:
         return len(self.labels)

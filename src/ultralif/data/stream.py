@@ -54,6 +54,7 @@ class Stream:
     """
 
     store = None
+    streamed = True
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from typing import Literal
 
 from ultralif.names import find_name
 
-__all__ = ["DATASETS", "FileForm", "Kind", "Normalization", "Remote", "Spec", "find_spec"]
+__all__ = ["DATASETS", "PREFIX", "FileForm", "Kind", "Normalization", "Remote", "Spec", "find_spec"]
 
 Kind = Literal[
     "idx", "cifar-bin", "nmnist-raw", "nmnist-binned", "gesture-npy", "gesture-aedat", "shd", "shd-packed"
@@ -366,6 +366,8 @@ _RANDMAN = Spec(
     timesteps=30,
 )
 
+PREFIX = "own:"
+"""Prefix of the names of user data; a part of their digest follows."""
 DATASETS: dict[str, Spec] = {
     spec.name: spec
     for spec in (_BUILTIN_DIGITS, _RANDMAN, _MNIST, _FASHION, _CIFAR10, _NMNIST, _GESTURE, _SHD)

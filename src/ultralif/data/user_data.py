@@ -23,14 +23,12 @@ from ultralif.data.dataset import Dataset
 from ultralif.data.files import parse_npy, read_npy
 from ultralif.data.split import Frames, Images, Split
 from ultralif.data.stream import Stream, pad_samples
-from ultralif.data.table import DATASETS, Spec
+from ultralif.data.table import DATASETS, PREFIX, Spec
 from ultralif.errors import DataWarning, InputError
 from ultralif.files import read_bytes, visible
 
-__all__ = ["PREFIX", "find_user_data", "read_arrays", "register_data"]
+__all__ = ["find_user_data", "read_arrays", "register_data"]
 
-PREFIX = "own:"
-"""Prefix of such datasets' names; a part of their digest follows."""
 MOST_CLASSES = 1 << 16
 _MOST = 1 << 34
 _WRONG = (NotImplementedError, RuntimeError, ValueError, OverflowError, MemoryError)  # from zipfile

@@ -5,15 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from ultralif.data import Dataset, Loader, Split, load
 from ultralif.data.loader import CROP_AND_FLIP, Augmentation
-from ultralif.data.stream import Stream, StreamLoader
-from ultralif.data.user_data import PREFIX, find_user_data
+from ultralif.data.table import PREFIX
 from ultralif.errors import InputError
 from ultralif.training.config import Partition, RunConfig
 from ultralif.training.members import Members
@@ -44,6 +43,8 @@ def _load(
     name: str, timesteps: int, data_dir: Path | None, device: torch.device, split: Partition
 ) -> Dataset:
     if name.startswith(PREFIX):
+        from ultralif.data.user_data import find_user_data
+
         return find_user_data(name, device)
     return load(name, timesteps, data_dir, device, split)
 
@@ -57,7 +58,7 @@ def hold_out(dataset: Dataset, config: RunConfig) -> Data:
     """Return a dataset, with a fixed part of each class held out if the config asks for a validation set."""
     if not config.validation:
         return Data(dataset, dataset.train, dataset.validation)
-    if isinstance(dataset.train, Stream) or dataset.validation is not None or not dataset.classes:
+    if dataset.train.streamed or dataset.validation is not None or not dataset.classes:
         raise InputError(
             f"validation={config.validation} holds out a share of each class of tensors; give the validation "
             "set itself for other data, such as validation=DataLoader(...)"
@@ -79,8 +80,12 @@ def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool, 
     """Return the batches of a split, as the config wants them for training, or some for evaluation."""
     images = not split.is_events
     direct = config.encoding == "direct"
-    kind = StreamLoader if isinstance(split, Stream) else Loader
-    varies = isinstance(split, Stream) and split.is_events and (split.has_lengths or not training)
+    kind, varies = Loader, False
+    if split.streamed:
+        from ultralif.data.stream import Stream, StreamLoader
+
+        stream = cast(Stream, split)
+        kind, varies = StreamLoader, split.is_events and (stream.has_lengths or not training)
     return kind(
         split,
         batch_size=config.batch_size if training else batch,

@@ -21,6 +21,7 @@ from ultralif.data import Split
 from ultralif.errors import DataWarning, InputError
 from ultralif.functional import Mode
 from ultralif.names import MODES
+from ultralif.nn import Network
 from ultralif.training.batches import EVALUATION, Data, batches, inputs, load_data, make_loader, make_loaders
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
@@ -41,7 +42,6 @@ from ultralif.training.result import (
 )
 from ultralif.training.schedule import hard_epochs
 from ultralif.training.store import Store
-from ultralif.training.zoo import cards, read_model
 
 if TYPE_CHECKING:
     from ultralif.stack import Stack
@@ -92,21 +92,24 @@ class OpCounter(Protocol):
 
 
 def make_op_counter(members: Members, timesteps: int) -> OpCounter:
-    """Return the counter for members: a module's layers are watched, a stack's follow from its sizes."""
+    """Return the counter for members: a module's layers are watched, a perceptron's follow from its sizes."""
     if isinstance(members, Single):
-        return _Layers(members, timesteps)
-    return _Sizes(cast("Stack", members), timesteps)
+        if not isinstance(members.net, Network):
+            return _Layers(members, timesteps)
+        return _Sizes(members.net.sizes, 1, 1, timesteps)
+    stack = cast("Stack", members)
+    return _Sizes(stack.sizes, stack.batches, len(stack), timesteps)
 
 
 class _Sizes:
     """Multilayer perceptrons: operations follow from sizes, rates and the share of nonzero inputs."""
 
-    def __init__(self, stack: "Stack", timesteps: int) -> None:
-        self.stack, self.timesteps = stack, timesteps
-        self.nonzero, self.samples, self.binary = torch.zeros(stack.batches), 0, True
+    def __init__(self, sizes: Sequence[int], batches: int, members: int, timesteps: int) -> None:
+        self.sizes, self.batches, self.members, self.timesteps = tuple(sizes), batches, members, timesteps
+        self.nonzero, self.samples, self.binary = torch.zeros(batches), 0, True
 
     def read(self, x: Tensor, batch: int) -> None:
-        of_batch = x.reshape(self.stack.batches, -1)
+        of_batch = x.reshape(self.batches, -1)
         self.nonzero += of_batch.count_nonzero(1).cpu() / (of_batch.shape[1] // batch)
         self.samples += batch
         self.binary = self.binary and bool(((x == 0) | (x == 1)).all())
@@ -115,15 +118,15 @@ class _Sizes:
         return nullcontext()
 
     def widths(self) -> list[int]:
-        return list(self.stack.sizes[1:-1])
+        return list(self.sizes[1:-1])
 
     def synapses(self) -> int:
-        return sum(a * b for a, b in pairwise(self.stack.sizes))
+        return sum(a * b for a, b in pairwise(self.sizes))
 
     def operations(self, place: int, mode: Mode, rates: list[float]) -> Operations:
-        density = float(self.nonzero[place * self.stack.batches // len(self.stack)]) / self.samples
+        density = float(self.nonzero[place * self.batches // self.members]) / self.samples
         return count_operations(
-            self.stack.sizes,
+            self.sizes,
             self.timesteps,
             density,
             rates,
@@ -235,7 +238,7 @@ def evaluate(
     counter, count = make_op_counter(members, shared.timesteps), 0
     loaders = make_loaders(members, configs, data, samples, training=False)
     for x, targets, mask in batches(loaders, shared, EVALUATION):
-        size = x.shape[1] if isinstance(members, Single) else targets.shape[-1]
+        size = x.shape[1 + (members.batches > 1)]
         counter.read(x, size)
         count += size
         for mode in modes:
@@ -537,6 +540,8 @@ def reevaluate_model(
     name: str, device: str = "auto", data_dir: Path | None = None, *, compare: Compare | None = None
 ) -> Reevaluated:
     """Do the same as `reevaluate` for a network that comes with the library."""
+    from ultralif.training.zoo import cards, read_model
+
     config, _ = read_model(name)
     network, card = find_run(name).network, cards()[name]
     known = {field: getattr(config, field) for field in _NAMED}

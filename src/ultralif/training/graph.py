@@ -15,7 +15,6 @@ from torch import Tensor
 from ultralif.data import Loader
 from ultralif.data.loader import CROP_AND_FLIP, Augmentation, DeviceBatches
 from ultralif.data.split import Events, Images
-from ultralif.data.stream import Stream
 from ultralif.errors import is_out_of_memory
 from ultralif.functional import Mode
 from ultralif.stack import Stack
@@ -33,7 +32,7 @@ def can_be_recorded(job: Job) -> bool:
     The volume penalty's factors are checked by the CPU; the temperatures of a single network's annealing are
     numbers of the host.
     """
-    own = isinstance(job.data.train, Stream) or (job.task is not None and not job.task.is_usual)
+    own = job.data.train.streamed or (job.task is not None and not job.task.is_usual)
     if job.objective.uses_volume or own:
         return False
     return _makes_batches(job) if isinstance(job.members, Stack) else job.shared.anneal is None

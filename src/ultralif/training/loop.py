@@ -5,22 +5,20 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ultralif.data import Loader
-from ultralif.data.stream import Stream
 from ultralif.errors import JobError, is_out_of_memory
 from ultralif.functional import Mode
-from ultralif.stack.streams import side_by_side
 from ultralif.training.batches import EVALUATION, Batch, Data, batches, load_data, make_loaders
-from ultralif.training.callbacks import EpochState, cost
 from ultralif.training.checkpoint import newest, save_checkpoint
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
@@ -33,7 +31,9 @@ from ultralif.training.progress import Interrupted, Progress, RunOptions
 from ultralif.training.result import Result
 from ultralif.training.schedule import changes_within, epoch_mode, hard_epochs, learning_rate, temperature
 from ultralif.training.store import Finished, Store, locked
-from ultralif.training.sweep import halves
+
+if TYPE_CHECKING:
+    from ultralif.data.stream import Stream
 
 __all__ = [
     "Interrupted",
@@ -115,7 +115,9 @@ class Job:
     def steps(self) -> int:
         """Steps of an epoch; 0 if they are not known before."""
         train = self.data.train
-        return train.steps if isinstance(train, Stream) else -(-len(train) // self.shared.batch_size)
+        if train.streamed:
+            return cast("Stream", train).steps
+        return -(-len(train) // self.shared.batch_size)
 
     @property
     def part(self) -> float:
@@ -125,7 +127,8 @@ class Job:
     @property
     def task(self) -> Task | None:
         """The task of a network of the user's own; None for others."""
-        return self.members.task if isinstance(self.members, Single) else None
+        single = isinstance(self.members, Single) and self.members.is_own
+        return cast(Single, self.members).task if single else None
 
     @property
     def is_over(self) -> bool:
@@ -178,8 +181,8 @@ class Job:
             self._restore(found.tensors(), found.documents)
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise JobError(
-                f"the checkpoint in {folder} was written by another version of ultralif; finish the run with "
-                "that version, or delete the folder to begin again"
+                f"the checkpoint in {folder} was written by another version of ultralif or on another kind of "
+                "device; finish the run with that one, or delete the folder to begin again"
             ) from error
         where = f"epoch {self.epoch + 1}, step {self.step}"
         return [*notes, f"going on from {where}" + (" (an older checkpoint)" if notes else "")]
@@ -207,7 +210,7 @@ class Job:
 
 def _probe(configs: Sequence[RunConfig], members: Members, data: Data) -> Tensor:
     """Return some training samples, taken evenly from the whole set; of a stream, some test samples."""
-    if isinstance(data.train, Stream):
+    if data.train.streamed:
         loaders = make_loaders(members, configs, data, data.dataset.test, training=False, batch=PROBE)
         return next(batches(loaders, configs[0], EVALUATION)).x[:, :PROBE]
     index = torch.linspace(0, len(data.train) - 1, min(PROBE, len(data.train))).long()
@@ -259,7 +262,7 @@ def eager_steps(job: Job) -> Steps:
             prepare_step(job)
             seed_draws(job, loaders[0])
             train_step(job, batch, mode)
-            job.seen += batch.targets.shape[-1] if job.task is None else batch.x.shape[1]
+            job.seen += batch.x.shape[1 + (job.members.batches > 1)]
             job.step += 1
             yield job.step
 
@@ -276,6 +279,15 @@ def seed_draws(job: Job, loader: Loader) -> None:
     """Let draws such as dropout's be the same when the run is taken up at this step."""
     if job.members.draws:
         torch.manual_seed(loader.seed_of(job.epoch, 10**9 + job.step))
+
+
+def side_by_side(device: torch.device) -> AbstractContextManager[Callable[[], Any]]:
+    """Return a context of branches: pieces of work that a recorded step on a GPU does side by side."""
+    if device.type != "cuda":
+        return nullcontext(nullcontext)
+    from ultralif.stack import streams
+
+    return streams.side_by_side(device)
 
 
 def train_step(job: Job, batch: Batch, mode: Mode | None) -> None:
@@ -366,6 +378,8 @@ def tell_callbacks(job: Job, options: RunOptions) -> None:
     """
     if not options.callbacks or not isinstance(job.members, Single):
         return
+    from ultralif.training.callbacks import EpochState
+
     past = [{name: values[0] for name, values in epoch.items()} for epoch in job.history]
     state = EpochState(job.epoch, job.shared.epochs, past, job.members.net, job.shared)
     wanted = [callback.on_epoch_end(state) for callback in options.callbacks]
@@ -417,6 +431,8 @@ def _probe_rates(job: Job, mode: Mode) -> list[float | None]:
 
 def best_epoch(job: Job) -> int:
     """Return the epoch, counted from 1, that was the best on the validation set so far."""
+    from ultralif.training.callbacks import cost
+
     assert job.task is not None and job.task.keep_best is not None  # noqa: S101 - asked for
     past = [{name: values[0] for name, values in epoch.items()} for epoch in job.history]
     return 1 + min(range(len(past)), key=[cost(job.task.keep_best, epoch) for epoch in past].__getitem__)
@@ -547,6 +563,8 @@ def run_local(
                     f"{stack[0].neuron} ({stack[0].id}) does not fit the device; choose a smaller "
                     "batch_size, hidden or timesteps, or device cpu"
                 ) from error
+            from ultralif.training.sweep import halves
+
             note = f"{len(stack)} networks do not fit the device together; they are trained in two halves"
             options.report(Progress(len(stack), 0, stack[0].epochs, None, None, note, number))
             waiting[:0] = [(number, half) for half in halves(stack)]

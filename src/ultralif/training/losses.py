@@ -14,7 +14,6 @@ from torch.nn import functional
 
 from ultralif.errors import InputError
 from ultralif.functional import Mode, leaky_integrator
-from ultralif.nn.volume import volume_regularizer
 from ultralif.ops.autograd import runs_triton
 
 if TYPE_CHECKING:
@@ -371,6 +370,8 @@ def member_losses(
     rate = members.hidden_rate(out.rates)
     loss = entropy.mean(1) + objective.sparsity * rate
     if objective.uses_volume:
+        from ultralif.nn.volume import volume_regularizer
+
         volumes = torch.stack([volume_regularizer(weight) for weight in members.first_weights()])
         loss = loss + objective.volume * volumes
     classes = labels.argmax(2) if labels.is_floating_point() else labels
@@ -390,6 +391,8 @@ def _task_losses(
     rate = single.hidden_rate(rates)
     total = loss.view(1) + objective.sparsity * rate
     if objective.uses_volume:
+        from ultralif.nn.volume import volume_regularizer
+
         total = total + objective.volume * volume_regularizer(single.first_weights()[0])
     correct = torch.zeros_like(rate)
     if task.has_classes:

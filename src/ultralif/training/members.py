@@ -12,12 +12,11 @@ from torch.nn.modules.batchnorm import _NormBase
 from ultralif.errors import InputError
 from ultralif.functional import Mode
 from ultralif.names import MODES
-from ultralif.nn import Neuron, Output, mode
+from ultralif.nn import Network, Neuron, Output, mode
 from ultralif.training.config import RunConfig
 from ultralif.training.losses import Task, cross_entropy, mean
 
 if TYPE_CHECKING:
-    from ultralif.nn import Network
     from ultralif.training.batches import Data
 
 __all__ = ["Members", "Role", "Single", "neurons_of"]
@@ -161,7 +160,7 @@ class Single(nn.Module):
         self.neurons = neurons_of(net)
         self.net = net.to(memory_format=torch.channels_last) if channels_last else net  # type: ignore[call-overload]
         self.classes, self.direct, self.channels_last = classes, direct, channels_last
-        self.task = task or Task(cross_entropy, mean)
+        self.task, self.is_own = task or Task(cross_entropy, mean), task is not None
         self.order = [0]
         self._mask: Tensor | None = None
         self.widths: dict[int, int] = {}
@@ -235,8 +234,11 @@ class Single(nn.Module):
         self._seen, self._mask = {}, mask
         if hasattr(self.net, "by_step"):  # a network of ultralif.models
             self.net.by_step = by_step
-        with mode(self.net, wanted) if wanted is not None else nullcontext(), self._watching():
-            said = self.net(self._laid_out(x[0] if self.direct else x))
+        with mode(self.net, wanted) if wanted is not None else nullcontext():
+            if isinstance(self.net, Network) and mask is None:
+                return self._observed(self.net, x)
+            with self._watching():
+                said = self.net(self._laid_out(x[0] if self.direct else x))
         if not self._seen:
             raise InputError(
                 "net has ultralif neurons but calls none of them, so there are no spikes to count; call them "
@@ -253,6 +255,13 @@ class Single(nn.Module):
                 f"{shape}; take the mean over space, or put time first"
             )
         return scores, rates
+
+    def _observed(self, net: Network, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the scores of a perceptron and the mean spikes of its layers, which it knows by itself."""
+        out = net.observe(x)
+        self._layers = list(range(len(net.sizes) - 2))  # neurons that read out are not hidden
+        self.widths = dict(enumerate(net.sizes[1:]))
+        return out.logits, tuple(rate.mean(1).view(-1, 1, 1) for rate in out.rates)
 
     def forward(self, x: Tensor, wanted: Mode | None = None, *, by_step: bool = False) -> Output:
         """Return the scores ``[1, B, classes]`` and for each spiking layer the mean spike ``[B, 1, 1]``."""
@@ -288,7 +297,7 @@ class Single(nn.Module):
     def hidden_rate(self, rates: Sequence[Tensor]) -> Tensor:
         """Return the mean spike of all neurons, ``[1]``; a layer counts by its size."""
         sizes = self.seen_widths()
-        parts = [rate.mean().view(1) * (size / sum(sizes)) for rate, size in zip(rates, sizes, strict=True)]
+        parts = [rate.mean().view(1) * (size / sum(sizes)) for rate, size in zip(rates, sizes, strict=False)]
         return torch.stack(parts).sum(0)
 
     def seen_widths(self) -> list[int]:
@@ -321,7 +330,11 @@ class Single(nn.Module):
         """Return a constant of the first neurons that have it."""
         values = (neuron.constant(name) for neuron in self.neurons if name in neuron.declared())
         first = next(values, None)
-        return [None if first is None else torch.as_tensor(first).detach().cpu()]
+        if first is None:
+            return [None]
+        if not isinstance(first, Tensor):
+            return [torch.tensor(first, dtype=torch.float64)]
+        return [first.detach().cpu()]
 
     def assign(self, name: str, place: int, value: float) -> None:
         """Give a constant of all neurons that have it another value."""
@@ -351,11 +364,16 @@ class Single(nn.Module):
 def make_members(
     configs: Sequence[RunConfig], networks: Sequence[nn.Module], device: torch.device, data: "Data"
 ) -> Members:
-    """Return multilayer perceptrons as a stack, and a module of any other kind by itself."""
+    """Return one network by itself, and several multilayer perceptrons as a stack.
+
+    A perceptron on a GPU is a stack of one, whose step is a few fused kernels. So is one with `eps_speed`,
+    which a stack brings about by scaling, to be the same run as it is in a sweep.
+    """
     from ultralif.training.networks import task_of
 
     shared = configs[0]
-    if shared.model != "mlp":
+    alone = len(configs) == 1 and device.type != "cuda" and shared.loss == "mean" and shared.eps_speed == 1
+    if shared.model != "mlp" or alone:
         direct = shared.encoding == "direct" and not data.train.is_events
         classes = data.dataset.classes
         return Single(
@@ -372,4 +390,4 @@ def make_members(
     # A stack moves a temperature faster by scaling it, which scales a step of SGD twice.
     power = 0.5 if shared.optimizer == "sgd" else 1.0
     speeds = [config.eps_speed**power for config in configs]
-    return Stack(cast("Sequence[Network]", networks), speeds, readers).to(device)
+    return Stack(cast(Sequence[Network], networks), speeds, readers).to(device)

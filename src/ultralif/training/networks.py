@@ -14,13 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from ultralif.data import DATASETS
-from ultralif.data.code import code_of
 from ultralif.data.encoders import NORMALIZED
-from ultralif.data.table import Spec
-from ultralif.data.user_data import PREFIX, find_user_data
+from ultralif.data.table import PREFIX, Spec
 from ultralif.errors import DataWarning, InputError
 from ultralif.nn import Network, find_neuron, set_mode
-from ultralif.nn.volume import orthogonal_
 from ultralif.training.checkpoint import Damaged
 from ultralif.training.config import RunConfig, document_id
 from ultralif.training.device import memory
@@ -29,7 +26,6 @@ from ultralif.training.members import neurons_of
 from ultralif.training.result import Result
 from ultralif.training.schedule import hard_epochs, temperature
 from ultralif.training.store import Run, Store
-from ultralif.training.zoo import is_model, read_model
 
 __all__ = [
     "Trained",
@@ -79,6 +75,8 @@ def add_model(
         kept: anything else by which runs of it differ, as text.
         title: what people call it; "", its class.
     """
+    from ultralif.data.code import code_of
+
     net = make()
     neurons_of(net)  # or say that it has none
     shapes = [(name, tuple(value.shape)) for name, value in net.state_dict().items()]
@@ -151,6 +149,8 @@ def warn_of_code(result: Result) -> None:
 def find_spec(config: RunConfig) -> Spec:
     """Return the description of a config's data."""
     if config.dataset not in DATASETS:
+        from ultralif.data.user_data import find_user_data
+
         find_user_data(config.dataset, torch.device("cpu"))  # it says what to do
     return DATASETS[config.dataset]
 
@@ -203,6 +203,8 @@ def build_network(config: RunConfig) -> nn.Module:
         torch.manual_seed(config.seed)
         network = _build_own(config) if config.model.startswith(PREFIX) else _build_model(config)
         if config.orthogonal:
+            from ultralif.nn.volume import orthogonal_
+
             orthogonal_(next(module for module in network.modules() if isinstance(module, nn.Linear)))
     if config.mode is not None:
         set_mode(network, config.mode)
@@ -331,6 +333,8 @@ class Trained(NamedTuple):
 
 def find_run(source: str | Path, runs_dir: str | Path | None = None, net: nn.Module | None = None) -> Trained:
     """Return the network of a run, or one that comes with the library, and the config of its run."""
+    from ultralif.training.zoo import is_model, read_model
+
     path = Path(source)
     if is_model(str(source)):
         config, tensors = read_model(str(source))

@@ -127,7 +127,7 @@ def _steps(job: Job, group: _Group) -> Callable[[Job], Iterator[int]]:
         for batch in batches([loader], job.shared, job.epoch, job.step):
             prepare_step(job)
             _step(job, cast(_Loss, loss), batch, group)
-            job.seen += len(batch.targets) if job.task is None else batch.x.shape[1]
+            job.seen += batch.x.shape[1]
             job.step += 1
             yield job.step
 
