@@ -181,8 +181,8 @@ class Job:
             self._restore(found.tensors(), found.documents)
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise JobError(
-                f"the checkpoint in {folder} was written by another version of ultralif or on another kind of "
-                "device; finish the run with that one, or delete the folder to begin again"
+                f"the checkpoint in {folder} was written by another version of ultralif, or on another kind "
+                "of device; finish the run there, or delete the folder to begin again"
             ) from error
         where = f"epoch {self.epoch + 1}, step {self.step}"
         return [*notes, f"going on from {where}" + (" (an older checkpoint)" if notes else "")]
