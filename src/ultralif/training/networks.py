@@ -130,6 +130,8 @@ def titles(config: RunConfig) -> dict[str, str]:
 def own_code(neurons: Iterable[str]) -> str | None:
     """Return a digest of the code of the user's own neurons among these; None if there are none."""
     kinds = [find_neuron(name) for name in sorted(set(neurons))]
+    from ultralif.data.code import code_of
+
     code = [code_of(kind) for kind in kinds if kind.__module__.split(".")[0] != "ultralif"]
     return hashlib.sha256("".join(code).encode()).hexdigest() if code else None
 
