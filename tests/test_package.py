@@ -3,8 +3,10 @@
 import ast
 import importlib
 import inspect
+import json
 import pkgutil
 import re
+import tomllib
 import types
 from importlib import resources
 from pathlib import Path
@@ -78,6 +80,18 @@ def test_training_imports_what_it_uses(python, tmp_path: Path) -> None:
 def test_the_version_is_the_same_everywhere() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", ul.__version__)
     assert f"version: {ul.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f'  version: "{ul.__version__}"\n' in (ROOT / "recipe" / "recipe.yaml").read_text()
+    listed = json.loads((ROOT / "docs" / "sbom.cdx.json").read_text())["metadata"]["component"]
+    assert listed["version"] == ul.__version__
+
+
+def test_the_recipe_needs_what_the_package_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = [f"python{project['requires-python']}", *project["dependencies"]]
+    recipe = (ROOT / "recipe" / "recipe.yaml").read_text()
+    run = recipe.partition("\n  run:\n")[2].partition("\ntests:")[0]
+    listed = [line.removeprefix("    - ").replace(" ", "") for line in run.splitlines()]
+    assert [name.replace("pytorch", "torch") for name in listed] == needed
 
 
 def test_the_package_loads_quickly(python) -> None:
