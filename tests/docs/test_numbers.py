@@ -137,6 +137,11 @@ def test_a_marked_number_is_the_measured_one(key: str, shown: str) -> None:
     assert shown == NUMBERS[key]()
 
 
+def test_every_number_is_on_a_page() -> None:
+    """A number that no page shows any more can go."""
+    assert NUMBERS.keys() == {param.values[0] for param in MARKED}
+
+
 def test_all_published_accuracies_are_reproduced() -> None:
     good, tried, every = reproduced(paper())
     assert good == tried == every
