@@ -69,7 +69,9 @@ def operator(case: Case) -> tuple[Callable[..., Any], dict[str, Any]]:
 
     name, learned, given = case
     known = inspect.signature(getattr(functional, f"{name}_step")).parameters
-    kept = {"adapt_late": True, "scaled_surrogate": "surrogate_slope" in learned}
+    kept = {"adapt_late": True, "scaled_surrogate": True}
+    if "surrogate_slope" not in learned:
+        kept["surrogate_slope"] = 2.0
     return getattr(ops, name), given | {word: value for word, value in kept.items() if word in known}
 
 
@@ -127,8 +129,10 @@ def modules(dtype: torch.dtype) -> Iterator[tuple[str, list[Tensor]]]:
         options = {"parameter_shape": shape, "learn_threshold": learn}
         if learn and "surrogate_slope" in ul.nn.NEURONS[name].__signature__.parameters:
             options["learn_slope"] = True
-        if name == "AdaLIF" and "adapt_late" in ul.nn.NEURONS[name].__signature__.parameters:
-            options["adapt_late"] = True
+        known = ul.nn.NEURONS[name].__signature__.parameters
+        if "surrogate" in known:
+            options |= {"surrogate": "atan", "surrogate_slope": 2.0}
+        options |= {word: True for word in ("adapt_late", "scaled_surrogate") if word in known}
         layer = ul.nn.NEURONS[name](**options).to(dtype)
         found = []
         for call in (layer, layer, layer.rate):

@@ -65,6 +65,7 @@ _BASE = {"leak": 0.8, "threshold": 0.4, "v_reset": -0.1}
 _ULTRA = {"eps": 0.7, **_BASE}
 _SPATIAL = {"eps": 0.7, "threshold": 0.4, "v_reset": -0.1}
 _DSPIKE = {**_BASE, "sharpness": 3.0}
+_SIGMOID = {"surrogate": "sigmoid", "surrogate_slope": 3.0}
 _ADAPT = {**_BASE, "adapt_strength": 0.6, "adapt_decay": 0.7}
 
 PLAIN: dict[str, Case] = {
@@ -84,24 +85,21 @@ PLAIN: dict[str, Case] = {
     "DSpike-soft": Case("DSpike", "dspike", _DSPIKE, "soft"),
     "DSpikePlus-hard": Case("DSpikePlus", "dspike", _DSPIKE, "hard"),
     "DSpikePlus-soft": Case("DSpikePlus", "dspike", _DSPIKE, "soft"),
-    "LIF": Case("LIF", "lif", _BASE, surrogate={"surrogate_slope": 3.0}),
-    "LIF-scaled": Case("LIF", "lif", _BASE, surrogate={"surrogate_slope": 3.0, "scaled_surrogate": True}),
-    "PLIF": Case("PLIF", "lif", _BASE, surrogate={"surrogate_slope": 3.0}),
-    "FullPLIF": Case("FullPLIF", "lif", _BASE, surrogate={"surrogate_slope": 3.0}),
-    "AdaLIF": Case("AdaLIF", "adalif", _ADAPT, surrogate={"surrogate_slope": 3.0}),
-    "AdaLIF-late": Case(
-        "AdaLIF", "adalif", {**_ADAPT, "adapt_late": True}, surrogate={"surrogate_slope": 3.0}
-    ),
+    "LIF": Case("LIF", "lif", _BASE, surrogate=_SIGMOID),
+    "LIF-atan": Case("LIF", "lif", _BASE),
+    "PLIF": Case("PLIF", "lif", _BASE, surrogate=_SIGMOID),
+    "FullPLIF": Case("FullPLIF", "lif", _BASE, surrogate=_SIGMOID),
+    "AdaLIF": Case("AdaLIF", "adalif", _ADAPT, surrogate=_SIGMOID),
 }
 
-_SOFT = {**_BASE, "surrogate_slope": 3.0}
+_SOFT = {**_BASE, **_SIGMOID}
 _LATE = {"reset": "subtract", "delayed_reset": True}
 OPTIONS: dict[str, Case] = {
     "LIF-soft": Case("LIF", "lif", _SOFT, "soft"),
     "LIF-soft-atan": Case("LIF", "lif", {**_SOFT, "surrogate": "atan", "reset": "subtract"}, "soft"),
     "LIF-soft-triangle": Case("LIF", "lif", {**_SOFT, "surrogate": "triangle", **_LATE}, "soft"),
     "LIF-subtract-late": Case("LIF", "lif", {**_BASE, **_LATE}, "hard"),
-    "AdaLIF-soft": Case("AdaLIF", "adalif", {**_ADAPT, "surrogate_slope": 3.0}, "soft"),
+    "AdaLIF-soft": Case("AdaLIF", "adalif", {**_ADAPT, **_SIGMOID}, "soft"),
     "AdaLIF-subtract-late": Case("AdaLIF", "adalif", {**_ADAPT, **_LATE, "threshold": 0.6}, "hard"),
     "DSpike-subtract": Case("DSpike", "dspike", {**_DSPIKE, "reset": "subtract"}, "soft"),
     "SoftLIF-saturate": Case("SoftLIF", "softlif", {**_ULTRA, "reset": "saturate", "v_sat": 0.6}, "soft"),

@@ -149,8 +149,8 @@ def lif(
     leak,
     threshold,
     mode="hard",
-    surrogate="sigmoid",
-    surrogate_slope=10.0,
+    surrogate="atan",
+    surrogate_slope=2.0,
     **reset,
 ) -> Trace:
     """Appendix D.4, LIF."""
@@ -185,19 +185,18 @@ def adalif(
     threshold,
     adapt_strength=0.1,
     adapt_decay=0.9,
-    adapt_late=False,
     v_reset=0.0,
     mode="hard",
-    surrogate="sigmoid",
-    surrogate_slope=10.0,
+    surrogate="atan",
+    surrogate_slope=2.0,
     reset="zero",
     delayed_reset=False,
 ) -> Trace:
-    """Appendix D.4, AdaLIF; its indices literally, or with the adaptation one step earlier."""
+    """Appendix D.4, AdaLIF; its indices literally."""
     v, b, s, spikes = v0, np.zeros_like(v0), np.zeros_like(v0), []
     for x in current:
         b_next = adapt_decay * b + (1 - adapt_decay) * s
-        theta = threshold + adapt_strength * (b if adapt_late else b_next)
+        theta = threshold + adapt_strength * b
 
         def fire(v: Array, theta: Array = theta) -> Array:
             return surrogate_spike(v, theta, mode, surrogate, surrogate_slope)

@@ -20,7 +20,9 @@ def paper_rows(table: str, seeds: int) -> list[Result]:
 
 
 def paper_row(config: RunConfig, draw: random.Random) -> Result:
-    known = "UltraLIF" if "SoftLIF" in config.neuron else re.sub("Released|Unclipped", "", config.neuron)
+    known = (
+        "UltraLIF" if "SoftLIF" in config.neuron else re.sub("Released|Unclipped|Unscaled", "", config.neuron)
+    )
     mean = published.accuracy(config.dataset, known, config.timesteps)
     rate = (0.4 - 2 * config.sparsity) * draw.uniform(0.9, 1.1)
     modes = NEURONS[config.neuron].modes

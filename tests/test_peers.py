@@ -12,7 +12,7 @@ import ultralif as ul
 pytestmark = pytest.mark.usefixtures("float64")
 
 LEAK, THRESHOLD, SLOPE = 0.9, 0.5, 10.0
-CONSTANTS = {"leak": LEAK, "threshold": THRESHOLD, "surrogate_slope": SLOPE, "scaled_surrogate": True}
+CONSTANTS = {"leak": LEAK, "threshold": THRESHOLD, "surrogate": "sigmoid", "surrogate_slope": SLOPE}
 
 
 def peer(name: str):

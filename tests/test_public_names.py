@@ -72,7 +72,7 @@ def test_options_of_single_neurons_have_the_promised_defaults() -> None:
         ("AdaLIF", "adapt_strength"): 0.1,
         ("AdaLIF", "adapt_decay"): 0.9,
         ("DSpike", "sharpness"): 4.0,
-        ("LIF", "surrogate_slope"): 10.0,
+        ("LIF", "surrogate_slope"): 2.0,
     }
     for (name, option), value in given.items():
         assert getattr(ul, name)().constants()[option] == pytest.approx(value)

@@ -89,7 +89,7 @@ def figure(path: Path) -> None:
         "saturate at 0.6, c = 30": ul.UltraLIF(reset="saturate", v_sat=0.6, leak=math.exp(-0.2 / 30)),
         "subtract, c = 30": ul.UltraLIF(reset="subtract", leak=math.exp(-0.2 / 30)),
         "zero, leak 0.9 (the paper)": ul.UltraLIF(),
-        "LIF, leak 0.9": ul.LIF(mode="soft"),
+        "LIF, leak 0.9": ul.LIF(mode="soft", surrogate="sigmoid", surrogate_slope=10.0),
     }
     plt.figure(figsize=(7.5, 3.5))
     for label, neuron in drawn.items():

@@ -5,6 +5,7 @@ its gradient is zero outside. Spikes of UltraDLIF come from a log-sum-exp of nei
 never sees. The others change one point of the text each.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -16,6 +17,7 @@ from ultralif.functional import (
     Constant,
     Mode,
     fire,
+    lif_step,
     rest,
     softlif_step,
     straight_through,
@@ -30,6 +32,7 @@ __all__ = [
     "READING_NEURONS",
     "ClampedUltraDLIF",
     "ClampedUltraDPLIF",
+    "EarlyAdaLIF",
     "LateAdaLIF",
     "ReleasedDSpike",
     "ReleasedDSpikePlus",
@@ -38,14 +41,14 @@ __all__ = [
     "ReleasedUltraDPLIF",
     "ReleasedUltraLIF",
     "ReleasedUltraPLIF",
-    "ScaledAdaLIF",
-    "ScaledFullPLIF",
-    "ScaledLIF",
-    "ScaledPLIF",
     "ShiftedUltraDPLIF",
     "SpikeCoupledUltraDLIF",
     "UnclippedDSpike",
     "UnclippedDSpikePlus",
+    "UnscaledAdaLIF",
+    "UnscaledFullPLIF",
+    "UnscaledLIF",
+    "UnscaledPLIF",
     "register_neurons",
 ]
 
@@ -226,13 +229,6 @@ class ShiftedUltraDPLIF(_Clamped):
         self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
 
 
-class LateAdaLIF(ul.AdaLIF):
-    """AdaLIF whose threshold follows the spike before the previous one, as the text's indices say."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(adapt_late=True, **options)
-
-
 def _curve(v: Tensor, threshold: Constant, sharpness: Constant) -> Tensor:
     """Return DSpike's curve without a clip (appendix D.4)."""
     edge = torch.tanh(torch.as_tensor(sharpness, dtype=v.dtype, device=v.device) / 2)
@@ -330,7 +326,7 @@ class ReleasedDSpikePlus(ReleasedDSpike):
         super().__init__(leak=leak, **options)
 
 
-def scaled_step(
+def unscaled_step(
     current: Tensor,
     v: Tensor,
     *,
@@ -344,33 +340,40 @@ def scaled_step(
     detach_reset: bool | None,
     delayed_reset: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Advance LIF by one step with a surrogate gradient that is multiplied by its slope."""
+    """Advance LIF by one step with the text's surrogate gradient, which its slope does not multiply."""
 
     def spike(v: Tensor) -> Tensor:
         soft = surrogate_spike(v, threshold, surrogate_slope, surrogate, mode="soft")
-        return soft if mode == "soft" else straight_through(hard_spike(v, threshold), soft)
+        return soft if mode == "soft" else straight_through(hard_spike(v, threshold), soft / surrogate_slope)
 
     earlier = spike(v) if delayed_reset else None
     return fire(leak * v + current, spike, earlier, threshold, v_reset, mode, reset, detach_reset)
 
 
-def scaled_adaptive_step(
-    current: Tensor,
-    state: AdaptiveState,
-    *,
-    threshold: Constant,
-    adapt_strength: Constant,
-    adapt_decay: Constant,
-    **constants: Any,
-) -> tuple[Tensor, AdaptiveState]:
-    """Advance AdaLIF by one step with a surrogate gradient that is multiplied by its slope."""
-    adapted = adapt_decay * state.b + (1 - adapt_decay) * state.spike
-    fired, v = scaled_step(current, state.v, threshold=threshold + adapt_strength * adapted, **constants)
-    return fired, AdaptiveState(v, adapted, fired)
+def _adapting(
+    step: Callable[..., tuple[Tensor, Tensor]], *, late: bool = False
+) -> Callable[..., tuple[Tensor, AdaptiveState]]:
+    """Return a step of AdaLIF that adapts to the previous spike; if late, one step later, as in the text."""
+
+    def advance(
+        current: Tensor,
+        state: AdaptiveState,
+        *,
+        threshold: Constant,
+        adapt_strength: Constant,
+        adapt_decay: Constant,
+        **constants: Any,
+    ) -> tuple[Tensor, AdaptiveState]:
+        adapted = adapt_decay * state.b + (1 - adapt_decay) * state.spike
+        limit = threshold + adapt_strength * (state.b if late else adapted)
+        fired, v = step(current, state.v, threshold=limit, **constants)
+        return fired, AdaptiveState(v, adapted, fired)
+
+    return advance
 
 
-class _Scaled(ul.Stepped[Any]):
-    """A neuron whose surrogate gradient is multiplied by its slope, which is fixed."""
+class _Surrogate(ul.Stepped[Any]):
+    """A neuron with the surrogate of the text, whose slope is fixed."""
 
     modes = ("hard", "soft")
     choices = (*_FIRING, "surrogate")
@@ -390,21 +393,21 @@ class _Scaled(ul.Stepped[Any]):
         self.learnable("surrogate_slope", surrogate_slope, LOG, learn=False)
 
 
-class ScaledLIF(_Scaled):
-    """LIF whose surrogate gradient is multiplied by its slope."""
+class UnscaledLIF(_Surrogate):
+    """LIF whose surrogate gradient is not multiplied by its slope."""
 
     state_type = State
-    formula = staticmethod(scaled_step)
+    formula = staticmethod(unscaled_step)
 
 
-class ScaledPLIF(ScaledLIF):
-    """`ScaledLIF` with a learned leak."""
+class UnscaledPLIF(UnscaledLIF):
+    """`UnscaledLIF` with a learned leak."""
 
     learns = frozenset({"leak"})
 
 
-class ScaledFullPLIF(ScaledLIF):
-    """`ScaledLIF` with a learned leak and a learned threshold."""
+class UnscaledFullPLIF(UnscaledLIF):
+    """`UnscaledLIF` with a learned leak and a learned threshold."""
 
     learns = frozenset({"leak", "threshold"})
 
@@ -414,17 +417,29 @@ def _adaptive_rest(current: Tensor) -> AdaptiveState:
     return AdaptiveState(zero, zero, zero)
 
 
-class ScaledAdaLIF(_Scaled):
-    """AdaLIF whose surrogate gradient is multiplied by its slope."""
+class UnscaledAdaLIF(_Surrogate):
+    """AdaLIF that adapts early, and whose surrogate gradient is not multiplied by its slope."""
 
     state_type = AdaptiveState
     at_rest: ClassVar[Any] = staticmethod(_adaptive_rest)
-    formula = staticmethod(scaled_adaptive_step)
+    formula: ClassVar[Any] = staticmethod(_adapting(unscaled_step))
 
     def __init__(self, *, adapt_strength: float = 0.1, adapt_decay: float = 0.9, **options: Any) -> None:
         super().__init__(**options)
         self.learnable("adapt_strength", adapt_strength, LOG, learn=False)
         self.learnable("adapt_decay", adapt_decay, LOGIT, learn=False, upper=1.0)
+
+
+class LateAdaLIF(UnscaledAdaLIF):
+    """AdaLIF whose threshold follows the spike before the previous one, as the text's indices say."""
+
+    formula: ClassVar[Any] = staticmethod(_adapting(unscaled_step, late=True))
+
+
+class EarlyAdaLIF(UnscaledAdaLIF):
+    """AdaLIF that adapts early, with the surrogate gradient of the library."""
+
+    formula: ClassVar[Any] = staticmethod(_adapting(lif_step))
 
 
 READING_NEURONS: tuple[type[ul.nn.Neuron[Any]], ...] = (
@@ -442,10 +457,11 @@ READING_NEURONS: tuple[type[ul.nn.Neuron[Any]], ...] = (
     LateAdaLIF,
     UnclippedDSpike,
     UnclippedDSpikePlus,
-    ScaledLIF,
-    ScaledPLIF,
-    ScaledFullPLIF,
-    ScaledAdaLIF,
+    UnscaledLIF,
+    UnscaledPLIF,
+    UnscaledFullPLIF,
+    UnscaledAdaLIF,
+    EarlyAdaLIF,
 )
 
 

@@ -10,7 +10,7 @@ __all__ = ["READINGS", "reading_config"]
 _PAPER = {"detach_reset": False}
 """The text differentiates every reset; the library detaches those of binary spikes."""
 _WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, _PAPER) for name in ("LIF", "PLIF", "AdaLIF", "FullPLIF")},
+    **{name: (f"Unscaled{name}", _PAPER) for name in ("LIF", "PLIF", "AdaLIF", "FullPLIF")},
     "DSpike": ("UnclippedDSpike", _PAPER),
     "DSpikePlus": ("UnclippedDSpikePlus", _PAPER),
     **{
@@ -19,10 +19,10 @@ _WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
 }
 _FROM_0_9 = {"leak": 0.7109495026250039}  # sigmoid(0.9): there 0.9 is the parameter's first value
 _RELEASED: dict[str, tuple[str, dict[str, Any]]] = {
-    "LIF": ("LIF", {}),
-    "AdaLIF": ("AdaLIF", {}),
-    "PLIF": ("PLIF", _FROM_0_9),
-    "FullPLIF": ("FullPLIF", _FROM_0_9 | {"threshold": 0.6224593312018546}),  # sigmoid(0.5)
+    "LIF": ("UnscaledLIF", {}),
+    "AdaLIF": ("UnscaledAdaLIF", {}),
+    "PLIF": ("UnscaledPLIF", _FROM_0_9),
+    "FullPLIF": ("UnscaledFullPLIF", _FROM_0_9 | {"threshold": 0.6224593312018546}),  # sigmoid(0.5)
     "DSpike": ("ReleasedDSpike", {}),
     "DSpikePlus": ("ReleasedDSpikePlus", {}),
     "SoftLIF": ("ReleasedSoftLIF", {}),
@@ -66,5 +66,7 @@ def reading_config(reading: str, neuron: str, **fields: Any) -> RunConfig:
     register_neurons()
     recipe, neurons = READINGS[reading]
     name, options = neurons[neuron]
+    if fields.get("learn_slope"):  # which needs a gradient that the slope multiplies
+        name, options = neuron, options | {"surrogate": "sigmoid"}
     detached = {} if reading == "written" else _PAPER
     return RunConfig(neuron=name, neuron_options=detached | options, **{**recipe, **fields})

@@ -23,6 +23,7 @@ from torch.nn.functional import cross_entropy
 
 import ultralif as ul
 from research import RESULTS
+from research.readings.neurons import register_neurons
 
 INPUTS, WIDTH, CLASSES = 16, 32, 4
 THRESHOLD = 0.5
@@ -37,17 +38,18 @@ def ultra(eps: float) -> dict[str, float]:
 
 def neuron(name: str, **options: object) -> Rule:
     """Return a binary neuron of one step, as a function of currents ``[B, N]``."""
-    module = getattr(ul.nn, name)(**options)
+    module = ul.NEURONS[name](**options)
     module.mode = "hard"
     return lambda current: module(current.unsqueeze(0))[0]
 
 
+register_neurons()
 METHODS: dict[str, Rule] = {
-    "sigmoid, slope 10 (the paper's)": neuron("LIF", surrogate_slope=10.0),
-    "sigmoid, slope 4": neuron("LIF", surrogate_slope=4.0),
-    "sigmoid, slope 2": neuron("LIF", surrogate_slope=2.0),
-    "triangle, half-width 1": neuron("LIF", surrogate="triangle", surrogate_slope=1.0),
-    "triangle, half-width 2": neuron("LIF", surrogate="triangle", surrogate_slope=0.5),
+    "sigmoid, slope 10 (the paper's)": neuron("UnscaledLIF", surrogate_slope=10.0),
+    "sigmoid, slope 4": neuron("UnscaledLIF", surrogate_slope=4.0),
+    "sigmoid, slope 2": neuron("UnscaledLIF", surrogate_slope=2.0),
+    "triangle, half-width 1": neuron("UnscaledLIF", surrogate="triangle", surrogate_slope=1.0),
+    "triangle, half-width 2": neuron("UnscaledLIF", surrogate="triangle", surrogate_slope=0.5),
     "UltraLIF, eps 0.3": neuron("UltraLIF", **ultra(0.3), learn_eps=False),
     "UltraLIF, eps 0.6": neuron("UltraLIF", **ultra(0.6), learn_eps=False),
 }

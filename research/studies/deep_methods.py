@@ -23,7 +23,7 @@ class Method(NamedTuple):
 
 
 def surrogate(*values: float, **options: Any) -> Method:
-    options = {"scaled_surrogate": True} | options
+    options = {"surrogate": "sigmoid"} | options
     return Method("LIF", "surrogate_slope", values, 0.0, options)
 
 

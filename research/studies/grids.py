@@ -57,14 +57,15 @@ class StudyCell(NamedTuple):
 Runs = Iterator[tuple[StudyCell, RunConfig]]
 
 _BINARY: dict[str, Any] = {"mode": "hard"}
+_SIGMOID: dict[str, Any] = {"surrogate": "sigmoid"}
 TUNED: dict[str, tuple[str, dict[str, Any]]] = {
-    "LIF": ("ScaledLIF", {}),
-    "LIF atan": ("ScaledLIF", {"surrogate": "atan"}),
-    "LIF triangle": ("ScaledLIF", {"surrogate": "triangle"}),
-    "LIF learned width": ("LIF", {"learn_slope": True}),
-    "PLIF": ("ScaledPLIF", {}),
-    "AdaLIF": ("ScaledAdaLIF", {}),
-    "FullPLIF": ("ScaledFullPLIF", {}),
+    "LIF": ("LIF", _SIGMOID),
+    "LIF atan": ("LIF", {"surrogate": "atan"}),
+    "LIF triangle": ("LIF", {"surrogate": "triangle"}),
+    "LIF learned width": ("LIF", _SIGMOID | {"learn_slope": True}),
+    "PLIF": ("PLIF", _SIGMOID),
+    "AdaLIF": ("EarlyAdaLIF", _SIGMOID),
+    "FullPLIF": ("FullPLIF", _SIGMOID),
     "DSpike": ("DSpike", {}),
     "DSpikePlus": ("DSpikePlus", {}),
     "SoftLIF": ("SoftLIF", {}),
@@ -102,7 +103,7 @@ def _grid(search: tuple[tuple[str, Any], ...]) -> list[tuple[StudyCell, RunConfi
 
 
 def _width(neuron: str, width: float) -> dict[str, float]:
-    if neuron == "LIF" or neuron.startswith("Scaled"):
+    if neuron in ("LIF", "PLIF", "FullPLIF", "EarlyAdaLIF"):
         return {"surrogate_slope": 1 / width}
     return {"sharpness": 1 / width} if neuron.startswith("DSpike") else {"eps": width}
 
@@ -177,7 +178,10 @@ READINGS: dict[str, dict[str, Any]] = {
 _OTHER: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
     ("gradient of eps cut at its bounds", "UltraLIF"): ("ReleasedUltraLIF", {"threshold": 0.5}),
     ("gradient of eps cut at its bounds", "UltraDLIF"): ("ClampedUltraDLIF", {"threshold": 0.5}),
-    ("surrogate scaled by its slope", "LIF"): ("ScaledLIF", {"detach_reset": False}),
+    ("surrogate scaled by its slope", "LIF"): (
+        "LIF",
+        _SIGMOID | {"surrogate_slope": 10.0, "detach_reset": False},
+    ),
     ("curve clipped", "DSpike"): ("DSpike", {"detach_reset": False}),
     ("coupled at the spike", "UltraDLIF"): ("SpikeCoupledUltraDLIF", {}),
 }

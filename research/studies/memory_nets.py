@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import ultralif as ul
+from research.readings.neurons import register_neurons
 
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "none": ("UltraPLIF", {"reset": "none"}),
@@ -18,10 +19,10 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "subtract": ("UltraPLIF", {"reset": "subtract"}),
     "SoftLIF": ("SoftLIF", {"reset": "zero", "learn_leak": True}),
     "SoftLIF, no reset": ("SoftLIF", {"reset": "none", "learn_leak": True}),
-    "LIF": ("LIF", {}),
-    "LIF, learned width": ("LIF", {"learn_slope": True}),
-    "PLIF, learned width": ("PLIF", {"learn_slope": True}),
-    "PLIF, no reset": ("PLIF", {"reset": "none", "learn_slope": True}),
+    "LIF": ("UnscaledLIF", {}),
+    "LIF, learned width": ("LIF", {"surrogate": "sigmoid", "learn_slope": True}),
+    "PLIF, learned width": ("PLIF", {"surrogate": "sigmoid", "learn_slope": True}),
+    "PLIF, no reset": ("PLIF", {"surrogate": "sigmoid", "reset": "none", "learn_slope": True}),
 }
 SURROGATE = ("LIF", "LIF, learned width", "PLIF, learned width", "PLIF, no reset")
 """Methods that are trained with binary spikes throughout."""
@@ -98,6 +99,7 @@ class Deep(nn.Module):
 
 def options_of(cell: Cell) -> tuple[str, dict[str, Any]]:
     """Return the neuron of a run and its arguments."""
+    register_neurons()
     neuron, options = METHODS[cell.method]
     options = dict(options)
     if cell.method in SURROGATE:

@@ -127,10 +127,10 @@ NEW = [
         ("tests/functional", "tests/research/test_dynamics.py", "-m", "not slow"),
     ),
     Fault(
-        "adaptation too late",
+        "adaptation too early",
         "functional/baselines.py",
-        "(state.b if adapt_late else adapted)",
-        "(adapted if adapt_late else state.b)",
+        "limit = threshold + adapt_strength * state.b",
+        "limit = threshold + adapt_strength * adapted",
         ORACLE,
     ),
     Fault(

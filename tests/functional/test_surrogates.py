@@ -39,12 +39,11 @@ class Slope:
     by_width: Array
 
 
-def sigmoid_slope(potential: Array, threshold: Array, slope: float, scaled: bool) -> Slope:
-    """The paper's sigma'(beta (v - theta)), times beta if scaled."""
+def sigmoid_slope(potential: Array, threshold: Array, slope: float) -> Slope:
+    """The derivatives of sigma(beta (v - theta))."""
     s = logistic(slope * (potential - threshold))
     bump = s * (1 - s)
-    by_potential = slope * bump if scaled else bump
-    return Slope(by_potential, -by_potential, (potential - threshold) * bump)
+    return Slope(slope * bump, -slope * bump, (potential - threshold) * bump)
 
 
 def soft_slope(potential: Array, threshold: float, eps: float) -> Slope:
@@ -88,7 +87,7 @@ def assert_gradients(found: dict[str, Array], expected: dict[str, Array]) -> Non
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-10, atol=1e-12, err_msg=name)
 
 
-ADDITIVE = ["LIF", "LIF-scaled", "PLIF", "FullPLIF", "DSpike-hard", "DSpikePlus-hard", "SoftLIF-hard"]
+ADDITIVE = ["LIF", "PLIF", "FullPLIF", "DSpike-hard", "DSpikePlus-hard", "SoftLIF-hard"]
 WIDTH = {"lif": "surrogate_slope", "dspike": "sharpness", "softlif": "eps"}
 
 
@@ -100,15 +99,13 @@ def test_additive_membrane(name: str, detach: bool | None, timesteps: int) -> No
     case = replace(CASES[name], surrogate={**CASES[name].surrogate, "detach_reset": detach})
     c = {**case.constants, **case.surrogate}
     width = WIDTH[case.formula]
-    scaled = c.get("scaled_surrogate", False)
-    # Without the factor the paper's surrogate is the derivative of nothing that depends on the slope.
-    learned = ["leak", "threshold", "v_reset"] + ([width] if scaled or case.formula != "lif" else [])
+    learned = ["leak", "threshold", "v_reset", width]
     x, v0 = case.current(timesteps), 0.2 * case.current(1)[0]
     found, on_spikes, on_v = autograd(case, x, v0, learned)
 
     def slope_at(potential: Array) -> Slope:
         if case.formula == "lif":
-            return sigmoid_slope(potential, c["threshold"], c[width], scaled)
+            return sigmoid_slope(potential, c["threshold"], c[width])
         curve = dspike_slope if case.formula == "dspike" else soft_slope
         return curve(potential, c["threshold"], c[width])
 
@@ -131,34 +128,28 @@ def test_additive_membrane(name: str, detach: bool | None, timesteps: int) -> No
         expected["leak"] += (to_potential * before).sum()
         expected["threshold"] += (to_spike * slope.by_threshold).sum()
         expected["v_reset"] += (to_v * spike).sum()
-        if width in learned:
-            expected[width] += (to_spike * slope.by_width).sum()
+        expected[width] += (to_spike * slope.by_width).sum()
         to_v = to_potential * c["leak"]
     assert_gradients(found, {**expected, "v0": to_v})
 
 
 @pytest.mark.parametrize("timesteps", [3, 9])
-@pytest.mark.parametrize("scaled", [False, True])
-@pytest.mark.parametrize("name", ["AdaLIF", "AdaLIF-late"])
-def test_adaptive_threshold(name: str, scaled: bool, timesteps: int) -> None:
+def test_adaptive_threshold(timesteps: int) -> None:
     """AdaLIF: the adaptation b carries spikes forward, and their gradient back."""
-    backward = {"surrogate_slope": 3.0, "scaled_surrogate": scaled, "detach_reset": False}
-    case = replace(CASES[name], surrogate=backward)
+    case = CASES["AdaLIF"]
+    case = replace(case, surrogate={**case.surrogate, "detach_reset": False})
     c = {**case.constants, **case.surrogate}
-    late = c.get("adapt_late", False)
-    learned = ["leak", "threshold", "v_reset", "adapt_strength", "adapt_decay"]
-    learned += ["surrogate_slope"] if scaled else []
+    learned = ["leak", "threshold", "v_reset", "adapt_strength", "adapt_decay", "surrogate_slope"]
     x, v0 = case.current(timesteps, scale=2.5), 0.2 * case.current(1)[0]
     found, on_spikes, on_v = autograd(case, x, v0, learned)
 
     v, b, spike, steps = v0.numpy(), np.zeros(v0.shape), np.zeros(v0.shape), []
     for current in x.numpy():
         adapted = c["adapt_decay"] * b + (1 - c["adapt_decay"]) * spike
-        seen = b if late else adapted
-        theta = c["threshold"] + c["adapt_strength"] * seen
+        theta = c["threshold"] + c["adapt_strength"] * b
         potential = c["leak"] * v + current
         fired = np.where(potential > theta, 1.0, 0.0)
-        steps.append((v, b, spike, seen, theta, potential, fired))
+        steps.append((v, b, spike, theta, potential, fired))
         v, b, spike = potential * (1 - fired) + c["v_reset"] * fired, adapted, fired
 
     expected = {name: np.zeros(()) for name in learned} | {"current": np.zeros(x.shape)}
@@ -168,8 +159,8 @@ def test_adaptive_threshold(name: str, scaled: bool, timesteps: int) -> None:
         np.zeros(v0.shape),
     )  # to_b: by b(t) as step t + 1 sees it
     for t in reversed(range(timesteps)):
-        before, b, spike, seen, theta, potential, fired = steps[t]
-        slope = sigmoid_slope(potential, theta, c["surrogate_slope"], scaled)
+        before, b, spike, theta, potential, fired = steps[t]
+        slope = sigmoid_slope(potential, theta, c["surrogate_slope"])
         to_spike = on_spikes[t] + to_v * (c["v_reset"] - potential) + from_next
         to_potential = to_v * (1 - fired) + to_spike * slope.by_potential
         to_theta = to_spike * slope.by_threshold
@@ -177,13 +168,11 @@ def test_adaptive_threshold(name: str, scaled: bool, timesteps: int) -> None:
         expected["leak"] += (to_potential * before).sum()
         expected["threshold"] += to_theta.sum()
         expected["v_reset"] += (to_v * fired).sum()
-        expected["adapt_strength"] += (to_theta * seen).sum()
-        if scaled:
-            expected["surrogate_slope"] += (to_spike * slope.by_width).sum()
-        to_adapted = to_b + (0 if late else to_theta * c["adapt_strength"])
-        expected["adapt_decay"] += (to_adapted * (b - spike)).sum()
-        from_next = (1 - c["adapt_decay"]) * to_adapted
-        to_b = c["adapt_decay"] * to_adapted + (to_theta * c["adapt_strength"] if late else 0)
+        expected["adapt_strength"] += (to_theta * b).sum()
+        expected["surrogate_slope"] += (to_spike * slope.by_width).sum()
+        expected["adapt_decay"] += (to_b * (b - spike)).sum()
+        from_next = (1 - c["adapt_decay"]) * to_b
+        to_b = c["adapt_decay"] * to_b + to_theta * c["adapt_strength"]
         to_v = to_potential * c["leak"]
     assert_gradients(found, {**expected, "v0": to_v})
 
@@ -265,36 +254,24 @@ def test_ultradlif_with_binary_spikes(timesteps: int) -> None:
 
 @pytest.mark.parametrize("neuron", [ul.LIF, ul.PLIF, ul.FullPLIF, ul.AdaLIF])
 def test_a_learned_width_trains(neuron: type[ul.Neuron]) -> None:
-    """``learn_slope`` changes no spike, and gives the slope the gradient of the scaled surrogate."""
+    """``learn_slope`` changes no spike, and gives the slope a gradient."""
     current = CASES["LIF"].current(7)
     learned, fixed = neuron(learn_slope=True), neuron()
     torch.testing.assert_close(learned(current), fixed(current), rtol=0, atol=0)
     learned(current).sum().backward()
-    slope = torch.tensor(10.0, requires_grad=True)
+    slope = torch.tensor(2.0, requires_grad=True)
     run = functional.adalif if neuron is ul.AdaLIF else functional.lif
-    spikes, _ = run(current, leak=0.9, threshold=0.5, surrogate_slope=slope, scaled_surrogate=True)
+    spikes, _ = run(current, leak=0.9, threshold=0.5, surrogate_slope=slope)
     spikes.sum().backward()
-    torch.testing.assert_close(learned.log_surrogate_slope.grad, 10.0 * slope.grad)  # slope = exp(its log)
+    torch.testing.assert_close(learned.log_surrogate_slope.grad, 2.0 * slope.grad)  # slope = exp(its log)
     assert slope.grad != 0
-
-
-def test_the_papers_surrogate_is_the_scaled_one_divided_by_its_slope() -> None:
-    """In every derivative of a spike; the paper leaves out a factor, which the width's gradient shares."""
-    leaves = [torch.linspace(-1, 2, 50, requires_grad=True), torch.tensor(0.4, requires_grad=True)]
-    leaves.append(torch.tensor(7.0, requires_grad=True))
-    weights = torch.randn(50)
-    scaled, plain = (
-        torch.autograd.grad((weights * functional.sigmoid_surrogate(*leaves, scaled=scaled)).sum(), leaves)
-        for scaled in (True, False)
-    )
-    torch.testing.assert_close(plain, tuple(gradient / 7.0 for gradient in scaled))
 
 
 def test_straight_through_is_binary_to_the_bit() -> None:
     """Adding what is zero must not leave 0.9999999: spikes are compared with ``==``."""
     v = torch.linspace(-3, 3, 10_001)
     for dtype in (torch.float64, torch.float32):
-        spikes = functional.sigmoid_surrogate(v.to(dtype), 0.3, 7.0, scaled=True)
+        spikes = functional.surrogate_spike(v.to(dtype), 0.3, 7.0)
         assert set(spikes.unique().tolist()) == {0.0, 1.0}
         assert torch.equal(spikes, (v.to(dtype) > 0.3).to(dtype))
 
@@ -312,14 +289,13 @@ def test_a_hard_spike_has_the_gradient_of_the_soft_one(surrogate: str) -> None:
     leaves = [torch.linspace(-1, 2, 301, requires_grad=True), torch.tensor(0.41, requires_grad=True)]
     leaves.append(torch.tensor(3.0, requires_grad=True))
     weights = torch.randn(301)
-    soft, hard, plain = (
+    soft, hard = (
         torch.autograd.grad(
             (weights * functional.surrogate_spike(*leaves, surrogate=surrogate, **options)).sum(), leaves
         )
-        for options in ({"mode": "soft"}, {"scaled": True}, {"scaled": False})
+        for options in ({"mode": "soft"}, {"mode": "hard"})
     )
     torch.testing.assert_close(hard, soft)
-    torch.testing.assert_close(plain, tuple(gradient / 3.0 for gradient in soft))
     z = torch.linspace(-1e4, 1e4, 2_000_001, requires_grad=True)
     (slope,) = torch.autograd.grad(functional.surrogate_spike(z, 0.0, 1.0, surrogate=surrogate).sum(), z)
     assert torch.trapezoid(slope, z.detach()).item() == pytest.approx(1.0, abs=1e-3)

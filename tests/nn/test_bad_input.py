@@ -71,7 +71,7 @@ def test_arguments_are_given_by_name() -> None:
 
 def test_an_eps_below_its_range_is_told_of_the_range() -> None:
     assert_refused(lambda: ul.UltraLIF(eps=0.05), InputError, "another eps_range", "learn_eps=False")
-    assert_refused(lambda: ul.LIF(surrogate_slope=500.0, learn_slope=True), InputError, "another slope_range")
+    assert_refused(lambda: ul.LIF(surrogate_slope=500.0, learn_slope=True), InputError, "surrogate_slope")
 
 
 OUTSIDE = [
@@ -135,7 +135,6 @@ def test_a_constant_of_another_type(name: str, value: object) -> None:
     ("neuron", "argument", "learn"),
     [
         (ul.UltraLIF, "eps_range", {}),
-        (ul.LIF, "slope_range", {"learn_slope": True}),
         (ul.DSpike, "sharpness_range", {}),
     ],
 )
@@ -171,16 +170,6 @@ def test_a_parameter_shape_that_does_not_fit_the_value(name: str) -> None:
         "(3,)",
         "(4,)",
         "leave parameter_shape out",
-    )
-
-
-def test_a_slope_that_has_no_gradient() -> None:
-    assert_refused(
-        lambda: ul.LIF(learn_slope=True, scaled_surrogate=False),
-        ValueError,
-        "scaled_surrogate",
-        "learn_slope",
-        "drop",
     )
 
 

@@ -202,8 +202,7 @@ def test_a_neuron_says_what_it_is() -> None:
     )
     shown = repr(ul.LIF(leak=torch.tensor([0.4, 0.6]), reset="subtract", synapse=0.8, mode="soft"))
     assert shown == (
-        "LIF(leak=0.5 mean of (2,), surrogate_slope=10, synapse=0.8, threshold=0.5, "
-        "reset=subtract, mode=soft)"
+        "LIF(leak=0.5 mean of (2,), surrogate_slope=2, synapse=0.8, threshold=0.5, reset=subtract, mode=soft)"
     )
     with torch.device("meta"):
         assert "eps=unknown learned" in repr(ul.UltraLIF())

@@ -35,7 +35,7 @@ def test_each_neuron_learns_what_the_paper_learns(name: str) -> None:
 
 @every_neuron
 def test_constants_are_the_papers(name: str) -> None:
-    """Those of appendix D.2, but for the temperature, which suits deep networks."""
+    """Those of appendix D.2, but for the temperature and the surrogate, which suit deep networks."""
     neuron = ul.NEURONS[name]()
     expected = {
         "threshold": 0.5,
@@ -43,7 +43,7 @@ def test_constants_are_the_papers(name: str) -> None:
         "v_reset": 0.0,
         "eps": 0.2,
         "sharpness": 4.0,
-        "surrogate_slope": 10.0,
+        "surrogate_slope": 2.0,
     }
     for constant, value in expected.items():
         if hasattr(neuron, constant):

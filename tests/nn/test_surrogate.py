@@ -12,7 +12,7 @@ def test_a_function_as_surrogate(neuron: type[ul.LIF]) -> None:
     theirs = pytest.importorskip("snntorch").surrogate.atan(alpha=2.0)
     x = torch.randn(9, 3, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
     by_function = neuron(surrogate=theirs)
-    by_name = neuron(surrogate="atan", surrogate_slope=2.0, scaled_surrogate=True)
+    by_name = neuron(surrogate="atan", surrogate_slope=2.0)
     weights = torch.arange(9.0).view(9, 1, 1)
     found, expected = (
         torch.autograd.grad((each(x) * weights).sum(), x)[0] for each in (by_function, by_name)

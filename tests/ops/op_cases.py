@@ -79,12 +79,11 @@ OPTIONS = [
         for title in ("LIF", "LIF-soft")
         for surrogate in ("atan", "triangle")
     ),
-    kernel_case("LIF-scaled", surrogate="atan", reset="subtract"),
+    kernel_case("LIF-atan", reset="subtract"),
     kernel_case("AdaLIF-soft", detach_reset=True),
     kernel_case("AdaLIF-soft", surrogate="triangle", reset="subtract"),
     kernel_case("AdaLIF-soft", surrogate="atan"),
-    kernel_case("AdaLIF-late", scaled_surrogate=True),
-    kernel_case("AdaLIF-late", surrogate="atan", reset="subtract", detach_reset=False),
+    kernel_case("AdaLIF", surrogate="atan", reset="subtract", detach_reset=False),
     kernel_case("SoftLIF", reset="subtract"),
     *(
         kernel_case(title, delayed_reset=True, reset=reset)

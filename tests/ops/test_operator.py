@@ -17,7 +17,7 @@ RULES = {
     "ultralif": Rule(Membrane.LSE, True),
     "tropical rate": Rule(Membrane.MAX, False, detach=True, rate=True, v_reset=-0.5),
     "ultradlif": Rule(Membrane.LSE, True, ring=3, centered=True, leaks=True),
-    "adalif": Rule(Membrane.ADD, False, unit=False, adapt=True, adapt_strength=0.1, adapt_decay=0.9),
+    "adalif": Rule(Membrane.ADD, False, adapt=True, adapt_strength=0.1, adapt_decay=0.9),
 }
 
 

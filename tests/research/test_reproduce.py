@@ -100,7 +100,7 @@ def test_seeds_of_a_file_are_counted_from_the_first(tmp_path, capsys):
     rows = [
         made_result(config, {"hard": 90.0 + config.seed}, {"hard": 0.1})
         for config in grids.runs_of("mnist", 3)
-        if config.neuron == "PLIF" and config.timesteps == 1
+        if config.neuron == "UnscaledPLIF" and config.timesteps == 1
     ]
     archive.write(tmp_path / "paper.jsonl.gz", rows)
     words = ["reproduce", "mnist", "--results", str(tmp_path / "paper.jsonl.gz"), "--json", "--seeds"]

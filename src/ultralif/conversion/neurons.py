@@ -191,7 +191,6 @@ class ConvertedNeuron(Stepped[S]):
         shape: dict[str, Any] = {"surrogate": InUnits(fire, unit)}
         if isinstance(fire, Surrogate) and fire.is_scaled:
             shape = {"surrogate": fire.curve, "surrogate_slope": _number(fire.slope * unit)}
-            shape["scaled_surrogate"] = True
         synapse = form.synapse if synapse is None else synapse
         return LIF(
             leak=_number(form.leak.clamp(min=1e-30)),

@@ -456,7 +456,7 @@ def _check_neurons(
     maxima = 0 if made.table is None else {"add": 0, "max": 1, "ring": 2}[made.coupling]
     constant = maxima * (0.02 * eps + unit) + 4 * unit
     state, before = None, torch.zeros_like(ints[0]).double()
-    rise = torch.zeros_like(ints[0])
+    rise, last = torch.zeros_like(ints[0]), torch.zeros_like(ints[0]).bool()
     adapt = torch.as_tensor(0.0 if made.adapt is None else neuron.constant("adapt_decay"))
     loose = unit * (0 if made.adapt is None else 3 / (1 - float(adapt.max())))
     for now, (value, limit) in enumerate(zip(ints, limits, strict=True)):
@@ -478,7 +478,7 @@ def _check_neurons(
             wrong &= membrane > made.floor
         if bool((wrong & ~near).any()):
             raise _other(node.name)
-        rise = made.risen(rise, spikes.cpu() > 0.5)
+        rise, last = made.risen(rise, last), spikes.cpu() > 0.5
         before = after
 
 

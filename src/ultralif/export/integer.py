@@ -217,7 +217,7 @@ class IntegerNeuron:
     adapt: Decay | None = None
     """AdaLIF: the decay of what the threshold rises by; None: it stays."""
     jump: Tensor | None = None
-    """int64: the rise after a spike."""
+    """int64: the rise that a spike causes, two steps later."""
 
     def membrane(self, current: Tensor, v: Tensor) -> Tensor:
         """Return the membrane before its reset."""
@@ -242,7 +242,7 @@ class IntegerNeuron:
         return spike, self.kept(membrane, spike, rise)
 
     def risen(self, rise: Tensor, spike: Tensor) -> Tensor:
-        """Return what the threshold rises by at the next time step."""
+        """Return what the threshold rises by at the next time step, from the spike of the last one."""
         return rise if self.adapt is None or self.jump is None else self.adapt(rise) + self.jump * spike
 
     def kept(self, membrane: Tensor, spike: Tensor, rise: Tensor | int = 0) -> Tensor:
@@ -468,8 +468,9 @@ def _over_time(
     v, rise, spike = current.new_zeros(3, *current.shape[1:]) if before is None else before
     spikes, membranes = [], []
     for x in current:
+        raised = neuron.risen(rise, spike)
         spike, v = neuron.step(x, v, rise)
-        rise = neuron.risen(rise, spike)
+        rise = raised
         spikes.append(spike)
         membranes.append(v)
     return torch.stack(spikes), torch.stack(membranes), torch.stack([v, rise, spike.long()])

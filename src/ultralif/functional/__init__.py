@@ -21,7 +21,6 @@ from ultralif.functional.spike import (
     Surrogate,
     SurrogateName,
     dspike_curve,
-    sigmoid_surrogate,
     straight_through,
     surrogate_spike,
 )
@@ -49,7 +48,6 @@ __all__ = [
     "over_time",
     "rest",
     "saturate",
-    "sigmoid_surrogate",
     "softlif",
     "softlif_step",
     "straight_through",

@@ -66,9 +66,8 @@ def lif_step(
     leak: Constant,
     threshold: Constant,
     v_reset: Constant = 0.0,
-    surrogate_slope: Constant = 10.0,
-    surrogate: Surrogate = "sigmoid",
-    scaled_surrogate: bool = False,
+    surrogate_slope: Constant = 2.0,
+    surrogate: Surrogate = "atan",
     mode: Mode = "hard",
     reset: Reset = "zero",
     detach_reset: bool | None = None,
@@ -85,8 +84,7 @@ def lif_step(
         threshold: spike threshold.
         v_reset: potential after a spike, for ``reset="zero"``.
         surrogate_slope: steepness beta of the surrogate gradient.
-        surrogate: ``sigmoid``, ``atan`` or ``triangle``: see `ultralif.functional.surrogate_spike`.
-        scaled_surrogate: multiply the gradient by the slope, see there.
+        surrogate: ``atan``, ``sigmoid`` or ``triangle``: see `ultralif.functional.surrogate_spike`.
         mode: ``hard``, binary spikes with a surrogate gradient; ``soft``, the surrogate's primitive.
         reset: ``zero``, ``subtract`` (the threshold) or ``none``: see `ultralif.functional.fire`.
         detach_reset: do not differentiate the reset by the spike. None: where spikes are binary.
@@ -100,7 +98,7 @@ def lif_step(
     check_choice("mode", mode, MODES)
 
     def spike(v: Tensor) -> Tensor:
-        return surrogate_spike(v, threshold, surrogate_slope, surrogate, scaled_surrogate, mode)
+        return surrogate_spike(v, threshold, surrogate_slope, surrogate, mode)
 
     earlier = spike(v) if delayed_reset else None
     return fire(leak * v + current, spike, earlier, threshold, v_reset, mode, reset, detach_reset)
@@ -114,11 +112,9 @@ def adalif_step(
     threshold: Constant,
     adapt_strength: Constant = 0.1,
     adapt_decay: Constant = 0.9,
-    adapt_late: bool = False,
     v_reset: Constant = 0.0,
-    surrogate_slope: Constant = 10.0,
-    surrogate: Surrogate = "sigmoid",
-    scaled_surrogate: bool = False,
+    surrogate_slope: Constant = 2.0,
+    surrogate: Surrogate = "atan",
     mode: Mode = "hard",
     reset: Reset = "zero",
     detach_reset: bool | None = None,
@@ -126,7 +122,10 @@ def adalif_step(
 ) -> tuple[Tensor, AdaptiveState]:
     r"""Advance AdaLIF by one step: LIF with a threshold that rises with each spike.
 
-    .. math:: b \leftarrow \tau_a b + (1 - \tau_a) s, \quad \theta = \theta_0 + \beta_a b
+    .. math:: \theta = \theta_0 + \beta_a b, \quad b \leftarrow \tau_a b + (1 - \tau_a) s
+
+    By the paper's indices the threshold of a step has the adaptation of the step before, so that a spike
+    raises the threshold two steps later. In Bellec et al. 2018 it does so in the next step.
 
     Args:
         current: ``[B, *features]``.
@@ -135,12 +134,9 @@ def adalif_step(
         threshold: threshold theta_0 at rest.
         adapt_strength: beta_a, how far the threshold rises.
         adapt_decay: tau_a, the decay factor of the adaptation.
-        adapt_late: adapt to the spike before the previous one, as the paper's indices say. The default
-            adapts to the previous spike, as in Bellec et al. 2018.
         v_reset: as in `lif_step`, and so are the arguments below.
         surrogate_slope: steepness of the surrogate gradient.
         surrogate: its shape.
-        scaled_surrogate: multiply the gradient by the slope.
         mode: ``hard`` or ``soft``.
         reset: ``zero``, ``subtract`` (the adapted threshold) or ``none``.
         detach_reset: do not differentiate the reset by the spike.
@@ -155,10 +151,10 @@ def adalif_step(
     """
     check_choice("mode", mode, MODES)
     adapted = adapt_decay * state.b + (1 - adapt_decay) * state.spike
-    limit = threshold + adapt_strength * (state.b if adapt_late else adapted)
+    limit = threshold + adapt_strength * state.b
 
     def spike(v: Tensor) -> Tensor:
-        return surrogate_spike(v, limit, surrogate_slope, surrogate, scaled_surrogate, mode)
+        return surrogate_spike(v, limit, surrogate_slope, surrogate, mode)
 
     earlier = state.spike if delayed_reset else None
     fired, v = fire(leak * state.v + current, spike, earlier, limit, v_reset, mode, reset, detach_reset)

@@ -17,7 +17,6 @@ __all__ = [
     "SurrogateName",
     "dspike_curve",
     "dspike_spike",
-    "sigmoid_surrogate",
     "straight_through",
     "surrogate_spike",
     "tempered_spike",
@@ -69,8 +68,7 @@ def surrogate_spike(
     v: Tensor,
     threshold: float | Tensor,
     slope: float | Tensor,
-    surrogate: Surrogate = "sigmoid",
-    scaled: bool = False,
+    surrogate: Surrogate = "atan",
     mode: Mode = "hard",
 ) -> Tensor:
     r"""Return ``v > threshold`` with a surrogate gradient; in soft mode, the surrogate's own primitive.
@@ -85,15 +83,14 @@ def surrogate_spike(
         v: membrane potential.
         threshold: spike threshold.
         slope: steepness beta > 0; its inverse is the surrogate's width.
-        surrogate: ``sigmoid`` (the paper's baselines, appendix D.4), ``atan`` or ``triangle``; or a function
+        surrogate: ``atan``, ``sigmoid`` or ``triangle``; or a function
             that returns the spike of ``v - threshold`` and has its own gradient, such as those of snnTorch
             and SpikingJelly. It has no slope, no soft mode and no kernel.
-        scaled: the gradient of a binary spike is :math:`\beta F'(z)`, the derivative of F(z) for v and
-            for beta; without it the gradient is the paper's :math:`F'(z)`.
-        mode: ``hard``, binary spikes; ``soft``, F(z) with its exact gradient.
+        mode: ``hard``, binary spikes with the gradient of F(z), which is :math:`\beta F'(z)` for v;
+            ``soft``, F(z) itself.
 
     Example:
-        >>> surrogate_spike(torch.tensor([0.4, 0.6]), 0.5, 10.0, surrogate="atan")
+        >>> surrogate_spike(torch.tensor([0.4, 0.6]), 0.5, 10.0, surrogate="sigmoid")
         tensor([0., 1.])
     """
     if callable(surrogate):
@@ -104,21 +101,7 @@ def surrogate_spike(
         return surrogate(v - threshold)
     check_choice("surrogate", surrogate, get_args(SurrogateName))
     soft = _PRIMITIVES[surrogate](slope * (v - threshold))
-    if mode == "soft":
-        return soft
-    if not scaled:
-        soft = soft / (slope.detach() if isinstance(slope, Tensor) else slope)
-    return straight_through(hard_spike(v, threshold), soft)
-
-
-def sigmoid_surrogate(v: Tensor, threshold: float | Tensor, slope: float | Tensor, *, scaled: bool) -> Tensor:
-    """Return ``v > threshold`` with the gradient of a sigmoid: `surrogate_spike` as the paper has it.
-
-    Example:
-        >>> sigmoid_surrogate(torch.tensor([0.4, 0.6]), 0.5, 10.0, scaled=True)
-        tensor([0., 1.])
-    """
-    return surrogate_spike(v, threshold, slope, scaled=scaled)
+    return soft if mode == "soft" else straight_through(hard_spike(v, threshold), soft)
 
 
 def dspike_curve(v: Tensor, threshold: float | Tensor, sharpness: float | Tensor) -> Tensor:

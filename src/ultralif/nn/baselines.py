@@ -5,7 +5,7 @@ from typing import ClassVar, TypeVar, Unpack, get_args
 from torch import Tensor
 
 from ultralif import ops
-from ultralif.errors import InputError, check_choice
+from ultralif.errors import check_choice
 from ultralif.functional import AdaptiveState, Constant, Surrogate, SurrogateName
 from ultralif.nn.neuron import FIRING, Neuron, NeuronOptions
 from ultralif.nn.parameters import LOG, LOGIT, Attribute
@@ -77,8 +77,6 @@ class SurrogateOptions(NeuronOptions, total=False):
     surrogate_slope: Constant
     learn_leak: bool | None
     learn_slope: bool
-    scaled_surrogate: bool | None
-    slope_range: tuple[float, float]
 
 
 class _Surrogate(Neuron[S]):
@@ -86,43 +84,34 @@ class _Surrogate(Neuron[S]):
 
     Args:
         leak: decay factor in (0, 1]; 1 integrates without leak.
-        surrogate: ``sigmoid``, ``atan``, ``triangle`` or a function of ``v - threshold``: see
+        surrogate: ``atan``, ``sigmoid``, ``triangle`` or a function of ``v - threshold``: see
             `ultralif.functional.surrogate_spike`.
         surrogate_slope: steepness beta of the surrogate.
         learn_leak: learn the leak. None: as the class does.
-        learn_slope: learn the surrogate's slope. Spikes stay binary; the gradients for membrane and slope
-            are those of the surrogate at ``slope * (v - threshold)``.
-        scaled_surrogate: scale the gradient by the slope. None: where the slope is learned.
-        slope_range: bounds of a learned slope.
+        learn_slope: learn the surrogate's slope, between 0.05 and 100. Spikes stay binary; the gradients for
+            membrane and slope are those of the surrogate at ``slope * (v - threshold)``.
         options: the arguments of every `Neuron`.
     """
 
     modes = ("hard", "soft")
-    choices: ClassVar[tuple[str, ...]] = (*FIRING, "surrogate", "scaled_surrogate")
+    choices: ClassVar[tuple[str, ...]] = (*FIRING, "surrogate")
 
     def __init__(
         self,
         *,
         leak: Constant = 0.9,
-        surrogate: Surrogate = "sigmoid",
-        surrogate_slope: Constant = 10.0,
+        surrogate: Surrogate = "atan",
+        surrogate_slope: Constant = 2.0,
         learn_leak: bool | None = None,
         learn_slope: bool = False,
-        scaled_surrogate: bool | None = None,
-        slope_range: tuple[float, float] = (0.05, 100.0),
         **options: Unpack[NeuronOptions],
     ) -> None:
         super().__init__(**options)
         if not callable(surrogate):
             check_choice("surrogate", surrogate, get_args(SurrogateName))
         self.surrogate: Surrogate = surrogate
-        self.scaled_surrogate = learn_slope if scaled_surrogate is None else scaled_surrogate
-        if learn_slope and not self.scaled_surrogate:
-            raise InputError(
-                "scaled_surrogate=False gives the slope no gradient, but learn_slope=True needs one; drop one"
-            )
         self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
-        self.learnable("surrogate_slope", surrogate_slope, LOG, learn_slope, bounds=slope_range)
+        self.learnable("surrogate_slope", surrogate_slope, LOG, learn_slope, bounds=(0.05, 100.0))
 
     surrogate_slope = Attribute()
     """The steepness of the surrogate gradient now."""
@@ -131,12 +120,12 @@ class _Surrogate(Neuron[S]):
 class LIF(_Surrogate[State]):
     """Leaky integrate-and-fire with a surrogate gradient: `ultralif.functional.lif_step`.
 
-    The arguments are ``leak``, ``surrogate``, ``surrogate_slope``, ``learn_leak``, ``learn_slope``,
-     ``scaled_surrogate`` and ``slope_range``, and those of every `Neuron`.
+    The arguments are ``leak``, ``surrogate``, ``surrogate_slope``, ``learn_leak`` and ``learn_slope``, and
+    those of every `Neuron`.
 
     Example:
         >>> import torch
-        >>> LIF(leak=0.8, surrogate="atan")(torch.ones(4, 1, 1)).flatten()
+        >>> LIF(leak=0.8)(torch.ones(4, 1, 1)).flatten()
         tensor([1., 1., 1., 1.])
     """
 
@@ -175,7 +164,6 @@ class AdaLIF(_Surrogate[AdaptiveState]):
     Args:
         adapt_strength: how far the threshold rises with the adaptation.
         adapt_decay: decay factor of the adaptation, in (0, 1).
-        adapt_late: adapt to the spike before the previous one, as the paper's indices say.
         options: the arguments of `LIF`.
 
     Example:
@@ -187,17 +175,14 @@ class AdaLIF(_Surrogate[AdaptiveState]):
     state_type = AdaptiveState
 
     operator = staticmethod(ops.adalif)
-    choices = (*_Surrogate.choices, "adapt_late")
 
     def __init__(
         self,
         *,
         adapt_strength: float = 0.1,
         adapt_decay: float = 0.9,
-        adapt_late: bool = False,
         **options: Unpack[SurrogateOptions],
     ) -> None:
         super().__init__(**options)
-        self.adapt_late = adapt_late
         self.learnable("adapt_strength", adapt_strength, LOG, learn=False)
         self.learnable("adapt_decay", adapt_decay, LOGIT, learn=False, upper=1.0)

@@ -326,9 +326,7 @@ class Neuron(Parametrized, Generic[S]):
         An exporter refuses those that it does not know.
         """
         defaults = {name: p.default for name, p in self.__signature__.parameters.items()}
-        found = {
-            name: getattr(self, name) for name in self.choices if name not in ("mode", "scaled_surrogate")
-        }
+        found = {name: getattr(self, name) for name in self.choices if name != "mode"}
         found |= {"synapse": self.constant("synapse")} if "synapse" in self.declared() else {}
         return {
             name: value

@@ -159,7 +159,7 @@ class Parametrized(nn.Module):
         Example:
             >>> from ultralif.nn import LIF
             >>> LIF(leak=0.8).constants()
-            {'threshold': 0.5, 'leak': 0.8, 'surrogate_slope': 10.0}
+            {'threshold': 0.5, 'leak': 0.8, 'surrogate_slope': 2.0}
         """
         values = {name: self.constant(name) for name in self._declared}
         return {
@@ -248,7 +248,7 @@ def fits(shape: Sequence[int], features: Sequence[int]) -> bool:
 
 
 def _short(name: str) -> str:
-    """Return a constant's name as used in ``learn_slope`` and ``slope_range``."""
+    """Return a constant's name as used in ``learn_slope``."""
     return name.removeprefix("surrogate_")
 
 

@@ -285,31 +285,20 @@ def _lif(
     threshold: Any,
     surrogate: Surrogate,
     surrogate_slope: Any,
-    scaled_surrogate: bool,
     **firing: Any,
 ) -> Recipe | None:
     """Give LIF in the terms of the rule: its temperature is the inverse of the slope."""
     if callable(surrogate) or surrogate not in SURROGATES:
         return None
-    unit = scaled_surrogate or firing["mode"] == "soft"
-    rule = _rule(Membrane.ADD, RESETS[:3], curve=Curve[surrogate.upper()], unit=unit, **firing)
-    height = 1.0 if unit else _inverse(_detached(surrogate_slope))
-    return Recipe(_inverse(surrogate_slope), leak, threshold, height, rule)
+    if isinstance(surrogate_slope, Learned):
+        eps: Any = surrogate_slope._replace(inverse=not surrogate_slope.inverse)
+    else:
+        eps = 1 / surrogate_slope
+    rule = _rule(Membrane.ADD, RESETS[:3], curve=Curve[surrogate.upper()], **firing)
+    return Recipe(eps, leak, threshold, 1.0, rule)
 
 
 lif = operator(functional.lif)(_lif)
-
-
-def _inverse(constant: Constant | Learned) -> Any:
-    if isinstance(constant, Learned):
-        return constant._replace(inverse=not constant.inverse)
-    return 1 / constant
-
-
-def _detached(constant: Constant | Learned) -> Any:
-    if isinstance(constant, Learned):
-        return constant._replace(raw=constant.raw.detach())
-    return constant.detach() if isinstance(constant, Tensor) else constant
 
 
 @operator(functional.adalif)
@@ -323,5 +312,5 @@ def adalif(current: Tensor, *, adapt_strength: Any, adapt_decay: Any, **others: 
 @operator(functional.dspike)
 def dspike(current: Tensor, *, leak: Any, threshold: Any, sharpness: Any, **firing: Any) -> Recipe | None:
     """Give DSpike in the terms of the rule."""
-    rule = _rule(Membrane.ADD, RESETS[:3], unit=False, clipped=True, sharp=True, **firing)
+    rule = _rule(Membrane.ADD, RESETS[:3], clipped=True, sharp=True, **firing)
     return Recipe(sharpness, leak, threshold, 1.0, rule)

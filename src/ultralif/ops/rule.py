@@ -93,7 +93,7 @@ class Constants(NamedTuple):
     leak: Any
     threshold: Any
     amplitude: Any
-    """The height A of the soft spike; where the reset is SATURATE, and the height is 1, ``v_sat``."""
+    """The height A of DSpike's soft spike; ``v_sat`` where the reset is SATURATE; else 1."""
 
 
 class Rule(NamedTuple):
@@ -109,8 +109,6 @@ class Rule(NamedTuple):
     curve: Curve = Curve.SIGMOID
     clipped: bool = False
     """DSpike: the soft spike has the height A > 1 and is clipped to [0, 1], where its derivative is 0."""
-    unit: bool = True
-    """The height A is 1, as for every neuron but those with a surrogate of another height."""
     rate: bool = False
     """Return the mean over time in place of the spikes."""
     centered: bool = False
@@ -118,7 +116,6 @@ class Rule(NamedTuple):
     """The membrane of a ring decays, to ``leak * V``."""
     adapt: bool = False
     """AdaLIF: the state is membrane, adaptation and last spike, and the threshold adapts."""
-    adapt_late: bool = False
     sharp: bool = False
     """DSpike with its sharpness b in the place of eps: eps is threshold / b, and A is 1 / tanh(b / 2)."""
     ring: int = 0
@@ -140,7 +137,6 @@ class Rule(NamedTuple):
             and self.soft
             and self.reset == Reset.ZERO
             and self.curve == Curve.SIGMOID
-            and self.unit
             and not (self.rate or self.delayed)
         )
 

@@ -164,7 +164,6 @@ RESERVED = {
     "backend": "nothing: it does not change a run",
 }
 """Arguments of neurons that are not options of a run, and what to use instead."""
-RESERVED |= dict.fromkeys(("adapt_late", "scaled_surrogate"), "a neuron of your own, made with ul.Stepped")
 
 
 OPEN = object()

@@ -389,9 +389,10 @@ def _adaptation(neuron: IntegerNeuron, place: int, size: int) -> dict[str, str]:
     decay = _decay(neuron.adapt, place, size, "adapt", "rise")
     jump = constant("jump", place, neuron.jump, _at(size, neuron.jump.numel()))
     return {
-        "rise": f"\n    const int32_t rise = s->rise_{place}[i];\n    s->rise_{place}[i] = {decay};",
+        "rise": f"\n    const int32_t rise = s->rise_{place}[i];\n    s->rise_{place}[i] = {decay};\n"
+        f"    if (s->fired_{place}[i])\n        s->rise_{place}[i] += {jump};\n    s->fired_{place}[i] = 0;",
         "risen": " + rise",
-        "jump": f"\n        s->rise_{place}[i] += {jump};",
+        "jump": f"\n        s->fired_{place}[i] = 1;",
     }
 
 

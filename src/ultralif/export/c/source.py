@@ -114,7 +114,7 @@ def fields(net: IntegerNetwork, plan: LayerPlan) -> list[Field]:
         if isinstance(node.op, Last):
             found.append(Field(f"last_{number}", "uint8_t", size))
         if isinstance(node.op, IntegerNeuron) and node.op.adapt is not None:
-            found.append(Field(f"rise_{number}", "int32_t", size))
+            found += [Field(f"rise_{number}", "int32_t", size), Field(f"fired_{number}", "uint8_t", size)]
         if isinstance(node.op, IntegerNeuron) and number not in plan.without_membranes:
             found.append(Field(f"v_{number}", f"int{net.bits}_t", size))
         if isinstance(node.op, Pooling) and node.op.kind == "max" and net.is_count[number]:

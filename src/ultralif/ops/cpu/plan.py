@@ -55,7 +55,7 @@ class _Call(ctypes.Structure):
 
 def takes(rule: Rule) -> bool:
     """Tell whether the kernels compute a rule: that of any neuron, except for soft spikes of a maximum."""
-    plain = rule.curve == Curve.SIGMOID and rule.unit and not (rule.clipped or rule.adapt)
+    plain = rule.curve == Curve.SIGMOID and not (rule.clipped or rule.adapt)
     if rule.membrane == Membrane.ADD:
         return not rule.ring and (plain or rule.reset != Reset.SATURATE)
     return (

@@ -4,4 +4,4 @@ enum { LSE, MAX, ADD };
 enum { ZERO, SUBTRACT, NONE, SATURATE };
 enum { SIGMOID, ATAN, TRIANGLE };
 
-#define RULE_FIELDS int64_t ring; double v_reset, adapt_strength, adapt_decay; int32_t membrane, soft, reset, detach, delayed, curve, clipped, unit, rate, centered, leaks, adapt, adapt_late, sharp;
+#define RULE_FIELDS int64_t ring; double v_reset, adapt_strength, adapt_decay; int32_t membrane, soft, reset, detach, delayed, curve, clipped, rate, centered, leaks, adapt, sharp;

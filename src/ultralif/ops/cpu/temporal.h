@@ -66,17 +66,17 @@ INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
 {
     const NAME(Lanes) l = s->l;
     REAL *restrict v = s->now.v, *restrict b = s->now.b, *restrict last = s->now.last;
-    const int adapt = form == ADAPTS, late = adapt && c->rule->adapt_late, delays = form == DELAYS;
+    const int adapt = form == ADAPTS, delays = form == DELAYS;
     const REAL edge = c->edge, wiped = c->wiped;
     if (membrane == LSE)
         NAME(rise)(s, x, edge, soft && !delays);
     SIMD for (int j = 0; j < LANES; j++) {
         REAL limit = l.threshold[j], after = l.after[j];
         if (adapt) {
-            REAL adapted = c->decay * b[j] + (1 - c->decay) * last[j], rise = c->strength * (late ? b[j] : adapted);
+            REAL rise = c->strength * b[j];
             limit += rise;
             after -= c->subtracted * rise;
-            b[j] = adapted;
+            b[j] = c->decay * b[j] + (1 - c->decay) * last[j];
         }
         REAL base, weight = 1, p, share, entropy = limit;
         if (membrane == ADD) {
@@ -164,7 +164,7 @@ INLINE void NAME(backward)(const NAME(Call) *c, NAME(Block) *s, const REAL *rest
     const NAME(Lanes) l = s->l;
     REAL *restrict gv = s->grad.v, *restrict gb = s->grad.b, *restrict gl = s->grad.last;
     NAME(Sums) *restrict sums = &s->sums;
-    const int adapt = form == ADAPTS, late = adapt && c->rule->adapt_late, delays = form == DELAYS;
+    const int adapt = form == ADAPTS, delays = form == DELAYS;
     SIMD for (int j = 0; j < LANES; j++) {
         REAL p = trace[NAME(P) * LANES + j], share = trace[NAME(SHARE) * LANES + j];
         REAL limit = adapt ? trace[MORE(soft) * LANES + j] : l.threshold[j];
@@ -187,9 +187,8 @@ INLINE void NAME(backward)(const NAME(Call) *c, NAME(Block) *s, const REAL *rest
             to_limit = f.back + c->subtracted * whole * earlier;
         }
         if (adapt) {
-            REAL pull = -c->strength * to_limit, adapted = late ? gb[j] : gb[j] + pull;
-            gb[j] = c->decay * adapted + (late ? pull : 0);
-            gl[j] = (1 - c->decay) * adapted;
+            gl[j] = (1 - c->decay) * gb[j];
+            gb[j] = c->decay * gb[j] - c->strength * to_limit;
         }
         REAL past = g * (membrane == ADD ? l.leak[j] : share);
         gx[j] = membrane == ADD ? g : g - past;

@@ -158,10 +158,8 @@ def spike_of(level, gate, limit, amplitude, RULE: tl.constexpr):
     """Return the spike at a level, soft or hard."""
     if choice(RULE, "soft"):
         spike = gate
-        if not choice(RULE, "unit"):
-            spike = amplitude * gate + (1.0 - amplitude) * 0.5
         if choice(RULE, "clipped"):
-            spike = clamp(spike, 0.0, 1.0)
+            spike = clamp(amplitude * gate + (1.0 - amplitude) * 0.5, 0.0, 1.0)
         return spike
     # If the level is neither above nor below, something is NaN, and so is the sum: a broken network shows.
     return tl.where(level > limit, 1.0, tl.where(level <= limit, 0.0, level + limit))
@@ -214,7 +212,7 @@ def fire_backward(gs, gv, potential, level, gate, steep, limit, k, amplitude, v_
     slope = steep * (k * LN2)
     if choice(RULE, "curve") == 0:
         slope = gate * (1.0 - gate) * (k * LN2)
-    if not choice(RULE, "unit"):
+    if choice(RULE, "clipped"):
         slope = slope * amplitude
     return fed, fed * slope, kept, to_limit
 

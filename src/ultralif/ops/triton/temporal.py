@@ -77,7 +77,7 @@ def advance(x, state, held, numbers, RULE: tl.constexpr, NATIVE: tl.constexpr):
     limit, adapted = threshold, b
     if choice(RULE, "adapt"):
         adapted = decay * b + (1.0 - decay) * last
-        limit = threshold + strength * (b if choice(RULE, "adapt_late") else adapted)
+        limit = threshold + strength * b
     base, weight = membrane(x, v, k, leak, log_leak, RULE, NATIVE)
     if choice(RULE, "delayed"):
         potential = base
@@ -294,7 +294,7 @@ def delayed_backward(
     sum_eps = sums[0] - back * (level - limit) * (k * LN2)
     if choice(RULE, "membrane") == LSE:
         sum_eps += g * to_eps
-    sum_amplitude = sums[3] if choice(RULE, "unit") else sums[3] + fed * (gate - 0.5)
+    sum_amplitude = sums[3] + fed * (gate - 0.5) if choice(RULE, "clipped") else sums[3]
     sums = (sum_eps, sums[1] + g * share, sums[2] + to_limit - back, sum_amplitude)
     to_current = g if choice(RULE, "membrane") == ADD else g - past
     return to_current, (only(inside, past, gv, EVEN), gb, only(inside, to_earlier, gl, EVEN)), sums
@@ -309,7 +309,7 @@ def start_backward(flow, sums, v, held, RULE: tl.constexpr, NATIVE: tl.constexpr
     one = tl.full(v.shape, 1.0, tl.float32)
     _, gate, steep, _ = fire(v, one, limit, eps, k, amplitude, RULE, NATIVE)
     fed, back = spike_backward(flow[2], v, gate, steep, limit, k, amplitude, RULE)
-    sum_amplitude = sums[3] if choice(RULE, "unit") else sums[3] + fed * (gate - 0.5)
+    sum_amplitude = sums[3] + fed * (gate - 0.5) if choice(RULE, "clipped") else sums[3]
     sums = (sums[0] - back * (v - limit) * (k * LN2), sums[1], sums[2] - back, sum_amplitude)
     return (flow[0] + back, flow[1], flow[2]), sums
 
@@ -353,14 +353,12 @@ def step_backward(
     sum_eps = sums[0] - back * (potential - limit) * (k * LN2) - resets_eps
     if choice(RULE, "membrane") == LSE:
         sum_eps += g * to_eps
-    sum_amplitude = sums[3] + to_top if choice(RULE, "unit") else sums[3] + fed * (gate - 0.5)
+    sum_amplitude = sums[3] + fed * (gate - 0.5) if choice(RULE, "clipped") else sums[3] + to_top
     sums = (sum_eps, sums[1] + g * share, sums[2] + to_limit, sum_amplitude)
     if choice(RULE, "adapt"):
         pull = strength * to_limit
-        adapted = gb if choice(RULE, "adapt_late") else gb + pull
-        before = decay * adapted + (pull if choice(RULE, "adapt_late") else 0.0 * pull)
-        gb = only(inside, before, gb, EVEN)
-        gl = only(inside, (1.0 - decay) * adapted, gl, EVEN)
+        gl = only(inside, (1.0 - decay) * gb, gl, EVEN)
+        gb = only(inside, decay * gb + pull, gb, EVEN)
     to_current = g if choice(RULE, "membrane") == ADD else g - past
     return to_current, (only(inside, past, gv, EVEN), gb, gl), sums
 
