@@ -21,12 +21,12 @@ __all__ = ["EVALUATION", "Batch", "Data", "batches", "inputs", "load_data", "mak
 
 
 EVALUATION = 2**31
-"""The epoch that seeds spikes for evaluation; no training run is that long."""
+"""The epoch that seeds the spikes of evaluations; no training run is that long."""
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """A dataset and the parts of it that a run uses."""
+    """A dataset and its parts that a run uses."""
 
     dataset: Dataset
     train: Split
@@ -34,7 +34,7 @@ class Data:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Inputs and classes of a network for it."""
+        """Inputs and classes of a network for this dataset."""
         return math.prod(self.dataset.shape), self.dataset.classes
 
 
@@ -55,7 +55,7 @@ def load_data(config: RunConfig, device: torch.device, data_dir: Path | None = N
 
 
 def hold_out(dataset: Dataset, config: RunConfig) -> Data:
-    """Return a dataset, with a fixed part of each class held out if the config asks for a validation set."""
+    """Return a dataset, with a fixed part of each class held out if the config has a validation set."""
     if not config.validation:
         return Data(dataset, dataset.train, dataset.validation)
     if dataset.train.streamed or dataset.validation is not None or not dataset.classes:
@@ -64,7 +64,7 @@ def hold_out(dataset: Dataset, config: RunConfig) -> Data:
             "set itself for other data, such as validation=DataLoader(...)"
         )
     labels = dataset.train.labels.cpu()
-    generator = torch.Generator().manual_seed(0)  # the same part for every run: it is never trained on
+    generator = torch.Generator().manual_seed(0)  # the same part for every run, which never trains on it
     shuffled = torch.randperm(len(labels), generator=generator)
     kept, held = [], []
     for label in range(dataset.classes):
@@ -77,7 +77,7 @@ def hold_out(dataset: Dataset, config: RunConfig) -> Data:
 
 
 def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool, batch: int = 256) -> Loader:
-    """Return the batches of a split, as the config wants them for training, or some for evaluation."""
+    """Return the batches of a split, for training as the config says, or for evaluation."""
     images = not split.is_events
     direct = config.encoding == "direct"
     kind, varies = Loader, False
@@ -122,7 +122,7 @@ def make_loaders(
 
 
 class Batch(NamedTuple):
-    """A batch as networks read it."""
+    """A batch in the form that networks take."""
 
     x: Tensor
     """``[T, B, ...]``, or ``[batches, T, B, ...]`` for members with different batches."""
@@ -142,7 +142,7 @@ def batches(loaders: Sequence[Loader], config: RunConfig, epoch: int, step: int 
 
 
 def inputs(x: Tensor, config: RunConfig) -> Tensor:
-    """Return a batch as the network reads it."""
+    """Return a batch in the form that the network takes."""
     if config.binary_events:
         x = x.clamp(max=1)
     return x.double() if config.precision == "float64" else x

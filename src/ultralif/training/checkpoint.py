@@ -1,4 +1,4 @@
-"""Crash-safe folders: prepared beside their place, flushed, renamed, and verified by a manifest of digests.
+"""Crash-safe folders: prepared under another name, flushed, renamed, and verified by a manifest of digests.
 
 A folder is valid if its ``manifest.json``, which is written last, names every file with its SHA-256. Neither
 safetensors nor JSON would notice a flipped bit.
@@ -28,7 +28,7 @@ FORMAT = 1
 """Version of a folder's layout, written to every manifest."""
 TENSORS = ".safetensors"
 MOST_TENSORS, MOST_TEXT = 1 << 33, 1 << 28
-"""Bytes that a file of tensors and a document may have: 8 GiB and 256 MiB."""
+"""The most bytes of a file of tensors and of a document: 8 GiB and 256 MiB."""
 KEEP = 2
 """Number of checkpoints kept: one more than needed, in case the newest is damaged."""
 
@@ -61,14 +61,14 @@ def write_folder(
     documents: Mapping[str, Any],
     aside: Path | None = None,
 ) -> None:
-    """Put a folder with ``<name>.safetensors``, JSON documents and their manifest into its place at once.
+    """Write a folder with ``<name>.safetensors``, JSON documents and their manifest atomically.
 
     Args:
-        folder: its place; what is there is replaced.
-        name: of the file with the tensors.
-        tensors: go to that file.
-        documents: go to a file each.
-        aside: where it is prepared, on the same disk; None, beside its place.
+        folder: the folder to write; an existing one is replaced.
+        name: the name of the file with the tensors.
+        tensors: the content of that file.
+        documents: the JSON documents, one file each.
+        aside: the folder in which it is prepared, on the same disk; None, next to ``folder``.
     """
     from safetensors.torch import save
 
@@ -123,7 +123,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _checked(folder: Path, file: str, digest: str) -> bytes:
-    """Return the content of a file if it is what was written."""
+    """Return the content of a file if it is unchanged."""
     if not file or file != Path(file).name:
         raise Damaged(f"{folder / MANIFEST} names {visible(file)!r}, which is not a file of the folder")
     content = read_bytes(folder / file, MOST_TENSORS if file.endswith(TENSORS) else MOST_TEXT, links=False)
@@ -138,7 +138,7 @@ def _checked(folder: Path, file: str, digest: str) -> bytes:
 def save_checkpoint(
     root: Path, number: int, tensors: "Mapping[str, Tensor]", documents: Mapping[str, Any]
 ) -> None:
-    """Write checkpoint ``number`` and then remove all but it and the one before it.
+    """Write checkpoint ``number``, then remove all others except the one before it.
 
     A checkpoint with a higher number is damaged and was not used; other files were left by a crash.
     """

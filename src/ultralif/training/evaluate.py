@@ -67,11 +67,11 @@ class OpCounter(Protocol):
     """Counts the operations per sample, averaged over all samples seen."""
 
     def read(self, x: Tensor, batch: int) -> None:
-        """Take note of a batch of inputs."""
+        """Record a batch of inputs."""
         ...
 
     def watching(self, mode: Mode) -> AbstractContextManager[None]:
-        """Count the operations of what is computed inside."""
+        """Count the operations inside a ``with`` block."""
         ...
 
     def widths(self) -> list[int]:
@@ -87,7 +87,7 @@ class OpCounter(Protocol):
         ...
 
     def by_layer(self, mode: Mode) -> dict[str, Operations]:
-        """Return the operations of each layer, where they are known."""
+        """Return the operations of each layer, if they are known."""
         ...
 
 
@@ -157,7 +157,7 @@ class _Count:
 
 
 class _Layers:
-    """Any module: operations are counted from the inputs of its linear and convolutional layers."""
+    """Counts the operations of any module from the inputs of its linear and convolutional layers."""
 
     def __init__(self, single: Single, timesteps: int) -> None:
         kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -201,7 +201,7 @@ class Evaluation:
     """Evaluation of one member of a stack on a set of samples."""
 
     accuracy: dict[str, float | None]
-    """Percent, for each mode that the neuron has; None where targets are not classes."""
+    """Percentage for each mode of the neuron; None if targets are not classes."""
     spike_rate: dict[str, float]
     """Mean over all hidden neurons."""
     spike_rates: dict[str, list[float]]
@@ -222,8 +222,8 @@ def evaluate(
 
     Args:
         members: the networks.
-        configs: their configs, in the order of their places.
-        data: where the samples are.
+        configs: their configs, in the same order.
+        data: the source of the samples.
         split: ``test`` or ``validation``.
     """
     samples = data.dataset.test if split == "test" else data.validation
@@ -272,7 +272,7 @@ def evaluate(
 
 
 class _Scores:
-    """Loss, accuracy and the user's metrics of a set, gathered batch by batch; metrics see the whole set."""
+    """Collect loss, accuracy and the user's metrics of a set batch by batch; metrics see the whole set."""
 
     def __init__(self, task: Task, config: RunConfig) -> None:
         self.task, self.smoothing = task, config.label_smoothing
@@ -326,10 +326,10 @@ def measure(
 
     Args:
         single: the network, with its task.
-        config: of its run.
-        data: where the samples are from.
+        config: the config of its run.
+        data: the source of the samples.
         samples: the set.
-        mode: of the neurons; None, their own.
+        mode: the mode of the neurons; None, their own.
         epoch: the epoch that seeds the spikes of the encoding.
     """
     scores = _Scores(single.task, config)
@@ -355,10 +355,10 @@ def accuracies(
 
     Args:
         members: the networks.
-        configs: their configs, in the order of their places.
-        data: where the samples are from.
+        configs: their configs, in the same order.
+        data: the source of the samples.
         samples: the set.
-        mode: of the neurons; None, their own.
+        mode: the mode of the neurons; None, their own.
         epoch: the epoch that seeds the spikes of the encoding.
     """
     device, shared = samples.labels.device, configs[0]
@@ -373,7 +373,7 @@ def accuracies(
 
 
 def _largest_batch(data: Data, config: RunConfig) -> int:
-    """Return as many samples as make half a gigabyte of inputs: a GPU is quicker with few large batches."""
+    """Return the number of samples in half a gigabyte of inputs: a GPU is faster with few large batches."""
     return max(256, 2**27 // (config.timesteps * data.sizes[0])) if config.model == "mlp" else 256
 
 
@@ -454,11 +454,11 @@ def make_result(
     validation: Evaluation | None,
     **rest: Any,
 ) -> Result:
-    """Put together the result of a run.
+    """Assemble the result of a run.
 
     Args:
         config: its config.
-        network: its network, trained.
+        network: the trained network.
         path: its folder.
         evaluation: its numbers on the test set.
         validation: its numbers on the held-out part, if there is one.
@@ -487,7 +487,7 @@ def make_result(
 
 
 def by_mode(evaluation: Evaluation, validation: Evaluation | None = None) -> dict[str, ModeResult]:
-    """Return what an evaluation found, by mode."""
+    """Return the numbers of an evaluation by mode."""
     energy = evaluation.energy
     return {
         mode: ModeResult(
@@ -526,11 +526,11 @@ def reevaluate(
     """Evaluate a run's network on its test set again, and return the result with the new numbers.
 
     Args:
-        store: where the run is.
-        run: its name, or the beginning of it.
+        store: the store of the run.
+        run: the name of the run, or the beginning of it.
         device: ``auto``, ``cpu``, ``cuda`` ...
-        data_dir: searched first for the data.
-        compare: called with the network and the batches of the test set; it returns the ``gap``.
+        data_dir: a folder to search first for the data.
+        compare: a function of the network and the batches of the test set that returns the ``gap``.
     """
     found = store.read(run)
     return _again(found.result, restore(found), found.config, device, data_dir, compare)
@@ -594,7 +594,7 @@ def _again(
 
 @torch.no_grad()
 def _check_decisions(members: Members, config: RunConfig, data: Data, run: str) -> None:
-    """Refuse scores that are not finite, and warn of a network that gives every sample the same class."""
+    """Refuse scores that are not finite, and warn if every sample gets the same class."""
     loader = make_loader(config, data, data.dataset.test, training=False)
     x, labels = next(loader.epoch(EVALUATION))
     logits = members(inputs(x, config), None).logits

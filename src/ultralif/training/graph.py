@@ -1,7 +1,7 @@
 """Training steps on a GPU, recorded once and replayed: the loss, its gradient and the optimizer's step.
 
-A step is many short kernels; launching them one by one takes longer than they do. A stack's graph makes its
-batches too; to a single network they are handed over.
+A step consists of many short kernels; launching them one by one takes longer than running them. A stack's
+graph also creates its batches; a single network receives them.
 """
 
 import gc
@@ -27,10 +27,10 @@ __all__ = ["can_be_recorded", "graph_steps", "leave_record", "no_garbage_collect
 
 
 def can_be_recorded(job: Job) -> bool:
-    """Tell whether a step is kernels alone, with all that changes from step to step on the GPU.
+    """Return whether a step consists of kernels only, with all changing values on the GPU.
 
-    The volume penalty's factors are checked by the CPU; the temperatures of a single network's annealing are
-    numbers of the host.
+    The CPU checks the factors of the volume penalty, and the annealed temperatures of a single network are
+    numbers on the host.
     """
     own = job.data.train.streamed or (job.task is not None and not job.task.is_usual)
     if job.objective.uses_volume or own:
@@ -39,7 +39,7 @@ def can_be_recorded(job: Job) -> bool:
 
 
 def _makes_batches(job: Job) -> bool:
-    """Tell whether a GPU makes the batches by itself: of counts of events, or of images in bytes."""
+    """Return whether a GPU creates the batches by itself: from event counts, or from images in bytes."""
     shared, samples = job.shared, job.data.train.store
     has_bytes = isinstance(samples, Events) or (
         isinstance(samples, Images) and samples.pixels.dtype == torch.uint8
@@ -56,8 +56,8 @@ def graph_steps(job: Job, note: Callable[[str], None]) -> Steps:
     """Return a function that trains to the end of the running epoch by replaying recorded steps.
 
     Args:
-        job: what is trained.
-        note: is told once if a step could not be recorded; every kernel is then launched by itself.
+        job: the job to train.
+        note: called once if a step could not be recorded, so that every kernel is launched by itself.
     """
     stacked = isinstance(job.members, Stack)
     feed: _Feed = _Made(job) if stacked else _Given(job)
@@ -72,7 +72,7 @@ def graph_steps(job: Job, note: Callable[[str], None]) -> Steps:
             feed.hand_over(batch)
             # The last batch of a large network is not worth a graph of its own.
             graph = recorder.find(mode, batch) if stacked or batch == size else None
-            seed_draws(job, feed.loaders[0])  # after a record, which draws too
+            seed_draws(job, feed.loaders[0])  # after recording, which also draws random numbers
             if graph is None:
                 recorder.take(mode, batch)
             else:
@@ -85,12 +85,12 @@ def graph_steps(job: Job, note: Callable[[str], None]) -> Steps:
 
 
 class _Feed(Protocol):
-    """The batches of an epoch, at a place in memory that stays."""
+    """The batches of an epoch, at a fixed place in memory."""
 
     loaders: list[Loader]
 
     def begin(self, epoch: int, step: int) -> None:
-        """Set out on an epoch, at the batch with that number."""
+        """Start an epoch at the given batch."""
 
     def hand_over(self, batch: int) -> None:
         """Prepare the next batch, outside of a recorded step."""
@@ -99,14 +99,14 @@ class _Feed(Protocol):
         """Return inputs and labels of the next batch, inside of a recorded step."""
 
     def advance(self, batch: int) -> None:
-        """Go on to the batch after it, inside of a recorded step."""
+        """Advance to the next batch, inside of a recorded step."""
 
     def positions(self) -> list[Tensor]:
         """Return what `advance` changes."""
 
 
 class _Made:
-    """Batches that the GPU makes within the step."""
+    """Batches that the GPU creates within the step."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -142,7 +142,7 @@ class _Made:
 
 
 class _Given:
-    """Batches of the loader, copied to where the step reads them."""
+    """Batches of the loader, copied to the memory that the step reads."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -171,7 +171,7 @@ class _Given:
 
 
 def leave_record(stream: torch.cuda.Stream) -> None:
-    """Leave a record that failed: go back to the stream, and let random numbers be drawn again."""
+    """Abandon a failed recording: return to the stream and let random numbers be drawn again."""
     torch.cuda.set_stream(stream)
     generator: Any = torch.cuda.default_generators[stream.device.index]
     generator.graphsafe_set_state(torch.Generator(stream.device).graphsafe_get_state())
@@ -194,7 +194,7 @@ class _Recorder:
     def __init__(self, job: Job, feed: _Feed, note: Callable[[str], None]) -> None:
         self.job, self.feed, self.note = job, feed, note
         self.graphs: dict[tuple[Mode | None, int], torch.cuda.CUDAGraph] = {}
-        self.pool: Any = None  # of the memory that all graphs share: one is replayed at a time
+        self.pool: Any = None  # all graphs share this memory, because one is replayed at a time
         self.can_record = True
 
     def take(self, mode: Mode | None, batch: int) -> None:
@@ -206,7 +206,7 @@ class _Recorder:
             train_step(self.job, Batch(*given), mode)
 
     def find(self, mode: Mode | None, batch: int) -> torch.cuda.CUDAGraph | None:
-        """Return the graph of a step, recorded if there is none; None if it cannot be."""
+        """Return the graph of a step, recording it first if needed; None if that is impossible."""
         if self.can_record and (mode, batch) not in self.graphs:
             self._record(mode, batch)
         return self.graphs[mode, batch] if self.can_record else None
@@ -235,7 +235,7 @@ class _Recorder:
         self.graphs[mode, batch] = graph
 
     def _warm_up(self, mode: Mode | None, batch: int) -> None:
-        """Take steps that do not count, beside the stream in use, so that all kernels are compiled."""
+        """Take steps that do not count, on another stream, so that all kernels are compiled."""
         device = self.job.device
         make_stream: Callable[..., Any] = torch.cuda.Stream
         stream = make_stream(device)
@@ -248,7 +248,7 @@ class _Recorder:
         torch.cuda.current_stream(device).wait_stream(stream)
 
     def _tensors(self) -> list[Tensor]:
-        """Return all that a step changes."""
+        """Return everything that a step changes."""
         job = self.job
         own = [value.detach() for value in job.members.state_dict().values()]
         return [*own, job.sums, *self.feed.positions(), *job.optimizer.tensors().values()]

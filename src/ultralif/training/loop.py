@@ -61,7 +61,7 @@ PROBE = 64
 
 @dataclass
 class Job:
-    """A stack in training. Lists by member follow the places of the stack."""
+    """A stack in training. Lists by member follow the order of the stack."""
 
     configs: list[RunConfig]
     members: Members
@@ -70,35 +70,35 @@ class Job:
     device: torch.device
     objective: Objective
     sums: Tensor
-    """Loss, correctly classified samples and spike rate of the running epoch so far, ``[3, M]``."""
+    """Loss, correctly classified samples and spike rate of the current epoch so far, ``[3, M]``."""
     probe: Tensor
-    """Some training samples, as the network reads them."""
+    """Some training samples, in the form that the network takes."""
     epoch: int = 0
     step: int = 0
     seconds: float = 0.0
     seen: int = 0
-    """Samples of the running epoch that were trained on."""
+    """Number of samples trained on in the current epoch."""
     stopped: bool = False
     """True if a callback ended training."""
     history: list[dict[str, Any]] = field(default_factory=list)
     lost: dict[int, int] = field(default_factory=dict)
     """Members that diverged, with the epoch in which they did."""
     good: dict[str, Tensor] = field(default_factory=dict)
-    """All parameters at the end of the last epoch; those of a lost member stay as they were before."""
+    """All parameters at the end of the last epoch; those of a diverged member stay as they were before."""
     best: dict[str, Tensor] = field(default_factory=dict)
-    """All parameters at the end of the best epoch, where a run keeps the best."""
+    """All parameters at the end of the best epoch, if the run keeps the best."""
 
     @classmethod
     def begin(
         cls, configs: Sequence[RunConfig], networks: Sequence[nn.Module], data: Data, device: torch.device
     ) -> "Job":
-        """Begin to train the networks of some configs."""
+        """Start training the networks of some configs."""
         members = make_members(configs, networks, device, data)
         return cls.of(members, [configs[i] for i in members.order], data, device)
 
     @classmethod
     def of(cls, members: Members, configs: list[RunConfig], data: Data, device: torch.device) -> "Job":
-        """Begin to train members; their configs are in the order of their places."""
+        """Start training members; their configs are in the same order."""
         sums = torch.zeros(3, len(members), dtype=torch.float64, device=device)
         objective = Objective.of(configs, members.first_weights()[0])
         optimizer = make_optimizer(members, configs[0])
@@ -113,7 +113,7 @@ class Job:
 
     @property
     def steps(self) -> int:
-        """Steps of an epoch; 0 if they are not known before."""
+        """Steps of an epoch; 0 if unknown in advance."""
         train = self.data.train
         if train.streamed:
             return cast("Stream", train).steps
@@ -121,12 +121,12 @@ class Job:
 
     @property
     def part(self) -> float:
-        """The share of the running epoch that is done."""
+        """The share of the current epoch that is done."""
         return self.step / self.steps if self.steps else 0.0
 
     @property
     def task(self) -> Task | None:
-        """The task of a network of the user's own; None for others."""
+        """The task of the user's own network; None for others."""
         single = isinstance(self.members, Single) and self.members.is_own
         return cast(Single, self.members).task if single else None
 
@@ -209,7 +209,7 @@ class Job:
 
 
 def _probe(configs: Sequence[RunConfig], members: Members, data: Data) -> Tensor:
-    """Return some training samples, taken evenly from the whole set; of a stream, some test samples."""
+    """Return some training samples, spread evenly over the whole set; for a stream, some test samples."""
     if data.train.streamed:
         loaders = make_loaders(members, configs, data, data.dataset.test, training=False, batch=PROBE)
         return next(batches(loaders, configs[0], EVALUATION)).x[:, :PROBE]
@@ -233,7 +233,7 @@ def make_optimizer(members: Members, config: RunConfig) -> Optimizer:
 
 
 Steps = Callable[[Job], Iterator[int]]
-"""Trains a job to the end of its running epoch, and yields after every step."""
+"""Trains a job to the end of its current epoch, and yields after every step."""
 
 
 def steps(job: Job, note: Callable[[str], None] = lambda text: None, *, graph: bool = True) -> Steps:
@@ -241,8 +241,8 @@ def steps(job: Job, note: Callable[[str], None] = lambda text: None, *, graph: b
 
     Args:
         job: what is trained.
-        note: is told if steps could not be recorded.
-        graph: record them where that is possible.
+        note: called if steps could not be recorded.
+        graph: record steps where that is possible.
     """
     if graph and job.device.type == "cuda":
         from ultralif.training.graph import can_be_recorded, graph_steps
@@ -253,7 +253,7 @@ def steps(job: Job, note: Callable[[str], None] = lambda text: None, *, graph: b
 
 
 def eager_steps(job: Job) -> Steps:
-    """Return a function that trains to the end of the running epoch, step by step."""
+    """Return a function that trains to the end of the current epoch, step by step."""
     loaders = make_loaders(job.members, job.configs, job.data, job.data.train, training=True)
 
     def run(job: Job) -> Iterator[int]:
@@ -270,13 +270,13 @@ def eager_steps(job: Job) -> Steps:
 
 
 def prepare_step(job: Job) -> None:
-    """Set the learning rate of a step where it changes within the epoch."""
+    """Set the learning rate of a step if it changes within the epoch."""
     if changes_within(job.shared, job.epoch):
         job.optimizer.set_rate(learning_rate(job.shared, job.epoch, job.part))
 
 
 def seed_draws(job: Job, loader: Loader) -> None:
-    """Let draws such as dropout's be the same when the run is taken up at this step."""
+    """Reseed, so that a run resumed at this step repeats its dropout masks."""
     if job.members.draws:
         torch.manual_seed(loader.seed_of(job.epoch, 10**9 + job.step))
 
@@ -312,12 +312,12 @@ def train_stack(
 
     Args:
         configs: the members; they differ only in their neurons and penalties.
-        store: where the runs are written.
-        options: device, folder of the data, progress, checkpoints; None, the defaults.
+        store: the store that receives the runs.
+        options: device, data folder, progress and checkpoints; None, the defaults.
     """
     options = options or RunOptions()
     device = pick_device(options.device)
-    configs = sorted(configs, key=lambda config: config.id)  # a checkpoint has them in this order
+    configs = sorted(configs, key=lambda config: config.id)  # the order in a checkpoint
     networks = build_networks(configs, device)
     folder = store.checkpoints(stack_id(configs))
     precision = configs[0].precision
@@ -338,7 +338,7 @@ def stack_id(configs: Sequence[RunConfig]) -> str:
 
 
 def run_epochs(job: Job, options: RunOptions, save: Callable[[], None], run: Steps) -> None:
-    """Run the remaining epochs; save a checkpoint now and then, and when asked to stop."""
+    """Run the remaining epochs; save a checkpoint regularly, and when asked to stop."""
     saved = time.monotonic()
     while not job.is_over:
         prepare_epoch(job)
@@ -354,7 +354,7 @@ def run_epochs(job: Job, options: RunOptions, save: Callable[[], None], run: Ste
             if code:
                 raise Interrupted(f"stopped in epoch {job.epoch + 1} of {job.shared.epochs}", code)
         notes = close_epoch(job)
-        job.seconds += time.monotonic() - began  # a GPU has finished the steps above by now
+        job.seconds += time.monotonic() - began  # the GPU has finished the steps above by now
         for note in notes:
             options.report(progress_of(job, note))
         options.report(progress_of(job))
@@ -362,7 +362,7 @@ def run_epochs(job: Job, options: RunOptions, save: Callable[[], None], run: Ste
 
 
 def prepare_epoch(job: Job) -> None:
-    """Set the learning rate and the temperatures of the running epoch."""
+    """Set the learning rate and the temperatures of the current epoch."""
     job.members.train()
     job.optimizer.set_rate(learning_rate(job.shared, job.epoch, job.part))
     for place, config in enumerate(job.configs):
@@ -374,7 +374,7 @@ def prepare_epoch(job: Job) -> None:
 def tell_callbacks(job: Job, options: RunOptions) -> None:
     """Call the callbacks with the state of a network; one that returns True ends training.
 
-    Training does not end before the last phase, of binary spikes, has begun.
+    Training does not end before the last phase, with binary spikes, has started.
     """
     if not options.callbacks or not isinstance(job.members, Single):
         return
@@ -388,7 +388,7 @@ def tell_callbacks(job: Job, options: RunOptions) -> None:
 
 
 def close_epoch(job: Job) -> list[str]:
-    """Write the epoch into the history, look for members that diverged, and return a note about each."""
+    """Write the epoch into the history, and return a note about each member that diverged."""
     loss, correct, rate = (job.sums / torch.tensor([[job.step], [1], [job.step]]).to(job.sums)).cpu()
     job.members.train(False)
     job.history.append(
@@ -430,7 +430,7 @@ def _probe_rates(job: Job, mode: Mode) -> list[float | None]:
 
 
 def best_epoch(job: Job) -> int:
-    """Return the epoch, counted from 1, that was the best on the validation set so far."""
+    """Return the best epoch so far on the validation set, counted from 1."""
     from ultralif.training.callbacks import cost
 
     assert job.task is not None and job.task.keep_best is not None  # noqa: S101 - asked for
@@ -439,7 +439,7 @@ def best_epoch(job: Job) -> int:
 
 
 def _tracked(job: Job) -> dict[str, Sequence[float | None]]:
-    """Return what is measured after every epoch on the sets that are not trained on, in its mode."""
+    """Return the numbers measured after every epoch on the validation and test sets, in its mode."""
     mode, epoch = epoch_mode(job.shared, job.epoch), EVALUATION + 1 + job.epoch
     found: dict[str, Sequence[float | None]] = {}
     sets = {
@@ -473,7 +473,7 @@ def progress_of(job: Job, note: str | None = None) -> Progress:
 
 @torch.no_grad()
 def recalibrate_bn(job: Job) -> None:
-    """Compute the statistics of batch norm again: means over training batches at the final parameters."""
+    """Recompute the statistics of batch norm: means over training batches at the final parameters."""
     norms = [
         module for net in job.members.unstack() for module in net.modules() if isinstance(module, _BatchNorm)
     ]
@@ -494,12 +494,12 @@ def recalibrate_bn(job: Job) -> None:
 
 
 def finish(job: Job, store: Store, aside: Path) -> list[Result]:
-    """Evaluate all members and write their runs; return the results in the order of the stack's places.
+    """Evaluate all members and write their runs; return the results in the order of the stack.
 
     Args:
-        job: trained to its end.
-        store: where the runs are written.
-        aside: the folder in which theirs are prepared.
+        job: a job that is trained to its end.
+        store: the store that receives the runs.
+        aside: the folder in which their folders are prepared.
     """
     best = bool(job.best) and not job.lost
     job.members.load_state_dict(job.best if best else job.good)
@@ -542,12 +542,12 @@ def run_local(
     store: Store,
     options: RunOptions | None = None,
 ) -> Iterator[Result]:
-    """Train stacks one after another and yield the results; one that does not fit the device is halved.
+    """Train stacks one after another and yield the results; a stack that does not fit the device is halved.
 
     Args:
         stacks: see `ultralif.training.plan`.
-        store: where the runs go.
-        options: device, folder of the data, progress, checkpoints; None, the defaults.
+        store: the store that receives the runs.
+        options: device, data folder, progress and checkpoints; None, the defaults.
     """
     options = options or RunOptions()
     waiting = [(number, list(stack)) for number, stack in enumerate(stacks)]

@@ -185,7 +185,7 @@ def rate_mse(
 
 @dataclass(frozen=True)
 class Task:
-    """What a network of the user's own is trained for."""
+    """The task of the user's own network."""
 
     loss: Callable[..., Tensor]
     readout: Callable[..., Tensor] | None
@@ -196,12 +196,12 @@ class Task:
 
     @property
     def has_classes(self) -> bool:
-        """True if the targets are classes, so that there is an accuracy."""
+        """True if the targets are classes, so that an accuracy exists."""
         return self.loss in (cross_entropy, tet, rate_mse) and self.readout is not None
 
     @property
     def is_usual(self) -> bool:
-        """True for the cross-entropy of the mean scores, which has shorter ways."""
+        """True for the cross-entropy of the mean scores, which has faster implementations."""
         return self.loss is cross_entropy and self.readout is mean
 
     def scores(self, steps: Tensor, mask: Tensor | None) -> Tensor:
@@ -226,7 +226,7 @@ class Task:
 
 
 def call(function: Callable[..., Any], *given: Tensor, mask: Tensor | None) -> Any:
-    """Call a loss, a readout or a metric; one of the user's need not know masks unless there is one."""
+    """Call a loss, readout or metric; the user's own needs no ``mask`` argument unless there is a mask."""
     return function(*given) if mask is None else function(*given, mask=mask)
 
 
@@ -300,11 +300,11 @@ class Objective(NamedTuple):
     smoothing: float = 0.0
     """Label smoothing."""
     by_step: bool = False
-    """Take the mean of the cross-entropies of all steps, in place of the cross-entropy of the mean scores."""
+    """Take the mean of the cross-entropies of all steps instead of the cross-entropy of the mean scores."""
 
     @classmethod
     def of(cls, configs: Sequence["RunConfig"], like: Tensor) -> "Objective":
-        """Collect the penalties of the members, in the order of their places."""
+        """Collect the penalties of the members, in their order."""
         return cls(
             like.new_tensor([config.sparsity for config in configs]),
             like.new_tensor([config.volume_reg for config in configs]),
@@ -339,8 +339,8 @@ def member_losses(
 
     Args:
         members: the networks.
-        x: a batch, as they read it.
-        labels: classes ``[B]``, or probabilities ``[B, classes]``; or such for each batch.
+        x: a batch in the form that they take.
+        labels: classes ``[B]`` or probabilities ``[B, classes]``, also with an axis of batches in front.
         objective: the loss.
         mode: of the neurons; None, their own.
         mask: steps ``[T, B]`` that count.
@@ -382,7 +382,7 @@ def member_losses(
 def _task_losses(
     single: "Single", x: Tensor, targets: Tensor, mask: Tensor | None, objective: Objective, mode: Mode | None
 ) -> Losses:
-    """Return the losses of a network with a task of the user's own, or with samples of different lengths."""
+    """Return the losses of a network with the user's own task, or with samples of different lengths."""
     steps, rates = single.outputs(x, mode, mask)
     task = single.task
     loss = task.loss_of(steps, targets, mask, objective.smoothing)
@@ -401,7 +401,7 @@ def _task_losses(
 
 
 def count_correct(task: Task, steps: Tensor, targets: Tensor, mask: Tensor | None) -> Tensor:
-    """Tell for each sample whether its class has the highest score."""
+    """Return for each sample whether its class has the highest score."""
     scores = task.scores(steps, mask)
     return scores.argmax(-1) == (targets.argmax(-1) if targets.is_floating_point() else targets)
 

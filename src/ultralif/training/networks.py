@@ -1,4 +1,4 @@
-"""Networks of configs, untrained; and those of stored runs and of the zoo, trained."""
+"""Build the untrained networks of configs, and load those of stored runs and of the zoo."""
 
 import hashlib
 import inspect
@@ -50,12 +50,12 @@ __all__ = [
 
 
 class UserModel(NamedTuple):
-    """A network of the user's own."""
+    """The user's own network."""
 
     make: Callable[[], nn.Module]
     task: Task | None
     title: str
-    """What people call it, such as ``net.py:Net``."""
+    """A readable name, such as ``net.py:Net``."""
 
 
 _OWN: dict[str, UserModel] = {}
@@ -64,16 +64,16 @@ _OWN: dict[str, UserModel] = {}
 def add_model(
     make: Callable[[], nn.Module], task: Task | None = None, kept: str = "", title: str = ""
 ) -> str:
-    """Make a network of the user's own known to this process; return its name.
+    """Register the user's own network in this process and return its name.
 
-    The name holds the class and the first digits of a digest of the parameters' shapes, the module's
-    ``repr``, and the code of the user's classes in it, so that changed code is another run.
+    The name contains the class and the first digits of a digest over the shapes of the parameters, the
+    module's ``repr`` and the code of the user's classes in it, so changed code makes another run.
 
     Args:
-        make: returns the network.
+        make: a function that returns the network.
         task: what it is trained for; None, classes by their mean scores.
-        kept: anything else by which runs of it differ, as text.
-        title: what people call it; "", its class.
+        kept: anything else that distinguishes its runs, as text.
+        title: a readable name; "" means its class.
     """
     from ultralif.data.code import code_of
 
@@ -91,7 +91,7 @@ def add_model(
 
 
 def changed_code(config: RunConfig, store: Store) -> str | None:
-    """Say so if a stored run differs from a config only by the code or the layers of the user's network."""
+    """Report if a stored run differs from a config only by the code or the layers of the user's network."""
     if config.model not in _OWN:
         return None
     kind = config.model.rpartition(":")[0]
@@ -108,17 +108,17 @@ def changed_code(config: RunConfig, store: Store) -> str | None:
 
 
 def default_encoding(model: str) -> Literal["direct", "constant"]:
-    """Return the encoding of images for a network of the user's own, unless another is asked for."""
+    """Return the default encoding of images for the user's own network."""
     return "direct" if hasattr(_OWN[model].make(), "timesteps") else "constant"
 
 
 def task_of(model: str) -> Task | None:
-    """Return the task for which a network of the user's own is trained; None for other networks."""
+    """Return the task of the user's own network; None for other networks."""
     return _OWN[model].task if model in _OWN else None
 
 
 def titles(config: RunConfig) -> dict[str, str]:
-    """Return what people call a network and data of the user's own, such as ``net.py:Net`` and ``my.npz``."""
+    """Return readable names of the user's own network and data, such as ``net.py:Net`` and ``my.npz``."""
     found = {}
     if config.model in _OWN:
         found["model"] = _OWN[config.model].title
@@ -153,7 +153,7 @@ def find_spec(config: RunConfig) -> Spec:
     if config.dataset not in DATASETS:
         from ultralif.data.user_data import find_user_data
 
-        find_user_data(config.dataset, torch.device("cpu"))  # it says what to do
+        find_user_data(config.dataset, torch.device("cpu"))  # its message says what to do
     return DATASETS[config.dataset]
 
 
@@ -164,7 +164,7 @@ def layer_sizes(config: RunConfig) -> tuple[int, ...]:
 
 
 def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[nn.Module]:
-    """Return the networks of a stack; what cannot be trained is refused before any data are loaded."""
+    """Return the networks of a stack; refuse what cannot be trained before any data are loaded."""
     if not configs:
         raise InputError("configs must hold at least one run, got none")
     if len({config.shared for config in configs}) > 1:
@@ -214,7 +214,7 @@ def build_network(config: RunConfig) -> nn.Module:
 
 
 def _build_own(config: RunConfig) -> nn.Module:
-    """Return a network of the user's own."""
+    """Return the user's own network."""
     if config.model not in _OWN:
         kind = config.model.split(":")[1]
         if any(name.split(":")[1] == kind for name in _OWN):
@@ -233,7 +233,7 @@ def _build_model(config: RunConfig) -> nn.Module:
     """Return a multilayer perceptron or a network of `ultralif.models`."""
     try:
         return Network(**network_arguments(config)) if config.model == "mlp" else _build_deep(config)
-    except TypeError as error:  # a value of JSON that is none of this option's
+    except TypeError as error:  # a JSON value that this option does not accept
         if not config.neuron_options:
             raise
         raise InputError(f"{config.neuron} cannot be built with its options: {error}") from error
@@ -259,7 +259,7 @@ def _build_deep(config: RunConfig) -> nn.Module:
 
 
 def build_perceptron(config: RunConfig, sizes: tuple[int, ...]) -> Network:
-    """Return the untrained multilayer perceptron of a config for data that are not there."""
+    """Return the untrained multilayer perceptron of a config without its data."""
     options = _neuron_options(config, sizes)
     return Network(sizes, neuron=config.neuron, neuron_options=options, readout=config.readout)
 
@@ -307,8 +307,8 @@ def _neuron_options(config: RunConfig, sizes: tuple[int, ...] | None = None) -> 
 
 
 def footprint(configs: Sequence[RunConfig]) -> tuple[int, int]:
-    """Return about how many bytes a stack needs: for its parameters and their moments, and for one step."""
-    if configs[0].model != "mlp":  # what a step needs depends on the model
+    """Estimate the bytes that a stack needs for its parameters, their moments and one step."""
+    if configs[0].model != "mlp":  # the needs of a step depend on the model
         return 24 * sum(p.numel() for p in build_network(configs[0]).parameters()), 0
     shared, sizes = configs[0], layer_sizes(configs[0])
     width = 8 if shared.precision == "float64" else 4
@@ -318,7 +318,7 @@ def footprint(configs: Sequence[RunConfig]) -> tuple[int, int]:
 
 
 def step_work(configs: Sequence[RunConfig]) -> int:
-    """Return the multiplications of one step in the first layer of a stack; those of a model are many."""
+    """Return the multiplications of one step in the first layer of a stack; a model has many."""
     if configs[0].model != "mlp":
         return 10**12
     shared, sizes = configs[0], layer_sizes(configs[0])
@@ -349,7 +349,7 @@ def find_run(source: str | Path, runs_dir: str | Path | None = None, net: nn.Mod
 
 
 def restore(run: Run, net: nn.Module | None = None) -> nn.Module:
-    """Return the network of a stored run with its trained parameters; they go into ``net`` if it is given."""
+    """Return the network of a stored run with its trained parameters, loaded into ``net`` if it is given."""
     warn_of_code(run.result)
     return _network(run.config, run.contents.tensors(), run.result.epochs, net)
 
@@ -389,7 +389,7 @@ def _build(config: RunConfig, tensors: dict[str, Tensor]) -> nn.Module:
 
 
 def _check_parameters(net: nn.Module, tensors: dict[str, Tensor], config: RunConfig) -> None:
-    """Refuse a network whose parameters are not those of the run."""
+    """Refuse a network whose parameters do not match the run."""
     own = {name: tuple(value.shape) for name, value in net.state_dict().items()}
     stored = {name: tuple(value.shape) for name, value in tensors.items()}
     if wrong := sorted(name for name in own.keys() | stored.keys() if own.get(name) != stored.get(name)):

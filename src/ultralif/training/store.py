@@ -1,7 +1,6 @@
 """`Store`: a folder for each run, and one SQLite file that indexes them.
 
-Only `Store` writes runs. Folders, described in `folders`, hold everything; the index can be made again from
-them.
+Only `Store` writes runs. The folders contain everything; the index can be rebuilt from them.
 """
 
 import contextlib
@@ -60,7 +59,7 @@ class Busy(JobError):
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, and remove the file at the end; a crash releases the lock.
+    """Hold the lock of a file, and remove the file at the end; a crash also releases the lock.
 
     Windows has no such locks: there nothing keeps two processes apart.
     """
@@ -97,7 +96,7 @@ def _taken(path: Path) -> IO[str]:
 
 def _opened(path: Path) -> IO[str]:
     try:
-        for folder in (path.parent.parent, path.parent):  # both are for their owner alone
+        for folder in (path.parent.parent, path.parent):  # both are readable by their owner only
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)  # it is cut below
         return os.fdopen(os.open(path, flags, 0o600), "a+")
@@ -113,7 +112,7 @@ def _unusable(path: Path, error: OSError) -> JobError:
 
 
 def _is_at(file: IO[str], path: Path) -> bool:
-    """Tell whether a file still has its name: its last owner may have removed it after it was opened here."""
+    """Return whether a file still has its name: its last owner may have removed it after we opened it."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
@@ -121,7 +120,7 @@ def _is_at(file: IO[str], path: Path) -> bool:
 
 
 class Finished(NamedTuple):
-    """A run that is ready to be written."""
+    """A run that is ready to write."""
 
     config: RunConfig
     tensors: "Mapping[str, Tensor]"
@@ -130,7 +129,7 @@ class Finished(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A run as it was written."""
+    """A run as read from its folder."""
 
     config: RunConfig
     contents: Contents
@@ -154,7 +153,7 @@ def write_run(folder: Path, run: Finished, aside: Path | None = None) -> Result:
 
 
 def load_run(folder: Path) -> tuple[Contents, Result, list[dict[str, Any]]]:
-    """Return the files, the result and the history of a run; the folder's name is that of its config."""
+    """Return the files, the result and the history of a run whose folder is named after its config."""
     name = folder.name
     contents = read_folder(folder)
     documents = contents.documents
@@ -180,12 +179,12 @@ def load_run(folder: Path) -> tuple[Contents, Result, list[dict[str, Any]]]:
 
 
 def is_id(name: str) -> bool:
-    """Tell whether a text has the form of a run's name."""
+    """Return whether a text has the form of a run's name."""
     return re.fullmatch("[0-9a-f]{12}", name) is not None
 
 
 def plain(value: Any) -> Any:
-    """Return a document as JSON stores it; NaN and infinity, which JSON lacks, become null."""
+    """Return a document in its JSON form; NaN and infinity, which JSON lacks, become null."""
     if isinstance(value, Mapping):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -206,13 +205,13 @@ CREATE INDEX IF NOT EXISTS by_time ON runs (finished);
 PRAGMA user_version = {VERSION};
 """
 MOST_BYTES = 1 << 26
-"""Bytes that a row may have."""
+"""The most bytes of a row."""
 PATIENCE = 60.0
 """Seconds to wait for other processes."""
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open an index; only its owner can read it. In a read-only folder it is opened for reading."""
+    """Open an index; only its owner can read it. In a read-only folder, open it for reading."""
     if os.access(path.parent, os.W_OK):
         _create_file(path)
         index = sqlite3.connect(path, timeout=PATIENCE)
@@ -223,7 +222,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def _create_file(path: Path) -> None:
-    """Make the file: SQLite would let others read it, and make tables in whatever a link leads to."""
+    """Create the file, because SQLite would make it readable by others, and would follow a link."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600))
     except OSError as error:
@@ -234,7 +233,7 @@ def _create_file(path: Path) -> None:
 
 
 def prepare(index: sqlite3.Connection, path: Path) -> None:
-    """Make the table if the file is new; refuse one of another version."""
+    """Create the table if the file is new; refuse another version."""
     (version,) = index.execute("PRAGMA user_version").fetchone()
     if version == 0:
         _create(index)
@@ -243,7 +242,7 @@ def prepare(index: sqlite3.Connection, path: Path) -> None:
             f"{path} has the version {version} and this ultralif reads {VERSION}; move it away, and make it "
             "again from the runs with: ultralif runs rebuild"
         )
-    # A file that holds anything but the table, such as a view or a trigger of that name, is refused.
+    # Refuse a file that contains anything but the table, such as a view or a trigger of that name.
     query = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' LIMIT 20"
     if set(index.execute(query)) != _schema():
         raise JobError(
@@ -262,7 +261,7 @@ def _schema() -> frozenset[tuple[str, ...]]:
 
 
 def _create(index: sqlite3.Connection) -> None:
-    """Make the table; SQLite does not wait by itself for another process that does the same."""
+    """Create the table; SQLite does not wait by itself for another process that does the same."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
@@ -293,7 +292,7 @@ def literal(text: str) -> str:
 
 TRAINING = ".training"
 NAMED = "id IN (SELECT value FROM json_each(?))"
-"""The condition that a run has one of the names in a list of JSON."""
+"""The condition that a run has one of the names in a JSON list."""
 FILTERS = ("dataset", "neuron", "timesteps", "seed", "sparsity", "status")
 
 
@@ -314,7 +313,8 @@ class Store:
     """The runs under a folder.
 
     Args:
-        root: created, for its owner alone, when the first run is written; None, see `default_runs_dir`.
+        root: the folder, created for its owner only when the first run is written; None, see
+            `default_runs_dir`.
 
     Example:
         >>> import tempfile
@@ -327,11 +327,11 @@ class Store:
 
     @classmethod
     def holding(cls, run: str, root: str | Path | None = None) -> "tuple[Store, str]":
-        """Return the store that has a run, and the run's full name; a folder's store is the folder above it.
+        """Return the store that contains a run, and the run's full name; a folder's store is its parent.
 
         Args:
             run: a run's folder, its name, or the beginning of it.
-            root: where names are searched.
+            root: the folder in which names are searched.
         """
         path = Path(run)
         store = cls(path.parent if (path / "result.json").exists() else root)
@@ -355,10 +355,10 @@ class Store:
         return self.root / TRAINING / stack
 
     def prepare(self) -> None:
-        """Make the index, if there is none.
+        """Create the index if there is none.
 
-        Without an index every folder counts as a finished run. So the index is made before the first folder:
-        a stack whose folders were written in part is then finished as a whole.
+        Without an index every folder counts as a finished run. So the index is created before the first
+        folder: a stack with only some of its folders is then finished as a whole.
         """
         with self._open():
             pass
@@ -396,7 +396,7 @@ class Store:
         return True
 
     def read(self, run: str) -> Run:
-        """Return a run, every byte of it checked."""
+        """Return a run after checking every byte of it."""
         name = self.find(run)
         contents, result, history = load_run(self.path(name))
         if result.neuron not in known_neurons():
@@ -458,8 +458,8 @@ class Store:
 
         Args:
             limit: the most that are yielded.
-            runs: only those of these names.
-            complain: called with a line about each run that cannot be read; it is left out.
+            runs: only runs with these names.
+            complain: called with a line about each run that cannot be read and is left out.
             filters: their ``dataset``, ``neuron``, ``timesteps``, ``seed``, ``sparsity`` or ``status``.
         """
         for run, text in self._matching("id, result", limit, runs, filters):
@@ -509,7 +509,7 @@ class Store:
         return name
 
     def rebuild(self) -> tuple[int, list[str]]:
-        """Make the index again from the folders; return the number of runs, and errors of damaged ones."""
+        """Rebuild the index from the folders; return the number of runs, and the errors of damaged ones."""
         if not self.root.is_dir():
             return 0, []
         rows, complaints = self._from_folders(self._names())
@@ -525,13 +525,13 @@ class Store:
         return len(kept), [*complaints.values(), *more.values()]
 
     def unfinished(self) -> list[Path]:
-        """Return the folders of checkpoints: of stacks that were interrupted, or are in training."""
+        """Return the folders of checkpoints of stacks that were interrupted or are being trained."""
         return sorted((self.root / TRAINING).glob("[0-9a-f]" * 12))
 
     def _remove_checkpoints(self) -> None:
-        """Remove checkpoints of finished stacks, which a kill at the end of training leaves."""
+        """Remove checkpoints of finished stacks that a kill at the end of training left behind."""
         for folder in self.unfinished():
-            with contextlib.suppress(JobError), locked(folder.with_suffix(".lock")):  # or it is in training
+            with contextlib.suppress(JobError), locked(folder.with_suffix(".lock")):  # or it is being trained
                 found, _ = newest(folder)
                 position = found.documents.get("position") if found else None
                 runs = position.get("runs") if isinstance(position, dict) else None
@@ -590,5 +590,5 @@ class Store:
             ) from error
 
     def _is_lost(self) -> bool:
-        """Tell whether there are runs, but no index."""
+        """Return whether there are runs but no index."""
         return not self.index.exists() and any(self.root.glob("[0-9a-f]" * 12 + "/result.json"))
