@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -173,6 +174,21 @@ def test_loaders_that_cannot_be_used_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=says):
         ul.train(net(), source, (X, Y), runs_dir=tmp_path, **RUN, **options)
+
+
+def test_recordings_that_are_not_frames_name_the_remedy(tmp_path: Path) -> None:
+    events = np.zeros(5, [("t", int), ("x", int), ("y", int), ("p", int)])
+    with pytest.raises(InputError, match=r"ul\.data\.to_frames"):
+        Stream("train", DataLoader([(events, 0)] * 4, batch_size=2), events=True)  # type: ignore[arg-type]
+
+
+def test_a_forgotten_events_is_named(tmp_path: Path) -> None:
+    frames = torch.rand(8, 5, 2, 6, 6)
+    convolution = nn.Sequential(ul.TimeDistributed(nn.Conv2d(2, 4, 3)), ul.UltraLIF(), nn.Flatten(2))
+    data = frames, torch.arange(8) % 2
+    with pytest.raises(RuntimeError) as error:
+        ul.train(convolution, data, data, runs_dir=tmp_path, **RUN)
+    assert any("pass events=True" in note for note in error.value.__notes__)
 
 
 def test_samples_of_different_lengths_name_the_remedy() -> None:

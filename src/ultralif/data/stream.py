@@ -166,6 +166,11 @@ class Stream:
                 raise InputError(
                     f"{self.name} must yield pairs of a sample and its target, got {type(sample).__name__}"
                 )
+            if getattr(getattr(sample[0], "dtype", None), "names", None):
+                raise InputError(
+                    f"{self.name} yields events as structured arrays; count them in frames with the "
+                    "transform ul.data.to_frames(events, timesteps, size)"
+                )
         try:
             return self.loader.collate_fn(samples)
         except (RuntimeError, TypeError, ValueError) as error:

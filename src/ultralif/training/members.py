@@ -237,8 +237,15 @@ class Single(nn.Module):
         with mode(self.net, wanted) if wanted is not None else nullcontext():
             if isinstance(self.net, Network) and mask is None:
                 return self._observed(self.net, x)
-            with self._watching():
-                said = self.net(self._laid_out(x[0] if self.direct else x))
+            try:
+                with self._watching():
+                    said = self.net(self._laid_out(x[0] if self.direct else x))
+            except RuntimeError as error:
+                error.add_note(
+                    f"the net was given a batch [T, B, ...] of shape {tuple(x.shape)}, without T if it repeats "
+                    "images itself; if your samples have time already, pass events=True"
+                )
+                raise
         if not self._seen:
             raise InputError(
                 "net has ultralif neurons but calls none of them, so there are no spikes to count; call them "
