@@ -242,8 +242,8 @@ class Single(nn.Module):
                     said = self.net(self._laid_out(x[0] if self.direct else x))
             except RuntimeError as error:
                 error.add_note(
-                    f"the net was given a batch [T, B, ...] of shape {tuple(x.shape)}, without T if it repeats "
-                    "images itself; if your samples have time already, pass events=True"
+                    f"the net was given a batch of shape {tuple(x.shape)}, [T, B, ...], without T if it "
+                    "repeats images itself; if your samples have time already, pass events=True"
                 )
                 raise
         if not self._seen:
