@@ -28,7 +28,7 @@ def with_lif(net: nn.Module) -> nn.Module:
     for name, module in list(made.named_modules()):
         make: Callable[[], nn.Module] | None = getattr(module, "as_lif", None)
         parent, _, last = name.rpartition(".")
-        if make is None or hasattr(made.get_submodule(parent), "as_lif"):
+        if make is None or (name and hasattr(made.get_submodule(parent), "as_lif")):
             continue
         try:
             lif = make()

@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import h5py
 import numpy as np
@@ -20,11 +20,23 @@ from torch import Tensor, nn
 from ultralif import functional
 from ultralif.errors import InputError, check_choice, need
 from ultralif.export.compare import check_own_neurons, compared, draw
-from ultralif.export.graph import Flatten, Graph, Input, Norm, Pooling, Spikes, Sum, Synapses
+from ultralif.export.graph import (
+    Flatten,
+    Graph,
+    Input,
+    Last,
+    Leaky,
+    Node,
+    Norm,
+    Pooling,
+    Spikes,
+    Sum,
+    Synapses,
+)
 from ultralif.export.harden import answer
 from ultralif.export.quantize import each as channelwise
 from ultralif.functional import Constant, Mode
-from ultralif.nn import LIF, AdaLIF, DSpike, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
+from ultralif.nn import LIF, AdaLIF, DelayedLinear, DSpike, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
 from ultralif.nn import mode as in_mode
 from ultralif.nn.network import AnyNeuron
 
@@ -51,6 +63,8 @@ class WrittenLIF(NamedTuple):
     threshold: Tensor
     v_reset: Tensor
     shift: Tensor
+    synapse: Tensor | None = None
+    """The decay factor of a synaptic current, as CubaLIF has one."""
 
 
 WrittenPooling = Literal["average", "sum"]
@@ -73,7 +87,8 @@ def to_nir(
     Exact are LIF, PLIF, FullPLIF, and DSpike and SoftLIF in hard mode; and UltraLIF in tropical mode,
     which spikes where its current exceeds the threshold: a LIF with ``tau = dt``. Layers are Affine, Conv2d
     (batch normalization folded in), AvgPool2d or SumPool2d, and Flatten; a sum of branches is two edges that
-    meet.
+    meet. A synaptic current makes a CubaLIF, `Recurrent` a cycle, `DelayedLinear` a Delay for every step, and
+    `LeakyIntegrator` an LI. norse and snnTorch ignore a ``v_reset`` other than 0 when they read the file.
 
     Args:
         net: a trained network; see `describe` for the layers that it may have.
@@ -105,7 +120,6 @@ def to_nir(
     nir = need("nir", "nir")
     graph = compared(net, shape, mode, inputs if approximate is None else approximate)
     check_own_neurons(graph)
-    graph.refuse_memory()
     cells = {place: _written(graph, place, mode, approximate is not None) for place in graph.spiking}
     kind = type(graph.neuron(graph.spiking[0])).__name__
     metadata: dict[str, Any] = {"ultralif:neuron": kind, "ultralif:mode": mode, "ultralif:dt": dt}
@@ -128,18 +142,23 @@ def _written(graph: Graph, place: int, mode: Mode, approximate: bool) -> Written
     """Express a layer as LIF, or raise an error that says why it is not possible."""
     node, neuron = graph.nodes[place], graph.neuron(place)
     name = f"layer {node.name!r}, {type(neuron).__name__},"
-    if neuron.reset != "zero" or "synapse" in neuron.declared():
-        what = "a synaptic current" if neuron.reset == "zero" else f"reset={neuron.reset!r}"
-        raise InputError(f"{name} has {what}, which NIR's LIF cannot represent; export to onnx")
+    if neuron.reset != "zero":
+        raise InputError(
+            f"{name} has reset={neuron.reset!r}, which NIR's LIF cannot represent; export to c or onnx"
+        )
 
     def each(constant: Constant) -> Tensor:
         return channelwise(constant, node.shape)
 
     zero, threshold = each(0.0), each(neuron.threshold)
     if getattr(neuron, "delayed_reset", False):
-        raise InputError(f"{name} has delayed_reset=True, and NIR resets at once; export to onnx")
+        raise InputError(f"{name} has delayed_reset=True, and NIR resets at once; export to c or onnx")
+    synapse = neuron.constant("synapse") if "synapse" in neuron.declared() else None
     if isinstance(neuron, LIF | DSpike | SoftLIF):
-        return WrittenLIF(each(neuron.leak), threshold, each(neuron.v_reset), zero)
+        decay = None if synapse is None else each(synapse)
+        return WrittenLIF(each(neuron.leak), threshold, each(neuron.v_reset), zero, decay)
+    if synapse is not None:
+        raise InputError(f"{name} has a synaptic current, which NIR has for LIF alone; export to c or onnx")
     if isinstance(neuron, UltraLIF):
         decay = each(neuron.leak).log()
         if bool((each(neuron.v_reset) + decay > threshold).any()):
@@ -190,6 +209,8 @@ def _drift(net: nn.Module, graph: Graph, cells: dict[int, WrittenLIF], mode: Mod
     def replaced(cell: WrittenLIF) -> Callable[[AnyNeuron, tuple[Tensor], Tensor], Tensor]:
         def hook(neuron: AnyNeuron, given: tuple[Tensor], spikes: Tensor) -> Tensor:
             current = given[0].double().cpu() + cell.shift
+            if cell.synapse is not None:
+                current, _ = functional.synaptic_current(current, None, synapse=cell.synapse)
             found, _ = functional.lif(current, leak=cell.leak, threshold=cell.threshold, v_reset=cell.v_reset)
             return found.to(spikes)
 
@@ -242,10 +263,15 @@ def _graph(
     names: dict[int, list[str]] = {}  # of what feeds the readers of a node; a sum has several
     edges: list[tuple[str, str]] = []
     numbers: dict[str, int] = {}
+    late: dict[int, str] = {}  # neurons, and the synapses of their feedback
     for place, node in enumerate(graph.nodes):
         feeds = [name for i in node.inputs for name in names[i]]
-        if isinstance(node.op, Sum):
+        if isinstance(node.op, Sum | Last):
             names[place] = feeds
+            continue
+        if isinstance(node.op, Synapses) and node.op.delay is not None:
+            scale, shift = scales[place], shifts.get(place)
+            names[place] = _delayed(nir, node.op, scale, shift, feeds[0], nodes, edges, numbers, dt)
             continue
         if isinstance(node.op, Synapses) and node.op.geometry is None and len(node.shape) > 1:
             raise InputError(
@@ -260,6 +286,7 @@ def _graph(
             name = "synapses" if place < len(graph.nodes) - 1 else "readout"
             before = graph.nodes[node.inputs[0]].shape
             made = _synapses(nir, node.op, before, scales[place], shifts.get(place))
+            feedback = graph.nodes[node.inputs[0]].op
         elif isinstance(node.op, Flatten):
             before = graph.nodes[node.inputs[0]].shape
             # Counted from the end, readers agree whether there is a batch axis.
@@ -267,17 +294,21 @@ def _graph(
         elif isinstance(node.op, Pooling | Norm):
             name, made = "pool", _pool(nir, node.name, node.op, pooling)
         else:
-            raise TypeError(f"{node.name!r} has memory")
+            name, made = "readout", _integrator(nir, node, dt)
         if name not in ("input", "readout"):
             numbers[name] = numbers.get(name, 0) + 1
             name = f"{name}{numbers[name]}"
         nodes[name], names[place] = made, [name]
         edges += [(feed, name) for feed in feeds]
+        if isinstance(node.op, Synapses) and isinstance(feedback, Last):
+            late[feedback.of] = name
+        if place in late:  # norse needs this edge before all others from these neurons
+            edges.append((name, late[place]))
     nodes["output"] = nir.Output(output_type={"output": np.array(graph.nodes[-1].shape)})
     edges += [(feed, "output") for feed in names[len(graph.nodes) - 1]]
     # nir infers a wrong shape for grouped convolutions; ours are known
     grouped = any(getattr(node, "groups", 1) != 1 for node in nodes.values())
-    return nir.NIRGraph(nodes=nodes, edges=edges, type_check=not grouped)
+    return nir.NIRGraph(nodes=nodes, edges=edges, type_check=not grouped and not late)
 
 
 def _scales(
@@ -294,7 +325,19 @@ def _scales(
             raise InputError(
                 f"layer {node.name!r} takes spikes without weights; put Linear or Conv2d before it"
             )
-        gain = 1 / keep[sink] if sink in cells else torch.ones(1, dtype=torch.float64)
+        gain = torch.ones(1, dtype=torch.float64)
+        if sink in cells and cells[sink].synapse is None:
+            gain = 1 / keep[sink]
+        if isinstance(node.op, Leaky):
+            gain = 1 / (1 - channelwise(node.op.leak, node.shape))
+        feedback = [i for i in sources if isinstance(graph.nodes[graph.nodes[i].inputs[0]].op, Last)]
+        first = next((source for source in sources if source not in feedback), None)
+        if first is None:
+            raise InputError(f"layer {node.name!r} has no synapses but feedback; put Linear before it")
+        for source in feedback:  # NIR's feedback begins at the second step, and its bias with it
+            op: Any = graph.nodes[source].op
+            shifts[first] = shifts.get(first, 0.0) + op.folded()[1]
+            shifts[source] = -op.folded()[1]
         for source, factor in sources.items():
             channels = graph.nodes[source].shape[0]
             if gain.numel() not in (1, channels) and bool((gain != gain.flatten()[0]).any()):
@@ -309,7 +352,6 @@ def _scales(
                     "represent"
                 )
         if sink in cells and bool(cells[sink].shift.any()):
-            first = next(iter(sources))
             shift = cells[sink].shift.flatten()
             if first in shifts or len(shift) != graph.nodes[first].shape[0]:
                 raise InputError(f"layer {node.name!r} shares its synapses and cannot be approximated")
@@ -325,7 +367,7 @@ def _scales(
 def _windows(graph: Graph, place: int) -> int:
     """Return the sizes of all windows that spikes were summed over on their way to a node."""
     node = graph.nodes[place]
-    if isinstance(node.op, Input | Spikes) or not graph.is_count[place]:
+    if isinstance(node.op, Input | Spikes | Last) or not graph.is_count[place]:
         return 1
     inner = _windows(graph, node.inputs[0])
     if isinstance(node.op, Sum) and inner != _windows(graph, node.inputs[1]):
@@ -333,10 +375,63 @@ def _windows(graph: Graph, place: int) -> int:
     return inner * node.op.count if isinstance(node.op, Pooling) else inner
 
 
+def _delayed(
+    nir: Any,
+    op: Synapses,
+    scale: Tensor,
+    shift: Tensor | None,
+    feed: str,
+    nodes: dict[str, Any],
+    edges: list[tuple[str, str]],
+    numbers: dict[str, int],
+    dt: float,
+) -> list[str]:
+    """Write synapses with delays as one Delay and one Affine for every whole delay, and return the latter.
+
+    A delay between two steps is shared by both.
+    """
+    taps = cast(DelayedLinear, op.module).taps.detach().double().cpu() * scale.view(-1, 1, 1)
+    _, bias = op.folded()
+    bias = (bias if shift is None else bias + shift) * scale
+    names: list[str] = []
+    for step, weight in enumerate(taps.unbind(-1)):
+        if names and not weight.any():
+            continue
+        number = numbers["synapses"] = numbers.get("synapses", 0) + 1
+        name, source = f"synapses{number}", feed
+        if step:
+            source = f"delay{number}"
+            nodes[source] = nir.Delay(_array(torch.full(weight.shape[1:], step * dt)))
+            edges.append((feed, source))
+        nodes[name] = nir.Affine(_array(weight), _array(bias if not names else torch.zeros_like(bias)))
+        edges.append((source, name))
+        names.append(name)
+    return names
+
+
+def _integrator(nir: Any, node: Node, dt: float) -> Any:
+    """Return a readout by membrane; the inverse of ``1 - leak`` is in the weights before it."""
+    keep = 1 - channelwise(cast(Leaky, node.op).leak, node.shape).expand(node.shape)
+    return nir.LI(
+        tau=_array(dt / keep), r=_array(torch.ones_like(keep)), v_leak=_array(torch.zeros_like(keep))
+    )
+
+
 def _lif(nir: Any, shape: tuple[int, ...], cell: WrittenLIF, keep: Tensor, dt: float) -> Any:
     def full(values: Tensor) -> Any:
         return _array(values.expand(shape))
 
+    if cell.synapse is not None:  # scaled so that every reader multiplies the current by 1
+        decay = 1 - cell.synapse
+        return nir.CubaLIF(
+            tau_syn=full(dt / decay),
+            tau_mem=full(dt / keep),
+            r=full(1 / keep),
+            v_leak=full(torch.zeros_like(keep)),
+            v_threshold=full(cell.threshold),
+            v_reset=full(cell.v_reset),
+            w_in=full(1 / decay),
+        )
     return nir.LIF(
         tau=full(dt / keep),
         r=full(torch.ones_like(keep)),

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ultralif.conversion.neurons import ConvertedNeuron, Integrator, NorseIAF, NorseLIFBox, Surrogate
+from ultralif.conversion.streaming import with_lif
 from ultralif.errors import InputError
 from ultralif.export.nir_file import NirGraph, NirNode
+from ultralif.nn import DelayedLinear, Neuron, Recurrent
 
 __all__ = ["NirNetwork", "imported"]
 
@@ -202,6 +204,9 @@ def imported(graph: NirGraph, dt: float, reset: str | None, exact: bool) -> NirN
         raise ValueError("it has no spiking layer and no integrator")
     if not exact:
         _average(layers, feeds)
+        layers = {name: with_lif(layer) for name, layer in layers.items()}
+        _fold_feedback(layers, feeds, late)
+        _fold_delays(layers, feeds)
     return NirNetwork(layers, feeds, late, source, target)
 
 
@@ -219,6 +224,43 @@ def _average(layers: dict[str, nn.Module], feeds: dict[str, list[str]]) -> None:
             for each in readers:
                 synapses: Any = layers[each]
                 synapses.weight.data.mul_(math.prod(_pair(layer.kernel_size)))
+
+
+def _fold_feedback(
+    layers: dict[str, nn.Module], feeds: dict[str, list[str]], late: set[tuple[str, str]]
+) -> None:
+    """Write neurons that feed back to themselves alone, without a bias, as `Recurrent`, in place."""
+    for name, back in list(layers.items()):
+        readers = [each for each in layers if name in feeds[each]]
+        if not isinstance(back, nn.Linear) or bool(back.bias.any()) or len(readers) != 1:
+            continue
+        (reader,) = readers
+        neuron = layers[reader]
+        cycle = {(name, reader), (reader, name)}
+        if feeds[name] == [reader] and len(late & cycle) == 1 and isinstance(neuron, Neuron):
+            layers[reader] = Recurrent(neuron, back)
+            feeds[reader] = [feed for feed in feeds[reader] if feed != name]
+            late -= cycle
+            del layers[name], feeds[name]
+
+
+def _fold_delays(layers: dict[str, nn.Module], feeds: dict[str, list[str]]) -> None:
+    """Write a delay that only linear layers read as `DelayedLinear`, in place."""
+    for name, delay in list(layers.items()):
+        readers = [each for each in layers if name in feeds[each]]
+        linear: list[Any] = [layers[each] for each in readers]
+        if not isinstance(delay, _Delay) or not delay.steps.any() or not readers:
+            continue
+        if any(feeds[each] != [name] or not isinstance(layers[each], nn.Linear) for each in readers):
+            continue
+        for reader, synapses in zip(readers, linear, strict=True):
+            made = DelayedLinear(
+                synapses.in_features, synapses.out_features, max_delay=int(delay.steps.max())
+            )
+            made.weight, made.bias = synapses.weight, synapses.bias
+            made.delay.data = delay.steps.expand_as(made.weight).float().clone()
+            layers[reader], feeds[reader] = made, feeds[name]
+        del layers[name], feeds[name]
 
 
 def _pair(value: Any) -> tuple[int, int]:

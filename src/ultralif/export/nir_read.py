@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ultralif.conversion import with_lif
 from ultralif.errors import InputError, check_choice
 from ultralif.export.nir import DT
 from ultralif.export.nir_file import NirGraph, NirNode, read
@@ -84,10 +83,8 @@ def from_nir(
 
 
 def _build(graph: NirGraph, dt: float, reset: str | None, exact: bool) -> nn.Module:
-    if exact:
+    if exact or not _is_chain_of_lif(graph) or reset == "subtract":
         return imported(graph, dt, reset, exact)
-    if not _is_chain_of_lif(graph) or reset == "subtract":
-        return with_lif(imported(graph, dt, reset, exact))
     chain = _chain(graph)
     ours = "ultralif:neuron" in graph.metadata
     spikes = any(node.kind in OF_MAPS for _, node in chain) or (
