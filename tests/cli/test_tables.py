@@ -34,7 +34,9 @@ def test_runs_that_differ_in_more_are_not_mixed_silently(swept: Commands) -> Non
     swept.done("train", "--neuron", "LIF", *QUICK, "--learning-rate", "0.1")
     said = swept("runs", "table", "--by", "neuron", "--to", "latex")
     assert "mix runs that differ in learning_rate" in said.err
-    assert r"\toprule" in said.out and r"$\pm$" in said.out
+    assert r"\toprule" in said.out and r"95 \% interval over seeds" in said.out and "on digits" in said.out
+    rows = {line.split()[0]: line for line in said.out.splitlines() if line.endswith(r"\\")}
+    assert r"$\pm$" in rows["UltraLIF"] and r"$\pm$" not in rows["LIF"], "a mixture has no interval"
     said = swept("runs", "table", "--by", "neuron,learning_rate")
     assert "mix runs" not in said.err and said.out.count("LIF") == 3
 

@@ -18,7 +18,7 @@ from ultralif.errors import InputError
 from ultralif.report import Section, Table
 from ultralif.report.document import MOST_EPOCHS, make_document
 from ultralif.report.gather import Entry, differences, gather, label_of
-from ultralif.report.inside import choose, look, observe, slices
+from ultralif.report.inside import _picture, choose, look, observe, slices
 from ultralif.training import Store
 from ultralif.training.result import ModeResult
 
@@ -227,3 +227,22 @@ def test_sections_and_references_of_the_caller_are_in_the_document() -> None:
     assert shown["title"] == "Mine" and shown["tables"][0]["rows"] == [("it works", "holds")]
     assert document["references"]["mnist"]["LIF"][1] == 95.0
     assert make_document(made_runs(1), [], inside=0)["sections"] == []
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_events", "size"),
+    [
+        ((10, 28, 20), False, (28, 20)),
+        ((10, 784), False, (28, 28)),
+        ((10, 1, 28, 28), False, (28, 28)),
+        ((10, 2, 34, 34), True, (34, 34)),
+        ((30, 64), True, (64, 30)),
+        ((10, 12), False, (12, 10)),
+    ],
+)
+def test_an_input_is_shown_as_the_picture_that_it_is(
+    shape: tuple[int, ...], is_events: bool, size: tuple[int, int]
+) -> None:
+    x = torch.rand(shape)
+    picture = _picture(x, is_events)
+    assert (picture["height"], picture["width"]) == size

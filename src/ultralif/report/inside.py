@@ -1,6 +1,7 @@
 """A look inside a trained network on test samples: spikes, membranes, decisions, boundaries."""
 
 import base64
+import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,7 +103,7 @@ def observe(subject: Subject, samples: int) -> dict[str, Any]:
         "classes": list(names),
         "labels": subject.labels[chosen].tolist(),
         "samples": [int(index) for index in chosen],
-        "pictures": [_picture(x[:, i]) for i in range(len(chosen))],
+        "pictures": [_picture(x[:, i], subject.dataset.test.is_events) for i in range(len(chosen))],
         "modes": modes,
     }
 
@@ -140,9 +141,12 @@ def _encoded(values: Tensor) -> str:
     return base64.b64encode(values.to(torch.uint8).contiguous().numpy().tobytes()).decode()
 
 
-def _picture(x: Tensor) -> dict[str, Any]:
+def _picture(x: Tensor, is_events: bool) -> dict[str, Any]:
     """Return an input ``[T, *shape]`` as a grey picture: its mean over time, or channels over time."""
-    grey = x.float().mean((0, 1)) if x.dim() == 4 else x.flatten(1).float().T
+    side = math.isqrt(x.shape[1])
+    if x.dim() == 2 and not is_events and side * side == x.shape[1]:
+        x = x.view(-1, side, side)  # a square image whose rows were joined
+    grey = x.float().flatten(0, -3).mean(0) if x.dim() > 2 else x.float().T
     return {"height": grey.shape[0], "width": grey.shape[1], "grey": _bytes(grey / (grey.max() or 1.0))}
 
 

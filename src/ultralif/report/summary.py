@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 from ultralif.names import MODES, find_name
@@ -34,16 +35,13 @@ def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
         settings = _settings(result)
         groups.setdefault(tuple(_text(settings.get(name)) for name in by), []).append(result)
     modes = [mode for mode in MODES if any(mode in result.accuracy for result in done)]
-    rows = [
-        (
-            *kind,
-            str(len({result.seed for result in group})),
-            _mean(result.own.accuracy for result in group),
-            *(_mean(result.accuracy.get(mode) for result in group) for mode in modes),
-            _mean((result.own.spike_rate for result in group), 3),
-        )
-        for kind, group in sorted(groups.items(), key=lambda item: [_order(cell) for cell in item[0]])
-    ]
+    rows = []
+    for kind, group in sorted(groups.items(), key=lambda item: [_order(cell) for cell in item[0]]):
+        mean = partial(_mean, mixed=bool(_differing(group)))
+        accuracies = (mean([result.accuracy.get(mode) for result in group]) for mode in modes)
+        own = mean([result.own.accuracy for result in group])
+        rate = mean([result.own.spike_rate for result in group], digits=3)
+        rows.append((*kind, str(len({result.seed for result in group})), own, *accuracies, rate))
     short = {name: word for word, name in LONG.items()}
     columns = (
         *(short.get(name, name) for name in by),
@@ -61,8 +59,13 @@ def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
         notes.append(f"{len(results) - len(done)} that diverged are left out.")
     mixed = sorted({name for group in groups.values() for name in _differing(group)})
     if mixed:
-        notes.append(f"Some rows mix runs that differ in {', '.join(mixed)}; add it to --by, or filter.")
-    return Table("runs", "Test accuracy (%)", columns, rows, notes)
+        notes.append(
+            f"Some rows mix runs that differ in {', '.join(mixed)}, so they have no interval; add it to --by "
+            "or filter."
+        )
+    datasets = sorted({result.dataset_title for result in done})
+    on = f" on {datasets[0]}" if len(datasets) == 1 else ""
+    return Table("runs", f"Test accuracy (%){on}; ±: 95 % interval over seeds", columns, rows, notes)
 
 
 def _settings(result: Result) -> dict[str, Any]:
@@ -80,12 +83,12 @@ def _differing(group: Sequence[Result]) -> set[str]:
     return {name for name in names if len({_text(each.get(name)) for each in settings}) > 1}
 
 
-def _mean(values: Iterable[float | None], digits: int = 2) -> str:
+def _mean(values: Iterable[float | None], digits: int = 2, *, mixed: bool = False) -> str:
     there = [value for value in values if value is not None]
     found = interval(dict(enumerate(there)))
     if found is None:
         return "-"
-    return f"{found.mean:.{digits}f}" + ("" if found.half is None else f" ± {found.half:.{digits}f}")
+    return f"{found.mean:.{digits}f}" + ("" if mixed or found.half is None else f" ± {found.half:.{digits}f}")
 
 
 def _text(value: Any) -> str:
