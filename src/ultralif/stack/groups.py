@@ -69,7 +69,7 @@ def prepare_groups(
         place = slice(first, first := first + group.members)
         view = current[:, :, place]
         recipe = getattr(group.operator, "recipe", None)
-        made = None if recipe is None else recipe(view, **group.arguments)
+        made = None if recipe is None else recipe(view, group.arguments)
         if made is None or not is_fused(view, made.rule):
             return None
         constants, rule = Constants(*made[:4]), made.rule._replace(rate=rate)

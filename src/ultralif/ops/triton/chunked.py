@@ -283,7 +283,7 @@ def follow(
     a, c, gs, v, x, trace, inside, held, numbers, RULE: tl.constexpr, EVEN: tl.constexpr, NATIVE: tl.constexpr
 ):
     """Take a line over one step: a is dV/dV(start), c the gradient of all spikes so far for V(start)."""
-    potential, gate, steep, limit, weight = trace
+    potential, gate, steep, limit, weight, _, _ = trace
     share, _ = share_of(x, v, weight, held[1], held[3], RULE, NATIVE)
     _, back, _, _ = fire_backward(
         gs, 0.0 * gs, potential, potential, gate, steep, limit, held[1], held[5], numbers[0], RULE

@@ -70,7 +70,11 @@ def membrane(x, v, k, leak, log_leak, RULE: tl.constexpr, NATIVE: tl.constexpr):
 
 @triton.jit
 def advance(x, state, held, numbers, RULE: tl.constexpr, NATIVE: tl.constexpr):
-    """Take one step: return the next state, the spike, and a trace (P, f, f', threshold, weight)."""
+    """Take one step: return the next state, the spike, and a trace.
+
+    The trace is (P, f, f', threshold, weight, P before a delayed reset, last spike). Its length is the same
+    for all rules because Triton 3.6 also compiles what follows a return.
+    """
     eps, k, leak, log_leak, threshold, amplitude = held
     v_reset, strength, decay = numbers
     v, b, last = state
@@ -93,7 +97,7 @@ def advance(x, state, held, numbers, RULE: tl.constexpr, NATIVE: tl.constexpr):
         after, _, _ = saturated(potential, amplitude, eps, k, RULE, NATIVE)
     else:
         after = apply_reset(potential, spike, limit, v_reset, RULE)
-    return (after, adapted, spike), spike, (potential, gate, steep, limit, weight)
+    return (after, adapted, spike), spike, (potential, gate, steep, limit, weight, potential, last)
 
 
 @triton.jit
@@ -336,7 +340,7 @@ def step_backward(
         return delayed_backward(
             gs, grads, sums, trace, share, to_eps, inside, held, v_reset, RULE, EVEN, NATIVE
         )
-    potential, gate, steep, limit, weight = trace
+    potential, gate, steep, limit, weight, _, _ = trace
     gv, gb, gl = grads
     fed, back, kept, to_limit = fire_backward(
         gs + gl, gv, potential, potential, gate, steep, limit, k, amplitude, v_reset, RULE
