@@ -204,8 +204,8 @@ def drafted(path: Path) -> Iterator[Path]:
         sync_folder(path.parent)
     except OSError as error:
         raise JobError(
-            f"{shown(path)} could not be written ({error.strerror}); make room or choose another place. "
-            "What was there before is unharmed"
+            f"{shown(path)} could not be written ({error.strerror}); free some space or choose another place."
+            " An existing file was not changed"
         ) from error
     finally:
         with contextlib.suppress(OSError):

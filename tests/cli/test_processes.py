@@ -84,7 +84,7 @@ def test_a_signal_stops_and_the_same_command_goes_on(number: signal.Signals, pyt
             assert lines[0].startswith("going on from epoch ")
         assert lines[-2].startswith("stopping after this step; everything will be saved (press again")
         assert lines[-1].startswith("ultralif: stopped in epoch ")
-        assert lines[-1].endswith("everything is saved. The same command goes on from there")
+        assert lines[-1].endswith("everything is saved. The same command resumes from there")
         assert "Traceback" not in err
     listed = python.run("-m", "ultralif", "runs", "list", "--runs-dir", str(tmp_path))
     assert "no finished runs" in listed.stdout and "interrupted" in listed.stderr

@@ -128,7 +128,7 @@ FOREIGN = {
         lambda: nn.Sequential(nn.Linear(20, 32), Shifted(), ul.LIF(), nn.Linear(32, 3)),
         "layer '1' is Shifted",
     ),
-    "a subclass of LIF": (lambda: body(neuron=Negative()), "layer '1' returns something else"),
+    "a subclass of LIF": (lambda: body(neuron=Negative()), "layer '1' does not return"),
     "a forward that was replaced": (patched, "layer '0' has a forward that was replaced"),
     "a hook on Linear": (lambda: hooked(0, lambda m, i, o: -o), "layer '0' has a forward hook"),
     "a hook on neurons": (lambda: hooked(1, lambda m, i, o: 1 - o), "layer '1' has a forward hook"),
@@ -139,8 +139,8 @@ FOREIGN = {
     "an assignment": (lambda: Between(written), "in place after layer 'body.0'"),
     "a view": (lambda: Between(view), "in place"),
     "data": (lambda: Between(data), "in place"),
-    "numpy": (lambda: Between(array), "layer 'body.1' receives something else"),
-    "a branch": (lambda: Branch(None), "layer 'body.1' receives something else"),
+    "numpy": (lambda: Between(array), "layer 'body.1' does not receive"),
+    "a branch": (lambda: Branch(None), "layer 'body.1' does not receive"),
     "the output": (lambda: Outer(None), "the network's output is not that of its last layer, 'body.2'"),
 }
 
@@ -190,7 +190,7 @@ def test_the_inputs_of_the_user_are_compared_too(tmp_path):
     net = Between(lambda h: h if h.abs().max() < 100 else -h)
     inputs = torch.full((4, 2, 20), 1000.0)
     quantize(net, timesteps=4)
-    with pytest.raises(InputError, match=r"layer 'body.1' receives something else"):
+    with pytest.raises(InputError, match=r"layer 'body.1' does not receive"):
         to_nir(net, tmp_path / "model.nir", inputs=inputs)
     with pytest.raises(InputError, match=r"inputs must be \[T, B, \*input\] with 20 values"):
         to_onnx(net, tmp_path / "model.onnx", inputs=torch.zeros(4, 2, 3))

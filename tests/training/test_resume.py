@@ -39,7 +39,7 @@ def test_stopped_at_any_step(steps: int, store: Store, tmp_path: Path) -> None:
     configs = mixed()
     whole = Store(tmp_path / "whole")
     train_stack(configs, whole)
-    with pytest.raises(Interrupted, match="goes on from there") as stopped:
+    with pytest.raises(Interrupted, match="resumes from there") as stopped:
         train_stack(configs, store, RunOptions(stopping=stop_after(steps, code=143)))
     assert stopped.value.code == 143 and not store.rows()
     said: list[str] = []

@@ -99,7 +99,7 @@ def list_(
     else:
         echo(f"no finished runs in {store.root}; make one with: ultralif train")
     for folder in store.unfinished():
-        say(f"{folder}: in training, or interrupted; the command that began it goes on from there")
+        say(f"{folder}: in training, or interrupted; the command that started it resumes from there")
 
 
 def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, json: bool = False) -> None:

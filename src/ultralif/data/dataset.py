@@ -192,7 +192,7 @@ def _device(device: str | torch.device) -> torch.device:
     except RuntimeError as error:
         raise InputError(f"device must be a name such as cpu or cuda:0, got {device!r}") from error
     if place.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device {device!r} is not there: torch sees no GPU; use device='cpu'")
+        raise InputError(f"device {device!r} is not available: PyTorch found no GPU; use device='cpu'")
     return place
 
 

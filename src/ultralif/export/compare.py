@@ -94,7 +94,7 @@ def compared(net: nn.Module, shape: Sequence[int] | None, mode: Mode, inputs: Te
             limit = 0.02 * max(1.0, float(output.abs().max()))
             if again.shape != output.shape or not float((again - output).abs().mean()) <= limit:
                 raise InputError(
-                    "the network returns something else when its layers are observed, so its description "
+                    "the output of the network changes when its layers are observed, so its description "
                     "cannot be checked; remove what depends on hooks, random numbers or earlier calls"
                 )
     return graph
@@ -201,14 +201,14 @@ def _check_layers(graph: Graph, x: Tensor, calls: dict[int, Call], output: Tenso
                 )
             if not _close(call.given, taken[0], steps):
                 raise InputError(
-                    f"layer {node.name!r} receives something else than the layers before it return, so the "
-                    f"export would be another network; {REMEDY}"
+                    f"layer {node.name!r} does not receive what the layers before it return, so the export "
+                    f"would be a different network; {REMEDY}"
                 )
             spikes = node.op.neuron.run(call.given)[0]
             if not _close(call.returned, spikes, steps):
                 raise InputError(
-                    f"layer {node.name!r} returns something else than its neurons' own formula, so the "
-                    f"export would be another network; {REMEDY}"
+                    f"layer {node.name!r} does not return what its neurons' formula gives, so the export "
+                    f"would be a different network; {REMEDY}"
                 )
             value = call.returned.flatten(0, 1).double().cpu()
         elif isinstance(node.op, Last):
@@ -218,8 +218,8 @@ def _check_layers(graph: Graph, x: Tensor, calls: dict[int, Call], output: Tenso
             if call is not None and not (isinstance(node.op, Synapses) and node.op.norm is not None):
                 if not _close(call.returned, value, steps):
                     raise InputError(
-                        f"layer {node.name!r} returns something else than its weights say, so the export "
-                        f"would be another network; {REMEDY}"
+                        f"layer {node.name!r} does not return what its weights give, so the export would be "
+                        f"a different network; {REMEDY}"
                     )
                 if call.returned.numel() == value.numel():
                     value = call.returned.double().cpu().reshape(value.shape)
@@ -228,7 +228,7 @@ def _check_layers(graph: Graph, x: Tensor, calls: dict[int, Call], output: Tenso
     if not _close(output, mean, 1):
         raise InputError(
             f"the network's output is not that of its last layer, {graph.nodes[-1].name!r}, averaged over "
-            f"time, so the export would be another network; {REMEDY}"
+            f"time, so the export would be a different network; {REMEDY}"
         )
 
 

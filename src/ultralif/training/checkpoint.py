@@ -90,7 +90,7 @@ def write_folder(
         shutil.rmtree(draft, ignore_errors=True)
         raise JobError(
             f"{folder} could not be written ({error.strerror}, {sum(map(len, contents.values()))} bytes); "
-            "make room or choose another folder with --runs-dir. What was there before is unharmed"
+            "make room or choose another folder with --runs-dir. Existing files were not changed"
         ) from error
 
 

@@ -396,5 +396,5 @@ def _check_parameters(net: nn.Module, tensors: dict[str, Tensor], config: RunCon
         name = wrong[0]
         raise InputError(
             f"net does not fit run {config.id}: {name} has shape {own.get(name)} in net and "
-            f"{stored.get(name)} in the run (None: it is not there); build net as it was trained"
+            f"{stored.get(name)} in the run (None: missing); build net as it was trained"
         )

@@ -53,7 +53,7 @@ class Interrupted(JobError):
     """Training was asked to stop; everything is saved."""
 
     def __init__(self, where: str, code: int) -> None:
-        super().__init__(f"{where}; everything is saved. The same command goes on from there")
+        super().__init__(f"{where}; everything is saved. The same command resumes from there")
         self.where, self.code = where, code
 
 

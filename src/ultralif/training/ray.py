@@ -236,12 +236,12 @@ def _drive(
         with_room = time.monotonic() if _has_room(ray, needed) else with_room
         if time.monotonic() - with_room > PATIENCE:
             raise JobError(
-                f"no node of the cluster has {needed} any more; add one. The same command goes on from here"
+                f"no node of the cluster has {needed} any more; add one. The same command resumes from here"
             )
     if failures:
         raise (InputError if failures[0].kind == "bad input" else JobError)(failures[0].message)
     if code:
-        raise Interrupted("stopped; everything is saved. The same command goes on from there", code)
+        raise Interrupted("stopped; everything is saved. The same command resumes from there", code)
 
 
 def _work(task: Task) -> int:
@@ -273,7 +273,7 @@ def _again(task: Task, outcome: Outcome, report: Callable[[Progress], None]) -> 
         note = f"{members} networks do not fit the device together; they are trained in two halves"
         again = [Task(task.number, half) for half in halves(task.stack)]
     else:
-        note = f"stack {task.number + 1} lost its worker; it goes on from its last checkpoint"
+        note = f"stack {task.number + 1} lost its worker; it resumes from its last checkpoint"
         again = [task]
     report(Progress(members, 0, task.stack[0].epochs, None, None, note, task.number))
     return again

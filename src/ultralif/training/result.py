@@ -427,7 +427,7 @@ class Result:
 
     @classmethod
     def from_dict(cls, data: Any, source: str = "the result") -> "Result":
-        """Read what `to_dict` wrote, now or in 0.1.0; what is not there is unknown.
+        """Read what `to_dict` wrote, now or in 0.1.0; missing entries are unknown.
 
         Args:
             data: a value of JSON.

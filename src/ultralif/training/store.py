@@ -228,7 +228,7 @@ def _create_file(path: Path) -> None:
     except OSError as error:
         raise JobError(
             f"{path} cannot be used ({error.strerror}); it should be a regular file that you may write. "
-            "Remove it, and make it again from the runs with: ultralif runs rebuild"
+            "Remove it, then rebuild it from the runs with: ultralif runs rebuild"
         ) from error
 
 
@@ -239,15 +239,14 @@ def prepare(index: sqlite3.Connection, path: Path) -> None:
         _create(index)
     elif version != VERSION:
         raise JobError(
-            f"{path} has the version {version} and this ultralif reads {VERSION}; move it away, and make it "
-            "again from the runs with: ultralif runs rebuild"
+            f"{path} has version {version}, but this ultralif reads version {VERSION}; move it away, then "
+            "rebuild it with: ultralif runs rebuild"
         )
     # Refuse a file that contains anything but the table, such as a view or a trigger of that name.
     query = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' LIMIT 20"
     if set(index.execute(query)) != _schema():
         raise JobError(
-            f"{path} is not an index of runs; delete it, and make it again from the runs with: ultralif runs "
-            "rebuild"
+            f"{path} is not an index of runs; delete it, then rebuild it with: ultralif runs rebuild"
         )
 
 
@@ -585,8 +584,7 @@ class Store:
             ) from error
         except (sqlite3.DatabaseError, UnicodeError, OverflowError) as error:
             raise JobError(
-                f"{self.index} is damaged ({error}); delete it, and make it again from the runs with: "
-                "ultralif runs rebuild"
+                f"{self.index} is damaged ({error}); delete it, then rebuild it with: ultralif runs rebuild"
             ) from error
 
     def _is_lost(self) -> bool:

@@ -177,7 +177,7 @@ def _joined(name: str) -> Iterator[_Group]:
         yield _Group(dist.get_rank(), dist.get_world_size(), device)
     except dist.DistError as error:
         raise JobError(
-            f"another process was lost ({str(error).splitlines()[0]}); the same command goes on from the "
+            f"another process was lost ({str(error).splitlines()[0]}); the same command resumes from the "
             "last checkpoint"
         ) from error
     finally:
