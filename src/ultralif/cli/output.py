@@ -46,7 +46,7 @@ def confirm(question: str) -> bool:
 
 
 def check_place(path: Path | None) -> None:
-    """Refuse, before any work is done, a path to which no file can be written."""
+    """Refuse a path that cannot be written, before any work is done."""
     if path is None:
         return
     if not path.parent.is_dir():
@@ -104,7 +104,7 @@ def print_values(result: dict[str, Any], as_json: bool) -> None:
 
 
 def print_result(result: "Result", then: str | None = None) -> None:
-    """Print a run: a row for each mode, then what was learned and where it is.
+    """Print a run: a row for each mode, the learned constants and the run's folder.
 
     Args:
         result: the run's result.
@@ -141,7 +141,7 @@ def print_result(result: "Result", then: str | None = None) -> None:
 
 
 def number(value: float | None, digits: int, unit: float = 1.0) -> str | None:
-    """Format a number with commas, the given digits and a unit; unknown is '-'."""
+    """Format a number with commas, the given digits and a unit; an unknown one is '-'."""
     return None if value is None else f"{value * unit:,.{digits}f}"
 
 

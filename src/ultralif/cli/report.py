@@ -50,7 +50,7 @@ def report(
       ultralif report --figures figures --format svg
 
     Args:
-        runs: names of runs, their folders, or folders that hold runs; none, all runs.
+        runs: names of runs, their folders, or folders that contain runs; none means all runs.
         which: a filter.
         out: file of the page; by default report.html, unless --figures is given.
         figures: a folder for the figures.

@@ -38,20 +38,20 @@ def main(argv: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Filter:
-    """The runs that a command is about."""
+    """Filters that select runs."""
 
     dataset: str | None = None
-    """Only those on this dataset."""
+    """Only runs on this dataset."""
     neuron: str | None = None
-    """Only those with this neuron."""
+    """Only runs with this neuron."""
     timesteps: int | None = None
-    """Only those with this T."""
+    """Only runs with this T."""
     seed: int | None = None
-    """Only those with this seed."""
+    """Only runs with this seed."""
     sparsity: float | None = None
-    """Only those with this lambda."""
+    """Only runs with this lambda."""
     status: Literal["done", "diverged"] | None = None
-    """Only those that are done, or that diverged."""
+    """Only runs that are done, or that diverged."""
 
     def each(self, store: Store, limit: int | None = None) -> Iterator[Result]:
         """Yield the results of these runs, newest first."""
@@ -64,7 +64,7 @@ class Filter:
             say(f"neuron {names} is not known here; its runs are listed, and cannot be loaded")
 
     def values(self) -> dict[str, Any]:
-        """Return the wanted values by field, with correct spelling; None admits any value."""
+        """Return the wanted values by field, with the correct spelling; None admits any value."""
         wanted = asdict(self)
         for field in ("dataset", "neuron"):
             wanted[field] = wanted[field] and spelled(field, wanted[field])
@@ -106,7 +106,7 @@ def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, j
     """Show a run: its numbers, its config, and the code and device that made it.
 
     Args:
-        run: its name, the beginning of it, or its folder.
+        run: a run's name, the beginning of it, or its folder.
         history: also print every epoch.
         runs_dir: where runs are kept.
         json: print one JSON document.
@@ -129,7 +129,7 @@ def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, j
 
 
 def _value(value: object) -> object:
-    """Return a value of a history as a table shows it; a file may hold anything."""
+    """Return a value of a history for a table; a file may contain anything."""
     return number(value, 4) if isinstance(value, float) else None if value is None else str(value)
 
 
@@ -137,7 +137,7 @@ def compare(runs: tuple[str, ...], /, runs_dir: Path | None = None, json: bool =
     """Show runs side by side, with the fields of their configs that differ.
 
     Args:
-        runs: their names, or the beginnings of them.
+        runs: names of runs, or the beginnings of names.
         runs_dir: where runs are kept.
         json: print one JSON document.
     """
@@ -162,14 +162,14 @@ def remove(runs: tuple[str, ...], /, yes: bool = False, runs_dir: Path | None = 
     """Delete runs, after asking.
 
     Args:
-        runs: their names, or the beginnings of them.
+        runs: names of runs, or the beginnings of names.
         yes: do not ask.
         runs_dir: where runs are kept.
     """
     if not runs:
         raise InputError("rm needs the name of a run; see: ultralif runs list")
     store = Store(runs_dir)
-    names = list(dict.fromkeys(store.find(run) for run in runs))  # if one is not found, none is deleted
+    names = list(dict.fromkeys(store.find(run) for run in runs))  # if a run is not found, nothing is deleted
     if not yes and not confirm(f"delete {', '.join(names)} in {store.root}?"):
         raise JobError("nothing was deleted")
     for name in names:
@@ -221,7 +221,7 @@ def table(
     Args:
         which: a filter.
         by: settings of a run; runs that agree in them share a row.
-        to: a format for a paper or a spreadsheet; without it the table is for the terminal.
+        to: a format for a paper or a spreadsheet; without it the table is printed for the terminal.
         out: a file; without it the table is printed.
         runs_dir: where runs are kept.
     """
@@ -244,7 +244,7 @@ def table(
 
 
 def rebuild(runs_dir: Path | None = None) -> None:
-    """Make the index of all runs again from their folders.
+    """Rebuild the index of all runs from their folders.
 
     Args:
         runs_dir: where runs are kept.

@@ -1,4 +1,4 @@
-"""Neurons of other libraries, step by step in the arithmetic of their authors.
+"""Neurons of other libraries, step by step in the arithmetic of the originals.
 
 A rounding error near the threshold flips a spike, so each formula keeps the order of operations of the
 library it comes from.
@@ -33,7 +33,7 @@ __all__ = [
 
 S = TypeVar("S", bound=tuple[Tensor, ...])
 Fire = Callable[[Tensor], Tensor]
-"""Gives the spike, with its surrogate gradient, of a membrane minus its threshold."""
+"""Returns the spike of a membrane minus its threshold, with a surrogate gradient."""
 
 _CURVES: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
@@ -45,18 +45,18 @@ _CURVES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Replacement(NamedTuple):
-    """A module of ours for one of another library."""
+    """Our module in place of another library's."""
 
     module: nn.Module
     """It takes and returns sequences ``[T, B, *features]``."""
     states: tuple[str, ...] = ()
     """Our names of the states that the other module returns after its output."""
     alone: bool = False
-    """The other module returns its output alone, not in a tuple with states."""
+    """Whether the other module returns only its output, not a tuple with states."""
     sequence: bool = False
-    """The other module takes a sequence; else it takes one time step."""
+    """Whether the other module takes a sequence instead of one time step."""
     observed: nn.Module | None = None
-    """Used instead of ``module`` where the network reads the states, which differ in ``module``."""
+    """Used instead of ``module`` if the network reads the states, which differ in ``module``."""
 
 
 def plain(module: nn.Module, base: type[nn.Module]) -> nn.Module:
@@ -79,7 +79,7 @@ class Surrogate:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether it is a surrogate of LIF, multiplied by its slope."""
+        """Whether the curve is a surrogate of LIF, scaled by its slope."""
         return self.curve in get_args(SurrogateName) and self.height == self.slope
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class Surrogate:
 
 
 class InUnits:
-    """The spike of a membrane that is counted in another unit.
+    """The spike of a membrane in another unit.
 
     Args:
         fire: the spike of a membrane minus its threshold.
@@ -107,7 +107,7 @@ class InUnits:
 
 
 class LIFForm(NamedTuple):
-    """A neuron in the terms of a LIF: ``v = leak (v - rest) + rest + gain * current``."""
+    """A neuron in terms of a LIF: ``v = leak (v - rest) + rest + gain * current``."""
 
     leak: Tensor
     gain: Constant = 1.0
@@ -142,7 +142,7 @@ class ConvertedNeuron(Stepped[S]):
         super().__init__()
         self._declared.clear()
         self._numbers.clear()
-        if isinstance(fire, nn.Module):  # a surrogate that is a module is no layer of the network
+        if isinstance(fire, nn.Module):  # a surrogate that is a module is not a layer of the network
             self.__dict__["fire"] = fire
         else:
             self.fire = fire
@@ -157,7 +157,7 @@ class ConvertedNeuron(Stepped[S]):
 
     @property
     def threshold(self) -> Constant:  # type: ignore[override]
-        """The spike threshold now."""
+        """The current spike threshold."""
         return cast(Constant, self.limit)
 
     def constants(self) -> dict[str, float]:
@@ -170,7 +170,7 @@ class ConvertedNeuron(Stepped[S]):
         }
 
     def as_lif(self, gain: Constant = 1.0, synapse: Tensor | None = None) -> LIF:
-        """Return the LIF that spikes alike up to rounding: it has kernels, and every export takes it.
+        """Return the LIF with the same spikes up to rounding, which has kernels and can be exported.
 
         Its membrane is ours in other units, ``(v - rest) / gain``, so that no weight changes.
 
@@ -204,7 +204,7 @@ class ConvertedNeuron(Stepped[S]):
         )
 
     def form(self) -> "LIFForm":
-        """Return this neuron in the terms of a LIF; an InputError says why there is none."""
+        """Return this neuron in terms of a LIF, or raise an InputError with the reason."""
         raise NotImplementedError
 
     def or_lif(self) -> "LIF | ConvertedNeuron[S]":
@@ -232,7 +232,7 @@ class ConvertedNeuron(Stepped[S]):
         return super()._integrate(current, state, rate)
 
     def special(self) -> dict[str, Any]:
-        """Return what an exporter has to know: that the formula is another library's."""
+        """Tell exporters that the formula is another library's."""
         return {"formula": type(self).__name__}
 
     def extra_repr(self) -> str:
@@ -308,7 +308,7 @@ class _SnnTorch(ConvertedNeuron[S]):
     delayed: bool
 
     def form(self) -> LIFForm:
-        """Return this neuron in the terms of a LIF."""
+        """Return this neuron in terms of a LIF."""
         if self.reset == "subtract" and not self.delayed:
             raise InputError(
                 "without reset_delay snnTorch resets a neuron above twice its threshold again in the next "
@@ -339,7 +339,7 @@ class SnnTorchSynaptic(_SnnTorch[SynapticState]):
     alpha: Tensor
 
     def form(self) -> LIFForm:
-        """Return this neuron in the terms of a LIF."""
+        """Return this neuron in terms of a LIF."""
         return super().form()._replace(synapse=self.alpha.clamp(0, 1))
 
 
@@ -366,7 +366,7 @@ def spikingjelly_step(
         detach: do not differentiate the reset by the spike.
         tau: time constant.
         w: learned; the inverse time constant is its sigmoid.
-        decay_input: divide the input by the time constant, too.
+        decay_input: also divide the input by the time constant.
     """
     rest = 0.0 if v_reset is None else v_reset
     if tau is not None:
@@ -394,7 +394,7 @@ class SpikingJellyNeuron(ConvertedNeuron[State]):
     decay_input: bool
 
     def form(self) -> LIFForm:
-        """Return this neuron in the terms of a LIF."""
+        """Return this neuron in terms of a LIF."""
         rest = self.v_reset or 0.0
         rate = torch.zeros(()) if self.tau is None else torch.tensor(1 / self.tau)
         rate = rate if self.w is None else self.w.detach().sigmoid()
@@ -444,7 +444,7 @@ class NorseLIF(ConvertedNeuron[SynapticState]):
     formula = staticmethod(norse_lif_step)
 
     def form(self) -> LIFForm:
-        """Return this neuron in the terms of a LIF."""
+        """Return this neuron in terms of a LIF."""
         given: Any = self
         rate, synapse = given.membrane_rate, 1 - given.synapse_rate
         return LIFForm(1 - rate, rate, given.v_leak, given.v_reset, detach=given.detach, synapse=synapse)
@@ -486,7 +486,7 @@ class NorseLIFBox(ConvertedNeuron[State]):
     formula = staticmethod(norse_box_step)
 
     def form(self) -> LIFForm:
-        """Return this neuron in the terms of a LIF."""
+        """Return this neuron in terms of a LIF."""
         given: Any = self
         reset: Reset = "subtract" if given.subtract else "zero"
         rate = given.membrane_rate
@@ -519,7 +519,7 @@ class NorseIAF(ConvertedNeuron[State]):
     formula = staticmethod(norse_iaf_step)
 
     def form(self) -> LIFForm:
-        """Return this neuron in the terms of a LIF."""
+        """Return this neuron in terms of a LIF."""
         given: Any = self
         reset: Reset = "subtract" if given.subtract else "zero"
         return LIFForm(torch.ones(()), 1.0, given.start, given.v_reset, reset, detach=False)
@@ -597,7 +597,7 @@ class States(nn.Module):
 
 
 class TimeDropout(nn.Module):
-    """Dropout of ``[T, B, *features]`` with one mask for all time steps, as SpikingJelly's.
+    """Dropout of ``[T, B, *features]`` with one mask for all time steps, as in SpikingJelly.
 
     Args:
         p: the probability of a zero.

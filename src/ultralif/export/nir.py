@@ -1,9 +1,9 @@
-"""NIR, the exchange format of spiking networks: what it expresses exactly is written, the rest is refused.
+"""Write NIR, the exchange format of spiking networks: what it cannot express exactly is refused.
 
 NIR's LIF is ``tau dv/dt = (v_leak - v) + r I``, with a spike where ``v > v_threshold`` and then
 ``v = v_reset``. With time steps dt that is our LIF of ``leak = 1 - dt / tau``, its current scaled by
-``r * (1 - leak)``. Readers differ in how they treat r and dt, so r is 1, its inverse is in the weights,
-and dt is 1e-4, which all of them know.
+``r * (1 - leak)``. Readers differ in how they treat r and dt. So r is 1, its inverse is in the weights, and
+dt is 1e-4, which all of them support.
 """
 
 import math
@@ -43,17 +43,17 @@ from ultralif.nn.network import AnyNeuron
 __all__ = ["DT", "Drift", "to_nir"]
 
 DT = 1e-4
-ROUNDING = 0.01  # share of the spikes that rounding may move in a network that NIR expresses exactly
-NO_LEAK = 1 - 2.0**-10  # the leak in an approximation of neurons without leak
+ROUNDING = 0.01  # the largest share of spikes that rounding may move in an exact network
+NO_LEAK = 1 - 2.0**-10  # the leak that approximates neurons without one
 
 
 class Drift(NamedTuple):
     """Difference between an approximation and its network on given inputs."""
 
     spikes: float
-    """Share of the spikes of all layers."""
+    """Share of the spikes of all layers that differ."""
     decisions: float
-    """Share of the decisions."""
+    """Share of the decisions that differ."""
 
 
 class WrittenLIF(NamedTuple):
@@ -82,28 +82,28 @@ def to_nir(
     pooling: WrittenPooling = "average",
     inputs: Tensor | None = None,
 ) -> Drift:
-    """Write a network as a NIR file; return how far the written network is from ``net``.
+    """Write a network as a NIR file; return how far the written network differs from ``net``.
 
-    Exact are LIF, PLIF, FullPLIF, and DSpike and SoftLIF in hard mode; and UltraLIF in tropical mode,
-    which spikes where its current exceeds the threshold: a LIF with ``tau = dt``. Layers are Affine, Conv2d
-    (batch normalization folded in), AvgPool2d or SumPool2d, and Flatten; a sum of branches is two edges that
-    meet. A synaptic current makes a CubaLIF, `Recurrent` a cycle, `DelayedLinear` a Delay for every step, and
+    Exact are LIF, PLIF, FullPLIF, and DSpike and SoftLIF in hard mode. So is UltraLIF in tropical mode, which
+    spikes where its current exceeds the threshold: a LIF with ``tau = dt``. Layers are Affine, Conv2d (batch
+    normalization folded in), AvgPool2d or SumPool2d, and Flatten; a sum of branches is two edges that meet. A
+    synaptic current makes a CubaLIF, `Recurrent` a cycle, `DelayedLinear` a Delay for every step, and
     `LeakyIntegrator` an LI. norse and snnTorch ignore a ``v_reset`` other than 0 when they read the file.
 
     Args:
-        net: a trained network; see `describe` for the layers that it may have.
+        net: a trained network; `describe` lists the supported layers.
         path: the file, conventionally ``.nir``.
         mode: ``hard`` or ``tropical``.
-        dt: the time step that readers are to use, in seconds.
-        margin: time constants are above dt by at least this share of it: SpikingJelly refuses ``tau = dt``,
-            and reads a tropical network with a margin of 1e-6.
-        approximate: inputs ``[T, B, *input]``. Neurons that NIR cannot express are then written as LIF,
+        dt: the time step for readers, in seconds.
+        margin: time constants exceed dt by at least this share of it. SpikingJelly refuses ``tau = dt``, and
+            reads a tropical network with a margin of 1e-6.
+        approximate: inputs ``[T, B, *input]``. If given, neurons that NIR cannot express are written as LIF,
             which is exact for one time step, and the drift is measured on these inputs.
         shape: the features of one time step; not needed if the network begins with Linear.
         pooling: write means as ``average``, which snnTorch and SpikingJelly read, or as ``sum`` with weights
-            divided by the windows' sizes, which norse reads.
-        inputs: ``[T, B, *input]`` on which the written network is compared with ``net``, besides random
-            spikes. It is refused if it differs without ``approximate``.
+            divided by the window sizes, which norse reads.
+        inputs: ``[T, B, *input]``, used in addition to random spikes to compare the written network with
+            ``net``. A network that differs is refused unless ``approximate`` is given.
 
     Example:
         >>> import tempfile
@@ -167,7 +167,7 @@ def _written(graph: Graph, place: int, mode: Mode, approximate: bool) -> Written
             )
         if mode == "tropical":
             return WrittenLIF(zero, threshold, zero, zero)
-        if approximate:  # a membrane at rest exceeds the threshold where the current exceeds this
+        if approximate:  # the current at which a membrane at rest exceeds the threshold
             eps = each(neuron.eps)
             return WrittenLIF(
                 zero, threshold, zero, -eps * torch.log1p(-torch.exp((decay - threshold) / eps))
@@ -191,7 +191,7 @@ def _written(graph: Graph, place: int, mode: Mode, approximate: bool) -> Written
 
 
 def _uncoupled(neuron: UltraDLIF, mode: Mode, each: Callable[[Constant], Tensor]) -> WrittenLIF:
-    """Express a ring of neurons as if all neighbours had the same membrane, as they do at rest."""
+    """Express a ring of neurons as if all neighbours had the same membrane, as at rest."""
     shift = each(0.0)
     if mode == "hard" and not neuron.centered:
         shift = each(neuron.eps) * math.log(3)
@@ -252,9 +252,9 @@ def _graph(
     Args:
         nir: the module.
         graph: the network.
-        cells: for each spiking node its LIF.
+        cells: the LIF of each spiking node.
         dt: the time step.
-        margin: time constants are above dt by at least this share of it.
+        margin: time constants exceed dt by at least this share of it.
         pooling: ``average``, or ``sum`` with the sizes of windows in the weights.
     """
     keep = {place: 1 - cell.leak.clamp(min=margin / (1 + margin)) for place, cell in cells.items()}
@@ -289,7 +289,7 @@ def _graph(
             feedback = graph.nodes[node.inputs[0]].op
         elif isinstance(node.op, Flatten):
             before = graph.nodes[node.inputs[0]].shape
-            # Counted from the end, readers agree whether there is a batch axis.
+            # Axes are counted from the end, so that readers need not agree on a batch axis.
             name, made = "flatten", nir.Flatten({"input": np.array(before)}, -len(before), -1)
         elif isinstance(node.op, Pooling | Norm):
             name, made = "pool", _pool(nir, node.name, node.op, pooling)
@@ -365,7 +365,7 @@ def _scales(
 
 
 def _windows(graph: Graph, place: int) -> int:
-    """Return the sizes of all windows that spikes were summed over on their way to a node."""
+    """Return the sizes of all windows over which spikes were summed before a node."""
     node = graph.nodes[place]
     if isinstance(node.op, Input | Spikes | Last) or not graph.is_count[place]:
         return 1

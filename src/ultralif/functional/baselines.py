@@ -87,7 +87,7 @@ def lif_step(
         surrogate: ``atan``, ``sigmoid`` or ``triangle``: see `ultralif.functional.surrogate_spike`.
         mode: ``hard``, binary spikes with a surrogate gradient; ``soft``, the surrogate's primitive.
         reset: ``zero``, ``subtract`` (the threshold) or ``none``: see `ultralif.functional.fire`.
-        detach_reset: do not differentiate the reset by the spike. None: where spikes are binary.
+        detach_reset: do not differentiate the reset with respect to the spike. None: where spikes are binary.
         delayed_reset: reset by the previous step's spike, before firing.
 
     Example:
@@ -134,12 +134,12 @@ def adalif_step(
         threshold: threshold theta_0 at rest.
         adapt_strength: beta_a, how far the threshold rises.
         adapt_decay: tau_a, the decay factor of the adaptation.
-        v_reset: as in `lif_step`, and so are the arguments below.
+        v_reset: as in `lif_step`, like the arguments below.
         surrogate_slope: steepness of the surrogate gradient.
         surrogate: its shape.
         mode: ``hard`` or ``soft``.
         reset: ``zero``, ``subtract`` (the adapted threshold) or ``none``.
-        detach_reset: do not differentiate the reset by the spike.
+        detach_reset: do not differentiate the reset with respect to the spike.
         delayed_reset: reset by the previous step's spike.
 
     Example:
@@ -184,8 +184,8 @@ def dspike_step(
         sharpness: k > 0 of the curve.
         v_reset: potential after a spike.
         mode: ``hard``, binary spikes forward; ``soft``, the curve itself.
-        reset: as in `lif_step`, and so are the arguments below.
-        detach_reset: do not differentiate the reset by the spike.
+        reset: as in `lif_step`, like the arguments below.
+        detach_reset: do not differentiate the reset with respect to the spike.
         delayed_reset: reset by the previous step's spike.
 
     Example:
@@ -220,7 +220,7 @@ def softlif_step(
 
     .. math:: \tilde v = \tau v + I, \quad s = \sigma((\tilde v - \theta)/\epsilon)
 
-    It is the control: compared with UltraLIF it shows what the log-sum-exp adds to an exact gradient.
+    It is the control: a comparison with UltraLIF shows what the log-sum-exp adds to an exact gradient.
 
     Args:
         current: ``[B, *features]``.
@@ -230,8 +230,8 @@ def softlif_step(
         threshold: spike threshold.
         v_reset: potential after a spike.
         mode: ``soft``, or ``hard`` for binary spikes.
-        reset: as in `ultralif_step`, and so are the arguments below.
-        detach_reset: do not differentiate the reset by the spike.
+        reset: as in `ultralif_step`, like the arguments below.
+        detach_reset: do not differentiate the reset with respect to the spike.
         delayed_reset: reset by the previous step's spike.
         v_sat: the ceiling of ``reset="saturate"``.
 

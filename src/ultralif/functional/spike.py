@@ -24,7 +24,7 @@ __all__ = [
 
 SurrogateName = Literal["sigmoid", "atan", "triangle"]
 Surrogate = SurrogateName | Callable[[Tensor], Tensor]
-"""The name of a curve, or a function that gives the spike of ``v - threshold`` with a gradient of its own."""
+"""The name of a curve, or a function that returns the spike of ``v - threshold`` and has its own gradient."""
 
 
 def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def straight_through(hard: Tensor, soft: Tensor) -> Tensor:
 
 
 def tempered_spike(v: Tensor, threshold: float | Tensor, eps: float | Tensor, mode: Mode) -> Tensor:
-    """Return the spike of a neuron with a temperature: `soft_spike`, or in the other modes a binary one."""
+    """Return the spike of a neuron with a temperature: `soft_spike` in soft mode, else a binary one."""
     soft = soft_spike(v, threshold, eps)
     return soft if mode == "soft" else straight_through(hard_spike(v, threshold), soft)
 
@@ -109,8 +109,8 @@ def dspike_curve(v: Tensor, threshold: float | Tensor, sharpness: float | Tensor
 
     .. math:: \frac{\tanh(k (v/2\theta - 1/2)) + \tanh(k/2)}{2 \tanh(k/2)}
 
-    It leaves that range outside of ``0 <= v <= 2 * threshold``. As the paper writes it there is no clip; a
-    learned k then falls, because that raises the gradient.
+    It leaves that range outside of ``0 <= v <= 2 * threshold``. The paper's formula has no clip; a learned k
+    then falls, because that raises the gradient.
 
     Args:
         v: membrane potential.

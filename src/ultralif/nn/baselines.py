@@ -55,7 +55,7 @@ class DSpike(Neuron[State]):
         self.learnable("sharpness", sharpness, LOG, learn_sharpness, bounds=sharpness_range)
 
     sharpness = Attribute()
-    """The sharpness of the curve now."""
+    """The current sharpness of the curve."""
 
 
 class DSpikePlus(DSpike):
@@ -87,7 +87,7 @@ class _Surrogate(Neuron[S]):
         surrogate: ``atan``, ``sigmoid``, ``triangle`` or a function of ``v - threshold``: see
             `ultralif.functional.surrogate_spike`.
         surrogate_slope: steepness beta of the surrogate.
-        learn_leak: learn the leak. None: as the class does.
+        learn_leak: learn the leak. None: the default of the class.
         learn_slope: learn the surrogate's slope, between 0.05 and 100. Spikes stay binary; the gradients for
             membrane and slope are those of the surrogate at ``slope * (v - threshold)``.
         options: the arguments of every `Neuron`.
@@ -114,7 +114,7 @@ class _Surrogate(Neuron[S]):
         self.learnable("surrogate_slope", surrogate_slope, LOG, learn_slope, bounds=(0.05, 100.0))
 
     surrogate_slope = Attribute()
-    """The steepness of the surrogate gradient now."""
+    """The current steepness of the surrogate gradient."""
 
 
 class LIF(_Surrogate[State]):

@@ -11,7 +11,7 @@ step, I the current, k = 1/eps:
     V = P (1 - s) + v_reset s        reset ZERO;  P - threshold s  SUBTRACT;  P  NONE
         -lse(-P, -v_sat)             SATURATE, for UltraLIF and SoftLIF; for a maximum min(P, v_sat)
 
-A delayed reset takes the spike of the step before, s(V) of the last membrane V, in the place of s. The new
+A delayed reset uses the previous step's spike, s(V) of the last membrane V, instead of s. The new
 spike is that of the membrane after reset: z = k (V - threshold).
 
 f is a sigmoid, or the primitive of another surrogate: see `Curve`.
@@ -59,7 +59,7 @@ __all__ = [
 
 
 class Membrane(IntEnum):
-    """The way past and current are combined: log-sum-exp, its limit, or a sum."""
+    """How past and current are combined: log-sum-exp, its limit, or a sum."""
 
     LSE = 0
     MAX = 1
@@ -105,19 +105,19 @@ class Rule(NamedTuple):
     detach: bool = False
     """Do not differentiate the spike in the reset."""
     delayed: bool = False
-    """Reset by the spike of the step before, which follows from the membrane; not for a ring."""
+    """Reset by the previous step's spike, which follows from the membrane; not for a ring."""
     curve: Curve = Curve.SIGMOID
     clipped: bool = False
     """DSpike: the soft spike has the height A > 1 and is clipped to [0, 1], where its derivative is 0."""
     rate: bool = False
-    """Return the mean over time in place of the spikes."""
+    """Return the mean over time instead of the spikes."""
     centered: bool = False
     leaks: bool = False
     """The membrane of a ring decays, to ``leak * V``."""
     adapt: bool = False
     """AdaLIF: the state is membrane, adaptation and last spike, and the threshold adapts."""
     sharp: bool = False
-    """DSpike with its sharpness b in the place of eps: eps is threshold / b, and A is 1 / tanh(b / 2)."""
+    """DSpike with its sharpness b instead of eps: eps is threshold / b, and A is 1 / tanh(b / 2)."""
     ring: int = 0
     """Number of neurons on a ring, which is the last axis; 0 means no neighbours."""
     v_reset: float = 0.0
@@ -156,7 +156,7 @@ BITS = {name: 2 * i for i, name in enumerate((*CHOICES, "same"))}
 
 
 def code(rule: Rule, same: int) -> int:
-    """Return the choices of a rule as one number, two bits each, as Triton's kernels read them.
+    """Return the choices of a rule as one number, two bits each, for the Triton kernels.
 
     ``same`` tells whether all lanes have the same constants: 0, no; 1, yes; 2, those of a program have, and
     they are decoded already.
@@ -165,7 +165,7 @@ def code(rule: Rule, same: int) -> int:
 
 
 def encode(rule: Rule) -> tuple[str, int, list[float]]:
-    """Write a rule in types that an operator's schema allows; a compiler may trace its numbers."""
+    """Encode a rule in the types of an operator's schema; a compiler may trace its numbers."""
     choices = " ".join([str(int(getattr(rule, name))) for name in CHOICES])
     return choices, rule.ring, [getattr(rule, name) for name in NUMBERS]
 
@@ -192,7 +192,7 @@ def c_header() -> str:
 
 
 def spelled_out(constants: Constants, rule: Rule) -> tuple[Constants, Rule]:
-    """Return constants with temperature and height in place of a sharpness."""
+    """Return constants with temperature and height instead of a sharpness."""
     if not rule.sharp:
         return constants, rule
     sharpness, threshold = constants.eps, constants.threshold

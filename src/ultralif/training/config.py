@@ -1,6 +1,6 @@
 """Configs of runs: their fields, the options of their neurons, recipes, and the checks of all these.
 
-Only the options of new configs ask the classes of neurons and so need torch; stored ones are complete.
+Only the options of new configs need the classes of neurons, and so torch; stored ones are complete.
 """
 
 import hashlib
@@ -63,7 +63,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "deep": {**_DEPTH, "timesteps": 1, "epochs": 6, "channels_last": True},
 }
 """Fields by the name of a recipe: two with binary spikes throughout, and two for convolutional networks, soft
-first and binary for the last epochs. ``digits`` is for the small pictures of that name, ``deep`` for larger
+first and binary for the last epochs. ``digits`` is for the small images of that name, ``deep`` for larger
 ones, with a first result within minutes."""
 
 
@@ -90,9 +90,10 @@ def validate(owner: type, name: str, value: object) -> object:
     """Convert a value to the type of its field: 1 to 1.0, a list to a tuple.
 
     Args:
-        owner: its fields are annotated with bool, int, float, str, Literal, None, or tuples of them.
+        owner: a class whose fields are annotated with bool, int, float, str, Literal, None, or tuples of
+            them.
         name: the field.
-        value: what was given for it.
+        value: the given value.
     """
     kind = _kind(owner, name)
     if kind.many and isinstance(value, list | tuple):
@@ -150,7 +151,7 @@ def _single(name: str, value: object, kind: _Kind) -> object:
 def _is_finite(value: Real) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # a whole number larger than any float
         return False
 
 
@@ -167,15 +168,15 @@ RESERVED = {
 
 
 OPEN = object()
-"""In place of a default that JSON cannot express, and for an argument without one: the class decides."""
+"""Stands for a default that JSON cannot express, or for an argument without one: the class decides."""
 
 
 class CompleteOptions(dict[str, Any]):
-    """Every option of a neuron, as a stored config lists them; nothing is left to look up in its class."""
+    """Every option of a neuron, as a stored config lists them, so that its class is not needed."""
 
 
 def class_defaults(neuron: str) -> dict[str, Any]:
-    """Return the options of a neuron's class with their defaults, as JSON has them, or `OPEN`."""
+    """Return the options of a neuron's class with their defaults in JSON form, or `OPEN`."""
     from ultralif.nn import find_neuron
 
     return _signature(cast(Any, find_neuron(neuron)))
@@ -221,14 +222,14 @@ def _all_options() -> dict[str, Any]:
 
 
 def check_options(neuron: str, options: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
-    """Return options as JSON has them; refuse unknown names and bad values.
+    """Return options in their JSON form; refuse unknown names and bad values.
 
     An option that only other neurons have is refused later, by `complete`: a sweep has one set of options,
     and changes the neuron.
 
     Args:
         neuron: the neuron's name.
-        options: by the names of the neuron's arguments.
+        options: values by the names of the neuron's arguments.
         fields: the fields of a config, for a hint.
     """
     if isinstance(options, CompleteOptions) or not options:
@@ -257,7 +258,7 @@ def complete(neuron: str, options: Mapping[str, Any], defaults: Mapping[str, Any
 
 
 def _plain(name: str, value: Any, default: Any) -> Any:
-    """Return an option's value as JSON has it, in the type of its default."""
+    """Return an option's value in its JSON form, in the type of its default."""
     if isinstance(value, list | tuple) and (default is None or isinstance(default, list)):
         return [_plain(name, entry, None) for entry in value]
     if value is None and not isinstance(default, float | str | list) and type(default) is not int:
@@ -302,7 +303,7 @@ C = TypeVar("C")
 
 
 def _taking_options(config: type[C]) -> type[C]:
-    """Let a config be made with neuron options as keywords: ``RunConfig(eps=0.5)``."""
+    """Accept neuron options as keywords of a config: ``RunConfig(eps=0.5)``."""
     initialize: Callable[..., None] = config.__init__
     names = {each.name for each in fields(config)}  # type: ignore[arg-type]
 
@@ -349,7 +350,7 @@ class RunConfig:
     learning_rate: float = 1e-3
     """Learning rate of the optimizer."""
     schedule: Literal["cosine", "constant", "linear"] = "cosine"
-    """Course of the learning rate over the epochs."""
+    """How the learning rate changes over the epochs."""
     optimizer: Literal["adam", "sgd"] = "adam"
     """Adam, or gradient descent with Nesterov's momentum of 0.9."""
     weight_decay: float = 0.0
@@ -392,7 +393,7 @@ class RunConfig:
     augment: bool | None = None
     """Shift images by up to 4 pixels and mirror half of them. None: for CIFAR-10."""
     flip: bool = False
-    """Mirror half of the training images. This and the next three take the place of augment."""
+    """Mirror half of the training images. This field and the next three replace augment."""
     shift: int = 0
     """Shift training images by up to this many pixels."""
     cutout: int = 0
@@ -412,7 +413,7 @@ class RunConfig:
     """Fraction of the epochs, the last ones, trained with binary spikes; the larger of it and hard_epochs is
     used."""
     recalibrate_bn: int = 0
-    """Batches from which the statistics of batch norm are computed again at the end, in the last mode."""
+    """Batches from which batch norm's statistics are recomputed at the end, in the last mode."""
     track_test: bool = False
     """Record the accuracy on the test set, and on a validation set if there is one, after every epoch."""
     eps_min: float = 0.1
@@ -424,7 +425,7 @@ class RunConfig:
     anneal: tuple[float, float] | None = None
     """Anneal the temperature from the first value to the second, geometrically over the epochs."""
     per_neuron: bool = False
-    """Learn one constant for each neuron in place of one for the layer."""
+    """Learn one constant for each neuron instead of one for the layer."""
     neuron_options: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of the neuron, such as eps, leak and learn_eps."""
 
@@ -500,7 +501,7 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "RunConfig":
-        """Read what `to_dict` wrote; without a schema, fields as a user gives them."""
+        """Read the output of `to_dict`; without a schema, read fields as a user gives them."""
         given = dict(data)
         for name in given:
             if not isinstance(name, str):
@@ -515,11 +516,11 @@ class RunConfig:
 
     @classmethod
     def for_model(cls, model: str, **fields: Any) -> "RunConfig":
-        """Return the config of a model with the recipe that trains it, as ``ultralif train --model`` has it.
+        """Return the config of a model with its recipe, as ``ultralif train --model`` uses it.
 
         Args:
             model: one of ultralif.models, such as vgg5.
-            fields: override the recipe.
+            fields: values that override the recipe.
 
         Example:
             >>> RunConfig.for_model("vgg5", epochs=2).encoding
@@ -528,7 +529,7 @@ class RunConfig:
         return cls(**{**PRESETS.get(recipe_of(model) or "", {}), "model": model, **fields})
 
     def with_(self, **changes: Any) -> "RunConfig":
-        """Return a copy with other values; with another neuron, only options that were changed are kept."""
+        """Return a copy with other values; with another neuron, only changed options are kept."""
         if "neuron" in changes and isinstance(self.neuron_options, CompleteOptions):
             changes = {"neuron_options": self.changed_options(), **changes}
         return replace(self, **changes)
@@ -571,7 +572,7 @@ _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
         "two positive temperatures, such as 2 0.1",
     ),
 )
-"""Fields, the test that their values pass, and the words for it."""
+"""Fields, the condition for their values, and its description for messages."""
 
 
 @cache
@@ -608,7 +609,7 @@ def check_schema(document: Mapping[str, Any]) -> None:
 
 
 def spelled(kind: str, name: str) -> str:
-    """Return a neuron or dataset as its name is spelled; ``ultralif``, ``DSpike+``, ``N_MNIST`` are known."""
+    """Return the proper name of a neuron or dataset; it accepts ``ultralif``, ``DSpike+`` and ``N_MNIST``."""
     if kind == "dataset" and name.startswith("own:"):
         return name
     return find_name(kind, name, tuple(DATASETS) if kind == "dataset" else known_neurons())

@@ -27,14 +27,14 @@ Role = Literal["weight", "eps", "other"]
 
 
 class Members(Protocol):
-    """One or several networks that are trained together; each has a place.
+    """One or several networks that are trained together, in a fixed order.
 
     `ultralif.stack.Stack` lays multilayer perceptrons side by side; `ultralif.training.members.Single` is one
     module of any kind. M is their number. Both are `nn.Module`s.
     """
 
     batches: int
-    """Different batches that the members read."""
+    """Number of different batches that the members read."""
     order: list[int]
     """The index of the given network at each place."""
     draws: bool
@@ -71,19 +71,19 @@ class Members(Protocol):
         ...
 
     def assign(self, name: str, place: int, value: float) -> None:
-        """Give a constant of a member another value."""
+        """Change a constant of a member."""
         ...
 
     def is_finite(self) -> Tensor:
-        """Tell for each place whether all parameters are finite, ``[M]``."""
+        """Return for each member whether all parameters are finite, ``[M]``."""
         ...
 
     def copy_member(self, place: int, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> None:
-        """Copy the parameters at one place from one ``state_dict`` into another."""
+        """Copy the parameters of one member from one ``state_dict`` into another."""
         ...
 
     def unstack(self) -> Sequence[nn.Module]:
-        """Return the trained networks in the order in which they were given."""
+        """Return the trained networks in the given order."""
         ...
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
@@ -107,7 +107,7 @@ _NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm)
 
 
 def neurons_of(net: nn.Module) -> list[Neuron[Any]]:
-    """Return the neurons of a module, in the order in which they were made; at least one is required."""
+    """Return the neurons of a module in the order of their creation; at least one is required."""
     found = [module for module in net.modules() if isinstance(module, Neuron)]
     if not found:
         raise InputError(
@@ -118,13 +118,13 @@ def neurons_of(net: nn.Module) -> list[Neuron[Any]]:
 
 
 def _seen(module: nn.Module, given: Any, out: Any) -> None:
-    """Do nothing. With a hook, `Neuron.rate` calls the module, whose spikes are noted."""
+    """Do nothing. With a hook, `Neuron.rate` calls the module, so its spikes are recorded."""
 
 
 def _over_calls(noted: Sequence[tuple[Tensor, Any]]) -> Tensor:
     """Return the mean spike over several calls of a layer, each weighted by its steps."""
     steps: list[Any] = [count for _, count in noted]
-    if isinstance(steps[0], Tensor):  # sums over the steps that count, and their number for each sample
+    if isinstance(steps[0], Tensor):  # sums over the steps that count, and their number per sample
         counts = torch.stack([count for _, count in noted]).sum(0)
         return torch.stack([rate for rate, _ in noted]).sum(0) / counts.clamp(min=1)
     if len(set(steps)) == 1:
@@ -137,12 +137,12 @@ class Single(nn.Module):
     """One module as `ultralif.training.members.Members`.
 
     Args:
-        net: takes ``[T, B, *input]`` and returns scores ``[B, classes]``, or for each step
-            ``[T, B, classes]``, whose mean counts; or it returns what `ultralif.Network.observe` does.
-        classes: the number of classes, or less: a net may have scores for more.
-        direct: the net takes images ``[B, *input]`` and repeats them itself.
+        net: takes ``[T, B, *input]`` and returns scores ``[B, classes]``, scores of each step ``[T, B,
+            classes]``, whose mean counts, or the output of `ultralif.Network.observe`.
+        classes: the number of classes; a net may return scores for more.
+        direct: whether the net takes images ``[B, *input]`` and repeats them itself.
         channels_last: store images with channels last.
-        task: what it is trained for; None, classes by their mean scores.
+        task: the task to train; None means classification by mean scores.
     """
 
     batches, draws = 1, True
@@ -169,8 +169,8 @@ class Single(nn.Module):
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
-        """Note the spikes of all neurons while the net computes, however it calls them."""
-        inside: set[int] = set()  # a forward pass calls run, whose spikes are noted once
+        """Record the spikes of all neurons while the net runs, however it calls them."""
+        inside: set[int] = set()  # a forward pass calls run, whose spikes are recorded once
 
         def watched(layer: int, call: Callable[..., Any], time: int | None) -> Callable[..., Any]:
             def noting(*given: Any, **options: Any) -> Any:
@@ -209,9 +209,9 @@ class Single(nn.Module):
         if self._mask is None:
             seen.append((wide.flatten(2).mean((0, 2)).view(-1, 1, 1), len(spikes)))
             return
-        start = len(seen) % len(self._mask)  # a neuron called step by step is called once for each of them
+        start = len(seen) % len(self._mask)  # a neuron called step by step is called once per step
         counted = self._mask if len(spikes) == len(self._mask) else self._mask[start : start + 1]
-        if counted.shape != spikes.shape[:2]:  # of other steps or samples: nothing is known of padding
+        if counted.shape != spikes.shape[:2]:  # other steps or samples: their padding is unknown
             counted = torch.ones(spikes.shape[:2], dtype=torch.bool, device=spikes.device)
         weights = counted.to(wide.dtype)
         total = (wide.flatten(2).mean(2) * weights).sum(0).view(-1, 1, 1)
@@ -223,13 +223,13 @@ class Single(nn.Module):
     def outputs(
         self, x: Tensor, wanted: Mode | None = None, mask: Tensor | None = None, *, by_step: bool = False
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return what the net returns, and for each spiking layer the mean spike ``[B, 1, 1]``.
+        """Return the net's output and the mean spike ``[B, 1, 1]`` of each spiking layer.
 
         Args:
             x: a batch.
-            wanted: mode of the neurons; None, their own.
-            mask: steps ``[T, B]`` that count for the rates.
-            by_step: ask a network of the library for the scores of all steps.
+            wanted: the mode of the neurons; None, their own.
+            mask: steps ``[T, B]`` that count towards the rates.
+            by_step: request the scores of all steps from a network of the library.
         """
         self._seen, self._mask = {}, mask
         if hasattr(self.net, "by_step"):  # a network of ultralif.models
@@ -344,13 +344,13 @@ class Single(nn.Module):
         return [first.detach().cpu()]
 
     def assign(self, name: str, place: int, value: float) -> None:
-        """Give a constant of all neurons that have it another value."""
+        """Change a constant of all neurons that have it."""
         for neuron in self.neurons:
             if name in neuron.declared():
                 neuron.assign(name, value)
 
     def is_finite(self) -> Tensor:
-        """Tell whether all parameters and buffers are finite, ``[1]``."""
+        """Return whether all parameters and buffers are finite, ``[1]``."""
         return (
             torch.stack([torch.isfinite(value).all() for value in self.state_dict().values()])
             .all()

@@ -1,6 +1,6 @@
-"""What the Triton kernels of all neurons share: fast functions, spike, reset, and learned constants.
+"""Shared parts of all Triton kernels: fast functions, spike, reset, and learned constants.
 
-The choices of a rule reach a kernel as one number, `RULE`; `choice` takes one of them out of it.
+The choices of a rule reach a kernel as one number, `RULE`; `choice` extracts one of them.
 
 A constant is found by four numbers in ``places``: the entry of neuron ``pos`` is ``pos // run % count``, row
 ``entry * step`` of its table says how to read it (form, number, low, high, inverse, speed), and
@@ -8,8 +8,8 @@ A constant is found by four numbers in ``places``: the entry of neuron ``pos`` i
 perhaps inverted.
 
 For its gradient every program writes a partial sum to ``partials`` and raises a counter. The program that
-comes last adds all of them in a fixed order, so that the result is the same in every run, and sets the
-counter to 0.
+finishes last adds them in a fixed order, so that every run gives the same result, and resets the counter to
+0.
 """
 
 import triton
@@ -85,7 +85,7 @@ def largest(x, y):
 
 @triton.jit
 def clamp(x, low, high):
-    """Return x where it is within the bounds, else the bound; NaN stays NaN."""
+    """Return x clamped to the bounds; NaN stays NaN."""
     return tl.minimum(largest(x, low), high, propagate_nan=tl.PropagateNan.ALL)
 
 
@@ -123,7 +123,7 @@ def only(inside, x, y, EVEN: tl.constexpr):
 
 @triton.jit
 def address(pos, at):
-    """Return where the neurons of a step are in memory; ``at`` is (time, outer, inner stride, inner size)."""
+    """Return the addresses of the neurons of a step; ``at`` is (time, outer, inner stride, inner size)."""
     return pos // at[3] * at[1] + pos % at[3] * at[2]
 
 
@@ -161,7 +161,8 @@ def spike_of(level, gate, limit, amplitude, RULE: tl.constexpr):
         if choice(RULE, "clipped"):
             spike = clamp(amplitude * gate + (1.0 - amplitude) * 0.5, 0.0, 1.0)
         return spike
-    # If the level is neither above nor below, something is NaN, and so is the sum: a broken network shows.
+    # If the level is neither above nor below, something is NaN, and so is the sum: a broken network becomes
+    # visible.
     return tl.where(level > limit, 1.0, tl.where(level <= limit, 0.0, level + limit))
 
 
@@ -177,7 +178,7 @@ def apply_reset(potential, spike, limit, v_reset, RULE: tl.constexpr):
 
 @triton.jit
 def saturated(potential, top, eps, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
-    """Return the soft minimum of P and a ceiling, its derivative by P, and minus its derivative by eps."""
+    """Return the soft minimum of P and a ceiling, its derivative in P, and minus its derivative in eps."""
     least = tl.minimum(potential, top, propagate_nan=tl.PropagateNan.ALL)
     if choice(RULE, "membrane") == MAX:
         below = tl.where(potential < top, 1.0, tl.where(potential == top, 0.5, 0.0))
@@ -192,7 +193,7 @@ def saturated(potential, top, eps, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
 
 @triton.jit
 def fire_backward(gs, gv, potential, level, gate, steep, limit, k, amplitude, v_reset, RULE: tl.constexpr):
-    """Take the gradient back through reset and spike.
+    """Propagate the gradient back through reset and spike.
 
     Return the gradients for the spike, for the level through the spike, for P through the reset, and for the
     threshold through the reset.
@@ -300,7 +301,7 @@ def reduce(
     WAYS: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Add up the gradients of all lanes for constant C and write the gradient for its raw parameter."""
+    """Sum the gradients of all lanes for constant C and write the gradient for its raw parameter."""
     WAY: tl.constexpr = WAYS // 4**C % 4
     raws, tables, places = known
     partials, counters, groups, region = scratch

@@ -102,7 +102,7 @@ def advance(x, state, held, numbers, RULE: tl.constexpr, NATIVE: tl.constexpr):
 
 @triton.jit
 def with_spike(state, held, RULE: tl.constexpr, NATIVE: tl.constexpr):
-    """Return a state with the spike of its membrane, by which a delayed reset begins."""
+    """Return a state with the spike of its membrane, with which a delayed reset starts."""
     if not choice(RULE, "delayed"):
         return state
     eps, k, _, _, threshold, amplitude = held
@@ -144,7 +144,7 @@ def load_steps(source, stride, mask, first, time, CHUNK: tl.constexpr, EVEN: tl.
 
 @triton.jit
 def load_next(source, stride, mask, first, time, xs, CHUNK: tl.constexpr, EVEN: tl.constexpr):
-    """Load the next chunk, if there is one, while the present one is integrated."""
+    """Load the next chunk, if any, while the current one is integrated."""
     if CHUNK == 1:  # there is only one step
         return xs
     return load_steps(source, stride, within(mask, first, time, False), first, time, CHUNK, EVEN)
@@ -281,7 +281,7 @@ def delayed_backward(
     EVEN: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
-    """Go back one step of a neuron that is reset by the spike of the step before."""
+    """Go back one step of a neuron that is reset by the previous step's spike."""
     _, k, leak, _, _, amplitude = held
     level, gate, steep, limit, _, potential, earlier = trace
     gv, gb, gl = grads
@@ -481,7 +481,7 @@ def temporal_backward_kernel(
 ):
     """Differentiate: write the gradients for current, state and constants.
 
-    The bits of HAS tell whether there are a state, a gradient of the output and one of the last state. The
+    The bits of HAS say whether there are a state, a gradient of the output and one of the last state. The
     kernel is longer than others, because Triton cannot carry the trace of a chunk out of a function.
     """
     total, rounds, stride_round = span
@@ -578,7 +578,7 @@ def step_backward_from_spike(
     EVEN: tl.constexpr,
     NATIVE: tl.constexpr,
 ):
-    """Take the gradient of UltraLIF back one step, from its soft spike and the membrane before it."""
+    """Propagate the gradient of UltraLIF back one step, from its soft spike and the membrane before it."""
     logit, potential, _ = told
     k, log_leak = held[1], held[3]
     fed, back, kept, _ = fire_backward(
