@@ -142,7 +142,7 @@ def test_a_file_of_snntorch_to_c(reset, tmp_path, capsys):
         for n in (30, 5)
     ]
     net = torch.nn.Sequential(torch.nn.Linear(40, 30), cells[0], torch.nn.Linear(30, 5), cells[1])
-    for linear in net[::2]:
+    for linear in (net[0], net[2]):
         linear.weight.data.mul_(3)
     nir.write(tmp_path / "x.nir", export_to_nir(net, torch.zeros(1, 40), ignore_dims=[0]))
     file = ("--out", tmp_path / "c", "--weight-bits", 16, "--reset", reset)

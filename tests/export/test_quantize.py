@@ -100,7 +100,7 @@ def driven(net: torch.nn.Module, integer: IntegerNetwork) -> bounds.Range:
     """Return the range of the currents of the first layer."""
     graph = describe(net)
     most = bounds.counts(graph, bounds.Counts(integer.max_events, integer.max_events))
-    return bounds.currents(graph, {1: integer.synapses[0]}, most)[1][1]
+    return bounds.currents(graph, {1: integer.synapses[0]}, most, integer.timesteps)[1][1]
 
 
 @given(seed=st.integers(0, 10**6), leak=st.sampled_from(("multiply", "shift")), clip=st.booleans())
@@ -200,7 +200,6 @@ def test_what_cannot_be_asked(change, message):
 @pytest.mark.parametrize(
     ("neuron", "options", "message"),
     [
-        ("AdaLIF", {}, "AdaLIF neurons, which have no integer form; choose UltraLIF"),
         ("UltraLIF", {"reset": "saturate"}, "reset='saturate', a soft minimum that has no integer form"),
         ("UltraDLIF", {"eps": torch.linspace(0.5, 1, 16), "learn_eps": False}, "different eps"),
     ],
