@@ -38,8 +38,9 @@ def fill(page: str, results: Results) -> str:
 def all_results() -> Results:
     """Return the runs of the paper and of the studies around it."""
     results = Results(*read(RESULTS / "paper.jsonl.gz"))
-    for result in read(RESULTS / "studies.jsonl.gz").results:
-        results.add(result)
+    for name in ("studies", "open-readings"):
+        for result in read(RESULTS / f"{name}.jsonl.gz").results:
+            results.add(result)
     return results
 
 

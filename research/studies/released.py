@@ -54,7 +54,7 @@ STATIC = ("mnist", "fashion-mnist", "cifar10")
 EVENTS = ("n-mnist", "shd", "dvs-gesture")
 LARGEST = 80
 """Members of one seed in a stack; a tuning stack has 72."""
-KNOWN = [RESULTS / "paper.jsonl.gz", RESULTS / "studies.jsonl.gz"]
+KNOWN = [RESULTS / f"{name}.jsonl.gz" for name in ("paper", "studies", "open-readings")]
 TINY: dict[str, Any] = {"epochs": 2, "batch_size": 512}
 """For a rehearsal."""
 
