@@ -163,6 +163,73 @@ def test_a_loop_over_frames() -> None:
     assert torch.equal(spikes, net(frames)[0]) and torch.equal(count, spikes.sum(0)) and fires(spikes)
 
 
+class BatchFirst(nn.Module):
+    """A loop over the second axis of its input, whose outputs are stacked there too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.norm, self.lif = linear(12, 6), nn.BatchNorm1d(6), snn.Leaky(beta=0.9)
+
+    def forward(self, x):
+        mem, rec = self.lif.init_leaky(), []
+        for t in range(x.shape[1]):
+            spk, mem = self.lif(self.norm(self.fc(x[:, t])), mem)
+            rec.append(spk)
+        return torch.stack(rec, dim=1)
+
+
+def test_a_loop_over_the_second_axis(x: Tensor) -> None:
+    net, x = BatchFirst().eval(), x.transpose(0, 1)
+    ours = convert(net, check=x)
+    more = torch.rand(7, 11, 12)
+    assert torch.equal(ours(more), net(more)) and fires(ours(more))
+
+
+class Flattening(nn.Module):
+    """A tutorial's view with the batch size, before a loop that it writes for one image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.lif = linear(12, 6), snn.Leaky(beta=0.9)
+
+    def forward(self, x):
+        x, mem, rec = x.view(x.size(0), -1), self.lif.init_leaky(), []
+        for _ in range(5):
+            spk, mem = self.lif(self.fc(x), mem)
+            rec.append(spk)
+        return torch.stack(rec)
+
+
+def test_another_batch_size_than_that_of_the_example() -> None:
+    net = Flattening()
+    ours, more = convert(net, check=torch.rand(4, 3, 4)), torch.rand(9, 3, 4)
+    assert torch.equal(ours(more), net(more)) and fires(ours(more))
+
+
+class Readout(nn.Module):
+    """norse's own example: cells in a loop, read out by LILinearCell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.lif, self.out = linear(12, 16, 9.0), norse.LIFCell(), norse.LILinearCell(16, 5)
+
+    def forward(self, x):
+        s1 = s2 = None
+        voltages = []
+        for frame in x:
+            z, s1 = self.lif(self.fc(frame), s1)
+            v, s2 = self.out(z, s2)
+            voltages.append(v)
+        return torch.stack(voltages)
+
+
+def test_a_readout_of_norse(x: Tensor) -> None:
+    net = Readout()
+    expected = net(x)
+    assert expected.abs().sum() > 0
+    torch.testing.assert_close(convert(net, check=x)(x), expected)
+
+
 class Handwritten(nn.Module):
     """Feedback by hand: the spikes of the second layer drive the first one step later."""
 
@@ -384,6 +451,8 @@ def test_refusals_name_the_layer(x: Tensor) -> None:
         convert(nn.Sequential(linear(12, 16), snn.Leaky(beta=0.9, inhibition=True)))
     with pytest.raises(ValueError, match="'0' is a Alpha"):
         convert(nn.Sequential(snn.Alpha(alpha=0.9, beta=0.8)))
+    with pytest.raises(ValueError, match=r"'0' is a PSN, which ul.convert does not know"):
+        convert(nn.Sequential(neuron.PSN(5)))
     with pytest.raises(ValueError, match="nothing to convert"):
         convert(nn.Sequential(linear(12, 16)))
 

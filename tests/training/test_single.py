@@ -18,6 +18,7 @@ from ultralif.training.batches import load_data
 from ultralif.training.loop import Job, close_epoch, prepare_epoch, recalibrate_bn, steps
 from ultralif.training.members import Single
 from ultralif.training.networks import build_networks
+from ultralif.training.result import Operations
 
 CPU = torch.device("cpu")
 X = torch.rand(96, 1, 6, 6, generator=torch.Generator().manual_seed(0))
@@ -105,6 +106,14 @@ def test_operations_are_counted_layer_by_layer(tmp_path: Path) -> None:
     assert last.acs == pytest.approx(float(spikes.sum()) / 30 * 2) and last.macs == 0
     assert Store(tmp_path).rows()[0].by_mode["hard"].layers == result.by_mode["hard"].layers
     assert result.by_mode["hard"].spike_rates == pytest.approx((float(spikes.mean()),), abs=1e-6)
+
+
+def test_synapses_with_delays_are_counted(tmp_path: Path) -> None:
+    net = nn.Sequential(ul.DelayedLinear(20, 16, max_delay=3), ul.LIF(), nn.Linear(16, 2))
+    x = torch.rand(32, 20, generator=torch.Generator().manual_seed(0)) + 0.1
+    data = x, (x[:, 0] > 0.6).long()
+    result = ul.train(net, data, data, timesteps=4, epochs=1, runs_dir=tmp_path)
+    assert result.by_mode["hard"].layers["0"] == Operations(4 * 20 * 16, 0.0)
 
 
 def test_batch_norm_is_recalibrated_in_the_last_mode() -> None:

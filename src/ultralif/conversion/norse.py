@@ -30,9 +30,11 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
         name: its name, for messages.
     """
     from norse.torch.module import snn
+    from norse.torch.module.leaky_integrator import LILinearCell
 
     kind = type(module)
-    if not isinstance(module, snn.SNN | snn.SNNCell | snn.SNNRecurrent | snn.SNNRecurrentCell):
+    known = snn.SNN | snn.SNNCell | snn.SNNRecurrent | snn.SNNRecurrentCell | LILinearCell
+    if not isinstance(module, known):
         return None
     layer: Any = module
     makers: dict[str, Callable[[Any], nn.Module]] = {
@@ -41,6 +43,7 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
         "IAF": _iaf,
         "LI": _li,
         "LIBox": _li,
+        "LILinear": lambda layer: nn.Sequential(_linear(layer.input_weights), _li(layer)),
         "LIFRecurrent": _recurrent,
     }
     maker = makers.get(kind.__name__.removesuffix("Cell"))

@@ -40,7 +40,7 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
         )
     if kind.__module__ in (f"{layer.__name__}.stateless_wrapper", f"{layer.__name__}.bn") and _is_plain(kind):
         return Replacement(TimeDistributed(_plain(module)), alone=True, sequence=sequence)
-    if isinstance(module, base.MemoryModule):
+    if isinstance(module, base.MemoryModule) or ".activation_based.neuron." in kind.__module__:
         raise InputError(
             f"layer {name!r} is a {kind.__name__}, which ul.convert does not know; it converts "
             f"{', '.join(_NEURONS)}. Write it as a ul.Stepped neuron"

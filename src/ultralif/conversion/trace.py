@@ -289,12 +289,21 @@ class _Writer:
         """Return what a node takes one item of, and which: a step of a sequence, or one of its outputs."""
         if node.op == "call_method" and node.target == "select" and node.args[1] == 0:
             return node.args[0], node.args[2]  # type: ignore[return-value]
+        if self._takes_column(node):
+            return node.args[0], node.args[1][1]  # type: ignore[return-value, index]
         if node.target is not operator.getitem or not isinstance(node.args[1], int):
             return None
         base: Any = node.args[0]
         if getattr(base.target, "__name__", base.target) == "unbind" and base.args[1:] in ((), (0,)):
             base = base.args[0]
         return base, node.args[1]
+
+    def _takes_column(self, node: fx.Node) -> bool:
+        """Tell whether a node is ``x[:, t]``, a step of a sequence with the batch first."""
+        index = node.args[1] if node.target is operator.getitem else None
+        return (
+            isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None) and type(index[1]) is int
+        )
 
     def _key(self, value: Any) -> Any:
         if isinstance(value, fx.Node):
@@ -368,7 +377,9 @@ class _Writer:
             if self._gives_tuple(bases[0]):
                 return self._neuron(bases, which)
             if [index for _, index in items] == list(range(len(nodes))) and not self.step:
-                return self._single(bases[0])
+                whole = self._single(bases[0])
+                columns = self._takes_column(first)
+                return self.graph.call_method("transpose", (whole, 0, 1)) if columns else whole
         if self._is_neuron(first):
             return self._neuron(nodes, which)
         return self._operation(nodes)
@@ -474,10 +485,12 @@ class _Writer:
                     raise InputError("the forward uses a state of norse; use its output alone")
                 return self._single(base)  # type: ignore[arg-type]
         stacked = node.args[0] if node.target is torch.stack else None
-        if stacked and node.args[1:] in ((), (0,)) and node.kwargs in ({}, {"dim": 0}):
+        axis = (*node.args[1:], *node.kwargs.values()) or (0,)
+        if stacked and axis in ((0,), (1,)):
             roles = {self.roles[each] for each in stacked}  # type: ignore[union-attr, index]
             if len(roles) == 1:
-                return self._roll(tuple(stacked))  # type: ignore[arg-type]
+                rolled = self._roll(tuple(stacked))  # type: ignore[arg-type]
+                return rolled if axis == (0,) else self.graph.call_method("transpose", (rolled, 0, 1))
         part = self.parts[self.roles[node]]
         if node in self.stepping and (len(part) > 1 or self._is_neuron(node)):
             return self.graph.call_function(operator.getitem, (self._roll(tuple(part)), part.index(node)))

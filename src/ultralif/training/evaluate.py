@@ -21,7 +21,7 @@ from ultralif.data import Split
 from ultralif.errors import DataWarning, InputError
 from ultralif.functional import Mode
 from ultralif.names import MODES
-from ultralif.nn import Network
+from ultralif.nn import DelayedLinear, Network
 from ultralif.training.batches import EVALUATION, Data, batches, inputs, load_data, make_loader, make_loaders
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
@@ -160,7 +160,7 @@ class _Layers:
     """Counts the operations of any module from the inputs of its linear and convolutional layers."""
 
     def __init__(self, single: Single, timesteps: int) -> None:
-        kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+        kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, DelayedLinear)
         self.layers = {name: part for name, part in single.net.named_modules() if isinstance(part, kinds)}
         self.single, self.timesteps, self.samples = single, timesteps, 0
         self.counts: dict[Mode, dict[str, _Count]] = {}
