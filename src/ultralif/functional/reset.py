@@ -45,7 +45,7 @@ def fire(
             binary, because that gradient grows with every time step.
         ceiling: a function that returns the membrane for ``saturate``; None: the neuron has no such reset.
     """
-    check_choice("reset", reset, get_args(Reset) if ceiling else get_args(Reset)[:3])
+    check_choice("reset", reset, get_args(Reset) if ceiling else get_args(Reset)[:-1])
     detach = mode != "soft" if detach_reset is None else detach_reset
 
     def after(fired: Tensor) -> Tensor:

@@ -121,7 +121,7 @@ class Neuron(Parametrized, Generic[S]):
         if unknown:
             raise unknown_argument(type(self).__name__, next(iter(unknown)), self.__signature__.parameters)
         check_choice("backend", backend, get_args(Backend))
-        check_choice("reset", reset, get_args(Reset) if "v_sat" in self.choices else get_args(Reset)[:3])
+        check_choice("reset", reset, get_args(Reset) if "v_sat" in self.choices else get_args(Reset)[:-1])
         check_shape("parameter_shape", parameter_shape)
         if detach_reset is not None and not isinstance(detach_reset, bool):
             raise TypeError(f"detach_reset must be True, False or None, got {detach_reset!r}")

@@ -212,12 +212,12 @@ def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tup
 
 
 MODES, SURROGATES = get_args(Mode), get_args(SurrogateName)
-RESETS: tuple[Reset, ...] = get_args(Reset)
+RESETS = tuple(reset.name.lower() for reset in rules.Reset)
 
 
 def _rule(
     membrane: Membrane,
-    resets: tuple[Reset, ...],
+    resets: tuple[str, ...],
     *,
     mode: Mode,
     v_reset: Constant,
