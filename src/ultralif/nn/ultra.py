@@ -132,7 +132,12 @@ def _spread(time_constants: tuple[float, float], shape: Sequence[int] | None) ->
 
 
 class UltraLIF(_Leaky):
-    """The temporal neuron (definition 4.1): `ultralif.functional.ultralif_step`.
+    """A neuron whose membrane is the soft maximum of its past and its current (definition 4.1).
+
+    In soft mode the gradient is exact, also for the temperature. In hard and tropical mode spikes are
+    binary, and the derivative of the soft spike serves as a surrogate. With the default reset a spike erases
+    the past; for long memory use ``reset="none"`` with ``time_constants``.
+    `ultralif.functional.ultralif_step` is the formula.
 
     Args:
         leak: decay factor tau_0 in (0, 1).
@@ -148,9 +153,14 @@ class UltraLIF(_Leaky):
 
     Example:
         >>> import torch
-        >>> neuron = UltraLIF(eps=0.5)
-        >>> neuron(torch.zeros(10, 2, 64)).shape
+        >>> neuron = UltraLIF()
+        >>> neuron
+        UltraLIF(eps=0.2 learned, leak=0.9, threshold=0.5, mode=soft)
+        >>> current = torch.zeros(10, 2, 64)  # [T, B, features]
+        >>> neuron(current).shape  # the whole sequence, from rest
         torch.Size([10, 2, 64])
+        >>> spike, state = neuron.step(current[0])  # one time step; pass state to the next call
+        >>> neuron.mode = "hard"  # binary spikes, with the same constants
     """
 
     operator = staticmethod(ops.ultralif)
@@ -184,7 +194,10 @@ class SpatialOptions(TemperedOptions, total=False):
 
 
 class UltraDLIF(_Tempered):
-    """The spatial neuron (definition 4.2): `ultralif.functional.ultradlif_step`.
+    """A neuron whose membrane is the soft maximum of its neighbours, plus its current (definition 4.2).
+
+    In soft mode the gradient is exact. Each step adds up to ``eps * log(3)`` without input, unless
+    ``centered=True``. `ultralif.functional.ultradlif_step` is the formula.
 
     Args:
         coupled_axis: the feature axis along which neurons are coupled, counted from the last, -1.
@@ -248,7 +261,9 @@ class UltraDPLIF(UltraDLIF):
 
 
 class SoftLIF(_Leaky):
-    """The control, an additive membrane with soft spikes: `ultralif.functional.softlif_step`.
+    """A leaky membrane with soft spikes and an exact gradient: the control without log-sum-exp.
+
+    `ultralif.functional.softlif_step` is the formula.
 
     Args:
         leak: decay factor in (0, 1).
