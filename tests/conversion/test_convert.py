@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 import ultralif as ul
 from ultralif.conversion import SpikeMismatch, convert, with_lif
+from ultralif.conversion.check import _compare_output
 from ultralif.conversion.neurons import SnnTorchNeuron
+from ultralif.errors import JobError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -520,3 +522,10 @@ def test_a_double_reset_has_no_lif(x: Tensor) -> None:
     net = nn.Sequential(linear(12, 16), snn.Leaky(beta=0.9, reset_delay=False, init_hidden=True))
     with pytest.raises(ValueError, match=r"layer 'layer_1': without reset_delay .* reset_delay=True"):
         with_lif(convert(net, check=x))
+
+
+@pytest.mark.parametrize("found", [torch.zeros(3, 4), torch.full((3, 5), 0.1)], ids=["shape", "values"])
+def test_another_output_with_the_same_spikes_is_refused(found: Tensor) -> None:
+    _compare_output(torch.zeros(3, 5), torch.zeros(3, 5))
+    with pytest.raises(JobError, match="another output"):
+        _compare_output(torch.zeros(3, 5), found)

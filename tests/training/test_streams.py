@@ -1,6 +1,7 @@
 """Data that come batch by batch: a DataLoader is iterated as it is, and resumed where it stopped."""
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,14 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SequentialSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 import ultralif as ul
 from ultralif.data import user_data
@@ -93,6 +101,57 @@ def test_samplers_and_iterable_datasets_are_used_as_they_are(tmp_path: Path) -> 
     assert history.own.accuracy == pytest.approx(100 * float((Y == 1).float().mean()), abs=15)
     result = ul.train(net(), Numbers(), DataLoader(Numbers(), batch_size=10), runs_dir=tmp_path, **RUN)
     assert result.status == "done" and result.own.accuracy in {4.0 * i for i in range(26)}
+
+
+def test_a_digest_sees_the_first_and_the_last_sample() -> None:
+    digests = set()
+    for changed in (None, 0, 599):
+        data = torch.zeros(600, 6)
+        if changed is not None:
+            data[changed, 3] = 1.0
+        loader = DataLoader(TensorDataset(data, torch.arange(600) % 2), batch_size=50)
+        digests.add(Stream("train", loader, events=False).digest())
+    assert len(digests) == 3
+
+
+class Drawn(Dataset[tuple[Tensor, int]]):
+    """Samples drawn by numpy, or by Python's own generator."""
+
+    def __init__(self, draw: Callable[[], float]) -> None:
+        self.draw = draw
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, i: int) -> tuple[Tensor, int]:
+        return torch.full((3,), self.draw()), i % 2
+
+
+@pytest.mark.parametrize("draw", [np.random.random, random.random], ids=["numpy", "python"])
+def test_a_pass_repeats_what_its_dataset_draws(draw: Callable[[], float]) -> None:
+    stream = Stream("train", DataLoader(Drawn(draw), batch_size=2), events=False)
+    first, again, other = (
+        torch.cat([x for x, *_ in stream.batches(iter(range(begin, begin + 9)))]) for begin in (0, 0, 50)
+    )
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+class Epochs(SequentialSampler):
+    """A sampler that is told the epoch, as those of distributed training are."""
+
+    def __init__(self, data: Any) -> None:
+        super().__init__(data)
+        self.told: list[int] = []
+
+    def set_epoch(self, epoch: int) -> None:
+        self.told.append(epoch)
+
+
+def test_a_sampler_is_told_the_epoch(tmp_path: Path) -> None:
+    data = TensorDataset(X, Y)
+    sampler = Epochs(data)
+    ul.train(net(), DataLoader(data, batch_size=20, sampler=sampler), (X, Y), runs_dir=tmp_path, **RUN)
+    assert len(set(sampler.told)) == RUN["epochs"]
 
 
 def test_memory_and_stream_give_the_same_accuracy(tmp_path: Path) -> None:
