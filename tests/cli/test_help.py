@@ -91,6 +91,13 @@ def test_a_model_brings_its_recipe() -> None:
     )
 
 
+def test_small_images_have_a_recipe_of_their_own() -> None:
+    for dataset, recipe in {"digits": "digits", "mnist": "deep"}.items():
+        args = read_arguments(Train, ["--dataset", dataset, "--model", "vgg5"], "train")
+        assert args.recipe == recipe and args.epochs == PRESETS[recipe]["epochs"]
+        assert RunConfig.for_model("vgg5", dataset=dataset) == args.run()
+
+
 def test_a_config_overrides_the_recipe_of_a_model(tmp_path) -> None:
     (tmp_path / "own.toml").write_text("epochs = 3")
     argv = ["--model", "vgg5", "--config", str(tmp_path / "own.toml")]

@@ -131,7 +131,8 @@ def read_arguments(
     words, model = _register_paths(words)
     own = {name.replace("-", "_") for name in describe_flags(kind)}
     rest, options = _take_options(words, own)
-    chosen = _last(words, "config") or recipe_of(_last(words, "model") or "mlp") or recipe(given)
+    trained = recipe_of(_last(words, "model") or "mlp", _last(words, "dataset") or RunConfig.dataset)
+    chosen = _last(words, "config") or trained or recipe(given)
     default = None if chosen is None else kind.with_defaults(read_config(Path(chosen)), chosen)
     found = parse(kind, rest, command, default)
     used = chosen if chosen in PRESETS else None

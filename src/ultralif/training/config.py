@@ -67,14 +67,18 @@ first and binary for the last epochs. ``digits`` is for the small images of that
 ones, with a first result within minutes."""
 
 
-def recipe_of(model: str) -> str | None:
+def recipe_of(model: str, dataset: str = "digits") -> str | None:
     """Return the name of the preset that trains a model; None for perceptrons and networks of the user.
 
+    The small images of ``digits`` have a recipe of their own.
+
     Example:
-        >>> recipe_of("vgg5"), recipe_of("mlp")
-        ('deep', None)
+        >>> recipe_of("vgg5"), recipe_of("vgg5", "mnist"), recipe_of("mlp")
+        ('digits', 'deep', None)
     """
-    return "deep" if re.match(r"(vgg|resnet)\d", model) else None
+    if not re.match(r"(vgg|resnet)\d", model):
+        return None
+    return "digits" if dataset.lower() == "digits" else "deep"
 
 
 _WORDS: dict[type, str] = {
@@ -526,7 +530,8 @@ class RunConfig:
             >>> RunConfig.for_model("vgg5", epochs=2).encoding
             'direct'
         """
-        return cls(**{**PRESETS.get(recipe_of(model) or "", {}), "model": model, **fields})
+        recipe = recipe_of(model, fields.get("dataset", cls.dataset))
+        return cls(**{**PRESETS.get(recipe or "", {}), "model": model, **fields})
 
     def with_(self, **changes: Any) -> "RunConfig":
         """Return a copy with other values; with another neuron, only changed options are kept."""
