@@ -149,6 +149,8 @@ class CallPlan:
         self.dense = (total, *step)
         """The strides of a sequence, or of states, whose neurons are side by side in the order of memory."""
         self._dense = (total, features, 1)
+        self.is_like = self.dense == self.strides or shape[0] == 1
+        """Whether a sequence in the order of memory has the layout of the current."""
         self.seen: dict[tuple[int, ...], Any] = {}  # the three strides of tensors
 
     def _strides(self, strides: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -158,16 +160,20 @@ class CallPlan:
             return None
         return at.time, at.inner * features if at.size == batch * features else at.outer, at.inner
 
-    def _readable(self, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
-        """Return a sequence and its three strides; it is copied only if they cannot describe it."""
-        x = stored(x)
-        strides = x.stride()
-        at = self.seen.get(strides)
-        if at is None:
-            at = self.seen[strides] = self._strides(strides) or ()
-        if at:
-            return x, at
-        return torch.empty_strided(self.shape, self.dense, dtype=x.dtype).copy_(x), self._dense
+    def _readable(self, *sequences: Tensor) -> list[tuple[Tensor, tuple[int, ...]]]:
+        """Return sequences, each with its three strides; one that these cannot describe is copied."""
+        found = []
+        for x in sequences:
+            if x.layout is not torch.strided or x.is_neg() or x._is_zerotensor():
+                x = stored(x)
+            strides = x.stride()
+            at = self.seen.get(strides)
+            if at is None:
+                at = self.seen[strides] = self._strides(strides) or ()
+            if not at:
+                x, at = torch.empty_strided(self.shape, self.dense, dtype=x.dtype).copy_(x), self._dense
+            found.append((x, at))
+        return found
 
     def _dense_step(self, x: Tensor) -> Tensor:
         """Return tensors of one step, ``[S, B, *features]``, in the order of memory."""
@@ -178,24 +184,29 @@ class CallPlan:
 
     def _like_current(self, x: Tensor) -> Tensor:
         """Return a sequence in the order of memory in the layout of the current."""
-        if self.dense == self.strides or self.shape[0] == 1:
-            return x
         return torch.empty_strided(self.shape, self.strides, dtype=x.dtype).copy_(x)
 
-    def _raws(self, constants: Constants) -> list[Tensor | None]:
-        """Return the tensors that the kernels read, contiguous; None for numbers."""
-        found: list[Tensor | None] = []
+    def _run(
+        self, call: _Call, x: Tensor, start: Tensor | None, constants: Constants, *others: Tensor | None
+    ) -> None:
+        """Run the kernel: the constants are read as contiguous tensors, or as numbers in the call."""
+        tensors: list[Tensor | None] = [x, start]
         for constant, expands in zip(constants, self.expands, strict=True):
             tensor = constant.raw if isinstance(constant, Learned) else constant
             if expands:
                 value = constant.value() if isinstance(constant, Learned) else constant
                 tensor = value.expand(self.shape[2:])
-            found.append(stored(tensor).contiguous() if isinstance(tensor, Tensor) else None)
-        return found
-
-    def _run(self, call: _Call, *tensors: Tensor | None) -> None:
+            if not isinstance(tensor, Tensor):
+                tensor = None
+            elif tensor.is_neg() or tensor._is_zerotensor():
+                tensor = stored(tensor)
+            tensors.append(None if tensor is None else tensor.contiguous())
+        tensors += others
+        pointers = _Pointers()
+        for i, tensor in enumerate(tensors):
+            if tensor is not None and tensor.numel():
+                pointers[i] = tensor.data_ptr()
         call.threads = torch.get_num_threads()
-        pointers = _Pointers(*[None if t is None or not t.numel() else t.data_ptr() for t in tensors])
         if self.function(ctypes.byref(call), pointers):
             raise MemoryError(
                 f"no memory to integrate a layer of {self.size[2]} neurons; use a smaller batch"
@@ -206,13 +217,13 @@ class CallPlan:
     ) -> tuple[Tensor, Tensor, None]:
         """Return the spikes (or their mean), the last state, and nothing more for the backward pass."""
         call = _Call.from_buffer_copy(self.call)
-        x, call.current[:] = self._readable(current)
+        ((x, call.current[:]),) = self._readable(current)
         start = None if state is None else self._dense_step(state)
         shape, strides = (self.shape[1:], self.dense[1:]) if self.rule.rate else (self.shape, self.dense)
         out = torch.empty_strided(shape, strides, dtype=self.dtype)
         last = torch.empty_strided(self.state_shape, self.dense, dtype=self.state_dtype)
-        self._run(call, x, start, *self._raws(constants), out, last, *[None] * 6)
-        return (out if self.rule.rate else self._like_current(out)), last, None
+        self._run(call, x, start, constants, out, last)
+        return (out if self.rule.rate or self.is_like else self._like_current(out)), last, None
 
     def backward(
         self,
@@ -229,7 +240,7 @@ class CallPlan:
         ``kept`` has the spikes, if the membrane follows from them.
         """
         call, dtype = _Call.from_buffer_copy(self.call), self.state_dtype
-        x, call.current[:] = self._readable(current)
+        sequences = [current]
         if grad_out is not None and self.rule.rate:
             grad_out = stored(grad_out.to(self.dtype))
             if grad_out.stride() != self.dense[1:]:
@@ -237,22 +248,27 @@ class CallPlan:
                 grad_out = dense.copy_(grad_out)
             call.grad[:] = 0, *self._dense[1:]
         elif grad_out is not None:
-            grad_out, call.grad[:] = self._readable(grad_out.to(self.dtype))
+            sequences.append(grad_out.to(self.dtype))
         spikes = kept[0] if grad_state is None else None
         if spikes is not None:
-            spikes, at = self._readable(spikes)
+            sequences.append(spikes)
+        (x, call.current[:]), *others = self._readable(*sequences)
+        if spikes is not None:
+            spikes, at = others.pop()
             spikes = spikes if at == self._dense else None
-        start, end = (None if s is None else self._dense_step(s) for s in (state, grad_state))
+        if others:
+            grad_out, call.grad[:] = others[0]
+        start = None if state is None else self._dense_step(state)
+        end = None if grad_state is None else self._dense_step(grad_state)
         g_current = torch.empty_strided(self.shape, self.dense, dtype=self.dtype)
         g_state = None if start is None else torch.empty_strided(start.shape, self.dense, dtype=dtype)
         sums = torch.empty((4, self.longest), dtype=dtype) if True in learned else None
-        given = (x, start, *self._raws(constants), None, None, grad_out, end)
-        self._run(call, *given, spikes, g_current, g_state, sums)
+        self._run(call, x, start, constants, None, None, grad_out, end, spikes, g_current, g_state, sums)
         grads: list[Tensor | None] = [None] * 4
         for i, constant in enumerate(constants):
             if learned[i] and sums is not None:
                 grads[i] = self._gradient(constant, sums[i], self.expands[i])
-        return self._like_current(g_current), g_state, grads
+        return (g_current if self.is_like else self._like_current(g_current)), g_state, grads
 
     def _gradient(self, constant: Tensor | Learned, sums: Tensor, expands: bool) -> Tensor:
         """Return the gradient of a constant, in memory of its own."""
