@@ -40,7 +40,6 @@ SLIPS = {
     "learn_eps": "yes",
     "batch_first": "no",
     "delayed_reset": 1,
-    "check_finite": None,
     "v_reset": "0",
     "v_sat": None,
     "eps_range": 1.0,
@@ -314,19 +313,6 @@ def test_a_constant_that_does_not_fit_the_features(name: str, shape: tuple[int, 
     assert_refused(lambda: neuron.step(torch.zeros(2, 4)), ValueError, *words)
     grown = ul.NEURONS[name](threshold=torch.full((4,), 0.5))
     assert_refused(lambda: grown(torch.zeros(3, 2, 1)), ValueError, "threshold", "(4,)", "(1,)")
-
-
-@of_each_kind
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_current_that_is_not_finite(name: str, value: float) -> None:
-    current = torch.zeros(3, 2, 4)
-    current[1, 0, 2] = current[2, 1, 1] = value
-    neuron = ul.NEURONS[name](check_finite=True)
-    words = ("current", "2 NaN or infinite values among 24", "check_finite=False")
-    assert_refused(lambda: neuron(current), ValueError, *words)
-    assert_refused(lambda: neuron.step(current[1]), ValueError, "current", "1 NaN or infinite")
-    assert torch.isfinite(neuron(torch.zeros(3, 2, 4))).all()
-    assert ul.NEURONS[name]()(current).shape == current.shape  # the check is asked for
 
 
 @pytest.mark.parametrize("sizes", [(), (4,), (4, 3), (4, 0, 3), (4, 5, -1)])

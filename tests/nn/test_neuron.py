@@ -223,7 +223,7 @@ def test_a_class_shows_its_arguments(name: str) -> None:
     """Editors and ``help`` list every option with its default, and the constructor takes them all."""
     neuron = ul.NEURONS[name]
     shown = inspect.signature(neuron).parameters
-    assert {"threshold", "v_reset", "learn_threshold", "batch_first", "check_finite"} <= shown.keys()
+    assert {"threshold", "v_reset", "learn_threshold", "batch_first"} <= shown.keys()
     assert all(p.kind is inspect.Parameter.KEYWORD_ONLY for p in shown.values())
     options = {key: p.default for key, p in shown.items()}
     assert all(options[f"learn_{learned}"] is True for learned in neuron.learns)

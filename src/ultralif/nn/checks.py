@@ -11,13 +11,12 @@ from ultralif.nn.parameters import fits
 __all__ = ["check_constants", "check_current", "check_shape", "check_state", "check_steps"]
 
 
-def check_current(current: Tensor, leading: Sequence[str], *, finite: bool) -> None:
+def check_current(current: Tensor, leading: Sequence[str]) -> None:
     """Check the type and the axes of a current.
 
     Args:
         current: the user's input.
         leading: the names of the axes before the features.
-        finite: also refuse NaN and infinity.
     """
     if not isinstance(current, Tensor) or not current.is_floating_point():
         is_tensor = isinstance(current, Tensor)
@@ -28,12 +27,6 @@ def check_current(current: Tensor, leading: Sequence[str], *, finite: bool) -> N
         raise InputError(
             f"current must be [{', '.join(leading)}, *features], got shape {tuple(current.shape)}; "
             "add the missing axes with unsqueeze"
-        )
-    if finite and not bool(torch.isfinite(current).all()):
-        bad = int((~torch.isfinite(current)).sum())
-        raise InputError(
-            f"current holds {bad} NaN or infinite values among {current.numel()}; look for what "
-            "diverged before this layer, or pass check_finite=False"
         )
 
 

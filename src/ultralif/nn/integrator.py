@@ -54,7 +54,7 @@ class LeakyIntegrator(Parametrized):
 
     def run(self, current: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Return the membrane at every step of ``[T, B, *features]`` and the state to continue from."""
-        check_current(current, ("T", "B"), finite=False)
+        check_current(current, ("T", "B"))
         current = current.transpose(0, 1) if self.batch_first else current
         check_steps(current)
         self._check_step(state, current.shape[1:])
@@ -65,7 +65,7 @@ class LeakyIntegrator(Parametrized):
 
     def step(self, x: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Return the membrane after one time step ``[B, *features]`` and the state to continue from."""
-        check_current(x, ("B",), finite=False)
+        check_current(x, ("B",))
         self._check_step(state, x.shape)
         membrane, v = leaky_integrator(
             x.unsqueeze(0), None if state is None else state.v, leak=self.constant("leak")

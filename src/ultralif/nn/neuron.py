@@ -38,7 +38,6 @@ class NeuronOptions(TypedDict, total=False):
     learn_threshold: bool | None
     parameter_shape: Sequence[int] | None
     batch_first: bool
-    check_finite: bool
     backend: Backend
 
 
@@ -61,7 +60,6 @@ class Neuron(Parametrized, Generic[S]):
         parameter_shape: the shape of each learned constant, such as ``(64,)`` for one value per neuron.
             None: one number for the whole layer.
         batch_first: take and return ``[B, T, *features]``.
-        check_finite: raise an InputError if a current is NaN or infinite.
         backend: ``auto`` integrates by the fastest kernel, ``reference`` by the definition.
 
     Example:
@@ -114,7 +112,6 @@ class Neuron(Parametrized, Generic[S]):
         learn_threshold: bool | None = None,
         parameter_shape: Sequence[int] | None = None,
         batch_first: bool = False,
-        check_finite: bool = False,
         backend: Backend = "auto",
         **unknown: Never,
     ) -> None:
@@ -127,7 +124,6 @@ class Neuron(Parametrized, Generic[S]):
             raise TypeError(f"detach_reset must be True, False or None, got {detach_reset!r}")
         check_flag("delayed_reset", delayed_reset)
         check_flag("batch_first", batch_first)
-        check_flag("check_finite", check_finite)
         super().__init__()
         self.keep("v_reset", v_reset)
         self.reset: Reset = reset
@@ -140,7 +136,6 @@ class Neuron(Parametrized, Generic[S]):
             if getattr(self, name) != arguments[name].default:
                 raise InputError(f"{name} does nothing in {type(self).__name__}: its choices do not list it")
         self.batch_first = batch_first
-        self.check_finite = check_finite
         self.backend: Backend = backend
         self._shape = parameter_shape
         self.mode = self.modes[0] if mode is None else mode
@@ -215,7 +210,7 @@ class Neuron(Parametrized, Generic[S]):
         spikes: Tensor | None = None if call is None else call(current, self._parameters)
         if spikes is None:
             spikes = self.run(current)[0]
-            plain = not (self.batch_first or self.check_finite or "synapse" in self.declared())
+            plain = not (self.batch_first or "synapse" in self.declared())
             if plain and self.backend == "auto":
                 constants, choices = self._given()
                 if len(ready) >= 64:
@@ -313,7 +308,7 @@ class Neuron(Parametrized, Generic[S]):
         return current
 
     def _check_current(self, current: Tensor, leading: tuple[str, ...]) -> None:
-        check_current(current, leading, finite=self.check_finite)
+        check_current(current, leading)
 
     def _check_step(self, state: S | None, shape: torch.Size) -> None:
         check_constants(self.shapes(), shape[1:])

@@ -165,7 +165,6 @@ RESERVED = {
     "parameter_shape": "the field per_neuron",
     "time_constants": "ul.train with a network of your own, whose neurons have them",
     "batch_first": "nothing: batches of a run have time first",
-    "check_finite": "nothing: a run that diverges is noticed without it",
     "backend": "nothing: it does not change a run",
 }
 """Arguments of neurons that are not options of a run, and what to use instead."""
