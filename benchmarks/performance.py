@@ -1,4 +1,4 @@
-"""Turn what was measured into docs/results/performance.md and docs/images/performance.png.
+"""Turn what was measured into docs/results/performance.md.
 
     python benchmarks/performance.py
 
@@ -10,11 +10,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import matplotlib as mpl
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
 
 DOCS = Path(__file__).parent.parent / "docs"
 RESULTS = DOCS / "results"
@@ -187,25 +182,6 @@ def origin(found: Row) -> str:
     return f"{found.get('date', 'without a date')} at {found.get('commit', 'a commit not named')}"
 
 
-def draw(panels: dict[str, list[Row]]) -> None:
-    """Draw the time of a layer for every subject, one panel a machine."""
-    figure, axes = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 4.2), squeeze=False)
-    for axis, (title, rows) in zip(axes[0], panels.items(), strict=True):
-        rows = sorted(rows, key=lambda row: -row["ms"])
-        for place, row in enumerate(rows):
-            name = row["subject"]
-            color = "black" if name == "copy" else "#b0b0b0" if " " in name else "#3f51b5"
-            axis.barh(place, row["ms"], color=color)
-            axis.text(row["ms"], place, f" {row['ms']:.3g}", va="center", fontsize=8)
-        axis.set_yticks(range(len(rows)), [row["subject"] for row in rows])
-        axis.set_xlim(right=1.15 * rows[0]["ms"])
-        axis.set_xlabel("ms, forward and backward")
-        axis.set_title(title, fontsize=10)
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(DOCS / "images" / "performance.png", dpi=140)
-
-
 def page(fast: Row, step: Row, cpu: Row) -> list[str]:
     """Return the lines of the page."""
     timed = [row for row in fast["rows"] if "low" in row]
@@ -215,7 +191,7 @@ def page(fast: Row, step: Row, cpu: Row) -> list[str]:
         "[What it means, and how it is measured](../performance.md). Made by"
         " `python benchmarks/performance.py`.",
         "",
-        "![time of a layer](../images/performance.png)",
+        "![time of a layer, in multiples of a plain copy](../images/front/speed.png)",
         "",
         "## Goals",
         "",
@@ -250,20 +226,6 @@ def page(fast: Row, step: Row, cpu: Row) -> list[str]:
 
 def main() -> None:
     fast, step, cpu = (read(f"{name}.json") for name in ("fastpath-h200", "step-h200", "performance-cpu"))
-    calls = [row for row in fast["rows"] if row["part"] == "called" and size_of(row) == LARGE]
-    layers = [
-        row
-        for row in cpu["rows"]
-        if row["part"] == "layer"
-        and (size_of(row), row["dtype"]) == ((30, 128, 1024), "float32")
-        and not row["subject"].endswith("rate")
-    ]
-    draw(
-        {
-            f"CPU, one thread, {spell((30, 128, 1024))}": layers,
-            f"H200, called from Python, {spell(LARGE)}": calls,
-        }
-    )
     (RESULTS / "performance.md").write_text("\n".join(page(fast, step, cpu)))
 
 

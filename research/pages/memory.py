@@ -19,8 +19,10 @@ from research import DOCS, RESULTS, ROOT
 from research.paper.statistics import interval
 from research.studies.memory_nets import METHODS
 from research.studies.memory_tasks import TASKS
+from ultralif.report.canvas import new_figure, save_figure
 
 Row = dict[str, Any]
+COLORS = ("#0072B2", "#56B4E9", "#009E73", "#80868F", "#E69F00", "#D55E00")
 
 
 def table(rows: list[Row]) -> str:
@@ -79,34 +81,34 @@ def pairs(rows: list[Row]) -> Iterator[tuple[tuple[Any, ...], Row, Row]]:
 
 
 def figure(path: Path) -> None:
-    """Draw how much of a membrane is left after a number of steps, for each reset, under noise."""
-    import matplotlib.pyplot as plt
-
+    """Draw how much influence of a membrane is left after a number of steps, for each reset."""
     current = 0.3 * torch.randn(60, 64, 32, generator=torch.Generator().manual_seed(0))
+    slow, fast = math.exp(-0.2 / 30), math.exp(-0.2 / 10)
     drawn = {
-        "none, c = 30": ul.UltraLIF(reset="none", leak=math.exp(-0.2 / 30)),
-        "none, c = 10": ul.UltraLIF(reset="none", leak=math.exp(-0.2 / 10)),
-        "saturate at 0.6, c = 30": ul.UltraLIF(reset="saturate", v_sat=0.6, leak=math.exp(-0.2 / 30)),
-        "subtract, c = 30": ul.UltraLIF(reset="subtract", leak=math.exp(-0.2 / 30)),
-        "zero, leak 0.9 (the paper)": ul.UltraLIF(),
-        "LIF, leak 0.9": ul.LIF(mode="soft", surrogate="sigmoid", surrogate_slope=10.0),
+        "no reset, time constant 30": ul.UltraLIF(reset="none", leak=slow),
+        "no reset, time constant 10": ul.UltraLIF(reset="none", leak=fast),
+        "saturating, time constant 30": ul.UltraLIF(reset="saturate", v_sat=0.6, leak=slow),
+        "LIF, reset to zero": ul.LIF(mode="soft", surrogate="sigmoid", surrogate_slope=10.0),
+        "subtracting, time constant 30": ul.UltraLIF(reset="subtract", leak=slow),
+        "reset to zero, as in the paper": ul.UltraLIF(),
     }
-    plt.figure(figsize=(7.5, 3.5))
-    for label, neuron in drawn.items():
-        x = current - (0.2 * math.log(30) if "c = " in label else 0.0)
+    drawing, axes = new_figure(1, width=4.6, height=3.6)
+    axis = axes[0, 0]
+    for (label, neuron), color in zip(drawn.items(), COLORS, strict=True):
+        x = current - (0.2 * math.log(30) if "constant" in label else 0.0)
         first = torch.zeros(64, 32, requires_grad=True)
         state, left = neuron.state_type(first), [1.0]
         for step in x:
             _, state = neuron.step(step, state)
             (slope,) = torch.autograd.grad(state.v.sum(), first, retain_graph=True)
             left.append(max(1e-8, float(slope.abs().mean())))
-        plt.semilogy(left, label=label)
-    plt.ylim(1e-4, 1.5)
-    plt.xlabel("steps n")
-    plt.ylabel("mean |dV(n) / dV(0)|")
-    plt.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-    plt.tight_layout()
-    plt.savefig(path, dpi=110)
+        axis.semilogy(left, label=label, color=color, lw=2)
+    axis.set_ylim(1e-4, 1.5)
+    axis.set_yticks([1, 0.1, 0.01, 0.001, 0.0001], ["all", "1/10", "1/100", "1/1000", "1/10000"])
+    axis.set_xlabel("time steps later")
+    axis.set_ylabel("influence that is left")
+    drawing.legend(loc="outside upper center", fontsize=9, frameon=False)
+    save_figure(drawing, path)
 
 
 def write_page() -> str:
