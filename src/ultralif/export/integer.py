@@ -91,6 +91,13 @@ class IntegerSynapses:
         """True if currents are rounded rather than only shifted to the left."""
         return self.factor is not None or bool((self.shift < 0).any())
 
+    @property
+    def scaling(self) -> str:
+        """The function of the C program that shifts sums: all to the left, all to the right, or either."""
+        if not self.rounds:
+            return "up"
+        return "lowered" if bool((self.shift < 0).all()) else "scaled"
+
     def sums(self, x: Tensor, weight: Tensor | None = None, steps: int = 1) -> Tensor:
         """Return the sums of these weights, or of others in their place, for counts ``[N, *inputs]``.
 

@@ -299,8 +299,24 @@ def _finest(
         made = _in_units(group, request, unit, scales)
         problem = _overflow(group, request, known | made, most)
         if not problem:
-            return made
+            return made | _without_floors(group, request, known | made, most)
     raise InputError(f"{group.name} {problem}")
+
+
+def _without_floors(
+    group: UnitGroup, request: Request, made: dict[int, Made], most: dict[int, bounds.Counts]
+) -> dict[int, Made]:
+    """Return the neurons whose membranes cannot fall so low that they need to be clipped."""
+    _, currents = bounds.currents(group.graph, _before_neurons(made), most, request.timesteps)
+    found: dict[int, Made] = {}
+    for sink in group.sinks:
+        neuron = made.get(sink)
+        if isinstance(neuron, IntegerNeuron) and neuron.floor is not None:
+            current = currents[group.graph.nodes[sink].inputs[0]]
+            before, _ = bounds.membranes(replace(neuron, floor=None), current, request.timesteps)
+            if int(before.low.min()) >= neuron.floor:
+                found[sink] = replace(neuron, floor=None)
+    return found
 
 
 def _in_units(group: UnitGroup, request: Request, unit: Tensor, scales: dict[int, Tensor]) -> dict[int, Made]:

@@ -20,6 +20,7 @@ __all__ = [
     "kept_rows",
     "list_append",
     "lists",
+    "offset",
     "reset_rows",
     "runs_alone",
     "shared",
@@ -87,6 +88,17 @@ def constants(net: IntegerNetwork, layer: Gathered) -> Iterator[Array]:
         if layer.kernel == "levels":
             fires = (_grouped(layer.threshold, 1) <= 0).long()
             yield Array(f"blank_{layer.neuron}", "uint32_t", (fires << (31 - torch.arange(GROUP))).sum(1))
+
+
+def offset(net: IntegerNetwork, layer: Gathered) -> Tensor | None:
+    """Return what is added to a scaled sum before its shift, rounding and bias; None: not in 32 bits."""
+    op = _synapses(net, layer)
+    if layer.kernel != "packed" or op.factor is None:
+        return None
+    if int(op.shift.min()) < -30 or int(op.shift.max()) >= 0:
+        return None
+    found = (op.bias << -op.shift) + (1 << (-op.shift - 1))
+    return found if int((TOP * op.factor + found.abs()).max()) < 1 << 31 else None
 
 
 def _grouped(values: Tensor, fill: int) -> Tensor:
@@ -183,11 +195,12 @@ def functions(net: IntegerNetwork, plan: LayerPlan, layer: Gathered, pushes: boo
     channels, height, width = net.nodes[layer.neuron].shape
     emit = ["COUNT(spikes, 1);"]
     if listed:
-        emit.append(f"s->list_{layer.neuron}[at * {channels} + n++] = ({_index(plan, net)})c;")
+        emit.append(f"*spike++ = ({_index(plan, net)})c;")
     if pushes:
         emit.append(f"push_{layer.neuron}(s, c * {height * width} + y * {width} + x);")
     count = next((field.kind for field in lists(net, plan) if field.name == f"spikes_{layer.neuron}"), "")
-    facts["end"] = f"        s->spikes_{layer.neuron}[at] = ({count})n;\n" if listed else ""
+    first = f"s->list_{layer.neuron} + at * {channels}"
+    facts["end"] = f"        s->spikes_{layer.neuron}[at] = ({count})(spike - ({first}));\n" if listed else ""
     if layer.threshold is not None and layer.kernel != "wide":
         facts["spikes"] = fill("spikes.c", **facts, emit=lines(16, emit))
         body = fill("reach_levels.c", **facts) if layer.kernel == "levels" else ""
@@ -206,7 +219,10 @@ def functions(net: IntegerNetwork, plan: LayerPlan, layer: Gathered, pushes: boo
     keep = kept_rows(net, plan, layer.neuron) if listed else 0
     slot = "y" if keep == height else f"(y & {keep - 1})"
     body = body.replace(
-        ", n = 0;", f", n = 0;\n        const uint32_t at = {slot} * {width} + x;" if listed else ";"
+        "        /* list */\n",
+        f"        const uint32_t at = {slot} * {width} + x;\n        {_index(plan, net)} *spike = {first};\n"
+        if listed
+        else "",
     )
     before = {"packed": ["taps.c"], "wide": [], "levels": ["look.c"]}[layer.kernel]
     return "".join(fill(name, **facts) for name in before) + body + fill("rows.c", **facts)

@@ -35,16 +35,10 @@ def program(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
     wide = "int64_t" if remember else f"int{2 * net.bits}_t"
     exact = [node.op for place, node in enumerate(net.nodes) if place not in plan.without_membranes]
     replaced = {layer.synapses for layer in plan.gathered.values() if layer.threshold is not None}
-    narrow = {
-        layer.synapses
-        for layer in plan.gathered.values()
-        if layer.threshold is None
-        and isinstance(op := net.nodes[layer.synapses].op, IntegerSynapses)
-        and _narrow(op, layer)
-    }
+    narrow = {layer.synapses for layer in plan.gathered.values() if gather.offset(net, layer) is not None}
     exempt = replaced | narrow
     synapses = [node.op for place, node in enumerate(net.nodes) if place not in exempt]
-    scaled = [op for op in synapses if isinstance(op, IntegerSynapses)]
+    ways = {op.scaling for op in synapses if isinstance(op, IntegerSynapses)}
     helpers = dict.fromkeys(
         name for op in exact if isinstance(op, IntegerNeuron | IntegerLeaky) for name in _helpers(op)
     )
@@ -55,10 +49,11 @@ def program(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
     }
     calls = lines(4, _calls(net, plan))
     return {
-        "helpers": (fill("up.c") if scaled else "")
+        "helpers": fill("right.c")
+        + (fill("up.c") if ways & {"up", "scaled"} else "")
         + "".join(fill(name, wide=wide) for name in helpers)
-        + (fill("scaled.c") if any(op.rounds for op in scaled) else "")
-        + (fill("rounded.c") if narrow else "")
+        + (fill("lowered.c") if ways & {"lowered", "scaled"} else "")
+        + (fill("scaled.c") if "scaled" in ways else "")
         + "".join(fill(name, bits=bits) for name, bits in sorted(rows))
         + gather.shared(net, plan),
         "input": input_functions(net, plan),
@@ -89,8 +84,6 @@ def _adding(node: IntegerNode) -> str:
 
 def _helpers(op: IntegerNeuron | IntegerLeaky) -> Iterator[str]:
     decays = [op.decay, op.adapt] if isinstance(op, IntegerNeuron) else [op.decay]
-    if any(isinstance(decay, Multiply) or (isinstance(decay, Shifts) and decay.terms) for decay in decays):
-        yield "down.c"
     if any(isinstance(decay, Multiply) for decay in decays):
         yield "scale.c"
     if isinstance(op, IntegerNeuron) and op.coupling != "add":
@@ -237,7 +230,7 @@ def _current(op: IntegerSynapses, place: int, total: str, at: str) -> str:
     """Return the current of a sum."""
     if op.factor is not None:
         total = f"(int64_t){total} * factor_{place}[{at}]"
-    return f"{'scaled' if op.rounds else 'up'}({total}, shift_{place}[{at}]) + bias_{place}[{at}]"
+    return f"{op.scaling}({total}, shift_{place}[{at}]) + bias_{place}[{at}]"
 
 
 def _at(size: int, constants: int) -> str:
@@ -345,9 +338,9 @@ def _exact(net: IntegerNetwork, layer: Gathered) -> list[str]:
         raise TypeError(f"{node.name!r} is not a layer of neurons behind synapses")
     channels, _, width = node.shape
     decayed, current = f"decay_{place}(*at_v, c)", _current(op, layer.synapses, "best[c]", "c")
-    if _narrow(op, layer):
-        total = f"best[c] * factor_{layer.synapses}[c]"
-        current = f"rounded({total}, shift_{layer.synapses}[c]) + bias_{layer.synapses}[c]"
+    if gather.offset(net, layer) is not None:
+        n = layer.synapses
+        current = f"RIGHT(best[c] * factor_{n}[c] + offset_{n}[c], shift_{n}[c])"
     both = f"{decayed} + {current}" if neuron.coupling == "add" else f"top_{place}({decayed}, {current})"
     found = [f"model_membrane *at_v = s->v_{place} + (y * {width} + x) * {channels} + c;"]
     found.append(f"int32_t v = {both};")
@@ -365,12 +358,6 @@ def _exact(net: IntegerNetwork, layer: Gathered) -> list[str]:
         most = constant("reset", place, neuron.reset, "c")
         found += [f"if (v > {most})", f"    v = {most};"]
     return [*found, "*at_v = (model_membrane)v;"]
-
-
-def _narrow(op: IntegerSynapses, layer: Gathered) -> bool:
-    """Return whether a current is computed in 32 bits: a 16-bit sum times at most 2^15."""
-    packed = layer.kernel == "packed" and op.factor is not None
-    return packed and int(op.shift.max()) < 0 and int(op.shift.min()) >= -30
 
 
 def _back(neuron: IntegerNeuron, place: int, at: str) -> str:
@@ -440,7 +427,7 @@ def _decay(decay: Decay | None, place: int, size: int, name: str = "leak", v: st
         amount = decay.amount
         return f"(({v}) + {constant(name, place, amount, _of(size, amount.numel()))})"
     if isinstance(decay, Shifts):
-        terms = (f" {'+-'[sign < 0]} (int32_t)down({v}, {distance})" for sign, distance in decay.terms)
+        terms = (f" {'+-'[sign < 0]} RIGHT({v}, {distance})" for sign, distance in decay.terms)
         return f"(({v}){''.join(terms)})"
     return f"({v})"
 

@@ -6,7 +6,8 @@ static void row_$l(model_state *s, uint32_t y)
 $pull    for (x = 0; x < $out_width; x++) {
         uint32_t found[$groups] = {0};
         int32_t py, px;
-        uint32_t g, c, n = 0;
+        uint32_t g, c;
+        /* list */
         for (py = 0; py < $pool_rows; py++)
             for (px = 0; px < $pool_columns; px++) {
                 tap t[$taps];

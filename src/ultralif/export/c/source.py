@@ -41,8 +41,9 @@ def arrays(net: IntegerNetwork, plan: LayerPlan) -> list[Array]:
     for number, node in enumerate(net.nodes):
         if isinstance(node.op, IntegerSynapses):
             layer = gathered.get(number)
+            added = None if layer is None else gather.offset(net, layer)
             if layer is None or layer.threshold is None:
-                found += _scales(number, node.op)
+                found += _scales(number, node.op, added)
             found += _weights(number, node.op) if layer is None else gather.constants(net, layer)
         if isinstance(node.op, IntegerNeuron) and number not in plan.without_membranes:
             found += _neuron(number, node.op, net.bits)
@@ -72,11 +73,17 @@ def _weights(number: int, op: IntegerSynapses) -> Iterator[Array]:
         yield Array(f"delay_{number}", "uint8_t", op.delay.mT)
 
 
-def _scales(number: int, op: IntegerSynapses) -> Iterator[Array]:
-    yield Array(f"shift_{number}", "int8_t" if op.rounds else "uint8_t", op.shift)
+def _scales(number: int, op: IntegerSynapses, added: Tensor | None) -> Iterator[Array]:
     if op.factor is not None:
         yield Array(f"factor_{number}", "uint16_t", op.factor)
-    yield Array(f"bias_{number}", "int32_t", op.bias)
+    if added is not None:
+        yield Array(f"offset_{number}", "int32_t", added)
+    else:
+        yield Array(f"bias_{number}", "int32_t", op.bias)
+    if op.scaling == "lowered":
+        yield Array(f"shift_{number}", "uint8_t", -op.shift)
+    else:
+        yield Array(f"shift_{number}", "int8_t" if op.rounds else "uint8_t", op.shift)
 
 
 def _neuron(number: int, op: IntegerNeuron, bits: int) -> Iterator[Array]:

@@ -8,8 +8,9 @@ static void sums_$l(const model_state *s, int32_t y, int32_t x, int32_t *sum)
     for (g = 0; g < $groups; g++) {
         gather(half, zero, t, end, n, $next);
         for (i = 0; i < 8; i++) {
-            sum[g * 16 + i] = (int32_t)(half[i] >> 16) - 32768;
-            sum[g * 16 + 8 + i] = (int32_t)(half[i] & 0xFFFF) - 32768;
+            const int32_t both = (int32_t)(half[i] ^ UINT32_C(0x80008000));
+            sum[g * 16 + i] = RIGHT(both, 16);
+            sum[g * 16 + 8 + i] = (int16_t)both;
         }
     }
 }
