@@ -188,7 +188,7 @@ def page(fast: Row, step: Row, cpu: Row) -> list[str]:
     return [
         "# How fast neurons are: measured",
         "",
-        "[What it means, and how it is measured](../performance.md). Made by"
+        "[What it means](../performance.md). [How it is measured](kernels.md#how-it-is-measured). Made by"
         " `python benchmarks/performance.py`.",
         "",
         "![time of a layer, in multiples of a plain copy](../images/front/speed.png)",
@@ -207,7 +207,7 @@ def page(fast: Row, step: Row, cpu: Row) -> list[str]:
         *stacked_goals(step.get("steps", [])),
         *cpu_goals(read("cpu-goals.json")),
         "",
-        "[What binds](../performance.md#what-binds) where a goal is missed.",
+        "[What binds](kernels.md#what-binds) where a goal is missed.",
         "",
         "## All measurements: H200",
         "",
