@@ -31,7 +31,7 @@ class JobError(RuntimeError):
 
 
 def check_choice(argument: str, value: str, choices: Collection[str]) -> None:
-    """Raise an InputError unless an argument has one of its values."""
+    """Raise an InputError unless an argument has one of the allowed values."""
     if value not in choices:
         raise InputError(f"{argument} must be one of {', '.join(choices)}, got {value!r}")
 

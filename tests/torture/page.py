@@ -85,7 +85,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         f"`make torture`: {reached} of these {len(rows)} bars are reached, each in its last run; in all "
         f"{sum(row['seconds'] for row in rows) / 60:.0f} minutes of work, from {days[0]} to {days[-1]} UTC.",
-        "`python tests/torture --only PART` renews the lines of a part; this page is made from",
+        "`python tests/torture --only PART` measures a part again; this page is made from",
         "`torture.json` beside it. The load is that at the end of the test, in processes that wanted to run;",
         "load and commit are left open where they were not noted. Machines, all shared with other work:",
         "",

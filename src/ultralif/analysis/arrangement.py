@@ -246,7 +246,7 @@ def _room(on: Array, planes: _Planes, j: int) -> Array:
 
 
 def _between(cuts: Array) -> Array:
-    """Return a point in each interval of the cut real line."""
+    """Return a point in each interval of the divided real line."""
     if not len(cuts):
         return np.zeros((1, 1))
     cuts = np.sort(cuts)

@@ -213,7 +213,7 @@ def _compare_output(expected: Any, found: Any) -> None:
             continue
         if one.shape != other.shape or not torch.allclose(one.to(other), other, rtol=1e-3, atol=1e-4):
             raise JobError(
-                f"the converted network spikes like its source but returns another output, "
+                f"the converted network spikes like its source but returns a different output, "
                 f"{tuple(other.shape)} instead of {tuple(one.shape)}; please report this network"
             )
 

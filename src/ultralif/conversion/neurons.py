@@ -102,7 +102,7 @@ class InUnits:
         self.fire, self.unit = fire, unit.detach()
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the spike of a membrane minus its threshold, both in units."""
+        """Return the spike of a membrane minus its threshold, both in the neuron's unit."""
         return self.fire(self.unit.to(x) * x)
 
 

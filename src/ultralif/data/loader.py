@@ -229,7 +229,7 @@ class Loader:
         return x, labels
 
     def seed_of(self, epoch: int, use: int) -> int:
-        """Mix the seed with an epoch and a use (0: the order; from 1: the steps) into one number."""
+        """Combine the seed, an epoch and a purpose (0: the order; from 1: the steps) into one number."""
         return int(np.random.SeedSequence((self.seed, epoch, use)).generate_state(1, np.uint64)[0] >> 1)
 
 

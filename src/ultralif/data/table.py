@@ -19,7 +19,7 @@ Normalization = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Remote:
-    """A file to download, with the digest its publisher or a well-known library states for it."""
+    """A file to download, with the digest that its publisher or a well-known library states."""
 
     file: str
     urls: tuple[str, ...]

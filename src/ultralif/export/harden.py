@@ -247,7 +247,7 @@ def finetune(
         steps: number of steps of the optimizer, Adam.
         mode: the mode to train for; the copy is left in it.
         lr: the first learning rate.
-        eps: change every temperature geometrically from the first value to the second, in place of learning
+        eps: change every temperature geometrically from the first value to the second, instead of learning
             it. With ``mode="soft"`` and a low second value this is annealing.
 
     Example:

@@ -385,7 +385,7 @@ def _overflow(
     for place in group.sources:
         op = made[place]
         if not isinstance(op, IntegerSynapses):
-            raise TypeError(f"{graph.nodes[place].name!r} is not synapses")
+            raise TypeError(f"{graph.nodes[place].name!r} has no synapses")
         reach = bounds.scaled(op, most[graph.nodes[place].inputs[0]])
         if not reach < 1 << 31:  # also NaN
             return (

@@ -66,7 +66,7 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Blocks that add to a current, and a last layer of neurons; see `resnet` for the arguments.
+    """Residual blocks that add to a current, and a final layer of neurons; see `resnet` for the arguments.
 
     The second norm of every block starts at ``blocks ** -0.5``, so that the sum of all blocks of a stage has
     about the variance of its first current, for which threshold and temperature are chosen.

@@ -42,9 +42,9 @@ class NeuronOptions(TypedDict, total=False):
 
 
 class Neuron(Parametrized, Generic[S]):
-    """A layer of spiking neurons over ``[T, B, *features]`` that keeps nothing between calls.
+    """A layer of spiking neurons over ``[T, B, *features]`` that keeps no state between calls.
 
-    To write a neuron of your own, derive it from `ultralif.Stepped`.
+    To write your own neuron, derive it from `ultralif.Stepped`.
 
     Args:
         threshold: a spike is ``V > threshold``. Any finite number; a learned one is a sigmoid in (0, 1).
@@ -52,15 +52,15 @@ class Neuron(Parametrized, Generic[S]):
         mode: ``soft``, ``hard`` or ``tropical``, if the neuron has that mode. None: its first mode.
         reset: the membrane after a spike is ``v_reset`` (``zero``), V - threshold (``subtract``), or V
             (``none``); ``saturate``, for neurons that have ``v_sat``, is a soft minimum with it.
-        detach_reset: do not differentiate the reset by the spike. None: where spikes are binary.
+        detach_reset: do not differentiate the reset with respect to the spike. None: where spikes are binary.
         delayed_reset: reset by the previous step's spike, before firing.
         synapse: the decay factor in (0, 1) of a synaptic current ``i = synapse * i + current``, which then
-            drives the membrane in place of the current. None: no such current.
-        learn_threshold: learn the threshold, as a sigmoid. None: as the class does.
+            drives the membrane instead of the current. None: no synaptic current.
+        learn_threshold: learn the threshold, as a sigmoid. None: the default of the class.
         parameter_shape: the shape of each learned constant, such as ``(64,)`` for one value per neuron.
             None: one number for the whole layer.
         batch_first: take and return ``[B, T, *features]``.
-        backend: ``auto`` integrates by the fastest kernel, ``reference`` by the definition.
+        backend: ``auto`` uses the fastest kernel, ``reference`` the definition in PyTorch.
 
     Example:
         >>> import torch
@@ -73,13 +73,13 @@ class Neuron(Parametrized, Generic[S]):
     """
 
     modes: ClassVar[tuple[Mode, ...]] = ("hard",)
-    """The modes of this neuron; it starts in the first."""
+    """The modes of this neuron; it starts in the first one."""
 
     learns: ClassVar[frozenset[str]] = frozenset()
     """The constants that are learned unless a ``learn_*`` argument says otherwise."""
 
     lowest_threshold: ClassVar[float] = -math.inf
-    """A fixed threshold is greater than this."""
+    """Lower limit of a fixed threshold, exclusive."""
 
     state_type: type[S]
     """The kind of tuple that `run` and `step` return as the state."""
@@ -93,7 +93,7 @@ class Neuron(Parametrized, Generic[S]):
     __signature__: ClassVar[inspect.Signature]
 
     def __new__(cls, *values: Any, **options: Any) -> Self:
-        """Refuse values without names, in the name of the class that was called."""
+        """Refuse positional values, with the name of the class in the message."""
         error = unexpected_values(cls.__name__, values, cls.__signature__)
         if error is not None:
             raise error
@@ -145,7 +145,7 @@ class Neuron(Parametrized, Generic[S]):
             self.state_type = with_current(self.state_type)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Give a class the signature that its ``**options`` stand for, with the defaults of the class."""
+        """Give a class the full signature in place of ``**options``, with the defaults of the class."""
         super().__init_subclass__(**kwargs)
         defaults: dict[str, Any] = {f"learn_{name}": True for name in cls.learns}
         cls.__signature__ = merged_signature(cls, {"mode": cls.modes[0], **defaults})
@@ -155,7 +155,7 @@ class Neuron(Parametrized, Generic[S]):
     def learnable(
         self, name: str, value: Constant, form: Form, learn: bool | None = None, **limits: Any
     ) -> None:
-        """Give the neuron a constant, a number or a parameter that is learned.
+        """Add a constant to the neuron: a number, or a learned parameter.
 
         Args:
             name: the name by which `constant` returns it, and the argument of the step.
@@ -168,11 +168,11 @@ class Neuron(Parametrized, Generic[S]):
         self.declare(name, value, form, learn=learn, shape=self._shape, **limits)
 
     threshold = Attribute()
-    """The spike threshold now."""
+    """The current spike threshold."""
     leak = Attribute()
-    """The decay factor now, for a neuron that has one."""
+    """The current decay factor, for a neuron that has one."""
     eps = Attribute()
-    """The temperature now, for a neuron that has one."""
+    """The current temperature, for a neuron that has one."""
 
     @property
     def mode(self) -> Mode:
@@ -198,7 +198,7 @@ class Neuron(Parametrized, Generic[S]):
         Args:
             current: the input.
             return_membrane: also return the membrane after the reset of each step, in the same shape. Both
-                have gradients. The time steps are then run one by one, which is slower.
+                have gradients. The time steps then run one by one, which is slower.
         """
         if return_membrane:
             return self._with_membrane(current)
@@ -228,12 +228,12 @@ class Neuron(Parametrized, Generic[S]):
         return torch.stack(spikes, axis), torch.stack(membranes, axis).to(current.dtype)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute, and forget the calls that were prepared without it."""
+        """Set an attribute, and drop the calls that were prepared without it."""
         self.__dict__.pop("_ready", None)
         super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out prepared calls: they belong to a process and its devices."""
+        """Leave out prepared calls, which belong to a process and its devices."""
         return {name: value for name, value in self.__dict__.items() if name != "_ready"}
 
     def rate(self, current: Tensor) -> Tensor:
@@ -278,7 +278,7 @@ class Neuron(Parametrized, Generic[S]):
         synapse: Constant | None = None,
         **given: Any,
     ) -> tuple[Tensor, Any]:
-        """Run the operator, after the synapse if there is one; return spikes or their mean, and the state.
+        """Run the synapse, if any, and the operator; return spikes or their mean, and the state.
 
         Args:
             current: ``[T, B, *features]``.

@@ -1,6 +1,6 @@
 """Each neuron as an instance of the one recurrence in `ultralif.ops.rule`, and as an operator.
 
-An operator runs a neuron over a sequence, by a kernel where there is one and else by its definition.
+An operator runs a neuron over a sequence, with a kernel if there is one and with its definition otherwise.
 """
 
 from collections.abc import Callable
@@ -51,14 +51,14 @@ P = ParamSpec("P")
 
 
 class Recipe(NamedTuple):
-    """A neuron's constants and rule, in the terms of the recurrence."""
+    """A neuron's constants and rule, in terms of the recurrence."""
 
     eps: Any
     leak: Any
     threshold: Any
     amplitude: Any
     rule: Rule | None
-    """None where the definition has to run, or to refuse an argument."""
+    """None if the definition must run or refuse an argument."""
 
 
 class Operator(Protocol[S, P]):
@@ -77,7 +77,7 @@ class Operator(Protocol[S, P]):
 
 
 def operator(reference: OverTime[S, P]) -> Callable[[Callable[..., Recipe | None]], Operator[S, P]]:
-    """Make an operator from a recipe; where there is no kernel, the reference runs or raises its error.
+    """Make an operator from a recipe; without a kernel, the reference runs or raises its error.
 
     There is none where the recipe is None, or where no implementation for the device takes its rule. The
     recipe takes the current, and every argument of the reference by name.
@@ -134,7 +134,7 @@ def operator(reference: OverTime[S, P]) -> Callable[[Callable[..., Recipe | None
 
 
 def _check_shapes(current: Tensor, given: dict[str, Any]) -> None:
-    """Refuse constants that do not broadcast against a step: kernels read them without looking again."""
+    """Refuse constants that do not broadcast against a step, because kernels do not check them."""
     step = current.shape[1:]
     for name, constant in given.items():
         if not isinstance(constant, Tensor | Learned):
@@ -175,7 +175,7 @@ def _along_last(
 def prepare(
     operator: Callable[..., Any], current: Tensor, given: dict[str, Any], parameters: dict[str, Any]
 ) -> autograd.Repeated | None:
-    """Return a call of an operator from rest that can be repeated; None if it can't."""
+    """Return a repeatable call of an operator from rest, or None."""
     recipe = getattr(operator, "recipe", None)
     found = None if recipe is None or _needs_definition(current) else recipe(current, given)
     if found is None:
@@ -226,7 +226,7 @@ def _rule(
     delayed_reset: bool,
     **choices: Any,
 ) -> Rule | None:
-    """Return the rule of a neuron; None where its definition has to run, or to refuse an argument."""
+    """Return the rule of a neuron; None if its definition must run or refuse an argument."""
     modes = ("hard", "soft") if membrane == Membrane.ADD else MODES
     delayed = delayed_reset and reset != "none"
     if delayed and (reset == "saturate" or "ring" in choices or "adapt" in choices):
@@ -252,7 +252,7 @@ def _membrane(mode: Mode) -> Membrane:
 def ultralif(
     current: Tensor, *, eps: Any, leak: Any, threshold: Any, v_sat: Any, **firing: Any
 ) -> Recipe | None:
-    """Give UltraLIF in the terms of the rule."""
+    """Express UltraLIF by the rule."""
     amplitude = v_sat if firing["reset"] == "saturate" else 1.0
     return Recipe(eps, leak, threshold, amplitude, _rule(_membrane(firing["mode"]), RESETS, **firing))
 
@@ -261,7 +261,7 @@ def ultralif(
 def softlif(
     current: Tensor, *, eps: Any, leak: Any, threshold: Any, v_sat: Any, **firing: Any
 ) -> Recipe | None:
-    """Give SoftLIF in the terms of the rule."""
+    """Express SoftLIF by the rule."""
     amplitude = v_sat if firing["reset"] == "saturate" else 1.0
     return Recipe(eps, leak, threshold, amplitude, _rule(Membrane.ADD, RESETS, **firing))
 
@@ -270,7 +270,7 @@ def softlif(
 def ultradlif(
     current: Tensor, *, eps: Any, leak: Any, threshold: Any, coupled_axis: int, **firing: Any
 ) -> Recipe | None:
-    """Give UltraDLIF in the terms of the rule."""
+    """Express UltraDLIF by the rule."""
     if coupled_axis != -1:
         return None
     firing |= {"ring": current.shape[-1], "leaks": leak is not None}
@@ -287,7 +287,7 @@ def _lif(
     surrogate_slope: Any,
     **firing: Any,
 ) -> Recipe | None:
-    """Give LIF in the terms of the rule: its temperature is the inverse of the slope."""
+    """Express LIF by the rule: its temperature is the inverse of the slope."""
     if callable(surrogate) or surrogate not in SURROGATES:
         return None
     if isinstance(surrogate_slope, Learned):
@@ -303,7 +303,7 @@ lif = operator(functional.lif)(_lif)
 
 @operator(functional.adalif)
 def adalif(current: Tensor, *, adapt_strength: Any, adapt_decay: Any, **others: Any) -> Recipe | None:
-    """Give AdaLIF in the terms of the rule."""
+    """Express AdaLIF by the rule."""
     if any(isinstance(constant, Tensor | Learned) for constant in (adapt_strength, adapt_decay)):
         return None
     return _lif(current, adapt=True, adapt_strength=adapt_strength, adapt_decay=adapt_decay, **others)
@@ -311,6 +311,6 @@ def adalif(current: Tensor, *, adapt_strength: Any, adapt_decay: Any, **others: 
 
 @operator(functional.dspike)
 def dspike(current: Tensor, *, leak: Any, threshold: Any, sharpness: Any, **firing: Any) -> Recipe | None:
-    """Give DSpike in the terms of the rule."""
+    """Express DSpike by the rule."""
     rule = _rule(Membrane.ADD, RESETS[:3], clipped=True, sharp=True, **firing)
     return Recipe(sharpness, leak, threshold, 1.0, rule)

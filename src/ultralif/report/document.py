@@ -105,7 +105,7 @@ class Pool:
         self.values: list[Any] = []
 
     def index(self, value: Any) -> int:
-        """Return the place of a value in the pool, after adding it if it is new."""
+        """Return the index of a value in the pool, adding it if it is new."""
         if value not in self.values:
             self.values.append(value)
         return self.values.index(value)

@@ -106,7 +106,7 @@ def train(
     if not isinstance(config, RunConfig):
         config = user_config(config, train, test, callbacks=callbacks, **fields)
     elif train is not None or test is not None or fields or callbacks:
-        raise InputError("data, callbacks and fields go with a network; a config has its own fields")
+        raise InputError("data, callbacks and fields belong to a network; a config already has its fields")
     if store.finished([config.id]) and not again:
         found = store.read(config.id)
         warn_of_code(found.result)

@@ -587,7 +587,7 @@ def _names() -> tuple[str, ...]:
 
 @cache
 def _defaults() -> dict[str, Any]:
-    """Return the default of every field but the options of the neuron."""
+    """Return the default of every field except the options of the neuron."""
     return {each.name: each.default for each in fields(RunConfig) if each.name in _names()}
 
 

@@ -295,7 +295,7 @@ def _neuron_options(config: RunConfig, sizes: tuple[int, ...] | None = None) -> 
             raise InputError(f"anneal needs a temperature, which {kind.__name__} does not have; leave it out")
         options |= {"eps": config.anneal[0], "learn_eps": False}
     if config.per_neuron and config.model != "mlp":
-        raise InputError(f"per_neuron is for model mlp, got model {config.model!r}; leave it out")
+        raise InputError(f"per_neuron works with model mlp only, got model {config.model!r}; leave it out")
     if config.per_neuron:
         spiking = set((sizes or layer_sizes(config))[1:] if config.readout == "spiking" else config.hidden)
         if len(spiking) > 1:

@@ -39,7 +39,7 @@ class Gathered:
     threshold: Tensor | None
     """int64 ``[channels]``: the least sum that fires; None if membranes are computed."""
     membranes: str
-    """The reason for either answer."""
+    """Why sums can or cannot be gathered."""
     sums: str
     """The same for the kernel."""
 

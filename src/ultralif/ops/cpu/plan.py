@@ -1,6 +1,6 @@
 """The recurrence in C: a layer of any layout as ``[T, B, F]``, and the call of the kernels.
 
-A dense layout with time outermost is only viewed in another shape; any other is copied.
+A dense layout with time outermost is only viewed in another shape; all others are copied.
 """
 
 import ctypes
@@ -54,7 +54,7 @@ class _Call(ctypes.Structure):
 
 
 def takes(rule: Rule) -> bool:
-    """Tell whether the kernels compute a rule: that of any neuron, except for soft spikes of a maximum."""
+    """Return whether the kernels compute a rule: any rule except soft spikes of a maximum."""
     plain = rule.curve == Curve.SIGMOID and not (rule.clipped or rule.adapt)
     if rule.membrane == Membrane.ADD:
         return not rule.ring and (plain or rule.reset != Reset.SATURATE)
@@ -66,14 +66,14 @@ def takes(rule: Rule) -> bool:
 
 
 def stored(x: Tensor) -> Tensor:
-    """Return a tensor whose memory holds its numbers, or refuse one that the kernels can't read."""
+    """Return a tensor with materialized memory, or refuse one that the kernels cannot read."""
     if x.dtype not in _TYPES or x.layout is not torch.strided:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _TYPES)
         raise TypeError(
             f"neurons integrate dense tensors of {known}, got {x.dtype} ({x.layout}); "
             "convert with .to_dense() or .float()"
         )
-    if x._is_zerotensor():  # zeros that PyTorch has not stored
+    if x._is_zerotensor():  # zeros that PyTorch did not materialize
         return torch.zeros(x.shape, dtype=x.dtype)
     return x.resolve_neg()
 
@@ -99,7 +99,7 @@ def find_plan(current: Tensor, constants: Constants, rule: Rule) -> "CallPlan":
 
 
 class CallPlan:
-    """A layer as ``[T, B, F]``: neurons in the order of memory; a constant serves consecutive neurons."""
+    """A layer as ``[T, B, F]``: neurons in memory order, and constants shared by consecutive neurons."""
 
     def __init__(self, current: Tensor, constants: Constants, rule: Rule) -> None:
         shape, strides = tuple(current.shape), current.stride()
@@ -129,7 +129,7 @@ class CallPlan:
         self.function = library.integrate_double if double else library.integrate_float
 
     def _find_size(self, current: tuple[int, ...], shapes: Sequence[tuple[int, ...]]) -> None:
-        """Choose batch and features, and whether constants have to be expanded over all features."""
+        """Choose batch and features, and whether constants must be expanded over all features."""
         shape, ring = self.shape, self.rule.ring
         self.strides = like_strides(shape, current)
         order = axes_by_memory(shape, self.strides)
@@ -147,7 +147,7 @@ class CallPlan:
         self.order, self.size = order, (shape[0], total // features, features)
         step = dense_strides(shape, order)
         self.dense = (total, *step)
-        """The strides of a sequence, or of states, whose neurons are side by side in the order of memory."""
+        """The strides of a sequence, or of states, whose neurons are adjacent in memory order."""
         self._dense = (total, features, 1)
         self.is_like = self.dense == self.strides or shape[0] == 1
         """Whether a sequence in the order of memory has the layout of the current."""
@@ -176,14 +176,14 @@ class CallPlan:
         return found
 
     def _dense_step(self, x: Tensor) -> Tensor:
-        """Return tensors of one step, ``[S, B, *features]``, in the order of memory."""
+        """Return tensors of one step, ``[S, B, *features]``, in memory order."""
         x = stored(x.to(self.state_dtype))
         if x.stride() == self.dense:
             return x
         return torch.empty_strided(x.shape, self.dense, dtype=x.dtype).copy_(x)
 
     def _like_current(self, x: Tensor) -> Tensor:
-        """Return a sequence in the order of memory in the layout of the current."""
+        """Return a sequence in memory order in the layout of the current."""
         return torch.empty_strided(self.shape, self.strides, dtype=x.dtype).copy_(x)
 
     def _run(
@@ -271,7 +271,7 @@ class CallPlan:
         return (g_current if self.is_like else self._like_current(g_current)), g_state, grads
 
     def _gradient(self, constant: Tensor | Learned, sums: Tensor, expands: bool) -> Tensor:
-        """Return the gradient of a constant, in memory of its own."""
+        """Return the gradient of a constant in its own memory."""
         shape = constant.raw.shape if isinstance(constant, Learned) else constant.shape
         if not expands:
             return sums[: shape.numel()].view(shape).clone()

@@ -182,7 +182,7 @@ class LaunchPlan:
         return max(1, place.run // self.block)
 
     def raws(self, constants: Constants) -> tuple[Tensor, ...]:
-        """Return the tensors that kernels read: raw parameters, constants, and for numbers their tables."""
+        """Return the tensors that kernels read: raw parameters, constants, and tables for numbers."""
         return tuple(
             c.raw.contiguous()
             if isinstance(c, Learned)

@@ -599,7 +599,7 @@ def step_backward_from_spike(
 def load_back(reading, incoming, at_spikes, at_grad, mask, left, past, CHUNK: tl.constexpr):
     """Load the gradients of a chunk, its last step first, and the spike before each.
 
-    The mask is empty past ``left`` steps, and for spikes past ``past`` steps.
+    The mask is empty beyond ``left`` steps, and beyond ``past`` steps for spikes.
     """
     gs, earlier = (), ()
     for j in tl.static_range(CHUNK):
