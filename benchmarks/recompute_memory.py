@@ -1,0 +1,59 @@
+"""Measure the memory of a training step over the number of time steps, with and without `ul.recompute`.
+
+A convolutional network is trained for one step in a process of its own for each T; the peak of its resident
+memory, less that of a step at T=6, is written to docs/results/recompute-memory.json.
+
+    python benchmarks/recompute_memory.py
+"""
+
+import json
+import platform
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+RESULT = Path(__file__).parents[1] / "docs" / "results" / "recompute-memory.json"
+TIMES = (16, 64, 256, 512)
+
+
+def measure(steps: int, recomputed: bool) -> None:
+    """Print peak bytes and seconds of a training step."""
+    import torch
+    from torch import nn
+
+    import ultralif as ul
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    convolutions = [
+        *(ul.TimeDistributed(nn.Conv2d(2, 16, 3, padding=1)), ul.UltraLIF()),
+        *(ul.TimeDistributed(nn.Conv2d(16, 16, 3, padding=1)), ul.UltraLIF()),
+    ]
+    net = nn.Sequential(*convolutions, nn.Flatten(2), nn.Linear(16 * 32 * 32, 10))
+    x = torch.rand(steps, 8, 2, 32, 32)
+    for part in (x[:6], x):  # the first call imports, builds and allocates what does not depend on T
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        started = time.process_time()
+        out = ul.recompute(net, part) if recomputed else net(part)
+        out.mean(0).square().sum().backward()
+    peak = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    print(json.dumps({"bytes": peak, "input_bytes": 4 * x.numel(), "seconds": time.process_time() - started}))
+
+
+def main() -> None:
+    """Measure every case in a process of its own."""
+    found: dict[str, object] = {"machine": platform.machine(), "batch": 8, "image": [2, 32, 32]}
+    for recomputed in (False, True):
+        name = "recompute" if recomputed else "plain"
+        for steps in TIMES:
+            words = [sys.executable, __file__, str(steps), str(int(recomputed))]
+            done = subprocess.run(words, capture_output=True, text=True, check=True)
+            found[f"{name} T={steps}"] = json.loads(done.stdout.splitlines()[-1])
+            print(name, steps, found[f"{name} T={steps}"], flush=True)
+    RESULT.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    measure(int(sys.argv[1]), sys.argv[2] == "1") if len(sys.argv) > 1 else main()
