@@ -43,11 +43,16 @@ def _paper() -> str:
 def _figures() -> str:
     """Draw the paper's figures and those of the theory."""
     from research.pages.figures import paper_figures
+    from research.pages.mechanisms import mechanism_figure, spike_figure
     from research.pages.paper import all_results
     from research.pages.theory_figures import FIGURES
 
     drawn = paper_figures(all_results(), DOCS / "images")
     drawn += [draw(DOCS / "images" / f"{name}.png") for name, draw in FIGURES.items()]
+    drawn += [
+        spike_figure(DOCS / "images" / "spikes.png"),
+        mechanism_figure(DOCS / "images" / "mechanisms.png"),
+    ]
     return f"{len(drawn)} figures in {DOCS / 'images'}"
 
 

@@ -19,7 +19,7 @@ from research import DOCS, RESULTS, ROOT
 from research.paper.statistics import interval
 from research.studies.memory_nets import METHODS
 from research.studies.memory_tasks import TASKS
-from ultralif.report.canvas import new_figure, save_figure
+from ultralif.report import new_figure, save_figure
 
 Row = dict[str, Any]
 COLORS = ("#0072B2", "#56B4E9", "#009E73", "#80868F", "#E69F00", "#D55E00")

@@ -29,32 +29,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return kept
 
 
-def lines_of(axis: Any) -> dict[str, np.ndarray]:
-    return {line.get_label(): np.array(line.get_xydata()) for line in axis.lines}
-
-
-def test_spikes_and_their_slopes_belong_together(drawn: list[Any], tmp_path: Path) -> None:
-    figures.spike_figure(tmp_path / "spikes.png")
-    left, right = drawn[0].axes
-    for eps in figures.TEMPERATURES:
-        spike, slope = lines_of(left)[f"soft, eps {eps:g}"], lines_of(right)[f"exact, eps {eps:g}"]
-        measured = np.gradient(spike[:, 1], spike[:, 0])
-        np.testing.assert_allclose(slope[1:-1, 1], measured[1:-1], atol=2e-3)
-    step = lines_of(left)["Heaviside"]
-    assert set(step[:, 1]) == {0.0, 1.0}
-    assert lines_of(right)["LIF's surrogate, slope 10"][:, 1].max() == pytest.approx(0.25)  # sigmoid' at 0
-
-
-def test_mechanisms_write_their_number_of_spikes(drawn: list[Any], tmp_path: Path) -> None:
-    figures.mechanism_figure(tmp_path / "mechanisms.svg")
-    assert len(drawn[0].axes) == 6
-    for axis in drawn[0].axes:
-        heights = [segment[1, 1] - segment[0, 1] for segment in axis.collections[-1].get_segments()]
-        assert axis.texts[0].get_text() == f"{sum(heights) / 0.3:.1f} spikes"
-    lif = drawn[0].axes[0]
-    assert lif.texts[0].get_text() == "3.0 spikes"  # 3 x 0.22, 2 x 0.45 and 0.9 pass 0.5; 0.3 does not
-
-
 def test_events_are_pictures_in_order(drawn: list[Any], tmp_path: Path) -> None:
     frames = torch.zeros(8, 2, 5, 5)
     frames[3, 1, 2, 4], frames[3, 0, 0, 0] = 2.0, 1.0
@@ -67,7 +41,7 @@ def test_events_are_pictures_in_order(drawn: list[Any], tmp_path: Path) -> None:
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\.png, \.svg or \.pdf"):
-        figures.spike_figure(tmp_path / "spikes.docx")
+        canvas.save_figure(canvas.new_figure(1)[0], tmp_path / "spikes.docx")
 
 
 def test_all_figures_of_some_runs(tmp_path: Path, drawn: list[Any]) -> None:
@@ -76,8 +50,6 @@ def test_all_figures_of_some_runs(tmp_path: Path, drawn: list[Any]) -> None:
     entries, *_ = gather([str(tmp_path / "runs")])
     paths, notes = draw_figures(entries, tmp_path / "figures")
     assert [path.name for path in paths] == [
-        "spikes.png",
-        "mechanisms.png",
         "accuracy.png",
         "energy-digits.png",
         "network-digits.png",

@@ -8,6 +8,7 @@ import pytest
 
 from paper_runs import paper_rows
 from research.pages import figures as paper_figures
+from research.pages import mechanisms
 from research.paper import published
 from research.paper.results import Results
 from ultralif.errors import InputError
@@ -23,7 +24,8 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         kept.append(figure)
         return save_figure(figure, path)
 
-    monkeypatch.setattr(paper_figures, "save_figure", save)
+    for module in (paper_figures, mechanisms):
+        monkeypatch.setattr(module, "save_figure", save)
     return kept
 
 
@@ -74,3 +76,25 @@ def test_ablation_draws_every_epoch_of_every_seed(drawn: list[Any], results: Res
     ends = {round(float(line.get_ydata()[-1]), 6) for line in paths}
     wanted = {round(eps, 6) for neuron in published.ULTRA for eps in results.eps(neuron, "mnist", 1).values()}
     assert ends == wanted
+
+
+def test_spikes_and_their_slopes_belong_together(drawn: list[Any], tmp_path: Path) -> None:
+    mechanisms.spike_figure(tmp_path / "spikes.png")
+    left, right = drawn[0].axes
+    for eps in mechanisms.TEMPERATURES:
+        spike, slope = lines_of(left)[f"soft, eps {eps:g}"], lines_of(right)[f"exact, eps {eps:g}"]
+        measured = np.gradient(spike[:, 1], spike[:, 0])
+        np.testing.assert_allclose(slope[1:-1, 1], measured[1:-1], atol=2e-3)
+    step = lines_of(left)["Heaviside"]
+    assert set(step[:, 1]) == {0.0, 1.0}
+    assert lines_of(right)["LIF's surrogate, slope 10"][:, 1].max() == pytest.approx(0.25)  # sigmoid' at 0
+
+
+def test_mechanisms_write_their_number_of_spikes(drawn: list[Any], tmp_path: Path) -> None:
+    mechanisms.mechanism_figure(tmp_path / "mechanisms.svg")
+    assert len(drawn[0].axes) == 6
+    for axis in drawn[0].axes:
+        heights = [segment[1, 1] - segment[0, 1] for segment in axis.collections[-1].get_segments()]
+        assert axis.texts[0].get_text() == f"{sum(heights) / 0.3:.1f} spikes"
+    lif = drawn[0].axes[0]
+    assert lif.texts[0].get_text() == "3.0 spikes"  # 3 x 0.22, 2 x 0.45 and 0.9 pass 0.5; 0.3 does not

@@ -253,7 +253,7 @@ def _check_split(split: Split, timesteps: int | None, augment: Augmentation) -> 
     if timesteps not in (None, split.timesteps):
         raise InputError(
             f"timesteps is {timesteps}, but the events were counted in {split.timesteps} bins; choose "
-            f"timesteps={split.timesteps}, or load the events in {timesteps} bins"
+            f"timesteps={split.timesteps}, or count the events in {timesteps} bins when you make them"
         )
     if augment != Augmentation():
         raise InputError("augment is for images; event frames are used as they are")

@@ -1,4 +1,4 @@
-"""Draw all figures into a folder: neurons, runs, trained networks and events."""
+"""Draw all figures into a folder: runs, trained networks and events."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from ultralif.data import DATASETS, load
 from ultralif.data.files import find
 from ultralif.nn import mode
-from ultralif.report.figures import events_figure, mechanism_figure, network_figure, spike_figure
+from ultralif.report.figures import events_figure, network_figure
 from ultralif.report.gather import Entry
 from ultralif.report.inside import choose, look_if_possible
 from ultralif.report.run_figures import accuracy_figure, energy_figure
@@ -29,10 +29,7 @@ def draw_figures(
         data_dir: a folder to search first for the data.
     """
     notes: list[str] = []
-    drawn = [
-        spike_figure(folder / f"spikes{suffix}"),
-        mechanism_figure(folder / f"mechanisms{suffix}"),
-    ]
+    drawn: list[Path] = []
     done = [entry for entry in entries if entry.result.status == "done"]
     datasets = list(dict.fromkeys(entry.config.dataset for entry in entries))
     if done:

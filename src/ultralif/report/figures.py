@@ -1,8 +1,7 @@
-"""Pictures of neurons and networks: spikes, mechanisms, a trained network, its boundaries, events."""
+"""Pictures of a trained network, its boundaries, and events."""
 
 import math
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,84 +9,13 @@ from torch import Tensor
 from ultralif import plot
 from ultralif.analysis import BoundarySlice
 from ultralif.errors import InputError
-from ultralif.functional import Mode, dspike_curve
-from ultralif.maxplus import hard_spike, soft_spike
-from ultralif.nn import LIF, DSpike, Network, Neuron, SoftLIF, UltraDLIF, UltraLIF
-from ultralif.report.canvas import new_figure, save_figure, shades, style_of
+from ultralif.functional import Mode
+from ultralif.nn import Network
+from ultralif.report.canvas import new_figure, save_figure
 
-__all__ = ["boundary_figure", "events_figure", "mechanism_figure", "network_figure", "spike_figure"]
+__all__ = ["boundary_figure", "events_figure", "network_figure"]
 
-THRESHOLD, SLOPE, SHARPNESS = 0.5, 10.0, 4.0
-TEMPERATURES = (1.0, 0.3, 0.1)
 MOST_FRAMES = 30
-
-
-def spike_figure(path: Path) -> Path:
-    """Draw spikes, and the slopes that the backward pass uses: Heaviside, surrogates, soft spikes."""
-    v = torch.linspace(-0.5, 1.5, 801, dtype=torch.float64)
-    figure, axes = new_figure(2)
-    left, right = axes[0]
-    for color, eps in zip(shades(len(TEMPERATURES)), TEMPERATURES, strict=True):
-        spike = soft_spike(v, THRESHOLD, eps)
-        left.plot(v, spike, color=color, label=f"soft, eps {eps:g}")
-        right.plot(v, spike * (1 - spike) / eps, color=color, label=f"exact, eps {eps:g}")
-    curve = dspike_curve(v, THRESHOLD, SHARPNESS)
-    sigmoid = soft_spike(v, THRESHOLD, 1 / SLOPE)
-    left.plot(v, hard_spike(v, THRESHOLD), "k--", lw=1.3, label="Heaviside")
-    left.plot(
-        v, curve.where((v >= 0) & (v <= 1), torch.nan), **_line("DSpikePlus"), label="DSpike's curve, k 4"
-    )
-    right.axhline(0, color="black", ls="--", lw=1.3, label="Heaviside: 0")
-    right.plot(v, sigmoid * (1 - sigmoid), **_line("LIF"), label="LIF's surrogate, slope 10")
-    slope = torch.gradient(curve, spacing=(v,))[0]
-    right.plot(
-        v, slope.where((v >= 0) & (v <= 1), torch.nan), **_line("DSpikePlus"), label="DSpike's surrogate"
-    )
-    left.set(title="forward: the spike", xlabel="membrane V", ylabel="s", ylim=(-0.05, 1.05))
-    right.set(title="backward: ds/dV", xlabel="membrane V")
-    for axis in (left, right):
-        axis.axvline(THRESHOLD, color="0.8", lw=0.8, zorder=0)
-        axis.legend(fontsize=7, frameon=False, loc="upper left")
-    right.set_ylim(top=3.2)
-    return save_figure(figure, path)
-
-
-def _line(neuron: str) -> dict[str, str]:
-    return {name: value for name, value in style_of(neuron).items() if name != "marker"}
-
-
-def mechanism_figure(path: Path) -> Path:
-    """Draw membranes and spikes of six neurons for one current."""
-    current = torch.zeros(
-        40, 1, 5
-    )  # only the neuron in the middle is driven; UltraDLIF couples it to its neighbours
-    for start, height in ((3, 0.22), (4, 0.22), (5, 0.22), (12, 0.45), (13, 0.45), (22, 0.9), (30, 0.3)):
-        current[start, :, 2] = height
-    neurons: dict[str, Neuron[Any]] = {
-        "LIF": LIF(),
-        "DSpike, hard": DSpike(),
-        "SoftLIF, eps 0.1": SoftLIF(eps=0.1),
-        "UltraLIF, eps 0.1": UltraLIF(eps=0.1),
-        "UltraLIF, tropical": UltraLIF(eps=0.1),
-        "UltraDLIF, centred, eps 0.1": UltraDLIF(eps=0.1, centered=True),
-    }
-    neurons["UltraLIF, tropical"].mode = "tropical"
-    figure, axes = new_figure(2, 3, height=2.1)
-    time = range(len(current))
-    for axis, (name, neuron) in zip(axes.flat, neurons.items(), strict=True):
-        (shown,) = plot.record(neuron, current)
-        color = style_of(name.replace(",", ""))["color"]
-        axis.bar(time, current[:, 0, 2].tolist(), width=1.0, color="0.88", label="current")
-        axis.plot(time, shown.membrane[:, 0, 2], color=color, lw=1.4, label="membrane, after reset")
-        spikes = shown.spikes[:, 0, 2]
-        axis.vlines(time, 1.15, 1.15 + 0.3 * spikes, color=color, lw=2.5)
-        axis.axhline(THRESHOLD, color="0.6", lw=0.8, ls="--")
-        axis.text(39.5, 1.5, f"{float(spikes.sum()):.1f} spikes", ha="right", va="bottom", fontsize=7)
-        axis.set_title(name, fontsize=9, loc="left")
-        axis.set(ylim=(-0.3, 1.5), xlim=(-0.5, 39.5))
-    axes[0, 0].legend(fontsize=7, frameon=False, loc="upper right")
-    figure.supxlabel("time step", fontsize=9)
-    return save_figure(figure, path)
 
 
 def network_figure(path: Path, net: Network, x: Tensor, shape: tuple[int, ...] | None = None) -> Path:
