@@ -121,7 +121,7 @@ def build(subject: str, network: str) -> Callable[[Tensor], Tensor]:
             dt=1e-3,
         )
         net = Stepwise(layers(network, lambda module: module, box), 1)
-    return torch.compile(net) if rest.endswith("compiled") else net
+    return torch.compile(net, dynamic=False) if rest.endswith("compiled") else net
 
 
 def data(network: str) -> tuple[Tensor, Tensor]:

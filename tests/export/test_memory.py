@@ -9,7 +9,7 @@ from torch import nn
 import ultralif as ul
 from export.c_program import SANITIZE, assert_equal_bit_for_bit, make
 from ultralif.errors import InputError
-from ultralif.export import describe, quantize, to_c, to_nir, to_onnx
+from ultralif.export import describe, quantize, to_c, to_onnx
 from ultralif.export.harden import calibrate, spike_trains
 from ultralif.nn import TimeDistributed as Each
 
@@ -155,11 +155,12 @@ def test_delays_of_real_numbers_are_refused():
         quantize(network("delays"), timesteps=4, input_range=(0, 1))
 
 
-@pytest.mark.parametrize("kind", ["recurrent", "delays", "leaky readout"])
-def test_other_formats_name_the_layer_and_c(tmp_path, kind):
-    for export in (to_nir, to_onnx):
-        with pytest.raises(InputError, match=r"remembers earlier time steps.*export to c"):
-            export(network(kind), tmp_path / "file")
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # torch's own, where a scan runs eagerly
+@pytest.mark.parametrize("kind", ["recurrent", "delays", "leaky readout", "synapse"])
+@pytest.mark.parametrize("timesteps", [None, 6])
+def test_memory_in_onnx(tmp_path, kind, timesteps):
+    assert to_onnx(network(kind), tmp_path / "file.onnx", timesteps=timesteps) < 1e-5
 
 
 def test_a_wrong_feedback_is_found_before_anything_is_written():

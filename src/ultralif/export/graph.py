@@ -38,7 +38,6 @@ __all__ = [
     "norm_constants",
 ]
 
-State = tuple[Tensor, ...]
 PoolKind = Literal["mean", "max"]
 
 
@@ -241,23 +240,27 @@ class Graph:
                         )
         return found
 
-    def refuse_memory(self) -> None:
-        """Refuse what remembers besides neurons: feedback, delays and decaying currents."""
-        for node in self.nodes:
-            if isinstance(node.op, Last | Leaky) or (
-                isinstance(node.op, Synapses) and node.op.delay is not None
-            ):
-                raise InputError(
-                    f"layer {node.name!r} remembers earlier time steps, which this format cannot express; "
-                    "export to c"
-                )
+    @cached_property
+    def memory(self) -> list[tuple[int, str, tuple[int, ...]]]:
+        """What the network keeps between time steps: the node, what it is, and its shape for one sample."""
+        kept: list[tuple[int, str, tuple[int, ...]]] = []
+        for place, node in enumerate(self.nodes):
+            if isinstance(node.op, Spikes):
+                kept += [(place, field, node.shape) for field in node.op.neuron.state_type._fields]
+            elif isinstance(node.op, Leaky):
+                kept.append((place, "current", node.shape))
+            elif isinstance(node.op, Last):
+                kept.append((place, "spikes", node.shape))
+            elif isinstance(node.op, Synapses) and isinstance(node.op.module, DelayedLinear):
+                kept.append((place, "inputs", (node.op.module.max_delay, node.op.module.inputs)))
+        return kept
 
-    def step(self, x: Tensor, states: Sequence[State | None]) -> tuple[Tensor, list[State]]:
+    def step(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Take one time step ``[B, *input]`` with the network's own modules.
 
         Args:
             x: one time step.
-            states: the states of the spiking nodes that the last call returned; None starts at rest.
+            states: a tensor ``[B, *shape]`` for each entry of `memory`, zeros at rest.
         """
         values: list[Tensor] = []
         before, after = iter(states), []
@@ -266,6 +269,11 @@ class Graph:
             match node.op:
                 case Input():
                     value = x if x.shape[1:] == node.shape else x.reshape(-1, *node.shape)
+                case Synapses(module=DelayedLinear() as delayed):
+                    recent = torch.cat([taken[0].unsqueeze(1), next(before)], 1)  # the newest first
+                    value = torch.einsum("bki,oik->bo", recent, delayed.taps)
+                    value = value if delayed.bias is None else value + delayed.bias
+                    after.append(recent[:, :-1].clone())
                 case Synapses() | Pooling():
                     value = node.op(*taken)
                 case Norm():
@@ -274,12 +282,22 @@ class Graph:
                     value = taken[0].flatten(1)
                 case Sum():
                     value = taken[0] + taken[1]
+                case Leaky():
+                    value = node.op.leak * next(before) + taken[0]
+                    after.append(value.clone())  # a scan may not return a tensor twice
+                case Last():
+                    value = next(before)
+                    after.append(value)  # replaced below, when the spikes of this step are known
                 case Spikes():
-                    value, state = node.op.neuron.step(taken[0], next(before))
-                    after.append(state)
-                case Leaky() | Last():
-                    raise TypeError(f"{node.name!r} has a state of its own")
+                    kind = node.op.neuron.state_type
+                    state = kind(*(next(before) for _ in kind._fields))
+                    value, state = node.op.neuron.step(taken[0], state)
+                    after += state
             values.append(value)
+        for i, (place, _, _) in enumerate(self.memory):
+            op = self.nodes[place].op
+            if isinstance(op, Last):
+                after[i] = values[op.of]
         return values[-1], after
 
 

@@ -41,27 +41,28 @@ class Stepwise(nn.Module):
         super().__init__()
         self.net = net
         self.graph = compared(net, shape, mode, inputs)
-        self.graph.refuse_memory()
-        self.kinds = [self.graph.neuron(place).state_type for place in self.graph.spiking]
 
     def forward(self, x: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
-        """Take a step ``[B, *input]`` and the states ``[B, *features]`` that `names` lists."""
-        rest = iter(states)
-        shaped = [kind(*(next(rest) for _ in kind._fields)) for kind in self.kinds]
-        output, after = self.graph.step(x, shaped)
-        return (output, *(tensor for state in after for tensor in state))
+        """Take a step ``[B, *input]`` and the states ``[B, *shape]`` that `names` lists."""
+        output, after = self.graph.step(x, states)
+        return (output, *after)
 
     def names(self) -> list[str]:
         """Return the names of the states: ``v1`` for the membranes of layer 1."""
-        return [f"{field}{number}" for number, kind in enumerate(self.kinds, 1) for field in kind._fields]
+        places: dict[type, list[int]] = {}  # nodes are numbered among those of their kind
+        for place, _, _ in self.graph.memory:
+            alike = places.setdefault(type(self.graph.nodes[place].op), [])
+            alike += [place] if place not in alike else []
+        return [
+            f"{name}{1 + places[type(self.graph.nodes[place].op)].index(place)}"
+            for place, name, _ in self.graph.memory
+        ]
 
     def at_rest(self, x: Tensor) -> list[Tensor]:
         """Return the states before the first of the steps ``[B, *input]``."""
-        shapes = [self.graph.nodes[place].shape for place in self.graph.spiking]
+        dtype = compute_dtype(x.dtype)
         return [
-            torch.zeros(x.shape[0], *shape, dtype=compute_dtype(x.dtype), device=x.device)
-            for shape, kind in zip(shapes, self.kinds, strict=True)
-            for _ in kind._fields
+            torch.zeros(x.shape[0], *shape, dtype=dtype, device=x.device) for *_, shape in self.graph.memory
         ]
 
 
