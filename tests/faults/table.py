@@ -169,7 +169,7 @@ NEW = [
         "after += c->subtracted * rise;",
         PARITY,
     ),
-    Fault("late adaptation's derivative", "ops/cpu/temporal.h", "+ (late ? pull : 0);", ";", PARITY),
+    Fault("late adaptation's derivative", "ops/cpu/temporal.h", " - c->strength * to_limit;", ";", PARITY),
     Fault("slope of atan", "ops/cpu/lane.h", "2.4674011002723395", "2.4674", PARITY),
     Fault(
         "a tie of a maximum",

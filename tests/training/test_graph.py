@@ -1,6 +1,7 @@
 """Steps that a GPU replays are those that it takes one by one; rehearsed on the CPU, and run on a GPU."""
 
 import gc
+import re
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -106,7 +107,8 @@ def train(folder: Path, device: str, *more: nn.Module, **options: Any) -> dict[s
 def stacked_job(samples: int, device: torch.device, **options: Any) -> Job:
     """Begin to train the paper's 18 variants on random images."""
     members = [v.config("mnist", 2, 42) for v in main_variants() if v not in CONTROLS]
-    members = [m.with_(neuron=m.neuron.removeprefix("Unclipped"), **options) for m in members]
+    kernels = [re.sub("Unclipped|Unscaled", "", m.neuron) for m in members]
+    members = [m.with_(neuron=name, **options) for m, name in zip(members, kernels, strict=True)]
     draw = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (samples, 1, 28, 28), dtype=torch.uint8, generator=draw).to(device)
     labels = torch.randint(10, (samples,), generator=draw).to(device)
