@@ -63,7 +63,7 @@ def main() -> None:
     x, labels = images(run, arguments.samples, arguments.data_dir)
     found = {mode: by_floats(net, x, mode) for mode in ("soft", "hard", "tropical")}
     how = {"timesteps": run.timesteps, "shape": x.shape[1:], "input_range": (0, 1)}
-    how |= {"weight_bits": arguments.weight_bits, "bits": 16, "saturate": True}
+    how |= {"weight_bits": arguments.weight_bits, "bits": 16, "clip_membrane": True}
     integer = export.quantize(net, **how)
     parts = list(by_integers(integer, x))
     found["integers"] = torch.cat([decided for decided, _ in parts])
