@@ -9,7 +9,7 @@ from torch.nn import functional
 
 import ultralif as ul
 from ultralif.errors import InputError
-from ultralif.export import quantize, to_nir, to_onnx, to_torch
+from ultralif.export import compare, quantize, to_nir, to_onnx, to_torch
 from ultralif.export.compare import compare_integers, compared
 
 
@@ -217,3 +217,9 @@ def test_integers_beyond_rounding_are_refused(neuron, change):
     nodes[place] = replace(nodes[place], op=op)
     with pytest.raises(InputError, match="further from the network than rounding explains"):
         compare_integers(net, graph, replace(integer, nodes=tuple(nodes)), "hard")
+
+
+@pytest.mark.parametrize(("factor", "close"), [(1 + 1e-6, True), (1.01, False), (1.04, False)])
+def test_a_layer_may_differ_by_rounding_only(factor, close):
+    values = torch.linspace(-1, 1, 9, dtype=torch.float64)
+    assert compare._close((values * factor).float(), values, 1) == close

@@ -1,6 +1,8 @@
 """No number of an exported network overflows: inputs at the ends of their ranges, under the sanitizer."""
 
+import math
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,8 +11,8 @@ from torch import Tensor, nn
 import ultralif as ul
 from export.c_program import SANITIZE, assert_equal_bit_for_bit, make
 from ultralif.errors import InputError
-from ultralif.export import to_c
-from ultralif.export.integer import IntegerNetwork
+from ultralif.export import bounds, to_c
+from ultralif.export.integer import IntegerNetwork, IntegerNeuron
 from ultralif.export.quantize import quantize
 from ultralif.nn import TimeDistributed as Each
 
@@ -57,6 +59,23 @@ def test_a_shift_beyond_32_bits_is_refused(power):
         net[0].bias.zero_()
     with pytest.raises(InputError):
         quantize(net, timesteps=4)
+
+
+def test_a_shift_beyond_32_bits_has_no_bound_whatever_the_weights():
+    op = quantize(cancelled(20, ul.UltraLIF()), timesteps=4).synapses[0]
+    op = replace(op, weight=torch.zeros_like(op.weight))
+    for shift, bounded in ((31, True), (32, False), (63, False)):
+        far = replace(op, shift=torch.full_like(op.shift, shift))
+        assert math.isfinite(bounds.scaled(far, bounds.Counts(1, 20))) == bounded
+
+
+def test_the_log_sum_exp_of_a_ring_is_within_its_bounds():
+    """Three neighbours that tie are further above their maximum than two."""
+    integer = quantize(cancelled(20, ul.UltraDLIF()), mode="hard", timesteps=1)
+    (neuron,) = (node.op for node in integer.nodes if isinstance(node.op, IntegerNeuron))
+    zero = torch.zeros(8, dtype=torch.int64)
+    reached, _ = bounds.membranes(neuron, bounds.Range(zero, zero), 1)
+    assert 0 < int(neuron.membrane(zero, zero).max()) <= int(reached.high.max())
 
 
 @pytest.mark.parametrize("mode", ["hard", "tropical"])

@@ -114,6 +114,21 @@ def test_a_digest_sees_the_first_and_the_last_sample() -> None:
     assert len(digests) == 3
 
 
+def test_targets_over_time_are_turned_with_their_samples() -> None:
+    x = torch.arange(24.0).view(4, 6, 1)
+    loader = DataLoader(TensorDataset(x, x[..., 0]), batch_size=4)
+    ((frames, targets, _),) = Stream("train", loader, events=True, timed=True).batches(iter(range(9)))
+    assert frames.shape == (6, 4, 1) and torch.equal(frames[..., 0], targets)
+
+
+def test_a_single_nan_in_a_batch_is_refused() -> None:
+    x = torch.rand(8, 3)
+    x[6, 1] = torch.nan
+    stream = Stream("train", DataLoader(TensorDataset(x, torch.arange(8)), batch_size=4), events=False)
+    with pytest.raises(InputError, match="NaN"):
+        list(stream.batches(iter(range(9))))
+
+
 class Drawn(Dataset[tuple[Tensor, int]]):
     """Samples drawn by numpy, or by Python's own generator."""
 
