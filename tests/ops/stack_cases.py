@@ -16,7 +16,7 @@ MEMBERS = [
     ("UltraLIF", {"eps": 0.5, "learn_eps": False}),
     ("UltraPLIF", {"eps": 20.0, "eps_range": (0.1, 20.0)}),
     ("UltraDLIF", {}),
-    ("UltraDPLIF", {"clamp": "dead"}),
+    ("UltraDPLIF", {}),
     ("PLIF", {}),
     ("FullPLIF", {}),
     ("AdaLIF", {}),
@@ -27,7 +27,7 @@ MEMBERS = [
     ("LIF", {"surrogate": "atan", "leak": 0.5}),
     ("LIF", {"surrogate": "atan", "leak": 0.8, "surrogate_slope": 2.0}),
 ]
-"""Fixed and learned constants in one group, one for each neuron, at a bound, with a clamp that is dead.
+"""Fixed and learned constants in one group, one for each neuron, and at a bound.
 
 The last group learns nothing, and its members have constants of their own.
 """

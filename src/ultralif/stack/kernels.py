@@ -11,12 +11,15 @@ from ultralif.ops.triton.common import HELD, decode, derived, pull
 
 __all__ = ["adam_kernel", "decode_kernel", "gather_kernel", "readout_kernel", "rows_kernel"]
 
+COLUMNS = tl.constexpr(6)
+"""Of the table that says how each constant is decoded."""
+
 
 @triton.jit
 def value_of(raw, table, index, numbers, C: tl.constexpr, here):
     """Return constant C of each row: decoded, or where its index is negative, a number."""
     at = tl.load(index + C, mask=here, other=0)
-    value, _, _, _ = decode(raw, table, 6, tl.maximum(at, 0))
+    value, _, _, _ = decode(raw, table, COLUMNS, tl.maximum(at, 0))
     return tl.where(at < 0, tl.load(numbers + C, mask=here, other=1.0), value)
 
 
@@ -55,7 +58,7 @@ def gather_kernel(grads, raw, table, sums, to_raw, BLOCK: tl.constexpr):
         i = start + tl.arange(0, BLOCK)
         row = i // side * jump + i % side
         total += tl.load(grads + first + row * HELD, mask=i < count, other=0.0)
-    tl.store(to_raw + entry, pull(tl.sum(total), raw, table, 7, entry))
+    tl.store(to_raw + entry, pull(tl.sum(total), raw, table, COLUMNS, entry))
 
 
 @triton.jit

@@ -276,7 +276,7 @@ def constants(known, pos, RULE: tl.constexpr, NATIVE: tl.constexpr):
             tl.load(row + 2),
             tl.load(row + 3),
             tl.load(row + 4),
-            tl.load(row + 4),
+            tl.load(row + 5),
         )
     if choice(RULE, "same"):
         pos = tl.program_id(0) * 0
