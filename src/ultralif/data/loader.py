@@ -58,7 +58,7 @@ CROP_AND_FLIP = Augmentation(flip=True, shift=PADDING)
 def shift_and_flip(
     images: Tensor, generator: torch.Generator, shift: int = PADDING, *, flip: bool = True
 ) -> Tensor:
-    """Shift each image by up to ``shift`` pixels, black moving in, and mirror half of them.
+    """Shift each image by up to ``shift`` pixels, padding with black, and mirror half of them.
 
     Args:
         images: ``[B, C, H, W]`` of any type.

@@ -20,7 +20,7 @@ from ultralif.errors import InputError
 __all__ = ["Stream", "StreamLoader", "pad_samples"]
 
 COMPARED = 256
-"""The most samples by which a dataset is recognised."""
+"""The most samples used to recognise a dataset."""
 
 
 def pad_samples(samples: Sequence[tuple[Any, ...]]) -> tuple[Tensor, Tensor, Tensor]:

@@ -26,7 +26,7 @@ def network_figure(path: Path, net: Network, x: Tensor, shape: tuple[int, ...] |
         net: the network, in the mode to show.
         x: a batch ``[T, B, *input]``; the first sample is shown, with the neurons whose spikes vary most,
             and rates are over all.
-        shape: of the input as a picture, without time.
+        shape: the shape of the input as an image, without time.
     """
     shown = plot.record(net, x)[0]
     figure, axes = new_figure(2, 2)
