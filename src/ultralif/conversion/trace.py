@@ -368,7 +368,7 @@ class _Writer:
             return self._call(Expand(len(nodes)), "expand", self._single(first))
         if len({self.roles[node] for node in nodes}) > 1:
             raise InputError(
-                f"the layers of {type(self.net).__name__} are not called in the same way in every time step (at "
+                f"the layers of {type(self.net).__name__} are not called in the same way at every step (at "
                 f"{first.name!r}); feed spikes back by ul.Recurrent. {THREE_LINES}"
             )
         items = [item for item in map(self._item, nodes) if item is not None]
