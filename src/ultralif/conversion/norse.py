@@ -59,7 +59,7 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
     if getattr(layer, "record_states", False):
         raise InputError(
             f"layer {name!r}, {kind.__name__}, has record_states=True; build it without and use "
-            "ul.membranes on the converted network"
+            "ul.plot.record on the converted network"
         )
     return Replacement(maker(layer), states=("v",), sequence=isinstance(module, snn.SNN | snn.SNNRecurrent))
 
