@@ -120,7 +120,7 @@ def export(
         raise InputError(f"--timesteps must be 1 or more, got {timesteps}")
     if reset is not None and Path(run).suffix != ".nir":
         raise InputError(f"--reset is for NIR files, not for {run}; leave it out")
-    source: Source | None = None
+    source: Original | None = None
     if is_code(run):
         config = None
         net, source, given = _own_network(run, inputs, input_range)
@@ -246,7 +246,7 @@ def _make_c(
     given: Inputs,
     budget: int | None,
     layout: Literal["make", "arduino"],
-    source: Source | None,
+    source: Original | None,
 ) -> dict[str, Any]:
     """Write the C program of an integer network with its self-test, and return what to print about it."""
     from ultralif.export import to_c
@@ -279,7 +279,7 @@ def _make_c(
     }
 
 
-def _compare_with(source: Source, integer: IntegerNetwork, x: Tensor) -> dict[str, Any]:
+def _compare_with(source: Original, integer: IntegerNetwork, x: Tensor) -> dict[str, Any]:
     """Return how many spikes and decisions of a source network its integers share."""
     theirs = source.run(x.float())
     if source.static:
@@ -302,7 +302,7 @@ def _read_nir(run: str, reset: Any) -> tuple[nn.Module, None]:
     return from_nir(run, reset=reset), None
 
 
-def _source_of_nir(run: str, reset: Any) -> Source:
+def _source_of_nir(run: str, reset: Any) -> Original:
     """Return the network of a NIR file in norse's arithmetic."""
     from ultralif.conversion import Observed
     from ultralif.export import from_nir
@@ -314,12 +314,12 @@ def _source_of_nir(run: str, reset: Any) -> Source:
         scores, spikes = answer(net, x)
         return Observed(tuple(spikes), scores)
 
-    return Source("the file in norse's arithmetic", observe)
+    return Original("the file in norse's arithmetic", observe)
 
 
 def _own_network(
     path: str, inputs: Path | None, input_range: tuple[float, float] | None
-) -> tuple[nn.Module, Source | None, Inputs]:
+) -> tuple[nn.Module, Original | None, Inputs]:
     """Return a network that code makes, converted, its source if that is of another library, and inputs."""
     import torch
 
@@ -352,7 +352,7 @@ def _own_network(
         for module in made.modules()
         if (name := type(module).__module__.split(".")[0]) in ("snntorch", "spikingjelly", "norse")
     )
-    return net, Source(library, lambda x: run_source(made, x[0] if static else x), static), given
+    return net, Original(library, lambda x: run_source(made, x[0] if static else x), static), given
 
 
 def _shape_of(path: Path) -> tuple[int, ...]:
@@ -406,7 +406,7 @@ REAL = ("direct", "constant", "constant-normalized")
 
 
 @dataclass(frozen=True)
-class Source:
+class Original:
     """The network that an export was made from, as another library or file computes it."""
 
     library: str

@@ -19,7 +19,7 @@ from ultralif.training.result import Result
 from ultralif.training.store import TRAINING, Busy, Finished, Store
 from ultralif.training.sweep import halves
 
-__all__ = ["PATIENCE", "PAUSE", "Board", "Order", "Outcome", "Task", "run_ray", "train_task"]
+__all__ = ["PATIENCE", "PAUSE", "Board", "Order", "Outcome", "StackTask", "run_ray", "train_task"]
 
 
 PAUSE = 0.2
@@ -54,7 +54,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass
-class Task:
+class StackTask:
     """An unfinished stack, and its number in the plan."""
 
     number: int
@@ -87,7 +87,7 @@ class Board:
         return self.code
 
 
-def train_task(task: Task, order: Order, board: Any) -> Outcome:
+def train_task(task: StackTask, order: Order, board: Any) -> Outcome:
     """Train a stack on a worker; an error is returned as a message for the user."""
     ray = need("ray", "ray")
     store, asked = _Folders(order.root), _asking(ray, board)
@@ -192,7 +192,7 @@ def run_ray(
         order = Order(store.root, token, place, options.data_dir, options.checkpoint_seconds)
         board = _remote(ray, Board, num_cpus=0, max_restarts=-1, max_task_retries=-1).remote()
         train = _remote(ray, train_task, num_cpus=0 if on_gpu else cpus, num_gpus=int(on_gpu), max_retries=0)
-        tasks = [Task(number, list(stack)) for number, stack in enumerate(stacks)]
+        tasks = [StackTask(number, list(stack)) for number, stack in enumerate(stacks)]
         tasks.sort(key=_work, reverse=True)  # so that no long stack remains for the end
         yield from _drive(
             ray, lambda task: train.remote(task, order, board), board, tasks, store, needed, options
@@ -201,15 +201,15 @@ def run_ray(
 
 def _drive(
     ray: Any,
-    submit: Callable[[Task], Any],
+    submit: Callable[[StackTask], Any],
     board: Any,
-    tasks: list[Task],
+    tasks: list[StackTask],
     store: Store,
     needed: dict[str, float],
     options: RunOptions,
 ) -> Iterator[Result]:
     """Submit tasks until all are done; resubmit a lost task, and split one that is too large into halves."""
-    running: dict[Any, Task] = {}
+    running: dict[Any, StackTask] = {}
     report = options.report
     failures: list[Outcome] = []
     code, with_room = 0, time.monotonic()
@@ -244,13 +244,13 @@ def _drive(
         raise Interrupted("stopped; everything is saved. The same command resumes from there", code)
 
 
-def _work(task: Task) -> int:
+def _work(task: StackTask) -> int:
     """Estimate the amount of computation in a stack."""
     shared = task.stack[0]
     return shared.epochs * shared.timesteps * sum(shared.hidden) * len(task.stack)
 
 
-def _outcome(ray: Any, ref: Any, task: Task) -> Outcome:
+def _outcome(ray: Any, ref: Any, task: StackTask) -> Outcome:
     """Return the outcome of a task; a task without an outcome is lost."""
     try:
         outcome: Outcome = ray.get(ref)
@@ -266,12 +266,12 @@ def _outcome(ray: Any, ref: Any, task: Task) -> Outcome:
         return Outcome("lost")
 
 
-def _again(task: Task, outcome: Outcome, report: Callable[[Progress], None]) -> list[Task]:
+def _again(task: StackTask, outcome: Outcome, report: Callable[[Progress], None]) -> list[StackTask]:
     """Return the tasks to submit in place of an unfinished one, and report it."""
     members = len(task.stack)
     if outcome.kind == "too large":
         note = f"{members} networks do not fit the device together; they are trained in two halves"
-        again = [Task(task.number, half) for half in halves(task.stack)]
+        again = [StackTask(task.number, half) for half in halves(task.stack)]
     else:
         note = f"stack {task.number + 1} lost its worker; it resumes from its last checkpoint"
         again = [task]
@@ -279,7 +279,7 @@ def _again(task: Task, outcome: Outcome, report: Callable[[Progress], None]) -> 
     return again
 
 
-def _gathered(store: Store, task: Task, report: Callable[[Progress], None]) -> Iterator[Result]:
+def _gathered(store: Store, task: StackTask, report: Callable[[Progress], None]) -> Iterator[Result]:
     """Add the runs of a stack that a worker finished to the index."""
     if not store.adopt([config.id for config in task.stack]):
         raise JobError(
@@ -289,13 +289,13 @@ def _gathered(store: Store, task: Task, report: Callable[[Progress], None]) -> I
     yield from _results(store, task, report)
 
 
-def _results(store: Store, task: Task, report: Callable[[Progress], None]) -> Iterator[Result]:
+def _results(store: Store, task: StackTask, report: Callable[[Progress], None]) -> Iterator[Result]:
     epochs = task.stack[0].epochs
     report(Progress(len(task.stack), epochs, epochs, None, None, stack=task.number))
     yield from store.rows(runs=[config.id for config in task.stack])
 
 
-def _pass_on(ray: Any, board: Any, running: dict[Any, Task], report: Callable[[Progress], None]) -> None:
+def _pass_on(ray: Any, board: Any, running: dict[Any, StackTask], report: Callable[[Progress], None]) -> None:
     """Pass on the progress of the workers."""
     by_number = {task.number: task for task in running.values()}
     with suppress(ray.exceptions.RayError):
