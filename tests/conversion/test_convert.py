@@ -527,5 +527,5 @@ def test_a_double_reset_has_no_lif(x: Tensor) -> None:
 @pytest.mark.parametrize("found", [torch.zeros(3, 4), torch.full((3, 5), 0.1)], ids=["shape", "values"])
 def test_another_output_with_the_same_spikes_is_refused(found: Tensor) -> None:
     _compare_output(torch.zeros(3, 5), torch.zeros(3, 5))
-    with pytest.raises(JobError, match="another output"):
+    with pytest.raises(JobError, match="a different output"):
         _compare_output(torch.zeros(3, 5), found)
