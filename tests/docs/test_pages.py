@@ -33,7 +33,7 @@ def text_of(path: Path) -> str:
 FILES = sorted(path for suffix in ("md", "ipynb") for path in DOCS.rglob(f"*.{suffix}"))
 PAGES = {str(path.relative_to(DOCS)): text_of(path) for path in FILES}
 PEERS = ("norse", "snntorch", "spikingjelly")
-STAND_INS = {"reference/data.md": ("n-mnist", "randman")}
+STAND_INS = {"reference/training.md": ("n-mnist", "randman")}
 """Data that every machine has, in place of what it may not have."""
 
 

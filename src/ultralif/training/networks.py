@@ -381,7 +381,7 @@ def _network(
 
 
 def _build(config: RunConfig, tensors: dict[str, Tensor]) -> nn.Module:
-    """Build the network of a config; a perceptron's sizes are those of its weights, so no data are needed."""
+    """Build the network of a config; a perceptron takes its sizes from its weights, so no data are needed."""
     first, last = tensors.get("linears.0.weight"), tensors.get(f"linears.{len(config.hidden)}.weight")
     if config.model != "mlp" or config.dataset in DATASETS or first is None or last is None:
         return build_network(config)

@@ -420,7 +420,7 @@ def _rings(place: int, size: int, length: int, step: int) -> str:
 
 
 def _decay(decay: Decay | None, place: int, size: int, name: str = "leak", v: str = "v") -> str:
-    """Return the decay of ``v``, a number of neuron ``i``, as a macro may contain it."""
+    """Return the decay of ``v``, a value of neuron ``i``, in a form that a macro may contain."""
     if isinstance(decay, Multiply):
         return f"scale({v}, {name}_{place}[{_of(size, decay.factor.numel())}])"
     if isinstance(decay, Offset):
