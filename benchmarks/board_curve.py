@@ -193,7 +193,7 @@ def accuracy(net: nn.Module, pixels: Tensor, labels: Tensor) -> float:
             int((net(x).argmax(1) == y).sum())
             for x, y in zip(pixels.split(1000), labels.split(1000), strict=True)
         )
-    return 100 * right / len(labels)
+    return round(100 * right / len(labels), 2)
 
 
 def train_one(
@@ -287,7 +287,7 @@ def judged(subject: Trained, pixels: Tensor, labels: Tensor) -> float:
             [f"{made}/net/model"], input=levels.byte().numpy().tobytes(), capture_output=True, check=True
         )
     found = torch.tensor([int(line.split()[0]) for line in done.stdout.splitlines()])
-    return 100 * float((found == labels).double().mean())
+    return round(100 * float((found == labels).double().mean()), 2)
 
 
 def on_boards(subject: board.Subject) -> dict[str, Any]:
