@@ -7,6 +7,7 @@ import pytest
 
 from cli.commands import QUICK, Commands
 from ultralif.training import RunConfig, Store
+from ultralif.training.result import ann_int8_energy
 
 FIELDS = {
     "id", "dataset", "neuron", "timesteps", "seed", "accuracy", "spike_rate", "energy", "eps", "leak", "path",
@@ -51,7 +52,8 @@ def test_json_is_one_document_and_nothing_else(ultralif: Commands) -> None:
     assert Path(result["path"]).is_dir() and Path(result["path"]).name == result["id"]
     assert ultralif.json("train", *QUICK, "--validation", "0.1") == result, "it is not trained twice"
     assert ultralif.json("runs", "list") == [result]
-    assert ultralif.json("eval", result["id"][:6])["accuracy"] == result["accuracy"]
+    again = ultralif.json("eval", result["id"][:6])
+    assert again["accuracy"] == result["accuracy"]
 
 
 def test_a_finished_run_is_only_shown(ultralif: Commands) -> None:
@@ -188,6 +190,15 @@ def test_eval_says_where_the_modes_part(ultralif: Commands) -> None:
     header, *rows = ultralif.done("eval", run, "--modes").splitlines()
     assert "decides as soft %" in header and "layer 2 differs %" in header
     assert rows[0].startswith("hard") and rows[1].startswith("tropical")
+
+
+def test_eval_compares_the_energy_with_a_dense_network(ultralif: Commands) -> None:
+    run = ultralif.json("train", *QUICK, "--hidden", "5")
+    found = ultralif.json("eval", run["id"])["int8"]
+    assert set(found["snn_picojoules"]) == {"hard", "tropical"}
+    assert found["ann_picojoules"] == ann_int8_energy(64 * 5 + 5 * 10, 5), "8x8 digits, 5 neurons, 10 classes"
+    (line,) = (line for line in ultralif.done("eval", run["id"]).splitlines() if line.startswith("int8"))
+    assert f"equal at {found['break_even']:.3f} spikes" in line
 
 
 def test_tensorboard(ultralif: Commands) -> None:

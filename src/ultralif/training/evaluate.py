@@ -35,10 +35,13 @@ from ultralif.training.result import (
     Operations,
     Result,
     ann_energy,
+    ann_int8_energy,
+    break_even,
     count_operations,
     pack_hits,
     relative_sops,
     snn_energy,
+    snn_int8_energy,
 )
 from ultralif.training.schedule import hard_epochs
 from ultralif.training.store import Store
@@ -207,7 +210,7 @@ class Evaluation:
     spike_rates: dict[str, list[float]]
     """Mean of each spiking layer."""
     energy: dict[str, Any]
-    """The paper's T * rate and picojoules, and counted operations, for each mode."""
+    """The paper's T * rate and picojoules, and counted operations, for each mode; picojoules in int8."""
     hits: dict[str, str]
     """The samples classified correctly in each mode, see `ultralif.training.result`."""
     metrics: dict[str, dict[str, float]]
@@ -390,12 +393,21 @@ def _summary(
     hidden = {mode: rates[mode][: len(widths)] for mode in modes}
     weights = [width / sum(widths) for width in widths]
     mean = {m: math.fsum(w * r for w, r in zip(weights, hidden[m], strict=True)) for m in modes}
+    operations = {m: counter.operations(place, m, hidden[m]) for m in modes}
+    neurons = sum(widths)
     energy: dict[str, Any] = {
         "relative_sops": {m: relative_sops(timesteps, mean[m]) for m in modes},
         "snn_picojoules": {m: snn_energy(timesteps, mean[m], synapses) for m in modes},
         "ann_picojoules": ann_energy(synapses),
-        "operations": {m: counter.operations(place, m, hidden[m]) for m in modes},
+        "operations": operations,
         "layers": {m: counter.by_layer(m) for m in modes},
+        "int8": {
+            "ann_picojoules": ann_int8_energy(synapses, neurons),
+            "snn_picojoules": {
+                m: snn_int8_energy(operations[m], timesteps, neurons) for m in modes if m != "soft"
+            },
+            "break_even": break_even(timesteps, synapses, neurons),
+        },
     }
     return Evaluation(
         {m: None if (hit := hits[m]) is None else 100 * int(hit.sum()) / len(hit) for m in modes},
@@ -509,10 +521,11 @@ Compare = Callable[[nn.Module, Iterable[tuple[Tensor, Tensor]]], dict[str, Any]]
 
 
 class Reevaluated(NamedTuple):
-    """A result with new numbers, and the differences between modes if they were compared."""
+    """A result with new numbers, the differences between modes if they were compared, and energy in int8."""
 
     result: Result
     gap: dict[str, Any]
+    int8: dict[str, Any]
 
 
 def reevaluate(
@@ -589,7 +602,7 @@ def _again(
         for mode, one in by_mode(found).items()
     }
     ann = found.energy["ann_picojoules"]
-    return Reevaluated(replace(result, by_mode=modes, ann_picojoules=ann), gap)
+    return Reevaluated(replace(result, by_mode=modes, ann_picojoules=ann), gap, found.energy["int8"])
 
 
 @torch.no_grad()
