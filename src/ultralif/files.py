@@ -105,7 +105,7 @@ def read_bytes(path: Path, limit: int, *, links: bool = True) -> bytes:
     except ValueError as error:  # a null character in a path
         raise BadFile(f"{shown(path)} cannot be read ({visible(str(error))})") from error
     if len(content) > limit:
-        raise BadFile(f"{shown(path)} is larger than {limit:,} bytes, the most that is read of such a file")
+        raise BadFile(f"{shown(path)} is larger than {limit:,} bytes, the limit for such a file")
     return content
 
 

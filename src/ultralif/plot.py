@@ -228,7 +228,7 @@ def temperature(*runs: Result | str | Path, runs_dir: str | Path | None = None, 
     for i, (run, epochs) in enumerate(paths):
         values = [epoch["eps"] for epoch in epochs]
         if not values or values[0] is None:
-            raise InputError(f"run {_name(run)} has no temperature to draw; its neurons have none")
+            raise InputError(f"run {_name(run)} has no temperature to plot: its neurons do not use one")
         axes.plot(
             range(1, len(values) + 1), values, color=COLORS[i % len(COLORS)], marker=".", label=_name(run)
         )

@@ -529,7 +529,7 @@ class _Writer:
 
 
 def _as_layer(node: fx.Node, given: Sequence[Any]) -> nn.Module:
-    """Return a function of batches as a layer of sequences, using PyTorch's layer if there is one."""
+    """Wrap a function of batches in a layer that takes sequences, using PyTorch's own layer if one exists."""
     kind = getattr(node.target, "__name__", str(node.target))
     if kind in ("max_pool2d", "avg_pool2d", "boolean_dispatch", "_max_pool2d") and len(given) >= 2:
         layer = nn.AvgPool2d if "avg" in kind else nn.MaxPool2d

@@ -135,7 +135,7 @@ def jitter(frames: Tensor, steps: int, *, generator: torch.Generator | None = No
     _check(frames)
     left, moved = frames, torch.zeros_like(frames)
     time = torch.arange(len(frames), device=frames.device)
-    for i, move in enumerate(range(-steps, steps + 1)):  # events without a move may take this one
+    for i, move in enumerate(range(-steps, steps + 1)):  # an event that has not moved yet may move now
         share = torch.full_like(left, 1 / (2 * steps + 1 - i))
         taken = torch.binomial(left, share, generator=generator)
         moved.index_add_(0, (time + move).clamp(0, len(frames) - 1), taken)

@@ -102,7 +102,7 @@ class IntegerSynapses:
         """Return the sums of these weights, or of others in their place, for counts ``[N, *inputs]``.
 
         They stay far below 2^53, so float64 represents them exactly, and multiplies faster. With delays, x
-        are so many time steps, and nothing came in before.
+        holds ``steps`` consecutive time steps, and the input before them is 0.
         """
         weight = (self.weight if weight is None else weight).double()
         if self.delay is not None:
@@ -484,6 +484,6 @@ def _over_time(
 
 
 def earlier(x: Tensor, steps: int, late: int) -> Tensor:
-    """Return ``[T * B, ...]`` so many time steps later, with 0 before."""
+    """Return ``x``, which is ``[T * B, ...]``, delayed by ``late`` time steps and padded with 0 in front."""
     late = min(late, steps) * (len(x) // steps)
     return torch.cat([torch.zeros_like(x[:late]), x[: len(x) - late]])

@@ -334,7 +334,7 @@ def _scales(
         first = next((source for source in sources if source not in feedback), None)
         if first is None:
             raise InputError(f"layer {node.name!r} has no synapses but feedback; put Linear before it")
-        for source in feedback:  # NIR's feedback begins at the second step, and its bias with it
+        for source in feedback:  # NIR applies feedback and its bias from the second step on
             op: Any = graph.nodes[source].op
             shifts[first] = shifts.get(first, 0.0) + op.folded()[1]
             shifts[source] = -op.folded()[1]

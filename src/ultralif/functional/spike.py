@@ -71,9 +71,9 @@ def surrogate_spike(
     surrogate: Surrogate = "atan",
     mode: Mode = "hard",
 ) -> Tensor:
-    r"""Return ``v > threshold`` with a surrogate gradient; in soft mode, the surrogate's own primitive.
+    r"""Return ``v > threshold`` with a surrogate gradient, or in soft mode the surrogate's antiderivative.
 
-    With :math:`z = \beta (v - \theta)` each primitive F rises from 0 to 1, and its derivative has area 1:
+    With :math:`z = \beta (v - \theta)` each antiderivative F rises from 0 to 1, so its derivative has area 1:
 
     - ``sigmoid``: :math:`\sigma(z)`, whose derivative is :math:`\sigma(z) (1 - \sigma(z))`;
     - ``atan``: :math:`\frac12 + \frac1\pi \arctan \frac{\pi z}{2}`, :math:`\frac12 / (1 + (\pi z / 2)^2)`;

@@ -55,7 +55,7 @@ def make_document(
 
     Args:
         entries: the runs.
-        notes: remarks for the reader; networks that cannot be shown are added.
+        notes: remarks for the reader; one is added for each network that cannot be shown.
         inside: number of trained networks whose spikes are shown.
         samples: number of test samples that are shown.
         data_dir: a folder to search first for the data.

@@ -71,7 +71,7 @@ class _Readout(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: None) -> tuple[Any, ...]:
-        # They are passed on, not kept: otherwise each would be copied on its way to its parameter.
+        # Keep no reference to the gradients; otherwise each would be copied on its way to its parameter.
         grads, ctx.grads = ctx.grads or _read_out(ctx.saved_tensors, ctx.smoothing, True)[1], ()
         if ctx.ones is None or grad.data_ptr() != ctx.ones.data_ptr():
             grads = (grads[0] * grad[:, None], grads[1] * grad[:, None, None], grads[2] * grad[:, None])

@@ -14,7 +14,7 @@ from ultralif.ops.triton.launch import is_recording
 __all__ = ["linear", "side_by_side"]
 
 _streams: dict[torch.device, list[torch.cuda.Stream]] = {}
-"""Those that no context has in use."""
+"""The streams of each device that no open context is using."""
 
 
 @contextmanager

@@ -209,7 +209,10 @@ def known_options() -> set[str]:
 
 
 def example(name: str) -> Any:
-    """Return the default of an option for the first neuron that has it; None if none has, or any will do."""
+    """Return the default of an option for the first neuron that has it.
+
+    Return None if no neuron has the option, or if its default is not a plain value.
+    """
     found = _all_options().get(name)
     return None if found is OPEN else found
 

@@ -73,9 +73,9 @@ def train_distributed(
 ) -> Result | None:
     """Train one network as one of the processes that ``torchrun`` started; only the first of them writes.
 
-    Up to rounding, the result is that of one process with the same ``batch_size``. With batch norm or
-    dropout it differs, because each process has the statistics and draws of its own part. A run may be
-    resumed with another number of processes; all must see the folder of the runs.
+    Up to rounding, one process with the same ``batch_size`` would give the same result. With batch norm or
+    dropout it differs, because each process uses the statistics and random draws of its own part. A run may
+    be resumed with another number of processes; all must be able to read the folder of the runs.
 
     Args:
         config: the run; ``batch_size`` is that of all processes together.

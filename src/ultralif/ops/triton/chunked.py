@@ -84,7 +84,7 @@ def find_tile(rule: Rule, lanes: int, time: int, units: Sequence[int] = ()) -> T
 
     Args:
         rule: what to compute.
-        lanes: neurons over all samples.
+        lanes: number of neurons times number of samples.
         time: steps.
         units: numbers that the neurons of a program should divide.
     """

@@ -109,7 +109,7 @@ def arctangent(x, NATIVE: tl.constexpr):
 
 @triton.jit
 def within(mask, t, time, EVEN: tl.constexpr):
-    """Return the mask of the lanes that have a step t: all, if the chunks divide the time."""
+    """Return the mask of the lanes that have a step t; if EVEN, chunks divide the time, so all have it."""
     if EVEN:
         return mask
     return mask & (tl.zeros_like(mask).to(tl.int32) + t < time)

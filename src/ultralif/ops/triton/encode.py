@@ -62,7 +62,11 @@ def images_kernel(
     PAD: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Write spikes ``[T, B, D]`` of probability ``slope * pixel + offset`` up to ``most``, or that number."""
+    """Write the encoded images, ``[T, B, D]``.
+
+    With DRAWS, they are spikes of probability ``slope * pixel + offset``, capped at ``most``. Otherwise, that
+    number itself is written at every step, without the cap.
+    """
     number = tl.load(position) + tl.program_id(0)
     pick(labels, picked, number)
     row = tl.load(order + number)

@@ -402,7 +402,7 @@ def steps_backward(
 ):
     """Go back over some steps: write the current's gradients; return those of the state before, and the sums.
 
-    ``gs`` has the gradient of each spike or, unless GIVEN, one for all.
+    ``gs`` holds one gradient per spike if GIVEN, otherwise a single gradient for all spikes.
     """
     for j in tl.static_range(CHUNK - 1, -1, -1):
         inside = within(mask, first + j, time, EVEN)
