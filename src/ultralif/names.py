@@ -17,7 +17,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 ULTRA = ("UltraLIF", "UltraPLIF", "UltraDLIF", "UltraDPLIF")
 """The paper's own neurons."""
 BASELINES = ("LIF", "PLIF", "AdaLIF", "FullPLIF", "DSpike", "DSpikePlus")
-"""The neurons that the paper compares them with."""
+"""The neurons that the paper compares its own with."""
 NEURON_NAMES = (*BASELINES, "SoftLIF", *ULTRA)
 """All neurons of the library, spelled as in `ultralif.nn`."""
 GROUPS = {"all": NEURON_NAMES, "paper": (*BASELINES, *ULTRA), "ultra": ULTRA, "baselines": BASELINES}

@@ -22,7 +22,7 @@ ELSEWHERE = """
   sanitizers in `tests/export/test_c.py`.
 - Seconds depend on the load: a line with a high one was measured while the two cores had as many processes
   that wanted to run. Ray's seconds are counted from a loss; the start of the cluster is not among them.
-- A rank of torchrun is killed as soon as a new checkpoint is there, and not at other moments of a step.
+- A rank of torchrun is killed only right after a new checkpoint appears, not at other moments of a step.
 - Not reached: a network that is called with NaN or Inf should raise, naming layer and step. It does not look:
   of soft spikes NaN comes out for that sample, and a binary neuron does not fire. Every reader refuses such
   values, so none comes from a dataset; to look at each batch would cost time in every step.

@@ -359,7 +359,7 @@ def spikingjelly_step(
 
     Args:
         current: ``[B, *features]``.
-        v: membrane, like ``current``.
+        v: membrane, with the shape of ``current``.
         limit: the threshold.
         v_reset: the membrane after a spike, and its rest; None: subtract the threshold.
         fire: the spike of a membrane minus its threshold.
@@ -465,7 +465,7 @@ def norse_box_step(
 
     Args:
         current: ``[B, *features]``.
-        v: membrane, like ``current``.
+        v: membrane, with the shape of ``current``.
         membrane_rate: dt / tau.
         v_leak: the membrane at rest.
         limit: the threshold.
@@ -500,7 +500,7 @@ def norse_iaf_step(
 
     Args:
         current: ``[B, *features]``.
-        v: membrane, like ``current``.
+        v: membrane, with the shape of ``current``.
         limit: the threshold.
         v_reset: the membrane after a spike.
         fire: the spike of a membrane minus its threshold.

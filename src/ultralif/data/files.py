@@ -1,4 +1,4 @@
-"""The files of a dataset: where they are searched, bounded reads, digests, and errors with a remedy."""
+"""The files of a dataset: where to look for them, bounded reads, digests, and errors with a remedy."""
 
 import hashlib
 import io

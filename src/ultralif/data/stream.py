@@ -44,7 +44,7 @@ def pad_samples(samples: Sequence[tuple[Any, ...]]) -> tuple[Tensor, Tensor, Ten
 
 
 class Stream:
-    """Samples that a DataLoader brings batch by batch; it stands where a `ultralif.data.split.Split` does.
+    """Samples that a DataLoader yields batch by batch; used in place of a `ultralif.data.split.Split`.
 
     Args:
         name: ``train``, ``test`` or ``validation``, for messages.

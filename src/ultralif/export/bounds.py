@@ -114,7 +114,7 @@ def currents(
 
     Args:
         graph: the network.
-        made: the known synapses; nodes that depend on others are left out.
+        made: the known synapses; nodes that depend on unknown ones are left out.
         most: the result of `counts`.
         timesteps: the longest sequence.
     """

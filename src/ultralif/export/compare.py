@@ -435,7 +435,7 @@ def _rounded_synapses(
 
 
 def _unit(graph: Graph, integer: IntegerNetwork, place: int) -> Tensor:
-    """Return the real value of 1 in the currents that neurons or the readout receive, for each channel."""
+    """Return, for each channel, the real value of one integer unit of a current into neurons or readout."""
     start = graph.nodes[place].inputs[0] if isinstance(graph.nodes[place].op, Spikes) else place
     source, averaged = next(iter(graph.sources(start).items()))
     op = integer.nodes[source].op

@@ -279,7 +279,7 @@ class IntegerNode:
     sum_bits: int = 32
     """Synapses: bits that hold every sum of weights."""
     graded: bool = False
-    """Whether it passes on levels of the input, or synapses that multiply them."""
+    """Whether the node passes on levels of the input, or has synapses that multiply them."""
 
 
 class IntegerOutput(NamedTuple):

@@ -32,10 +32,10 @@ def from_nir(
     """Return the network in a NIR file.
 
     It takes ``[T, B, *input]`` and returns the output of the file's last node at every step. A chain of
-    linear layers, LIF and Threshold that ends with a linear layer, or is our own file, is a `Network`, which
-    returns the mean over time. Other files become a graph of layers: IF, CubaLIF, LI, I, Scale, Delay,
-    Conv1d, several inputs of a node, and cycles, whose feedback arrives one step later. A Threshold, or a LIF
-    with ``tau = dt``, becomes UltraLIF in tropical mode, which is the same.
+    linear layers, LIF and Threshold becomes a `Network`, which returns the mean over time, if it ends with a
+    linear layer or if UltraLIF wrote the file. Other files become a graph of layers: IF, CubaLIF, LI, I,
+    Scale, Delay, Conv1d, several inputs of a node, and cycles, whose feedback arrives one step later. A
+    Threshold, or a LIF with ``tau = dt``, becomes UltraLIF in tropical mode, which is the same.
 
     Args:
         path: the file, which need not be trusted.

@@ -79,7 +79,7 @@ def lif_step(
 
     Args:
         current: ``[B, *features]``.
-        v: membrane, like ``current``.
+        v: membrane, with the shape of ``current``.
         leak: decay factor tau in (0, 1).
         threshold: spike threshold.
         v_reset: potential after a spike, for ``reset="zero"``.
@@ -178,7 +178,7 @@ def dspike_step(
 
     Args:
         current: ``[B, *features]``.
-        v: membrane, like ``current``.
+        v: membrane, with the shape of ``current``.
         leak: decay factor in (0, 1).
         threshold: spike threshold > 0.
         sharpness: k > 0 of the curve.
@@ -224,7 +224,7 @@ def softlif_step(
 
     Args:
         current: ``[B, *features]``.
-        v: membrane, like ``current``.
+        v: membrane, with the shape of ``current``.
         eps: temperature > 0.
         leak: decay factor in (0, 1).
         threshold: spike threshold.

@@ -14,7 +14,7 @@ def leaky_integrator_step(current: Tensor, v: Tensor, *, leak: Constant) -> tupl
 
     Args:
         current: ``[B, *features]``.
-        v: membrane, like ``current``.
+        v: membrane, with the shape of ``current``.
         leak: decay factor tau in (0, 1).
 
     Example:

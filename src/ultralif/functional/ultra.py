@@ -53,7 +53,7 @@ def ultralif_step(
 
     Args:
         current: ``[B, *features]``.
-        v: membrane, like ``current``.
+        v: membrane, with the shape of ``current``.
         eps: temperature > 0.
         leak: decay factor tau_0 in (0, 1).
         threshold: spike threshold.
@@ -107,7 +107,7 @@ def ultradlif_step(
 
     Args:
         current: ``[B, *features]``.
-        v: membrane, like ``current``.
+        v: membrane, with the shape of ``current``.
         eps: temperature > 0.
         threshold: spike threshold.
         leak: decay factor in (0, 1); None, no decay.

@@ -624,7 +624,7 @@ def spelled(kind: str, name: str) -> str:
 
 def known_neurons() -> tuple[str, ...]:
     """Return the neurons of the library, and those that the caller has registered."""
-    network = sys.modules.get("ultralif.nn.network")  # not imported: no neuron is registered
+    network = sys.modules.get("ultralif.nn.network")  # None: nothing has been registered yet
     return tuple(dict.fromkeys((*NEURON_NAMES, *(network.NEURONS if network else ()))))
 
 

@@ -521,7 +521,7 @@ Compare = Callable[[nn.Module, Iterable[tuple[Tensor, Tensor]]], dict[str, Any]]
 
 
 class Reevaluated(NamedTuple):
-    """A result with new numbers, the differences between modes if they were compared, and energy in int8."""
+    """The updated result, the differences between modes if they were compared, and the energy in int8."""
 
     result: Result
     gap: dict[str, Any]

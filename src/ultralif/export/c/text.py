@@ -68,5 +68,5 @@ def numbers(values: Tensor, suffix: str = "") -> str:
 
 
 def lines(indent: int, parts: Iterable[str]) -> str:
-    """Return lines with an indentation."""
+    """Join lines, each indented by ``indent`` spaces."""
     return "\n".join(" " * indent + part for part in parts)

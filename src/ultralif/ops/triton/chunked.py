@@ -3,9 +3,9 @@
 A program takes a few neurons, and each thread a chunk of one neuron's time. A scan over the maps of all
 chunks gives the membrane at the start of each; see `ultralif.ops.cpu.chunks` for the idea.
 
-A map takes the membrane V at the start of a chunk to that at its end, by three numbers. For a log-sum-exp it
-is log2(2^(p + V) + 2^q) - log2(2^(r + V) + 1), in units of eps log 2, where the second logarithm is missing
-without a reset; for a maximum it is min(max(p + V, q), r).
+A map takes the membrane V at the start of a chunk to the membrane at its end; it is described by the three
+numbers p, q and r. For a log-sum-exp it is log2(2^(p + V) + 2^q) - log2(2^(r + V) + 1), in units of
+eps log 2; without a reset, the second logarithm is missing. For a maximum it is min(max(p + V, q), r).
 
 In the backward pass the gradient at the start of a chunk is a line of that at its end, a g + c. A scan over
 the lines of all chunks gives the gradient at the end of each, with which all are differentiated at once.
