@@ -2,7 +2,7 @@
 
 The indices of the next samples, and the seed, are in device memory, so that a recorded graph can be
 replayed for every batch. The number for pixel d of sample i at step t is Philox(seed; d, t, i): it depends on
-neither the batch size nor the number of steps, and the first T steps of a longer draw are the draw for T.
+neither the batch size nor the number of steps, so a draw for T steps equals the start of a longer draw.
 """
 
 import triton
