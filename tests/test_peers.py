@@ -12,7 +12,7 @@ import ultralif as ul
 pytestmark = pytest.mark.usefixtures("float64")
 
 LEAK, THRESHOLD, SLOPE = 0.9, 0.5, 10.0
-CONSTANTS = {"leak": LEAK, "threshold": THRESHOLD, "surrogate": "sigmoid", "surrogate_slope": SLOPE}
+CONSTANTS = {"leak": LEAK, "threshold": THRESHOLD, "surrogate_slope": SLOPE}
 
 
 def peer(name: str):
@@ -110,7 +110,7 @@ def test_a_learned_leak_is_snntorchs_learned_beta(current: Tensor) -> None:
     """Leak = sigmoid(raw): d/d raw = leak (1 - leak) d/d leak."""
     surrogate = peer("snntorch.surrogate").sigmoid(slope=SLOPE)
     layer = peer("snntorch").Leaky(beta=LEAK, threshold=THRESHOLD, spike_grad=surrogate, learn_beta=True)
-    ours = ul.PLIF(**CONSTANTS, reset="subtract", delayed_reset=True)
+    ours = ul.PLIF(**CONSTANTS, surrogate="sigmoid", reset="subtract", delayed_reset=True)
     ours(current).sum().backward()
     run_snntorch(layer.to(current), current)[0].sum().backward()
     torch.testing.assert_close(

@@ -30,7 +30,8 @@ def test_the_description_computes_what_the_network_does(kind):
     """Step by step, with batch normalization in its place."""
     net, x = made(kind).double(), events(1).double()
     graph = describe(net, SHAPE)
-    states, outputs = [None] * len(graph.spiking), []
+    states: list[torch.Tensor] = [x.new_zeros(x.shape[1], *shape) for *_, shape in graph.memory]
+    outputs = []
     for step in x:
         output, states = graph.step(step, states)
         outputs.append(output)

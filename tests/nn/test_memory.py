@@ -172,15 +172,15 @@ def test_checkpointing_is_a_line_of_torch():
 
 
 @pytest.mark.parametrize(
-    ("layer", "name"),
+    ("layer", "reason"),
     [
-        (ul.DelayedLinear(3, 4, max_delay=2), "DelayedLinear"),
-        (ul.Recurrent(ul.LIF(), nn.Linear(3, 3)), "Recurrent"),
+        (ul.DelayedLinear(3, 4, max_delay=2), "layer '1' takes real numbers"),
+        (ul.Recurrent(ul.LIF(), nn.Linear(3, 3)), "layer '2' takes spikes without weights"),
     ],
 )
-def test_export_refuses_what_it_cannot_say(layer, name):
+def test_export_counts_spikes_and_refuses_what_integers_cannot_say(layer, reason):
     net = nn.Sequential(nn.Linear(3, 3), layer, ul.LIF())
     found = gap(net, [(torch.ones(4, 2, 3), torch.tensor([0, 1]))])["hard"]
-    assert len(found.spike_rate) == (2 if name == "Recurrent" else 1)
-    with pytest.raises(InputError, match=f"layer '1' is {name}"):
+    assert len(found.spike_rate) == (2 if isinstance(layer, ul.Recurrent) else 1)
+    with pytest.raises(InputError, match=reason):
         quantize(nn.Sequential(nn.Linear(3, 3), layer, ul.LIF()))

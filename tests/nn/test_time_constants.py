@@ -67,7 +67,7 @@ def test_wrong_ones_are_refused(wrong):
 def test_a_shape_is_needed_and_no_leak():
     with pytest.raises(InputError, match="needs parameter_shape"):
         ul.UltraLIF(time_constants=(2, 20))
-    with pytest.raises(InputError, match="leave them out"):
+    with pytest.raises(InputError, match="leave it out"):
         ul.UltraLIF(time_constants=(2, 20), parameter_shape=(4,), leak=0.5)
     with pytest.raises(InputError, match="does not broadcast"):
         ul.UltraLIF(time_constants=(2, 20), parameter_shape=(4,))(torch.zeros(2, 1, 5))

@@ -144,6 +144,7 @@ def test_changed_code_is_another_run_and_a_comment_is_not(tmp_path: Path) -> Non
 def test_control_c_saves_and_the_same_call_resumes(tmp_path: Path) -> None:
     net = Calls()
     options = RUN | {"epochs": 400}
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores it
     timer = threading.Timer(1.5, lambda: os.kill(os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt, match="everything is saved, and the same call resumes"):
@@ -153,7 +154,7 @@ def test_control_c_saves_and_the_same_call_resumes(tmp_path: Path) -> None:
         threading.Timer(0.8, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         ul.train(Calls(), (X, Y), (X, Y), runs_dir=tmp_path, report=notes.append, **options)
     assert "epoch" in notes[0].note and notes[0].epoch > 0
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
     assert not Store(tmp_path).rows()
 
 
