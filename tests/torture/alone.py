@@ -4,13 +4,15 @@ python alone.py PART FOLDER SEED AMOUNT prints a row of the table as JSON.
 """
 
 import contextlib
+import ctypes
+import gc
 import io
 import json
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "src")]
@@ -104,7 +106,7 @@ def soak(base: Path, seconds: float) -> dict[str, Any]:
     The same eight runs come again and again: their parameters must be the same bytes each time.
     """
     began, cycle, bad, different = time.monotonic(), 0, 0, 0
-    samples: list[tuple[float, float, int]] = []
+    samples: list[Held] = []
     first: dict[str, bytes] = {}
     at = ["--runs-dir", str(base / "runs")]
     while time.monotonic() - began < seconds:
@@ -121,19 +123,54 @@ def soak(base: Path, seconds: float) -> dict[str, Any]:
         bad += call("report", *page, *at)[0] != 0
         for run in runs:
             bad += call("runs", "rm", run.name, "--yes", *at)[0] != 0
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        handles = len(list(Path("/proc/self/fd").iterdir()))
-        samples.append((time.monotonic() - began, pages * os.sysconf("SC_PAGESIZE") / 2**20, handles))
+        if (now := time.monotonic() - began) >= 10 * len(samples):  # not each round: a sample is memory too
+            samples.append(_held(now))
         cycle += 1
     warm = samples[len(samples) // 4 :]
-    slope = _slope([(t / 3600, size) for t, size, _ in warm])
-    leaked = warm[-1][2] - warm[0][2]
+    slope = _slope([(each.seconds / 3600, each.resident) for each in warm])
+    start, end = warm[0], warm[-1]
+    leaked = end.handles - start.handles
     size = f"{seconds / 60:.0f} minutes, {cycle} rounds, {2 * cycle} trainings of {len(first)} runs"
-    found = f"{slope:+.2f} MiB/h after warm-up, from {warm[0][1]:.1f} to {warm[-1][1]:.1f} MiB; "
-    found += f"{leaked} more descriptors; {different} results differ; {bad} failures"
+    found = f"{slope:+.2f} MiB/h after warm-up, from {start.resident:.1f} to {end.resident:.1f} MiB; "
+    found += (
+        f"in use {end.given - start.given:+.2f} MiB of malloc's and {end.blocks - start.blocks:+d} blocks "
+    )
+    found += f"of Python's; {leaked} more descriptors; {different} results differ; {bad} failures"
     bar = "below 1 MiB/h after warm-up, 0 leaked descriptors, the same results, 0 failures"
     good = slope < 1 and leaked <= 0 and not bad and not different
     return _row("soak", size, bar, found, good)
+
+
+class Held(NamedTuple):
+    """What a process holds at a time."""
+
+    seconds: float
+    resident: float
+    """MiB, with those that malloc keeps for later."""
+    given: float
+    """MiB that malloc has given out."""
+    blocks: int
+    """Pieces of memory that Python's objects are in."""
+    handles: int
+
+
+class _Mallinfo(ctypes.Structure):
+    """What glibc's mallinfo2 returns; of its ten sizes, hblkhd and uordblks are memory in use."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t) for name in ("a", "b", "c", "d", "hblkhd", "f", "g", "uordblks", "i", "j")
+    )
+
+
+def _held(seconds: float) -> Held:
+    gc.collect()
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _Mallinfo
+    info = mallinfo()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    handles = len(list(Path("/proc/self/fd").iterdir()))
+    resident, given = pages * os.sysconf("SC_PAGESIZE"), info.uordblks + info.hblkhd
+    return Held(seconds, resident / 2**20, given / 2**20, sys.getallocatedblocks(), handles)
 
 
 def _slope(points: list[tuple[float, float]]) -> float:
