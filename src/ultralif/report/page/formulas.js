@@ -53,11 +53,11 @@ const formulas = (() => {
     });
   }
 
-  // A hard spike, differentiated by the paper's surrogate sigmoid'(slope (v - threshold)); its reset is not.
-  function lifStep(current, v, { leak, threshold, slope = 10 }) {
+  // A hard spike, differentiated by LIF's default surrogate, an arctangent; its reset is not differentiated.
+  function lifStep(current, v, { leak, threshold, slope = 2 }) {
     const membrane = [leak * v[0] + current[0], leak * v[1] + current[1]];
-    const soft = sigmoid(slope * (membrane[0] - threshold));
-    const spike = [Number(membrane[0] > threshold), soft * (1 - soft) * membrane[1]];
+    const bend = (Math.PI / 2) * slope * (membrane[0] - threshold);
+    const spike = [Number(membrane[0] > threshold), (slope / 2 / (1 + bend * bend)) * membrane[1]];
     return { membrane, spike, v: [membrane[0] * (1 - spike[0]), membrane[1] * (1 - spike[0])] };
   }
 
