@@ -4,7 +4,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import ultralif as ul
 from export.networks import SHAPE, events, made
@@ -111,6 +111,17 @@ def test_a_wrong_program_is_not_left_behind(tmp_path, monkeypatch):
     with pytest.raises(JobError, match="onnxruntime is"):
         to_onnx(network("LIF", sizes=(12, 10, 4)), tmp_path / "model.onnx")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("scale", [1.0, -1.0])
+def test_whole_sequences_of_a_network_with_max_pooling(tmp_path, scale):
+    """A negative scale behind the pooling makes it take minima."""
+    norm = nn.BatchNorm2d(2)
+    with torch.no_grad():
+        norm.weight[0] = scale
+    layers = (ul.TimeDistributed(layer) for layer in (nn.Conv2d(2, 2, 3), nn.MaxPool2d(2), norm))
+    net = nn.Sequential(*layers, ul.LIF(), ul.TimeDistributed(nn.Flatten()), nn.Linear(18, 3)).eval()
+    assert to_onnx(net, tmp_path / "model.onnx", timesteps=4, shape=(2, 9, 8)) < 1e-4
 
 
 @pytest.mark.parametrize(("kind", "timesteps"), [("vgg", None), ("residual", 5)])

@@ -121,9 +121,13 @@ class Pooling:
         """Pooling ``[B, C, H, W]``."""
         if self.kind == "mean":
             return torch_functional.avg_pool2d(x, self.size, self.stride)
-        sign = x.new_ones(x.shape[1], 1, 1)
-        sign[list(self.flipped)] = -1
-        return torch.as_tensor(torch_functional.max_pool2d(x * sign, self.size, self.stride)) * sign
+        high = torch.as_tensor(torch_functional.max_pool2d(x, self.size, self.stride))
+        if not self.flipped:
+            return high
+        low = -torch.as_tensor(torch_functional.max_pool2d(-x, self.size, self.stride))
+        # No tensor of signs: the scan in which torch.export traces a sequence cannot hold a constant.
+        chosen = ((low if i in self.flipped else high)[:, i : i + 1] for i in range(x.shape[1]))
+        return torch.cat(list(chosen), 1)
 
     @property
     def count(self) -> int:
