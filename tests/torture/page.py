@@ -29,7 +29,7 @@ ELSEWHERE = """
 - Temperatures below 0.1, the least that is learned by default, are not among the extreme currents.
 - Out of memory and 100 kills on a GPU: not run. The same code halves a stack there, on
   `torch.OutOfMemoryError`.
-- The soak misses its bar, but no leak was found. A second process, on machine B at b2ad9b6, did the same
+- The soak misses its bar, but no leak was found. A second process, on machine B at 9b42513, did the same
   rounds and noted more. From round 60 to round 2,195 its memory in use stayed the same: what malloc had
   given out within 5 KiB, but for one block of 1.8 MiB, and the blocks of Python's objects, which go up and
   down with garbage collection, between 868,597 and 873,567. Its resident memory went from 295.1 to 297.2
