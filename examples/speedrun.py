@@ -8,14 +8,12 @@
 
 FOLDER has the six files of cifar-10-batches-bin, plain or as .xz. The recipe:
 1. The images live on the GPU. An epoch is cropped and mirrored (every image alternates) in one go.
-2. The first map is linear and repeated over time: a frozen 2x2 whitening, a 3x3 convolution, batch norm.
+2. The first map is repeated over time: a frozen 2x2 whitening, a 3x3 convolution, batch norm.
 3. A group halves the picture, then adds currents: spikes stay binary, gradients pass around neurons.
 4. Filters are trained by Muon, whose step is an orthogonal matrix: no layer starves behind its neurons.
-5. For a share of the epochs the neurons are soft and gradients exact; then spikes are binary and the soft
-   derivative remains. In the end the statistics of batch norm are taken anew, with binary spikes.
-6. A step, from batch to new weights, is recorded as a CUDA graph: its kernels are launched all at once.
-The accuracy is that of the last epoch, without test-time augmentation. `seconds` runs from the first look at
-the training images to the last statistics of batch norm; `warmup_seconds` went before, for compiling.
+5. The neurons are soft and gradients exact at first. Then spikes are binary, with the soft spike's derivative
+   as surrogate. At the end, the statistics of batch norm are measured again with binary spikes.
+6. A step is recorded as a CUDA graph. Accuracy is that of the last epoch; `seconds` excludes compiling.
 """
 
 import gc
@@ -261,11 +259,9 @@ class Training:
             self.step()
             if self.given.graph and mode not in self.graphs:
                 self.graphs[mode] = torch.cuda.CUDAGraph()
-                gc.collect()
-                gc.disable()  # freeing an older graph would break the one being recorded
+                gc.collect()  # freeing an older graph would break the one being recorded
                 with torch.cuda.graph(self.graphs[mode]):
                     self.step()
-                gc.enable()
         scores(self.net, self.seen[: self.given.batch], self.given.batch)
         torch._foreach_copy_(changed, before)
         torch.cuda.synchronize()

@@ -57,7 +57,7 @@ def test_the_first_command_of_all(python, tmp_path: Path, monkeypatch: pytest.Mo
     assert process.returncode == 0, err
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 30
     lines = out.splitlines()
-    assert lines[0] == "UltraLIF on digits, T=4, seed 42"
+    assert lines[0] == "vgg5 (UltraLIF) on digits, T=4, seed 42"
     assert lines[3].split()[0] == "hard" and float(lines[3].split()[1]) >= 95, "percent of the test set"
     assert "epoch 24/24" in err
 

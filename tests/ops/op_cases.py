@@ -230,7 +230,7 @@ def compare(
 ) -> None:
     """Compare as `check` does, in float32 within ``near`` of a tensor's largest number, or of ``least``."""
     got = run(case, setting, drawn, reference=False)
-    want = run(case, setting, _spread(case, setting, drawn), reference=True)
+    want = run(case, setting, spread(case, setting, drawn), reference=True)
     assert set(got) == set(want)
     for name, expected in want.items():
         found = got[name]
@@ -249,7 +249,7 @@ def compare(
         )
 
 
-def _spread(case: Case, setting: Setting, drawn: dict[str, Tensor]) -> dict[str, Tensor]:
+def spread(case: Case, setting: Setting, drawn: dict[str, Tensor]) -> dict[str, Tensor]:
     """Give every neuron of every sample constants of its own, in float64."""
     full = (setting.batch, *setting.features)
     return {k: (v.expand(full) if k in case.learned else v).double() for k, v in drawn.items()}

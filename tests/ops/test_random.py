@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ops.op_cases import Case, Setting, compare, draw, run
+from ops.op_cases import Case, Setting, compare, draw, run, spread
 from ultralif import functional, ops
 from ultralif.errors import InputError
 
@@ -103,13 +103,26 @@ def draw_tensors(rng: random.Random, case: Case, setting: Setting, dtype: torch.
     return drawn
 
 
+def is_as_near_as_the_definition(case: Case, setting: Setting, drawn: dict[str, Tensor]) -> bool:
+    """Return whether the definition in float32 is half as far off: feedback can amplify rounding."""
+    exact = run(case, setting, spread(case, setting, drawn), reference=True)
+    plain, ours = (run(case, setting, drawn, reference=which) for which in (True, False))
+    for name, found in ours.items():
+        expected = exact[name].sum_to_size(found.shape)
+        scale = max(exact[name].abs().sum_to_size(found.shape).max().item(), 1e-2)
+        own = (plain[name] - expected).abs().max().item()
+        if (found - expected).abs().max().item() > max(1e-4 * scale, 2 * own):
+            return False
+    return True
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_kernels_compute_the_definition(seed: int) -> None:
     """3,000 configurations in all: outputs and all gradients, against the definition in float64."""
     rng = random.Random(seed)  # noqa: S311 (it draws cases, not secrets)
     torch.manual_seed(seed)
-    found, refused = 0, 0
+    found, refused, chaotic = 0, 0, 0
     while found < CHOSEN:
         setting = draw_setting(rng)
         case = draw_case(rng, setting)
@@ -123,9 +136,12 @@ def test_kernels_compute_the_definition(seed: int) -> None:
             with pytest.raises(InputError):
                 run(case, setting, drawn, reference=True)
         except AssertionError as error:
+            if dtype == torch.float32 and is_as_near_as_the_definition(case, setting, drawn):
+                chaotic += 1
+                continue
             raise AssertionError(
-                f"configuration {found + refused} of seed {seed}: {case}, {setting}, {dtype}"
+                f"configuration {found + refused + chaotic} of seed {seed}: {case}, {setting}, {dtype}"
             ) from error
         else:
             found += 1
-    assert refused < CHOSEN
+    assert refused < CHOSEN and chaotic <= CHOSEN // 50
