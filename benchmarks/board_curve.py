@@ -10,7 +10,6 @@ one is soft for 14 epochs, then binary; its penalty is the share of a dense netw
 spikes need. "events" reads pixels as events. `count` writes docs/results/board-curve.json.
 """
 
-import gc
 import gzip
 import json
 import os
@@ -212,10 +211,7 @@ def train_one(
     own = {"kind": kind, "width": width, "penalty": penalty, "flip": dataset == "fashion-mnist"}
     torch.manual_seed(seed)
     net = build(kind, width).to(speedrun.DEVICE)
-    gc.collect()
-    gc.disable()  # an old graph must not be freed while a new one is recorded
     training = Training(net, x, Namespace(**vars(GIVEN) | own))
-    gc.enable()
     training.fit(x, y, seed)
     found = accuracy(net, *test)
     torch.save({"state": net.state_dict(), "accuracy": found}, out / f"{name}.part")

@@ -164,8 +164,11 @@ class ReleasedUltraDPLIF(ReleasedUltraDLIF):
         super().__init__(leak=leak, **options)
 
 
-class SpikeCoupledUltraDLIF(ReleasedUltraDLIF):
-    """The text's UltraDLIF, but coupled at the spike."""
+class _Bounded(_Clamped):
+    """A neuron with the text's constants: their ranges are bounds, which stop no gradient that leads back."""
+
+    modes: ClassVar[tuple[Mode, ...]] = ("soft", "hard", "tropical")
+    learns = frozenset({"eps"})
 
     def __init__(
         self,
@@ -178,9 +181,15 @@ class SpikeCoupledUltraDLIF(ReleasedUltraDLIF):
         learn_leak: bool | None = None,
         **options: Any,
     ) -> None:
-        _Clamped.__init__(self, threshold=threshold, **options)
+        super().__init__(threshold=threshold, **options)
         self.learnable("eps", eps, LOG, learn_eps, bounds=eps_range)
         self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
+
+
+class SpikeCoupledUltraDLIF(_Bounded):
+    """The text's UltraDLIF, but coupled at the spike."""
+
+    formula = staticmethod(spike_coupled_step)
 
 
 class ClampedUltraDLIF(_Tempered):
@@ -206,27 +215,11 @@ def shifted_step(current: Tensor, v: Tensor, *, leak: Constant, **constants: Any
     return ultradlif_step(current, v + torch.log(torch.as_tensor(leak, device=v.device)), **constants)
 
 
-class ShiftedUltraDPLIF(_Clamped):
+class ShiftedUltraDPLIF(_Bounded):
     """The text's UltraDPLIF, but its membrane decays to V + log(leak)."""
 
-    modes: ClassVar[tuple[Mode, ...]] = ("soft", "hard", "tropical")
     learns = frozenset({"eps", "leak"})
     formula = staticmethod(shifted_step)
-
-    def __init__(
-        self,
-        *,
-        threshold: Constant = 0.5,
-        eps: Constant = 1.0,
-        learn_eps: bool | None = None,
-        eps_range: tuple[float, float] = (0.1, 20.0),
-        leak: Constant = 0.9,
-        learn_leak: bool | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(threshold=threshold, **options)
-        self.learnable("eps", eps, LOG, learn_eps, bounds=eps_range)
-        self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
 
 
 def _curve(v: Tensor, threshold: Constant, sharpness: Constant) -> Tensor:

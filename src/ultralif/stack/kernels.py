@@ -12,7 +12,7 @@ from ultralif.ops.triton.common import HELD, decode, derived, pull
 __all__ = ["adam_kernel", "decode_kernel", "gather_kernel", "readout_kernel", "rows_kernel"]
 
 COLUMNS = tl.constexpr(6)
-"""Of the table that says how each constant is decoded."""
+"""Number of columns of the table that says how each constant is decoded."""
 
 
 @triton.jit
