@@ -187,12 +187,12 @@ class Plan:
         yield from self.energy("digits", 1)
         yield from self.energy("words", 10)
         yield from self.energy("digits", 10)
-        yield from self.edge("network", "spoken", 99, (2e-2, 5e-2, 1e-1))
         yield from self.shares("pictures", 1)
-        yield from self.memory("long", 784)
         yield from self.spoken(WIRED, ", with recurrence")
         for task, timesteps in (("spoken", 99), ("clothes", 1), ("clothes", 4)):
             yield from self.edge("shares", task, timesteps, (3e-2, 1e-1))
+        yield from self.edge("network", "spoken", 99, (2e-2, 5e-2, 1e-1))
+        yield from self.memory("long", 784)
 
     def missing(self) -> Iterator[Cell]:
         return (cell for cell in dict.fromkeys(self.all()) if cell not in self.done)
