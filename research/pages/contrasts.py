@@ -2,15 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from research import DOCS, RESULTS, ROOT
 from research.paper.statistics import Interval, interval, paired
 from research.studies.contrasts import Plan
 
-__all__ = ["Runs", "answers", "fill", "read_runs", "write_pages"]
+__all__ = ["Runs", "answers", "average", "fill", "read_runs", "write_pages"]
 
 PAGES = (DOCS / "contrasts.md", ROOT / "research" / "README.md")
 TASKS = {
@@ -23,7 +24,7 @@ OTHER_TASKS = {("pictures", 1): "six convolutions on CIFAR-10, T=1"}
 SHARES = (0.3, 0.7, 0.9)
 SEEDS = 8
 """Seeds of the main contrast, fixed before any run."""
-BEST = "UltraPLIF, no reset"
+BEST, FROZEN, PARALLEL = "UltraPLIF, no reset", "UltraPLIF, frozen gate", "masked PSN"
 Row = dict[str, Any]
 Group = tuple[str, str, int, str, float, float]
 
@@ -84,19 +85,23 @@ def _n(value: Interval | None) -> str:
     return "not run" if value is None else f"{value.signed} (n = {value.seeds})"
 
 
-def _gain(runs: Runs, task: str, timesteps: int, method: str, share: float) -> Interval | None:
-    place = ("shares", task, timesteps, method)
+def _gain(
+    runs: Runs, task: str, timesteps: int, method: str, share: float = 0.7, study: str = "shares"
+) -> Interval | None:
+    place = (study, task, timesteps, method)
     return paired(runs.scores(*place, share), runs.scores(*place, 0.0))
 
 
-def _average(runs: Runs, tasks: Iterable[tuple[str, int]]) -> Interval | None:
-    """Return the main contrast, averaged over tasks within each seed."""
+def average(
+    runs: Runs, tasks: Iterable[tuple[str, int]], method: str = "UltraLIF", study: str = "shares"
+) -> Interval | None:
+    """Return what a soft share of 0.7 adds, averaged over tasks within each seed."""
     parts = []
     for task in tasks:
-        ours, base = (runs.scores("shares", *task, "UltraLIF", share) for share in (0.7, 0.0))
+        ours, base = (runs.scores(study, *task, method, share) for share in (0.7, 0.0))
         parts.append({seed: ours[seed] - base[seed] for seed in ours.keys() & base.keys()})
     seeds = sorted(set.intersection(*map(set, parts)))
-    return interval({seed: sum(part[seed] for part in parts) / len(parts) for seed in seeds})
+    return interval({seed: fmean(part[seed] for part in parts) for seed in seeds})
 
 
 def _judged(value: Interval) -> str:
@@ -114,7 +119,7 @@ def main_contrast(runs: Runs) -> str:
     rows = [(TASKS[task], _n(_gain(runs, *task, "UltraLIF", 0.7))) for task in TASKS]
     done = [task for task in TASKS if (g := _gain(runs, *task, "UltraLIF", 0.7)) and g.seeds == SEEDS]
     for name, tasks in (("the three tasks", list(TASKS)), (f"the {len(done)} complete tasks", done)):
-        value = _average(runs, tasks)
+        value = average(runs, tasks)
         if value is not None and (name == "the three tasks" or len(done) < len(TASKS)):
             rows.append((f"**mean of {name}**", f"**{_n(value)}**: {_judged(value)}"))
     note = "" if len(done) == len(TASKS) else _unfinished(runs)
@@ -122,7 +127,7 @@ def main_contrast(runs: Runs) -> str:
 
 
 def _unfinished(runs: Runs) -> str:
-    value = _average(runs, TASKS)
+    value = average(runs, TASKS)
     count = 0 if value is None else value.seeds
     return (
         f"\n\n**The planned contrast is not complete**: its third task has {count} of {SEEDS} seeds. Until "
@@ -143,18 +148,23 @@ def shares(runs: Runs) -> str:
 
 
 def network(runs: Runs) -> str:
-    """Compare the spoken-digit networks."""
+    """Compare the spoken-digit networks, each with UltraPLIF of the same wiring."""
     rows = []
     groups = [group for group in runs.found if group[0].startswith("network")]
-    for group in sorted(groups, key=lambda g: -sum(runs.scores(*g).values()) / len(runs.scores(*g))):
-        cell, ours = runs.chosen(*group)["cell"], runs.scores(*group)
-        own, regenerated = interval(ours), interval(runs.scores(*group, test="test"))
-        over = paired(runs.scores("network", "spoken", 99, BEST), ours)
-        setting = f"{cell['lr']:g}, {cell['width']:g}, {cell['tau'][0]:g} to {cell['tau'][1]:g}"
-        lead = "-" if group[3] == BEST else "-" if over is None or over.half is None else over.signed
-        rows.append((group[3], len(runs.tried[group]), setting, own, regenerated, lead, len(ours)))
+    for group in sorted(groups, key=lambda g: -fmean(runs.scores(*g).values())):
+        study, _, _, method, *_ = group
+        own, regenerated = interval(runs.scores(*group)), interval(runs.scores(*group, test="test"))
+        best = BEST + study.removeprefix("network")
+        lead = "-" if method == best else _n(_lead(runs, method, best, study))
+        rows.append((method, len(runs.tried[group]), _setting(_cell(runs, *group)), own, regenerated, lead))
     head = "network | settings tried | rate, width, time constants | official test set | regenerated test set"
-    return _table(f"{head} | {BEST} minus this | n", rows)
+    return _table(f"{head} | {BEST}, wired alike, minus this", rows)
+
+
+def _lead(
+    runs: Runs, rival: str, best: str = BEST, study: str = "network", task: str = "spoken", steps: int = 99
+) -> Interval | None:
+    return paired(runs.scores(study, task, steps, best), runs.scores(study, task, steps, rival))
 
 
 def versions(runs: Runs) -> str:
@@ -171,28 +181,53 @@ def versions(runs: Runs) -> str:
     )
 
 
-def edge(runs: Runs) -> str:
-    """Compare the spoken-digit networks, and the shares, with rates up to 0.1 and three held-out seeds."""
+def edge_of_shares(runs: Runs) -> str:
+    """Compare soft shares 0.7 and 0 in the planned grid and in the wider one."""
     rows = []
-    groups = [group for group in runs.found if group[0].startswith("edge of ")]
-    ours = runs.scores("edge of network", "spoken", 99, BEST)
-    for group in sorted(groups, key=lambda g: (g[0], g[1], -_mean(runs.scores(*g)))):
-        study, task, timesteps, method, soft, _ = group
-        cell = next(iter(runs.found[group].values()))["cell"]
-        before = runs.scores(study.removeprefix("edge of "), *group[1:])
-        theirs = ours if study == "edge of network" else runs.scores(*group[:4], 0.0)
-        is_base = method == BEST if study == "edge of network" else soft == 0
-        lead = paired(ours, runs.scores(*group)) if theirs is ours else paired(runs.scores(*group), theirs)
-        name = method if study == "edge of network" else f"{method}, soft share {soft:g}"
-        setting, after = f"{cell['lr']:g}, {cell['width']:g}", interval(runs.scores(*group))
-        shown = "-" if is_base else _n(lead)
-        rows.append((TASKS[task, timesteps], name, f"{_mean(before):.2f}", setting, after, shown))
-    head = "task | network | before, mean | rate, width now | test accuracy now | difference"
-    return _table(head, rows)
+    for method in ("UltraLIF", "SoftLIF", "LIF"):
+        for task, name in TASKS.items():
+            place = ("edge of shares", *task, method)
+            scores = [runs.scores(*place, share) for share in (0.0, 0.7)]
+            wide = paired(scores[1], scores[0])
+            if wide is None:
+                continue
+            rates = " and ".join(f"{_cell(runs, *place, share)['lr']:g}" for share in (0.0, 0.7))
+            levels = (interval(each) for each in scores)
+            rows.append((method, name, rates, *levels, _n(_gain(runs, *task, method, 0.7)), _n(wide)))
+        before, after = (average(runs, TASKS, method, study) for study in ("shares", "edge of shares"))
+        rows.append((method, "**mean of the three tasks**", "", "", "", _n(before), f"**{_n(after)}**"))
+    head = "neuron | task | rates chosen, 0 and 0.7 | binary throughout | soft share 0.7"
+    return _table(f"{head} | 0.7 minus 0, planned grid | 0.7 minus 0, rates up to 0.1", rows)
 
 
-def _mean(values: dict[int, float]) -> float:
-    return sum(values.values()) / len(values)
+def edge_of_network(runs: Runs) -> str:
+    """Compare the spoken-digit networks in the first grid and in the wider one."""
+    rows = []
+    study = "edge of network"
+    for method in _ranked(runs, study, "spoken", 99):
+        place = ("spoken", 99, method)
+        first, now = (interval(runs.scores(name, *place)) for name in ("network", study))
+        leads = [_n(_lead(runs, method, study=name)) for name in ("network", study)]
+        setting = _setting(_cell(runs, study, *place))
+        rows.append((method, first, now, setting, *(["-", "-"] if method == BEST else leads)))
+    head = "network | rates up to 0.01 | rates up to 0.1 | rate, width, time constants now"
+    return _table(f"{head} | {BEST} minus this, before | now", rows)
+
+
+def _cell(runs: Runs, *group: Any) -> Row:
+    """Return the run that was trained from fresh seeds."""
+    cell: Row = next(iter(runs.found[_group(*group)].values()))["cell"]
+    return cell
+
+
+def _setting(cell: Row) -> str:
+    return f"{cell['lr']:g}, {cell['width']:g}, {cell['tau'][0]:g} to {cell['tau'][1]:g}"
+
+
+def _ranked(runs: Runs, study: str, task: str, timesteps: int) -> list[str]:
+    """Return the methods of a study that have test results, the best first."""
+    methods = [group[3] for group in runs.found if group[:3] == (study, task, timesteps)]
+    return sorted(methods, key=lambda method: -fmean(runs.scores(study, task, timesteps, method).values()))
 
 
 def memory(runs: Runs) -> str:
@@ -207,14 +242,11 @@ def long_memory(runs: Runs) -> str:
 
 def _memory(runs: Runs, task: str, timesteps: int) -> str:
     rows = []
-    ours = runs.scores("memory", task, timesteps, BEST)
-    groups = [group for group in runs.found if group[:2] == ("memory", task)]
-    for group in sorted(groups, key=lambda g: -sum(runs.scores(*g).values())):
-        cell, theirs = runs.chosen(*group)["cell"], runs.scores(*group)
-        lead = "-" if group[3] == BEST else _n(paired(ours, theirs))
-        setting = f"{cell['lr']:g}, {cell['width']:g}, {cell['tau'][0]:g} to {cell['tau'][1]:g}"
-        rows.append((group[3], setting, interval(theirs), lead, len(theirs)))
-    return _table(f"neuron | rate, width, time constants | test accuracy | {BEST} minus this | n", rows)
+    for method in _ranked(runs, "memory", task, timesteps):
+        place = ("memory", task, timesteps, method)
+        own, lead = interval(runs.scores(*place)), _lead(runs, method, BEST, *place[:3])
+        rows.append((method, _setting(_cell(runs, *place)), own, "-" if method == BEST else _n(lead)))
+    return _table(f"neuron | rate, width, time constants | test accuracy | {BEST} minus this", rows)
 
 
 def _front(points: list[tuple[float, float]], level: float) -> float:
@@ -240,18 +272,28 @@ def at_equal_energy(runs: Runs, task: str, timesteps: int, ours: str, theirs: st
     return interval(dict(sorted(found.items())))
 
 
+ENERGY = {
+    (task, steps): name
+    for steps in (1, 10)
+    for task, name in {"digits": "MNIST, 4,000 images", "words": "SHD"}.items()
+}
+
+
 def energy(runs: Runs) -> str:
     """Compare neurons with the same penalties at equal additions."""
     rows = []
-    for task, timesteps in (("digits", 1), ("words", 1), ("digits", 10), ("words", 10)):
-        name = {"digits": "MNIST, 4,000 images", "words": "SHD"}[task]
+    for (task, steps), name in ENERGY.items():
         for ours in ("UltraLIF", "UltraPLIF"):
-            differences = [at_equal_energy(runs, task, timesteps, ours, r) for r in ("PLIF", "SoftLIF")]
-            sure = [d for d in differences if d is not None]
-            words = "refuted" if any(d.high < 0.3 for d in sure) else "open"
-            words = "holds" if sure and all(d.low > 0.3 for d in sure) else words
-            rows.append((name, timesteps, ours, *(_n(d) for d in differences), words))
+            differences = [at_equal_energy(runs, task, steps, ours, rival) for rival in ("PLIF", "SoftLIF")]
+            rows.append((name, steps, ours, *map(_n, differences), _ahead_of_both(differences)))
     return _table("task | T | neuron | minus PLIF | minus SoftLIF | 0.3 points above both", rows)
+
+
+def _ahead_of_both(differences: Iterable[Interval | None]) -> str:
+    sure = [each for each in differences if each is not None]
+    if any(each.high < 0.3 for each in sure):
+        return "refuted"
+    return "holds" if sure and all(each.low > 0.3 for each in sure) else "open"
 
 
 def lacking(runs: Runs) -> str:
@@ -264,47 +306,57 @@ def lacking(runs: Runs) -> str:
     return f"{len(runs.rows):,} runs are done. Missing, as far as is known: {listed or 'nothing'}."
 
 
+def _said(value: Interval) -> str:
+    """Return what the interval of a difference shows."""
+    return "the first" if value.low > 0 else "the second" if value.high < 0 else "not decided"
+
+
 def answers(runs: Runs) -> str:
     """Return the findings for the first page, each with its interval."""
-    spoken, clothes = (_gain(runs, *task, "UltraLIF", 0.7) for task in list(TASKS)[:2])
-    main = _average(runs, TASKS)
-    whole = main is not None and main.seeds == SEEDS
-    value = main if whole else _average(runs, list(TASKS)[:2])
-    best = interval(runs.scores("network", "spoken", 99, BEST))
-    soft = paired(
-        runs.scores("network", "spoken", 99, BEST),
-        runs.scores("network", "spoken", 99, "SoftLIF, no reset"),
-    )
-    gate, additive, psn = (
-        paired(runs.scores("memory", "permuted", 196, BEST), runs.scores("memory", "permuted", 196, rival))
-        for rival in ("UltraPLIF, frozen gate", "PLIF, no reset", "masked PSN")
-    )
-    pictures, lif = _gain(runs, "pictures", 1, "UltraLIF", 0.7), _gain(runs, "pictures", 1, "LIF", 0.3)
-    assert value and spoken and clothes and best and soft and gate and additive and psn and pictures and lif
-    worst = at_equal_energy(runs, "words", 10, "UltraPLIF", "PLIF")
-    state = (
-        "complete" if whole else f"interim: {0 if main is None else main.seeds} of 8 seeds of its third task"
-    )
-    return "\n".join(
-        (
-            "- **Does the exact-gradient phase help? Not measurably on average.** Preregistered contrast "
-            f"({state}), UltraLIF with soft spikes for 0.7 of the epochs minus binary throughout: "
-            f"{value.signed} points; {_judged(value)}. By task: SHD {spoken.signed}, vgg5 at T=1 "
-            f"{clothes.signed}. In a secondary comparison, six convolutions and 6,500 images of CIFAR-10, "
-            f"it adds {pictures.signed} to UltraLIF. There a shorter soft phase adds {lif.signed} to LIF, so "
-            "that the gain does not need a log-sum-exp.",
-            f"- **Spoken digits.** UltraPLIF without reset reaches {best} % on the official SHD test set, "
-            f"{soft.signed} over SoftLIF without reset, tuned alike. It is trained binary throughout.",
-            "- **Memory.** On permuted pixels UltraPLIF without reset leads the best leaky neuron without "
-            f"reset by {additive.signed}. With its input-dependent gate frozen at the mean it loses "
-            f"{gate.signed[1:]} points, as it should if the gate is the cause. A masked parallel neuron, "
-            "which has a weight for every pair of steps, is far ahead of all: UltraPLIF has "
-            f"{psn.signed} over it.",
-            "- **Energy.** At equal additions and with the same penalties, no Ultra neuron is 0.3 points "
-            "above both controls anywhere; on SHD at T=10 UltraPLIF is "
-            f"{worst.signed if worst else '?'} against PLIF.",
-        )
-    )
+    found = (*_of_soft_phase(runs), *_of_spoken(runs), *_of_memory(runs), *_of_energy(runs))
+    rows = [(*words, value.signed, _said(value)) for *words, value in found if value is not None]
+    return _table("question | accuracy compared | difference | higher", rows)
+
+
+Finding = tuple[str, str, Interval | None]
+OURS = "UltraPLIF without reset minus the best other"
+
+
+def _of_soft_phase(runs: Runs) -> Iterator[Finding]:
+    about, wide = "soft phase", "edge of shares"
+    yield about, "**planned**: UltraLIF, soft for 0.7 of the epochs minus binary", average(runs, TASKS)
+    for method in ("UltraLIF", "SoftLIF", "LIF"):
+        yield about, f"{method}, the same, rates up to 0.1", average(runs, TASKS, method, wide)
+    for place, name in TASKS.items():
+        yield about, f"UltraLIF, rates up to 0.1, {name} alone", _gain(runs, *place, "UltraLIF", study=wide)
+    for place, name in OTHER_TASKS.items():
+        yield about, f"UltraLIF, {name}", _gain(runs, *place, "UltraLIF")
+
+
+def _of_spoken(runs: Runs) -> Iterator[Finding]:
+    for wiring, words in {"": ", rates up to 0.1", ", with recurrence": "", ", with delays": ""}.items():
+        study, best = f"network{wiring}" if wiring else "edge of network", BEST + wiring
+        rival = next(method for method in _ranked(runs, study, "spoken", 99) if method != best)
+        both = wiring.replace(", ", ", both ")
+        name = rival.removesuffix(wiring)
+        yield "spoken digits", f"{OURS} neuron ({name}){both}{words}", _lead(runs, rival, best, study)
+
+
+def _of_memory(runs: Runs) -> Iterator[Finding]:
+    for task, steps in (("permuted", 196), ("long", 784)):
+        place, about = ("memory", task, steps), f"memory, {steps} pixels"
+        for rival in _ranked(runs, *place):
+            if rival not in (BEST, FROZEN, PARALLEL):
+                yield about, f"{OURS} leaky neuron ({rival})", _lead(runs, rival, BEST, *place)
+                break
+        yield about, "UltraPLIF minus itself with a frozen gate", _lead(runs, FROZEN, BEST, *place)
+        yield about, "masked PSN minus UltraPLIF", _lead(runs, BEST, PARALLEL, *place)
+
+
+def _of_energy(runs: Runs) -> Iterator[Finding]:
+    for (task, steps), name in ENERGY.items():
+        difference = at_equal_energy(runs, task, steps, "UltraPLIF", "PLIF")
+        yield "energy", f"UltraPLIF minus PLIF at equal additions, {name}, T={steps}", difference
 
 
 PARTS = {
@@ -312,7 +364,8 @@ PARTS = {
     "shares": shares,
     "network": network,
     "versions": versions,
-    "edge": edge,
+    "edge-shares": edge_of_shares,
+    "edge-network": edge_of_network,
     "memory": memory,
     "long-memory": long_memory,
     "energy": energy,

@@ -274,7 +274,10 @@ def open_table(results: Results) -> Table:
     rows = []
     for cell, _ in open_readings():
         neuron, _, name = cell.label.partition(", ")
-        base = results.accuracy(neuron, cell.dataset, cell.timesteps)
+        if name == "as written":
+            continue
+        base = found.get(cell._replace(label=f"{neuron}, as written"))
+        base = base or results.accuracy(neuron, cell.dataset, cell.timesteps)
         change = paired(found.get(cell, Scores({})), base)
         if change is not None:
             rows.append((cell.dataset, str(cell.timesteps), name, neuron, str(interval(base)), change.signed))
