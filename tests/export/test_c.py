@@ -38,6 +38,7 @@ KINDS = [
     ("LIF", "hard", {}),
     ("LIF", "hard", {"bits": 16, "clip_membrane": True}),
     ("LIF", "hard", {"leak": "shift"}),
+    ("UltraLIF", "hard", {"weight_bits": 4}),
 ]
 TYPICAL = [("UltraDLIF", "tropical"), ("UltraLIF", "hard"), ("LIF", "hard")]
 
@@ -87,6 +88,7 @@ def test_any_network(tmp_path_factory, data):
         net.linears[0].weight.mul_(draw(st.floats(0.01, 30)))
     options = {"bits": draw(st.sampled_from((16, 32))), "clip_membrane": draw(st.booleans())}
     options |= {"leak": draw(st.sampled_from(("multiply", "shift"))), "table_bits": draw(st.integers(3, 10))}
+    options |= {"weight_bits": draw(st.sampled_from((4, 8, 16)))}
     try:
         integer = quantize(net, mode=mode, timesteps=steps, input_max=most, **options)
     except InputError:

@@ -4,10 +4,13 @@ import copy
 
 import pytest
 import torch
+from torch import nn
 
 import ultralif as ul
+from export.networks import SHAPE, events, made
 from ultralif.errors import InputError
-from ultralif.export.harden import calibrate, finetune, gap, modes, spike_trains
+from ultralif.export.harden import _as_integers, calibrate, finetune, gap, modes, spike_trains
+from ultralif.export.quantize import Request, quantize
 
 
 def network(neuron: str = "UltraDLIF", seed: int = 0, sizes=(12, 10, 8, 4), **options) -> ul.Network:
@@ -131,6 +134,46 @@ def test_annealing_trains_at_both_ends():
 def test_annealing_between_the_ends_of_the_range(ends):
     made = finetune(network(eps_range=(0.1, 20.0)), batches(count=7), steps=7, mode="soft", eps=ends)
     assert float(made.neurons[0].eps.detach()) == pytest.approx(ends[1])
+
+
+@pytest.mark.parametrize("weight_bits", [4, 8])
+@pytest.mark.parametrize("neuron", [ul.UltraLIF, ul.LIF])
+def test_training_in_integers_sees_what_the_exported_network_decides(neuron, weight_bits):
+    """Batch norm, pooling by mean and maximum, and a feedback: the same spikes, and scores up to a unit."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        *list(made("vgg", 1, neuron).children())[:-1],
+        nn.Linear(36, 12),
+        ul.Recurrent(neuron(), nn.Linear(12, 12)),
+        nn.Linear(12, 5),
+    ).eval()
+    ul.set_mode(net, "hard")
+    x = events(3)
+    scores = _as_integers(net, x, Request(weight_bits=weight_bits, timesteps=5)).mean(0)
+    integer = quantize(net, weight_bits=weight_bits, timesteps=5, shape=SHAPE)
+    unit = integer.synapses[-1].unit[0]
+    found = integer.run(x)
+    assert all(0.02 < spikes.float().mean() < 0.98 for spikes in found.spikes)
+    assert float((scores.detach() - found.scores * unit / 5).abs().max()) <= 2 * unit
+    scores.square().sum().backward()
+    assert all(bool(parameter.grad.any()) for parameter in net[0].parameters())
+
+
+@pytest.mark.parametrize("weight_bits", [4, 8])
+def test_fine_tuning_in_integers_helps_them(mnist, train, weight_bits):
+    net, how = train("UltraLIF", mnist), {"timesteps": 10, "weight_bits": weight_bits, "bits": 16}
+    how["clip_membrane"] = True
+
+    def right(trained):
+        return int((quantize(trained, **how).run(mnist.test_x).scores.argmax(1) == mnist.test_y).sum())
+
+    tuned = finetune(net, mnist.batches(), steps=40, lr=2e-3, **how)
+    assert right(tuned) > right(net)
+
+
+def test_options_of_integers_need_their_bits():
+    with pytest.raises(InputError, match=r"timesteps, bits is for .* add weight_bits"):
+        finetune(network(), batches(), steps=1, timesteps=6, bits=16)
 
 
 def test_annealing_what_has_no_temperature():

@@ -72,6 +72,9 @@ def exported(folder, net, steps: int, flags: str = SANITIZE, **options):
         (1, (16, 5), {}, ("levels", "wide", True)),
         (4, (16, 5), {}, ("levels", "wide", False)),
         (1, (16, 16), {"weight_bits": 16}, ("levels", "wide", True)),
+        (1, (33, 32), {"weight_bits": 4}, ("levels", "packed", True)),  # more than 17 spikes in a tap
+        (4, (33, 32), {"weight_bits": 4}, ("levels", "packed", False)),
+        (1, (16, 5), {"weight_bits": 4}, ("levels", "wide", True)),
         (1, (260, 20), {}, ("levels", "wide", True)),  # sums beyond 16 bits, and channels beyond a byte
     ],
 )
@@ -103,7 +106,8 @@ def test_any_convolution(tmp_path_factory, data):
         draw(st.integers(0, 999)), channels, kernel, stride, draw(st.integers(1, 2)),
         draw(st.floats(0.2, 5)), neuron,
     )  # fmt: skip
-    exported(tmp_path_factory.mktemp("any") / "c", net, draw(st.sampled_from((1, 3))))
+    bits = draw(st.sampled_from((4, 8)))
+    exported(tmp_path_factory.mktemp("any") / "c", net, draw(st.sampled_from((1, 3))), weight_bits=bits)
 
 
 def test_a_threshold_is_what_every_reachable_sum_says():
@@ -142,9 +146,11 @@ def test_a_reason_is_given(options, reason):
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("arm-none-eabi-gcc"), reason="arm-none-eabi-gcc is not installed")
 @pytest.mark.skipif(not importlib.util.find_spec("unicorn"), reason="unicorn is not installed")
-def test_count_on_emulated_boards(tmp_path):
+@pytest.mark.parametrize("weight_bits", [4, 8])
+def test_count_on_emulated_boards(tmp_path, weight_bits):
     """The self-test passes in the emulator with DSP instructions and without, and costs fewer with them."""
-    integer = quantize(network(8), timesteps=1, shape=SHAPE, input_range=(0, 1))
+    net = network(8, (33, 32))
+    integer = quantize(net, timesteps=1, shape=SHAPE, input_range=(0, 1), weight_bits=weight_bits)
     to_c(integer, tmp_path / "c", pictures(9, 1)[:, :3])
     done = subprocess.run(
         ["make", "-s", "-C", tmp_path / "c", f"PYTHON={sys.executable}", "count"],

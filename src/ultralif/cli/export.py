@@ -48,7 +48,7 @@ def export(
     timesteps: int | None = None,
     inputs: Path | None = None,
     bits: Literal[16, 32] = 32,
-    weight_bits: Literal[8, 16] = 8,
+    weight_bits: Literal[4, 8, 16] = 8,
     memory_budget: int | None = None,
     input_max: int = 1,
     max_events: int | None = None,
@@ -87,7 +87,7 @@ def export(
             replays the first 8; nir measures an approximation's drift on all.
         bits: c: bits of a membrane.
         weight_bits: c: bits of a weight; 16 bits nearly always match the float model and take twice the
-            memory.
+            memory; 4 bits take half, and need a network that was trained for them (export.finetune).
         memory_budget: c: the most bytes of constants and state together.
         input_max: c: the largest event count of an input in one time step; 1 for binary spikes.
         max_events: c: the most events of all inputs together in one time step.

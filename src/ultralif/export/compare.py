@@ -422,11 +422,11 @@ def _rounded_leaky(made: IntegerLeaky, op: Leaky, given: Rounded, unit: Tensor, 
 def _rounded_synapses(
     op: IntegerSynapses, given: Tensor, integer: IntegerNetwork, graded: bool, steps: int
 ) -> Rounded:
-    """Return currents; a weight is rounded to its grid, an input to its level, bias and sum to the unit."""
-    grid = op.unit * 2.0**op.shift * (1 if op.factor is None else op.factor)
+    """Return currents: weights are rounded or clipped, inputs are levels, bias and sum are whole units."""
+    grid = op.grid
     wide = (-1, *[1] * (given.dim() - 2)) if op.geometry is not None else (-1,)
-    ones = torch.ones_like(op.weight, dtype=torch.int64)
-    inputs = op.sums(given.abs(), ones, steps)
+    halves = 1 + 2 * (torch.zeros_like(op.weight, dtype=torch.int64) if op.clipped is None else op.clipped)
+    inputs = op.sums(given.abs(), halves, steps)
     limit = inputs * (grid / 2).view(wide) + op.unit.view(wide) * 1.5
     if graded and integer.levels is not None:
         limit = limit + op.sums(torch.ones_like(given), op.weight.long().abs() + 1) * (grid / 2).view(wide)

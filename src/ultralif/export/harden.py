@@ -5,14 +5,17 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from ultralif.errors import InputError
-from ultralif.export.graph import Graph, Last, Synapses, evaluating
+from ultralif.export.graph import Graph, Last, Synapses, evaluating, norm_constants
+from ultralif.export.integer import IntegerNetwork, IntegerSynapses
+from ultralif.export.quantize import Request, events_per_unit, in_integers, with_synaptic_currents
 from ultralif.export.trace import describe
 from ultralif.functional import Mode
 from ultralif.nn import Network, Neuron, mode, set_mode
@@ -236,10 +239,16 @@ def finetune(
     mode: Mode = "hard",
     lr: float = 1e-3,
     eps: tuple[float, float] | None = None,
+    weight_bits: Literal[4, 8, 16] | None = None,
+    **integers: Any,
 ) -> M:
     """Return a copy that was trained further in one mode, with a learning rate that falls to 0.
 
     In ``hard`` and ``tropical`` mode spikes are binary and are differentiated as if they were soft.
+
+    With ``weight_bits`` every forward pass is that of the network in integers: `quantize` rounds and clips
+    the weights, the integer simulator gives the spikes, and gradients pass as if nothing had been rounded.
+    Batch normalization keeps its statistics. Pass the same options to `quantize` afterwards.
 
     Args:
         net: a trained network.
@@ -249,15 +258,22 @@ def finetune(
         lr: the first learning rate.
         eps: change every temperature geometrically from the first value to the second, instead of learning
             it. With ``mode="soft"`` and a low second value this is annealing.
+        weight_bits: bits of a weight in the integers to train for; None trains in floats.
+        integers: other arguments of `quantize`, such as ``timesteps``, ``input_range`` and ``bits``.
 
     Example:
         >>> import torch
+        >>> from ultralif.export import quantize
         >>> from ultralif.nn import Network
-        >>> batches = [(torch.rand(5, 8, 4), torch.zeros(8, dtype=torch.long))]
-        >>> tuned = finetune(Network((4, 8, 2)), batches, steps=1, mode="hard")
+        >>> batches = [((torch.rand(5, 8, 4) < 0.3).float(), torch.zeros(8, dtype=torch.long))]
+        >>> tuned = finetune(Network((4, 8, 2)), batches, steps=1, mode="hard", weight_bits=4, timesteps=5)
+        >>> integer = quantize(tuned, weight_bits=4, timesteps=5)
     """
     net = copy.deepcopy(net)
     set_mode(net, mode)
+    request = None if weight_bits is None else Request(mode=mode, weight_bits=weight_bits, **integers)
+    if request is None and integers:
+        raise InputError(f"{', '.join(integers)} is for training in integers; add weight_bits=8 or 4")
     tempered = [neuron for neuron in neurons(net) if "eps" in neuron.declared()]
     if eps is not None and not tempered:
         raise InputError(f"eps={eps} was given, but the network's neurons have no temperature; leave it out")
@@ -267,10 +283,55 @@ def finetune(
             group["lr"] = lr * (1 - step / steps)
         _lead(tempered, eps, step / max(steps - 1, 1))
         optimizer.zero_grad()
-        torch.autograd.backward(cross_entropy(_scores(net(x)), labels))
+        output = net(x) if request is None else _as_integers(net, x, request)
+        torch.autograd.backward(cross_entropy(_scores(output), labels))
         optimizer.step()
     _lead(tempered, eps, 1.0)  # the last step may have moved a learned temperature
     return net
+
+
+def _as_integers(net: nn.Module, x: Tensor, request: Request) -> Tensor:
+    """Return the output for ``[T, B, *input]`` with the weights and spikes of the network in integers."""
+    graph = with_synaptic_currents(describe(net, None if isinstance(net, Network) else x.shape[2:]))
+    integer = in_integers(graph, request)
+    waiting: dict[int, list[Tensor]] = {}
+    for place, spikes in zip(graph.spiking, integer.run(x.cpu()).spikes, strict=True):
+        waiting.setdefault(id(graph.neuron(place)), []).append(spikes.to(x))
+
+    def replace(neuron: AnyNeuron, given: tuple[Tensor], spikes: Tensor) -> Tensor:
+        exact = waiting[id(neuron)].pop(0)
+        return _straight(spikes, exact.transpose(0, 1) if neuron.batch_first else exact)
+
+    names = {id(tensor): name for name, tensor in (*net.named_parameters(), *net.named_buffers())}
+    weights = {}
+    for place, node in enumerate(graph.nodes):
+        if isinstance(node.op, Synapses):
+            weight = node.op.module.weight
+            weights[names[id(weight)]] = _straight(weight, _rounded(graph, integer, place).to(weight))
+    hooks = [neuron.register_forward_hook(replace) for neuron in {id(n): n for n in neurons(net)}.values()]
+    try:
+        with evaluating(net):
+            return torch.as_tensor(functional_call(net, weights, (x,)))
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _straight(x: Tensor, rounded: Tensor) -> Tensor:
+    """Return rounded numbers with the gradient of those before."""
+    return x + (rounded - x).detach()
+
+
+def _rounded(graph: Graph, integer: IntegerNetwork, place: int) -> Tensor:
+    """Return the weights of synapses whose rounding changes nothing."""
+    op, made = graph.nodes[place].op, integer.nodes[place].op
+    if not isinstance(op, Synapses) or not isinstance(made, IntegerSynapses):
+        raise TypeError(f"node {place} has no weights")
+    scale = made.grid * events_per_unit(graph, graph.nodes[place].inputs[0], integer.levels)
+    if op.norm is not None:
+        factor, _, _ = norm_constants(op.norm)
+        scale = scale / torch.where(factor == 0, 1.0, factor)
+    return made.weight * scale.view(-1, *[1] * (made.weight.dim() - 1))
 
 
 def _lead(neurons: Iterable[AnyNeuron], eps: tuple[float, float] | None, done: float) -> None:

@@ -65,10 +65,11 @@ class Levels:
 
 @dataclass(frozen=True)
 class IntegerSynapses:
-    """A linear map or a convolution in int8 or int16."""
+    """A linear map or a convolution in 4, 8 or 16 bits."""
 
     weight: Tensor
-    """int8 or int16 ``[outputs, inputs]`` or ``[outputs, inputs / groups, rows, columns]``"""
+    """int8 or int16 ``[outputs, inputs]`` or ``[outputs, inputs / groups, rows, columns]``; -7 to 7 in int8
+    where the program packs two weights into a byte."""
     shift: Tensor
     """int64 ``[outputs]``: a sum of weights, times 2^shift (and a factor), is in units."""
     bias: Tensor
@@ -80,6 +81,15 @@ class IntegerSynapses:
     """int64 ``[outputs]``, at most 2^15: the factor of the sums; None where units are powers of two."""
     delay: Tensor | None = None
     """int64 ``[outputs, inputs]``: the time steps after which an event arrives."""
+    weight_bits: int = 8
+    """Bits of a weight in the program: 4, 8 or 16."""
+    clipped: Tensor | None = None
+    """int64, shaped like ``weight``: the steps of its scale that each weight lost by clipping; None: none."""
+
+    @property
+    def grid(self) -> Tensor:
+        """float64 ``[outputs]``: the real value of a weight of 1."""
+        return self.unit * 2.0**self.shift * (1 if self.factor is None else self.factor)
 
     @property
     def slots(self) -> int:

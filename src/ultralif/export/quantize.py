@@ -47,7 +47,16 @@ from ultralif.functional import Constant, Mode
 from ultralif.nn import LIF, AdaLIF, DSpike, SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF
 from ultralif.nn.network import AnyNeuron
 
-__all__ = ["each", "halvings", "quantize", "table", "table_error"]
+__all__ = [
+    "Request",
+    "each",
+    "halvings",
+    "in_integers",
+    "quantize",
+    "table",
+    "table_error",
+    "with_synaptic_currents",
+]
 
 LeakBy = Literal["multiply", "shift"]
 Made = IntegerSynapses | IntegerLeaky | IntegerNeuron
@@ -56,17 +65,20 @@ FLOOR = 16  # a membrane saturates at least this many thresholds away from rest
 FINEST = 8  # a membrane's unit is at most 2^8 times finer than a weight's, or than a table's step
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Request:
     """The choices of `ultralif.export.quantize`, whose docstring describes them."""
 
-    mode: Mode
-    timesteps: int
-    bits: Literal[16, 32]
-    clip_membrane: bool
-    leak: LeakBy
-    table_bits: int
-    weight_bits: Literal[8, 16]
+    mode: Mode = "hard"
+    timesteps: int = 100
+    input_max: int = 1
+    max_events: int | None = None
+    input_range: tuple[float, float] | None = None
+    bits: Literal[16, 32] = 32
+    clip_membrane: bool = False
+    leak: LeakBy = "multiply"
+    table_bits: int = 8
+    weight_bits: Literal[4, 8, 16] = 8
 
     def __post_init__(self) -> None:
         """Check them."""
@@ -76,8 +88,8 @@ class Request:
             raise InputError(f"timesteps must be in 1..1000000, got {self.timesteps}")
         if self.bits not in (16, 32):
             raise InputError(f"bits must be 16 or 32, got {self.bits}")
-        if self.weight_bits not in (8, 16):
-            raise InputError(f"weight_bits must be 8 or 16, got {self.weight_bits}")
+        if self.weight_bits not in (4, 8, 16):
+            raise InputError(f"weight_bits must be 4, 8 or 16, got {self.weight_bits}")
         if self.leak not in ("multiply", "shift"):
             raise InputError(f"leak must be multiply or shift, got {self.leak!r}")
         if not 3 <= self.table_bits <= 10:
@@ -144,7 +156,7 @@ def quantize(
     clip_membrane: bool = False,
     leak: LeakBy = "multiply",
     table_bits: int = 8,
-    weight_bits: Literal[8, 16] = 8,
+    weight_bits: Literal[4, 8, 16] = 8,
     inputs: Tensor | None = None,
 ) -> IntegerNetwork:
     """Return a network of integer weights and membranes that spikes like ``net``.
@@ -167,7 +179,8 @@ def quantize(
         bits: bits of a membrane.
         clip_membrane: clip a membrane at its lowest number if the worst case would fall below it.
         leak: ``multiply`` by a 15-bit fraction, or ``shift``: add or subtract up to three shifted values.
-        weight_bits: 8, which causes most of the difference from floats, or 16.
+        weight_bits: 8, which causes most of the difference from floats, 16, or 4, for which the network
+            should be trained with `finetune`. Two weights of 4 bits share a byte.
         table_bits: the table of a log-sum-exp has 2^table_bits entries.
         inputs: ``[T, B, *input]``. The integer network is compared with ``net`` on random inputs and on
             these, and refused if they differ by more than rounding.
@@ -179,12 +192,30 @@ def quantize(
         >>> integer.run((torch.rand(5, 3, 4) < 0.3).long()).scores.shape
         torch.Size([3, 2])
     """
-    request = Request(mode, timesteps, bits, clip_membrane, leak, table_bits, weight_bits)
-    graph = _with_synaptic_currents(compared(net, shape, mode, inputs))
+    request = Request(
+        mode=mode,
+        timesteps=timesteps,
+        input_max=input_max,
+        max_events=max_events,
+        input_range=input_range,
+        bits=bits,
+        clip_membrane=clip_membrane,
+        leak=leak,
+        table_bits=table_bits,
+        weight_bits=weight_bits,
+    )
+    graph = with_synaptic_currents(compared(net, shape, mode, inputs))
+    integer = in_integers(graph, request)
+    compare_integers(net, graph, integer, mode, inputs)
+    return integer
+
+
+def in_integers(graph: Graph, request: Request) -> IntegerNetwork:
+    """Return a described network in integers, without comparing both."""
     check_own_neurons(graph)
-    levels = None if input_range is None else Levels.of(*input_range)
+    levels = None if request.input_range is None else Levels.of(*request.input_range)
     _refuse(graph, levels)
-    most = bounds.counts(graph, _given(graph, levels, input_max, max_events))
+    most = bounds.counts(graph, _given(graph, levels, request.input_max, request.max_events))
     made: dict[int, Made] = {
         place: IntegerLeaky(_factor(node, node.op.leak, request))
         for place, node in enumerate(graph.nodes)
@@ -192,7 +223,7 @@ def quantize(
     }
     for group in groups(graph, levels):
         made |= _finest(group, request, most, made)
-    totals, _ = bounds.currents(graph, _before_neurons(made), most, timesteps)
+    totals, _ = bounds.currents(graph, _before_neurons(made), most, request.timesteps)
     nodes = tuple(
         IntegerNode(
             node.name,
@@ -204,12 +235,10 @@ def quantize(
         )
         for place, node in enumerate(graph.nodes)
     )
-    integer = IntegerNetwork(nodes, graph.is_count, timesteps, most[0].total, bits, levels)
-    compare_integers(net, graph, integer, mode, inputs)
-    return integer
+    return IntegerNetwork(nodes, graph.is_count, request.timesteps, most[0].total, request.bits, levels)
 
 
-def _with_synaptic_currents(graph: Graph) -> Graph:
+def with_synaptic_currents(graph: Graph) -> Graph:
     """Return a graph in which a node of its own computes the current that a synapse filters."""
     nodes: list[Node] = []
     moved: list[int] = []
@@ -330,16 +359,19 @@ def _in_units(group: UnitGroup, request: Request, unit: Tensor, scales: dict[int
         grid = mine * 2.0**shift * (1 if factor is None else factor)
         bias = bias - (offset if number == 0 else 0.0)
         op = group.graph.nodes[source].op
+        steps = weight / grid.view(-1, *[1] * (weight.dim() - 1))
+        most = 2 ** (request.weight_bits - 1) - 1
+        lost = (steps.abs() - most - 0.5).ceil().clamp(min=0).long()
         made[source] = IntegerSynapses(
-            whole(weight / grid.view(-1, *[1] * (weight.dim() - 1))).to(
-                torch.int8 if request.weight_bits == 8 else torch.int16
-            ),
+            whole(steps).clamp(-most, most).to(torch.int16 if request.weight_bits == 16 else torch.int8),
             shift.expand(len(weight)),
             whole(bias / mine),
             mine,
             op.geometry if isinstance(op, Synapses) else None,
             None if factor is None else factor.expand(len(weight)),
             op.delay.long() if isinstance(op, Synapses) and op.delay is not None else None,
+            request.weight_bits,
+            lost if bool(lost.any()) else None,
         )
     for sink in group.sinks:
         op = group.graph.nodes[sink].op
@@ -466,10 +498,10 @@ def units(group: UnitGroup, request: Request) -> Iterator[tuple[Tensor, dict[int
     unit times powers of two. Weights of levels are scaled for the largest level. A channel whose weights are
     all tiny uses 1/256 of the largest scale.
     """
-    scales, most = {}, 2 ** (request.weight_bits - 1) - 1
+    scales = {}
     for source, factor in group.sources.items():
         weight, _ = group.affine(source)
-        scales[source] = weight.abs().flatten(1).amax(1) / most / factor * group.largest(source)
+        scales[source] = weight_scale(weight, request.weight_bits) / factor * group.largest(source)
     largest = max(float(scale.max()) for scale in scales.values()) or 1.0
     scales = {source: scale.clamp(min=largest / 256) for source, scale in scales.items()}
     coupled = any(isinstance(neuron, UltraDLIF) for _, neuron in group.neurons())
@@ -493,6 +525,23 @@ def units(group: UnitGroup, request: Request) -> Iterator[tuple[Tensor, dict[int
             coarsest / 2**fraction,
             {source: scale / group.largest(source) for source, scale in scales.items()},
         )
+
+
+def weight_scale(weight: Tensor, bits: int) -> Tensor:
+    """Return for each output channel the value of the integer 1.
+
+    The largest weight becomes the largest integer. With 4 bits the scale has the least squared error instead,
+    at which the largest weights are clipped.
+    """
+    most = 2 ** (bits - 1) - 1
+    rows = weight.flatten(1)
+    full = torch.as_tensor(rows.abs().amax(1) / most)
+    if bits > 4:
+        return full
+    tried = full.clamp(min=1e-30) * torch.linspace(0.3, 1, 36, dtype=full.dtype)[:, None]
+    rounded = (rows / tried[..., None]).round().clamp(-most, most) * tried[..., None]
+    best = (rounded - rows).square().sum(-1).argmin(0)
+    return torch.as_tensor(tried.gather(0, best[None])[0])
 
 
 def _table_unit(node: Node, neuron: AnyNeuron, compared: bool, request: Request) -> Tensor | None:

@@ -10,11 +10,11 @@ from typing import Literal
 from torch import Tensor
 
 from ultralif.errors import InputError
-from ultralif.export.c.gather import has_levels
+from ultralif.export.c.gather import has_levels, weight_type
 from ultralif.export.c.inputs import header, main, readme, recorded_inputs, sketch
 from ultralif.export.c.plan import LayerPlan, make_plan
 from ultralif.export.c.program import program
-from ultralif.export.c.source import arrays, constants_hash, fields, mixed, recording, state, weight_type
+from ultralif.export.c.source import arrays, constants_hash, fields, mixed, recording, state
 from ultralif.export.c.text import fill
 from ultralif.export.integer import IntegerNetwork
 
@@ -159,6 +159,7 @@ def _files(
         "timesteps": net.timesteps,
         "bits": net.bits,
         "weight": weight_type(net.synapses[0]),
+        "weight_bits": net.synapses[0].weight_bits,
         "rom": size.rom,
         "ram": size.ram,
         "budget": budget,

@@ -6,6 +6,6 @@ static void add_late_$bits(int${bits}_t *sum, const model_weight *row, const uin
     for (i = 0; i < n; i++) {
         uint32_t at = slot + delay[i];
         at = (at >= slots ? at - slots : at) * n + i;
-        sum[at] = (int${bits}_t)(sum[at] + row[i]);
+        sum[at] = (int${bits}_t)(sum[at] + WEIGHT(row, i));
     }
 }

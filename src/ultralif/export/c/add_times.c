@@ -3,5 +3,5 @@ static void add_times_$bits(int${bits}_t *sum, const model_weight *row, uint32_t
 {
     uint32_t i;
     for (i = 0; i < n; i++)
-        sum[i] = (int${bits}_t)(sum[i] + row[i] * level);
+        sum[i] = (int${bits}_t)(sum[i] + WEIGHT(row, i) * level);
 }

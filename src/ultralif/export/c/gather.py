@@ -24,6 +24,8 @@ __all__ = [
     "reset_rows",
     "runs_alone",
     "shared",
+    "stored",
+    "weight_type",
 ]
 
 TOP = 1 << 15
@@ -74,15 +76,15 @@ def constants(net: IntegerNetwork, layer: Gathered) -> Iterator[Array]:
     op, place = _synapses(net, layer), layer.synapses
     rows = op.weight.long().permute(2, 3, 1, 0).flatten(0, 2)  # [taps * inputs, outputs]
     if layer.kernel == "packed":
-        yield Array(f"weight_{place}", "uint32_t", _words(rows))
+        yield Array(f"weight_{place}", "uint32_t", _words(rows, op.weight_bits))
     elif layer.kernel == "wide":
-        yield Array(f"weight_{place}", f"{str(op.weight.dtype).removeprefix('torch.')}_t", rows)
+        yield Array(f"weight_{place}", weight_type(op), stored(op, rows))
     else:
         flat = op.weight.long().flatten(1)
         yield Array(f"weight_{place}", "int16_t", pad(flat, (0, flat.shape[1] % 2)))
     if layer.threshold is not None:
         if layer.kernel == "packed":
-            yield Array(f"start_{layer.neuron}", "uint32_t", _start(layer.threshold))
+            yield Array(f"start_{layer.neuron}", "uint32_t", _start(layer.threshold, op.weight_bits))
         else:
             yield Array(f"level_{layer.neuron}", "int32_t", layer.threshold)
         if layer.kernel == "levels":
@@ -107,18 +109,41 @@ def _grouped(values: Tensor, fill: int) -> Tensor:
     return padded.reshape(*padded.shape[:-1], -1, GROUP)
 
 
-def _words(rows: Tensor) -> Tensor:
-    """Pack weights ``[rows, channels]``, each plus 128, as `gather.c` describes: ``[groups, rows, 4]``."""
-    byte = _grouped(rows, 0) + 128
-    word = byte[..., 8:12] + (byte[..., 12:] << 8) + (byte[..., :4] << 16) + (byte[..., 4:8] << 24)
+def weight_type(op: IntegerSynapses) -> str:
+    """Return the type of weights in C; a byte holds two weights of 4 bits."""
+    return "uint8_t" if op.weight_bits == 4 else f"int{op.weight_bits}_t"
+
+
+def stored(op: IntegerSynapses, rows: Tensor) -> Tensor:
+    """Return rows of weights as the program keeps them: two of 4 bits in a byte, each plus 8."""
+    if op.weight_bits > 4:
+        return rows
+    nibble = pad(rows.long(), (0, rows.shape[-1] % 2)) + 8
+    return nibble[..., ::2] + (nibble[..., 1::2] << 4)
+
+
+def _words(rows: Tensor, bits: int) -> Tensor:
+    """Pack weights ``[rows, channels]`` into words as `gather_8.c` and `gather_4.c` describe."""
+    if bits == 4:
+        packed = _grouped(rows, 0) + 8
+        nibble = packed.reshape(*packed.shape[:-1], 2, 4, 2)  # half of a word, word of bytes, odd byte
+        bytes_of = [nibble[..., half, :, odd] for half in (1, 0) for odd in (0, 1)]
+        lanes = (torch.stack(bytes_of, -1) << (8 * torch.arange(4))).sum(
+            -1
+        )  # for four words of sums in bytes
+        word = lanes[..., ::2] + (lanes[..., 1::2] << 4)
+    else:
+        byte = _grouped(rows, 0) + 128
+        word = byte[..., 8:12] + (byte[..., 12:] << 8) + (byte[..., :4] << 16) + (byte[..., 4:8] << 24)
     return word.transpose(0, 1)
 
 
-def _start(threshold: Tensor) -> Tensor:
+def _start(threshold: Tensor, bits: int) -> Tensor:
     """Return the start values of sums, with which the top bit of a half is set from its threshold on."""
     lane = TOP - _grouped(threshold, 1)
     word = (lane[:, :8] << 16) + lane[:, 8:]
-    word[:, 4:] += lane[:, :4] << 8  # see gather.c: byte 2 is also added to odd bytes, and subtracted again
+    if bits == 8:
+        word[:, 4:] += lane[:, :4] << 8  # byte 2 is also added to odd bytes, and subtracted again
     return word & 0xFFFFFFFF
 
 
@@ -171,7 +196,9 @@ def shared(net: IntegerNetwork, plan: LayerPlan) -> str:
     """Return the functions that gathered layers share."""
     kinds = {layer.kernel for layer in plan.gathered.values()}
     text = fill("alone.c") if kinds & {"packed", "levels"} else ""
-    text += fill("gather.c", index=_index(plan, net)) if "packed" in kinds else ""
+    if "packed" in kinds:
+        text += fill("tap.c", index=_index(plan, net))
+        text += fill(f"gather_{net.synapses[0].weight_bits}.c", index=_index(plan, net))
     if any(layer.kernel == "packed" and layer.threshold is not None for layer in plan.gathered.values()):
         text += fill("bits.c")
     if any(layer.kernel != "wide" and layer.threshold is not None for layer in plan.gathered.values()):
@@ -240,11 +267,11 @@ def _facts(net: IntegerNetwork, plan: LayerPlan, layer: Gathered) -> dict[str, o
         "out_width": net.nodes[layer.neuron].shape[2], "channels_out": channels,
         "rows": rows, "columns": columns, "taps": rows * columns, "groups": groups,
         "padded_out": groups * GROUP, "odd": values % 2, "padded": values + values % 2,
-        "next": source[0] * rows * columns * 4,
+        "next": source[0] * rows * columns * op.weight_bits // 2,
         "pool_rows": pool.size[0], "pool_columns": pool.size[1],
         "at": _at(pool),
         "first": _at(pool).replace(" + py", "").replace(" + px", ""),
-        "zeros": ", ".join(["0x80008000u"] * 4 + ["0x80808000u"] * 4),
+        "zeros": ", ".join(["0x80008000u"] * 4 + [f"0x80{'80' if op.weight_bits == 8 else '00'}8000u"] * 4),
     }  # fmt: skip
     for name, pair in (("stride", g.stride), ("pad", g.padding), ("dilation", g.dilation)):
         facts |= {f"{name}_y": pair[0], f"{name}_x": pair[1]}

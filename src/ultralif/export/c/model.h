@@ -25,7 +25,7 @@ $limits
 #define MODEL_BUDGET_BYTES $budget /* what both may take together */
 
 typedef $membrane model_membrane;
-typedef ${weight}_t model_weight;
+typedef $weight model_weight;
 typedef $value model_value; /* $meaning */
 
 typedef struct {

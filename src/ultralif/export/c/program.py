@@ -47,6 +47,11 @@ def program(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
         for node in net.nodes
         if isinstance(node.op, IntegerSynapses) and len(node.shape) == 1
     }
+    kernels = {layer.synapses: layer.kernel for layer in plan.gathered.values()}
+    rowwise = any(
+        isinstance(node.op, IntegerSynapses) and kernels.get(place, "wide") == "wide"
+        for place, node in enumerate(net.nodes)
+    )
     calls = lines(4, _calls(net, plan))
     return {
         "helpers": fill("right.c")
@@ -54,6 +59,7 @@ def program(net: IntegerNetwork, plan: LayerPlan) -> dict[str, object]:
         + "".join(fill(name, wide=wide) for name in helpers)
         + (fill("lowered.c") if ways & {"lowered", "scaled"} else "")
         + (fill("scaled.c") if "scaled" in ways else "")
+        + (fill("weight_4.c" if net.synapses[0].weight_bits == 4 else "weight.c") if rowwise else "")
         + "".join(fill(name, bits=bits) for name, bits in sorted(rows))
         + gather.shared(net, plan),
         "input": input_functions(net, plan),

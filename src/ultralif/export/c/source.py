@@ -28,7 +28,6 @@ __all__ = [
     "mixed",
     "recording",
     "state",
-    "weight_type",
 ]
 
 HASH_START, HASH_FACTOR = 2166136261, np.uint32(16777619)  # FNV-1a, over words
@@ -56,11 +55,6 @@ def arrays(net: IntegerNetwork, plan: LayerPlan) -> list[Array]:
     return found
 
 
-def weight_type(op: IntegerSynapses) -> str:
-    """Return the type of weights, ``int8`` or ``int16``."""
-    return str(op.weight.dtype).removeprefix("torch.")
-
-
 def _weights(number: int, op: IntegerSynapses) -> Iterator[Array]:
     weight = op.weight
     if op.geometry is None:
@@ -68,7 +62,7 @@ def _weights(number: int, op: IntegerSynapses) -> Iterator[Array]:
     else:  # [inputs, rows, columns, outputs of the group]
         grouped = weight.view(op.geometry.groups, -1, *weight.shape[1:]).permute(0, 2, 3, 4, 1)
         rows = grouped.flatten(0, 1)
-    yield Array(f"weight_{number}", f"{weight_type(op)}_t", rows)
+    yield Array(f"weight_{number}", gather.weight_type(op), gather.stored(op, rows))
     if op.delay is not None:
         yield Array(f"delay_{number}", "uint8_t", op.delay.mT)
 

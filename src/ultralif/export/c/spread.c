@@ -17,7 +17,7 @@ static void spread_$l(model_state *s, uint32_t i$level)
                 continue;
             sum = s->sum_$l + $first + (uint32_t)(down / $stride_y * $out_width + right / $stride_x);
             for (o = 0; o < $outputs; o++, sum += $out_plane)
-                *sum = (int${bits}_t)(*sum + row[o]$times);
+                *sum = (int${bits}_t)(*sum + WEIGHT(row, o)$times);
         }
     }
 }

@@ -17,7 +17,7 @@ static void sums_$l(const model_state *s, int32_t y, int32_t x, int32_t *sum)
             for (i = 0; i < n; i++) {
                 const model_weight *w = weight_$synapses[(uint32_t)(ky * $columns + kx) * $channels + s->list_$source[at * $channels + i]];
                 for (c = 0; c < $channels_out; c++)
-                    sum[c] += w[c];
+                    sum[c] += WEIGHT(w, c);
             }
         }
 }

@@ -9,19 +9,6 @@
 #define ADD_EVEN(sum, word) ((sum) += (word) & UINT32_C(0x00FF00FF))
 #endif
 
-/* Compute an address once; compilers like to do it for each word. */
-#ifdef __GNUC__
-#define ONCE(address) __asm__("" : "+r"(address))
-#else
-#define ONCE(address) ((void)0)
-#endif
-
-/* Spikes of one place of a map, and the weights of its tap: four words for each channel. */
-typedef struct {
-    const $index *first, *last;
-    const uint32_t *weight;
-} tap;
-
 /* Add the weights of n spikes for 16 channels, and move the taps on to the next 16, so many words further. Word i
    of sum holds channel i in its upper half and channel 8 + i in its lower one. Halves start at 2^15 less a
    threshold, so that their highest bits tell which channels reach it. No half overflows: the generator has

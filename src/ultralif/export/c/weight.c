@@ -1,0 +1,2 @@
+
+#define WEIGHT(row, i) (row)[i]
