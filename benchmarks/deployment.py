@@ -2,6 +2,7 @@
 
     python benchmarks/deployment.py gap        # soft, hard, tropical, and what closes the gap
     python benchmarks/deployment.py integers   # int8 weights, int16 and int32 membranes, table sizes
+    python benchmarks/deployment.py bits       # weights of 8 and 4 bits: rounding, or training for it
     python benchmarks/deployment.py speed      # spikes, additions, bytes, nanoseconds
     python benchmarks/deployment.py nir        # the drift of what NIR cannot say
 
@@ -120,6 +121,55 @@ def show_integers(folder: Path) -> None:
         row(2**bits, 2 * 2**bits, f"{table_error(made, resolution):.4f}", *cells)
 
 
+def _pictures(data: Task, steps: int, seed: int, size: int = 64) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield training images as ``[1, B, 1, 28, 28]``, each moved by up to two pixels."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        index = torch.randint(len(data.x), (size,), generator=generator)
+        x = torch.nn.functional.pad(data.x[index].view(-1, 28, 28).float() / 255, [2] * 4)
+        down, right = torch.randint(5, (2, size), generator=generator).tolist()
+        moved = [x[i, a : a + 28, b : b + 28] for i, (a, b) in enumerate(zip(down, right, strict=True))]
+        yield torch.stack(moved)[None, :, None], data.y[index]
+
+
+def show_bits(folder: Path) -> None:
+    """Print the accuracy of integers in percent, the mean and half the range of three seeds."""
+    row = table_of(
+        "network", "bits of a weight", "floats", "rounded after training", "after more training in floats",
+        "trained for the integers",
+    )  # fmt: skip
+    for name in ("784-64-10", "vgg5"):
+        found: dict[int, list[list[float]]] = {8: [], 4: []}
+        for seed in range(3):
+            for bits, values in _bits(folder, name, seed):
+                found[bits].append(values)
+                print(f"<!-- {name}, seed {seed}, {bits} bits: {values} -->", flush=True)
+        for bits, seeds in found.items():
+            columns = zip(*seeds, strict=True)
+            row(name, bits, *(f"{mean(c):.2f} ± {(max(c) - min(c)) / 2:.2f}" for c in columns))
+
+
+def _bits(folder: Path, name: str, seed: int) -> Iterator[tuple[int, list[float]]]:
+    """Yield bits of a weight, and the accuracy of floats and of integers made in three ways."""
+    data, how = task("MNIST", 1), {"timesteps": 1, "bits": 16, "clip_membrane": True}
+    if name == "vgg5":
+        net, how = ul.load("mnist/vgg5-t1"), how | {"input_range": (0, 1)}
+        images = (data.test_x.float() / 255).view(1, -1, 1, 28, 28)
+        test = list(zip(images.split(500, 1), data.test_y.split(500), strict=True))
+        more, batches = {"steps": 200, "lr": 5e-4}, partial(_pictures, data, 200, seed)
+    else:
+        net, test = trained(folder, "MNIST", 1, "UltraLIF", seed), list(data.test())
+        more, batches = {"steps": data.steps(2), "lr": 2e-3}, partial(data.epochs, 2, 1000 + seed)
+    floats = export.finetune(net, batches(), **more)
+    for bits in (8, 4):
+        values = [export.gap(net, test)["hard"].accuracy]
+        for made in (net, floats, export.finetune(net, batches(), **more, weight_bits=bits, **how)):
+            integer = export.quantize(made, weight_bits=bits, shape=test[0][0].shape[2:], **how)
+            right = sum(int((integer.run(x).scores.argmax(1) == y).sum()) for x, y in test)
+            values.append(100 * right / len(data.test_y))
+        yield bits, values
+
+
 BENCH = r"""
 #include "model.h"
 #include <stdio.h>
@@ -236,7 +286,13 @@ def show_nir(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    shows = {"gap": show_gap, "integers": show_integers, "speed": show_speed, "nir": show_nir}
+    shows = {
+        "gap": show_gap,
+        "integers": show_integers,
+        "bits": show_bits,
+        "speed": show_speed,
+        "nir": show_nir,
+    }
     parser.add_argument("what", choices=shows)
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "ultralif-digits")
     arguments = parser.parse_args()
