@@ -3,10 +3,10 @@
     python benchmarks/gpu.py --data FOLDER --out FOLDER --hours 2
     python benchmarks/gpu.py --data FOLDER --out FOLDER --plan  # what is lacking
 
-The folder of data has mnist, fashion-mnist, nmnist and cifar-10-batches-bin, as far as they are there. First
-the kernels are compared with their definitions and timed. Then the studies share the time that is left; runs
-that the repository or ``--out`` has are not trained again. Every part is a command of this folder or a group
-of tests; what it prints is in ``--out``, beside its results.
+The folder of data has mnist, fashion-mnist, nmnist, shd and cifar-10-batches-bin, as far as they are there.
+First the kernels are compared with their definitions and timed. Then the studies share the time that is left;
+runs that the repository or ``--out`` has are not trained again. Every part is a command of this folder or a
+group of tests; what it prints is in ``--out``, beside its results.
 """
 
 import argparse
@@ -26,7 +26,8 @@ CIFAR = "cifar-10-batches-bin"
 MEMORY = (
     "-m research studies memory --task randman rows nmnist columns permuted pixels --out {out}/memory.jsonl"
 )
-LACKING = re.compile(r"^lacking: |^still to do: |[1-9]\d* lacking")  # in the plan of a study
+LACKING = re.compile(r"^lacking: |^still to do: |[1-9]\d* lacking|; missing, .*: \{")
+"""What the plan of a study says of runs that are not done."""
 
 
 class Part(NamedTuple):
@@ -62,6 +63,23 @@ PARTS = (
         "speedrun",
         f"examples/speedrun.py --data {{data}}/{CIFAR} --timesteps 4 --epochs 63 --seeds 5",
         (CIFAR,),
+    ),
+    Part(
+        "board-curve",
+        "benchmarks/board_curve.py train --data {data} --out {out}/board-curve --workers 9",
+        ("mnist", "fashion-mnist"),
+    ),
+    Part(
+        "pack",
+        "-m research.studies.contrast_data {data} {data}/shd {out}/packed",
+        ("mnist", "fashion-mnist", "shd", CIFAR),
+    ),
+    Part(
+        "contrasts",
+        "-m research studies contrasts --data {out}/packed --out {out}/contrasts.jsonl --processes 14 "
+        "--minutes {minutes}",
+        ("mnist", "fashion-mnist", "shd", CIFAR),
+        "-m research studies contrasts --out {out}/contrasts.jsonl --plan",
     ),
     Part(
         "released",
@@ -116,7 +134,7 @@ def lacking(part: Part, given: argparse.Namespace) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--data", type=Path, required=True, help=f"folder with mnist, fashion-mnist, nmnist and {CIFAR}"
+        "--data", type=Path, required=True, help=f"folder with mnist, fashion-mnist, nmnist, shd and {CIFAR}"
     )
     parser.add_argument(
         "--out", type=Path, required=True, help="folder for results and logs; goes on with it"
@@ -128,7 +146,7 @@ def main() -> None:
         raise SystemExit("torch finds no CUDA device here; --plan tells what is lacking")
     given.out, given.data = given.out.resolve(), given.data.resolve()
     given.out.mkdir(parents=True, exist_ok=True)
-    for name in ("deep.jsonl", "memory.jsonl"):
+    for name in ("deep.jsonl", "memory.jsonl", "contrasts.jsonl"):
         if not (given.out / name).exists():
             shutil.copyfile(RESULTS / name, given.out / name)
     end = time.monotonic() + 3600 * given.hours

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from research.paper import published
-from research.paper.grids import ABLATED, ABLATION, CONSTANT, CONTROLS, plain
-from research.paper.published import BASELINES, DATASETS, LAMBDAS, TIMESTEPS, ULTRA
+from research.paper.grids import ABLATED, ABLATION, CONSTANT, CONTROLS
+from research.paper.published import BASELINES, DATASETS, TIMESTEPS, ULTRA
 from research.paper.results import Results
 from research.paper.statistics import Interval, interval
 from ultralif.errors import InputError
 from ultralif.report import new_figure, save_figure, style_of
 
-__all__ = ["ablation_figure", "accuracy_figure", "energy_figure", "paper_figures"]
+__all__ = ["ablation_figure", "accuracy_figure", "paper_figures"]
 
 ORDER = (*BASELINES, *ULTRA, *(control.label for control in CONTROLS))
 PUBLISHED = "hollow: published"
@@ -35,10 +35,8 @@ def paper_figures(results: Results, folder: Path, suffix: str = ".png") -> list[
     images = [name for name in datasets if results.best_epoch("LIF", name, 1)]
     if images:
         drawn.append(accuracy_figure(folder / f"released{suffix}", results, images, released=True))
-    drawn += [energy_figure(folder / f"energy-{name}{suffix}", results, name) for name in datasets]
-    for name, encoding in (("eps-ablation", "rate"), ("released-ablation", CONSTANT)):
-        if any(results.trajectories(neuron, encoding) for neuron in ULTRA):
-            drawn.append(ablation_figure(folder / f"{name}{suffix}", results, encoding))
+    if any(results.trajectories(neuron, CONSTANT) for neuron in ULTRA):
+        drawn.append(ablation_figure(folder / f"released-ablation{suffix}", results, CONSTANT))
     return drawn
 
 
@@ -143,41 +141,6 @@ def _draw_line(
     for place in theirs:
         axis.plot(*place, style["marker"], color=style["color"], mfc="none", ms=6.5, alpha=0.7)
     return bool(theirs)
-
-
-def energy_figure(path: Path, results: Results, dataset: str) -> Path:
-    """Draw accuracy against the paper's energy, T times spike rate; lines join the penalties.
-
-    Full markers are spikes as trained, hollow ones the same networks with binary spikes.
-    """
-    times = _times(results, dataset)
-    if not times:
-        raise InputError(f"dataset {dataset!r} has no runs; train some with: ultralif sweep")
-    figure, axes = new_figure(len(times), height=3.4)
-    labels = [label for label in _labels(results) if " " not in label]
-    for axis, time in zip(axes[0], times, strict=True):
-        for label in labels:
-            path_of = [plain(label, penalty).label for penalty in LAMBDAS]
-            _draw_path(axis, results, path_of, dataset, time, None)
-            if label not in BASELINES:
-                _draw_path(axis, results, path_of, dataset, time, "hard")
-        axis.set(title=f"{dataset}, T={time}", xlabel="T x spike rate", ylabel="test accuracy %")
-    _legend(figure, axes, "hollow: the same networks with binary spikes; lines join the penalties lambda")
-    return save_figure(figure, path)
-
-
-def _draw_path(
-    axis: Any, results: Results, labels: Sequence[str], dataset: str, time: int, mode: str | None
-) -> None:
-    points = []
-    for label in labels:
-        accuracy = interval(results.accuracy(label, dataset, time, mode))
-        rate = interval(results.spike_rate(label, dataset, time, mode))
-        if accuracy is not None and rate is not None:
-            points.append((time * rate.mean, accuracy.mean))
-    if points:
-        style = style_of(labels[0]) | ({"markerfacecolor": "none", "linestyle": "dotted"} if mode else {})
-        axis.plot(*zip(*points, strict=True), **style, ms=5, lw=1, label=None if mode else labels[0])
 
 
 def ablation_figure(path: Path, results: Results, encoding: str = "rate") -> Path:

@@ -93,14 +93,21 @@ class _Tempered(_Clamped):
         self.ranges["eps"] = eps_range
 
 
-class ReleasedUltraLIF(_Tempered):
-    """UltraLIF without a threshold, with a clamped temperature."""
+class _Leaky(_Tempered):
+    """A clamped neuron with a temperature and a leak."""
 
-    formula = staticmethod(ultralif_step)
+    leak_form = LOGIT
 
     def __init__(self, *, leak: Constant = 0.9, learn_leak: bool | None = None, **options: Any) -> None:
         super().__init__(**options)
-        self.learnable("leak", leak, LOG, learn_leak, upper=1.0)  # learned as its logarithm, without a bound
+        self.learnable("leak", leak, self.leak_form, learn_leak, upper=1.0)
+
+
+class ReleasedUltraLIF(_Leaky):
+    """UltraLIF without a threshold, with a clamped temperature."""
+
+    formula = staticmethod(ultralif_step)
+    leak_form = LOG  # without a bound
 
 
 class ReleasedUltraPLIF(ReleasedUltraLIF):
@@ -109,15 +116,11 @@ class ReleasedUltraPLIF(ReleasedUltraLIF):
     learns = frozenset({"eps", "leak"})
 
 
-class ReleasedSoftLIF(_Tempered):
+class ReleasedSoftLIF(_Leaky):
     """The author's control, SigmaLIF: a leaky membrane and a soft spike."""
 
     modes = ("soft", "hard")
     formula = staticmethod(softlif_step)
-
-    def __init__(self, *, leak: Constant = 0.9, learn_leak: bool | None = None, **options: Any) -> None:
-        super().__init__(**options)
-        self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
 
 
 def spike_coupled_step(
@@ -145,14 +148,10 @@ def spike_coupled_step(
     return fire(leak * v + current, spike, earlier, threshold, v_reset, mode, reset, detach_reset)
 
 
-class ReleasedUltraDLIF(_Tempered):
+class ReleasedUltraDLIF(_Leaky):
     """UltraDLIF coupled at the spike, without a threshold, with a clamped temperature."""
 
     formula = staticmethod(spike_coupled_step)
-
-    def __init__(self, *, leak: Constant = 0.9, learn_leak: bool | None = None, **options: Any) -> None:
-        super().__init__(**options)
-        self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
 
 
 class ReleasedUltraDPLIF(ReleasedUltraDLIF):
@@ -198,16 +197,14 @@ class ClampedUltraDLIF(_Tempered):
     formula = staticmethod(ultradlif_step)
 
 
-class ClampedUltraDPLIF(ClampedUltraDLIF):
+class ClampedUltraDPLIF(_Leaky):
     """`ClampedUltraDLIF` with a learned leak."""
 
     learns = frozenset({"eps", "leak"})
+    formula = staticmethod(ultradlif_step)
 
-    def __init__(
-        self, *, leak: Constant = 0.7109495026250039, learn_leak: bool | None = None, **options: Any
-    ) -> None:
-        super().__init__(**options)
-        self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
+    def __init__(self, *, leak: Constant = 0.7109495026250039, **options: Any) -> None:
+        super().__init__(leak=leak, **options)
 
 
 def shifted_step(current: Tensor, v: Tensor, *, leak: Constant, **constants: Any) -> tuple[Tensor, Tensor]:

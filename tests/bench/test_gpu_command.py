@@ -1,5 +1,6 @@
 """The one command for a GPU: what it would run, and what it says where it cannot."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,17 +18,22 @@ def call(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_the_plan_names_what_is_lacking_and_the_data_it_needs(tmp_path):
-    for name in ("mnist", "nmnist", "cifar-10-batches-bin"):
+    for name in ("mnist", "nmnist", "shd", "cifar-10-batches-bin"):
         (tmp_path / name).mkdir()
     (tmp_path / "step.done").touch()
-    (tmp_path / "memory.jsonl").touch()  # a study without any run; that of the paper is complete
+    for name in ("memory", "contrasts"):  # studies without any run; that of the paper is complete
+        (tmp_path / f"{name}.jsonl").touch()
     told = call("--data", str(tmp_path), "--out", str(tmp_path), "--plan")
     assert told.returncode == 0, told.stderr
     lines = told.stdout.splitlines()
-    named = [line.split(": ")[1] for line in lines]
-    assert named == ["tests", "fastpath", "tuning", "memory-speed", "speedrun", "deep", "memory"]
-    assert f"needs fashion-mnist in {tmp_path}" in lines[-2]
-    assert "-m research studies memory" in lines[-1]
+    said = dict(line.removeprefix("lacking: ").split(": ", 1) for line in lines)
+    needing = ["board-curve", "pack", "contrasts", "deep"]
+    assert [*said] == ["tests", "fastpath", "tuning", "memory-speed", "speedrun", *needing, "memory"]
+    assert {said[name] for name in needing} == {f"needs fashion-mnist in {tmp_path}"}
+    assert "-m research studies memory" in said["memory"]
+    (tmp_path / "fashion-mnist").mkdir()
+    told = call("--data", str(tmp_path), "--out", str(tmp_path), "--plan")
+    assert re.search("^lacking: contrasts: 1 lines of .* contrasts .*--plan", told.stdout, re.MULTILINE)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")

@@ -70,7 +70,8 @@ def test_runs_come_in_order_and_none_twice(deep, tmp_path):
         done.append(next(study.lacking()))
         cell = done[-1]
         study.keep(cell, {"accuracy": 50 - abs(cell.value - 0.3) - abs(cell.lr - 0.3)})
-    assert len(set(done)) == 100 and all(cell.held for cell in done[:45])  # five methods, nine runs each
+    assert len(set(done)) == 100 and all(cell.held for cell in done[:51])  # five methods, nine runs each
+    assert min(cell.lr for cell in done if cell.method == "sigmoid") == 0.01
     finals = [cell for cell in done if not cell.held]
     assert [cell.seed for cell in finals[:10]] == [0] * 5 + [1] * 5
     assert {(cell.lr, cell.value) for cell in finals if cell.method == "SoftLIF"} == {(0.3, 0.3)}

@@ -11,7 +11,6 @@ from research.pages import figures as paper_figures
 from research.pages import mechanisms
 from research.paper import published
 from research.paper.results import Results
-from ultralif.errors import InputError
 from ultralif.report import interval, save_figure
 
 
@@ -52,20 +51,6 @@ def test_accuracy_has_means_with_intervals_and_published_points(
     hollow = [one for axis in drawn[0].axes for one in axis.lines if one.get_markerfacecolor() == "none"]
     theirs = {published.accuracy("mnist", name, t) for name in paper_figures.ORDER[:10] for t in (1, 10, 30)}
     assert {float(one.get_ydata()[0]) for one in hollow} == theirs
-
-
-def test_energy_is_time_times_rate_and_falls_with_the_penalty(
-    drawn: list[Any], results: Results, tmp_path: Path
-) -> None:
-    paper_figures.energy_figure(tmp_path / "energy.png", results, "mnist")
-    for axis, time in zip(drawn[0].axes, published.TIMESTEPS, strict=True):
-        path = lines_of(axis)["UltraLIF"]
-        labels = ["UltraLIF", "UltraLIF lambda=0.01", "UltraLIF lambda=0.1"]
-        rates = [np.mean(list(results.spike_rate(label, "mnist", time).values())) for label in labels]
-        np.testing.assert_allclose(path[:, 0], time * np.array(rates))
-        assert path[-1, 0] < path[0, 0]
-    with pytest.raises(InputError, match="has no runs"):
-        paper_figures.energy_figure(tmp_path / "energy.png", results, "shd")
 
 
 def test_ablation_draws_every_epoch_of_every_seed(drawn: list[Any], results: Results, tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ def test_a_reading_is_that_of_the_golden_file(row: dict[str, Any]) -> None:
     neuron = getattr(neurons, row["neuron"])(**row["options"]).double()
     with torch.no_grad():
         for name, parameter in neuron.named_parameters():
+            assert parameter.item() == pytest.approx(row["raw"][name], rel=1e-6)
+            parameter.fill_(row["raw"][name])  # its last digit differs between processors
             if "eps" in name or "sharpness" in name:
                 parameter.add_(row["shift"])
     spikes = neuron(x)
