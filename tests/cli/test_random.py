@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ultralif.cli import main
-from ultralif.cli.arguments import read_arguments
+from ultralif.cli.arguments import option_flags, read_arguments
 from ultralif.cli.train import Train
 from ultralif.errors import InputError
 from ultralif.training import RunConfig
-from ultralif.training.config import NEURON_NAMES, example, known_options
+from ultralif.training.config import NEURON_NAMES
 from ultralif.training.networks import build_network
 
 ANYTHING = st.one_of(
@@ -33,7 +33,7 @@ ANYTHING = st.one_of(
     st.dictionaries(st.text(max_size=2), st.integers(), max_size=1),
 )
 FLAGS = {each.name: each.default for each in fields(RunConfig)} | {
-    name: example(name) for name in known_options()
+    name: flag.default for name, flag in option_flags().items()
 }
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "neuron": st.sampled_from(NEURON_NAMES),
@@ -111,7 +111,7 @@ def test_any_values_make_a_config_or_are_refused(values: dict[str, Any]) -> None
 @given(configurations(6) | st.dictionaries(st.sampled_from(sorted(VALUES)), ANYTHING, max_size=2))
 def test_any_flags_make_a_network_or_are_refused(values: dict[str, Any]) -> None:
     try:
-        config = read_arguments(Train, as_flags(values), "train").run()
+        config = read_arguments(Train, as_flags(values), "train").run
         network = build_network(config)
     except InputError as error:
         assert is_one_line(error), error

@@ -65,7 +65,7 @@ def test_a_sweep_goes_on_with_what_is_missing(ultralif: Commands) -> None:
     ("words", "part"),
     [
         (("--neurons", "foo"), "neuron 'foo' is not known"),
-        (("--neurons", ","), "neurons must have at least one value"),
+        (("--neurons", ","), "--neurons needs a value"),
         (("--timesteps", "1;2"), "--timesteps takes whole numbers, got '1;2'"),
         (("--timesteps", "0"), "timesteps must be from 1"),
         (("--sparsity", "a"), "--sparsity takes numbers, got 'a'"),

@@ -86,7 +86,7 @@ def test_what_a_command_would_do(ultralif: Commands) -> None:
         (("--eps", "abc"), ("--eps takes a number, got 'abc'",)),
         (("--timesteps", "1.5"), ("--timesteps takes a whole number, got '1.5'",)),
         (("--anneal", "1"), ("--anneal takes 2 numbers",)),
-        (("--hidden",), ("hidden must be",)),
+        (("--hidden",), ("--hidden needs a value",)),
         (("--hidden", "a"), ("--hidden takes whole numbers, got 'a'",)),
         (("--epochs", "0"), ("epochs must be from 1",)),
         (("--precision", "float16"), ("--precision must be one of float32",)),
@@ -121,6 +121,8 @@ def test_a_folder_that_cannot_be_written(ultralif: Commands) -> None:
 
 def test_switches_that_may_be_left_open(ultralif: Commands) -> None:
     words = (
+        "--reset",
+        "none",
         "--learn-eps",
         "--no-learn-leak",
         "--learn-threshold",
@@ -131,7 +133,7 @@ def test_switches_that_may_be_left_open(ultralif: Commands) -> None:
     )
     found = ultralif.json("train", "--neuron", "UltraDPLIF", *words, "--dry-run")["runs"][0]
     assert [found[f"learn_{name}"] for name in ("eps", "leak", "threshold")] == [True, False, False]
-    assert found["augment"] is None and found["centered"] is True
+    assert found["reset"] == "none" and found["augment"] is None and found["centered"] is True
 
 
 class TestConfigFile:
@@ -217,4 +219,4 @@ def test_tensorboard(ultralif: Commands) -> None:
 def test_help_has_examples_or_actions(command: str, ultralif: Commands) -> None:
     text = ultralif.done(command, "--help")
     assert f"usage: ultralif {command}" in text
-    assert f"  ultralif {command} " in text or "• list" in text
+    assert f"  ultralif {command} " in text or "\n  list " in text

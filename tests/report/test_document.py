@@ -115,7 +115,7 @@ def test_the_command_makes_the_run_again(entries: list[Entry]) -> None:
         flags = " ".join(document["runs"]["pools"]["rest"][place]["flags"]).split()
         named = ("dataset", "neuron", "timesteps", "seed", "sparsity")
         given = [word for name in named for word in (f"--{name}", str(getattr(entry.config, name)))]
-        assert read_arguments(Train, [*given, *flags], "train").run() == entry.config
+        assert read_arguments(Train, [*given, *flags], "train").run == entry.config
 
 
 def test_histories_keep_their_ends_and_are_short() -> None:

@@ -16,10 +16,10 @@ import torch
 import ultralif as ul
 from torture.victims import TINY, runs_of, train
 from torture.warm import Child, Row, done, lanes, run
+from ultralif.cli.arguments import option_flags
 from ultralif.errors import InputError
 from ultralif.training import RunConfig, RunOptions, Store, run_local, sweep
 from ultralif.training import loop as training_loop
-from ultralif.training.config import known_options
 
 NOT_FINITE = (float("nan"), float("inf"), -float("inf"))
 
@@ -217,7 +217,7 @@ VALUES += (True, False, "", "LIF", "ultradlif", "hard", "soft", [], [4], [2, 0.1
 
 def _fuzzed(rng: random.Random, parsed: int, trained: int) -> str:
     """Parse at least so many configs, and go on until so many different small ones have been trained."""
-    names, bad, tried = [*(each.name for each in fields(RunConfig)), *sorted(known_options())], [], set()
+    names, bad, tried = [*(each.name for each in fields(RunConfig)), *sorted(option_flags())], [], set()
     drawn = valid = refused = 0
     while drawn < parsed or len(tried) - refused < trained:
         drawn += 1

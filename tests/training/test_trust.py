@@ -150,12 +150,12 @@ def test_a_dollar_in_a_name_is_text(tmp_path: Path) -> None:
 def test_a_file_called_like_a_library_does_not_replace_it(tmp_path: Path) -> None:
     import sys
 
-    from ultralif.cli.sources import register_neuron
+    from ultralif.cli.sources import neuron_name
 
     (tmp_path / "nir.py").write_text("import ultralif as ul\n\n\nclass Mine(ul.LIF):\n    pass\n")
     before = sys.modules.pop("nir", None)
     try:
-        assert register_neuron(f"{tmp_path / 'nir.py'}:Mine") == "Mine"
+        assert neuron_name(f"{tmp_path / 'nir.py'}:Mine") == "Mine"
         assert "nir" not in sys.modules
     finally:
         ul.nn.NEURONS.pop("Mine", None)

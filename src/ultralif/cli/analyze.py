@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.output import check_place, print_values
-from ultralif.cli.parse import Actions, Inline, Positional, dispatch
+from ultralif.cli.parse import Actions, Positional, dispatch
 from ultralif.cli.sources import Source, load_network, pick_layer, save_network
 from ultralif.errors import InputError, check_range
 from ultralif.names import Mode
@@ -81,7 +81,7 @@ class OfSpikes(OfLayer):
             return analysis.hyperplanes(linear, neurons)
 
 
-def regions(of: Inline[OfSpikes]) -> None:
+def regions(of: OfSpikes) -> None:
     """Count the regions of a layer's spike patterns at T = 1, exactly.
 
     Args:
@@ -110,7 +110,7 @@ def regions(of: Inline[OfSpikes]) -> None:
 
 
 def slice_(
-    of: Inline[OfSpikes],
+    of: OfSpikes,
     *,
     segments: int = 100,
     planes: int = 10,
@@ -153,7 +153,7 @@ def slice_(
 
 
 def growth(
-    of: Inline[OfSpikes],
+    of: OfSpikes,
     *,
     steps: tuple[int, ...] = (1, 2, 4, 8),
     varying: bool = False,
@@ -189,7 +189,7 @@ def growth(
     )
 
 
-def volume(of: Inline[OfLayer]) -> None:
+def volume(of: OfLayer) -> None:
     """Measure the weights of a layer: rank, log-volume, and the zonotope's exact volume where it is feasible.
 
     Args:
@@ -217,7 +217,7 @@ def volume(of: Inline[OfLayer]) -> None:
 
 
 def prune(
-    of: Inline[OfLayer],
+    of: OfLayer,
     *,
     keep: int | None = None,
     by: Literal["volume", "magnitude", "random"] = "volume",
@@ -263,7 +263,7 @@ MOST_POINTS = 2000
 
 
 def boundary(
-    of: Inline[OfNetwork],
+    of: OfNetwork,
     *,
     out: Path = Path("boundary.png"),
     samples: Path | None = None,

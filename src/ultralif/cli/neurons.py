@@ -1,22 +1,13 @@
 """``ultralif neurons``: the neurons of the library, and the options of one."""
 
 import inspect
-import re
-from typing import Any, NamedTuple
+from typing import Any
 
 from ultralif.cli.output import echo, print_json, print_table
-from ultralif.cli.parse import parse
-from ultralif.training.config import known_options, spelled
+from ultralif.cli.parse import Flag, argument_docs, parse, print_flags
+from ultralif.training.config import class_defaults, spelled
 
-__all__ = ["COMMAND", "NeuronOption", "main", "neuron_options"]
-
-
-class NeuronOption(NamedTuple):
-    """An option of a neuron."""
-
-    name: str
-    default: Any
-    meaning: str
+__all__ = ["COMMAND", "main", "neuron_flags"]
 
 
 def main(argv: list[str]) -> None:
@@ -39,13 +30,11 @@ def neurons(name: str | None = None, /, json: bool = False) -> None:
     from ultralif.nn import NEURONS
 
     if name is not None:
-        found = neuron_options(spelled("neuron", name))
+        found = neuron_flags(spelled("neuron", name)).values()
         if json:
-            print_json([option._asdict() for option in found])
+            print_json([{"name": x.name, "default": x.default, "meaning": x.meaning} for x in found])
             return
-        for option in found:
-            echo(f"--{option.name.replace('_', '-')} (default: {option.default})")
-            echo(f"    {option.meaning}")
+        print_flags(found)
         return
     rows = [
         {"name": each, "modes": list(kind.modes), "summary": (inspect.getdoc(kind) or "").splitlines()[0]}
@@ -60,28 +49,39 @@ def neurons(name: str | None = None, /, json: bool = False) -> None:
     echo("options of one: ultralif neurons UltraLIF")
 
 
-def neuron_options(name: str) -> list[NeuronOption]:
+def neuron_flags(name: str) -> dict[str, Flag]:
     """Return the options of a neuron that a run may set, from its signature and docstrings."""
     from ultralif.nn import find_neuron
 
-    kind: Any = find_neuron(name)
-    known, meanings = known_options(), _meanings(kind)
-    return [
-        NeuronOption(each.name, each.default, meanings.get(each.name, ""))
-        for each in inspect.signature(kind).parameters.values()
-        if each.name in known
-    ]
-
-
-def _meanings(kind: type) -> dict[str, str]:
-    """Return the description of each argument from the docstrings of a class and its bases."""
     meanings: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        _, _, arguments = inspect.cleandoc(vars(base).get("__doc__") or "").partition("\nArgs:\n")
-        block = re.split(r"\n(?=\S)", arguments, maxsplit=1)[0]
-        for argument, text in re.findall(r"(?ms)^    (\w+): (.*?)(?=^    \w|\Z)", block):
-            meanings[argument] = " ".join(text.replace("``", "").split())
-    return meanings
+    for base in reversed(find_neuron(name).__mro__):
+        meanings |= argument_docs(base)
+    return {
+        option: _flag(option, default, meanings.get(option, ""))
+        for option, default in class_defaults(name).items()
+    }
+
+
+def _flag(name: str, default: Any, meaning: str) -> Flag:
+    """Return the flag of an option, whose type is that of its default."""
+    if isinstance(default, list):
+        return Flag(name, float, None, default=default, meaning=meaning)
+    if isinstance(default, bool):
+        return Flag(name, bool, alone=True, default=default, meaning=meaning)
+    if isinstance(default, int | float | str):
+        kind = str if isinstance(default, str) else float
+        return Flag(name, kind, has_none=True, default=default, meaning=meaning)
+    return Flag(name, _plain, has_none=True, alone=True, meaning=meaning)
+
+
+def _plain(word: str) -> float | str | bool:
+    """Return a switch, a number or a name."""
+    if word.capitalize() in ("True", "False"):
+        return word.capitalize() == "True"
+    try:
+        return float(word)
+    except ValueError:
+        return word
 
 
 COMMAND = neurons

@@ -1,179 +1,386 @@
-"""Make arguments from types; the only module that uses the argument parser."""
+"""Make flags from types: the fields of a dataclass and the parameters of a function, read in one pass."""
 
 import ast
-import contextlib
-import dataclasses
-import functools
 import inspect
-import io
 import re
+import shutil
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, fields, is_dataclass
 from itertools import pairwise
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    NoReturn,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import tyro
-from tyro import _errors as errors
-from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
-
+from ultralif.cli.output import echo
 from ultralif.errors import InputError
 from ultralif.names import similar
 
 __all__ = [
-    *("Actions", "Flag", "Hidden", "Inline", "Named", "Names", "Positional"),
-    *("describe_flags", "dispatch", "parse", "print_completion"),
+    *("Actions", "Alone", "Flag", "Hidden", "Positional", "advised", "argument_docs", "asks_for_help"),
+    *("dispatch", "flags_of", "parse", "print_flags", "print_help", "read", "refuse_unknown"),
 ]
 
 R = TypeVar("R")
 T = TypeVar("T")
-
-Actions = dict[str, Callable[..., Any]]
+Actions = dict[str, Callable[..., None]]
 """The functions of a command such as ``ultralif runs list``, by their names."""
-Hidden = Annotated[T, tyro.conf.Suppress]
+Hidden = Annotated[T, "hidden"]
 """A field that is not a flag."""
-Inline = Annotated[T, tyro.conf.arg(name="")]
-"""A dataclass whose fields are flags of the command itself."""
-Positional = Annotated[T, tyro.conf.Positional]
+Positional = Annotated[T, "positional"]
 """``Positional[str]`` is a word without a flag."""
-Named = tyro.conf.arg
-"""``Annotated[str, Named(name="x")]`` is the flag ``--x``."""
 
 
-def _listed(kind: Callable[[str], Any], metavar: str, count: int | None = None) -> Any:
-    """Describe a list of values separated by commas or spaces."""
-
-    def read(words: list[str]) -> tuple[Any, ...]:
-        parts = [part for word in words if word.strip(",") for part in word.strip(",").split(",")]
-        values = tuple(kind(part.strip()) for part in parts)
-        if count not in (None, len(values)):
-            raise ValueError(f"{' '.join(words)!r} are not {count}")
-        return values
-
-    form = f"{metavar},..." if count is None else ",".join([metavar] * count)
-    return PrimitiveConstructorSpec(
-        nargs="*",
-        metavar=form,
-        instance_from_str=read,
-        is_instance=lambda value: isinstance(value, tuple),
-        str_from_instance=lambda value: [",".join(map(str, value))],
-    )
+class Alone(str):
+    """``Annotated[str, Alone("here")]``: the value of a flag that is given without one."""
 
 
-Names = Annotated[tuple[str, ...], _listed(str, "NAME")]
-"""Names separated by commas or spaces."""
-_REGISTRY = ConstructorRegistry()
+_KINDS: dict[Any, tuple[str, str]] = {
+    bool: ("True|False", "switch"),
+    float: ("FLOAT", "number"),
+    int: ("INT", "whole number"),
+    Path: ("PATH", "path"),
+    str: ("NAME", "name"),
+}
+"""How help and messages write each type."""
+_SWITCH = {"True": True, "False": False, "None": None}
 
 
-@_REGISTRY.primitive_rule
-def _numbers(info: PrimitiveTypeInfo) -> Any:
-    """Accept every tuple of numbers as ``1,2,3`` or ``1 2 3``."""
-    kinds = get_args(info.type)
-    if get_origin(info.type) is not tuple or kinds[0] not in (int, float):
-        return None
-    return _listed(kinds[0], kinds[0].__name__.upper(), None if Ellipsis in kinds else len(kinds))
+class Flag(NamedTuple):
+    """A flag, or a word without one."""
+
+    name: str
+    kind: Callable[[str], Any] = str
+    """Reads one value; bool makes a switch."""
+    size: int | None = 1
+    """The number of its values; None: any."""
+    choices: tuple[str, ...] = ()
+    has_none: bool = False
+    """Whether None is a value."""
+    alone: Any = None
+    """Its value without a word after it; None: it needs one."""
+    is_word: bool = False
+    default: Any = None
+    meaning: str = ""
+
+    @property
+    def written(self) -> str:
+        """The flag as users write it."""
+        return self.name.upper() if self.is_word else f"--{self.name.replace('_', '-')}"
+
+    @property
+    def usage(self) -> str:
+        """The flag and the form of its values."""
+        if self.is_word:
+            form = self.written if self.size else f"{self.written} ..."
+            return form if self.default is MISSING else f"[{form}]"
+        if self.kind is bool and not self.has_none:
+            return self.written.replace("--", "--no-", 1) if self.default is True else self.written
+        form = "|".join(self.choices) or _KINDS.get(self.kind, ("VALUE", ""))[0]
+        form = f"{form},..." if self.size is None else ",".join([form] * self.size)
+        return f"{self.written} {form}" if self.alone is None else f"{self.written} [{form}]"
+
+    @property
+    def clause(self) -> str:
+        """The first clause of its description."""
+        return re.split(r"(?<=\w)\. |; ", self.meaning)[0].rstrip(".")
+
+    def text(self, full: bool = True) -> str:
+        """Return its description, or the first clause of it, and its default."""
+        text = self.meaning if full else self.clause
+        if re.match("[a-z]+ ", text):
+            text = text[0].upper() + text[1:]
+        text = text.rstrip(".") + "."
+        if self.default is MISSING:
+            return text if self.is_word else f"{text} (required)"
+        if not self.default or self.default is True:
+            return text
+        shown = ",".join(map(str, self.default)) if isinstance(self.default, tuple | list) else self.default
+        return f"{text} (default: {shown})"
+
+    def value(self, words: Sequence[str], written: str) -> Any:
+        """Return the value of some words, or raise an InputError.
+
+        Args:
+            words: the words after the flag.
+            written: the flag as the user wrote it.
+        """
+        if not words and self.alone is not None:
+            return self.alone
+        parts = [part for word in words for part in (word.split(",") if self.size != 1 else [word])]
+        parts = [part.strip() for part in parts if part or self.size == 1]
+        if not parts:
+            raise InputError(f"{written} needs a value")
+        if self.has_none and parts == ["None"]:
+            return None
+        choices, read = self.choices, self.kind
+        if self.kind is bool:
+            parts = [part.capitalize() if part.capitalize() in _SWITCH else part for part in parts]
+            choices, read = tuple(_SWITCH)[: 3 if self.has_none else 2], _SWITCH.__getitem__
+        if wrong := [part for part in parts if choices and part not in choices]:
+            raise InputError(f"{written} must be one of {', '.join(choices)}, got {wrong[0]!r}")
+        try:
+            values = tuple(map(read, parts))
+        except ValueError:
+            values = ()
+        if len(values) != (self.size or len(parts)):
+            kind = _KINDS.get(self.kind, ("", "value"))[1]
+            wanted = f"a {kind}" if self.size == 1 else f"{self.size or ''} {kind}s".strip()
+            raise InputError(f"{written} takes {wanted}, got {' '.join(words)!r}")
+        return values[0] if self.size == 1 else values
 
 
-def parse(target: Callable[..., R], argv: Sequence[str], command: str, default: R | None = None) -> R:
-    """Call a function, or build a dataclass, from command-line arguments.
+def read(flags: Mapping[str, Flag], argv: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of the given arguments by name, and the words that belong to no known flag.
+
+    Args:
+        flags: the flags by name.
+        argv: the arguments. A flag takes as many of the words after it as it has values.
+
+    Example:
+        >>> read({"hidden": Flag("hidden", int, None)}, ["--hidden", "8", "4", "--eps", "0.5"])
+        ({'hidden': (8, 4)}, ['--eps', '0.5'])
+    """
+    values: dict[str, Any] = {}
+    places = [flag for flag in flags.values() if flag.is_word]
+    known = {name: flag for name, flag in flags.items() if not flag.is_word}
+    unknown: list[str] = []
+    loose: list[str] = []
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            loose.append(word)
+            continue
+        written, joined, value = word.partition("=")
+        name = written[2:].replace("-", "_")
+        flag, opposite = known.get(name), known.get(name.removeprefix("no_"))
+        if flag is None and opposite is not None and opposite.kind is bool and not joined:
+            values[opposite.name] = False
+            continue
+        own = [value] if joined else _words_after(flag, rest, bool(places))
+        if flag is None:
+            unknown += [word, *own]
+        else:
+            values[flag.name] = flag.value(own, written)
+    for place in places:
+        own, loose = (loose, []) if place.size is None else (loose[:1], loose[1:])
+        if own:
+            values[place.name] = tuple(own) if place.size is None else place.value(own, place.written)
+    return values, unknown + loose
+
+
+def _words_after(flag: Flag | None, rest: list[str], has_places: bool) -> list[str]:
+    """Remove and return the values of a flag from the words after it.
+
+    Args:
+        flag: the flag; one that is not known takes all words up to the next flag.
+        rest: the words after it.
+        has_places: some words belong to no flag, so a switch leaves a word that is neither True nor False.
+    """
+    found: list[str] = []
+    most = float("inf") if flag is None or flag.size is None else flag.size
+    while rest and not rest[0].startswith("--") and sum(word.count(",") + 1 for word in found) < most:
+        if flag is not None and flag.kind is bool and has_places and rest[0].capitalize() not in _SWITCH:
+            break
+        found.append(rest.pop(0))
+    return found
+
+
+def refuse_unknown(words: Sequence[str], flags: Mapping[str, Flag]) -> None:
+    """Raise an InputError for the first of the unknown words, with the flag that it resembles."""
+    if words:
+        known = [flag.written for flag in flags.values() if not flag.is_word]
+        near = similar(words[0].partition("=")[0], known)
+        hint = f"; did you mean {near}?" if near and words[0].startswith("--") else ""
+        raise InputError(f"{words[0]} is not known{hint}")
+
+
+@contextmanager
+def advised(command: str) -> Iterator[None]:
+    """Add the command whose help explains the arguments to an InputError."""
+    try:
+        yield
+    except InputError as error:
+        end = "" if str(error).endswith("?") else ";"
+        raise InputError(f"{error}{end} see: ultralif {command} --help") from None
+
+
+def parse(target: Callable[..., R], argv: Sequence[str], command: str) -> R:
+    """Call a function, or make a dataclass, with command-line arguments.
 
     Args:
         target: a typed function or dataclass; its docstrings are the help.
         argv: the arguments after the command.
         command: the command's name, as help shows it.
-        default: a dataclass with the values of arguments that are not given.
     """
-    description = _description(target)
-    with errors.on_parse_error(_Complaint(command, lambda: _flags(target))):
-        if isinstance(target, type):  # only the constructor runs, and help shows the defaults
-            return cast(R, _cli(target, argv, command, description=description, default=default))
-        call = cast(Callable[[], R], _cli(_deferred(target), argv, command, description=description))
-    return call()
+    flags = flags_of(target)
+    if asks_for_help(argv):
+        print_help(target, command, {"options": [flag for flag in flags.values() if not flag.is_word]})
+        raise SystemExit(0)
+    with advised(command):
+        values, unknown = read(flags, argv)
+        refuse_unknown(unknown, flags)
+        missing = [flag for flag in flags.values() if flag.default is MISSING and flag.name not in values]
+        if missing:
+            *most, last = [f"{x.written} ({x.clause})" if x.is_word else x.usage for x in missing]
+            raise InputError(f"ultralif {command} needs {', '.join(most)}{' and ' if most else ''}{last}")
+    return _call(target, values)
 
 
 def dispatch(actions: Actions, argv: Sequence[str], command: str) -> None:
     """Call one of several functions by the first argument, as in ``ultralif data list``."""
-    action = actions.get(argv[0]) if argv else None
-    asked = f"{command} {argv[0]}" if action else command
-    with errors.on_parse_error(_Complaint(asked, lambda: _flags(action) if action else list(actions))):
-        call = _cli(_union(actions), argv, command)
-    call()
+    if argv and argv[0] in actions:
+        parse(actions[argv[0]], argv[1:], f"{command} {argv[0]}")
+    elif asks_for_help(argv):
+        echo(f"usage: ultralif {command} ACTION [--help]")
+        echo()
+        for name, action in actions.items():
+            echo(f"  {name:{max(map(len, actions))}}  {(inspect.getdoc(action) or '').splitlines()[0]}")
+        raise SystemExit(0)
+    else:
+        near = similar(argv[0], actions) if argv else None
+        hint = f"did you mean {near}?" if near else f"choose one of {', '.join(actions)}"
+        with advised(command):
+            raise InputError(f"{f'{argv[0]} is not known' if argv else 'missing action'}; {hint}")
 
 
-def print_completion(commands: dict[str, Callable[..., Any] | Actions], shell: str) -> None:
-    """Print the script that completes all commands in a shell.
+def asks_for_help(argv: Sequence[str]) -> bool:
+    """Return whether one of the arguments asks for help."""
+    return any(word in ("-h", "--help", "--help-all") for word in argv)
+
+
+def print_help(
+    target: Callable[..., Any], command: str, groups: Mapping[str, Sequence[Flag]], full: bool = True
+) -> None:
+    """Print the description of a command and its flags.
 
     Args:
-        commands: the function, dataclass or actions of each command.
-        shell: bash, zsh or fish.
+        target: its function or dataclass.
+        command: its name.
+        groups: the flags by title.
+        full: print whole descriptions instead of their first clauses.
     """
-    targets = {name: _group(to) if isinstance(to, dict) else to for name, to in commands.items()}
-    how = {"config": (tyro.conf.OmitSubcommandPrefixes,)}
-    with contextlib.suppress(SystemExit):  # when it is printed
-        _cli(_union(targets), ["--tyro-print-completion", shell], "", **how)
+    words = [flag for flag in flags_of(target).values() if flag.is_word]
+    echo(" ".join([f"usage: ultralif {command}", *(flag.usage for flag in words), "[--flag value ...]"]))
+    echo()
+    for line in _description(target).splitlines():
+        echo(line)
+    for title, shown in {"arguments": words, **groups}.items():
+        if shown:
+            echo()
+            echo(f"{title}:")
+        print_flags(shown, full)
 
 
-class Flag(NamedTuple):
-    """A flag as help shows it."""
+def print_flags(flags: Iterable[Flag], full: bool = True) -> None:
+    """Print each flag with its description, or the first clause of it."""
+    column, width = 30, min(max(shutil.get_terminal_size((100, 24)).columns, 60), 110)
+    for flag in flags:
+        usage = f"  {flag.usage}"
+        if len(usage) > column:
+            echo(usage)
+            usage = ""
+        for line in textwrap.wrap(flag.text(full), width - column - 1):
+            echo(f"{usage:{column}} {line}")
+            usage = ""
 
-    usage: str
-    default: str
-    meaning: str
 
-    def text(self, full: bool) -> str:
-        """Return its description, or the first clause of it, and its default."""
-        first = self.meaning if full else re.split(r"(?<=\w)\. |; ", self.meaning)[0]
-        first += "" if first.endswith(".") else "."
-        return f"{first} (default: {self.default})" if self.default else first
+def argument_docs(documented: object) -> dict[str, str]:
+    """Return the description of each argument from a docstring."""
+    _, _, arguments = inspect.cleandoc(getattr(documented, "__doc__", None) or "").partition("\nArgs:\n")
+    block = re.split(r"\n(?=\S)", arguments, maxsplit=1)[0]
+    found = re.findall(r"(?ms)^    (\w+): (.*?)(?=^    \w|\Z)", block)
+    return {name: " ".join(text.replace("``", "").split()) for name, text in found}
 
 
-def describe_flags(target: type) -> dict[str, Flag]:
-    """Return the flags of a dataclass, by name, in the order of its fields."""
-    hints, meanings = get_type_hints(target, include_extras=True), _field_docs(target)
-    flags = {}
-    for each in dataclasses.fields(target):
-        extras = getattr(hints[each.name], "__metadata__", ())
-        if any(extra is tyro.conf.Suppress for extra in extras):
-            continue
-        name = next((extra.name for extra in extras if getattr(extra, "name", None)), each.name)
-        name = name.replace("_", "-")
-        form = _form(hints[each.name])
-        shown = each.default
-        if isinstance(shown, bool):
-            usage, default = f"--{'no-' if shown else ''}{name}", ""
+def flags_of(target: Callable[..., Any]) -> dict[str, Flag]:
+    """Return the flags of a function or dataclass by name.
+
+    A dataclass among its arguments contributes its flags; the target's own flags replace them.
+    """
+    flags: dict[str, Flag] = {}
+    for each in _members(target):
+        if each.is_group:
+            flags |= flags_of(each.hint)
+        elif (flag := _flag(each)) is not None:
+            flags[flag.name] = flag
         else:
-            usage = f"--{name} {form}"
-            default = ",".join(map(str, shown)) if isinstance(shown, tuple) else str(shown)
-        default = "" if shown is dataclasses.MISSING or not shown else default
-        flags[name] = Flag(usage, default, meanings.get(each.name, ""))
+            flags.pop(each.name, None)
     return flags
 
 
-def _form(hint: Any) -> str:
-    """Return the form of a flag's value, such as ``INT`` or ``adam|sgd``."""
+class _Member(NamedTuple):
+    """A parameter of a function, or a field of a dataclass."""
+
+    name: str
+    hint: Any
+    default: Any
+    is_word: bool
+    meaning: str
+
+    @property
+    def is_group(self) -> bool:
+        """Whether it is a dataclass, whose fields are flags of the command itself."""
+        return is_dataclass(self.hint)
+
+
+def _members(target: Callable[..., Any]) -> Iterator[_Member]:
+    hints = get_type_hints(target, include_extras=True)
+    if isinstance(target, type) and is_dataclass(target):
+        docs = _field_docs(target)
+        for each in fields(target):
+            if each.default_factory is MISSING:  # no flag has a mapping for a value
+                yield _Member(each.name, hints[each.name], each.default, False, docs.get(each.name, ""))
+        return
+    docs = argument_docs(target)
+    for name, given in inspect.signature(target).parameters.items():
+        default = MISSING if given.default is given.empty else given.default
+        is_word = given.kind is given.POSITIONAL_ONLY
+        yield _Member(name, hints[name], default, is_word, docs.get(name, ""))
+
+
+def _flag(member: _Member) -> Flag | None:
+    """Return the flag of a parameter or field; None if it is hidden."""
+    hint, extras = member.hint, list[Any]()
     if get_origin(hint) is Annotated:
-        inner, *extras = get_args(hint)
-        made = (extra.metavar for extra in extras if isinstance(extra, PrimitiveConstructorSpec))
-        return next(made, None) or _form(inner)
-    parts = [part for part in get_args(hint) if part is not type(None)]
-    if get_origin(hint) is Literal:
-        return "|".join(map(str, parts))
-    if get_origin(hint) is tuple:
-        return f"{_form(parts[0])},..." if Ellipsis in parts else ",".join(map(_form, parts))
-    if parts:
-        return "|".join(map(_form, parts))
-    return {bool: "True|False", int: "INT", float: "FLOAT", str: "NAME"}.get(hint, "PATH")
+        hint, *extras = get_args(hint)
+    if "hidden" in extras:
+        return None
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    (kind,) = [part for part in parts if part is not NoneType]
+    size: int | None = 1
+    choices: tuple[str, ...] = ()
+    if get_origin(kind) is tuple:
+        size = None if Ellipsis in get_args(kind) else len(get_args(kind))
+        kind = get_args(kind)[0]
+    if get_origin(kind) is Literal:
+        choices = tuple(map(str, get_args(kind)))
+        kind = type(get_args(kind)[0])
+    alone = next((str(extra) for extra in extras if isinstance(extra, Alone)), True if kind is bool else None)
+    is_word = member.is_word or "positional" in extras
+    return Flag(
+        member.name, kind, size, choices, len(parts) > 1, alone, is_word, member.default, member.meaning
+    )
+
+
+def _call(target: Callable[..., R], values: Mapping[str, Any]) -> R:
+    """Call a function with values by name; a dataclass among its arguments is made from its own."""
+    words, options = [], {}
+    for each in _members(target):
+        if each.is_group:
+            options[each.name] = _call(each.hint, values)
+        elif each.name in values and each.is_word:
+            words.append(values[each.name])
+        elif each.name in values:
+            options[each.name] = values[each.name]
+    return target(*words, **options)
+
+
+def _description(target: Callable[..., Any]) -> str:
+    """Return the docstring up to the arguments."""
+    return (inspect.getdoc(target) or "").partition("\nArgs:\n")[0].strip()
 
 
 def _field_docs(target: type) -> dict[str, str]:
@@ -187,139 +394,3 @@ def _field_docs(target: type) -> dict[str, str]:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=text)):
                     docs[name] = " ".join(str(text).split())
     return docs
-
-
-def _cli(target: Any, argv: Sequence[str], command: str, **how: Any) -> Any:
-    return tyro.cli(target, args=argv, prog=f"ultralif {command}".strip(), registry=_REGISTRY, **how)
-
-
-def _union(actions: Actions) -> Any:
-    """Return the type that the parser turns into subcommands."""
-    names = {name: _deferred(to) if not isinstance(to, type) else to for name, to in actions.items()}
-    return Union[  # noqa: UP007 (of a tuple that is made here)
-        tuple(
-            Annotated[Any, tyro.conf.subcommand(name=name, constructor=to, description=_description(to))]
-            for name, to in names.items()
-        )
-    ]
-
-
-def _group(actions: Actions) -> Callable[..., Any]:
-    """Return a function with actions as its subcommands."""
-
-    def group(action: Any) -> Any:
-        return action
-
-    group.__annotations__ = {"action": _union(actions)}
-    return group
-
-
-def _description(target: Callable[..., Any]) -> str:
-    """Return the docstring up to the arguments; the parser would omit the examples."""
-    return (inspect.getdoc(target) or "").partition("\nArgs:\n")[0].strip()
-
-
-def _deferred(target: Callable[..., R]) -> Callable[..., Callable[[], R]]:
-    """Parse a function's arguments now and call it later, outside of the parser."""
-
-    @functools.wraps(target)
-    def take(*args: Any, **kwargs: Any) -> Callable[[], R]:
-        return functools.partial(target, *args, **kwargs)
-
-    return take
-
-
-def _flags(target: Callable[..., Any]) -> list[str]:
-    """Return the flags of a function or dataclass, as its help lists them."""
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
-        _cli(target, ["--help"], "")
-    return re.findall(r"(?m)^\W*(--[a-z][\w-]*)", text.getvalue())
-
-
-class _Complaint:
-    """Turn an error of the parser into one line.
-
-    Args:
-        command: the command whose help the line recommends.
-        known: returns the flags or actions to suggest.
-    """
-
-    def __init__(self, command: str, known: Callable[[], list[str]]) -> None:
-        self.command = command
-        self.known = known
-
-    def __call__(self, event: errors.ParseErrorEvent) -> NoReturn:
-        sentence = self.explain(event).rstrip(".")
-        end = "" if sentence.endswith("?") else ";"
-        raise InputError(f"{sentence}{end} see: ultralif {self.command} --help")
-
-    def explain(self, event: errors.ParseErrorEvent) -> str:
-        match event:
-            case errors.MissingArgs():
-                *most, last = [_wanted(missing.arg) for missing in event.missing_arguments]
-                return f"ultralif {self.command} needs {', '.join(most)}{' and ' if most else ''}{last}"
-            case errors.MissingSubcommand():
-                return f"missing action; choose one of {', '.join(self.known())}"
-            case errors.UnrecognizedArgs():
-                words = event.tokens
-                return self.unknown(next((word for word in words if word.startswith("-")), words[0]))
-            case errors.InvalidChoice():
-                choices = [name for name in _choices(event.argument) if name != "None"]
-                flag = event.argument.display_name()
-                return f"{flag} must be one of {', '.join(choices)}, got {event.value!r}"
-            case errors.BadValue():
-                return f"{event.argument.display_name()} needs a value"
-            case errors.InstantiationFailure(argument=argument) if argument is not None:
-                got = re.search(r"(['\"]).*\1", event.message.partition("\n")[0])  # as Python writes strings
-                kind = _spell_kind(argument.lowered.metavar or "")
-                return f"{argument.display_name()} takes {kind}" + (f", got {got[0]}" if got else "")
-            case errors.InstantiationFailure():
-                return event.message
-        return "the arguments cannot be understood"
-
-    def unknown(self, word: str) -> str:
-        """Return the message for an unknown word, with a similar known one."""
-        known = list(dict.fromkeys(self.known()))
-        flag, word = word.partition("=")[0], word if word.isprintable() else repr(word)
-        near = similar(flag, known)
-        if near:
-            return f"{word} is not known; did you mean {near}?"
-        actions = [name for name in known if not name.startswith("-")]
-        return f"{word} is not known" + (f"; choose one of {', '.join(actions)}" if actions else "")
-
-
-def _choices(argument: Any) -> list[str]:
-    """Return the choices of an argument, in the order of its type."""
-    return re.findall(r"[^{},|]+", argument.lowered.metavar)
-
-
-def _wanted(argument: Any) -> str:
-    """Describe a required argument."""
-    if argument.is_positional():
-        text = argument.field.helptext
-        text = " ".join((text() if callable(text) else text or "").split()).rstrip(".")
-        name = argument.display_name().rpartition(".")[2]
-        return f"{name.upper()} ({text})"
-    if argument.lowered.choices:
-        return f"{argument.display_name()} ({', '.join(argument.lowered.choices)})"
-    return f"{argument.display_name()} {argument.lowered.metavar}"
-
-
-_KINDS = {"INT": "a whole number", "FLOAT": "a number", "PATH": "a path", "STR": "a name", "NAME": "a name"}
-
-
-def _spell_kind(metavar: str) -> str:
-    """Describe in words the value of a flag, which the parser writes as ``{None}|FLOAT``.
-
-    Example:
-        >>> _spell_kind("{None}|FLOAT"), _spell_kind("{None}|FLOAT,FLOAT"), _spell_kind("INT,...")
-        ('a number', '2 numbers', 'whole numbers')
-    """
-    words = re.findall(r"[A-Z]+", metavar.replace("None", ""))
-    if not words or words[0] not in _KINDS:
-        return metavar
-    name = _KINDS[words[0]]
-    if "..." in metavar:
-        return f"{name[2:]}s"
-    return name if len(words) == 1 else f"{len(words)} {name[2:]}s"

@@ -1,12 +1,13 @@
 """``ultralif report``: runs as one page for the browser, and as figures."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ultralif.cli.output import check_place, echo, print_json, say
-from ultralif.cli.parse import Inline, parse
+from ultralif.cli.parse import parse
 from ultralif.cli.runs import ALL, Filter
-from ultralif.cli.sources import register_filters
+from ultralif.cli.sources import is_code, neuron_name
 from ultralif.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,13 +20,13 @@ PAGES = (".html", ".htm")
 
 def main(argv: list[str]) -> None:
     """Write a report."""
-    parse(report, register_filters(argv), "report")
+    parse(report, argv, "report")
 
 
 def report(
     runs: tuple[str, ...] = (),
     /,
-    which: Inline[Filter] = ALL,
+    which: Filter = ALL,
     out: Path | None = None,
     figures: Path | None = None,
     format: Literal["png", "svg", "pdf"] = "png",
@@ -67,6 +68,9 @@ def report(
     if out is not None and out.suffix not in PAGES:
         raise InputError(f"out must end in .html, got {str(out)!r}; figures go to --figures")
     check_place(out)
+    if which.neuron is not None and is_code(which.neuron):  # it is made known, and is no filter
+        neuron_name(which.neuron)
+        which = replace(which, neuron=None)
     entries, notes = gather(runs, runs_dir, which.values())
     written: list[Path] = []
     if figures is not None:

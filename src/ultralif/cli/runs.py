@@ -16,7 +16,8 @@ from ultralif.cli.output import (
     print_table,
     say,
 )
-from ultralif.cli.parse import Actions, Inline, Names, dispatch
+from ultralif.cli.parse import Actions, dispatch
+from ultralif.cli.sources import is_path, register_dataset
 from ultralif.errors import InputError, JobError
 from ultralif.files import write_file
 from ultralif.names import MODES
@@ -66,6 +67,8 @@ class Filter:
     def values(self) -> dict[str, Any]:
         """Return the wanted values by field, with the correct spelling; None admits any value."""
         wanted = asdict(self)
+        if self.dataset is not None and is_path(self.dataset):
+            wanted["dataset"] = register_dataset(self.dataset)
         for field in ("dataset", "neuron"):
             wanted[field] = wanted[field] and spelled(field, wanted[field])
         return wanted
@@ -75,7 +78,7 @@ ALL = Filter()
 
 
 def list_(
-    which: Inline[Filter] = ALL,
+    which: Filter = ALL,
     limit: int | None = None,
     runs_dir: Path | None = None,
     json: bool = False,
@@ -166,8 +169,6 @@ def remove(runs: tuple[str, ...], /, yes: bool = False, runs_dir: Path | None = 
         yes: do not ask.
         runs_dir: where runs are kept.
     """
-    if not runs:
-        raise InputError("rm needs the name of a run; see: ultralif runs list")
     store = Store(runs_dir)
     names = list(dict.fromkeys(store.find(run) for run in runs))  # if a run is not found, nothing is deleted
     if not yes and not confirm(f"delete {', '.join(names)} in {store.root}?"):
@@ -177,7 +178,7 @@ def remove(runs: tuple[str, ...], /, yes: bool = False, runs_dir: Path | None = 
 
 
 def export(
-    which: Inline[Filter] = ALL,
+    which: Filter = ALL,
     to: Literal["csv", "json", "markdown"] = "csv",
     out: Path | None = None,
     runs_dir: Path | None = None,
@@ -205,8 +206,8 @@ def export(
 
 
 def table(
-    which: Inline[Filter] = ALL,
-    by: Names = ("dataset", "neuron", "timesteps", "sparsity"),
+    which: Filter = ALL,
+    by: tuple[str, ...] = ("dataset", "neuron", "timesteps", "sparsity"),
     to: Literal["markdown", "latex", "csv"] | None = None,
     out: Path | None = None,
     runs_dir: Path | None = None,

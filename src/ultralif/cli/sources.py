@@ -31,12 +31,11 @@ __all__ = [
     "load_module",
     "load_network",
     "make_network",
+    "neuron_name",
     "pick_layer",
     "register_dataset",
-    "register_filters",
     "register_model",
     "register_models",
-    "register_neuron",
     "register_paths_of",
     "save_network",
 ]
@@ -188,20 +187,6 @@ def save_network(network: "Network", arguments: dict[str, Any] | None, path: Pat
 _CODE = re.compile(r"(.+\.py):(\w+)")
 
 
-def register_filters(argv: list[str]) -> list[str]:
-    """Register the neurons and data that filters give by paths; a neuron's path is no filter, and removed."""
-    words = []
-    for word in _joined(argv):
-        flag, _, value = word.partition("=")
-        if flag == "--neuron" and is_code(value):
-            register_neuron(value)
-        elif flag == "--dataset" and is_path(value):
-            words.append(f"--dataset={register_dataset(value)}")
-        else:
-            words.append(word)
-    return words
-
-
 def is_code(value: str) -> bool:
     """Return whether a value names a Python file and an object in it."""
     return bool(_CODE.fullmatch(value))
@@ -210,17 +195,6 @@ def is_code(value: str) -> bool:
 def is_path(value: str) -> bool:
     """Return whether a dataset is given by a path: a file of code or arrays, or a folder."""
     return is_code(value) or value.endswith(".npz") or (Path(value).is_dir() and "/" in value)
-
-
-def _joined(argv: list[str]) -> list[str]:
-    """Write ``--flag value`` as ``--flag=value`` for the flags that accept paths."""
-    words: list[str] = []
-    for word in argv:
-        if words and words[-1] in ("--dataset", "--neuron"):
-            words[-1] = f"{words[-1]}={word}"
-        else:
-            words.append(word)
-    return words
 
 
 def register_dataset(path: str) -> str:
@@ -246,13 +220,15 @@ def register_dataset(path: str) -> str:
     return register_data(train, test, events=events, title=Path(path).name)
 
 
-def register_neuron(path: str) -> str:
-    """Register the neuron of ``file.py:Class`` and return its name."""
+def neuron_name(value: str) -> str:
+    """Return the name of a neuron, after registering one that is given as ``file.py:Class``."""
+    if not is_code(value):
+        return value
     from ultralif.nn import Neuron, register
 
-    found = _code(path)
+    found = _code(value)
     if not (isinstance(found, type) and issubclass(found, Neuron)):
-        raise InputError(f"neuron {path} must be a class derived from ultralif.Neuron or ultralif.Stepped")
+        raise InputError(f"neuron {value} must be a class derived from ultralif.Neuron or ultralif.Stepped")
     return register(found).__name__
 
 
@@ -328,10 +304,10 @@ def register_paths_of(
         runs_dir: where runs are kept.
         dataset: as for `register_dataset`.
         model: as for `register_model`.
-        neuron: as for `register_neuron`.
+        neuron: as for `neuron_name`.
     """
     if neuron is not None:
-        register_neuron(neuron)
+        neuron_name(neuron)
     if dataset is not None:
         register_dataset(dataset)
     if model is not None:

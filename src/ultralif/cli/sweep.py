@@ -1,20 +1,20 @@
 """``ultralif sweep``: many runs, planned as stacks; and the plan that ``--dry-run`` prints."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ultralif.cli.arguments import Common, read_arguments, warn_of_batch
 from ultralif.cli.output import echo, print_json, print_table, say
-from ultralif.cli.parse import Hidden, Named, Names
+from ultralif.cli.parse import Alone, Hidden
 from ultralif.cli.sources import register_models
 from ultralif.errors import InputError, JobError
 from ultralif.names import GROUPS as NEURON_GROUPS
 from ultralif.names import NEURON_NAMES
-from ultralif.training.config import PRESETS, RunConfig
+from ultralif.training.config import RunConfig
 from ultralif.training.progress import RunOptions, spell_count, spell_time, stop_on_signals, training_progress
 from ultralif.training.store import Store
 from ultralif.training.sweep import grid, plan
@@ -42,64 +42,46 @@ class Sweep(Common):
       ultralif sweep --neurons all --seeds 10 --runs-dir /shared/runs --ray 10.0.0.1:6379
     """
 
-    neuron: Hidden[str] = RunConfig.neuron
-    timesteps: Hidden[int] = RunConfig.timesteps
-    sparsity: Hidden[float] = RunConfig.sparsity
-    neurons: Names = ("all",)
+    neuron: Hidden[None] = None
+    neurons: tuple[str, ...] = ("all",)
     """Names of neurons, or of groups: all, paper (all but SoftLIF), ultra, baselines."""
-    times: Annotated[tuple[int, ...], Named(name="timesteps")] = (1, 10, 30)
+    timesteps: tuple[int, ...] = (1, 10, 30)
     """The time steps T."""
-    penalties: Annotated[tuple[float, ...], Named(name="sparsity")] = (0.0,)
+    sparsity: tuple[float, ...] = (0.0,)
     """Weights lambda of the sparsity penalty, the mean spike rate, in the loss."""
     seeds: tuple[int, ...] = (1,)
     """One number: how many seeds, from --seed on. Several numbers: the seeds themselves."""
     largest: int = 64
     """The most networks of a seed that are trained together."""
-    ray: str | None = None
+    ray: Annotated[str | None, Alone("local")] = None
     """Train on a Ray cluster: its address, or none to start Ray here. All nodes must see --runs-dir."""
     cpus: int = 1
     """With --ray: cores for each stack that is not on a GPU; a stack on a GPU has that GPU to itself."""
 
-    @classmethod
-    def with_defaults(cls, values: Mapping[str, Any], source: str) -> Self:
-        """Return the arguments with the fields of a config as defaults, and the time steps of a recipe."""
-        steps = PRESETS.get(source, {}).get("timesteps")
-        return cls(**values) if steps is None else cls(**values, times=(steps,))
-
     def chosen_seeds(self) -> Sequence[int]:
         """Return the seeds."""
-        lists = {
-            "neurons": self.neurons,
-            "timesteps": self.times,
-            "sparsity": self.penalties,
-            "seeds": self.seeds,
-        }
-        for name, values in lists.items():
-            if not values:
-                raise InputError(f"{name} must have at least one value; leave --{name} out for the default")
         if len(self.seeds) > 1:
             return self.seeds
         if not 1 <= self.seeds[0] <= MOST_SEEDS:
             raise InputError(f"seeds must be from 1 to {MOST_SEEDS}, got {self.seeds[0]}")
-        return range(self.seed, self.seed + self.seeds[0])
+        return range(self.run.seed, self.run.seed + self.seeds[0])
 
 
 def main(argv: list[str]) -> None:
     """Train a grid of runs."""
     args = read_arguments(Sweep, argv, "sweep")
-    own_model = args.model.startswith("own:")
-    is_own = (
-        own_model or args.dataset.startswith("own:") or not {*args.neurons} <= {*NEURON_NAMES, *NEURON_GROUPS}
-    )
+    own_model = args.run.model.startswith("own:")
+    is_own = own_model or args.run.dataset.startswith("own:")
+    is_own = is_own or not {*args.neurons} <= {*NEURON_NAMES, *NEURON_GROUPS}
     if args.ray is not None and is_own:
         raise InputError(
             "data, networks and neurons of your own are known to this process alone; leave --ray out"
         )
     seeds = args.chosen_seeds()
-    warn_of_batch(args.run())
-    configs = grid(args.run(), list(args.neurons), list(args.times), list(args.penalties), seeds)
+    warn_of_batch(args.run)
+    configs = grid(args.run, list(args.neurons), list(args.timesteps), list(args.sparsity), seeds)
     if own_model:
-        configs = register_models(args.model, configs)
+        configs = register_models(args.run.model, configs)
     store = Store(args.runs_dir)
     # On a cluster each seed may have a GPU of its own.
     together = seeds_together(args.device, len(seeds)) if args.ray is None else 1

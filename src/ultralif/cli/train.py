@@ -1,7 +1,8 @@
 """``ultralif train``: one run, from flags or a file to a table."""
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from ultralif.cli.arguments import Common, read_arguments, warn_of_batch
 from ultralif.cli.output import print_json, print_result, say
 from ultralif.errors import JobError, need
 from ultralif.training.config import RunConfig
-from ultralif.training.progress import stop_on_signals, training_progress
+from ultralif.training.progress import RunOptions, stop_on_signals, training_progress
 from ultralif.training.store import Store
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Train(Common):
 def main(argv: list[str]) -> None:
     """Train one run."""
     args = read_arguments(Train, argv, "train", _recipe)
-    run = args.run()
+    run = args.run
     name = run.id  # refuses an option that the neuron does not have
     warn_of_batch(run)
     if args.dry_run:
@@ -90,9 +91,9 @@ def main(argv: list[str]) -> None:
         )
 
 
-def _recipe(flags: set[str]) -> str | None:
+def _recipe(given: Mapping[str, object]) -> str | None:
     """Return the recipe for the digits, unless the user chooses what is trained."""
-    return None if flags & {"dataset", "model", "hidden"} else "digits"
+    return None if given.keys() & {"dataset", "model", "hidden"} else "digits"
 
 
 def _is_first() -> bool:
@@ -113,7 +114,14 @@ def _train(run: RunConfig, args: Train) -> "Result | None":
         stop_on_signals() as stopping,
         training_progress([1.0], quiet=args.quiet or args.json) as report,
     ):
-        options = replace(args.options(report, stopping), graph=args.graph)
+        options = RunOptions(
+            device=args.device,
+            data_dir=args.data_dir,
+            report=report,
+            stopping=stopping,
+            checkpoint_seconds=args.checkpoint_seconds,
+            graph=args.graph,
+        )
         if "TORCHELASTIC_RUN_ID" in os.environ:
             from ultralif.training.torchrun import train_distributed
 

@@ -31,9 +31,7 @@ __all__ = [
     "class_defaults",
     "complete",
     "document_id",
-    "example",
     "known_neurons",
-    "known_options",
     "recipe_of",
     "spelled",
     "validate",
@@ -201,20 +199,6 @@ def _signature(kind: Any) -> dict[str, Any]:
 
 def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str | list)
-
-
-def known_options() -> set[str]:
-    """Return the names of the options that any registered neuron has."""
-    return set(_all_options())
-
-
-def example(name: str) -> Any:
-    """Return the default of an option for the first neuron that has it.
-
-    Return None if no neuron has the option, or if its default is not a plain value.
-    """
-    found = _all_options().get(name)
-    return None if found is OPEN else found
 
 
 def _all_options() -> dict[str, Any]:
