@@ -8,7 +8,8 @@ from torch import nn
 
 import ultralif as ul
 from ultralif.names import NEURON_NAMES
-from ultralif.nn.parameters import bounded, fits
+from ultralif.nn.parameters import fits
+from ultralif.ops.constants import bounded
 
 every_neuron = pytest.mark.parametrize("name", NEURON_NAMES)
 

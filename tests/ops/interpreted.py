@@ -20,6 +20,7 @@ from ops.op_cases import (
     SETTINGS,
     Setting,
     check,
+    check_decoder,
     check_learned,
     check_lost_spikes,
     check_minus_infinity,
@@ -145,6 +146,11 @@ def test_spikes_of_a_ring_that_are_lost():
 
 def test_learned_constants_are_decoded_in_the_kernel():
     check_learned()
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in log")
+def test_every_form_of_a_constant_is_decoded_over_its_whole_range():
+    check_decoder(torch.float32)
 
 
 @pytest.mark.parametrize("time", [1, 7])

@@ -1,6 +1,7 @@
 """The table of neurons as kernels see it, and the comparison of a kernel with its definition."""
 
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import pytest
@@ -303,12 +304,36 @@ def check_learned(device: str = "cpu") -> None:
         inverse, shape = ((False, ()), (True, (4, 1)), (True, (32,)))[i // 2 % 3]
         raw = (0.5 + 0.2 * torch.rand(shape, generator=generator)).to(device).requires_grad_()
         logit = torch.full((4, 1), 2.0, device=device, requires_grad=True)
-        eps, leak = Learned(raw, form, low, high, inverse), Learned(logit, Form.SIGMOID)
+        eps, leak = Learned(raw, form, low, high, inverse), Learned(logit, Form.LOGISTIC)
         found = []
         for e, decay in ((eps, leak), (eps.value(), leak.value())):
             out = ops.ultralif(current, eps=e, leak=decay, threshold=0.5)[0]
             found.append((out, *torch.autograd.grad(out.square().sum(), [raw, logit])))
         torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-5)
+
+
+def check_decoder(dtype: torch.dtype, device: str = "cpu") -> None:
+    """A kernel's value and slope are those of `Learned.value` in every form, within and beyond the bounds.
+
+    A membrane of 1 that leaks once is the constant itself. Below -4, Triton's softplus, log(1 + exp(x)) in
+    float32, loses digits.
+    """
+    whole = torch.linspace(-20, 20, 160, dtype=dtype, device=device)
+    current = torch.zeros(2, 1, len(whole), dtype=dtype, device=device)
+    current[0] = 1
+    every = product(Form, ((-torch.inf, torch.inf), (0.25, 0.75), (0.25, torch.inf)), (False, True), (1, -1))
+    for form, bounds, inverse, sign in every:
+        if inverse and form is Form.VALUE:
+            continue  # it may be 0
+        raw = whole.clamp(min=-4) if form is Form.SOFTPLUS and dtype == torch.float32 else whole
+        leaf, wide = raw.clone().requires_grad_(), raw.double().requires_grad_()
+        leak, expected = Learned(leaf, form, *bounds, inverse), Learned(wide, form, *bounds, inverse).value()
+        _, last = ops.lif(current, leak=leak, threshold=0.5, reset="none", mode="soft")
+        found = last[0], *torch.autograd.grad(sign * last.sum(), leaf)
+        want = expected, *torch.autograd.grad(sign * expected.sum(), wide)
+        close = 1e-14 if dtype == torch.float64 else 1e-6
+        for ours, theirs in zip(found, want, strict=True):
+            torch.testing.assert_close(ours.double(), theirs, rtol=close * 100, atol=close)
 
 
 def check_minus_infinity(dtype: torch.dtype) -> None:

@@ -17,6 +17,7 @@ from ops.op_cases import (
     SETTINGS,
     Setting,
     check,
+    check_decoder,
     check_learned,
     check_lost_spikes,
     check_spikes_tell_all,
@@ -83,6 +84,7 @@ def test_spikes_of_a_ring_that_are_lost(ring):
 
 def test_learned_constants_are_decoded_in_the_kernel():
     check_learned("cuda")
+    check_decoder(torch.float32, "cuda")
 
 
 @pytest.mark.parametrize("time", [1, 30])

@@ -14,6 +14,7 @@ from ops.op_cases import (
     SETTINGS,
     Setting,
     check,
+    check_decoder,
     check_from_spikes,
     check_learned,
     check_minus_infinity,
@@ -158,6 +159,11 @@ def test_soft_spikes_tell_the_membrane(case, dtype):
 
 def test_raw_parameters_are_read_and_differentiated():
     check_learned()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_every_form_of_a_constant_is_decoded_over_its_whole_range(dtype):
+    check_decoder(dtype)
 
 
 def test_a_constant_below_its_range_is_only_raised():

@@ -15,7 +15,7 @@ from ultralif import RunConfig
 from ultralif.cli import main
 from ultralif.errors import InputError
 from ultralif.names import MODES, NEURON_NAMES
-from ultralif.nn.parameters import LOG
+from ultralif.ops.constants import LOG
 from ultralif.training.config import PRESETS, RESERVED, document_id
 from ultralif.training.networks import build_network
 

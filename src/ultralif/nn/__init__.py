@@ -7,11 +7,11 @@ from ultralif.nn.layers import DelayedLinear, Recurrent, RecurrentState, TimeDis
 from ultralif.nn.modes import mode, set_mode
 from ultralif.nn.network import NEURONS, Network, Output, find_neuron, register
 from ultralif.nn.neuron import Neuron
-from ultralif.nn.parameters import LOG, LOGIT, SOFTPLUS
 from ultralif.nn.recomputation import recompute
 from ultralif.nn.state import AdaptiveSynapticState, State, SynapticState
 from ultralif.nn.stepped import Stepped
 from ultralif.nn.ultra import SoftLIF, UltraDLIF, UltraDPLIF, UltraLIF, UltraPLIF
+from ultralif.ops.constants import LOG, LOGIT, SOFTPLUS
 
 __all__ = [
     "LIF",

@@ -8,8 +8,9 @@ from ultralif import ops
 from ultralif.errors import check_choice
 from ultralif.functional import AdaptiveState, Constant, Surrogate, SurrogateName
 from ultralif.nn.neuron import FIRING, Neuron, NeuronOptions
-from ultralif.nn.parameters import LOG, LOGIT, Attribute
+from ultralif.nn.parameters import Attribute
 from ultralif.nn.state import State
+from ultralif.ops.constants import LOG, LOGIT
 
 __all__ = ["LIF", "PLIF", "AdaLIF", "DSpike", "DSpikePlus", "FullPLIF"]
 

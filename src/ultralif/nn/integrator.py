@@ -7,8 +7,9 @@ from torch import Tensor
 
 from ultralif.functional import Constant, leaky_integrator
 from ultralif.nn.checks import check_constants, check_current, check_shape, check_state, check_steps
-from ultralif.nn.parameters import LOGIT, Attribute, Parametrized
+from ultralif.nn.parameters import Attribute, Parametrized
 from ultralif.nn.state import State
+from ultralif.ops.constants import LOGIT
 
 __all__ = ["LeakyIntegrator"]
 

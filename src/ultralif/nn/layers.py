@@ -12,7 +12,7 @@ from torch.nn.functional import conv1d
 from ultralif.errors import InputError
 from ultralif.nn.integrator import LeakyIntegrator
 from ultralif.nn.neuron import Neuron
-from ultralif.nn.parameters import bounded
+from ultralif.ops.constants import bounded
 
 __all__ = ["DelayedLinear", "Recurrent", "RecurrentState", "TimeDistributed", "step", "truncated"]
 

@@ -12,9 +12,10 @@ from ultralif.errors import InputError, check_choice, check_flag
 from ultralif.functional import AdaptiveState, Constant, Mode, Reset, synaptic_current
 from ultralif.nn.arguments import merged_signature, unexpected_values, unknown_argument
 from ultralif.nn.checks import check_constants, check_current, check_shape, check_state, check_steps
-from ultralif.nn.parameters import LOGIT, Attribute, Form, Parametrized, short
+from ultralif.nn.parameters import Attribute, Parametrized, short
 from ultralif.nn.state import State, with_current
 from ultralif.ops import Backend
+from ultralif.ops.constants import LOGIT, Form
 from ultralif.ops.operators import is_tracing, prepare
 
 __all__ = ["FIRING", "Neuron", "NeuronOptions"]

@@ -10,20 +10,9 @@ from torch import Tensor, nn
 
 from ultralif.errors import InputError, check_flag
 from ultralif.functional import Constant
-from ultralif.ops.constants import LOG, LOGIT, SOFTPLUS, Form, Learned, bounded
+from ultralif.ops.constants import Form, Learned
 
-__all__ = [
-    "LOG",
-    "LOGIT",
-    "SOFTPLUS",
-    "Attribute",
-    "Form",
-    "Parametrized",
-    "are_limits",
-    "bounded",
-    "fits",
-    "short",
-]
+__all__ = ["Attribute", "Parametrized", "are_limits", "fits", "short"]
 
 
 class Parametrized(nn.Module):

@@ -12,8 +12,9 @@ from ultralif.errors import InputError
 from ultralif.functional import Constant, Mode, log_decay
 from ultralif.names import MODES
 from ultralif.nn.neuron import FIRING, Neuron, NeuronOptions
-from ultralif.nn.parameters import LOG, LOGIT, are_limits
+from ultralif.nn.parameters import are_limits
 from ultralif.nn.state import State
+from ultralif.ops.constants import LOG, LOGIT
 
 __all__ = ["SoftLIF", "UltraDLIF", "UltraDPLIF", "UltraLIF", "UltraPLIF"]
 

@@ -1,14 +1,19 @@
-"""Learned constants: a raw parameter, and the function that decodes it."""
+"""Learned constants: a raw parameter, and the function that decodes it.
+
+`decode` is the definition, and PyTorch derives its gradient. Kernels have a function of the same name in
+cpu/constants.h and triton/common.py, which also returns the slope; tests compare both with the definition for
+every form.
+"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-__all__ = ["LOG", "LOGIT", "SOFTPLUS", "Form", "Learned", "bounded", "decode_rows"]
+__all__ = ["LOG", "LOGIT", "SOFTPLUS", "Form", "Learned", "bounded", "decode"]
 
 
 class Form(IntEnum):
@@ -16,7 +21,7 @@ class Form(IntEnum):
 
     VALUE = 1
     EXP = 2
-    SIGMOID = 3
+    LOGISTIC = 3
     SOFTPLUS = 4
 
     @property
@@ -46,12 +51,12 @@ _Function = Callable[[Tensor], Tensor]
 _TABLE: dict[Form, tuple[str, _Function, _Function, float]] = {
     Form.VALUE: ("raw", lambda raw: raw, lambda value: value, math.inf),
     Form.EXP: ("log", torch.exp, torch.log, math.inf),
-    Form.SIGMOID: ("logit", torch.sigmoid, torch.logit, 1.0),
+    Form.LOGISTIC: ("logit", torch.sigmoid, torch.logit, 1.0),
     Form.SOFTPLUS: ("softplus", torch.nn.functional.softplus, _inverse_softplus, math.inf),
 }
 LOG = Form.EXP
 """Learned as its logarithm: it stays positive."""
-LOGIT = Form.SIGMOID
+LOGIT = Form.LOGISTIC
 """Learned as its logit: it stays between 0 and 1."""
 SOFTPLUS = Form.SOFTPLUS
 """Learned as the inverse of its softplus: it stays positive, and large values move like the parameter."""
@@ -72,9 +77,7 @@ class Learned(NamedTuple):
 
     def value(self) -> Tensor:
         """Return the constant by PyTorch's operators, which can be differentiated and traced."""
-        value = self.form.to_value(self.raw)
-        if self.low > -torch.inf or self.high < torch.inf:
-            value = bounded(value, self.low, self.high)
+        value = decode(self.raw, self.form, self.low, self.high)
         return 1 / value if self.inverse else value
 
     def pull(self, grad: Tensor) -> Tensor:
@@ -85,21 +88,30 @@ class Learned(NamedTuple):
         return found
 
 
-def decode_rows(raw: Tensor, rows: Tensor, forms: Sequence[Form]) -> Tensor:
-    """Return many constants at once, each decoded by its own row.
+def decode(
+    raw: Tensor,
+    form: Form | Tensor,
+    low: float | Tensor,
+    high: float | Tensor,
+    forms: Iterable[Form] = Form,
+) -> Tensor:
+    """Return constants: a function of their raw parameters, clamped.
 
     Args:
-        raw: the raw parameters, ``[n]``.
-        rows: form, number, low, high, inverse and speed of each, ``[n, 6]``; the form 0 stands for the
-            number.
-        forms: the forms that the rows have.
+        raw: the raw parameters.
+        form: the function, or the number of the function of each.
+        low: the least value, or that of each.
+        high: the greatest value, or that of each.
+        forms: the functions that ``form`` names, if it is a tensor.
     """
-    form, number, low, high, _, speed = rows.unbind(1)
-    value = raw = raw * speed
-    for one in forms:
-        chosen = form == one
-        value = torch.where(chosen, one.to_value(raw * chosen), value)  # exp of other parameters may overflow
-    return torch.where(form != 0, bounded(value, low, high), number)
+    if not isinstance(form, Form):
+        value = raw
+        for one in forms:
+            chosen = form == one
+            value = torch.where(chosen, one.to_value(raw * chosen), value)  # exp of others may overflow
+        return bounded(value, low, high)
+    value = form.to_value(raw)
+    return value if (low, high) == (-math.inf, math.inf) else bounded(value, low, high)
 
 
 class _Clamp(torch.autograd.Function):

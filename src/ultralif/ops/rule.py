@@ -41,6 +41,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ultralif.ops.constants import Form
+
 __all__ = [
     "BITS",
     "CHOICES",
@@ -183,11 +185,12 @@ def _read(choices: str) -> Rule:
 
 
 def c_header() -> str:
-    """Return cpu/rule.h: the words of a rule as enumerations, and its fields."""
+    """Return cpu/rule.h: the words of a rule, the forms of constants, and the fields of a rule."""
     kinds = [kind for kind in _KINDS.values() if issubclass(kind, IntEnum)]
     words = [f"enum {{ {', '.join(word.name for word in kind)} }};" for kind in kinds]
+    words.append(f"enum {{ GIVEN, {', '.join(form.name for form in Form)} }};")
     fields = f"int64_t ring; double {', '.join(NUMBERS)}; int32_t {', '.join(CHOICES)};"
-    remark = "/* Written by python src/ultralif/ops/rule.py from the class Rule, which explains the words. */"
+    remark = "/* Written by python src/ultralif/ops/rule.py from Rule and Form, which explain the words. */"
     return "\n".join([remark, "", *words, "", f"#define RULE_FIELDS {fields}", ""])
 
 

@@ -22,7 +22,7 @@ from ultralif.stack import kernels
 if TYPE_CHECKING:
     from ultralif.ops.triton.plan import LaunchPlan
 
-__all__ = ["RowTable", "decode", "make_row_table", "rows_of"]
+__all__ = ["RowTable", "make_row_table", "rows_of", "write_rows"]
 
 WIDTH = 8
 """Numbers in a row, see `triton.common.HELD`."""
@@ -41,17 +41,6 @@ class RowTable(NamedTuple):
     """``[rows, 4]``: the constants that are numbers."""
     sums: Tensor
     """``int32 [constants, 4]``: first sum, consecutive rows, rows until these repeat, number of rows."""
-
-
-def decode(raw: Tensor, table: Tensor, row_table: RowTable) -> Tensor:
-    """Return the rows of all programs, one after the other.
-
-    Args:
-        raw: the raw parameters of all constants.
-        table: how each is decoded, see `triton.common`.
-        row_table: as `make_row_table` returns it.
-    """
-    return _apply(raw, table, row_table)
 
 
 def make_row_table(
@@ -98,7 +87,9 @@ def _write(parts: Sequence[tuple["LaunchPlan", Constants, Sequence[bool]]], raw:
     return RowTable(begin, *(part.to(raw.device) for part in (torch.cat(where), torch.cat(numbers), sums)))
 
 
-class _Decode(torch.autograd.Function):
+class _WriteRows(torch.autograd.Function):
+    """The rows of all programs, one after the other, from all raw parameters and how each is decoded."""
+
     @staticmethod
     def forward(ctx: Any, raw: Tensor, table: Tensor, row_table: RowTable) -> Tensor:
         ctx.save_for_backward(raw, table)
@@ -124,7 +115,7 @@ class _Decode(torch.autograd.Function):
         return g_raw, None, None
 
 
-_apply: Callable[..., Tensor] = _Decode.apply
+write_rows: Callable[[Tensor, Tensor, RowTable], Tensor] = _WriteRows.apply
 
 
 def rows_of(rows: Tensor, plans: Sequence["LaunchPlan"]) -> list[Constants]:

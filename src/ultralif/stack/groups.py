@@ -86,7 +86,7 @@ def prepare_groups(
     table_of_rows = stack_constants.make_row_table(described, raw)
     if table_of_rows is None:
         return Prepared(parts, raw)
-    rows = stack_constants.decode(raw, table, table_of_rows)
+    rows = stack_constants.write_rows(raw, table, table_of_rows)
     ready = zip(parts, plans, stack_constants.rows_of(rows, plans), strict=True)
     return Prepared([p._replace(plan=plan, constants=own) for p, plan, own in ready], rows)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ultralif.functional import Mode
 from ultralif.nn.neuron import Neuron
 from ultralif.ops.autograd import runs_triton
-from ultralif.ops.constants import Form, Learned, decode_rows
+from ultralif.ops.constants import Form, Learned, decode
 from ultralif.stack.groups import KindGroup, Prepared, prepare_groups, run_groups
 
 __all__ = ["StackedNeurons", "kind"]
@@ -69,7 +69,8 @@ class StackedNeurons(nn.Module):
 
     def values(self) -> Tensor:
         """Return the current values of all constants."""
-        return decode_rows(self.raw, self.rows, self.forms)
+        form, number, low, high, _, speed = self.rows.unbind(1)
+        return torch.where(form != 0, decode(self.raw * speed, form, low, high, self.forms), number)
 
     def prepare(self, currents: Sequence[Tensor], mode: Mode | None, rate: bool) -> list[Prepared | None]:
         """Choose the kernels for each current without reading its values; None if there are none."""

@@ -1,13 +1,11 @@
 /* Included by kernels.c: learned constants, as in constants.py. Each is a function of a raw parameter, clamped, and
  * perhaps inverted. */
 
-enum { GIVEN, VALUE, EXP, LOGISTIC, SOFTPLUS }; /* forms; GIVEN: the constant itself */
-
 typedef struct {
     double low, high;
     int64_t length; /* how many entries there are */
     double number;  /* of a constant without a tensor */
-    int32_t form, inverse;
+    int32_t form, inverse; /* form GIVEN: the constant itself, in place of a raw parameter */
 } Constant;
 
 static double exp_double(double x)
