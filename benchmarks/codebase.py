@@ -4,11 +4,13 @@ Each row has a goal; a row that misses it is marked. ``--root FOLDER`` measures 
 """
 
 import argparse
+import ast
 import inspect
 import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -103,6 +105,24 @@ def sizes(root: Path) -> tuple[int, int]:
     return lines, sum(path.suffix == ".py" for path in files)
 
 
+def shared_names(root: Path) -> int:
+    """Return how many names of classes stand for more than one class."""
+    names = Counter(
+        node.name
+        for folder in ("src", "research")
+        for path in (root / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    )
+    return sum(count > 1 for count in names.values())
+
+
+def uses_of_any(root: Path) -> int:
+    """Return how often the package's annotations give up and say ``Any``."""
+    texts = (path.read_text() for path in (root / "src/ultralif").rglob("*.py"))
+    return sum(len(re.findall(r"\bAny\b", text)) for text in texts)
+
+
 def help_of_train(root: Path) -> tuple[int, int]:
     """Return the lines and the flags that ``ultralif train --help`` prints."""
     script = "import sys; from ultralif.cli import main; sys.exit(main(['train', '--help']))"
@@ -144,6 +164,8 @@ def measure(root: Path) -> list[Row]:
     return [
         Row("lines of Python and C in the package", lines, 31_000, GROWN),
         Row("Python files in the package", files, 200),
+        Row("`Any` in the package", uses_of_any(root), 677),
+        Row("names that two classes share", shared_names(root), 0),
         Row("keywords of the neuron that has most", keywords(root), 18),
         Row("lines of `ultralif train --help`", help_lines, 75),
         Row("flags in it", flags, 45),

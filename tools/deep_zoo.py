@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 import speedrun
 
-from research.studies.deep import Deep, Sets
+from research.studies.deep import DeepVGG, Sets
 
 GREY = {"shift": 2, "cutout": 0}
 NETWORKS: dict[str, dict[str, Any]] = {
@@ -104,14 +104,14 @@ def main() -> None:
         halves = [speedrun.load(given.data, half, given.subset) for half in ("train", "test")]
         row, net = speedrun.run(wanted, given.seed, *halves)
     else:
-        row, net = speedrun.run(wanted, given.seed, train, test, Deep)
+        row, net = speedrun.run(wanted, given.seed, train, test, DeepVGG)
     told = {"variant": {}, **row, "holdout": 0, "recipe": recipe, "torch": torch.__version__}
     print(json.dumps(told), flush=True)
     net = as_vgg(net, config) if own else net.net
     tensors = {key: value.detach().cpu() for key, value in net.state_dict().items()}
     kept = build_network(config)
     kept.load_state_dict(unpacked(packed(tensors, int8=True)))
-    judge = Deep(Namespace(**shape, make=lambda: kept)).to(speedrun.DEVICE).eval()
+    judge = DeepVGG(Namespace(**shape, make=lambda: kept)).to(speedrun.DEVICE).eval()
     ul.set_mode(judge, "hard")
     right = speedrun.scores(judge, test[0], 1000).argmax(1) == test[1]
     command = f"python tools/deep_zoo.py zoo {given.name} --data FOLDER --seed {given.seed}"

@@ -68,7 +68,7 @@ def listed(words: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-class Compared(NamedTuple):
+class ControlComparison(NamedTuple):
     """The author's control against the best Ultra neuron, in one cell."""
 
     dataset: str
@@ -80,7 +80,7 @@ class Compared(NamedTuple):
     """Corrected for the number of cells."""
 
 
-def compared_with_control(results: Results) -> list[Compared]:
+def compared_with_control(results: Results) -> list[ControlComparison]:
     """Compare the author's control with the best Ultra neuron."""
     rows = []
     for dataset in HERE:
@@ -93,7 +93,7 @@ def compared_with_control(results: Results) -> list[Compared]:
             if difference is None:
                 continue
             own, p = str(interval(mine)), 1.0 if difference.p is None else difference.p
-            rows.append(Compared(dataset, time, f"{best[1]} ({best[0]})", own, difference, p))
+            rows.append(ControlComparison(dataset, time, f"{best[1]} ({best[0]})", own, difference, p))
     return [row._replace(p=p) for row, p in zip(rows, holm([row.p for row in rows]), strict=True)]
 
 

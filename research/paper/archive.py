@@ -19,7 +19,7 @@ TIMING = "timing"
 """The name of the row with the times of training steps; see research/studies/overhead.py."""
 
 
-class BadFile(InputError):
+class BadResult(InputError):
     """A file is not one of results."""
 
 
@@ -56,12 +56,12 @@ def read(path: Path) -> Archive:
             source = f"row {number} of {path}"
             row = _parsed(line, source)
             if not isinstance(row, dict):
-                raise BadFile(f"{source} is not the result of a run, but {type(row).__name__}")
+                raise BadResult(f"{source} is not the result of a run, but {type(row).__name__}")
             if row.get("id") == TIMING:
                 found.step_ms.update(_timing(row, source))
             else:
                 found.results.append(_result(row, source))
-    except BadFile as error:
+    except BadResult as error:
         raise InputError(
             f"{error}; a file of results is gzipped JSON lines, as research.paper.archive.write makes them"
         ) from error
@@ -74,11 +74,11 @@ def _unpacked(path: Path) -> str:
         with gzip.open(path) as file:
             content = file.read(MOST_BYTES + 1)
     except gzip.BadGzipFile as error:
-        raise BadFile(f"{path} is not gzip") from error
+        raise BadResult(f"{path} is not gzip") from error
     except (OSError, EOFError, zlib.error) as error:
-        raise BadFile(f"{path} cannot be read ({error})") from error
+        raise BadResult(f"{path} cannot be read ({error})") from error
     if len(content) > MOST_BYTES:
-        raise BadFile(f"{path} unpacks to more than {MOST_BYTES:,} bytes")
+        raise BadResult(f"{path} unpacks to more than {MOST_BYTES:,} bytes")
     return content.decode()
 
 
@@ -86,7 +86,7 @@ def _parsed(line: str, source: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadFile(f"{source} is not valid JSON ({error})") from error
+        raise BadResult(f"{source} is not valid JSON ({error})") from error
 
 
 def _row(result: Result) -> dict[str, Any]:
@@ -109,11 +109,11 @@ def _row(result: Result) -> dict[str, Any]:
 def _result(row: dict[str, Any], source: str) -> Result:
     config = row.get("config")
     if not isinstance(config, dict):
-        raise BadFile(f"{source} has no config")
+        raise BadResult(f"{source} has no config")
     if not isinstance(row.get("accuracy"), dict) or not isinstance(row.get("spike_rate"), dict):
-        raise BadFile(f"{source} is not the result of a run: accuracy and spike_rate are missing")
+        raise BadResult(f"{source} is not the result of a run: accuracy and spike_rate are missing")
     if missing := [name for name in _NAMED if name not in config]:
-        raise BadFile(f"the config of {source} has no {', '.join(missing)}")
+        raise BadResult(f"the config of {source} has no {', '.join(missing)}")
     named = {name: config[name] for name in _NAMED}
     macs, acs = row.get("macs"), row.get("acs")
     operations = {}
@@ -133,7 +133,7 @@ def _timing(row: Mapping[str, Any], source: str) -> dict[str, dict[str, float]]:
         isinstance(times, dict) and all(isinstance(ms, int | float) for ms in times.values())
         for times in step_ms.values()
     ):
-        raise BadFile(f"{source} does not hold milliseconds by setting and neuron")
+        raise BadResult(f"{source} does not hold milliseconds by setting and neuron")
     return step_ms
 
 

@@ -10,9 +10,9 @@ from research.paper.statistics import Interval, holm
 __all__ = [
     "MARGIN",
     "NOT_TESTED",
-    "Finding",
     "Judgement",
     "MeasuredClaim",
+    "Ruling",
     "best",
     "compared",
     "corrected",
@@ -28,7 +28,7 @@ MARGIN = 0.5
 """Points of accuracy that count as a loss: "no loss" means that a greater one is excluded."""
 
 
-class Finding(NamedTuple):
+class Ruling(NamedTuple):
     """The judgement on a claim, the measurement, and the probability of it by chance, if it is known."""
 
     verdict: Judgement
@@ -38,7 +38,7 @@ class Finding(NamedTuple):
     """The judgement if the measurement may be chance."""
 
 
-NOT_TESTED = Finding("not tested", "the runs are not there")
+NOT_TESTED = Ruling("not tested", "the runs are not there")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class MeasuredClaim:
 
     text: str
     section: str
-    judge: Callable[[Results], Finding]
+    judge: Callable[[Results], Ruling]
 
 
 def best(results: Results, dataset: str, labels: Sequence[str], timesteps: int) -> str | None:
@@ -92,7 +92,7 @@ def of_many(cases: int, every: int) -> Judgement:
     return "holds weaker" if 2 * cases > every else "does not hold"
 
 
-def corrected(findings: Sequence[Finding]) -> list[Finding]:
+def corrected(findings: Sequence[Ruling]) -> list[Ruling]:
     """Judge findings again that may be chance after Holm's correction for their number."""
     known = [place for place, finding in enumerate(findings) if finding.p is not None]
     chances = dict(zip(known, holm([findings[place].p or 0.0 for place in known]), strict=True))
@@ -101,12 +101,12 @@ def corrected(findings: Sequence[Finding]) -> list[Finding]:
         decided = finding.verdict in ("holds", "holds weaker", "does not hold")
         if decided and chances.get(place, 0.0) >= 0.05:
             note = f"{finding.measured}; not significant among {len(known)} comparisons"
-            finding = Finding(finding.by_chance, note, finding.p)
+            finding = Ruling(finding.by_chance, note, finding.p)
         out.append(finding)
     return out
 
 
-def together(parts: Sequence[tuple[str, Interval]], word: str) -> Finding:
+def together(parts: Sequence[tuple[str, Interval]], word: str) -> Ruling:
     """Judge several differences that a claim says are all above 0, corrected for their number.
 
     A claim that `of_many` rejects is inconclusive as long as no difference is surely below 0.
@@ -127,7 +127,7 @@ def together(parts: Sequence[tuple[str, Interval]], word: str) -> Finding:
     elif verdict == "does not hold":
         verdict = "inconclusive"
     text = f"{word} in {wins} of {len(parts)}, the reverse in {losses} (corrected for their number): "
-    return Finding(verdict, text + "; ".join(f"{name}: {signed(part)}" for name, part in parts))
+    return Ruling(verdict, text + "; ".join(f"{name}: {signed(part)}" for name, part in parts))
 
 
 def signed(value: Interval | None) -> str:

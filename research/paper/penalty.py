@@ -7,9 +7,9 @@ from research.paper.grids import plain
 from research.paper.judgement import (
     MARGIN,
     NOT_TESTED,
-    Finding,
     Judgement,
     MeasuredClaim,
+    Ruling,
     kept,
     of_many,
     sign,
@@ -43,7 +43,7 @@ def _cut(results: Results, dataset: str, timesteps: int, neuron: str) -> Cut | N
 def penalty(dataset: str, timesteps: int, neuron: str, published: float) -> MeasuredClaim:
     """Lambda = 0.1 lowers the spike rate by a published percentage, and the accuracy is kept."""
 
-    def decide(results: Results) -> Finding:
+    def decide(results: Results) -> Ruling:
         found = _cut(results, dataset, timesteps, neuron)
         if found is None:
             return NOT_TESTED
@@ -54,13 +54,13 @@ def penalty(dataset: str, timesteps: int, neuron: str, published: float) -> Meas
             verdict = "inconclusive"
         else:
             verdict = "holds" if found.cut >= published - 5 else "holds weaker"
-        return Finding(verdict, f"spike rate {-found.cut:+.0f} %, accuracy {signed(found.cost)}")
+        return Ruling(verdict, f"spike rate {-found.cut:+.0f} %, accuracy {signed(found.cost)}")
 
     text = f"{dataset}, T={timesteps}: lambda=0.1 cuts {neuron}'s spikes by {published:.0f} % at no loss"
     return MeasuredClaim(text, "6", decide)
 
 
-def consistent(results: Results) -> Finding:
+def consistent(results: Results) -> Ruling:
     """Lambda = 0.1 cuts spike rates by 40 to 50 % with little loss, in every dataset, T and Ultra neuron."""
     found = [
         value
@@ -77,7 +77,7 @@ def consistent(results: Results) -> Finding:
     safe = [each for each in found if kept(each.cost) == "holds"]
     both = sum(each.cut >= 40 for each in safe)
     lost = sum(kept(each.cost) == "does not hold" for each in found)
-    return Finding(
+    return Ruling(
         of_many(both, len(found)),
         f"of {len(found)} cases {inside} are cut by 40 to 50 %, {halved} by 40 % or more (from "
         f"{min(cuts):.0f} to {max(cuts):.0f} %); a loss beyond {MARGIN} points is excluded in {len(safe)}, "
@@ -85,7 +85,7 @@ def consistent(results: Results) -> Finding:
     )
 
 
-def improves(results: Results) -> Finding:
+def improves(results: Results) -> Ruling:
     """Lambda = 0.1 improves accuracy on MNIST and Fashion-MNIST at T=1 and on CIFAR-10 at T=30."""
     parts = [
         (f"{neuron} on {dataset}", found.cost)
@@ -96,7 +96,7 @@ def improves(results: Results) -> Finding:
     return together(parts, "better")
 
 
-def best_with_penalty(results: Results) -> Finding:
+def best_with_penalty(results: Results) -> Ruling:
     """CIFAR-10 at T=30: UltraPLIF with lambda = 0.1 is the best of all, penalised or not."""
     ours = plain("UltraPLIF", 0.1).label
     others = [plain(n, v).label for n in ULTRA for v in (0.0, 0.01, 0.1)] + list(BASELINES)
@@ -106,10 +106,10 @@ def best_with_penalty(results: Results) -> Finding:
         return NOT_TESTED
     difference = paired(mine, results.accuracy(rival[0], "cifar10", 30))
     text = f"against the best other (chosen on the test set), {rival[0]}: {signed(difference)}"
-    return Finding(sign(difference), text, None if difference is None else difference.p)
+    return Ruling(sign(difference), text, None if difference is None else difference.p)
 
 
-def temporal_is_cheapest(results: Results) -> Finding:
+def temporal_is_cheapest(results: Results) -> Ruling:
     """UltraPLIF has the lowest T * rate at lambda = 0.1, with an accuracy within the margin of the best."""
     cheapest = competitive = known = 0
     for dataset in DATASETS:
@@ -127,14 +127,14 @@ def temporal_is_cheapest(results: Results) -> Finding:
             competitive += lowest and level
     if not known:
         return NOT_TESTED
-    return Finding(
+    return Ruling(
         of_many(competitive, known),
         f"UltraPLIF spikes least in {cheapest} of {known} cells, and is within {MARGIN} of the best there "
         f"in {competitive}",
     )
 
 
-def most_spikes(results: Results) -> Finding:
+def most_spikes(results: Results) -> Ruling:
     """Ultra neurons spike more than baselines without a penalty: all pairs on CIFAR-10 at T=1."""
     rates = {n: interval(results.spike_rate(n, "cifar10", 1)) for n in (*BASELINES, *ULTRA)}
     known = {name: rate.mean for name, rate in rates.items() if rate is not None}
@@ -146,4 +146,4 @@ def most_spikes(results: Results) -> Finding:
         "holds" if above == count else "holds weaker" if 2 * above > count else "does not hold"
     )
     shown = ", ".join(f"{name} {rate:.3f}" for name, rate in known.items())
-    return Finding(verdict, f"in {above} of {count} pairs: {shown}")
+    return Ruling(verdict, f"in {above} of {count} pairs: {shown}")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from statistics import fmean
 
 from research.paper.grids import ABLATED, CONSTANT
-from research.paper.judgement import NOT_TESTED, Finding, Judgement, together
+from research.paper.judgement import NOT_TESTED, Judgement, Ruling, together
 from research.paper.published import ULTRA
 from research.paper.results import Results
 from research.paper.statistics import Interval, interval, paired
@@ -33,7 +33,7 @@ def _differences(
     return found
 
 
-def learned_is_best(results: Results) -> Finding:
+def learned_is_best(results: Results) -> Ruling:
     """A learned temperature against the best of 0.5, 1 and 2, which the test set chooses, by Ultra neuron."""
 
     def against_best(neuron: str, encoding: str) -> tuple[str, Interval | None]:
@@ -49,7 +49,7 @@ def learned_is_best(results: Results) -> Finding:
     return together(_differences(results, against_best), "better")
 
 
-def small_beats_large(results: Results) -> Finding:
+def small_beats_large(results: Results) -> Ruling:
     """A fixed temperature of 0.5 against one of 2."""
 
     def small(neuron: str, encoding: str) -> tuple[str, Interval | None]:
@@ -61,7 +61,7 @@ def small_beats_large(results: Results) -> Finding:
     return together(_differences(results, small), "better")
 
 
-def final_eps(results: Results) -> Finding:
+def final_eps(results: Results) -> Ruling:
     """0.66 to 1.08."""
     ends = {neuron: interval(results.eps(neuron, "mnist", 1, _system(results))) for neuron in ULTRA}
     known = {neuron: end for neuron, end in ends.items() if end is not None}
@@ -69,10 +69,10 @@ def final_eps(results: Results) -> Finding:
         return NOT_TESTED
     inside = sum(0.6 <= end.mean <= 1.15 for end in known.values())
     verdict: Judgement = "holds" if inside == len(known) else "holds weaker" if inside else "does not hold"
-    return Finding(verdict, ", ".join(f"{neuron} {end.mean:.2f}" for neuron, end in known.items()))
+    return Ruling(verdict, ", ".join(f"{neuron} {end.mean:.2f}" for neuron, end in known.items()))
 
 
-def u_shape(results: Results) -> Finding:
+def u_shape(results: Results) -> Ruling:
     """The temperature falls to about 0.42 (0.35 to 0.5), then recovers by 15 %."""
     lows, both, recovered = [], 0, 0
     for neuron in ULTRA:
@@ -85,14 +85,14 @@ def u_shape(results: Results) -> Finding:
     if not lows:
         return NOT_TESTED
     verdict: Judgement = "holds" if both == len(lows) else "holds weaker" if both else "does not hold"
-    return Finding(
+    return Ruling(
         verdict,
         f"lowest {min(lows):.2f} to {max(lows):.2f} in {len(lows)} runs; recovers by 15 % in {recovered}, "
         f"from about 0.42 in {both}",
     )
 
 
-def spatial_spikes_least(results: Results) -> Finding:
+def spatial_spikes_least(results: Results) -> Ruling:
     """With a learned temperature UltraDLIF and UltraDPLIF spike less than UltraLIF and UltraPLIF."""
     parts = []
     for encoding in ENCODINGS:
@@ -105,4 +105,4 @@ def spatial_spikes_least(results: Results) -> Finding:
         return NOT_TESTED
     count = sum(lower for lower, _ in parts)
     verdict: Judgement = "holds" if count == len(parts) else "holds weaker" if count else "does not hold"
-    return Finding(verdict, "; ".join(text for _, text in parts))
+    return Ruling(verdict, "; ".join(text for _, text in parts))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from research import ROOT
 from research.paper.judgement import (
     NOT_TESTED,
-    Finding,
     Judgement,
     MeasuredClaim,
+    Ruling,
     best,
     compared,
     corrected,
@@ -78,13 +78,13 @@ def verdict_table(verdicts: Sequence[MeasuredVerdict]) -> Table:
 def _gain(dataset: str, published: float) -> MeasuredClaim:
     """At T=1 the best Ultra neuron beats the best baseline by a published number of points."""
 
-    def decide(results: Results) -> Finding:
+    def decide(results: Results) -> Ruling:
         soft, hard = results.gain(dataset, 1), results.gain(dataset, 1, "hard")
         if soft is None:
             return NOT_TESTED
         binary = f", {signed(hard.difference)} with binary spikes ({hard.ultra})" if hard else ""
         text = f"{soft.ultra} over {soft.baseline}: {signed(soft.difference)}{binary}"
-        return Finding(
+        return Ruling(
             compared(soft.difference, published),
             f"{text}; all chosen by the test set",
             soft.difference.p,
@@ -96,7 +96,7 @@ def _gain(dataset: str, published: float) -> MeasuredClaim:
     )
 
 
-def _largest_on_events(results: Results) -> Finding:
+def _largest_on_events(results: Results) -> Ruling:
     """The gains of N-MNIST, DVS-Gesture and SHD against those of the images, at T=1."""
     gains = {dataset: found.difference for dataset in DATASETS if (found := results.gain(dataset, 1))}
     events = [gains[name] for name in ("n-mnist", "dvs-gesture", "shd") if name in gains]
@@ -105,9 +105,9 @@ def _largest_on_events(results: Results) -> Finding:
         return NOT_TESTED
     text = ", ".join(f"{name} {signed(gain)}" for name, gain in gains.items())
     if min(each.low for each in events) > max(each.high for each in images):
-        return Finding("holds", text)
+        return Ruling("holds", text)
     beaten = any(event.high < image.low for event in events for image in images)
-    return Finding("does not hold" if beaten else "inconclusive", text)
+    return Ruling("does not hold" if beaten else "inconclusive", text)
 
 
 def _best_is(
@@ -115,7 +115,7 @@ def _best_is(
 ) -> MeasuredClaim:
     """One of the wanted neurons has the best accuracy of all ten."""
 
-    def decide(results: Results) -> Finding:
+    def decide(results: Results) -> Ruling:
         rest = [label for label in (*BASELINES, *ULTRA) if label not in wanted]
         ours, other = best(results, dataset, wanted, timesteps), best(results, dataset, rest, timesteps)
         if ours is None or other is None:
@@ -124,7 +124,7 @@ def _best_is(
             results.accuracy(ours, dataset, timesteps), results.accuracy(other, dataset, timesteps)
         )
         text = f"{ours} against the best other (chosen by the test set), {other}: {signed(difference)}"
-        return Finding(sign(difference), text, None if difference is None else difference.p)
+        return Ruling(sign(difference), text, None if difference is None else difference.p)
 
     return MeasuredClaim(text, section, decide)
 
@@ -132,7 +132,7 @@ def _best_is(
 def _shrinks(dataset: str) -> MeasuredClaim:
     """The gain of the best Ultra neuron at T=1 is smaller at T=10 and 30."""
 
-    def decide(results: Results) -> Finding:
+    def decide(results: Results) -> Ruling:
         found = [results.gain(dataset, timesteps) for timesteps in TIMESTEPS]
         gains = [each.difference for each in found if each is not None]
         if len(gains) < len(found):
@@ -143,7 +143,7 @@ def _shrinks(dataset: str) -> MeasuredClaim:
             verdict = "holds"
         elif any(each.low > first.high for each in later):
             verdict = "does not hold"
-        return Finding(verdict, "T=1, 10, 30: " + ", ".join(map(signed, gains)))
+        return Ruling(verdict, "T=1, 10, 30: " + ", ".join(map(signed, gains)))
 
     return MeasuredClaim(
         f"{dataset}: the advantage at T=1 shrinks at T=10 and T=30", "6, timestep scaling", decide
@@ -153,7 +153,7 @@ def _shrinks(dataset: str) -> MeasuredClaim:
 def _twins(timesteps: int) -> MeasuredClaim:
     """UltraDLIF and UltraDPLIF have the same accuracy."""
 
-    def decide(results: Results) -> Finding:
+    def decide(results: Results) -> Ruling:
         parts, same = [], True
         for dataset in DATASETS:
             difference = paired(
@@ -165,14 +165,14 @@ def _twins(timesteps: int) -> MeasuredClaim:
                 parts.append(f"{dataset} {signed(difference)}")
         if not parts:
             return NOT_TESTED
-        return Finding("holds" if same else "does not hold", ", ".join(parts))
+        return Ruling("holds" if same else "does not hold", ", ".join(parts))
 
     return MeasuredClaim(
         f"T={timesteps}: UltraDLIF and UltraDPLIF give identical results", "7, limitations", decide
     )
 
 
-def _robust_to_hard(results: Results) -> Finding:
+def _robust_to_hard(results: Results) -> Ruling:
     """The mean spike rate as output makes soft and binary spikes equivalent."""
     losses = []
     for dataset in DATASETS:
@@ -189,10 +189,10 @@ def _robust_to_hard(results: Results) -> Finding:
     worst, _, where = min(losses)
     small = sum(safe for _, safe, _ in losses)
     text = f"a loss beyond 0.3 points is excluded in {small} of {len(losses)} cases"
-    return Finding(of_many(small, len(losses)), f"{text}; worst {worst:+.2f} ({where})")
+    return Ruling(of_many(small, len(losses)), f"{text}; worst {worst:+.2f} ({where})")
 
 
-def _overhead(results: Results) -> Finding:
+def _overhead(results: Results) -> Ruling:
     """Log-sum-exp adds about 5 % of wall time over LIF."""
     if not results.step_ms:
         return NOT_TESTED
@@ -208,7 +208,7 @@ def _overhead(results: Results) -> Finding:
     verdict: Judgement = (
         "holds" if max(fused) <= 10 else "holds weaker" if max(fused) <= 25 else "does not hold"
     )
-    return Finding(verdict, "a step of one network on one CPU thread, over LIF, " + "; ".join(parts))
+    return Ruling(verdict, "a step of one network on one CPU thread, over LIF, " + "; ".join(parts))
 
 
 def _on_gpu() -> dict[str, list[float]]:

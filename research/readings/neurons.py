@@ -73,7 +73,7 @@ class _Clamped(ul.Stepped[Any]):
         return value
 
 
-class _Tempered(_Clamped):
+class _ReleasedTempered(_Clamped):
     """A clamped neuron with a temperature."""
 
     modes: ClassVar[tuple[Mode, ...]] = ("soft", "hard", "tropical")
@@ -93,7 +93,7 @@ class _Tempered(_Clamped):
         self.ranges["eps"] = eps_range
 
 
-class _Leaky(_Tempered):
+class _ReleasedLeaky(_ReleasedTempered):
     """A clamped neuron with a temperature and a leak."""
 
     leak_form = LOGIT
@@ -103,7 +103,7 @@ class _Leaky(_Tempered):
         self.learnable("leak", leak, self.leak_form, learn_leak, upper=1.0)
 
 
-class ReleasedUltraLIF(_Leaky):
+class ReleasedUltraLIF(_ReleasedLeaky):
     """UltraLIF without a threshold, with a clamped temperature."""
 
     formula = staticmethod(ultralif_step)
@@ -116,7 +116,7 @@ class ReleasedUltraPLIF(ReleasedUltraLIF):
     learns = frozenset({"eps", "leak"})
 
 
-class ReleasedSoftLIF(_Leaky):
+class ReleasedSoftLIF(_ReleasedLeaky):
     """The author's control, SigmaLIF: a leaky membrane and a soft spike."""
 
     modes = ("soft", "hard")
@@ -148,7 +148,7 @@ def spike_coupled_step(
     return fire(leak * v + current, spike, earlier, threshold, v_reset, mode, reset, detach_reset)
 
 
-class ReleasedUltraDLIF(_Leaky):
+class ReleasedUltraDLIF(_ReleasedLeaky):
     """UltraDLIF coupled at the spike, without a threshold, with a clamped temperature."""
 
     formula = staticmethod(spike_coupled_step)
@@ -163,7 +163,7 @@ class ReleasedUltraDPLIF(ReleasedUltraDLIF):
         super().__init__(leak=leak, **options)
 
 
-class _Bounded(_Clamped):
+class _BoundedEps(_Clamped):
     """A neuron with the text's constants: their ranges are bounds, which stop no gradient that leads back."""
 
     modes: ClassVar[tuple[Mode, ...]] = ("soft", "hard", "tropical")
@@ -185,19 +185,19 @@ class _Bounded(_Clamped):
         self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
 
 
-class SpikeCoupledUltraDLIF(_Bounded):
+class SpikeCoupledUltraDLIF(_BoundedEps):
     """The text's UltraDLIF, but coupled at the spike."""
 
     formula = staticmethod(spike_coupled_step)
 
 
-class ClampedUltraDLIF(_Tempered):
+class ClampedUltraDLIF(_ReleasedTempered):
     """The text's UltraDLIF with a clamped temperature, as the author's study of the temperature has it."""
 
     formula = staticmethod(ultradlif_step)
 
 
-class ClampedUltraDPLIF(_Leaky):
+class ClampedUltraDPLIF(_ReleasedLeaky):
     """`ClampedUltraDLIF` with a learned leak."""
 
     learns = frozenset({"eps", "leak"})
@@ -212,7 +212,7 @@ def shifted_step(current: Tensor, v: Tensor, *, leak: Constant, **constants: Any
     return ultradlif_step(current, v + torch.log(torch.as_tensor(leak, device=v.device)), **constants)
 
 
-class ShiftedUltraDPLIF(_Bounded):
+class ShiftedUltraDPLIF(_BoundedEps):
     """The text's UltraDPLIF, but its membrane decays to V + log(leak)."""
 
     learns = frozenset({"eps", "leak"})
@@ -362,7 +362,7 @@ def _adapting(
     return advance
 
 
-class _Surrogate(ul.Stepped[Any]):
+class _UnscaledSurrogate(ul.Stepped[Any]):
     """A neuron with the surrogate of the text, whose slope is fixed."""
 
     modes = ("hard", "soft")
@@ -383,7 +383,7 @@ class _Surrogate(ul.Stepped[Any]):
         self.learnable("surrogate_slope", surrogate_slope, LOG, learn=False)
 
 
-class UnscaledLIF(_Surrogate):
+class UnscaledLIF(_UnscaledSurrogate):
     """LIF whose surrogate gradient is not multiplied by its slope."""
 
     state_type = State
@@ -407,7 +407,7 @@ def _adaptive_rest(current: Tensor) -> AdaptiveState:
     return AdaptiveState(zero, zero, zero)
 
 
-class UnscaledAdaLIF(_Surrogate):
+class UnscaledAdaLIF(_UnscaledSurrogate):
     """AdaLIF that adapts early, and whose surrogate gradient is not multiplied by its slope."""
 
     state_type = AdaptiveState

@@ -198,7 +198,7 @@ class Plan:
         return (cell for cell in dict.fromkeys(self.all()) if cell not in self.done)
 
 
-class Data:
+class TaskData:
     """Samples of a task on a device: training, and one or two test sets."""
 
     def __init__(self, cell: Cell, path: str, device: str, most: int | None) -> None:
@@ -251,7 +251,7 @@ class Data:
         return frames, labels
 
 
-def train(cell: Cell, data: Data, *, record: bool) -> nn.Module:
+def train(cell: Cell, data: TaskData, *, record: bool) -> nn.Module:
     """Train one network; a step, from batch to new weights, may be recorded once a mode, and replayed."""
     device, epochs = data.index.device, EPOCHS[cell.task]
     net: Any = build(cell, data.sizes()).to(device)
@@ -291,7 +291,7 @@ def train(cell: Cell, data: Data, *, record: bool) -> nn.Module:
 
 
 @torch.no_grad()
-def judge(net: Any, data: Data, half: str) -> tuple[float, float]:
+def judge(net: Any, data: TaskData, half: str) -> tuple[float, float]:
     """Return the percentage of right answers, and the additions of an inference that spikes cause."""
     held = half == "held"
     index = data.held if held else torch.arange(len(data.arrays[f"{half}.labels"]), device=data.index.device)
@@ -313,7 +313,7 @@ def measure(cell: Cell, path: str, device: str, most: int | None = None, *, reco
             torch.cuda.set_stream(torch.cuda.Stream())
         torch.cuda.empty_cache()
         torch.set_float32_matmul_precision("high")
-    data = Data(cell, path, device, most)
+    data = TaskData(cell, path, device, most)
     began = time.perf_counter()
     net: Any = train(cell, data, record=record).eval()
     row: Row = {"cell": asdict(cell), "seconds": round(time.perf_counter() - began, 1)}

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 import ultralif as ul
 from research import RESULTS, ROOT
 from research.pages import deep as page
-from research.studies.deep_methods import METHODS, RIVALS, Matched, Mixed, Sigmoid
+from research.studies.deep_methods import METHODS, RIVALS, Matched, Mixed, SigmoidNeuron
 from research.studies.workers import end_with_parent
 
 sys.path.insert(0, str(ROOT / "examples"))
@@ -43,7 +43,7 @@ LOWER = {"sigmoid": (0.01, 0.03)}
 VGG = ((64, 64), (128, 128), (256, 256))
 
 
-class Deep(nn.Module):
+class DeepVGG(nn.Module):
     """A network for images ``[B, C, H, W]``, or for events whose steps are channels ``[B, T * 2, H, W]``."""
 
     def __init__(self, given: Namespace) -> None:
@@ -56,10 +56,10 @@ class Deep(nn.Module):
         return self.net(x.unflatten(1, (self.events, -1)).transpose(0, 1) if self.events else x)
 
 
-KINDS = ul.nn.NEURONS | {"Sigmoid": Sigmoid, "Matched": Matched, "Mixed": Mixed, "relu": nn.ReLU}
+KINDS = ul.nn.NEURONS | {"Sigmoid": SigmoidNeuron, "Matched": Matched, "Mixed": Mixed, "relu": nn.ReLU}
 
 
-class Cell(NamedTuple):
+class DeepCell(NamedTuple):
     """One run of the study."""
 
     study: str = "named"
@@ -74,7 +74,7 @@ class Cell(NamedTuple):
     held: bool = False
 
     @classmethod
-    def read(cls, given: dict[str, Any]) -> "Cell":
+    def read(cls, given: dict[str, Any]) -> "DeepCell":
         return cls(**given | {"stages": tuple(map(tuple, given.get("stages", VGG)))})
 
 
@@ -92,12 +92,12 @@ class Study:
         if out.exists():
             rows = [json.loads(line) for line in out.read_text().splitlines()]
             self.rows = [row for row in rows if row.get("base") == recipe]
-        self.known = {Cell.read(row["cell"]): row["accuracy"] for row in self.rows}
+        self.known = {DeepCell.read(row["cell"]): row["accuracy"] for row in self.rows}
 
-    def tuning(self, method: str) -> list[Cell]:
+    def tuning(self, method: str) -> list[DeepCell]:
         rates = (*RATES[self.recipe["optimizer"]], *LOWER.get(method, ()))
         pairs = [(lr, v) for lr in rates for v in METHODS[method].values]
-        return [Cell("tuning", "cifar10", method, 1, VGG, lr, v, 0, True) for lr, v in pairs]
+        return [DeepCell("tuning", "cifar10", method, 1, VGG, lr, v, 0, True) for lr, v in pairs]
 
     def final(
         self,
@@ -107,7 +107,7 @@ class Study:
         *plans: Any,
         seeds: range = SEEDS,
         data: str = "cifar10",
-    ) -> list[Cell]:
+    ) -> list[DeepCell]:
         """Return the seeds of methods, each with its best pair, if that is known; first seed 0 of all."""
         chosen = []
         for method in methods:
@@ -115,13 +115,13 @@ class Study:
             if all(cell in self.known for cell in tried):
                 chosen.append(max(tried, key=self.known.__getitem__))
         return [
-            Cell(study, data, best.method, timesteps, plan, best.lr, best.value, seed)
+            DeepCell(study, data, best.method, timesteps, plan, best.lr, best.value, seed)
             for seed in seeds
             for plan in plans
             for best in chosen
         ]
 
-    def cells(self) -> Iterator[Cell]:
+    def cells(self) -> Iterator[DeepCell]:
         """Yield everything that is known to be wanted, the most telling first."""
         others = [method for method in METHODS if method not in RIVALS]
         depths = [stages(depth) for depth in (16, 8, 4, 2)]
@@ -140,12 +140,14 @@ class Study:
         for timesteps in (4, 2):
             yield from self.final("T", others, timesteps, VGG)
 
-    def lacking(self, methods: Collection[str] = METHODS, named: Iterable[Cell] = ()) -> Iterator[Cell]:
+    def lacking(
+        self, methods: Collection[str] = METHODS, named: Iterable[DeepCell] = ()
+    ) -> Iterator[DeepCell]:
         """Yield what is not done of some methods, as far as it is known, and of the named cells."""
         wanted = chain((cell for cell in self.cells() if cell.method in methods), named)
         return (cell for cell in wanted if cell not in self.known)
 
-    def keep(self, cell: Cell, row: dict[str, Any]) -> None:
+    def keep(self, cell: DeepCell, row: dict[str, Any]) -> None:
         row = {"cell": cell._asdict(), "base": self.recipe, **row}
         self.rows.append(row)
         self.known[cell] = row["accuracy"]
@@ -190,7 +192,7 @@ class Sets:
         return halves[0], halves[1]
 
 
-def run(cell: Cell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict[str, Any]:
+def run(cell: DeepCell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict[str, Any]:
     """Train and judge one cell; return what was measured."""
     train, test = data
     if cell.held:
@@ -216,7 +218,7 @@ def run(cell: Cell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict[str
         neuron=KINDS[method.neuron],
         neuron_options=options,
     )
-    row, _ = speedrun.run(Namespace(**given), cell.seed, train, test, Deep)
+    row, _ = speedrun.run(Namespace(**given), cell.seed, train, test, DeepVGG)
     if method.neuron == "Mixed":
         row["mode"] = "hard"  # judged with all units binary
     return row
@@ -233,16 +235,16 @@ class Worker:
         end_with_parent()
 
     @classmethod
-    def run(cls, cell: Cell, recipe: dict[str, Any]) -> dict[str, Any]:
+    def run(cls, cell: DeepCell, recipe: dict[str, Any]) -> dict[str, Any]:
         return run(cell, recipe, cls.sets.get(cell.dataset, cell.timesteps))
 
 
 def work(study: Study, given: Namespace, folders: dict[str, Path]) -> None:
     """Run what is lacking, several cells at once, until all is done or time is up."""
-    named = [Cell.read(cell) for cell in given.cells]
+    named = [DeepCell.read(cell) for cell in given.cells]
     methods = given.methods or ([] if named else METHODS)
     started, longest, taken = time.monotonic(), 0.0, set()
-    running: dict[Future[Any], tuple[Cell, float]] = {}
+    running: dict[Future[Any], tuple[DeepCell, float]] = {}
     begin = (folders, given.subset)
     with ProcessPoolExecutor(given.jobs, get_context("spawn"), Worker.begin, begin) as pool:
         while True:

@@ -55,7 +55,7 @@ METHODS: dict[str, Rule] = {
 }
 
 
-class Task:
+class RandomTask:
     """Gaussian inputs, labelled by a random network of one hidden layer."""
 
     def __init__(self, random: torch.Generator) -> None:
@@ -91,7 +91,7 @@ class Binary:
             signal = rule(current if noise is None or layer > first else current + noise)
         return signal @ self.head
 
-    def train(self, task: Task, steps: int) -> float:
+    def train(self, task: RandomTask, steps: int) -> float:
         """Train soft, then binary; fix the norms; return the accuracy with binary spikes."""
         parameters = [*self.weights, self.head]
         for parameter in parameters:
@@ -112,7 +112,7 @@ class Binary:
         x, labels = task.draw(20_000)
         return (self.scores(x, METHODS["sigmoid, slope 4"]).argmax(1) == labels).float().mean().item()
 
-    def fix(self, task: Task) -> None:
+    def fix(self, task: RandomTask) -> None:
         signal, norms = task.draw(50_000)[0], []
         for weight in self.weights:
             summed = signal @ weight
@@ -147,7 +147,7 @@ def sampled(net: Binary, x: Tensor, labels: Tensor, random: torch.Generator) -> 
     return found
 
 
-def cosines(net: Binary, task: Task, samples: int, random: torch.Generator) -> dict[str, list[float]]:
+def cosines(net: Binary, task: RandomTask, samples: int, random: torch.Generator) -> dict[str, list[float]]:
     """Return for each method the cosine to the true gradient, layer by layer."""
     halves = [[torch.zeros_like(w) for w in net.weights] for _ in range(2)]
     grads = {name: [torch.zeros_like(w) for w in net.weights] for name in METHODS}
@@ -173,7 +173,7 @@ def add(sums: Sequence[Tensor], more: Sequence[Tensor]) -> None:
         total += part
 
 
-def soft_cosines(net: Binary, task: Task, random: torch.Generator) -> list[float]:
+def soft_cosines(net: Binary, task: RandomTask, random: torch.Generator) -> list[float]:
     """Return the cosine of UltraLIF's gradient, soft, to finite differences along 40 directions."""
     wide = Binary(0, random)
     wide.weights = [w.double() for w in net.weights]
@@ -231,7 +231,7 @@ def main() -> None:
     accuracies = []
     for seed in range(given.seeds):
         random = torch.Generator().manual_seed(seed)
-        task, net = Task(random), Binary(given.depth, random)
+        task, net = RandomTask(random), Binary(given.depth, random)
         accuracies.append(net.train(task, given.steps))
         found = cosines(net, task, given.samples, random)
         found["UltraLIF soft, its own loss"] = soft_cosines(net, task, random)

@@ -65,7 +65,7 @@ def matched_step(
     return (soft if mode == "soft" else straight_through(fires.to(soft.dtype), soft)), v
 
 
-class Sigmoid(ul.nn.Stepped[ul.nn.State]):
+class SigmoidNeuron(ul.nn.Stepped[ul.nn.State]):
     modes = ("soft", "hard")
     learns = frozenset({"eps"})
     state_type = ul.nn.State
@@ -77,7 +77,7 @@ class Sigmoid(ul.nn.Stepped[ul.nn.State]):
         self.learnable("eps", eps, ul.nn.LOG, bounds=(0.1, 20.0))
 
 
-class Matched(Sigmoid):
+class Matched(SigmoidNeuron):
     formula = staticmethod(matched_step)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import ultralif as ul
 from research import RESULTS
-from research.studies.deep_gradient import Binary, Rule, Task, add, claimed, sampled, ultra
+from research.studies.deep_gradient import Binary, RandomTask, Rule, add, claimed, sampled, ultra
 
 TEMPERATURES = (0.1, 0.2, 0.4, 0.8, 1.6)
 BATCH = 128
@@ -36,7 +36,7 @@ def flat(grads: list[Tensor]) -> Tensor:
     return torch.cat([grad.flatten() for grad in grads])
 
 
-def moments(net: Binary, task: Task, method: Rule, batches: int) -> tuple[Tensor, float, float]:
+def moments(net: Binary, task: RandomTask, method: Rule, batches: int) -> tuple[Tensor, float, float]:
     """Return the mean gradient, its length, and the relative variance of a batch's gradient."""
     found = torch.stack([flat(claimed(net, method, *task.draw(BATCH))) / BATCH for _ in range(batches)])
     mean, spread = found.mean(0), found.var(0).sum()
@@ -47,7 +47,7 @@ def moments(net: Binary, task: Task, method: Rule, batches: int) -> tuple[Tensor
 def measure(seed: int, depth: int, batches: int, samples: int) -> dict[str, list[list[float]]]:
     """Return by mode, for each temperature: length of the gradient, relative variance, bias."""
     random = torch.Generator().manual_seed(seed)
-    task, net = Task(random), Binary(depth, random)
+    task, net = RandomTask(random), Binary(depth, random)
     net.train(task, 100)
     halves = [[torch.zeros_like(w) for w in net.weights] for _ in range(2)]
     with torch.no_grad():

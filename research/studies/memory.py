@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from research import RESULTS
-from research.studies.memory_nets import METHODS, Cell
+from research.studies.memory_nets import METHODS, MemoryCell
 from research.studies.memory_tasks import TASKS, grid, measure
 from research.studies.workers import end_with_parent
 
@@ -35,14 +35,16 @@ SEEDS = range(5)
 Row = dict[str, Any]
 
 
-def key(row: Row) -> Cell:
+def key(row: Row) -> MemoryCell:
     """Return the run of a line."""
-    return Cell(
-        **{name: tuple(row[name]) if name == "time_constants" else row[name] for name in Cell._fields}
+    return MemoryCell(
+        **{name: tuple(row[name]) if name == "time_constants" else row[name] for name in MemoryCell._fields}
     )
 
 
-def todo(task: str, rows: list[Row], methods: Iterable[str], seeds: Iterable[int] = SEEDS) -> Iterator[Cell]:
+def todo(
+    task: str, rows: list[Row], methods: Iterable[str], seeds: Iterable[int] = SEEDS
+) -> Iterator[MemoryCell]:
     """Yield the runs that are lacking, all methods in turn; the last ones depend on what the first find."""
     done = {key(row): row for row in rows}
     grids = [grid(task, method) for method in methods]
@@ -68,10 +70,10 @@ def work(args: argparse.Namespace) -> None:
 
     A run that fails is tried again, in a new process and without a recorded step; then it is left out.
     """
-    began, begun, idle = time.perf_counter(), set[Cell](), [worker() for _ in range(args.processes)]
-    running = dict[Future[Row], tuple[Cell, ProcessPoolExecutor, bool]]()
+    began, begun, idle = time.perf_counter(), set[MemoryCell](), [worker() for _ in range(args.processes)]
+    running = dict[Future[Row], tuple[MemoryCell, ProcessPoolExecutor, bool]]()
 
-    def start(cell: Cell, by: ProcessPoolExecutor, record: bool) -> None:
+    def start(cell: MemoryCell, by: ProcessPoolExecutor, record: bool) -> None:
         future = by.submit(measure, cell, args.data, args.device, args.most, record=record)
         running[future] = cell, by, record
 

@@ -29,7 +29,7 @@ SURROGATE = ("LIF", "LIF, learned width", "PLIF, learned width", "PLIF, no reset
 MAKE = Callable[..., nn.Module]
 
 
-class Cell(NamedTuple):
+class MemoryCell(NamedTuple):
     """One run of the study."""
 
     task: str
@@ -75,7 +75,7 @@ class Columns(nn.Module):
         yield from zip((*self.norms, self.linear), (*self.neurons, self.last), strict=True)
 
 
-class Deep(nn.Module):
+class DeepMemory(nn.Module):
     """Hidden layers with batch norm over samples and time, and a linear head for the mean spike."""
 
     def __init__(self, sizes: tuple[int, ...], make: MAKE) -> None:
@@ -97,7 +97,7 @@ class Deep(nn.Module):
         yield from zip(self.norms, self.neurons, strict=True)
 
 
-def options_of(cell: Cell) -> tuple[str, dict[str, Any]]:
+def options_of(cell: MemoryCell) -> tuple[str, dict[str, Any]]:
     """Return the neuron of a run and its arguments."""
     register_neurons()
     neuron, options = METHODS[cell.method]
@@ -111,7 +111,7 @@ def options_of(cell: Cell) -> tuple[str, dict[str, Any]]:
     return neuron, options | ({"v_sat": cell.v_sat} if cell.v_sat else {})
 
 
-def build(cell: Cell, sizes: tuple[int, ...]) -> nn.Module:
+def build(cell: MemoryCell, sizes: tuple[int, ...]) -> nn.Module:
     """Return the net of a run; where nothing resets, it begins so that neurons do not fire all the time."""
     torch.manual_seed(cell.seed)
     neuron, options = options_of(cell)
@@ -122,7 +122,7 @@ def build(cell: Cell, sizes: tuple[int, ...]) -> nn.Module:
     if cell.task == "columns":
         net: Any = Columns(sizes[1], make)
     elif len(sizes) > 3:
-        net = Deep(sizes, make)
+        net = DeepMemory(sizes, make)
     else:
         net = ul.Network(sizes, neuron=neuron, neuron_options=options)
     if cell.method == "saturate, learned":

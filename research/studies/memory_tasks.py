@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import ultralif as ul
-from research.studies.memory_nets import SURROGATE, Cell, build, memory, modes
+from research.studies.memory_nets import SURROGATE, MemoryCell, build, memory, modes
 from ultralif.data.loader import CROP_AND_FLIP
 
 
-class Task(NamedTuple):
+class MemoryTask(NamedTuple):
     """A dataset as sequences, and the net and training for it."""
 
     dataset: str
@@ -43,17 +43,17 @@ class Task(NamedTuple):
 SHORT, LONG = ((2.0, 15.0), (5.0, 30.0)), ((2.0, 100.0), (2.0, 400.0))
 DEEP, BRIEF = ((0.5, 4.0), (1.0, 8.0)), ((2.0, 50.0), (2.0, 200.0))
 TASKS = {
-    "randman": Task("randman", 256, 30, SHORT, rates=(1e-2,), batch=64),
-    "rows": Task("mnist", 128, 6, SHORT, 10_000, (1e-2, 3e-2), (0.2,), (2.0,)),
-    "nmnist": Task("n-mnist", 64, 30, SHORT, None, (3e-3, 1e-2), (0.2, 0.5), (2.0,), 256, 8),
-    "columns": Task("cifar10", 128, 15, DEEP, None, (3e-3,), (0.3, 0.5), (2.0,), 128, 3, half=True),
-    "permuted": Task("mnist", 256, 12, LONG, None, (1e-2, 3e-2), (0.3,), (2.0,), 128, 3, 3, True, 0.0),
-    "small": Task("mnist", 64, 8, BRIEF, 4_000, (1e-2, 3e-2), (0.3,), (2.0,), 128, None, 3, False, 0.0),
-    "pixels": Task("mnist", 256, 12, LONG, None, (1e-2, 3e-2), (0.3,), (2.0,), 128, 3, 3, True, 0.0),
+    "randman": MemoryTask("randman", 256, 30, SHORT, rates=(1e-2,), batch=64),
+    "rows": MemoryTask("mnist", 128, 6, SHORT, 10_000, (1e-2, 3e-2), (0.2,), (2.0,)),
+    "nmnist": MemoryTask("n-mnist", 64, 30, SHORT, None, (3e-3, 1e-2), (0.2, 0.5), (2.0,), 256, 8),
+    "columns": MemoryTask("cifar10", 128, 15, DEEP, None, (3e-3,), (0.3, 0.5), (2.0,), 128, 3, half=True),
+    "permuted": MemoryTask("mnist", 256, 12, LONG, None, (1e-2, 3e-2), (0.3,), (2.0,), 128, 3, 3, True, 0.0),
+    "small": MemoryTask("mnist", 64, 8, BRIEF, 4_000, (1e-2, 3e-2), (0.3,), (2.0,), 128, None, 3, False, 0.0),
+    "pixels": MemoryTask("mnist", 256, 12, LONG, None, (1e-2, 3e-2), (0.3,), (2.0,), 128, 3, 3, True, 0.0),
 }
 
 
-def grid(task: str, method: str) -> list[Cell]:
+def grid(task: str, method: str) -> list[MemoryCell]:
     """Return the runs among which the held-out samples choose: as many for each method of a task.
 
     The width of a surrogate is chosen from the temperatures, and its time constant from the middles of the
@@ -61,17 +61,19 @@ def grid(task: str, method: str) -> list[Cell]:
     """
     given = TASKS[task]
     if method == "LIF":
-        return [Cell(task, method, lr, (), 0.0, 0.0, 0, True) for lr in dict.fromkeys((*given.rates, 3e-2))]
+        return [
+            MemoryCell(task, method, lr, (), 0.0, 0.0, 0, True) for lr in dict.fromkeys((*given.rates, 3e-2))
+        ]
     spread: tuple[tuple[float, ...], ...] = given.time_constants
     if method in SURROGATE:
         spread = tuple((round(math.sqrt(low * high), 1),) for low, high in given.time_constants)
     tops = given.ceilings if "saturate" in method else (0.0,)
     choices = product(given.rates, spread, given.temperatures, tops)
-    return [Cell(task, method, *values, 0, True) for values in choices]
+    return [MemoryCell(task, method, *values, 0, True) for values in choices]
 
 
 @dataclass(frozen=True)
-class Samples:
+class TaskSamples:
     """Bytes or numbers with labels: sequences ``[T, N, inputs]``, or for columns images ``[N, C, H, W]``."""
 
     x: Tensor
@@ -96,7 +98,7 @@ class Samples:
 
 
 @cache
-def load(task: str, folder: str | None, device: str, most: int | None) -> tuple[Samples, Samples]:
+def load(task: str, folder: str | None, device: str, most: int | None) -> tuple[TaskSamples, TaskSamples]:
     """Return training and test samples."""
     given = TASKS[task]
     found = ul.data.load(given.dataset, timesteps=30, data_dir=folder, device=device)
@@ -116,7 +118,7 @@ def load(task: str, folder: str | None, device: str, most: int | None) -> tuple[
             x = x.unsqueeze(2) if task != "rows" else x.unflatten(0, (28, 28)).transpose(1, 2).contiguous()
         if task in ("permuted", "small"):
             x = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0)).to(x.device)]
-        halves.append(Samples(x, split.labels[:count], torch.arange(count, device=x.device)))
+        halves.append(TaskSamples(x, split.labels[:count], torch.arange(count, device=x.device)))
     return halves[0], halves[1]
 
 
@@ -135,7 +137,7 @@ def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], Non
     return graph.replay
 
 
-def train(cell: Cell, data: Samples, epochs: int, *, record: bool) -> nn.Module:
+def train(cell: MemoryCell, data: TaskSamples, epochs: int, *, record: bool) -> nn.Module:
     """Train one net. A step, from batch to new weights, may be recorded once a mode, and replayed."""
     given, device = TASKS[cell.task], data.labels.device
     inputs = data.take(torch.zeros(1, dtype=torch.long, device=device))[0].shape[2]
@@ -171,7 +173,7 @@ def train(cell: Cell, data: Samples, epochs: int, *, record: bool) -> nn.Module:
 
 
 @torch.no_grad()
-def accuracy(net: nn.Module, data: Samples) -> float:
+def accuracy(net: nn.Module, data: TaskSamples) -> float:
     """Return the percentage of right answers."""
     right = 0
     for part in torch.arange(len(data), device=data.labels.device).split(500):
@@ -181,7 +183,7 @@ def accuracy(net: nn.Module, data: Samples) -> float:
 
 
 def measure(
-    cell: Cell, folder: str | None, device: str, most: int | None = None, *, record: bool = False
+    cell: MemoryCell, folder: str | None, device: str, most: int | None = None, *, record: bool = False
 ) -> dict[str, Any]:
     """Train and judge one run.
 

@@ -19,7 +19,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Any:
         x = torch.rand(28, 40, 28, generator=draw)
         if task == "columns":
             x = torch.randint(256, (40, 3, 32, 32), dtype=torch.uint8, generator=draw)
-        samples = memory_tasks.Samples(*(part.to(device) for part in (x, labels, torch.arange(40))))
+        samples = memory_tasks.TaskSamples(*(part.to(device) for part in (x, labels, torch.arange(40))))
         return samples, samples
 
     monkeypatch.setattr(memory_tasks, "load", load)

@@ -4,7 +4,7 @@ import pytest
 
 from paper_runs import made_up
 from research.paper import verdicts
-from research.paper.judgement import Finding, compared, corrected, together
+from research.paper.judgement import Ruling, compared, corrected, together
 from research.paper.published import ULTRA
 from research.paper.results import Results
 from research.paper.statistics import Interval
@@ -83,7 +83,7 @@ class TestVerdicts:
         assert compared(Interval(mean, half, 5, 0.01), 4.0) == expected
 
     def test_a_small_gain_that_may_be_chance_does_not_hold(self):
-        found = [Finding("holds weaker", "", p, "does not hold") for p in (0.03, 0.04)]
+        found = [Ruling("holds weaker", "", p, "does not hold") for p in (0.03, 0.04)]
         assert [each.verdict for each in corrected(found)] == ["does not hold"] * 2
 
     @pytest.mark.parametrize(
