@@ -359,9 +359,9 @@ def _network(
 ) -> nn.Module:
     if net is not None:
         _check_parameters(net, tensors, config)
-        if config.mode is not None:
-            set_mode(net, config.mode)
     network = _build(config, tensors) if net is None else net
+    if config.mode is not None:
+        set_mode(network, config.mode)
     try:
         dtype = next(value.dtype for value in tensors.values() if value.is_floating_point())
         network.to(dtype).load_state_dict(tensors)
