@@ -35,15 +35,21 @@ def test_a_network_is_whole_and_its_card_names_its_run(name: str) -> None:
     network = ul.load(name)
     assert document_id(card["config"]) == card["run"]
     deep = config.model != "mlp"
-    assert name == f"{config.dataset}/{config.model if deep else config.neuron.lower()}-t{config.timesteps}"
+    home = "shd" if config.dataset.startswith("own:shd-") else config.dataset
+    assert name == f"{home}/{config.model if deep else config.neuron.lower()}-t{config.timesteps}"
     assert any(
         words in card["command"] for words in (f"--model {config.model}", f"--neuron {config.neuron}", name)
     )
-    spec = find_spec(config)
-    time = () if deep and not spec.is_events else (config.timesteps,)
+    if deep:
+        spec = find_spec(config)
+        shape, classes = (config.timesteps,) * spec.is_events + (2, *spec.shape), spec.classes
+    else:
+        shape, classes = (config.timesteps, 2, network.sizes[0]), network.sizes[-1]
     with torch.no_grad():
-        scores = network(torch.zeros(*time, 2, *spec.shape if deep else (network.sizes[0],)))
-    assert scores.shape == (2, 10) and torch.isfinite(scores).all()
+        scores = network(torch.zeros(*shape))
+    assert scores.shape == (2, classes) and torch.isfinite(scores).all()
+    mode = config.mode or ("hard" if config.hard_share else network.neurons[0].modes[0])
+    assert {part.mode for part in network.modules() if isinstance(part, ul.nn.Neuron)} == {mode}
 
 
 @pytest.mark.skipif(not (MNIST / "mnist").is_dir(), reason="needs MNIST")
@@ -77,6 +83,15 @@ def test_a_network_is_fetched_from_a_folder(tmp_path: Path, monkeypatch, capsys)
     (tmp_path / "theirs" / "mnist-vgg5-t2.safetensors").write_bytes(b"cut")
     with pytest.raises(JobError, match="SHA-256"):
         zoo.get_model("mnist/vgg5-t2", tmp_path / "theirs")
+
+
+def test_a_binary_network_of_data_that_are_not_here_is_binary(tmp_path: Path, monkeypatch) -> None:
+    config = RunConfig(dataset="own:mine", hidden=(4,), timesteps=2, mode="hard")
+    made = ul.Network((3, 4, 2))
+    card = {"config": config.to_dict(), "run": config.id, "command": "none", "accuracy": {"hard": 50.0}}
+    monkeypatch.setenv("ULTRALIF_CACHE", str(tmp_path))
+    zoo.add_model(tmp_path / "models", "mine/ultralif-t2", made.state_dict(), card)
+    assert {neuron.mode for neuron in ul.load("mine/ultralif-t2").neurons} == {"hard"}
 
 
 @pytest.mark.skipif(not LARGE.is_dir(), reason="needs a checkout with its large networks")
