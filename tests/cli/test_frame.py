@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -87,9 +88,10 @@ def test_version(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.strip() == f"ultralif {ultralif.__version__}"
 
 
-def test_every_command_has_a_module_with_a_main() -> None:
+def test_every_command_has_a_module_with_its_functions() -> None:
     for name in cli.COMMANDS:
-        assert callable(__import__(f"ultralif.cli.{name}", fromlist=["main"]).main)
+        command = import_module(f"ultralif.cli.{name}").COMMAND
+        assert all(map(callable, command.values() if isinstance(command, dict) else [command]))
 
 
 def test_a_command_gets_the_rest_of_the_line(command) -> None:

@@ -31,7 +31,7 @@ COMMANDS: dict[str, str] = {
     "bench": "time a layer of neurons beside other libraries and a copy",
     "completion": "let a shell complete commands and flags",
 }
-"""Every command with its description; ``ultralif.cli.<command>`` has its ``main(argv)``."""
+"""Every command with its description; ``ultralif.cli.<command>`` has its functions."""
 
 EXAMPLES: dict[str, str] = {
     "ultralif train": "a first network, in half a minute",
@@ -119,7 +119,11 @@ def _run(args: list[str]) -> int:
         near = similar(command, COMMANDS)
         hint = f"did you mean '{near}'?" if near else f"choose one of {', '.join(COMMANDS)}"
         raise InputError(f"there is no command '{command}'; {hint}")
-    import_module(f"ultralif.cli.{command}").main(args[1:])
+    module = import_module(f"ultralif.cli.{command}")
+    if hasattr(module, "main"):  # it reads its arguments itself
+        module.main(args[1:])
+    else:
+        import_module("ultralif.cli.parse").run(module.COMMAND, args[1:], command)
     return 0
 
 

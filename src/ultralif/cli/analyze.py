@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.output import check_place, print_values
-from ultralif.cli.parse import Actions, Positional, dispatch
+from ultralif.cli.parse import Actions, Positional
 from ultralif.cli.sources import Source, load_network, pick_layer, save_network
 from ultralif.errors import InputError, check_range
 from ultralif.names import Mode
@@ -16,14 +16,9 @@ if TYPE_CHECKING:
 
     from ultralif.nn import Neuron
 
-__all__ = ["COMMAND", "main"]
+__all__ = ["COMMAND"]
 
 MOST_SLICES = 100_000
-
-
-def main(argv: list[str]) -> None:
-    """Run the command."""
-    dispatch(COMMAND, argv, "analyze")
 
 
 @dataclass(frozen=True)

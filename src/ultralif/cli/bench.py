@@ -5,22 +5,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ultralif.cli.output import echo, number, print_json, print_table, say
-from ultralif.cli.parse import parse
 from ultralif.errors import InputError, check_range
 
 if TYPE_CHECKING:
     from ultralif.bench.plan import Measurement
 
-__all__ = ["COMMAND", "main"]
+__all__ = ["COMMAND"]
 
 
 MOST = 1 << 32
 """The most currents of a layer: 16 GiB in float32."""
-
-
-def main(argv: list[str]) -> None:
-    """Run the command."""
-    parse(bench, argv, "bench")
 
 
 def bench(

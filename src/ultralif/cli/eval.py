@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ultralif.cli.output import number, print_json, print_result, print_table
-from ultralif.cli.parse import parse
 from ultralif.cli.sources import register_paths_of
 from ultralif.training.store import Store
 from ultralif.training.zoo import is_model
@@ -14,12 +13,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-__all__ = ["COMMAND", "main"]
-
-
-def main(argv: list[str]) -> None:
-    """Evaluate a run."""
-    parse(evaluate_run, argv, "eval")
+__all__ = ["COMMAND"]
 
 
 def evaluate_run(

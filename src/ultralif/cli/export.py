@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from ultralif.cli.output import echo, say
-from ultralif.cli.parse import parse
 from ultralif.cli.sources import is_code, load_module, make_network, register_paths_of
 from ultralif.errors import InputError, JobError
 from ultralif.names import Mode
@@ -28,14 +27,9 @@ if TYPE_CHECKING:
 
     Batches = Callable[[], Iterator[tuple[Tensor, Tensor]]]
 
-__all__ = ["COMMAND", "main"]
+__all__ = ["COMMAND"]
 
 DRIFT = 1000  # test samples for measuring an approximation's drift
-
-
-def main(argv: list[str]) -> None:
-    """Run the command."""
-    parse(export, argv, "export")
 
 
 def export(

@@ -3,15 +3,10 @@
 from pathlib import Path
 
 from ultralif.cli.output import echo, print_json, print_table
-from ultralif.cli.parse import Actions, dispatch
+from ultralif.cli.parse import Actions
 from ultralif.names import MODES
 
-__all__ = ["COMMAND", "main"]
-
-
-def main(argv: list[str]) -> None:
-    """List the networks, show one, or fetch one."""
-    dispatch(COMMAND, argv, "models")
+__all__ = ["COMMAND"]
 
 
 def list_(json: bool = False) -> None:

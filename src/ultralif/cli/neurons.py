@@ -4,15 +4,10 @@ import inspect
 from typing import Any
 
 from ultralif.cli.output import echo, print_json, print_table
-from ultralif.cli.parse import Flag, argument_docs, parse, print_flags
+from ultralif.cli.parse import Flag, argument_docs, print_flags
 from ultralif.training.config import class_defaults, spelled
 
-__all__ = ["COMMAND", "main", "neuron_flags"]
-
-
-def main(argv: list[str]) -> None:
-    """List the neurons, or the options of one."""
-    parse(neurons, argv, "neurons")
+__all__ = ["COMMAND", "neuron_flags"]
 
 
 def neurons(name: str | None = None, /, json: bool = False) -> None:

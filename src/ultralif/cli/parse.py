@@ -19,7 +19,7 @@ from ultralif.names import similar
 
 __all__ = [
     *("Actions", "Alone", "Flag", "Hidden", "Positional", "advised", "argument_docs", "asks_for_help"),
-    *("dispatch", "flags_of", "parse", "print_flags", "print_help", "read", "refuse_unknown"),
+    *("dispatch", "flags_of", "parse", "print_flags", "print_help", "read", "refuse_unknown", "run"),
 ]
 
 R = TypeVar("R")
@@ -227,6 +227,14 @@ def parse(target: Callable[..., R], argv: Sequence[str], command: str) -> R:
             *most, last = [f"{x.written} ({x.clause})" if x.is_word else x.usage for x in missing]
             raise InputError(f"ultralif {command} needs {', '.join(most)}{' and ' if most else ''}{last}")
     return _call(target, values)
+
+
+def run(target: Callable[..., object] | Actions, argv: Sequence[str], command: str) -> None:
+    """Run a command: its function, or the one of its actions that the first argument names."""
+    if isinstance(target, dict):
+        dispatch(target, argv, command)
+    else:
+        parse(target, argv, command)
 
 
 def dispatch(actions: Actions, argv: Sequence[str], command: str) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ultralif.cli.output import check_place, echo, print_json, say
-from ultralif.cli.parse import parse
 from ultralif.cli.runs import ALL, Filter
 from ultralif.cli.sources import is_code, neuron_name
 from ultralif.errors import InputError
@@ -13,14 +12,9 @@ from ultralif.errors import InputError
 if TYPE_CHECKING:
     from ultralif.report.gather import Entry
 
-__all__ = ["COMMAND", "main"]
+__all__ = ["COMMAND"]
 
 PAGES = (".html", ".htm")
-
-
-def main(argv: list[str]) -> None:
-    """Write a report."""
-    parse(report, argv, "report")
 
 
 def report(

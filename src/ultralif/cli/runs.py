@@ -16,7 +16,7 @@ from ultralif.cli.output import (
     print_table,
     say,
 )
-from ultralif.cli.parse import Actions, dispatch
+from ultralif.cli.parse import Actions
 from ultralif.cli.sources import is_path, register_dataset
 from ultralif.errors import InputError, JobError
 from ultralif.files import write_file
@@ -29,12 +29,7 @@ from ultralif.training.store import Store
 if TYPE_CHECKING:
     from ultralif.report.table import Table
 
-__all__ = ["COMMAND", "main"]
-
-
-def main(argv: list[str]) -> None:
-    """List, show, compare, remove and export runs."""
-    dispatch(COMMAND, argv, "runs")
+__all__ = ["COMMAND"]
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def network_figure(path: Path, net: Network, x: Tensor, shape: tuple[int, ...] |
     return save_figure(figure, path)
 
 
-def events_figure(path: Path, frames: Tensor) -> Path:
+def events_figure(path: Path, frames: Tensor, title: str = "") -> Path:
     """Draw event frames ``[T, 2, H, W]`` as pictures over time, ON events red and OFF events blue."""
     if frames.dim() != 4 or frames.shape[1] != 2:
         raise InputError(f"frames must be [T, 2, H, W], got {tuple(frames.shape)}; take one sample first")
@@ -57,6 +57,7 @@ def events_figure(path: Path, frames: Tensor) -> Path:
     for axis, step in zip(axes.flat, steps, strict=False):
         axis.imshow(signed[step].numpy(), cmap="RdBu_r", vmin=-far, vmax=far)
         axis.set_title(f"t = {step}", fontsize=7)
+    figure.suptitle(title, fontsize=9)
     return save_figure(figure, path)
 
 
