@@ -2,7 +2,8 @@
 
 import os
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,8 +25,18 @@ from ultralif.errors import InputError
 from ultralif.files import BadFile, parse_json, read_text
 from ultralif.names import ELSEWHERE
 from ultralif.training.config import PRESETS, RunConfig, recipe_of
+from ultralif.training.progress import RunOptions, stop_on_signals, training_progress
+from ultralif.training.result import Result
 
-__all__ = ["GROUPS", "Common", "option_flags", "read_arguments", "read_config", "warn_of_batch"]
+__all__ = [
+    "GROUPS",
+    "Common",
+    "option_flags",
+    "read_arguments",
+    "read_config",
+    "warn_of_batch",
+    "warn_of_changed_code",
+]
 
 C = TypeVar("C", bound="Common")
 
@@ -70,6 +81,27 @@ class Common:
     """Show no progress."""
     json: bool = False
     """Print the result as one JSON document."""
+
+    @contextmanager
+    def watched(self, seconds: Sequence[float], **more: Any) -> Iterator[RunOptions]:
+        """Yield the options of training; Ctrl-C stops it, and its progress is shown.
+
+        Args:
+            seconds: the estimated time of each stack of runs.
+            more: other options.
+        """
+        with (
+            stop_on_signals() as stopping,
+            training_progress(seconds, quiet=self.quiet or self.json) as report,
+        ):
+            yield RunOptions(
+                device=self.device,
+                data_dir=self.data_dir,
+                report=report,
+                stopping=stopping,
+                checkpoint_seconds=self.checkpoint_seconds,
+                **more,
+            )
 
     def print_recipe(self) -> None:
         """Print the recipe, so that the user knows where the other fields come from."""
@@ -190,6 +222,15 @@ def warn_of_batch(config: RunConfig) -> None:
             f"batch size {config.batch_size:,} is larger than the training set of {config.dataset}, "
             f"{spec.sizes[0]:,} samples: an epoch is a single step; choose a smaller --batch-size"
         )
+
+
+def warn_of_changed_code(rows: Sequence[Result]) -> None:
+    """Warn of runs whose neurons or networks have other code now."""
+    for row in rows:
+        if "code_sha256" in row.environment:
+            from ultralif.training.networks import warn_of_code
+
+            warn_of_code(row)
 
 
 def read_config(path: Path, changes: Mapping[str, Any] | None = None) -> RunConfig:

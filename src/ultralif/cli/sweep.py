@@ -3,27 +3,29 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-from ultralif.cli.arguments import Common, read_arguments, warn_of_batch
+from ultralif.cli.arguments import Common, read_arguments, warn_of_batch, warn_of_changed_code
 from ultralif.cli.output import echo, print_json, print_table, say
 from ultralif.cli.parse import Alone, Hidden
 from ultralif.cli.sources import register_models
-from ultralif.errors import InputError, JobError
+from ultralif.errors import InputError, JobError, check_range
 from ultralif.names import GROUPS as NEURON_GROUPS
 from ultralif.names import NEURON_NAMES
+from ultralif.report.summary import summarize
 from ultralif.training.config import RunConfig
-from ultralif.training.progress import RunOptions, spell_count, spell_time, stop_on_signals, training_progress
+from ultralif.training.progress import spell_count, spell_time
 from ultralif.training.store import Store
 from ultralif.training.sweep import grid, plan
 
 if TYPE_CHECKING:
     from ultralif.training import Result
 
-__all__ = ["COMMAND", "main", "print_plan", "run_plan", "seeds_together", "show_plan"]
+__all__ = ["COMMAND", "main", "show_plan"]
 
+Stacks = Sequence[Sequence[RunConfig]]
 MOST_SEEDS = 100_000
 
 
@@ -58,14 +60,6 @@ class Sweep(Common):
     cpus: int = 1
     """With --ray: cores for each stack that is not on a GPU; a stack on a GPU has that GPU to itself."""
 
-    def chosen_seeds(self) -> Sequence[int]:
-        """Return the seeds."""
-        if len(self.seeds) > 1:
-            return self.seeds
-        if not 1 <= self.seeds[0] <= MOST_SEEDS:
-            raise InputError(f"seeds must be from 1 to {MOST_SEEDS}, got {self.seeds[0]}")
-        return range(self.run.seed, self.run.seed + self.seeds[0])
-
 
 def main(argv: list[str]) -> None:
     """Train a grid of runs."""
@@ -77,36 +71,30 @@ def main(argv: list[str]) -> None:
         raise InputError(
             "data, networks and neurons of your own are known to this process alone; leave --ray out"
         )
-    seeds = args.chosen_seeds()
+    seeds: Sequence[int] = args.seeds
+    if len(seeds) == 1:
+        check_range("seeds", seeds[0], 1, MOST_SEEDS)
+        seeds = range(args.run.seed, args.run.seed + seeds[0])
     warn_of_batch(args.run)
     configs = grid(args.run, list(args.neurons), list(args.timesteps), list(args.sparsity), seeds)
     if own_model:
         configs = register_models(args.run.model, configs)
     store = Store(args.runs_dir)
-    # On a cluster each seed may have a GPU of its own.
-    together = seeds_together(args.device, len(seeds)) if args.ray is None else 1
-    stacks = plan(configs, store, args.largest, together)
+    stacks = plan(configs, store, args.largest, _seeds_together(args, len(seeds)))
     if args.dry_run:
         show_plan(stacks, args.device, args.json)
         return
-    run_plan(
-        stacks,
-        store,
-        RunOptions(device=args.device, data_dir=args.data_dir, checkpoint_seconds=args.checkpoint_seconds),
-        quiet=args.quiet or args.json,
-        elsewhere=_cluster(args),
-    )
+    _train(stacks, store, args)
     rows = store.rows(runs=[config.id for config in configs], complain=say)
-    for row in rows:
-        if "code_sha256" in row.environment:
-            from ultralif.training.networks import warn_of_code
-
-            warn_of_code(row)
+    warn_of_changed_code(rows)
     if args.json:
         print_json([row.to_dict() for row in rows])
         return
     finished = [row for row in rows if row.status == "done"]
-    _print_summary(finished)
+    table = summarize(finished)
+    print_table(table.columns, table.rows)
+    for note in table.notes[:1]:
+        echo(note)
     args.print_recipe()
     there = "" if args.runs_dir is None else f" --runs-dir {args.runs_dir}"
     echo(f"{spell_count(len(rows), 'run')} in {store.root}; next: ultralif runs list{there}")
@@ -115,73 +103,37 @@ def main(argv: list[str]) -> None:
         raise JobError(f"the loss of {len(rows) - len(finished)} diverged, and they are left out: {lost}")
 
 
-def seeds_together(device: str, seeds: int) -> int:
-    """Return how many seeds to train in one stack: on a GPU several take little more time than one."""
+def _seeds_together(args: Sweep, seeds: int) -> int:
+    """Return how many seeds to train in one stack: on one GPU several take little more time than one."""
     from ultralif.training.device import pick_device
 
-    return seeds if pick_device(device).type == "cuda" else 1
+    return seeds if args.ray is None and pick_device(args.device).type == "cuda" else 1
 
 
-def _cluster(args: Sweep) -> "Callable[..., Iterator[Result]] | None":
-    """Return the function that trains stacks on a Ray cluster; None without --ray."""
-    if args.ray is None:
-        return None
-    from ultralif.training.ray import run_ray
-
-    return partial(run_ray, address=args.ray, cpus=args.cpus)
-
-
-def run_plan(
-    stacks: Sequence[Sequence[RunConfig]],
-    store: Store,
-    options: RunOptions,
-    *,
-    quiet: bool,
-    elsewhere: "Callable[..., Iterator[Result]] | None" = None,
-) -> None:
-    """Print a plan and its estimated time, then train it; Ctrl-C stops it and saves everything.
-
-    Args:
-        stacks: the plan.
-        store: where the runs go.
-        options: device, folder of the data and checkpoints.
-        quiet: show no progress.
-        elsewhere: function that trains the stacks on a cluster; None trains them here.
-    """
+def _train(stacks: Stacks, store: Store, args: Sweep) -> None:
+    """Print the plan with its estimated time, then train it; Ctrl-C stops it and saves everything."""
+    quiet = args.quiet or args.json
     if not stacks:
         if not quiet:
             say("all runs are finished already")
         return
-    from ultralif.training import run_local
+    from ultralif.training import estimate, run_local
 
     seconds = [1.0] * len(stacks)
-    if not quiet and elsewhere is not None:
-        say(f"{sum(map(len, stacks))} runs in {len(stacks)} stacks")
-    elif not quiet:
-        from ultralif.training import estimate
+    if args.ray is not None:
+        from ultralif.training.ray import run_ray
 
-        seconds = estimate(stacks, options.device)
-        print_plan(stacks, seconds)
-    with (
-        redirect_stdout(sys.stderr),  # Ray prints its own message there
-        stop_on_signals() as stopping,
-        training_progress(seconds, quiet=quiet) as report,
-    ):
-        for _ in (elsewhere or run_local)(stacks, store, replace(options, report=report, stopping=stopping)):
+        train: Callable[..., Iterator[Result]] = partial(run_ray, address=args.ray, cpus=args.cpus)
+        if not quiet:
+            say(f"{sum(map(len, stacks))} runs in {len(stacks)} stacks")
+    else:
+        train = run_local
+        if not quiet:
+            seconds = estimate(stacks, args.device)
+            _print(stacks, seconds, sys.stderr)
+    with redirect_stdout(sys.stderr), args.watched(seconds) as options:  # Ray prints a message of its own
+        for _ in train(stacks, store, options):
             pass
-
-
-def _print_summary(rows: "list[Result]") -> None:
-    """Print mean and interval over seeds for each kind of run."""
-    from ultralif.report.summary import summarize
-
-    table = summarize(rows)
-    print_table(table.columns, table.rows)
-    for note in table.notes[:1]:
-        echo(note)
-
-
-Stacks = Sequence[Sequence[RunConfig]]
 
 
 def show_plan(stacks: Stacks, device: str, as_json: bool) -> None:
@@ -205,12 +157,7 @@ def show_plan(stacks: Stacks, device: str, as_json: bool) -> None:
     _print(stacks, seconds, sys.stdout)
 
 
-def print_plan(stacks: Stacks, seconds: Sequence[float]) -> None:
-    """Print what will be trained."""
-    _print(stacks, seconds, sys.stderr)
-
-
-def _print(stacks: Stacks, seconds: Sequence[float], file: Any) -> None:
+def _print(stacks: Stacks, seconds: Sequence[float], file: TextIO) -> None:
     if stacks:
         rows = _rows(stacks, seconds)
         print_table(tuple(rows[0]), [tuple(row.values()) for row in rows], file=file)

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ultralif.cli.arguments import Common, read_arguments, warn_of_batch
+from ultralif.cli.arguments import Common, read_arguments, warn_of_batch, warn_of_changed_code
 from ultralif.cli.output import print_json, print_result, say
 from ultralif.errors import JobError, need
 from ultralif.training.config import RunConfig
-from ultralif.training.progress import RunOptions, stop_on_signals, training_progress
 from ultralif.training.store import Store
 
 if TYPE_CHECKING:
@@ -67,10 +66,7 @@ def main(argv: list[str]) -> None:
         from ultralif.training.device import pick_device
 
         pick_device(args.device)
-    if found and "code_sha256" in found[0].environment:
-        from ultralif.training.networks import warn_of_code
-
-        warn_of_code(found[0])
+    warn_of_changed_code(found)
     if found and not args.json and _is_first():
         say(f"{run.id} is finished already; these are its results. To train it again: --again")
     result = found[0] if found else _train(run, args)
@@ -110,18 +106,7 @@ def _train(run: RunConfig, args: Train) -> "Result | None":
 
         if (note := changed_code(run, store)) is not None:
             say(note)
-    with (
-        stop_on_signals() as stopping,
-        training_progress([1.0], quiet=args.quiet or args.json) as report,
-    ):
-        options = RunOptions(
-            device=args.device,
-            data_dir=args.data_dir,
-            report=report,
-            stopping=stopping,
-            checkpoint_seconds=args.checkpoint_seconds,
-            graph=args.graph,
-        )
+    with args.watched([1.0], graph=args.graph) as options:
         if "TORCHELASTIC_RUN_ID" in os.environ:
             from ultralif.training.torchrun import train_distributed
 
