@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from statistics import fmean
 
-from research.pages.paper_parts import FOUR, HERE, NAMES, listed, span, wrapped
+from research.pages.paper_parts import FOUR, HERE, NAMES, listed, wrapped
 from research.paper.judgement import MARGIN
 from research.paper.published import ULTRA
 from research.paper.results import Results, scores
 from research.paper.statistics import Interval, images, interval, paired
 from research.studies.grids import SMALL, StudyCell, collect, one_at_a_time, tuned
-from research.studies.tables import CONTROLS, Compared, factors_table, tuned_groups, tuned_summary
+from research.studies.tables import Compared, factors_table, tuned_groups, tuned_summary
 from ultralif.training import Result
 
 __all__ = ["dspike", "over_control"]
@@ -23,35 +23,19 @@ def of_studies(results: Results) -> list[Callable[[Results], str]]:
 
 
 def _tuned(results: Results) -> str:
-    """Answer whether a tuned Ultra neuron is ahead of its control, and say what tuning gives LIF."""
-    rows = tuned_groups(results.every)
-    past = [(row, row.past) for row in rows if row.past]
+    """Answer whether a tuned Ultra neuron is ahead of its control."""
+    past = [(row, row.past) for row in tuned_groups(results.every) if row.past]
     ahead, behind = (sum(_is_sure(each) and sign * each.mean > 0 for _, each in past) for sign in (1, -1))
     apart = [(row, each) for row, each in past if not _is_control_itself(row)]
     left = [(row, each) for row, each in apart if each.high >= MARGIN]
     unsure = listed(dict.fromkeys(f"{NAMES[row.dataset]} at T={row.timesteps}" for row, _ in left))
-    datasets = dict.fromkeys(NAMES[row.dataset] for row in rows)
-    runs = collect(tuned(results.every), results.every)
-    gains = []
-    for place in dict.fromkeys((row.dataset, row.timesteps) for row in rows):
-        after = scores(runs.get(StudyCell("LIF", *place), {}))
-        gains += [gain.mean] if (gain := paired(after, results.accuracy("LIF", *place))) else []
-    soft, binary = ([row for row in rows if row.group == group] for group in CONTROLS)
-    early, late = ([row for row in soft if (row.timesteps == 1) == is_first] for is_first in (True, False))
     return wrapped(
         "**Tuned alike, the best Ultra neuron is significantly ahead of its control, which has no "
         f"log-sum-exp, in {ahead or 'none'} of {len(past)} comparisons**, and behind in {behind or 'none'} "
-        f"({listed(datasets)} at T=1 and 10; sixteen settings for every neuron, "
-        f"judged on held-out data; Holm's correction). {len(past) - len(apart)} of them, at T=1, are the "
-        f"same network up to its first bias; of the other {len(apart)} a lead of more than {MARGIN} points "
-        f"is excluded in {len(apart) - len(left)}, and {len(left)} are inconclusive ({unsure}: "
-        f"{listed(each.signed for _, each in left)}). Soft, its lead over SoftLIF is {_span(soft, 'past')} "
-        f"points. Over the best binary baseline it is, at T=1, {_span(early, 'over')} soft{_sure(early)} and "
-        f"{_span(early, 'binary')} run binary; at T=10, {_span(late, 'over')} soft{_sure(late)} and "
-        f"{_span(late, 'binary')} run binary. Trained binary, it leads LIF with a learned width by "
-        f"{_span(binary, 'past')} and the best baseline by {_span(binary, 'over')}{_sure(binary)}. "
-        f"LIF itself gains {span(gains)} points over its runs as written, in which its reset is "
-        "differentiated and its surrogate not scaled by the slope; these two alone change little (below)."
+        "(sixteen settings for every neuron, judged on held-out data; Holm's correction). "
+        f"{len(past) - len(apart)} of them, at T=1, are the same network up to its first bias. Of the other "
+        f"{len(apart)} a lead of more than {MARGIN} points is excluded in {len(apart) - len(left)}, and "
+        f"{len(left)} are open ({unsure})."
     )
 
 
@@ -64,48 +48,19 @@ def _is_sure(each: Interval) -> bool:
     return each.p is not None and each.p < 0.05
 
 
-def _sure(rows: Sequence[Compared]) -> str:
-    """Say on which datasets a group is significantly ahead of the best baseline, and behind it."""
-    parts = []
-    for word, sign in (("ahead", 1), ("behind", -1)):
-        found = [
-            NAMES[row.dataset] for row in rows if row.over and _is_sure(row.over) and sign * row.over.mean > 0
-        ]
-        parts += [f"{word} on {listed(found)}"] if found else []
-    return f" (significantly {', '.join(parts)})" if parts else " (nowhere significant)"
-
-
-def _span(rows: Sequence[Compared], name: str) -> str:
-    """Write the least and the greatest mean of a difference."""
-    return span([each.mean for row in rows if (each := getattr(row, name)) is not None])
-
-
-def over_tuned_baselines(results: Results) -> str:
-    """Say what tuning leaves of the lead with binary spikes on CIFAR-10 at T=10."""
-    rows = {row.group: row for row in tuned_groups(results.every) if row[:2] == ("cifar10", 10)}
-    soft, binary = (rows[group] for group in CONTROLS)
-    if soft.binary is None or binary.over is None:
-        raise SystemExit("the tuned networks of CIFAR-10 at T=10 are not in the results")
-    return (
-        f"Tuned alike, at T=10 alone, the best Ultra neuron leads the best baseline by {soft.binary.signed} "
-        f"when trained soft and run binary, as here, and by {binary.over.signed} when trained binary."
-    )
-
-
 def _factors(results: Results) -> str:
-    found: dict[str, dict[str, list[float]]] = {}
-    places: dict[str, None] = {}
-    for dataset, time, effect, change, *_ in factors_table(results.every).rows:
+    """Say which ingredients gain in every cell of the factorial."""
+    found: dict[str, list[float]] = {}
+    for dataset, _, effect, change, *_ in factors_table(results.every).rows:
         if dataset != SMALL and "perceptron" not in effect:
-            found.setdefault(time, {}).setdefault(effect, []).append(float(change.split()[0]))
-            places[NAMES[dataset]] = None
-    each = "; ".join(
-        f"at T={time} {', '.join(f'{effect} {span(changes)}' for effect, changes in effects.items())}"
-        for time, effects in found.items()
-    )
+            mean, _, half = change.split()
+            found.setdefault(effect, []).append(float(mean) - float(half))
+    always = [effect for effect, lowest in found.items() if min(lowest) > 0]
+    never = [effect for effect, lowest in found.items() if max(lowest) <= 0]
     return wrapped(
-        f"One ingredient changed and the others averaged over, on {listed(places)}: {each}. (At T=1 the ring "
-        "is the additive membrane.)"
+        "One ingredient was changed and the others averaged over, on three sets of images at T=1 and 10. "
+        f"A gain is shown in every cell for {listed(always or ['none'])}, and in no cell for "
+        f"{listed(never or ['any'])}."
     )
 
 
