@@ -96,7 +96,7 @@ class Evidence:
         bad = int((ratio > 1).sum())
         self.cases += ratio.numel()
         self.violations += bad
-        ratios = ratio.flatten()
+        ratios = ratio.flatten().round(decimals=9)  # the first of those that only rounding tells apart
         if bad and not self.first:
             self.first = _finding(what, broken, at, ratio.shape, int((ratios > 1).int().argmax()))
         worst = int(ratios.argmax())

@@ -119,6 +119,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "speed.cpu.compiled": ratio_to_compiled_spikingjelly,
     "contrasts.spoken": lambda: ahead_of_best("edge of network", "spoken", 99),
     "contrasts.memory": lambda: ahead_of_best("memory", "permuted", 196, ("masked PSN",)),
+    "contrasts.long": lambda: ahead_of_best("memory", "long", 784, ("masked PSN", "UltraPLIF, frozen gate")),
     "contrasts.soft": lambda: str(average(read_runs(), TASKS, study="edge of shares")),
     "speedrun.long": lambda: speedrun(52),
     "forecast.soft": lambda: forecast_error("soft"),

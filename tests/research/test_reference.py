@@ -1,9 +1,9 @@
 """Everything that is made from the committed results is what version 0.2.0 made, to the last digit.
 
 ``golden/reference.json`` was written once from the pages of 0.2.0: the SHA-256 of every table in Markdown,
-CSV and LaTeX, the numbers of each generated part of the page on the paper, and the table of claims. SHD was
-run later: it is left out here, with the claims and the GPU times that came with it, and what it joined is
-named.
+CSV and LaTeX, and the numbers of each generated part of the page on the paper. SHD was run later: it is left
+out here, with the claims and the GPU times that came with it, and what it joined is named. The table of claims
+was written again when its worst cases stopped depending on rounding.
 """
 
 import hashlib
