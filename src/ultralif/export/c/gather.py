@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterator
+from textwrap import indent
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from ultralif.export.c.plan import GROUP, Gathered, LayerPlan
+from ultralif.export.bounds import Range
+from ultralif.export.c.plan import GROUP, Gathered, LayerPlan, reach
 from ultralif.export.c.text import Array, Field, fill, lines
 from ultralif.export.graph import Geometry, Pooling
 from ultralif.export.integer import IntegerNetwork, IntegerSynapses
@@ -16,6 +18,8 @@ __all__ = [
     "constants",
     "functions",
     "has_levels",
+    "holds",
+    "is_held",
     "is_pushed",
     "kept_rows",
     "list_append",
@@ -34,6 +38,16 @@ TOP = 1 << 15
 def has_levels(plan: LayerPlan) -> bool:
     """Tell whether a gathered layer reads the input itself."""
     return any(layer.kernel == "levels" for layer in plan.gathered.values())
+
+
+def is_held(net: IntegerNetwork, layer: Gathered) -> bool:
+    """Return whether currents of the input are kept, because they stay the same for several time steps."""
+    return layer.kernel == "levels" and layer.threshold is None and net.timesteps > 1
+
+
+def holds(net: IntegerNetwork, plan: LayerPlan) -> bool:
+    """Return whether any layer keeps its currents."""
+    return any(is_held(net, layer) for layer in plan.gathered.values())
 
 
 def kept_rows(net: IntegerNetwork, plan: LayerPlan, source: int) -> int:
@@ -154,6 +168,21 @@ def lists(net: IntegerNetwork, plan: LayerPlan) -> Iterator[Field]:
         cells = kept_rows(net, plan, place) * width
         yield Field(f"spikes_{place}", "uint8_t" if channels < 256 else "uint16_t", cells)
         yield Field(f"list_{place}", _index(plan, net), cells * channels)
+    for place, layer in plan.gathered.items():
+        if is_held(net, layer):
+            yield Field(f"now_{place}", _kind_of_currents(net, layer), math.prod(net.nodes[place].shape))
+    if holds(net, plan):
+        yield Field("known", "uint32_t", 1)
+
+
+def _kind_of_currents(net: IntegerNetwork, layer: Gathered) -> str:
+    """Return the smallest type that holds every current."""
+    op = _synapses(net, layer)
+    return (
+        "int16_t"
+        if Range(*(op.currents(end) for end in reach(net, layer.source, op))).fits(16)
+        else "int32_t"
+    )
 
 
 def _index(plan: LayerPlan, net: IntegerNetwork) -> str:
@@ -206,7 +235,14 @@ def shared(net: IntegerNetwork, plan: LayerPlan) -> str:
     return text + (fill("dot.c") if "levels" in kinds else "")
 
 
-def functions(net: IntegerNetwork, plan: LayerPlan, layer: Gathered, pushes: bool, exact: list[str]) -> str:
+def functions(
+    net: IntegerNetwork,
+    plan: LayerPlan,
+    layer: Gathered,
+    pushes: bool,
+    exact: list[str],
+    current: str | None,
+) -> str:
     """Return the functions of a layer.
 
     Args:
@@ -216,6 +252,7 @@ def functions(net: IntegerNetwork, plan: LayerPlan, layer: Gathered, pushes: boo
         pushes: whether spread layers read its spikes.
         exact: the statements that update the membrane of channel ``c`` for the sum ``best[c]``; the line
             ``SPIKE`` is replaced by the effect of a spike.
+        current: the current of ``best[c]``, where it is kept as ``now[c]``.
     """
     facts = _facts(net, plan, layer)
     listed = layer.neuron in plan.listed
@@ -242,7 +279,13 @@ def functions(net: IntegerNetwork, plan: LayerPlan, layer: Gathered, pushes: boo
         body = fill(f"sums_{layer.kernel}.c", **facts)
         single = f"        sums_{layer.neuron}(s, {facts['first']}, best);\n"
         largest = single if layer.pool is None else fill("largest.c", **facts)
-        body += fill("row_sums.c", **facts, largest=largest, fire=lines(12, fire))
+        currents = f"        int32_t best[{facts['padded_out']}];\n{largest}"
+        if current is not None:
+            kind = _kind_of_currents(net, layer)
+            currents = fill(
+                "currents_held.c", **facts, kind=kind, current=current, largest=indent(largest, "    ")
+            )
+        body += fill("row_sums.c", **facts, currents=currents, fire=lines(12, fire))
     keep = kept_rows(net, plan, layer.neuron) if listed else 0
     slot = "y" if keep == height else f"(y & {keep - 1})"
     body = body.replace(

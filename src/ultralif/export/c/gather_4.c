@@ -12,12 +12,12 @@
    threshold, so that their highest bits tell which channels reach it. No half overflows: the generator has
    proved that for every input. */
 #if !defined(__thumb__) || defined(__thumb2__)
-static ALONE void gather(uint32_t *sum, const uint32_t *start, tap *t, const tap *end, uint32_t n, uint32_t next)
+static ALONE void gather(const uint32_t *start, tap *t, uint32_t n, uint32_t next, uint32_t *sum)
 {
     uint32_t a = 0, b = 0, c = 0, d = 0, room = COLLECTED, i;
     for (i = 0; i < 8; i++)
         sum[i] = start[i] - (n << 3) - (n << 19);
-    for (; t != end; t++) {
+    for (; t->first != 0; t++) {
         const $index *spike = t->first, *last = t->last;
         const uint32_t *weight = t->weight;
         t->weight = weight + next;
@@ -51,12 +51,12 @@ static ALONE void gather(uint32_t *sum, const uint32_t *start, tap *t, const tap
     EMPTY(d, sum + 6);
 }
 #else /* eight registers, as on a Cortex-M0: half of the sums, then the others */
-static ALONE void gather_half(uint32_t *sum, const uint32_t *start, tap *t, const tap *end, uint32_t n, uint32_t next)
+static ALONE void gather_half(const uint32_t *start, tap *t, uint32_t n, uint32_t next, uint32_t *sum)
 {
     uint32_t a = 0, b = 0, room = COLLECTED, i;
     for (i = 0; i < 4; i++)
         sum[i] = start[i] - (n << 3) - (n << 19);
-    for (; t != end; t++) {
+    for (; t->first != 0; t++) {
         const $index *spike = t->first, *last = t->last;
         const uint32_t *weight = t->weight;
         t->weight = weight + next;
@@ -80,9 +80,9 @@ static ALONE void gather_half(uint32_t *sum, const uint32_t *start, tap *t, cons
     EMPTY(b, sum + 2);
 }
 
-static void gather(uint32_t *sum, const uint32_t *start, tap *t, const tap *end, uint32_t n, uint32_t next)
+static void gather(const uint32_t *start, tap *t, uint32_t n, uint32_t next, uint32_t *sum)
 {
-    gather_half(sum, start, t, end, n, 1);
-    gather_half(sum + 4, start + 4, t, end, n, next - 1);
+    gather_half(start, t, n, 1, sum);
+    gather_half(start + 4, t, n, next - 1, sum + 4);
 }
 #endif

@@ -17,11 +17,11 @@
 typedef uint8_t bytes __attribute__((vector_size(16)));
 typedef uint16_t halves __attribute__((vector_size(32)));
 
-static void gather(uint32_t *sum, const uint32_t *start, tap *t, const tap *end, uint32_t n, uint32_t next)
+static void gather(const uint32_t *start, tap *t, uint32_t n, uint32_t next, uint32_t *sum)
 {
     halves total = {0};
     uint32_t i;
-    for (; t != end; t++) {
+    for (; t->first != 0; t++) {
         const $index *spike = t->first, *last = t->last;
         const uint32_t *weight = t->weight;
         t->weight = weight + next;
@@ -41,12 +41,12 @@ static void gather(uint32_t *sum, const uint32_t *start, tap *t, const tap *end,
     }
 }
 #elif !defined(__thumb__) || defined(__thumb2__)
-static ALONE void gather(uint32_t *sum, const uint32_t *start, tap *t, const tap *end, uint32_t n, uint32_t next)
+static ALONE void gather(const uint32_t *start, tap *t, uint32_t n, uint32_t next, uint32_t *sum)
 {
     const uint32_t even = (n << 7) + (n << 23), odd = even + (n << 15);
     uint32_t e0 = start[0] - even, e1 = start[1] - even, e2 = start[2] - even, e3 = start[3] - even;
     uint32_t o0 = start[4] - odd, o1 = start[5] - odd, o2 = start[6] - odd, o3 = start[7] - odd;
-    for (; t != end; t++) {
+    for (; t->first != 0; t++) {
         const $index *spike = t->first, *last = t->last;
         const uint32_t *weight = t->weight;
         t->weight = weight + next;
@@ -56,12 +56,14 @@ static ALONE void gather(uint32_t *sum, const uint32_t *start, tap *t, const tap
             ONCE(w);
             a = w[0];
             b = w[1];
-            c = w[2];
-            d = w[3];
+            BOTH(a, b);
             ADD_EVEN(e0, a);
             o0 += a >> 8;
             ADD_EVEN(e1, b);
             o1 += b >> 8;
+            c = w[2];
+            d = w[3];
+            BOTH(c, d);
             ADD_EVEN(e2, c);
             o2 += c >> 8;
             ADD_EVEN(e3, d);
@@ -83,11 +85,11 @@ static ALONE void gather(uint32_t *sum, const uint32_t *start, tap *t, const tap
 #else
 #define HIGH(sum) ((void)0)
 #endif
-static ALONE void gather_half(uint32_t *sum, const uint32_t *start, tap *t, const tap *end, uint32_t n, uint32_t next)
+static ALONE void gather_half(const uint32_t *start, tap *t, uint32_t n, uint32_t next, uint32_t *sum)
 {
     const uint32_t even = (n << 7) + (n << 23), odd = even + (n << 15);
     uint32_t e0 = start[0] - even, e1 = start[1] - even, o0 = start[4] - odd, o1 = start[5] - odd;
-    for (; t != end; t++) {
+    for (; t->first != 0; t++) {
         const $index *spike = t->first, *last = t->last;
         const uint32_t *weight = t->weight;
         t->weight = weight + next;
@@ -109,9 +111,9 @@ static ALONE void gather_half(uint32_t *sum, const uint32_t *start, tap *t, cons
     sum[5] = o1 - (e1 >> 16 << 8);
 }
 
-static void gather(uint32_t *sum, const uint32_t *start, tap *t, const tap *end, uint32_t n, uint32_t next)
+static void gather(const uint32_t *start, tap *t, uint32_t n, uint32_t next, uint32_t *sum)
 {
-    gather_half(sum, start, t, end, n, 2);
-    gather_half(sum + 2, start + 2, t, end, n, next - 2);
+    gather_half(start, t, n, 2, sum);
+    gather_half(start + 2, t, n, next - 2, sum + 2);
 }
 #endif

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ultralif.export.c.gather import has_levels
+from ultralif.export.c.gather import has_levels, holds
 from ultralif.export.c.plan import LayerPlan
 from ultralif.export.c.source import fields
 from ultralif.export.c.text import Field, fill, lines, numbers
@@ -41,6 +41,7 @@ def input_functions(net: IntegerNetwork, plan: LayerPlan) -> str:
     if net.levels is None:
         return fill("input_events.c")
     keep = "    s->levels = levels;\n" if has_levels(plan) else ""
+    keep += "    s->known[0] = 0;\n" if holds(net, plan) else ""
     stay = held(net, plan)
     take = fill("input_spread.c", clear=lines(4, cleared(stay))) if stay else ""
     return fill("input_levels.c", index="    uint32_t i;\n" if stay else "", keep=keep, take=take)

@@ -17,7 +17,7 @@ from ultralif.export.bounds import Counts, Range, sums
 from ultralif.export.graph import Input, Pooling
 from ultralif.export.integer import IntegerLeaky, IntegerNetwork, IntegerNeuron, IntegerSynapses
 
-__all__ = ["GROUP", "Gathered", "LayerPlan", "make_plan", "threshold_of"]
+__all__ = ["GROUP", "Gathered", "LayerPlan", "make_plan", "reach", "threshold_of"]
 
 GROUP = 16
 """Channels whose packed sums fit the registers of a Cortex-M."""
@@ -124,11 +124,11 @@ def _gathered(net: IntegerNetwork, place: int) -> Gathered | str:
     if not isinstance(origin.op, Input | IntegerNeuron):
         return "it reads spikes that were pooled or added"
     levels = isinstance(origin.op, Input) and net.levels is not None
-    reach = _reach(net, source[0], op)
-    threshold = threshold_of(op, neuron, reach) if net.timesteps == 1 else "several time steps"
+    within = reach(net, source[0], op)
+    threshold = threshold_of(op, neuron, within) if net.timesteps == 1 else "several time steps"
     if isinstance(threshold, str) and (why := _not_by_channel(neuron, node.shape[0])):
         return f"{why}, and membranes are needed: {threshold}"
-    kernel, reason = _kernel(op, reach, threshold)
+    kernel, reason = _kernel(op, within, threshold)
     if levels:
         kernel, reason = "levels", "levels are multiplied"
     membranes, known = f"membranes: {threshold}", None
@@ -137,7 +137,7 @@ def _gathered(net: IntegerNetwork, place: int) -> Gathered | str:
     return Gathered(place, below, pool, source[0], kernel, known, membranes, reason)
 
 
-def _reach(net: IntegerNetwork, source: int, op: IntegerSynapses) -> Range:
+def reach(net: IntegerNetwork, source: int, op: IntegerSynapses) -> Range:
     """Return the range of each channel's sum."""
     size = math.prod(net.nodes[source].shape)
     if isinstance(net.nodes[source].op, Input) and net.levels is not None:

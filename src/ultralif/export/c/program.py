@@ -122,6 +122,8 @@ def _calls(net: IntegerNetwork, plan: LayerPlan) -> Iterator[str]:
     if not net.is_count[-1]:
         yield "for (i = 0; i < MODEL_CLASSES; i++)"
         yield f"    s->score[i] += value_{len(net.nodes) - 1}(s, i);"
+    if gather.holds(net, plan):
+        yield "s->known[0] = 1;"
     stay = held(net, plan)
     late = {
         f"sum_{place}": (place, node.shape[0], node.op.slots)
@@ -307,7 +309,8 @@ def _layer(net: IntegerNetwork, plan: LayerPlan, place: int) -> str:
     if place in plan.gathered:
         layer = plan.gathered[place]
         exact = [] if layer.threshold is not None else _exact(net, layer)
-        text = gather.functions(net, plan, layer, gather.is_pushed(net, plan, place), exact)
+        current = _gathered_current(net, layer) if gather.is_held(net, layer) else None
+        text = gather.functions(net, plan, layer, gather.is_pushed(net, plan, place), exact, current)
         return text if layer.threshold is not None else _macros(neuron, place, node.shape[0]) + text
     floor = "" if neuron.floor is None else f"\n    if (v < {neuron.floor})\n        v = {neuron.floor};"
     facts = {
@@ -339,14 +342,12 @@ def _macros(neuron: IntegerNeuron, place: int, channels: int) -> str:
 def _exact(net: IntegerNetwork, layer: Gathered) -> list[str]:
     """Return the statements that update the membrane of channel ``c`` for the sum ``best[c]``."""
     place, node = layer.neuron, net.nodes[layer.neuron]
-    neuron, op = node.op, net.nodes[layer.synapses].op
-    if not isinstance(neuron, IntegerNeuron) or not isinstance(op, IntegerSynapses):
-        raise TypeError(f"{node.name!r} is not a layer of neurons behind synapses")
+    neuron = node.op
+    if not isinstance(neuron, IntegerNeuron):
+        raise TypeError(f"{node.name!r} is not a layer of neurons")
     channels, _, width = node.shape
-    decayed, current = f"decay_{place}(*at_v, c)", _current(op, layer.synapses, "best[c]", "c")
-    if gather.offset(net, layer) is not None:
-        n = layer.synapses
-        current = f"RIGHT(best[c] * factor_{n}[c] + offset_{n}[c], shift_{n}[c])"
+    decayed = f"decay_{place}(*at_v, c)"
+    current = "now[c]" if gather.is_held(net, layer) else _gathered_current(net, layer)
     both = f"{decayed} + {current}" if neuron.coupling == "add" else f"top_{place}({decayed}, {current})"
     found = [f"model_membrane *at_v = s->v_{place} + (y * {width} + x) * {channels} + c;"]
     found.append(f"int32_t v = {both};")
@@ -364,6 +365,16 @@ def _exact(net: IntegerNetwork, layer: Gathered) -> list[str]:
         most = constant("reset", place, neuron.reset, "c")
         found += [f"if (v > {most})", f"    v = {most};"]
     return [*found, "*at_v = (model_membrane)v;"]
+
+
+def _gathered_current(net: IntegerNetwork, layer: Gathered) -> str:
+    """Return the current of the sum ``best[c]``."""
+    n, op = layer.synapses, net.nodes[layer.synapses].op
+    if not isinstance(op, IntegerSynapses):
+        raise TypeError(f"{net.nodes[n].name!r} has no weights")
+    if gather.offset(net, layer) is not None:
+        return f"RIGHT(best[c] * factor_{n}[c] + offset_{n}[c], shift_{n}[c])"
+    return _current(op, n, "best[c]", "c")
 
 
 def _back(neuron: IntegerNeuron, place: int, at: str) -> str:

@@ -10,12 +10,11 @@ $pull    for (x = 0; x < $out_width; x++) {
         /* list */
         for (py = 0; py < $pool_rows; py++)
             for (px = 0; px < $pool_columns; px++) {
-                tap t[$taps];
-                uint32_t spikes;
-                tap *end = taps_$l(s, $at, t, &spikes);
+                tap t[$taps + 1];
+                const uint32_t spikes = taps_$l(s, $at, t);
                 for (g = 0; g < $groups; g++) {
                     uint32_t sum[8];
-                    gather(sum, start_$l[g], t, end, spikes, $next);
+                    gather(start_$l[g], t, spikes, $next, sum);
                     found[g] |= reached(sum);
                 }
             }

@@ -4,10 +4,9 @@ static void row_$l(model_state *s, uint32_t y)
 {
     uint32_t x;
 $pull    for (x = 0; x < $out_width; x++) {
-        int32_t best[$padded_out];
         uint32_t c;
         /* list */
-$largest        for (c = 0; c < $channels_out; c++) {
+$currents        for (c = 0; c < $channels_out; c++) {
 $fire
         }
 $end    }

@@ -1,9 +1,9 @@
 
-/* Find the spikes that one place of layer $l reads: *count of them, in taps that are not empty. */
-static tap *taps_$l(const model_state *s, int32_t y, int32_t x, tap *t, uint32_t *count)
+/* List the taps with spikes that one place of layer $l reads, and return the number of these spikes. */
+static uint32_t taps_$l(const model_state *s, int32_t y, int32_t x, tap *t)
 {
     int32_t ky, kx;
-    *count = 0;
+    uint32_t count = 0;
     y = y * $stride_y - $pad_y;
     x = x * $stride_x - $pad_x;
     for (ky = 0; ky < $rows; ky++) {
@@ -21,10 +21,11 @@ static tap *taps_$l(const model_state *s, int32_t y, int32_t x, tap *t, uint32_t
                 t->first = s->list_$source + at * $channels;
                 t->last = t->first + n;
                 t->weight = weight_$synapses[0][(ky * $columns + kx) * $channels];
-                *count += n;
+                count += n;
                 t++;
             }
         }
     }
-    return t;
+    t->first = 0;
+    return count;
 }
