@@ -91,7 +91,8 @@ def test_every_way_is_equal_to_the_simulator(tmp_path, steps, channels, options,
 @needs_gcc
 @pytest.mark.parametrize("options", [{"reset": "subtract"}, {"reset": "subtract", "delayed_reset": True}])
 def test_gathered_membranes_with_other_resets(tmp_path, options):
-    integer = exported(tmp_path / "c", network(3, (16, 16), neuron=ul.LIF, **options), 4)
+    net = network(3, (16, 16), neuron=ul.LIF, **options)
+    integer = exported(tmp_path / "c", net, 4, f"{SANITIZE} -march=native")
     assert len(make_plan(integer).gathered) == 2
 
 

@@ -226,8 +226,16 @@ def shared(net: IntegerNetwork, plan: LayerPlan) -> str:
     kinds = {layer.kernel for layer in plan.gathered.values()}
     text = fill("alone.c") if kinds & {"packed", "levels"} else ""
     if "packed" in kinds:
-        text += fill("tap.c", index=_index(plan, net))
-        text += fill(f"gather_{net.synapses[0].weight_bits}.c", index=_index(plan, net))
+        bits, index = net.synapses[0].weight_bits, _index(plan, net)
+        rows = [math.prod(_synapses(net, layer).weight.shape[1:]) for layer in plan.gathered.values()]
+        text += fill(
+            "tap.c",
+            index=index,
+            bits=bits,
+            words=bits // 2,
+            row="uint16_t" if max(rows) < 1 << 16 else "uint32_t",
+        )
+        text += fill(f"gather_{bits}.c", index=index)
     if any(layer.kernel == "packed" and layer.threshold is not None for layer in plan.gathered.values()):
         text += fill("bits.c")
     if any(layer.kernel != "wide" and layer.threshold is not None for layer in plan.gathered.values()):

@@ -7,7 +7,7 @@
 #define COLLECTED 17
 #define EMPTY(byte, sum) ((sum)[0] += (byte) & EVEN, (sum)[1] += (byte) >> 8 & EVEN, (byte) = 0)
 
-/* Add the weights of n spikes for 16 channels, and move the taps on to the next 16, so many words further. Word i
+/* Add the weights of n spikes for 16 channels. Lists of taps move on to the next 16, so many words further. Word i
    of sum holds channel i in its upper half and channel 8 + i in its lower one. Halves start at 2^15 less a
    threshold, so that their highest bits tell which channels reach it. No half overflows: the generator has
    proved that for every input. */

@@ -9,27 +9,28 @@
 #define ADD_EVEN(sum, word) ((sum) += (word) & UINT32_C(0x00FF00FF))
 #endif
 
-/* Add the weights of n spikes for 16 channels, and move the taps on to the next 16, so many words further. Word i
+/* Add the weights of n spikes for 16 channels. Lists of taps move on to the next 16, so many words further. Word i
    of sum holds channel i in its upper half and channel 8 + i in its lower one. Halves start at 2^15 less a
    threshold, so that their highest bits tell which channels reach it. No half overflows: the generator has
    proved that for every input. */
-#if defined(__SSE2__) && defined(__GNUC__) /* a PC: the sums of 16 channels in one or two wide registers */
+#ifdef PC /* the sums of 16 channels in one or two wide registers */
 typedef uint8_t bytes __attribute__((vector_size(16)));
 typedef uint16_t halves __attribute__((vector_size(32)));
+#ifdef __AVX2__
+#include <immintrin.h>
+#define WIDEN(w) ((halves)_mm256_cvtepu8_epi16((__m128i)(w)))
+#else
+#define WIDEN(w) __builtin_convertvector(w, halves)
+#endif
 
-static void gather(const uint32_t *start, tap *t, uint32_t n, uint32_t next, uint32_t *sum)
+static void gather(const uint32_t *start, const tap *t, uint32_t n, const uint32_t *weight, uint32_t *sum)
 {
     halves total = {0};
     uint32_t i;
-    for (; t->first != 0; t++) {
-        const $index *spike = t->first, *last = t->last;
-        const uint32_t *weight = t->weight;
-        t->weight = weight + next;
-        do {
-            bytes w;
-            __builtin_memcpy(&w, weight + *spike++ * 4u, sizeof w);
-            total += __builtin_convertvector(w, halves);
-        } while (spike != last);
+    for (i = 0; i < n; i++) {
+        bytes w;
+        __builtin_memcpy(&w, weight + t[i] * 4u, sizeof w);
+        total += WIDEN(w);
     }
     total -= (uint16_t)(n << 7);
     for (i = 0; i < 4; i++) {

@@ -10,11 +10,11 @@ $pull    for (x = 0; x < $out_width; x++) {
         /* list */
         for (py = 0; py < $pool_rows; py++)
             for (px = 0; px < $pool_columns; px++) {
-                tap t[$taps + 1];
+                tap t[TAPS($taps, $channels)];
                 const uint32_t spikes = taps_$l(s, $at, t);
                 for (g = 0; g < $groups; g++) {
                     uint32_t sum[8];
-                    gather(start_$l[g], t, spikes, $next, sum);
+                    GATHER(start_$l[g], t, spikes, weight_$synapses[g][0], $next, sum);
                     found[g] |= reached(sum);
                 }
             }

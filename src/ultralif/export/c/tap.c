@@ -8,9 +8,38 @@
 #define BOTH(a, b) ((void)0)
 #endif
 
-/* Spikes of one place of a map, and the weights of its tap: so many words for each channel. A tap without a first
-   spike ends a list. */
+#if defined(__SSE2__) && defined(__GNUC__) && $bits == 8
+/* A PC: the row of weights of every spike. All that a list could hold is copied, so no loop varies in length. */
+#define PC
+typedef $row tap;
+#define TAPS(places, channels) ((places) * (channels))
+#define END(t) ((void)(t))
+#define GATHER(start, t, n, weight, next, sum) gather(start, t, n, weight, sum)
+static tap *add_tap(tap *t, const $index *spike, uint32_t n, uint32_t channels, const uint32_t *weight, uint32_t row)
+{
+    uint32_t i;
+    (void)weight;
+    for (i = 0; i < channels; i++)
+        t[i] = (tap)(spike[i] + row);
+    return t + n;
+}
+#else
+/* Spikes of one place of a map, and the weights of its tap. A tap without a first spike ends a list. */
 typedef struct {
     const $index *first, *last;
     const uint32_t *weight;
 } tap;
+#define TAPS(places, channels) ((places) + 1)
+#define END(t) ((t)->first = 0)
+#define GATHER(start, t, n, weight, next, sum) gather(start, t, n, next, sum)
+static tap *add_tap(tap *t, const $index *spike, uint32_t n, uint32_t channels, const uint32_t *weight, uint32_t row)
+{
+    (void)channels;
+    if (n == 0)
+        return t;
+    t->first = spike;
+    t->last = spike + n;
+    t->weight = weight + row * ${words}u;
+    return t + 1;
+}
+#endif

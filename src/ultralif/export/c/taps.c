@@ -13,19 +13,13 @@ static uint32_t taps_$l(const model_state *s, int32_t y, int32_t x, tap *t)
         for (kx = 0; kx < $columns; kx++) {
             const int32_t column = x + kx * $dilation_x;
             const uint32_t at = (uint32_t)($slot * $width + column);
-            uint32_t n;
             if (column < 0 || column >= $width)
                 continue;
-            n = s->spikes_$source[at];
-            if (n > 0) {
-                t->first = s->list_$source + at * $channels;
-                t->last = t->first + n;
-                t->weight = weight_$synapses[0][(ky * $columns + kx) * $channels];
-                count += n;
-                t++;
-            }
+            count += s->spikes_$source[at];
+            t = add_tap(t, s->list_$source + at * $channels, s->spikes_$source[at], $channels, weight_$synapses[0][0],
+                        (uint32_t)((ky * $columns + kx) * $channels));
         }
     }
-    t->first = 0;
+    END(t);
     return count;
 }
