@@ -152,11 +152,12 @@ def network(runs: Runs) -> str:
     rows = []
     groups = [group for group in runs.found if group[0].startswith("network")]
     for group in sorted(groups, key=lambda g: -fmean(runs.scores(*g).values())):
-        study, _, _, method, *_ = group
+        study, task, _, method, *_ = group
         own, regenerated = interval(runs.scores(*group)), interval(runs.scores(*group, test="test"))
         best = BEST + study.removeprefix("network")
-        lead = "-" if method == best else _n(_lead(runs, method, best, study))
-        rows.append((method, len(runs.tried[group]), _setting(_cell(runs, *group)), own, regenerated, lead))
+        lead = "-" if method == best else _n(_lead(runs, method, best, study, task))
+        name = method if task == "spoken" else f"{method}, 512 neurons a layer"
+        rows.append((name, len(runs.tried[group]), _setting(_cell(runs, *group)), own, regenerated, lead))
     head = "network | settings tried | rate, width, time constants | official test set | regenerated test set"
     return _table(f"{head} | {BEST}, wired alike, minus this", rows)
 

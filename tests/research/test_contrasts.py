@@ -33,6 +33,7 @@ def packed(tmp_path_factory):
 CELLS = [
     *(Cell("network", "spoken", m, 5e-3, 0.5, (2.0, 20.0), head="softmax", shift=2) for m in PLAIN[::3]),
     Cell("network", "spoken", "PLIF, with delays", 5e-3, 0.5, (2.0, 20.0), held=True),
+    Cell("network", "spoken-large", "UltraPLIF, no reset, with delays", 5e-3, 0.5, (2.0, 20.0), held=True),
     Cell("network", "spoken", "SoftLIF, no reset, with recurrence", 5e-3, 0.5, (2.0, 20.0)),
     *(Cell("memory", "permuted", m, 1e-2, 0.3, (2.0, 50.0), timesteps=196) for m in REMEMBERING),
     *(Cell("shares", "clothes", m, 1e-3, 0.3, soft=0.5, timesteps=1) for m in ("UltraLIF", "LIF")),
@@ -47,7 +48,13 @@ def test_every_kind_of_run_trains_and_is_judged(packed, monkeypatch, cell):
     monkeypatch.setattr(contrasts, "EPOCHS", dict.fromkeys(EPOCHS, 2))
     monkeypatch.setattr(contrasts, "BATCH", 64)
     row = measure(cell, packed, "cpu")
-    halves = ["held"] if cell.held else ["official", "test"] if cell.task in ("spoken", "words") else ["test"]
+    halves = (
+        ["held"]
+        if cell.held
+        else ["official", "test"]
+        if cell.task in ("spoken", "spoken-large", "words")
+        else ["test"]
+    )
     assert [name for name in row if name in ("held", "official", "test")] == halves
     assert all(0 <= row[half] <= 100 for half in halves)
     assert ("test additions" in row) == (cell.study == "energy")

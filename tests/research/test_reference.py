@@ -2,8 +2,8 @@
 
 ``golden/reference.json`` was written once from the pages of 0.2.0: the SHA-256 of every table in Markdown,
 CSV and LaTeX, and the numbers of each generated part of the page on the paper. SHD was run later: it is left
-out here, with the claims and the GPU times that came with it, and what it joined is named. The table of claims
-was written again when its worst cases stopped depending on rounding.
+out here, with the claims and the GPU times that came with it, and what it joined is named. The table of
+claims was written again when its worst cases stopped depending on rounding.
 """
 
 import hashlib
