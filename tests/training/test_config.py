@@ -53,6 +53,7 @@ def test_the_name_depends_on_every_field_and_not_on_spelling() -> None:
         "readout": "spiking", "encoding": "constant", "split": "spikingjelly", "anneal": (2.0, 1.0),
         "mode": "hard", "augment": True, "validation": 0.5, "gain": 0.25, "optimizer": "sgd", "loss": "tet",
         "model": "vgg5", "weight_decay": 0.1, "label_smoothing": 0.1, "hard_share": 0.5,
+        "target_rate": 0.1,
     }  # fmt: skip
     names = {RunConfig().id}
     FIELDS = {each.name: each.default for each in fields(RunConfig) if each.name != "neuron_options"}

@@ -21,7 +21,7 @@ from ultralif.training.networks import build_network
 
 
 def test_a_stored_config_has_every_field_and_option_and_names_the_run() -> None:
-    config = RunConfig(neuron="LIF", learn_slope=True, hidden=(32, 16))
+    config = RunConfig(neuron="LIF", learn_slope=True, hidden=(32, 16), target_rate=0.1)
     document = json.loads(json.dumps(config.to_dict()))
     assert document.keys() == {"schema", *(each.name for each in fields(RunConfig))}
     assert document["schema"] == 3 and document["hidden"] == [32, 16]

@@ -49,8 +49,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "network": ("neuron", "neurons", "model", "hidden", "width", "mode", "readout"),
     "training": (
         *("config", "epochs", "batch_size", "learning_rate", "schedule", "warmup_epochs", "optimizer"),
-        *("weight_decay", "label_smoothing", "loss", "sparsity", "hard_share", "precision", "seed", "seeds"),
-        *("device", "ray"),
+        *("weight_decay", "label_smoothing", "loss", "sparsity", "target_rate", "hard_share", "precision"),
+        *("seed", "seeds", "device", "ray"),
     ),
     "output": ("runs_dir", "tensorboard", "dry_run", "quiet", "json"),
 }

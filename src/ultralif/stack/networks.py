@@ -147,6 +147,10 @@ class Stack(nn.Module):
         hidden = [rate.flatten(2) for rate in rates[: len(self.sizes) - 2]]
         return (hidden[0] if len(hidden) == 1 else torch.cat(hidden, 2)).mean((0, 2))
 
+    def layer_rates(self, rates: Sequence[Tensor]) -> Tensor:
+        """Return the mean spike of each hidden layer, ``[layers, M]``, from the rates of all layers."""
+        return torch.stack([rate.mean((0, 2)) for rate in rates[: len(self.sizes) - 2]])
+
     def first_weights(self) -> Sequence[Tensor]:
         """Return the weights of each member's first layer."""
         return list(self.weights[0])

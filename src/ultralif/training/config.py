@@ -353,6 +353,8 @@ class RunConfig:
     """Cross-entropy of the mean scores, or the mean over time of each step's cross-entropy."""
     sparsity: float = 0.0
     """lambda: weight of the mean spike rate in the loss."""
+    target_rate: float | None = None
+    """Rate of binary spikes that every spiking layer is trained to reach, such as 0.1."""
     volume_reg: float = 0.0
     """alpha: weight of the volume regulariser of the first layer."""
     precision: Literal["float32", "tf32", "bfloat16", "float64"] = "float32"
@@ -437,6 +439,8 @@ class RunConfig:
         _check("hard_epochs", 0 <= self.hard_epochs <= epochs, self.hard_epochs, "0 or up to the epochs")
         warm = 0 <= self.warmup_epochs <= epochs
         _check("warmup_epochs", warm, self.warmup_epochs, f"from 0 to the {epochs} epochs")
+        if self.target_rate is not None and self.sparsity:
+            raise InputError("sparsity and target_rate both set the spike rate; choose one of them")
 
     @cached_property
     def complete_options(self) -> CompleteOptions:
@@ -470,6 +474,7 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         """Return the schema's version, every field and every option of the neuron, ready for JSON."""
         values = {name: getattr(self, name) for name in _names()}
+        values = {name: x for name, x in values.items() if name not in _ADDED or x != _defaults()[name]}
         plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
         return {"schema": SCHEMA, **plain, "neuron_options": dict(self.complete_options)}
 
@@ -502,7 +507,7 @@ class RunConfig:
         options = given.get("neuron_options")
         if isinstance(options, Mapping):
             given["neuron_options"] = CompleteOptions(options)
-        return cls(**{name: given[name] for name in (*_names(), "neuron_options")})
+        return cls(**{name: given[name] for name in (*_names(), "neuron_options") if name in given})
 
     @classmethod
     def for_model(cls, model: str, **fields: Any) -> "RunConfig":
@@ -531,6 +536,8 @@ _OWN = {
     *("eps_min", "eps_max", "eps_speed", "anneal", "per_neuron"),
 }
 """The fields in which the runs of one stack may differ."""
+_ADDED = {"target_rate"}
+"""Fields that are newer than the schema. At their default they are not stored, so runs keep their names."""
 _MOST_LAYERS = 1000
 _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     (("timesteps",), lambda n: 1 <= n <= 100_000, "from 1 to 100000"),
@@ -538,6 +545,7 @@ _LIMITS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     (("seed",), lambda n: 0 <= n < 2**63, "from 0 to 2**63 - 1"),
     (("learning_rate",), lambda x: 0 < x < 1e3, "above 0 and below 1000"),
     (("sparsity", "volume_reg"), lambda x: 0 <= x < 1e6, "0 or more, and below 1e6"),
+    (("target_rate",), lambda x: x is None or 0 < x < 1, "a rate between 0 and 1, such as 0.1"),
     (("validation",), lambda x: 0 <= x < 1, "a part of the training set, below 1"),
     (
         ("hidden",),
@@ -592,7 +600,7 @@ def check_schema(document: Mapping[str, Any]) -> None:
             "again"
         )
     wanted = {"schema", *_names(), "neuron_options"}
-    if wrong := sorted(wanted ^ document.keys()):
+    if wrong := sorted((wanted ^ document.keys()) - _ADDED):
         raise InputError(
             f"a stored config has every field and no other, and this one differs in {', '.join(wrong)}; "
             "train it again"

@@ -23,7 +23,7 @@ from ultralif.training.checkpoint import newest, save_checkpoint
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.evaluate import accuracies, environment, evaluate, make_result, measure
-from ultralif.training.losses import Objective, Task, member_losses
+from ultralif.training.losses import Objective, Task, log_rates, member_losses
 from ultralif.training.members import Members, Role, Single, make_members
 from ultralif.training.networks import build_networks, own_code, step_work
 from ultralif.training.optimizer import SGD, Adam, Group, Optimizer
@@ -55,6 +55,8 @@ __all__ = [
 ]
 
 
+STEERED = 5
+"""Steps between two corrections of the spike rates' goals."""
 PROBE = 64
 """Training samples on which the spike rates of each epoch are measured."""
 
@@ -100,9 +102,12 @@ class Job:
     def of(cls, members: Members, configs: list[RunConfig], data: Data, device: torch.device) -> "Job":
         """Start training members; their configs are in the same order."""
         sums = torch.zeros(3, len(members), dtype=torch.float64, device=device)
-        objective = Objective.of(configs, members.first_weights()[0])
-        optimizer = make_optimizer(members, configs[0])
-        job = cls(configs, members, optimizer, data, device, objective, sums, _probe(configs, members, data))
+        probe = _probe(configs, members, data)
+        goals = None
+        if (target := configs[0].target_rate) is not None:
+            goals = torch.full_like(_binary_rates(members, probe), math.log(target))
+        objective = Objective.of(configs, members.first_weights()[0], goals)
+        job = cls(configs, members, make_optimizer(members, configs[0]), data, device, objective, sums, probe)
         job.good = job.parameters()
         return job
 
@@ -145,7 +150,7 @@ class Job:
         tensors |= {f"optimizer.{name}": value for name, value in self.optimizer.tensors().items()}
         tensors |= {f"good.{name}": value for name, value in self.good.items()}
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
-        tensors["sums"] = self.sums
+        tensors |= self._between_steps()
         position = {
             "runs": [config.id for config in self.configs],
             "epoch": self.epoch,
@@ -157,6 +162,11 @@ class Job:
         }
         number = self.epoch * 10**6 + self.step
         save_checkpoint(folder, number, tensors, {"position": position, "history": self.history})
+
+    def _between_steps(self) -> dict[str, Tensor]:
+        """Return by name what steps change besides the network and the optimizer."""
+        goals = self.objective.rate_goals
+        return {"sums": self.sums} if goals is None else {"sums": self.sums, "rate_goals": goals}
 
     def _made_from(self) -> dict[str, str | None]:
         """Return digests of the data, and of the code of the user's own neurons."""
@@ -188,7 +198,9 @@ class Job:
         return [*notes, f"going on from {where}" + (" (an older checkpoint)" if notes else "")]
 
     def _restore(self, tensors: dict[str, Tensor], documents: dict[str, Any]) -> None:
-        parts: dict[str, dict[str, Tensor]] = {k: {} for k in ("stack", "optimizer", "good", "best", "sums")}
+        for name, value in self._between_steps().items():
+            value.copy_(tensors.pop(name))
+        parts: dict[str, dict[str, Tensor]] = {k: {} for k in ("stack", "optimizer", "good", "best")}
         for name, value in tensors.items():
             kind, _, rest = name.partition(".")
             parts[kind][rest] = value
@@ -198,7 +210,6 @@ class Job:
         self.members.load_state_dict(parts["stack"])
         for name, value in parts["optimizer"].items():
             own[name].copy_(value)
-        self.sums.copy_(tensors["sums"])
         self.good = {name: value.to(self.device) for name, value in parts["good"].items()}
         self.best = {name: value.to(self.device) for name, value in parts["best"].items()}
         position = documents["position"]
@@ -270,9 +281,32 @@ def eager_steps(job: Job) -> Steps:
 
 
 def prepare_step(job: Job) -> None:
-    """Set the learning rate of a step if it changes within the epoch."""
+    """Set the learning rate of a step if it changes within the epoch, and steer the spike rates."""
     if changes_within(job.shared, job.epoch):
         job.optimizer.set_rate(learning_rate(job.shared, job.epoch, job.part))
+    if job.objective.rate_goals is not None and job.step % STEERED == 0:
+        steer(job)
+
+
+def steer(job: Job) -> None:
+    """Move the goal of each layer's rate in the loss by its distance from the target, as logarithms.
+
+    The loss alone would miss the target: soft spikes have other rates than binary ones, and the task pulls
+    as well.
+    """
+    goals, target = job.objective.rate_goals, job.shared.target_rate
+    assert goals is not None and target is not None  # noqa: S101 - the caller knows
+    aim = math.log(target)
+    distance = aim - log_rates(_binary_rates(job.members, job.probe))
+    goals.add_(distance.clamp(-1, 1), alpha=0.2).clamp_(aim - 3, 0)
+    job.members.train()
+
+
+@torch.no_grad()
+def _binary_rates(members: Members, probe: Tensor) -> Tensor:
+    """Return the rate of binary spikes of each hidden layer, ``[layers, M]``."""
+    members.train(False)
+    return members.layer_rates(members(probe, "hard").rates)
 
 
 def seed_draws(job: Job, loader: Loader) -> None:

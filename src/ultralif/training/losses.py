@@ -35,6 +35,7 @@ __all__ = [
     "find_readout",
     "last",
     "leaky",
+    "log_rates",
     "maximum",
     "mean",
     "member_losses",
@@ -289,6 +290,15 @@ def _check_alike(loss: str, scores: Tensor, targets: Tensor) -> None:
         )
 
 
+STIFFNESS = 0.15
+"""Weight of the squared distance of a layer's rate from its goal, both as logarithms."""
+
+
+def log_rates(rates: Tensor) -> Tensor:
+    """Return the logarithms of spike rates, which are finite for silent layers too."""
+    return (rates + 1e-3).log()
+
+
 class Objective(NamedTuple):
     """The objective: the form of the cross-entropy, and the penalties of each member, ``[M]``."""
 
@@ -301,9 +311,13 @@ class Objective(NamedTuple):
     """Label smoothing."""
     by_step: bool = False
     """Take the mean of the cross-entropies of all steps instead of the cross-entropy of the mean scores."""
+    rate_goals: Tensor | None = None
+    """The logarithm of the rate that the loss asks of each hidden layer, ``[layers, M]``."""
 
     @classmethod
-    def of(cls, configs: Sequence["RunConfig"], like: Tensor) -> "Objective":
+    def of(
+        cls, configs: Sequence["RunConfig"], like: Tensor, rate_goals: Tensor | None = None
+    ) -> "Objective":
         """Collect the penalties of the members, in their order."""
         return cls(
             like.new_tensor([config.sparsity for config in configs]),
@@ -312,7 +326,22 @@ class Objective(NamedTuple):
             any(config.volume_reg for config in configs),
             configs[0].label_smoothing,
             configs[0].loss == "tet",
+            rate_goals,
         )
+
+    def penalties(self, members: "Members", rates: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the penalties of all members, ``[M]``, and their mean spike."""
+        rate = members.hidden_rate(rates)
+        total = self.sparsity * rate
+        if self.rate_goals is not None:
+            distance = log_rates(members.layer_rates(rates)) - self.rate_goals
+            total = total + STIFFNESS * distance.square().sum(0)
+        if self.uses_volume:
+            from ultralif.nn.volume import volume_regularizer
+
+            volumes = torch.stack([volume_regularizer(weight) for weight in members.first_weights()])
+            total = total + self.volume * volumes
+        return total, rate
 
 
 class Losses(NamedTuple):
@@ -367,13 +396,8 @@ def member_losses(
         entropy = entropy.view(steps, *labels.shape[:2]).mean(0)
     else:
         entropy = _entropies(out.logits, labels, objective.smoothing)
-    rate = members.hidden_rate(out.rates)
-    loss = entropy.mean(1) + objective.sparsity * rate
-    if objective.uses_volume:
-        from ultralif.nn.volume import volume_regularizer
-
-        volumes = torch.stack([volume_regularizer(weight) for weight in members.first_weights()])
-        loss = loss + objective.volume * volumes
+    penalties, rate = objective.penalties(members, out.rates)
+    loss = entropy.mean(1) + penalties
     classes = labels.argmax(2) if labels.is_floating_point() else labels
     correct = (out.logits.detach().argmax(2) == classes).sum(1)
     return Losses(loss, correct, rate.detach())
@@ -388,12 +412,8 @@ def _task_losses(
     loss = task.loss_of(steps, targets, mask, objective.smoothing)
     if loss.dim():
         raise InputError(f"loss must return a single number, got shape {tuple(loss.shape)}")
-    rate = single.hidden_rate(rates)
-    total = loss.view(1) + objective.sparsity * rate
-    if objective.uses_volume:
-        from ultralif.nn.volume import volume_regularizer
-
-        total = total + objective.volume * volume_regularizer(single.first_weights()[0])
+    penalties, rate = objective.penalties(single, rates)
+    total = loss.view(1) + penalties
     correct = torch.zeros_like(rate)
     if task.has_classes:
         correct = count_correct(task, steps.detach(), targets, mask).sum().view(1)
@@ -421,6 +441,7 @@ def can_be_fused(members: "Members", x: Tensor, labels: Tensor, objective: Objec
         and len(members.neurons) == 1
         and members.sizes[-1] <= MOST_CLASSES
         and not (objective.by_step or objective.uses_volume or labels.is_floating_point())
+        and objective.rate_goals is None
     )
 
 

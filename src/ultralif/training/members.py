@@ -54,6 +54,10 @@ class Members(Protocol):
         """Return the mean spike of the hidden neurons, ``[M]``, from the rates of all spiking layers."""
         ...
 
+    def layer_rates(self, rates: Sequence[Tensor]) -> Tensor:
+        """Return the mean spike of each hidden layer, ``[layers, M]``, from the rates of all layers."""
+        ...
+
     def first_weights(self) -> Sequence[Tensor]:
         """Return the weights of each member's first layer as matrices."""
         ...
@@ -304,8 +308,14 @@ class Single(nn.Module):
     def hidden_rate(self, rates: Sequence[Tensor]) -> Tensor:
         """Return the mean spike of all neurons, ``[1]``; a layer counts by its size."""
         sizes = self.seen_widths()
-        parts = [rate.mean().view(1) * (size / sum(sizes)) for rate, size in zip(rates, sizes, strict=False)]
+        parts = [
+            rate * (size / sum(sizes)) for rate, size in zip(self.layer_rates(rates), sizes, strict=True)
+        ]
         return torch.stack(parts).sum(0)
+
+    def layer_rates(self, rates: Sequence[Tensor]) -> Tensor:
+        """Return the mean spike of each hidden layer, ``[layers, 1]``."""
+        return torch.stack([rate.mean().view(1) for rate, _ in zip(rates, self._layers, strict=False)])
 
     def seen_widths(self) -> list[int]:
         """Return the number of neurons of each layer in the last forward pass."""
