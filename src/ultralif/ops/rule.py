@@ -153,7 +153,7 @@ CHOICES = tuple(name for name, kind in _KINDS.items() if kind is bool or issubcl
 """The fields that are choices among at most four,"""
 NUMBERS = tuple(name for name, kind in _KINDS.items() if kind is float)
 """and those that are numbers. The remaining one is ``ring``."""
-BITS = {name: 2 * i for i, name in enumerate((*CHOICES, "same"))}
+BITS = {name: 2 * i for i, name in enumerate((*CHOICES, "same", "even"))}
 """The first of the two bits that each choice has in the number that `code` returns."""
 
 
@@ -161,7 +161,7 @@ def code(rule: Rule, same: int) -> int:
     """Return the choices of a rule as one number, two bits each, for the Triton kernels.
 
     ``same`` tells whether all lanes have the same constants: 0, no; 1, yes; 2, those of a program have, and
-    they are decoded already.
+    they are decoded already. The bits of ``even`` are set by a launch whose chunks divide the time.
     """
     return sum(int(getattr(rule, name)) << BITS[name] for name in CHOICES) + (same << BITS["same"])
 

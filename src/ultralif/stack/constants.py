@@ -100,7 +100,7 @@ class _WriteRows(torch.autograd.Function):
         given = (rows, raw, table, row_table.places, row_table.numbers, row_table.rows)
         grid = (cdiv(row_table.rows, BLOCK),)
         with launch.on_device(raw.device):
-            kernels.decode_kernel[grid](*given, NATIVE=launch.NATIVE, BLOCK=BLOCK, **OPTIONS)
+            kernels.decode_kernel[grid](*given, BLOCK=BLOCK, **OPTIONS)
         return rows
 
     @staticmethod

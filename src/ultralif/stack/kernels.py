@@ -24,7 +24,7 @@ def value_of(raw, table, index, numbers, C: tl.constexpr, here):
 
 
 @triton.jit
-def decode_kernel(held, raw, table, index, numbers, rows, NATIVE: tl.constexpr, BLOCK: tl.constexpr):
+def decode_kernel(held, raw, table, index, numbers, rows, BLOCK: tl.constexpr):
     """Write the rows; the fifth index of a row tells whether its first constant is a sharpness."""
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = row < rows
@@ -35,10 +35,8 @@ def decode_kernel(held, raw, table, index, numbers, rows, NATIVE: tl.constexpr, 
     threshold = value_of(raw, table, index, numbers, 2, here)
     amplitude = value_of(raw, table, index, numbers, 3, here)
     sharp = tl.load(index + 4, mask=here, other=0) > 0
-    plain, steep = (
-        derived(eps, leak, threshold, amplitude, 0, NATIVE),
-        derived(eps, leak, threshold, amplitude, 1, NATIVE),
-    )
+    plain = derived(eps, leak, threshold, amplitude, 0)
+    steep = derived(eps, leak, threshold, amplitude, 1)
     for i in tl.static_range(6):
         tl.store(held + row * HELD + i, tl.where(sharp, steep[i], plain[i]), mask=here)
 

@@ -37,7 +37,7 @@ from ultralif.ops.triton.common import (
     saturated,
     within,
 )
-from ultralif.ops.triton.launch import NATIVE, Launch
+from ultralif.ops.triton.launch import Launch
 from ultralif.ops.triton.temporal import (
     advance,
     finish,
@@ -103,8 +103,6 @@ def find_tile(rule: Rule, lanes: int, time: int, units: Sequence[int] = ()) -> T
 UNSPECIAL = ["known", "time", "length"]
 LOWEST = tl.constexpr(-1e30)
 """Stands for -inf, because -inf minus itself is NaN."""
-FAST = tl.constexpr(NATIVE)
-"""The argument NATIVE of other functions, for those that a scan calls."""
 
 
 @triton.jit
@@ -114,26 +112,22 @@ def steps_of(chunk, length, time):
 
 
 @triton.jit
-def log_add(x, y, NATIVE: tl.constexpr):
+def log_add(x, y):
     """Return log2(2^x + 2^y)."""
-    return tl.maximum(x, y) + log2(1.0 + exp2(-tl.abs(x - y), NATIVE), NATIVE)
+    return tl.maximum(x, y) + log2(1.0 + exp2(-tl.abs(x - y)))
 
 
 @triton.jit
 def then_shift(p, q, p2, q2):
     """Compose two maps without a reset."""
-    return p + p2, log_add(q + p2, q2, FAST)
+    return p + p2, log_add(q + p2, q2)
 
 
 @triton.jit
 def then_saturate(p, q, r, p2, q2, r2):
     """Compose two maps with a saturating reset: the product of [[p, q], [r, 0]], its last entry made 0."""
-    s = log_add(r2 + q, 0.0 * q, FAST)
-    return (
-        log_add(p2 + p, q2 + r, FAST) - s,
-        log_add(p2 + q, q2, FAST) - s,
-        log_add(r2 + p, r, FAST) - s,
-    )
+    s = log_add(r2 + q, 0.0 * q)
+    return log_add(p2 + p, q2 + r) - s, log_add(p2 + q, q2) - s, log_add(r2 + p, r) - s
 
 
 @triton.jit
@@ -143,56 +137,45 @@ def then_clamp(p, q, r, p2, q2, r2):
 
 
 @triton.jit
-def extend(p, q, r, x, held, RULE: tl.constexpr, NATIVE: tl.constexpr):
+def extend(p, q, r, x, held, RULE: tl.constexpr):
     """Return q and r of a map, and p of a saturating log-sum-exp, after one more step."""
-    _, k, _, decay, _, top = held
+    k, decay, top = held[1], held[3], held[5]
     if choice(RULE, "membrane") == MAX:
         q, r = largest(q + decay, x), largest(r + decay, x)
         if choice(RULE, "reset") == SATURATE:
             q, r = clamp(q, LOWEST, top), clamp(r, LOWEST, top)
         return p, q, r
     x, decay, top = x * k, decay * k, top * k
-    q = log_add(q + decay, x, NATIVE)
+    q = log_add(q + decay, x)
     if choice(RULE, "reset") == SATURATE:
-        p = log_add(p + decay, x + r, NATIVE)
-        r = log_add(r, p - top, NATIVE)
-        s = log_add(0.0 * q, q - top, NATIVE)
+        p = log_add(p + decay, x + r)
+        r = log_add(r, p - top)
+        s = log_add(0.0 * q, q - top)
         p, q, r = p - s, q - s, r - s
     return p, q, r
 
 
 @triton.jit
-def find_maps(
-    source,
-    stride,
-    mask,
-    steps,
-    length,
-    zero,
-    held,
-    RULE: tl.constexpr,
-    STEPS: tl.constexpr,
-    EVEN: tl.constexpr,
-    NATIVE: tl.constexpr,
-):
-    """Return the map of every chunk."""
+def find_maps(source, mask, steps, length, zero, held, RULE: tl.constexpr, STEPS: tl.constexpr):
+    """Return the map of every chunk; ``source`` is the address of its first step and the stride of time."""
+    source, stride = source
     p, q, r = zero, zero + LOWEST, zero + LOWEST
     if choice(RULE, "membrane") == MAX:
         r = zero - LOWEST
-    xs = load_steps(source, stride, mask, 0, steps, STEPS, EVEN)
+    xs = load_steps(source, stride, mask, 0, steps, RULE, STEPS)
     for first in range(0, length, STEPS):
         source += STEPS * stride
-        later = load_next(source, stride, mask, first + STEPS, steps, xs, STEPS, EVEN)
+        later = load_next(source, stride, mask, first + STEPS, steps, xs, RULE, STEPS)
         for j in tl.static_range(STEPS):
-            inside = within(mask, first + j, steps, EVEN)
-            p2, q2, r2 = extend(p, q, r, xs[j], held, RULE, NATIVE)
-            p, q, r = only(inside, p2, p, EVEN), only(inside, q2, q, EVEN), only(inside, r2, r, EVEN)
+            inside = within(mask, first + j, steps, RULE)
+            p2, q2, r2 = extend(p, q, r, xs[j], held, RULE)
+            p, q, r = only(inside, p2, p, RULE), only(inside, q2, q, RULE), only(inside, r2, r, RULE)
         xs = later
     return p, q, r
 
 
 @triton.jit
-def reach(v, p, q, r, steps, held, RULE: tl.constexpr, NATIVE: tl.constexpr):
+def reach(v, p, q, r, steps, held, RULE: tl.constexpr):
     """Scan the maps of chunks with this number of steps; return the end of each, for a membrane at first."""
     if choice(RULE, "membrane") == MAX:
         p, q, r = tl.associative_scan((steps * held[3] + 0.0 * q, q, r), 0, then_clamp)
@@ -200,10 +183,10 @@ def reach(v, p, q, r, steps, held, RULE: tl.constexpr, NATIVE: tl.constexpr):
     v = v * held[1]
     if choice(RULE, "reset") == SATURATE:
         p, q, r = tl.associative_scan((p, q, r), 0, then_saturate)
-        after = log_add(v + p, q, NATIVE) - log_add(v + r, 0.0 * v, NATIVE)
+        after = log_add(v + p, q) - log_add(v + r, 0.0 * v)
     else:
         p, q = tl.associative_scan((steps * held[3] * held[1] + 0.0 * q, q), 0, then_shift)
-        after = log_add(v + p, q, NATIVE)
+        after = log_add(v + p, q)
     return after * held[0]
 
 
@@ -225,9 +208,7 @@ def chunked_forward_kernel(
     HAS_STATE: tl.constexpr,
     CHUNKS: tl.constexpr,
     STEPS: tl.constexpr,
-    EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
-    NATIVE: tl.constexpr,
 ):
     """Write the spikes, or their mean, the last membrane, and the membrane at the start of every chunk."""
     chunk = tl.arange(0, CHUNKS)[:, None].to(tl.int64)
@@ -235,36 +216,22 @@ def chunked_forward_kernel(
     zero = tl.zeros((CHUNKS, BLOCK), tl.float32)
     pos = neuron + zero.to(tl.int32)
     mask = pos < total
-    held = constants(known, pos, RULE, NATIVE)
+    held = constants(known, numbers, pos, RULE)
     steps = steps_of(chunk, length, time)
     start = current + address(pos.to(tl.int64), at_current) + chunk * length * at_current[0]
-    p, q, r = find_maps(start, at_current[0], mask, steps, length, zero, held, RULE, STEPS, EVEN, NATIVE)
+    source = (start, at_current[0])
+    p, q, r = find_maps(source, mask, steps, length, zero, held, RULE, STEPS)
     v = zero
     if HAS_STATE:
         v = tl.load(state + pos, mask=mask, other=0.0)
-    end = reach(v, p, q, r, steps, held, RULE, NATIVE)
+    end = reach(v, p, q, r, steps, held, RULE)
     row = starts + chunk * total + pos
     tl.store(row, v, mask=mask & (chunk == 0))
     tl.store(row + total, end, mask=mask & (chunk < CHUNKS - 1))
     tl.debug_barrier()  # a thread starts where its neighbour ends
     now = (tl.load(row, mask=mask, other=0.0), zero, zero)
     target = out + address(pos.to(tl.int64), at_out) + chunk * length * at_out[0]
-    now, mean = integrate(
-        start,
-        at_current[0],
-        target,
-        at_out[0],
-        now,
-        mask,
-        length,
-        steps,
-        held,
-        numbers,
-        RULE,
-        STEPS,
-        EVEN,
-        NATIVE,
-    )
+    now, mean = integrate(source, (target, at_out[0]), now, mask, length, steps, held, RULE, STEPS)
     if choice(RULE, "rate"):
         tl.store(
             out + address(neuron.to(tl.int64), at_out), tl.sum(mean, 0, True) / time, mask=neuron < total
@@ -279,62 +246,54 @@ def then_line(a, c, a2, c2):
 
 
 @triton.jit
-def follow(
-    a, c, gs, v, x, trace, inside, held, numbers, RULE: tl.constexpr, EVEN: tl.constexpr, NATIVE: tl.constexpr
-):
+def follow(a, c, gs, v, x, trace, inside, held, RULE: tl.constexpr):
     """Take a line over one step: a is dV/dV(start), c the gradient of all spikes so far for V(start)."""
     potential, gate, steep, limit, weight, _, _ = trace
-    share, _ = share_of(x, v, weight, held[1], held[3], RULE, NATIVE)
-    _, back, _, _ = fire_backward(
-        gs, 0.0 * gs, potential, potential, gate, steep, limit, held[1], held[5], numbers[0], RULE
-    )
+    share, _ = share_of(x, v, weight, held, RULE)
+    _, back, _, _ = fire_backward(gs, 0.0 * gs, potential, potential, gate, steep, limit, held, held[6], RULE)
     reached = a * share
     after = reached
     if choice(RULE, "reset") == SATURATE:
-        _, below, _ = saturated(potential, held[5], held[0], held[1], RULE, NATIVE)
+        _, below, _ = saturated(potential, held, RULE)
         after = reached * below
-    return only(inside, after, a, EVEN), only(inside, c + reached * back, c, EVEN)
+    return only(inside, after, a, RULE), only(inside, c + reached * back, c, RULE)
 
 
 @triton.jit
 def find_lines(
-    source,
-    stride,
-    incoming,
-    stride_grad,
+    pointers,
+    strides,
     g_mean,
-    note,
-    total,
     v,
     mask,
     steps,
     length,
     held,
-    numbers,
     RULE: tl.constexpr,
     GIVEN: tl.constexpr,
     STEPS: tl.constexpr,
-    EVEN: tl.constexpr,
-    NATIVE: tl.constexpr,
 ):
-    """Return the line of every chunk, and record the membrane before every few steps."""
+    """Return the line of every chunk, and record the membrane before every few steps.
+
+    Pointers and strides are those of current, gradient and notes.
+    """
+    source, incoming, note = pointers
     zero = tl.zeros_like(v)
     a, c, now = zero + 1.0, zero, (v, zero, zero)
     for first in range(0, length, STEPS):
         tl.store(note, now[0], mask=mask)
-        xs = load_steps(source, stride, mask, first, steps, STEPS, EVEN)
+        xs = load_steps(source, strides[0], mask, first, steps, RULE, STEPS)
         gs = xs
         if GIVEN:
-            gs = load_steps(incoming, stride_grad, mask, first, steps, STEPS, EVEN)
+            gs = load_steps(incoming, strides[1], mask, first, steps, RULE, STEPS)
         for j in tl.static_range(STEPS):
-            inside = within(mask, first + j, steps, EVEN)
+            inside = within(mask, first + j, steps, RULE)
             v = now[0]
-            now, _, trace = advance(xs[j], now, held, numbers, RULE, NATIVE)
-            given = gs[j] if GIVEN else g_mean
-            a, c = follow(a, c, given, v, xs[j], trace, inside, held, numbers, RULE, EVEN, NATIVE)
-        source += STEPS * stride
-        incoming += STEPS * stride_grad
-        note += total
+            now, _, trace = advance(xs[j], now, held, RULE)
+            a, c = follow(a, c, gs[j] if GIVEN else g_mean, v, xs[j], trace, inside, held, RULE)
+        source += STEPS * strides[0]
+        incoming += STEPS * strides[1]
+        note += strides[2]
     return a, c
 
 
@@ -344,58 +303,40 @@ def take_back(
     sums,
     pointers,
     strides,
+    target,
     g_mean,
     mask,
     steps,
     length,
     held,
-    numbers,
     RULE: tl.constexpr,
     GIVEN: tl.constexpr,
     STEPS: tl.constexpr,
-    EVEN: tl.constexpr,
-    NATIVE: tl.constexpr,
 ):
     """Differentiate all chunks from their ends: return the gradient at their starts, and the sums.
 
-    Pointers are to the first step of a chunk, for the gradient that is written to the last; strides as well
-    are those of current, gradient, notes and output.
+    Pointers and strides are as in `find_lines`; ``target`` is where the gradient of the last step goes, and
+    the stride of time.
     """
-    source, incoming, note, outgoing = pointers
-    by_step, by_grad, by_note, by_out = strides
-    source += tl.cast(length, tl.int64) * by_step
-    incoming += tl.cast(length, tl.int64) * by_grad
-    note += tl.cast(length // STEPS, tl.int64) * by_note
+    source, incoming, note = pointers
+    outgoing, by_out = target
+    source += tl.cast(length, tl.int64) * strides[0]
+    incoming += tl.cast(length, tl.int64) * strides[1]
+    note += tl.cast(length // STEPS, tl.int64) * strides[2]
     for r in range(length // STEPS):
         first = length - (r + 1) * STEPS
-        source -= STEPS * by_step
-        incoming -= STEPS * by_grad
-        note -= by_note
-        xs = load_steps(source, by_step, mask, first, steps, STEPS, EVEN)
+        source -= STEPS * strides[0]
+        incoming -= STEPS * strides[1]
+        note -= strides[2]
+        xs = load_steps(source, strides[0], mask, first, steps, RULE, STEPS)
         gs = xs
         if GIVEN:
-            gs = load_steps(incoming, by_grad, mask, first, steps, STEPS, EVEN)
+            gs = load_steps(incoming, strides[1], mask, first, steps, RULE, STEPS)
         now = (tl.load(note, mask=mask, other=0.0), 0.0 * g_mean, 0.0 * g_mean)
-        traces, shares, to_epss = trace_steps(xs, now, held, numbers, RULE, STEPS, NATIVE)
+        traces = trace_steps(xs, now, held, RULE, STEPS)
+        given, target = gs if GIVEN else g_mean, (outgoing, by_out)
         flow, sums = steps_backward(
-            traces,
-            shares,
-            to_epss,
-            gs if GIVEN else g_mean,
-            flow,
-            sums,
-            outgoing,
-            by_out,
-            mask,
-            first,
-            steps,
-            held,
-            numbers,
-            RULE,
-            GIVEN,
-            STEPS,
-            EVEN,
-            NATIVE,
+            traces, given, flow, sums, target, mask, first, steps, held, RULE, GIVEN, STEPS
         )
         outgoing -= STEPS * by_out
     return flow, sums
@@ -426,9 +367,7 @@ def chunked_backward_kernel(
     WAYS: tl.constexpr,
     CHUNKS: tl.constexpr,
     STEPS: tl.constexpr,
-    EVEN: tl.constexpr,
     BLOCK: tl.constexpr,
-    NATIVE: tl.constexpr,
 ):
     """Differentiate: write the gradients for current, state and constants.
 
@@ -440,35 +379,17 @@ def chunked_backward_kernel(
     zero = tl.zeros((CHUNKS, BLOCK), tl.float32)
     pos = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :] + zero.to(tl.int32)
     mask = pos < total
-    held = constants(known, pos, RULE, NATIVE)
+    held = constants(known, numbers, pos, RULE)
     steps = steps_of(chunk, length, time)
     source = current + address(pos.to(tl.int64), at_current) + chunk * length * at_current[0]
     incoming = grad_out + address(pos.to(tl.int64), at_grad) + chunk * length * at_grad[0]
     note = notes + chunk * (length // STEPS) * total + pos
+    pointers, strides = (source, incoming, note), (at_current[0], at_grad[0], total)
     g_mean = zero
     if HAS // 2 % 2 and choice(RULE, "rate"):
         g_mean = tl.load(incoming, mask=mask, other=0.0).to(tl.float32) / time
     v = tl.load(starts + chunk * total + pos, mask=mask, other=0.0)
-    a, c = find_lines(
-        source,
-        at_current[0],
-        incoming,
-        at_grad[0],
-        g_mean,
-        note,
-        total,
-        v,
-        mask,
-        steps,
-        length,
-        held,
-        numbers,
-        RULE,
-        GIVEN,
-        STEPS,
-        EVEN,
-        NATIVE,
-    )
+    a, c = find_lines(pointers, strides, g_mean, v, mask, steps, length, held, RULE, GIVEN, STEPS)
     a, c = tl.associative_scan((a, c), 0, then_line)
     g = zero
     if HAS // 4:
@@ -480,30 +401,19 @@ def chunked_backward_kernel(
     flow = (tl.load(row, mask=mask, other=0.0), zero, zero)
     sums = (zero, zero, zero, zero)
     outgoing = grad_current + address(pos.to(tl.int64), at_out) + ((chunk + 1) * length - 1) * at_out[0]
+    target = (outgoing, at_out[0])
     flow, sums = take_back(
-        flow,
-        sums,
-        (source, incoming, note, outgoing),
-        (at_current[0], at_grad[0], total, at_out[0]),
-        g_mean,
-        mask,
-        steps,
-        length,
-        held,
-        numbers,
-        RULE,
-        GIVEN,
-        STEPS,
-        EVEN,
-        NATIVE,
+        flow, sums, pointers, strides, target, g_mean, mask, steps, length, held, RULE, GIVEN, STEPS
     )
     if HAS % 2:
         tl.store(grad_start + pos, flow[0], mask=mask & (chunk == 0))
     if WAYS:
         lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        held = constants(known, lane, RULE, NATIVE)
+        held = constants(known, numbers, lane, RULE)
         sums = (tl.sum(sums[0], 0), tl.sum(sums[1], 0), tl.sum(sums[2], 0), tl.sum(sums[3], 0))
-        finish(sums, held, lane, total, known, grads, scratch, RULE, WAYS, BLOCK)
+        own = lane < total
+        learning = (known, grads, scratch, tl.program_id(0), tl.num_programs(0))
+        finish(sums, held, lane, own, learning, RULE, WAYS, BLOCK)
 
 
 def forward(
@@ -519,7 +429,7 @@ def forward(
     """Integrate; return the membrane at the start of every chunk."""
     starts = torch.empty((tile.chunks, plan.total), dtype=torch.float32, device=plan.device)
     if plan.launch is None:
-        choices = (plan.rule_code, state is not None, *_sizes(plan, tile))
+        choices = (_code(plan, tile), state is not None, tile.chunks, STEPS, tile.neurons)
         kernel = chunked_forward_kernel
         plan.launch = Launch(kernel, (plan.programs,), choices, plan.warps)
     known = (plan.raws(constants), plan.tables, plan.where)
@@ -550,7 +460,7 @@ def backward(
             for p, wanted in zip(plan.found, learned, strict=True)
         )
         number = sum(way << 2 * i for i, way in enumerate(ways))
-        choices = (plan.rule_code, has, number, *_sizes(plan, tile))
+        choices = (_code(plan, tile), has, number, tile.chunks, STEPS, tile.neurons)
         kernel = chunked_backward_kernel
         found = plan.backwards[key] = Launch(kernel, (plan.programs,), choices, plan.warps), ways
     run, ways = found
@@ -575,7 +485,6 @@ def backward(
     return launch.end(plan, constants, grads, partials, learned, ways, plan.size)
 
 
-def _sizes(plan: "LaunchPlan", tile: Tile) -> tuple[int, ...]:
-    """Return the choices of both kernels: chunks, steps at once, whether all chunks are full, neurons."""
-    even = tile.chunks * tile.length == plan.time
-    return tile.chunks, STEPS, int(even), tile.neurons, NATIVE
+def _code(plan: "LaunchPlan", tile: Tile) -> int:
+    """Return the choices of a rule, and whether all chunks are full."""
+    return plan.rule_code + (launch.FULL if tile.chunks * tile.length == plan.time else 0)

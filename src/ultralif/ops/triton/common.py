@@ -17,6 +17,7 @@ import triton.language as tl
 
 from ultralif.ops.constants import Form
 from ultralif.ops.rule import BITS, Curve, Membrane, Reset
+from ultralif.ops.triton import launch
 
 LSE = tl.constexpr(int(Membrane.LSE))
 MAX = tl.constexpr(int(Membrane.MAX))
@@ -29,6 +30,9 @@ SATURATE = tl.constexpr(int(Reset.SATURATE))
 EXP = tl.constexpr(int(Form.EXP))
 LOGISTIC = tl.constexpr(int(Form.LOGISTIC))
 SOFTPLUS = tl.constexpr(int(Form.SOFTPLUS))
+NATIVE = tl.constexpr(launch.NATIVE)
+FULL = tl.constexpr(launch.FULL)
+"""A rule whose chunks are full."""
 FAR = tl.constexpr(1000.0)
 """A gap so large that its power of two is 0 in float32; times 0 it is 0, while infinity times 0 is NaN."""
 LN2 = tl.constexpr(0.6931471805599453)
@@ -60,19 +64,19 @@ def instruction(x, CODE: tl.constexpr):
 
 
 @triton.jit
-def exp2(x, NATIVE: tl.constexpr):
+def exp2(x):
     """Return 2**x by one instruction: `tl.exp2` also computes results below 1e-38, which count as 0 here."""
     return instruction(x, "ex2.approx.ftz.f32 $0, $1;") if NATIVE else tl.exp2(x)
 
 
 @triton.jit
-def log2(x, NATIVE: tl.constexpr):
+def log2(x):
     """Return the binary logarithm by one instruction; `tl.log2` is a polynomial."""
     return instruction(x, "lg2.approx.ftz.f32 $0, $1;") if NATIVE else tl.log2(x)
 
 
 @triton.jit
-def inverse(x, NATIVE: tl.constexpr):
+def inverse(x):
     """Return 1 / x by one instruction."""
     return instruction(x, "rcp.approx.ftz.f32 $0, $1;") if NATIVE else 1.0 / x
 
@@ -90,10 +94,10 @@ def clamp(x, low, high):
 
 
 @triton.jit
-def arctangent(x, NATIVE: tl.constexpr):
+def arctangent(x):
     """Return atan within 1e-7: a polynomial in x on [-1, 1], and in 1 / x outside."""
     steep = tl.abs(x) > 1.0
-    y = tl.where(steep, inverse(x, NATIVE), x)
+    y = tl.where(steep, inverse(x), x)
     u = y * y
     q = -0.0040545
     q = q * u + 0.0218605
@@ -108,17 +112,23 @@ def arctangent(x, NATIVE: tl.constexpr):
 
 
 @triton.jit
-def within(mask, t, time, EVEN: tl.constexpr):
-    """Return the mask of the lanes that have a step t; if EVEN, chunks divide the time, so all have it."""
-    if EVEN:
-        return mask
+def has_step(mask, t, time):
+    """Return the mask of the lanes that have a step t."""
     return mask & (tl.zeros_like(mask).to(tl.int32) + t < time)
 
 
 @triton.jit
-def only(inside, x, y, EVEN: tl.constexpr):
+def within(mask, t, time, RULE: tl.constexpr):
+    """Return the same, without a comparison where chunks divide the time."""
+    if choice(RULE, "even"):
+        return mask
+    return has_step(mask, t, time)
+
+
+@triton.jit
+def only(inside, x, y, RULE: tl.constexpr):
     """Return x, or y for steps past the end."""
-    return x if EVEN else tl.where(inside, x, y)
+    return x if choice(RULE, "even") else tl.where(inside, x, y)
 
 
 @triton.jit
@@ -128,27 +138,28 @@ def address(pos, at):
 
 
 @triton.jit
-def fire(base, weight, limit, eps, k, amplitude, RULE: tl.constexpr, NATIVE: tl.constexpr):
+def fire(base, weight, limit, held, RULE: tl.constexpr):
     """Return the level P = base + eps log(weight), the curve f(z), f'(z) and the spike.
 
-    eps and its inverse k are in units of log 2. A sigmoid does not wait for the logarithm of P: it is
+    A sigmoid does not wait for the logarithm of P: it is
     weight / (weight + exp((limit - base) / eps)), and its derivative is left to `steepness`.
     """
+    eps, k, amplitude = held[0], held[1], held[5]
     level = base
     if choice(RULE, "membrane") == LSE:
-        level = base + eps * log2(weight, NATIVE)
+        level = base + eps * log2(weight)
     if choice(RULE, "curve") == ATAN:
         z = (level - limit) * (k * LN2 * HALF_PI)
-        steep = 0.5 * inverse(1.0 + z * z, NATIVE)
+        steep = 0.5 * inverse(1.0 + z * z)
         gate = steep
         if choice(RULE, "soft"):
-            gate = 0.5 + arctangent(z, NATIVE) * (0.5 / HALF_PI)
+            gate = 0.5 + arctangent(z) * (0.5 / HALF_PI)
     elif choice(RULE, "curve") == TRIANGLE:
         z = clamp((level - limit) * (k * LN2), -1.0, 1.0)
         steep = 1.0 - tl.abs(z)
         gate = 0.5 + z - 0.5 * z * tl.abs(z)
     else:
-        gate = weight * inverse(weight + exp2((limit - base) * k, NATIVE), NATIVE)
+        gate = weight * inverse(weight + exp2((limit - base) * k))
         steep = gate
     return level, gate, steep, spike_of(level, gate, limit, amplitude, RULE)
 
@@ -177,27 +188,29 @@ def apply_reset(potential, spike, limit, v_reset, RULE: tl.constexpr):
 
 
 @triton.jit
-def saturated(potential, top, eps, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
+def saturated(potential, held, RULE: tl.constexpr):
     """Return the soft minimum of P and a ceiling, its derivative in P, and minus its derivative in eps."""
+    eps, k, top = held[0], held[1], held[5]
     least = tl.minimum(potential, top, propagate_nan=tl.PropagateNan.ALL)
     if choice(RULE, "membrane") == MAX:
         below = tl.where(potential < top, 1.0, tl.where(potential == top, 0.5, 0.0))
         return least, below, 0.0 * below
     gap = tl.minimum(tl.abs(potential - top) * k, FAR)
-    weight = 1.0 + exp2(-gap, NATIVE)
-    large = inverse(weight, NATIVE)
-    small = exp2(-gap, NATIVE) * large
-    log_weight = log2(weight, NATIVE)
+    weight = 1.0 + exp2(-gap)
+    large = inverse(weight)
+    small = exp2(-gap) * large
+    log_weight = log2(weight)
     return least - eps * log_weight, tl.where(potential < top, large, small), LN2 * (log_weight + gap * small)
 
 
 @triton.jit
-def fire_backward(gs, gv, potential, level, gate, steep, limit, k, amplitude, v_reset, RULE: tl.constexpr):
+def fire_backward(gs, gv, potential, level, gate, steep, limit, held, v_reset, RULE: tl.constexpr):
     """Propagate the gradient back through reset and spike.
 
     Return the gradients for the spike, for the level through the spike, for P through the reset, and for the
     threshold through the reset.
     """
+    k, amplitude = held[1], held[5]
     spike = spike_of(level, gate, limit, amplitude, RULE)
     fed, kept, to_limit = gs, gv, 0.0 * gv
     if choice(RULE, "reset") == ZERO:
@@ -255,54 +268,46 @@ def pull(g, raw, table, step, index):
 
 
 @triton.jit
-def derived(eps, leak, threshold, amplitude, SHARPNESS: tl.constexpr, NATIVE: tl.constexpr):
+def derived(eps, leak, threshold, amplitude, SHARPNESS: tl.constexpr):
     """Return eps and its inverse in units of log 2, leak, log(leak), threshold and amplitude."""
     if SHARPNESS:  # see `Rule`: the first constant is the sharpness
         small = tl.exp(-eps)
         amplitude = (1.0 + small) / (1.0 - small)
         eps = threshold / eps
-    return eps * LN2, inverse(LN2 * eps, NATIVE), leak, tl.log(leak), threshold, amplitude
+    return eps * LN2, inverse(LN2 * eps), leak, tl.log(leak), threshold, amplitude
 
 
 @triton.jit
-def constants(known, pos, RULE: tl.constexpr, NATIVE: tl.constexpr):
-    """Return what `derived` does, for each lane; one of each where all lanes have the same constants."""
+def constants(known, numbers, pos, RULE: tl.constexpr):
+    """Return what `derived` does, for each lane, and the numbers of a rule: v_reset, strength, decay.
+
+    Where all lanes have the same constants, there is one of each.
+    """
+    numbers = (numbers[0], numbers[1], numbers[2])
     raws, tables, places = known
     if choice(RULE, "same") == READY:
         row = raws[0] + tl.program_id(0) * HELD
-        return (
-            tl.load(row),
-            tl.load(row + 1),
-            tl.load(row + 2),
-            tl.load(row + 3),
-            tl.load(row + 4),
-            tl.load(row + 5),
-        )
+        found = ()
+        for i in tl.static_range(6):
+            found = found + (tl.load(row + i),)
+        return found + numbers
     if choice(RULE, "same"):
         pos = tl.program_id(0) * 0
     eps, _, _, _ = decode(raws[0], tables[0], places[2], entry(places, 0, pos))
     leak, _, _, _ = decode(raws[1], tables[1], places[6], entry(places, 1, pos))
     threshold, _, _, _ = decode(raws[2], tables[2], places[10], entry(places, 2, pos))
     amplitude, _, _, _ = decode(raws[3], tables[3], places[14], entry(places, 3, pos))
-    return derived(eps, leak, threshold, amplitude, choice(RULE, "sharp"), NATIVE)
+    return derived(eps, leak, threshold, amplitude, choice(RULE, "sharp")) + numbers
 
 
 @triton.jit
-def reduce(
-    value,
-    C: tl.constexpr,
-    pos,
-    own,
-    known,
-    grads,
-    scratch,
-    program,
-    programs,
-    WAYS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
-    """Sum the gradients of all lanes for constant C and write the gradient for its raw parameter."""
+def reduce(value, C: tl.constexpr, pos, own, learning, WAYS: tl.constexpr, BLOCK: tl.constexpr):
+    """Sum the gradients of all lanes for constant C and write the gradient for its raw parameter.
+
+    ``learning`` has a kernel's arguments ``known``, ``grads`` and ``scratch``, the program and their number.
+    """
     WAY: tl.constexpr = WAYS // 4**C % 4
+    known, grads, scratch, program, programs = learning
     raws, tables, places = known
     partials, counters, groups, region = scratch
     raw, table, step, side = raws[C], tables[C], places[4 * C + 2], places[4 * C + 3]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ultralif.ops.constants import Form, Learned
 from ultralif.ops.layout import Place
-from ultralif.ops.rule import Constants
+from ultralif.ops.rule import BITS, Constants
 
 if TYPE_CHECKING:
     from ultralif.ops.triton.plan import LaunchPlan
@@ -39,6 +39,7 @@ LANES = 1 << 18  # about as many as a large GPU runs at once; more run in rounds
 CHUNK = 10  # steps whose trace a lane keeps in registers: more would make compiling slow
 PROGRAMS = 264  # two for each multiprocessor of a large GPU
 BYTES = 128  # loaded by a warp at once
+FULL = 1 << BITS["even"]  # added to the code of a rule: chunks divide the time
 
 
 def is_recording(device: torch.device) -> bool:
@@ -83,10 +84,10 @@ class Launch:
 
 
 def chunk_of(time: int, longest: int) -> tuple[int, int]:
-    """Choose the steps of a chunk so that they divide the time if possible; return whether they do."""
+    """Choose the steps of a chunk; return with them `FULL` if they divide the time, as is preferred, or 0."""
     fair = [n for n in range(min(time, longest), max(2, longest // 2) - 1, -1) if time % n == 0]
     chunk = fair[0] if fair else min(time, longest)
-    return chunk, int(time % chunk == 0)
+    return chunk, FULL if time % chunk == 0 else 0
 
 
 SHARED, EACH, LEFT = 1, 2, 3  # ways to reduce a gradient: see `common`

@@ -32,6 +32,7 @@ from ultralif.ops.layout import Steps
 from ultralif.ops.rule import Constants
 from ultralif.ops.triton import launch
 from ultralif.ops.triton.common import (
+    FULL,
     LN2,
     MAX,
     apply_reset,
@@ -40,6 +41,7 @@ from ultralif.ops.triton.common import (
     exp2,
     fire,
     fire_backward,
+    has_step,
     inverse,
     largest,
     log2,
@@ -47,7 +49,7 @@ from ultralif.ops.triton.common import (
     reduce,
     within,
 )
-from ultralif.ops.triton.launch import EACH, LEFT, NATIVE, READY, SHARED, Launch, chunk_of
+from ultralif.ops.triton.launch import EACH, LEFT, READY, SHARED, Launch, chunk_of
 from ultralif.ops.triton.ring_layout import (
     CHUNK_ALONE,
     Tiling,
@@ -104,7 +106,7 @@ def beside(x, y, around):
 
 
 @triton.jit
-def terms(w, w_left, w_right, k, NATIVE: tl.constexpr):
+def terms(w, w_left, w_right, k):
     """Return the largest of three terms, the exponentials of the others, and their distances from it.
 
     The third term is the smaller of the neighbours; the second is the remaining one. Distances are below 0.
@@ -112,24 +114,24 @@ def terms(w, w_left, w_right, k, NATIVE: tl.constexpr):
     side, third = largest(w_left, w_right), tl.minimum(w_left, w_right)
     top, second = largest(side, w), tl.minimum(side, w)
     gap_2, gap_3 = (second - top) * k, (third - top) * k
-    return top, exp2(gap_2, NATIVE), exp2(gap_3, NATIVE), gap_2, gap_3
+    return top, exp2(gap_2), exp2(gap_3), gap_2, gap_3
 
 
 @triton.jit
-def coupled(x, trio, eps, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
+def coupled(x, trio, held, RULE: tl.constexpr):
     """Return the level in two parts, base + eps * log(weight), see `fire`."""
     w, w_left, w_right = trio
     if choice(RULE, "membrane") == MAX:
         return largest(largest(w_left, w_right), w) + x, tl.full(w.shape, 1.0, tl.float32)
-    top, u_2, u_3, _, _ = terms(w, w_left, w_right, k, NATIVE)
+    top, u_2, u_3, _, _ = terms(w, w_left, w_right, held[1])
     base = top + x
     if choice(RULE, "centered"):
-        base -= eps * LOG2_3
+        base -= held[0] * LOG2_3
     return base, 1.0 + u_2 + u_3
 
 
 @triton.jit
-def shares(trio, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
+def shares(trio, k, RULE: tl.constexpr):
     """Return the shares of left and right neighbour, and the level's derivative in eps in units of log 2.
 
     Ties share evenly.
@@ -141,10 +143,10 @@ def shares(trio, k, RULE: tl.constexpr, NATIVE: tl.constexpr):
         b = tl.where(w_right == top, 1.0, 0.0)
         whole = 1.0 / (a + b + tl.where(w == top, 1.0, 0.0))
         return a * whole, b * whole, 0.0 * whole
-    _, u_2, u_3, gap_2, gap_3 = terms(w, w_left, w_right, k, NATIVE)
+    _, u_2, u_3, gap_2, gap_3 = terms(w, w_left, w_right, k)
     weight = 1.0 + u_2 + u_3
-    whole = inverse(weight, NATIVE)
-    entropy = log2(weight, NATIVE) - (u_2 * gap_2 + u_3 * gap_3) * whole
+    whole = inverse(weight)
+    entropy = log2(weight) - (u_2 * gap_2 + u_3 * gap_3) * whole
     if choice(RULE, "centered"):
         entropy -= LOG2_3
     larger = tl.where(largest(w_left, w_right) > w, whole, u_2 * whole)  # of the neighbours
@@ -160,15 +162,14 @@ def leaked(v, held, RULE: tl.constexpr):
 
 
 @triton.jit
-def advance(x, v, around, held, v_reset, RULE: tl.constexpr, NATIVE: tl.constexpr):
+def advance(x, v, around, held, RULE: tl.constexpr):
     """Take one step: return V, the spike, and a trace (P, level, f, f', the three that are coupled)."""
-    eps, k, _, _, threshold, amplitude = held
     w = leaked(v, held, RULE)
     w_left, w_right = beside(w, w, around)
     trio = (w, w_left, w_right)
-    base, weight = coupled(x, trio, eps, k, RULE, NATIVE)
-    level, gate, steep, spike = fire(base, weight, threshold, eps, k, amplitude, RULE, NATIVE)
-    return apply_reset(level, spike, threshold, v_reset, RULE), spike, (level, gate, steep, trio)
+    base, weight = coupled(x, trio, held, RULE)
+    level, gate, steep, spike = fire(base, weight, held[4], held, RULE)
+    return apply_reset(level, spike, held[4], held[6], RULE), spike, (level, gate, steep, trio)
 
 
 @triton.jit
@@ -200,12 +201,10 @@ def ring_forward_kernel(
     HAS: tl.constexpr,
     CUT: tl.constexpr,
     CHUNK: tl.constexpr,
-    EVEN: tl.constexpr,
     LANES: tl.constexpr,
     WIDTH: tl.constexpr,
     COLS: tl.constexpr,
     MARGIN: tl.constexpr,
-    NATIVE: tl.constexpr,
 ):
     """Integrate rows of rings from a state: write the spikes or their mean, the state, and that at borders.
 
@@ -217,11 +216,12 @@ def ring_forward_kernel(
     length = tl.minimum(steps, time - span * steps).to(tl.int32)
     total = tl.cast(rows, tl.int64) * ring * COLS
     row, spot, own, around, owner = place(ring, program, tiles, halo, LANES, WIDTH, COLS, MARGIN)
-    held = constants(known, lanes_of(row * ring + tl.minimum(spot, ring - 1), COLS), RULE, NATIVE)
+    lane = lanes_of(row * ring + tl.minimum(spot, ring - 1), COLS)
+    held = constants(known, (v_reset, 0.0, 0.0), lane, RULE)
     for i in range(rounds):
         inside, own_now, group, pos = in_round(i, stride_round, row, spot, own, ring, rows, COLS)
         source = current + address(group, at_current, COLS) + span * steps * at_current[0]
-        xs = load_steps(source, at_current[0], inside, 0, length, CHUNK, EVEN)
+        xs = load_steps(source, at_current[0], inside, 0, length, RULE, CHUNK)
         v = load_border(state, borders, span, total, pos, inside, HAS % 2, CUT)
         mean = tl.zeros(pos.shape, tl.float32)
         target = out + address(group, at_out, COLS)
@@ -229,13 +229,13 @@ def ring_forward_kernel(
             target += span * steps * at_out[0]
         for first in range(0, length, CHUNK):
             source += CHUNK * at_current[0]
-            more = within(inside, first + CHUNK, length, False)
-            later = load_steps(source, at_current[0], more, first + CHUNK, length, CHUNK, EVEN)
+            more = has_step(inside, first + CHUNK, length)
+            later = load_steps(source, at_current[0], more, first + CHUNK, length, RULE, CHUNK)
             for j in tl.static_range(CHUNK):
                 v = renew(v, owner, j, MARGIN)
-                after, spike, _ = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
-                now = within(own_now, first + j, length, EVEN)
-                v = only(within(inside, first + j, length, EVEN), after, v, EVEN)
+                after, spike, _ = advance(xs[j], v, around, held, RULE)
+                now = within(own_now, first + j, length, RULE)
+                v = only(within(inside, first + j, length, RULE), after, v, RULE)
                 if choice(RULE, "rate"):
                     mean += tl.where(now, spike, 0.0)
                 elif HAS // 2:
@@ -251,32 +251,17 @@ def ring_forward_kernel(
 
 
 @triton.jit
-def step_backward(
-    gs,
-    gv,
-    sums,
-    trace,
-    sides,
-    v,
-    around,
-    inside,
-    held,
-    v_reset,
-    RULE: tl.constexpr,
-    EVEN: tl.constexpr,
-):
+def step_backward(gs, gv, sums, trace, sides, v, around, inside, held, RULE: tl.constexpr):
     """Go back one step: return the gradients for the current and for V before, and the sums.
 
     The sums of lanes that are not a program's own are left out in the end; those of no ring are 0.
     """
-    eps, k, leak, log_leak, threshold, amplitude = held
+    k, threshold = held[1], held[4]
     level, gate, steep, _ = trace
     share_left, share_right, by_eps = sides
-    _, back, kept, to_limit = fire_backward(
-        gs, gv, level, level, gate, steep, threshold, k, amplitude, v_reset, RULE
-    )
+    _, back, kept, to_limit = fire_backward(gs, gv, level, level, gate, steep, threshold, held, held[6], RULE)
     zero = 0.0 * gv
-    back, kept = only(inside, back, zero, EVEN), only(inside, kept, zero, EVEN)
+    back, kept = only(inside, back, zero, RULE), only(inside, kept, zero, RULE)
     g = back + kept
     to_left, to_right = g * share_left, g * share_right
     from_left, from_right = beside(to_right, to_left, around)
@@ -285,10 +270,10 @@ def step_backward(
     to_leak = zero
     if choice(RULE, "leaks"):
         to_leak = to_w * v
-    to_limit = only(inside, to_limit, zero, EVEN) - back
+    to_limit = only(inside, to_limit, zero, RULE) - back
     sums = (sums[0] + to_eps, sums[1] + to_leak, sums[2] + to_limit)
-    before = to_w * leak if choice(RULE, "leaks") else to_w
-    return g, only(inside, before, gv, EVEN), sums
+    before = to_w * held[2] if choice(RULE, "leaks") else to_w
+    return g, only(inside, before, gv, RULE), sums
 
 
 @triton.jit
@@ -299,29 +284,25 @@ def span_backward_from_spikes(
     start,
     pointers,
     strides,
-    around,
-    owner,
-    inside,
-    own,
+    lanes,
     held,
-    v_reset,
     length,
     past,
     RULE: tl.constexpr,
     CHUNK: tl.constexpr,
-    EVEN: tl.constexpr,
     MARGIN: tl.constexpr,
-    NATIVE: tl.constexpr,
 ):
     """Differentiate a span from its spikes: return the gradient for V before it, the sums, the least spike.
 
     ``past`` is the number of steps up to the end of the span, and ``start`` the membrane before them.
+    ``lanes`` has the neighbours and owners of lanes, those that are on a ring, and a program's own.
     """
+    around, owner, inside, own = lanes
     reading, incoming, outgoing = pointers
     at_spikes, at_grad, at_out = strides
     spike = tl.load(reading, mask=inside, other=0.5)
     low = tl.minimum(low, spike)
-    potential = membrane_from_spike(spike, held, v_reset, NATIVE)[1]
+    potential = membrane_from_spike(spike, held)[1]
     gs, earlier = load_back(reading, incoming, at_spikes, at_grad, inside, length, past, CHUNK)
     for _ in range(tl.cdiv(length, CHUNK)):
         reading -= CHUNK * at_spikes
@@ -330,19 +311,19 @@ def span_backward_from_spikes(
         after = load_back(reading, incoming, at_spikes, at_grad, inside, left, before, CHUNK)
         for j in tl.static_range(CHUNK):
             flow = renew(flow, owner, j, MARGIN // 2)
-            now = within(inside, j, length, EVEN)
-            told = membrane_from_spike(earlier[j], held, v_reset, NATIVE)
-            v = tl.where(within(inside, j + 1, past, False), told[2], start)
+            now = within(inside, j, length, RULE)
+            told = membrane_from_spike(earlier[j], held)
+            v = tl.where(has_step(inside, j + 1, past), told[2], start)
             w, k = leaked(v, held, RULE), held[1]
             if choice(RULE, "same"):
                 w, k = w * k, 1.0
             w_left, w_right = beside(w, w, around)
-            sides = shares((w, w_left, w_right), k, RULE, NATIVE)
+            sides = shares((w, w_left, w_right), k, RULE)
             trace = (potential, spike, spike, v)
             to_current, flow, sums = step_backward(
-                gs[j], flow, sums, trace, sides, v, around, now, held, v_reset, RULE, EVEN
+                gs[j], flow, sums, trace, sides, v, around, now, held, RULE
             )
-            tl.store(outgoing, to_current, mask=within(own, j, length, EVEN))
+            tl.store(outgoing, to_current, mask=within(own, j, length, RULE))
             outgoing -= at_out
             spike, potential = earlier[j], told[1]
             low = tl.minimum(low, spike)
@@ -365,25 +346,12 @@ def pass_on(flow, grad_start, flows, turn, total, pos, own, span, HAS_START: tl.
 
 
 @triton.jit
-def finish(
-    sums,
-    pos,
-    own,
-    known,
-    grads,
-    scratch,
-    work,
-    span,
-    programs,
-    WAYS: tl.constexpr,
-    LANES: tl.constexpr,
-):
-    """Reduce the sums of all lanes to the gradients of the constants; each span has its own region."""
-    pos, own = tl.reshape(pos + span * 4 * scratch[3], [LANES]), tl.reshape(own, [LANES])
-    to_eps = tl.reshape(sums[0] * LN2, [LANES])
-    reduce(to_eps, 0, pos, own, known, grads, scratch, work, programs, WAYS, LANES)
-    reduce(tl.reshape(sums[1], [LANES]), 1, pos, own, known, grads, scratch, work, programs, WAYS, LANES)
-    reduce(tl.reshape(sums[2], [LANES]), 2, pos, own, known, grads, scratch, work, programs, WAYS, LANES)
+def finish(sums, pos, own, learning, WAYS: tl.constexpr, LANES: tl.constexpr):
+    """Reduce the sums of all lanes to the gradients of the constants; see `reduce`."""
+    pos, own = tl.reshape(pos, [LANES]), tl.reshape(own, [LANES])
+    reduce(tl.reshape(sums[0] * LN2, [LANES]), 0, pos, own, learning, WAYS, LANES)
+    reduce(tl.reshape(sums[1], [LANES]), 1, pos, own, learning, WAYS, LANES)
+    reduce(tl.reshape(sums[2], [LANES]), 2, pos, own, learning, WAYS, LANES)
 
 
 @triton.jit(do_not_specialize=UNSPECIAL)
@@ -408,12 +376,10 @@ def ring_backward_kernel(
     HAS: tl.constexpr,
     WAYS: tl.constexpr,
     CHUNK: tl.constexpr,
-    EVEN: tl.constexpr,
     LANES: tl.constexpr,
     WIDTH: tl.constexpr,
     COLS: tl.constexpr,
     MARGIN: tl.constexpr,
-    NATIVE: tl.constexpr,
 ):
     """Differentiate: write the gradients for current, state and constants.
 
@@ -434,7 +400,8 @@ def ring_backward_kernel(
     length = tl.minimum(steps, time - span * steps).to(tl.int32)
     total = tl.cast(rows, tl.int64) * ring * COLS
     row, spot, own, around, owner = place(ring, program, tiles, halo, LANES, WIDTH, COLS, MARGIN)
-    held = constants(known, lanes_of(row * ring + tl.minimum(spot, ring - 1), COLS), RULE, NATIVE)
+    lane = lanes_of(row * ring + tl.minimum(spot, ring - 1), COLS)
+    held = constants(known, (v_reset, 0.0, 0.0), lane, RULE)
     zero = tl.zeros((LANES // COLS, COLS), tl.float32)
     sums = (zero, zero, zero)
     chunks = tl.cdiv(length, CHUNK)
@@ -459,19 +426,13 @@ def ring_backward_kernel(
                 start,
                 (spikes + target, incoming, grad_current + target),
                 (at_out[0], at_grad[0], at_out[0]),
-                around,
-                owner,
-                inside,
-                own_now,
+                (around, owner, inside, own_now),
                 held,
-                v_reset,
                 length,
                 end + 1,
                 RULE,
                 CHUNK,
-                EVEN,
                 MARGIN,
-                NATIVE,
             )
             pass_on(flow, grad_start, flows, turn, total, pos, own_now, span, HAS % 2, CUT)
         again = tl.where(tl.min(low) < TINY, rounds, 0)
@@ -486,13 +447,13 @@ def ring_backward_kernel(
         source = current + address(group, at_current, COLS) + span * steps * at_current[0]
         start = load_border(state, borders, span, total, pos, inside, HAS % 2, CUT)
         v, flow, g_mean = start, zero, zero
-        xs = load_steps(source, at_current[0], inside, 0, length, CHUNK, EVEN)
+        xs = load_steps(source, at_current[0], inside, 0, length, RULE, CHUNK)
         for n in range(1, chunks):  # store the state before each chunk but the first; earlier chunks are full
             part = source + tl.cast(n, tl.int64) * CHUNK * at_current[0]
-            later = load_steps(part, at_current[0], inside, n * CHUNK, length, CHUNK, EVEN)
+            later = load_steps(part, at_current[0], inside, n * CHUNK, length, RULE, CHUNK)
             for j in tl.static_range(CHUNK):
                 v = renew(v, owner, j, MARGIN // 2)
-                v, _, _ = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
+                v, _, _ = advance(xs[j], v, around, held, RULE)
             tl.store(note + (n - 1) * note_stride, v)
             xs = later
         tl.debug_barrier()  # any thread may read a state that another one wrote
@@ -507,46 +468,35 @@ def ring_backward_kernel(
             gs = xs
             if HAS // 2 % 2 and not choice(RULE, "rate"):
                 part = incoming + step * at_grad[0]
-                gs = load_steps(part, at_grad[0], inside, first, length, CHUNK, EVEN)
+                gs = load_steps(part, at_grad[0], inside, first, length, RULE, CHUNK)
             vs, traces, sides = (), (), ()
             for j in tl.static_range(CHUNK):
                 v = renew(v, owner, j, MARGIN // 2)
                 vs = vs + (v,)
-                v, _, trace = advance(xs[j], v, around, held, v_reset, RULE, NATIVE)
-                traces, sides = traces + (trace,), sides + (shares(trace[3], held[1], RULE, NATIVE),)
+                v, _, trace = advance(xs[j], v, around, held, RULE)
+                traces, sides = traces + (trace,), sides + (shares(trace[3], held[1], RULE),)
             if r == 0:
                 flow = load_border(grad_state, flows, turn, total, pos, inside, HAS // 4 % 2, CUT)
             part = source + tl.cast(first - CHUNK, tl.int64) * at_current[0]
-            xs = load_steps(part, at_current[0], within(inside, 0, c, False), 0, length, CHUNK, True)
+            xs = load_steps(part, at_current[0], has_step(inside, 0, c), 0, length, FULL, CHUNK)
             v = start
             if c > 1:
                 v = tl.load(note + (c - 2) * note_stride)
             outgoing = grad_current + address(group, at_out, COLS) + (step + CHUNK - 1) * at_out[0]
             for j in tl.static_range(CHUNK - 1, -1, -1):
                 flow = renew(flow, owner, 0 if j == CHUNK - 1 else j + 1, MARGIN // 2)
-                now = within(inside, first + j, length, EVEN)
+                now = within(inside, first + j, length, RULE)
                 given = g_mean if choice(RULE, "rate") or HAS // 2 % 2 == 0 else gs[j]
                 to_current, flow, sums = step_backward(
-                    given,
-                    flow,
-                    sums,
-                    traces[j],
-                    sides[j],
-                    vs[j],
-                    around,
-                    now,
-                    held,
-                    v_reset,
-                    RULE,
-                    EVEN,
+                    given, flow, sums, traces[j], sides[j], vs[j], around, now, held, RULE
                 )
-                tl.store(outgoing, to_current, mask=within(own_now, first + j, length, EVEN))
+                tl.store(outgoing, to_current, mask=within(own_now, first + j, length, RULE))
                 outgoing -= at_out[0]
         pass_on(flow, grad_start, flows, turn, total, pos, own_now, span, HAS % 2, CUT)
     if WAYS:
         own = spread(own & (row < rows), COLS)
-        pos = lanes_of(row * ring + spot, COLS)
-        finish(sums, pos, own, known, grads, scratch, work, span, programs * spans, WAYS, LANES)
+        pos = lanes_of(row * ring + spot, COLS) + span * 4 * scratch[3]  # each span has its own region
+        finish(sums, pos, own, (known, grads, scratch, work, programs * spans), WAYS, LANES)
 
 
 def forward(
@@ -587,8 +537,8 @@ def _forward_launch(plan: "LaunchPlan", has: int) -> tuple[Any, Tiling, tuple[in
         tiles = tiling_of(plan, back=False)
         pairs = zip(plan.found, plan.row, strict=True)
         where = tuple(n for place, row in pairs for n in (place.run, place.entries, row, 1))
-        chunk = CHUNK_ALONE if tiles.alone else CHUNK
-        choices = (plan.rule_code, has, tiles.spans > 1, *_choices(plan, tiles, chunk))
+        chunk, full = _chunk(plan, tiles, CHUNK_ALONE if tiles.alone else CHUNK)
+        choices = (plan.rule_code + full, has, tiles.spans > 1, chunk, *tiles.choices)
         kernel = ring_forward_kernel
         registers = 64 if tiles.warps > 8 else None  # as many as 1,024 threads can have
         run = Launch(kernel, (tiles.programs,), choices, tiles.warps, registers)
@@ -596,9 +546,10 @@ def _forward_launch(plan: "LaunchPlan", has: int) -> tuple[Any, Tiling, tuple[in
     return found
 
 
-def _choices(plan: "LaunchPlan", tiles: Tiling, longest: int) -> tuple[int, ...]:
-    chunk, even = chunk_of(tiles.steps, longest)
-    return (*tiles.choices(chunk, even and plan.time % tiles.steps % chunk == 0), NATIVE)
+def _chunk(plan: "LaunchPlan", tiles: Tiling, longest: int) -> tuple[int, int]:
+    """Return as `chunk_of` does, for all spans."""
+    chunk, full = chunk_of(tiles.steps, longest)
+    return chunk, full if plan.time % tiles.steps % chunk == 0 else 0
 
 
 def _way(plan: "LaunchPlan", i: int, tiles: Tiling) -> tuple[int, int]:
@@ -706,10 +657,10 @@ def _backward_launch(
         elif any(place.entries > 1 for place in plan.found):
             registers = REGISTERS
         is_set = tiles.cols == 4 or tiles.alone or tiles.warps == 32
-        chosen = _choices(plan, tiles, chunk if is_set else FEW_BACK)
-        choices = (plan.rule_code, has + 8 * (tiles.spans > 1), number, *chosen)
+        chunk, full = _chunk(plan, tiles, chunk if is_set else FEW_BACK)
+        choices = (plan.rule_code + full, has + 8 * (tiles.spans > 1), number, chunk, *tiles.choices)
         kernel = ring_backward_kernel
         most = registers if is_set else None
         run = Launch(kernel, (tiles.programs,), choices, tiles.warps, most)
-        found = plan.backwards[key] = (run, tiles, ways, where, chosen[0])
+        found = plan.backwards[key] = (run, tiles, ways, where, chunk)
     return found

@@ -87,9 +87,10 @@ class Tiling(NamedTuple):
         """Return the strides of a tensor, with the inner size in groups of lanes."""
         return steps.time, steps.outer, steps.inner, max(1, steps.size // self.cols)
 
-    def choices(self, chunk: int, even: int) -> tuple[int, ...]:
-        """Return the last choices of a kernel, without NATIVE."""
-        return chunk, even, self.lanes, self.width, self.cols, self.margin
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """The last choices of the kernels."""
+        return self.lanes, self.width, self.cols, self.margin
 
 
 def covered(lanes: int, cols: int) -> int:
