@@ -218,7 +218,7 @@ def readings(results: Results) -> str:
 
 def open_readings(results: Results) -> str:
     """Show what each choice changes that the text leaves open."""
-    return _study(open_table(results))
+    return _study(open_table(results), but="")
 
 
 def gradient_variance(results: Results) -> str:
@@ -237,7 +237,7 @@ def gradient_variance(results: Results) -> str:
     return to_markdown(Table("", "", ("eps", *heads), rows)).rstrip("\n")
 
 
-def _study(table: Table) -> str:
-    """Show a study without its rows of digits, which are in the file of the whole table."""
-    named = [tuple(NAMES.get(cell, cell) for cell in row) for row in table.rows if row[0] != SMALL]
+def _study(table: Table, but: str = SMALL) -> str:
+    """Show a study, but not its rows of digits, which are in the file of the whole table."""
+    named = [tuple(NAMES.get(cell, cell) for cell in row) for row in table.rows if row[0] != but]
     return to_markdown(replace(table, title="", rows=named)).rstrip("\n") if named else "Not run yet."
