@@ -22,7 +22,7 @@ COLORS = {name: STYLES[name][0] for name in ("UltraLIF", "SoftLIF", "DSpike")} |
 
 
 def depth(rows: Iterable[Row], path: Path) -> bool:
-    """Draw mean, least and greatest accuracy of each method over the number of convolutions."""
+    """Draw the accuracy of every run by the number of convolutions, and lines through means."""
     curves: dict[str, dict[int, list[float]]] = {}
     for row in rows:
         cell = row["cell"]
@@ -34,13 +34,9 @@ def depth(rows: Iterable[Row], path: Path) -> bool:
     figure, axes = new_figure(1, width=6.2, height=3.4)
     axis = axes[0, 0]
     for name, curve in curves.items():
-        layers = sorted(curve)
-        values = [mean(curve[n]) for n in layers]
-        ends = [
-            [mean(curve[n]) - min(curve[n]) for n in layers],
-            [max(curve[n]) - mean(curve[n]) for n in layers],
-        ]
-        axis.errorbar(layers, values, ends, marker=".", capsize=2, label=name, color=COLORS.get(name))
+        layers, color = sorted(curve), COLORS.get(name)
+        axis.plot(layers, [mean(curve[n]) for n in layers], label=name, color=color)
+        axis.plot(*zip(*((n, value) for n in layers for value in curve[n]), strict=True), ".", color=color)
     axis.set_xscale("log", base=2)
     axis.set_xticks(sorted({n for curve in curves.values() for n in curve}), labels=None)
     axis.get_xaxis().set_major_formatter("{x:.0f}")

@@ -88,7 +88,8 @@ def activation_figure(path: Path) -> Path:
         axis.set_title(title, fontsize=9)
     axes[0, 2].plot(range(64), bumps, "k:", lw=1, label="input")
     axes[0, 0].legend(fontsize=7, frameon=False)
-    axes[0, 2].legend(fontsize=7, frameon=False)
+    axes[0, 2].set_ylim(bottom=-1.0)
+    axes[0, 2].legend(fontsize=7, frameon=False, loc="lower left", ncols=3)
     return save_figure(figure, path)
 
 
@@ -107,7 +108,7 @@ def undriven_figure(path: Path) -> Path:
         rows = undriven_ring(v0, 16, **options)
         shown = axis.imshow(rows.numpy(), aspect="auto", origin="lower", vmin=-3.0, vmax=1.0, cmap="viridis")
         axis.set_title(title, fontsize=9)
-        axis.set(xlabel="neuron", ylabel="step")
+        axis.set(xlabel="neuron", ylabel="step", yticks=range(0, 17, 4))
     figure.colorbar(shown, ax=axes, label="membrane", shrink=0.8)
     return save_figure(figure, path)
 
@@ -137,7 +138,7 @@ def growth_figure(path: Path) -> Path:
         rows = growth(linear, neuron, points, steps, spike_mode=spike_mode)
         (line,) = axis.plot(steps, [row.found for row in rows], marker=".", label=name)
         _draw_bound(axis, rows, line.get_color())
-    axis.set(xlabel="steps T", ylabel="rasters found", yscale="log", ylim=(8, 2e4))
+    axis.set(xlabel="steps T", ylabel="rasters found", xticks=steps, yscale="log", ylim=(8, 2e4))
     axis.legend(fontsize=7, frameon=False)
     axis.set_title("spike rasters of constant inputs (dotted: bound)", fontsize=9)
     return save_figure(figure, path)
