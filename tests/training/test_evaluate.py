@@ -189,3 +189,55 @@ def test_the_config_of_a_run_can_be_run_again(tmp_path: Path) -> None:
     again = ul.train(RunConfig.from_dict(written), runs_dir=tmp_path / "two")
     ours, theirs = (Path(result.path, "model.safetensors").read_bytes() for result in (first, again))
     assert again.id == first.id and ours == theirs
+
+
+class InLoop(torch.nn.Module):
+    """The same layers, called step by step."""
+
+    def __init__(self, net: torch.nn.Sequential) -> None:
+        super().__init__()
+        self.first, self.neuron, self.last = net
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state, out = None, []
+        for current in x:
+            spikes, state = self.neuron.step(self.first(current), state)
+            out.append(self.last(spikes))
+        return torch.stack(out)
+
+
+class Folded(InLoop):
+    """The same layers, with time folded into the batch."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, last = (ul.TimeDistributed(part) for part in (self.first, self.last))
+        return last(self.neuron(first(x)))
+
+
+@pytest.mark.parametrize("form", ["sequence", "loop", "folded", "perceptron"])
+def test_padded_steps_cost_nothing(form: str, tmp_path: Path) -> None:
+    """6 inputs, 8 neurons, 2 classes; samples of 2 and of 5 steps, with padding that would fire."""
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.tensor([2, 5] * 10)
+    x = (torch.rand(20, 5, 6, generator=generator) < 0.5).float()
+    x[torch.arange(5) >= lengths[:, None]] = 7.0
+    torch.manual_seed(1)
+    layers = torch.nn.Sequential(torch.nn.Linear(6, 8), ul.LIF(), torch.nn.Linear(8, 2))
+    net = {
+        "sequence": lambda: layers,
+        "loop": lambda: InLoop(layers),
+        "folded": lambda: Folded(layers),
+        "perceptron": lambda: ul.Network((6, 8, 2), "LIF"),
+    }[form]()
+    data = x, torch.arange(20) // 2 % 2, lengths
+    result = ul.train(net, data, data, events=True, epochs=1, runs_dir=tmp_path, progress=False)
+    hard, mask = result.by_mode["hard"], torch.arange(5) < lengths[:, None]
+    inputs, (mean,) = x[mask].sum().item() / 20, hard.spike_rates
+    if form == "perceptron":  # its readout takes the mean spikes, so their number follows from the rate
+        spikes = 3.5 * 8 * mean
+    else:
+        spikes = layers[:2](x.transpose(0, 1))[mask.T].sum().item() / 20
+    assert hard.operations.macs == 0
+    assert hard.operations.acs == pytest.approx(inputs * 8 + spikes * 2, rel=1e-5)
+    assert hard.relative_sops == pytest.approx(3.5 * mean)
+    assert result.ann_picojoules == pytest.approx(4.6 * (6 * 8 + 8 * 2))

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -66,116 +66,124 @@ __all__ = [
 ]
 
 
-class OpCounter(Protocol):
-    """Counts the operations per sample, averaged over all samples seen."""
+class OpCounter:
+    """Counts the operations per sample, averaged over all samples and their steps; padding is left out.
 
-    def read(self, x: Tensor, batch: int) -> None:
-        """Record a batch of inputs."""
-        ...
+    Those of a perceptron follow from its sizes, its rates and the share of nonzero inputs.
 
-    def watching(self, mode: Mode) -> AbstractContextManager[None]:
-        """Count the operations inside a ``with`` block."""
-        ...
+    Args:
+        sizes: inputs, hidden layers and classes of the perceptrons; () for other networks.
+        timesteps: T, for images that the network repeats itself.
+        batches: the number of different batches that the members read.
+        members: the number of networks.
+    """
 
-    def widths(self) -> list[int]:
-        """Return the neurons of each hidden layer."""
-        ...
+    def __init__(self, sizes: Sequence[int], timesteps: int, batches: int, members: int) -> None:
+        self.sizes, self.repeated, self.batches, self.members = tuple(sizes), timesteps, batches, members
+        self.nonzero, self.samples, self.steps, self.binary = torch.zeros(batches), 0, 0, True
 
-    def synapses(self) -> int:
-        """Return the multiplications of one time step."""
-        ...
-
-    def operations(self, place: int, mode: Mode, rates: list[float]) -> Operations:
-        """Return the operations of a member; the rates are those of its hidden layers."""
-        ...
-
-    def by_layer(self, mode: Mode) -> dict[str, Operations]:
-        """Return the operations of each layer, if they are known."""
-        ...
-
-
-def make_op_counter(members: Members, timesteps: int) -> OpCounter:
-    """Return the counter for members: a module's layers are watched, a perceptron's follow from its sizes."""
-    if isinstance(members, Single):
-        if not isinstance(members.net, Network):
-            return _Layers(members, timesteps)
-        return _Sizes(members.net.sizes, 1, 1, timesteps)
-    stack = cast("Stack", members)
-    return _Sizes(stack.sizes, stack.batches, len(stack), timesteps)
-
-
-class _Sizes:
-    """Multilayer perceptrons: operations follow from sizes, rates and the share of nonzero inputs."""
-
-    def __init__(self, sizes: Sequence[int], batches: int, members: int, timesteps: int) -> None:
-        self.sizes, self.batches, self.members, self.timesteps = tuple(sizes), batches, members, timesteps
-        self.nonzero, self.samples, self.binary = torch.zeros(batches), 0, True
-
-    def read(self, x: Tensor, batch: int) -> None:
-        of_batch = x.reshape(self.batches, -1)
-        self.nonzero += of_batch.count_nonzero(1).cpu() / (of_batch.shape[1] // batch)
+    def read(self, x: Tensor, batch: int, mask: Tensor | None = None, *, direct: bool = False) -> None:
+        """Record a batch of inputs, ``[T, B, ...]``, whose steps in the mask ``[T, B]`` count."""
         self.samples += batch
-        self.binary = self.binary and bool(((x == 0) | (x == 1)).all())
+        if mask is not None:
+            x = x[mask]
+            self.steps += len(x)
+        else:
+            self.steps += batch * (self.repeated if direct else x.shape[int(self.batches > 1)])
+        if self.sizes:
+            self.nonzero += x.reshape(self.batches, -1).count_nonzero(1).cpu() / self.sizes[0]
+            self.binary = self.binary and bool(((x == 0) | (x == 1)).all())
 
-    def watching(self, mode: Mode) -> AbstractContextManager[None]:
+    @property
+    def timesteps(self) -> float:
+        """The mean number of steps of a sample."""
+        return self.steps / self.samples
+
+    def watching(self, mode: Mode, mask: Tensor | None = None) -> AbstractContextManager[None]:
+        """Count the operations inside a ``with`` block."""
         return nullcontext()
 
     def widths(self) -> list[int]:
+        """Return the neurons of each hidden layer."""
         return list(self.sizes[1:-1])
 
     def synapses(self) -> int:
+        """Return the multiplications of one time step."""
         return sum(a * b for a, b in pairwise(self.sizes))
 
     def operations(self, place: int, mode: Mode, rates: list[float]) -> Operations:
-        density = float(self.nonzero[place * self.batches // self.members]) / self.samples
+        """Return the operations of a member; the rates are those of its hidden layers."""
+        density = float(self.nonzero[place * self.batches // self.members]) / self.steps
         return count_operations(
-            self.sizes,
-            self.timesteps,
-            density,
-            rates,
-            input_binary=self.binary,
-            binary=mode != "soft",
+            self.sizes, self.timesteps, density, rates, input_binary=self.binary, binary=mode != "soft"
         )
 
     def by_layer(self, mode: Mode) -> dict[str, Operations]:
+        """Return the operations of each layer, if they are known."""
         return {}
+
+
+def make_op_counter(members: Members, timesteps: int) -> OpCounter:
+    """Return the counter for members: the layers of a module are watched."""
+    if not isinstance(members, Single):
+        stack = cast("Stack", members)
+        return OpCounter(stack.sizes, timesteps, stack.batches, len(stack))
+    if isinstance(members.net, Network):
+        return OpCounter(members.net.sizes, timesteps, 1, 1)
+    return _Layers(members, timesteps)
 
 
 class _Count:
     """Multiplications of a layer: all, those whose input is not zero, and whether inputs are 0 and 1."""
 
     def __init__(self) -> None:
-        self.every, self.active, self.binary = 0, 0.0, True
+        self.every, self.active, self.binary, self.calls = 0.0, 0.0, True, 0
 
-    def add(self, layer: nn.Module, x: Tensor, out: Tensor) -> None:
-        work = out.numel() * layer.get_parameter("weight")[0].numel()
+    def add(self, layer: nn.Module, x: Tensor, out: Tensor, mask: Tensor | None) -> None:
+        work = float(out.numel() * layer.get_parameter("weight")[0].numel())
+        if mask is not None:
+            counted = self._counted(x, mask)
+            x, work = x[counted], work * float(counted.double().mean())
+        self.calls += 1
         nonzero = x != 0
         self.every += work
-        self.active += work * float(nonzero.double().mean())
+        self.active += work * float(nonzero.double().mean()) if len(x) else 0.0
         self.binary = self.binary and bool((x.masked_select(nonzero) == 1).all())
+
+    def _counted(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Return which rows of an input count: time is an axis, is folded, or is a loop of calls."""
+        if x.shape[:2] == mask.shape:
+            return mask
+        if len(x) == mask.numel():
+            return mask.flatten()
+        if len(x) == mask.shape[1]:
+            return mask[self.calls % len(mask)]
+        return torch.ones(len(x), dtype=torch.bool, device=x.device)  # its steps are unknown
 
     def operations(self, samples: int) -> Operations:
         count = self.active / samples
         return Operations(0.0, count) if self.binary else Operations(count, 0.0)
 
 
-class _Layers:
+class _Layers(OpCounter):
     """Counts the operations of any module from the inputs of its linear and convolutional layers."""
 
     def __init__(self, single: Single, timesteps: int) -> None:
+        super().__init__((), timesteps, 1, 1)
         kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, DelayedLinear)
         self.layers = {name: part for name, part in single.net.named_modules() if isinstance(part, kinds)}
-        self.single, self.timesteps, self.samples = single, timesteps, 0
+        self.single = single
         self.counts: dict[Mode, dict[str, _Count]] = {}
 
-    def read(self, x: Tensor, batch: int) -> None:
-        self.samples += batch
-
     @contextmanager
-    def watching(self, mode: Mode) -> Iterator[None]:
+    def watching(self, mode: Mode, mask: Tensor | None = None) -> Iterator[None]:
         counts = self.counts.setdefault(mode, {name: _Count() for name in self.layers})
+        for count in counts.values():
+            count.calls = 0
         hooks = [
-            layer.register_forward_hook(lambda layer, given, out, n=name: counts[n].add(layer, given[0], out))
+            layer.register_forward_hook(
+                lambda layer, given, out, n=name: counts[n].add(layer, given[0], out, mask)
+            )
             for name, layer in self.layers.items()
         ]
         try:
@@ -189,7 +197,7 @@ class _Layers:
 
     def synapses(self) -> int:
         counts = next(iter(self.counts.values()), {})
-        return sum(count.every for count in counts.values()) // max(1, self.samples * self.timesteps)
+        return round(sum(count.every for count in counts.values()) / max(1, self.steps))
 
     def operations(self, place: int, mode: Mode, rates: list[float]) -> Operations:
         parts = self.by_layer(mode).values()
@@ -242,10 +250,10 @@ def evaluate(
     loaders = make_loaders(members, configs, data, samples, training=False)
     for x, targets, mask in batches(loaders, shared, EVALUATION):
         size = x.shape[1 + (members.batches > 1)]
-        counter.read(x, size)
+        counter.read(x, size, mask, direct=isinstance(members, Single) and members.direct)
         count += size
         for mode in modes:
-            with counter.watching(mode), _autocast(shared, x):
+            with counter.watching(mode, mask), _autocast(shared, x):
                 if isinstance(members, Single) and (own_task or mask is not None):
                     steps, rates = members.outputs(x, mode, mask, by_step=members.task.loss is tet)
                     correct[mode] += scores[mode].add(steps, targets, mask, size)
@@ -265,7 +273,6 @@ def evaluate(
         _summary(
             counter,
             place,
-            shared.timesteps,
             {mode: hits[mode][place] if mode in hits else None for mode in members.modes(place)},
             {mode: means[mode][:, place].tolist() for mode in members.modes(place)},
             metrics,
@@ -383,13 +390,12 @@ def _largest_batch(data: Data, config: RunConfig) -> int:
 def _summary(
     counter: OpCounter,
     place: int,
-    timesteps: int,
     hits: dict[Mode, "NDArray[np.bool_] | None"],
     rates: dict[Mode, list[float]],
     metrics: dict[str, dict[str, float]],
 ) -> Evaluation:
     modes = [mode for mode in MODES if mode in hits]
-    widths, synapses = counter.widths(), counter.synapses()
+    widths, synapses, timesteps = counter.widths(), counter.synapses(), counter.timesteps
     hidden = {mode: rates[mode][: len(widths)] for mode in modes}
     weights = [width / sum(widths) for width in widths]
     mean = {m: math.fsum(w * r for w, r in zip(weights, hidden[m], strict=True)) for m in modes}

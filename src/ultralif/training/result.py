@@ -43,7 +43,7 @@ E_MAC = 4.6
 """Picojoules of a multiplication and an addition."""
 
 
-def relative_sops(timesteps: int, rate: float) -> float:
+def relative_sops(timesteps: float, rate: float) -> float:
     r"""Return the paper's energy, :math:`T \cdot \bar s` (section 6).
 
     Example:
@@ -53,7 +53,7 @@ def relative_sops(timesteps: int, rate: float) -> float:
     return timesteps * rate
 
 
-def snn_energy(timesteps: int, rate: float, synapses: int) -> float:
+def snn_energy(timesteps: float, rate: float, synapses: int) -> float:
     r"""Return the paper's picojoules of a spiking network, :math:`T \bar s N_{syn} E_{AC}` (appendix D.7).
 
     It counts additions only, so it is meaningful only for binary spikes.
@@ -81,7 +81,7 @@ class Operations:
 
 def count_operations(
     sizes: Sequence[int],
-    timesteps: int,
+    timesteps: float,
     input_density: float,
     rates: Sequence[float],
     *,
@@ -125,7 +125,7 @@ SRAM_BIT = 5 / 32
 MEMBRANE_ACCESS = 2 * 16 * SRAM_BIT
 
 
-def snn_int8_energy(operations: Operations, timesteps: int, neurons: int) -> float:
+def snn_int8_energy(operations: Operations, timesteps: float, neurons: int) -> float:
     """Return the picojoules of a spiking network in integers, with its memory accesses.
 
     `operations` are those of all time steps, and `neurons` the spiking ones. Every addition reads a weight
@@ -148,7 +148,7 @@ def ann_int8_energy(synapses: int, neurons: int) -> float:
     return synapses * each + neurons * (MULTIPLY_INT32 + 8 * SRAM_BIT)
 
 
-def break_even(timesteps: int, synapses: int, neurons: int) -> float:
+def break_even(timesteps: float, synapses: int, neurons: int) -> float:
     """Return the spike rate below which `snn_int8_energy` is less than `ann_int8_energy`.
 
     The rate is the mean number of spikes per synapse and time step. It is 0 if updating the neurons alone
