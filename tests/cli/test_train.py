@@ -196,7 +196,7 @@ def test_eval_says_where_the_modes_part(ultralif: Commands) -> None:
 
 def test_eval_compares_the_energy_with_a_dense_network(ultralif: Commands) -> None:
     run = ultralif.json("train", *QUICK, "--hidden", "5")
-    found = ultralif.json("eval", run["id"])["int8"]
+    found = ultralif.json("eval", run["id"])["energy"]["int8"]
     assert set(found["snn_picojoules"]) == {"hard", "tropical"}
     assert found["ann_picojoules"] == ann_int8_energy(64 * 5 + 5 * 10, 5), "8x8 digits, 5 neurons, 10 classes"
     (line,) = (line for line in ultralif.done("eval", run["id"]).splitlines() if line.startswith("int8"))

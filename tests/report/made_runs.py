@@ -46,6 +46,7 @@ def made_run(config: RunConfig, draw: random.Random) -> Entry:
             rate,
             operations=Operations(640.0 * (mode == "soft"), draw.uniform(1e4, 1e6)),
             relative_sops=sops,
+            int8_picojoules=None if mode == "soft" else draw.uniform(1e4, 1e6),
         )
         for mode in modes
     }
@@ -53,6 +54,7 @@ def made_run(config: RunConfig, draw: random.Random) -> Entry:
     result = replace(
         result,
         by_mode=by_mode,
+        break_even=0.09,
         seconds=draw.uniform(10, 1000),
         finished=1.8e9,
         environment={

@@ -71,6 +71,10 @@ def test_columns_are_the_results(entries: list[Entry], runs: Path) -> None:
             assert column(document, f"rate_{mode}")[i] == pytest.approx(row["spike_rate"][mode], rel=1e-4)
             nanojoules = row["energy"]["operations"][mode]["picojoules"] / 1000
             assert column(document, f"nanojoules_{mode}")[i] == pytest.approx(nanojoules, rel=1e-4)
+        int8 = row["energy"]["int8"]
+        assert column(document, "break_even")[i] == pytest.approx(int8["break_even"], rel=1e-4)
+        for mode, picojoules in int8["snn_picojoules"].items():
+            assert column(document, f"int8_{mode}")[i] == pytest.approx(picojoules / 1000, rel=1e-4)
         environment = document["runs"]["pools"]["environment"][column(document, "environment")[i]]
         assert environment == row["environment"]
     json.dumps(document, allow_nan=False)

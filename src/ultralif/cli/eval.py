@@ -58,11 +58,11 @@ def evaluate_run(
         found = reevaluate(store, name, device, data_dir, compare=_gaps if modes else None)
     if json:
         gap = {"gap": found.gap} if found.gap else {}
-        print_json({**found.result.to_dict(), "int8": found.int8, **gap})
+        print_json({**found.result.to_dict(), **gap})
         return
     if len(found.gap) > 1:
         _print_gaps(found.gap)
-    print_result(found.result, f"ultralif export {found.result.path} --to c --out model", found.int8)
+    print_result(found.result, f"ultralif export {found.result.path} --to c --out model")
 
 
 def _gaps(network: "nn.Module", batches: "Iterable[tuple[Tensor, Tensor]]") -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -103,13 +103,12 @@ def print_values(result: dict[str, Any], as_json: bool) -> None:
             echo(f"{name:{width}}  {_spell_value(value)}")
 
 
-def print_result(result: "Result", then: str | None = None, int8: Mapping[str, Any] | None = None) -> None:
+def print_result(result: "Result", then: str | None = None) -> None:
     """Print a run: a row for each mode, the learned constants and the run's folder.
 
     Args:
         result: the run's result.
         then: the next command to try.
-        int8: the energies in int8 of an `Evaluation`.
     """
     counted = ("MACs", "ACs", "counted nJ")
     rows = [
@@ -129,10 +128,11 @@ def print_result(result: "Result", then: str | None = None, int8: Mapping[str, A
         by_layer = [(name, *_counts(part)) for name, part in layers.items()]
         print_table(("layer", *counted), by_layer, f"layer by layer, with {result.mode} spikes")
     echo(f"per sample; without spikes the paper counts {number(result.ann_picojoules, 1, 1e-3)} nJ")
-    if int8:
-        each = {"dense": int8["ann_picojoules"], **int8["snn_picojoules"]}
-        costs = ", ".join(f"{name} {number(cost, 1, 1e-3)} nJ" for name, cost in each.items())
-        echo(f"int8 with memory: {costs}; equal at {int8['break_even']:.3f} spikes per synapse and step")
+    if result.break_even is not None:
+        each = {"dense": result.ann_int8_picojoules}
+        each |= {mode: one.int8_picojoules for mode, one in result.by_mode.items()}
+        costs = ", ".join(f"{name} {number(x, 1, 1e-3)} nJ" for name, x in each.items() if x is not None)
+        echo(f"int8 with memory: {costs}; equal at {result.break_even:.3f} spikes per synapse and step")
     constants = asdict(result.constants)
     learned = [f"{name} {number(constants[name], 4)}" for name in constants if constants[name] is not None]
     if learned:

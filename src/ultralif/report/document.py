@@ -86,6 +86,7 @@ def _columns(entries: Sequence[Entry]) -> dict[str, Any]:
             name: getattr(result, name) for name in ("status", "mode", "eps", "leak", "epochs", "stacked")
         }
         row |= {"id": result.id, "seconds": result.seconds, "finished": result.finished or None}
+        row |= {"break_even": result.break_even}
         row |= {f"{name}_{mode}": value for mode in MODES for name, value in _by_mode(result, mode).items()}
         row["varies"] = varies
         row |= {"weights": entry.weights, "learned": entry.learned or None}
@@ -119,6 +120,8 @@ def _by_mode(result: Result, mode: str) -> dict[str, Any]:
     if one.operations is not None:
         found |= {"nanojoules": one.operations.energy / 1e3}
         found |= {"macs": round(one.operations.macs), "acs": round(one.operations.acs)}
+    if one.int8_picojoules is not None:
+        found |= {"int8": one.int8_picojoules / 1e3}
     return found
 
 

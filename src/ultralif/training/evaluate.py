@@ -498,10 +498,20 @@ def make_result(
         constants=LearnedConstants(**constants),
         config=config.to_dict(),
         path=str(path),
-        ann_picojoules=evaluation.energy["ann_picojoules"],
+        **whole_network(evaluation),
         finished=time.time(),
         **rest,
     )
+
+
+def whole_network(evaluation: Evaluation) -> dict[str, Any]:
+    """Return the fields of a result that do not depend on the mode: energies without spikes."""
+    int8 = evaluation.energy["int8"]
+    return {
+        "ann_picojoules": evaluation.energy["ann_picojoules"],
+        "ann_int8_picojoules": int8["ann_picojoules"],
+        "break_even": int8["break_even"],
+    }
 
 
 def by_mode(evaluation: Evaluation, validation: Evaluation | None = None) -> dict[str, ModeResult]:
@@ -515,6 +525,7 @@ def by_mode(evaluation: Evaluation, validation: Evaluation | None = None) -> dic
             energy["operations"][mode],
             energy["relative_sops"][mode],
             energy["snn_picojoules"][mode],
+            energy["int8"]["snn_picojoules"].get(mode),
             None if validation is None else validation.accuracy[mode],
             energy["layers"][mode],
             evaluation.metrics.get(mode, {}),
@@ -527,11 +538,10 @@ Compare = Callable[[nn.Module, Iterable[tuple[Tensor, Tensor]]], dict[str, Any]]
 
 
 class Reevaluated(NamedTuple):
-    """The updated result, the differences between modes if they were compared, and the energy in int8."""
+    """The updated result, and the differences between modes if they were compared."""
 
     result: Result
     gap: dict[str, Any]
-    int8: dict[str, Any]
 
 
 def reevaluate(
@@ -607,8 +617,7 @@ def _again(
         mode: replace(one, validation=known[mode].validation if mode in known else None)
         for mode, one in by_mode(found).items()
     }
-    ann = found.energy["ann_picojoules"]
-    return Reevaluated(replace(result, by_mode=modes, ann_picojoules=ann), gap, found.energy["int8"])
+    return Reevaluated(replace(result, by_mode=modes, **whole_network(found)), gap)
 
 
 @torch.no_grad()

@@ -309,6 +309,8 @@ class ModeResult:
     """The paper's T * rate."""
     snn_picojoules: float | None = None
     """The paper's energy."""
+    int8_picojoules: float | None = None
+    """Energy in integers with memory accesses, see `snn_int8_energy`."""
     validation: float | None = None
     """Accuracy on the held-out part of the training set, in percent."""
     layers: Mapping[str, Operations] = field(default_factory=dict)
@@ -376,6 +378,10 @@ class Result:
     path: str = ""
     ann_picojoules: float | None = None
     """The paper's energy of a network without spikes."""
+    ann_int8_picojoules: float | None = None
+    """The energy of the same network with ReLU in int8, see `ann_int8_energy`."""
+    break_even: float | None = None
+    """The spike rate at which both networks in integers cost the same, see `break_even`."""
     epochs: int = 0
     """The epoch after which its parameters were taken."""
     seconds: float | None = None
@@ -462,6 +468,11 @@ class Result:
                 "ann_picojoules": self.ann_picojoules,
                 "operations": operations,
                 **({"layers": layers} if layers else {}),
+                "int8": {
+                    "snn_picojoules": {m: x for m, one in modes.items() if (x := one.int8_picojoules)},
+                    "ann_picojoules": self.ann_int8_picojoules,
+                    "break_even": self.break_even,
+                },
             },
             **({"metrics": metrics} if metrics else {}),
             "eps": self.eps,
@@ -488,7 +499,7 @@ class Result:
         constants = {"eps": read.number("eps"), "leak": read.number("leak")}
         stored = read.part("constants")
         constants |= {name: v for name in CONSTANTS if (v := stored.number(name)) is not None}
-        by_epoch = read.part("by_epoch")
+        by_epoch, int8 = read.part("by_epoch"), read.part("energy").part("int8")
         return cls(
             id=read.text("id"),
             status=read.text("status"),
@@ -505,6 +516,8 @@ class Result:
             config=read.part("config").values,
             path=read.text("path", ""),
             ann_picojoules=read.part("energy").number("ann_picojoules"),
+            ann_int8_picojoules=int8.number("ann_picojoules"),
+            break_even=int8.number("break_even"),
             epochs=read.whole("epochs", 0),
             seconds=read.number("seconds"),
             stacked=None if read.values.get("stacked") is None else read.whole("stacked"),
@@ -554,6 +567,7 @@ def _in_mode(read: Reader, mode: Mode) -> ModeResult:
         energy.part("operations").part(mode).operations(),
         energy.part("relative_sops").number(mode),
         energy.part("snn_picojoules").number(mode),
+        energy.part("int8").part("snn_picojoules").number(mode),
         read.part("validation").number(mode),
         energy.part("layers").layers(mode),
         read.part("metrics").part(mode).every_number(),

@@ -79,6 +79,7 @@ function madeOf(run) {
     ["config, where it is not the default", run.rest.text || "all default"],
     ["the number", `accuracy on the whole test set after the last of ${run.epochs} epochs, never the best one`],
     ...modes.map((mode) => [MODES[mode], measured(run, mode)]),
+    ["break-even with an int8 network", breakEven(run)],
     ["trained", trained(run)],
     ["learned constants", constants.join("; ")],
     ...Object.entries(run.environment ?? {}).map(([name, value]) => [name.replaceAll("_", " "), String(value)]),
@@ -89,7 +90,12 @@ function madeOf(run) {
 function measured(run, mode) {
   const [macs, acs] = ["macs", "acs"].map((kind) => spell(at(run, kind, mode), 0));
   const operations = `${macs} multiplications and ${acs} additions a sample`;
-  return `${fixed(2)(at(run, "accuracy", mode))} %, spike rate ${fixed(4)(at(run, "rate", mode))}, ${operations}`;
+  const int8 = at(run, "int8", mode) ? `, ${fixed(1)(at(run, "int8", mode))} nJ in int8 with memory` : "";
+  return `${fixed(2)(at(run, "accuracy", mode))} %, spike rate ${fixed(4)(at(run, "rate", mode))}, ${operations}${int8}`;
+}
+
+function breakEven(run) {
+  return run.break_even == null ? "" : `${fixed(3)(run.break_even)} spikes per synapse and time step`;
 }
 
 function trained(run) {
