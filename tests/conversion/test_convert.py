@@ -102,6 +102,17 @@ def test_constants_per_neuron(per_neuron: bool, x: Tensor) -> None:
     assert fires(convert(net, check=x)(x))
 
 
+@pytest.mark.parametrize(
+    "given", [{"R": 5.1, "C": 3, "time_step": 0.5}, {"R": 2, "C": 3}, {"beta": 0.8, "C": 2}]
+)
+def test_integers_in_a_circuit(given: dict[str, float], x: Tensor) -> None:
+    """Lapicque takes integers beside floats, and one number or a tensor of one."""
+    net = nn.Sequential(linear(12, 16, 12.0), snn.Lapicque(**given, reset_mechanism="zero", init_hidden=True))
+    assert fires(convert(net, check=x, exact=True)(x))
+    one = snn.Lapicque(beta=torch.tensor([0.8]), init_hidden=True)
+    assert fires(convert(nn.Sequential(linear(12, 16, 12.0), one), check=x, exact=True)(x))
+
+
 class Tutorial(nn.Module):
     """A network as snnTorch's tutorials write it: a static image, a loop over time."""
 
@@ -414,6 +425,24 @@ def test_surrogates_of_snntorch(kind: str, x: Tensor) -> None:
         torch.autograd.grad((ours(b) * weights).sum(), b)[0],
         torch.autograd.grad((run_steps(net, a) * weights).sum(), a)[0],
         rtol=1e-4,
+        atol=1e-4,
+    )
+
+
+@pytest.mark.parametrize("kind", ["Leaky", "Synaptic", "RLeaky"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_the_gradient_of_a_reset_without_delay(kind: str, exact: bool, x: Tensor) -> None:
+    """Without delay, snnTorch differentiates the reset by the spike."""
+    made = getattr(snn, kind)(**KINDS[kind], reset_mechanism="zero", reset_delay=False, init_hidden=True)
+    net = nn.Sequential(linear(12, 16), made)
+    ours = convert(net, check=x, exact=exact)
+    assert any(type(each) is ul.LIF for each in ours.modules()) is not exact
+    a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+    weights = torch.randn(STEPS, BATCH, 16)
+    torch.testing.assert_close(
+        torch.autograd.grad((ours(b) * weights).sum(), b)[0],
+        torch.autograd.grad((run_steps(net, a) * weights).sum(), a)[0],
+        rtol=1e-3,
         atol=1e-4,
     )
 

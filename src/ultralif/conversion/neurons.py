@@ -321,7 +321,7 @@ class _SnnTorch(ConvertedNeuron[S]):
             raise InputError("a Lapicque whose time step is above R C oscillates, which no LIF does")
         first = getattr(self, "reset_first", False)
         late = self.delayed and self.reset != "none" and not (self.reset == "zero" and first)
-        return LIFForm(leak, gain, reset=self.reset, delayed=late)
+        return LIFForm(leak, gain, reset=self.reset, delayed=late, detach=self.delayed)
 
 
 class SnnTorchNeuron(_SnnTorch[State]):

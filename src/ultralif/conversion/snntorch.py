@@ -68,9 +68,10 @@ def _neuron(layer: Any, kind: str) -> Any:
         delayed = bool(layer.reset_delay)
     given = {"fire": fire, "limit": layer.threshold, "reset": reset, "delayed": delayed}
     if kind == "Lapicque":
-        r, c, step = layer.R, layer.C, layer.time_step
-        factors = torch.stack([r.to(c), 1 / (r * c), step.to(c)])
-        return SnnTorchNeuron(beta=1 - step / (r * c), factors=factors, reset_first=False, **given)
+        r, c, step = layer.R, layer.C, layer.time_step  # any of them may be an integer
+        beta = 1 - step / (r * c)
+        factors = torch.stack([each.expand_as(beta).to(beta) for each in (r, 1 / (r * c), step)])
+        return SnnTorchNeuron(beta=beta, factors=factors, reset_first=False, **given)
     if kind in ("Synaptic", "RSynaptic"):
         return SnnTorchSynaptic(beta=layer.beta, alpha=layer.alpha, **given)
     return SnnTorchNeuron(beta=layer.beta, factors=None, reset_first=kind == "Leaky", **given)
