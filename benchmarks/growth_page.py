@@ -28,8 +28,8 @@ UNITS = {
 RUNS, GPUS, EPOCHS, SAMPLES, TIMES = 100_000, 64, 100, 60_000, (1, 10, 30)
 ASSUMED = {
     "days between two losses of a GPU": 10.0,
-    "seconds to get a lost GPU back": 300.0,
-    "seconds of a checkpoint interval": 60.0,
+    "seconds until a lost GPU is back": 300.0,
+    "seconds between checkpoints": 60.0,
     "seconds to load the data and evaluate a stack": 10.0,
 }
 
@@ -59,18 +59,18 @@ def _cells(point: tuple[float, float] | None) -> str:
 
 
 def knee(rates: dict[int, float]) -> str:
-    """Say from which value on twice as much brings less than a fifth more."""
+    """Say from which value on doubling it raises the rate by less than a fifth."""
     if len(rates) < 2:
         return "not measured."
     values = sorted(rates)
     first, best = values[0], max(values, key=lambda value: rates[value])
     if max(rates.values()) < 1.3 * min(rates.values()):
-        return "about the same throughout."
-    most = f"the most, {rates[best] / rates[first]:.1f} times the first row, is at {best:,}"
+        return "the rate hardly changes."
+    most = f"The highest rate is at {best:,}, {rates[best] / rates[first]:.1f} times that of the first row."
     for low, high in pairwise(values):
         if (rates[high] / rates[low]) ** (1 / _doublings(low, high)) < 1.2:
-            return f"from {low:,} on, twice as much brings less than a fifth more; {most}."
-    return f"it grows to the last row; {most}."
+            return f"from {low:,} on, doubling raises the rate by less than a fifth. {most}"
+    return f"the rate grows down to the last row. {most}"
 
 
 def _doublings(low: int, high: int) -> float:
@@ -100,8 +100,8 @@ def simulate(growth: dict[str, Any], seed: int = 0) -> dict[str, float]:
         left, now = seconds + ASSUMED["seconds to load the data and evaluate a stack"], began
         while (until := rng.expovariate(rate)) < left:
             losses += 1
-            repeated = rng.uniform(0, ASSUMED["seconds of a checkpoint interval"])
-            now += until + ASSUMED["seconds to get a lost GPU back"]
+            repeated = rng.uniform(0, ASSUMED["seconds between checkpoints"])
+            now += until + ASSUMED["seconds until a lost GPU is back"]
             left = left - until + min(repeated, until)
         busy += seconds
         heapq.heappush(free, now + left)
@@ -110,11 +110,11 @@ def simulate(growth: dict[str, Any], seed: int = 0) -> dict[str, float]:
         "networks in a stack": members,
         "stacks": len(stacks),
         "longest stack, hours": max(stacks) / 3600,
-        "devices lost on the way": losses,
-        "hours until all is done": end / 3600,
+        "devices lost": losses,
+        "hours until all runs are finished": end / 3600,
         "device-hours": GPUS * end / 3600,
-        "part of the devices' time spent in training steps, %": 100 * busy / (GPUS * end),
-        "driver's time for the index, minutes": RUNS * growth["costs"]["index_seconds_a_run"] / 60,
+        "share of the devices' time spent in training steps, %": 100 * busy / (GPUS * end),
+        "time of the driver for the index, minutes": RUNS * growth["costs"]["index_seconds_a_run"] / 60,
     }
 
 

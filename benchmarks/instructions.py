@@ -37,12 +37,16 @@ spikes: read them and their gradient, write one."""
 
 HEAD = """# What a step costs a GPU
 
-Counted in code compiled for compute capability 9.0 (`python benchmarks/instructions.py`), with a learned
-temperature, float32, rings of 64. *Special* are exponentials,
-logarithms and inverses; *exchanges* are between the threads of a ring, of four lanes each; the pass *spikes*
-is the backward one where spikes tell the membrane. The times are the least that an H200 can take for a step
-of one neuron of one sample if nothing else holds it up, in picoseconds: by the instructions that it can
-issue, by its special function units, by its memory. Nothing here was timed.
+From this page you can tell what limits a neuron on an H200: its instructions, its special functions or its
+memory traffic. `python benchmarks/instructions.py` counts the instructions in code compiled for compute
+capability 9.0, with a learned temperature, float32 and rings of 64. Nothing on this page was timed.
+
+- *special*: exponentials, logarithms and inverses
+- *exchanges*: exchanges between the threads of a ring, of four lanes each
+- *spikes*: the backward pass that computes the membrane from the spikes
+- *issue*, *special* and *bytes ps*: the least time of one step of one neuron and sample, in picoseconds, given
+  the rate of instructions, of special functions and of memory
+- *limited by*: the largest of the three
 
 """
 
@@ -116,7 +120,7 @@ def main() -> None:
         "issue ps",
         "special ps",
         "bytes ps",
-        "binds",
+        "limited by",
     )
     lines = [f"| neuron | pass | {' | '.join(heads)} |", "|---|---|" + "--:|" * 7 + "---|"]
     for name, call in NEURONS.items():

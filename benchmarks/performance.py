@@ -207,7 +207,7 @@ def page(fast: Row, step: Row, cpu: Row) -> list[str]:
         *stacked_goals(step.get("steps", [])),
         *cpu_goals(read("cpu-goals.json")),
         "",
-        "[What binds](kernels.md#what-binds) where a goal is missed.",
+        "[What limits each kernel](kernels.md#the-limits) explains the missed goals.",
         "",
         "## All measurements: H200",
         "",

@@ -15,39 +15,51 @@ ROWS = Path(__file__).parents[2] / "docs" / "results" / "torture.json"
 PAGE = ROWS.with_suffix(".md")
 
 ELSEWHERE = """
-## What else there is, and what there is not
+## Tested elsewhere
 
-- Hostile downloads (web pages, cut and stalled bodies, redirects, wrong digests) are tested by `make test`,
-  in `tests/data/test_fetch.py`; hostile names and values in reports in `tests/report`; exported C under
-  sanitizers in `tests/export/test_c.py`.
-- Seconds depend on the load: a line with a high one was measured while the two cores had as many processes
-  that wanted to run. Ray's seconds are counted from a loss; the start of the cluster is not among them.
+- `tests/data/test_fetch.py` tests hostile downloads: web pages in place of files, connections that break or
+  stall, redirects and wrong digests.
+- `tests/report` tests hostile names and values in reports.
+- `tests/export/test_c.py` runs exported C under sanitizers.
+
+## Limits of these tests
+
+- Times depend on the load of the machine. Ray's times are counted from the loss of a node and do not include
+  the start of the cluster.
 - A rank of torchrun is killed only right after a new checkpoint appears, not at other moments of a step.
-- Not reached: a network that is called with NaN or Inf should raise, naming layer and step. It does not look:
-  of soft spikes NaN comes out for that sample, and a binary neuron does not fire. Every reader refuses such
-  values, so none comes from a dataset; to look at each batch would cost time in every step.
-- Temperatures below 0.1, the least that is learned by default, are not among the extreme currents.
-- Out of memory and 100 kills on a GPU: not run. The same code halves a stack there, on
-  `torch.OutOfMemoryError`.
-- The soak misses its bar, but no leak was found. A second process, on machine B at 9b42513, did the same
-  rounds and noted more. From round 60 to round 2,195 its memory in use stayed the same: what malloc had
-  given out within 5 KiB, but for one block of 1.8 MiB, and the blocks of Python's objects, which go up and
-  down with garbage collection, between 868,597 and 873,567. Its resident memory went from 295.1 to 297.2
-  MiB, 1.8 MiB of it at once, by round 240. That block is Python's table of interned strings, read from the
-  process's memory: a round adds about 72 strings that soon go, and a full table is made anew, first twice
-  as large, then of the same size. When large tables are freed, glibc raises the size from which it returns
-  blocks to the system, and keeps more for later. A third process filled that table six times on purpose,
-  with 8 rounds after each: what malloc kept rose from 1.0 to 7.3 MiB and ended at 6.8; what it had given
-  out grew by the table's 1.8 MiB alone.
-- The soak's line above is of resident memory only. The soak also kept a sample of each round, 120 bytes,
-  which is 0.3 of its 2.46 MiB/h; now it keeps one in ten seconds, and its line will say what is in use.
-  That the rest is what glibc keeps is inferred, not measured: it grew by 4.3 MiB between the ends, and a
-  steady growth at its slope makes 2.8. No soak of 90 minutes was run since, nor one of three hours or of a
-  day.
-- The writers of an index write rows alone; those of a store write a folder with each.
-- Power failures are replayed from a record of every change, under a model of a disk that loses and tears
-  whatever was not flushed; no machine was switched off.
-- Archives are unpacked by the Python that runs this; other versions are not tried.
+- Calling a network with NaN or Inf should raise an error that names the layer and the step. It does not: soft
+  spikes become NaN for that sample, and a binary neuron does not fire. Every reader refuses such values, so
+  they cannot come from a dataset. Checking every batch would slow down every step.
+- The extreme currents are not combined with temperatures below 0.1, the lowest that is learned by default.
+- Running out of memory and 100 kills were not tried on a GPU. The same code halves a stack there when it
+  catches `torch.OutOfMemoryError`.
+- The writers of an index write rows only; those of a store write a folder with each row.
+- Power failures are replayed from a record of every change. The model of the disk loses and tears whatever
+  was not flushed. No machine was switched off.
+- Archives are unpacked by the Python version that runs the tests; other versions were not tried.
+
+## The soak test
+
+The soak misses its bar, but no leak was found. A second process, on machine B at 9b42513, repeated the rounds
+and recorded more:
+
+| from round 60 to round 2,195 | change |
+|---|---|
+| memory allocated by malloc, without one block of 1.8 MiB | within 5 KiB |
+| memory blocks of Python objects | between 868,597 and 873,567 |
+| resident memory | from 295.1 to 297.2 MiB |
+
+Most of the growth is that one block, which was allocated by round 240. It is Python's table of interned
+strings: every round adds about 72 short-lived strings, and a full table is replaced by a new one. When large
+tables are freed, glibc raises its limit for returning memory to the system and keeps more of it. A third
+process filled the table six times on purpose. The memory that glibc kept rose from 1.0 to 7.3 MiB, and the
+allocated memory grew only by the table's 1.8 MiB.
+
+The row above counts resident memory only. The soak's own records, 120 bytes per round, are 0.3 of the
+2.46 MiB/h. It now records one sample in ten seconds, and the next run will report the allocated memory. The
+rest is probably memory that glibc keeps, but this was not measured: resident memory grew by 4.3 MiB from
+start to end, where a steady growth at the fitted slope would give 2.8 MiB. No further soak of 90 minutes was
+run, and none of three hours or a day.
 """
 
 
@@ -96,13 +108,15 @@ def page(rows: list[dict[str, Any]]) -> str:
     machines = {where: chr(ord("A") + i) for i, where in enumerate(dict.fromkeys(r["where"] for r in rows))}
     days = sorted(row["when"] for row in rows)
     lines = [
-        "# Hard times",
+        "# Crashes, full disks and damaged files",
         "",
-        f"`make torture`: {reached} of these {len(rows)} bars are reached, each in its last run; in all "
-        f"{sum(row['seconds'] for row in rows) / 60:.0f} minutes of work, from {days[0]} to {days[-1]} UTC.",
-        "`python tests/torture --only PART` measures a part again; this page is made from",
-        "`torture.json` beside it. The load is that at the end of the test, in processes that wanted to run;",
-        "load and commit are left open where they were not noted. Machines, all shared with other work:",
+        "On this page you see how UltraLIF behaves when processes are killed, disks fill up, files are damaged and",
+        f"many processes write at once. `make torture` runs everything. {reached} of the {len(rows)} tests passed in",
+        f"their last run. Together they took {sum(row['seconds'] for row in rows) / 60:.0f} minutes, from "
+        f"{days[0]} to {days[-1]} UTC.",
+        "",
+        "`python tests/torture --only PART` repeats a part. The page is written from `torture.json` beside it. The",
+        "column *load* is the load average at the end of a test. Machines, all shared with other work:",
         "",
         *(f"- {letter}: {where}" for where, letter in machines.items()),
         "",
