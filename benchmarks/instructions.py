@@ -44,8 +44,8 @@ capability 9.0, with a learned temperature, float32 and rings of 64. Nothing on 
 - *special*: exponentials, logarithms and inverses
 - *exchanges*: exchanges between the threads of a ring, of four lanes each
 - *spikes*: the backward pass that computes the membrane from the spikes
-- *issue*, *special* and *bytes ps*: the least time of one step of one neuron and sample, in picoseconds, given
-  the rate of instructions, of special functions and of memory
+- *issue*, *special* and *bytes ps*: the least time of one step of one neuron and sample, in picoseconds,
+  given the rate of instructions, of special functions and of memory
 - *limited by*: the largest of the three
 
 """

@@ -83,8 +83,8 @@ def release(packages: list[Package]) -> str:
 
 def page(packages: list[Package]) -> str:
     """Return the licences as a page."""
-    intro = "Check on this page which packages `pip` installs with UltraLIF, and their licences. UltraLIF itself is under"
-    lines = ["# Licences of what UltraLIF needs", "", f"{intro} Apache-2.0.", ""]
+    intro = "Check on this page which packages `pip` installs with UltraLIF, and their licences."
+    lines = ["# Licences of what UltraLIF needs", "", f"{intro} UltraLIF itself is under Apache-2.0.", ""]
     lines += ["| package | version | licence | what it is |", "|---|---|---|---|"]
     lines += [f"| {p.name} | {p.version} | {p.licence} | {p.summary.replace('|', '/')} |" for p in packages]
     return "\n".join([*lines, ""])

@@ -4,10 +4,9 @@ import contextlib
 import io
 import os
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any
 
-from ultralif.cli import COMMANDS
+from ultralif.cli import COMMANDS, main
 
 MARKER = "<!-- every command's help -->"
 
@@ -22,5 +21,5 @@ def _sections() -> Iterator[str]:
     for command, text in COMMANDS.items():
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-            import_module(f"ultralif.cli.{command}").main(["--help"])
+            main([command, "--help"])
         yield f"## {command}\n\n{text[0].upper()}{text[1:]}.\n\n```text\n{shown.getvalue().strip()}\n```\n"

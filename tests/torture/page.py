@@ -110,12 +110,12 @@ def page(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# Crashes, full disks and damaged files",
         "",
-        "On this page you see how UltraLIF behaves when processes are killed, disks fill up, files are damaged and",
-        f"many processes write at once. `make torture` runs everything. {reached} of the {len(rows)} tests passed in",
-        f"their last run. Together they took {sum(row['seconds'] for row in rows) / 60:.0f} minutes, from "
-        f"{days[0]} to {days[-1]} UTC.",
+        "On this page you see how UltraLIF behaves when processes are killed, disks fill up, files are",
+        f"damaged and many processes write at once. `make torture` runs everything. {reached} of the",
+        f"{len(rows)} tests passed in their last run. Together they took "
+        f"{sum(row['seconds'] for row in rows) / 60:.0f} minutes, from {days[0]} to {days[-1]} UTC.",
         "",
-        "`python tests/torture --only PART` repeats a part. The page is written from `torture.json` beside it. The",
+        "`python tests/torture --only PART` repeats a part. The page is written from `torture.json`. The",
         "column *load* is the load average at the end of a test. Machines, all shared with other work:",
         "",
         *(f"- {letter}: {where}" for where, letter in machines.items()),
