@@ -443,7 +443,7 @@ LATER = [
     ),
     Fault("epoch of a sampler", "data/stream.py", "source.set_epoch(epoch)", "source.set_epoch(0)", STREAMS),
     Fault(
-        "bounds of snnTorch's beta", "conversion/neurons.py", "        beta = beta.clamp(0, 1)\n", "", CONVERT
+        "bounds of snnTorch's beta", "conversion/neurons.py", "beta = beta.clamp(0, 1)\n", "pass\n", CONVERT
     ),
     Fault(
         "second reset of snnTorch",
@@ -476,8 +476,8 @@ LATER = [
     Fault(
         "current of norse's membrane",
         "conversion/neurons.py",
-        "(v_leak - state.v + i)\n    after",
-        "(v_leak - state.v + state.i)\n    after",
+        "(v_leak - state.v + i)\n        after",
+        "(v_leak - state.v + state.i)\n        after",
         CONVERT,
     ),
     Fault(

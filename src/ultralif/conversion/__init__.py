@@ -1,19 +1,18 @@
 """Convert networks of snnTorch, SpikingJelly and norse to plain PyTorch with our neurons."""
 
 import sys
-from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ultralif.conversion.check import SpikeDifference, SpikeMismatch, compare, copied, observe
+from ultralif.conversion.check import SpikeDifference, SpikeMismatch, compare, copied, first_of, observe
 from ultralif.conversion.neurons import ConvertedNeuron, Replacement
 from ultralif.conversion.streaming import streaming, with_lif
 from ultralif.conversion.trace import Traced, rebuild, trace
 from ultralif.errors import InputError
-from ultralif.nn import Neuron, Recurrent
+from ultralif.nn import Recurrent
 
 __all__ = ["SpikeDifference", "SpikeMismatch", "convert", "is_foreign", "run_source", "streaming", "with_lif"]
 
@@ -83,7 +82,7 @@ def run_source(net: nn.Module, x: Tensor) -> Observed:
     _, step = _trace(copied(net), replaced, x)
     theirs, output = observe(source, replaced, x, step)
     spikes = tuple(torch.stack([spike for spike, _ in steps]) for steps in theirs.values())
-    scores: Tensor = output[0] if isinstance(output, tuple | list) else output
+    scores = first_of(output)
     return Observed(spikes, scores.mean(0) if scores.dim() > 2 else scores)
 
 
@@ -105,21 +104,19 @@ def _replacements(net: nn.Module, exact: bool) -> dict[str, Replacement]:
             inside = any(name.startswith(f"{outer}.") or not outer for outer in found)
             replacement = None if inside else replace(module, name)
             if replacement is not None:
-                fast = (
-                    replacement.module if exact else _each_neuron(replacement.module, ConvertedNeuron.or_lif)
-                )
+                fast = replacement.module if exact else _with_kernels(replacement.module)
                 found[name] = replacement._replace(module=fast, observed=replacement.module)
     return found
 
 
-def _each_neuron(module: nn.Module, make: Callable[[ConvertedNeuron[Any]], nn.Module]) -> nn.Module:
-    """Return a layer with another module in place of its neuron."""
+def _with_kernels(module: nn.Module) -> nn.Module:
+    """Return a layer with a `LIF` in place of its neuron, where that has the same gradients."""
     if isinstance(module, ConvertedNeuron):
-        return make(module)
-    if isinstance(module, Recurrent):
-        return Recurrent(cast(Neuron[Any], _each_neuron(module.neuron, make)), module.linear)
+        return module.or_lif()
+    if isinstance(module, Recurrent) and isinstance(module.neuron, ConvertedNeuron):
+        return Recurrent(module.neuron.or_lif(), module.linear)
     if isinstance(module, nn.Sequential):
-        return nn.Sequential(*(_each_neuron(part, make) for part in module))
+        return nn.Sequential(*map(_with_kernels, module))
     return module
 
 

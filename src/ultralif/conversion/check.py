@@ -2,7 +2,9 @@
 
 import copy
 import warnings
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +14,12 @@ from ultralif.errors import JobError
 from ultralif.nn import Neuron, Recurrent
 from ultralif.nn.modes import evaluating
 
-__all__ = ["SpikeDifference", "SpikeMismatch", "compare", "observe"]
+__all__ = ["SpikeDifference", "SpikeMismatch", "compare", "copied", "first_of", "observe"]
+
+Step = tuple[Tensor, Tensor | None]
+"""The spikes and the membranes of a layer at one time step; None where the library does not keep them."""
+Output = Tensor | Sequence[Tensor]
+Hook = Callable[..., None]
 
 
 class SpikeDifference(NamedTuple):
@@ -60,13 +67,11 @@ def compare(
     """
     theirs, expected = observe(source, replaced, x, step)
     ours: dict[str, tuple[Tensor, Tensor]] = {}
-    hooks = [_neuron(replaced[name].module).register_forward_hook(_keep_ours(ours, name)) for name in theirs]
-    try:
-        with evaluating(net), torch.no_grad():
-            found = net(x)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, evaluating(net), torch.no_grad():
+        for name in theirs:
+            neuron = _neuron(replaced[name].module)
+            hooks.enter_context(neuron.register_forward_hook(_keep_ours(ours, name)))
+        found = net(x)
     for name in theirs:  # in the order of the calls
         if name in ours:
             difference = _compare_layer(name, theirs[name], *ours[name], _neuron(replaced[name].module))
@@ -85,7 +90,7 @@ def compare(
 @torch.no_grad()
 def observe(
     source: nn.Module, replaced: dict[str, Replacement], x: Tensor, step: bool
-) -> tuple[dict[str, list[tuple[Tensor, Tensor | None]]], Any]:
+) -> tuple[dict[str, list[Step]], Output]:
     """Return spikes and membranes of every layer of another library at every step, and the output.
 
     Args:
@@ -94,20 +99,16 @@ def observe(
         x: its input, with time first.
         step: whether the network takes one time step.
     """
-    theirs: dict[str, list[tuple[Tensor, Tensor | None]]] = {}
-    hooks, modules = [], dict(source.named_modules())
-    for name, each in replaced.items():
-        if isinstance(_neuron(each.module), Neuron | Recurrent):
-            hooks.append(modules[name].register_forward_hook(_keep_theirs(theirs, name, each)))
-            if hasattr(modules[name], "store_v_seq"):
-                modules[name].store_v_seq = True
-    try:
-        with evaluating(source):
-            reset(source)
-            return theirs, _run_steps(source, x) if step else source(x)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    theirs: dict[str, list[Step]] = {}
+    modules = dict(source.named_modules())
+    with ExitStack() as hooks, evaluating(source):
+        for name, each in replaced.items():
+            if isinstance(_neuron(each.module), Neuron | Recurrent):
+                hooks.enter_context(modules[name].register_forward_hook(_keep_theirs(theirs, name, each)))
+                if hasattr(modules[name], "store_v_seq"):
+                    modules[name].store_v_seq = True
+        reset(source)
+        return theirs, _run_steps(source, x) if step else source(x)
 
 
 def reset(net: nn.Module) -> None:
@@ -131,10 +132,10 @@ def _neuron(module: nn.Module) -> nn.Module:
     return module.neuron if isinstance(module, States) else module
 
 
-def _keep_theirs(kept: dict[str, Any], name: str, each: Replacement) -> Any:
-    def hook(module: nn.Module, given: Any, out: Any) -> None:
-        spikes = out[0] if isinstance(out, tuple) else out
-        membrane = getattr(module, "v_seq", None) if each.sequence else getattr(module, "mem", None)
+def _keep_theirs(kept: dict[str, list[Step]], name: str, each: Replacement) -> Hook:
+    def hook(module: nn.Module, given: object, out: Output) -> None:
+        spikes = first_of(out)
+        membrane = getattr(module, "v_seq" if each.sequence else "mem", None)
         if membrane is None and isinstance(out, tuple):
             membrane = getattr(out[-1], "v", None)
         if membrane is None and not each.sequence:
@@ -148,31 +149,32 @@ def _keep_theirs(kept: dict[str, Any], name: str, each: Replacement) -> Any:
     return hook
 
 
-def _keep_ours(kept: dict[str, Any], name: str) -> Any:
-    def hook(module: nn.Module, given: Any, out: Tensor) -> None:
+def _keep_ours(kept: dict[str, tuple[Tensor, Tensor]], name: str) -> Hook:
+    def hook(module: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
         kept[name] = given[0], out
 
     return hook
 
 
-def _run_steps(source: nn.Module, x: Tensor) -> Any:
+def _run_steps(source: nn.Module, x: Tensor) -> Tensor:
     outs, state = [], None
     for frame in x:
-        if _takes_state(source):
+        if type(source).__module__.startswith("norse."):
             out, state = source(frame, state)
         else:
             out = source(frame)
-        outs.append(out[0] if isinstance(out, tuple) else out)
+        outs.append(first_of(out))
     return torch.stack(outs)
 
 
-def _takes_state(source: nn.Module) -> bool:
-    return type(source).__module__.startswith("norse.")
+def first_of(out: Output) -> Tensor:
+    """Return the first of several outputs, which is the spikes of a neuron."""
+    return out if isinstance(out, Tensor) else out[0]
 
 
 def _compare_layer(
     name: str,
-    theirs: list[tuple[Tensor, Tensor | None]],
+    theirs: list[Step],
     current: Tensor,
     spikes: Tensor,
     neuron: nn.Module,
@@ -187,10 +189,9 @@ def _compare_layer(
     if not len(differing):
         return None
     step, *place = differing[0].tolist()
-    state: Any = None
+    state: object = None
     for x in current[: step + 1]:
         _, state = neuron.step(x, state)  # type: ignore[operator]
-    inner = getattr(state, "neuron", state)
     at = tuple(place)
     membrane = theirs[step][1]
     return SpikeDifference(
@@ -198,16 +199,14 @@ def _compare_layer(
         step,
         at,
         None if membrane is None else float(membrane[at]),
-        float(inner.v[at]),
+        float(getattr(state, "neuron", state).v[at]),  # type: ignore[attr-defined]
         len(differing),
         spikes.numel(),
     )
 
 
-def _compare_output(expected: Any, found: Any) -> None:
-    if isinstance(expected, tuple | list) and isinstance(found, Tensor):
-        expected = expected[0]
-    pairs = zip(expected, found, strict=False) if isinstance(found, tuple) else [(expected, found)]
+def _compare_output(expected: Output, found: Output) -> None:
+    pairs = [(first_of(expected), found)] if isinstance(found, Tensor) else zip(expected, found, strict=False)
     for one, other in pairs:
         if not isinstance(one, Tensor):
             continue

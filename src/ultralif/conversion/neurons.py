@@ -18,10 +18,10 @@ from ultralif.nn import LIF, State, Stepped, SynapticState
 __all__ = [
     "ConvertedNeuron",
     "Fire",
+    "Foreign",
     "Integrator",
-    "NorseIAF",
+    "NorseBox",
     "NorseLIF",
-    "NorseLIFBox",
     "Replacement",
     "SnnTorchNeuron",
     "SpikingJellyNeuron",
@@ -32,6 +32,8 @@ __all__ = [
 ]
 
 S = TypeVar("S", bound=tuple[Tensor, ...])
+Foreign = Any
+"""A layer of another library, or an object of it; those libraries have no types."""
 Fire = Callable[[Tensor], Tensor]
 """Returns the spike of a membrane minus its threshold, with a surrogate gradient."""
 
@@ -131,17 +133,18 @@ class ConvertedNeuron(Stepped[S]):
     Args:
         fire: the spike of a membrane minus its threshold, with its surrogate gradient.
         start: the membrane before the first step.
-        given: the arguments of the formula. Tensors become buffers, parameters stay parameters.
+        given: the other arguments of the class's formula. Tensors become buffers, parameters stay parameters.
     """
 
     choices: ClassVar[tuple[str, ...]] = ()
-    names: ClassVar[tuple[str, ...]]
-    """The arguments of the formula besides ``fire``."""
+    start: Constant
+    limit: Constant
 
-    def __init__(self, *, fire: Fire, start: Constant = 0.0, **given: Any) -> None:
+    def __init__(self, *, fire: Fire, start: Constant = 0.0, **given: object) -> None:
         super().__init__()
         self._declared.clear()
         self._numbers.clear()
+        self.names = tuple(given)
         if isinstance(fire, nn.Module):  # a surrogate that is a module is not a layer of the network
             self.__dict__["fire"] = fire
         else:
@@ -158,7 +161,7 @@ class ConvertedNeuron(Stepped[S]):
     @property
     def threshold(self) -> Constant:  # type: ignore[override]
         """The current spike threshold."""
-        return cast(Constant, self.limit)
+        return self.limit
 
     def constants(self) -> dict[str, float]:
         """Return every number among the arguments of the formula, or the mean of a tensor."""
@@ -203,7 +206,7 @@ class ConvertedNeuron(Stepped[S]):
             **shape,
         )
 
-    def form(self) -> "LIFForm":
+    def form(self) -> LIFForm:
         """Return this neuron in terms of a LIF, or raise an InputError with the reason."""
         raise NotImplementedError
 
@@ -221,19 +224,15 @@ class ConvertedNeuron(Stepped[S]):
         """Yield the name and the shape of every constant that broadcasts against the features."""
         yield from (pair for pair in super().shapes() if pair[0] != "factors")
 
-    def _given(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _given(self) -> tuple[dict[str, object], dict[str, object]]:
         return {}, {name: getattr(self, name) for name in ("fire", *self.names)}
 
     def _integrate(self, current: Tensor, state: S | None, rate: bool) -> tuple[Tensor, S]:
         if state is None:
             zero = torch.zeros_like(current[0], dtype=compute_dtype(current.dtype))
-            v = zero + cast(Constant, self.start)
+            v = zero + self.start
             state = self.state_type(*(v, zero)[: 1 + (self.state_type is SynapticState)])
         return super()._integrate(current, state, rate)
-
-    def special(self) -> dict[str, Any]:
-        """Tell exporters that the formula is another library's."""
-        return {"formula": type(self).__name__}
 
     def extra_repr(self) -> str:
         """Show the arguments of the formula."""
@@ -248,64 +247,64 @@ class ConvertedNeuron(Stepped[S]):
         return ", ".join([*shown, f"fire={self.fire}"])
 
 
-def snntorch_step(
-    current: Tensor,
-    state: Any,
-    *,
-    beta: Tensor,
-    limit: Tensor,
-    fire: Fire,
-    reset: str,
-    delayed: bool,
-    alpha: Tensor | None = None,
-    factors: Tensor | None = None,
-    reset_first: bool = False,
-) -> tuple[Tensor, Any]:
-    """Advance snnTorch's Leaky, Synaptic or Lapicque by one step.
-
-    Args:
-        current: ``[B, *features]``.
-        state: the membrane, or membrane and synaptic current.
-        beta: decay factor of the membrane.
-        limit: the threshold.
-        fire: the spike of a membrane minus its threshold.
-        reset: ``subtract``, ``zero`` or ``none``, by the spike of the membrane before this step.
-        delayed: False also resets by the difference between this spike and that one.
-        alpha: decay factor of a synaptic current; None: there is none.
-        factors: the current is multiplied by each in turn, and beta may be negative; None: Lapicque has them.
-        reset_first: reset to zero before the leak, as Leaky does, and not after it.
-    """
-    v = state if alpha is None else state.v
-    before = fire(v - limit).detach()
-    drive = current
-    if factors is None:
-        beta = beta.clamp(0, 1)
-    else:
-        for factor in factors.unbind():
-            drive = drive * factor
-    if alpha is not None:
-        drive = alpha.clamp(0, 1) * state.i + drive
-    if reset == "zero" and reset_first:
-        v = (1 - before) * v
-    v = beta * v + drive
-    if reset == "subtract":
-        v = v - before * limit
-    elif reset == "zero" and not reset_first:
-        v = v - v * before
-    spike = fire(v - limit)
-    if not delayed and reset != "none":
-        v = v - (spike - before) * (limit if reset == "subtract" else v)
-    return spike, v if alpha is None else SynapticState(v, drive)
-
-
 class _SnnTorch(ConvertedNeuron[S]):
-    """A neuron of snnTorch: `snntorch_step`."""
+    """A neuron of snnTorch; its spike resets the membrane one step later, if the reset is delayed."""
 
-    formula = staticmethod(snntorch_step)
     beta: Tensor
     limit: Tensor
     reset: Reset
     delayed: bool
+
+    @staticmethod
+    def formula(
+        current: Tensor,
+        state: Tensor | SynapticState,
+        *,
+        beta: Tensor,
+        limit: Tensor,
+        fire: Fire,
+        reset: Reset,
+        delayed: bool,
+        alpha: Tensor | None = None,
+        factors: Tensor | None = None,
+        reset_first: bool = False,
+    ) -> tuple[Tensor, Tensor | SynapticState]:
+        """Take one step.
+
+        Args:
+            current: ``[B, *features]``.
+            state: the membrane, or membrane and synaptic current.
+            beta: decay factor of the membrane.
+            limit: the threshold.
+            fire: the spike of a membrane minus its threshold.
+            reset: ``subtract``, ``zero`` or ``none``, by the spike of the membrane before this step.
+            delayed: False also resets by the difference between this spike and that one.
+            alpha: decay factor of a synaptic current; None: there is none.
+            factors: the current is multiplied by each in turn, and beta may be negative; None: Lapicque has
+                them.
+            reset_first: reset to zero before the leak, as Leaky does, and not after it.
+        """
+        v = state.v if isinstance(state, SynapticState) else state
+        before = fire(v - limit).detach()
+        drive = current
+        if factors is None:
+            beta = beta.clamp(0, 1)
+        else:
+            for factor in factors.unbind():
+                drive = drive * factor
+        if alpha is not None and isinstance(state, SynapticState):
+            drive = alpha.clamp(0, 1) * state.i + drive
+        if reset == "zero" and reset_first:
+            v = (1 - before) * v
+        v = beta * v + drive
+        if reset == "subtract":
+            v = v - before * limit
+        elif reset == "zero" and not reset_first:
+            v = v - v * before
+        spike = fire(v - limit)
+        if not delayed and reset != "none":
+            v = v - (spike - before) * (limit if reset == "subtract" else v)
+        return spike, v if alpha is None else SynapticState(v, drive)
 
     def form(self) -> LIFForm:
         """Return this neuron in terms of a LIF."""
@@ -325,17 +324,15 @@ class _SnnTorch(ConvertedNeuron[S]):
 
 
 class SnnTorchNeuron(_SnnTorch[State]):
-    """snnTorch's Leaky and Lapicque, with every reset: `snntorch_step`."""
+    """snnTorch's Leaky and Lapicque, with every reset."""
 
     state_type = State
-    names = ("beta", "limit", "reset", "delayed", "factors", "reset_first")
 
 
 class SnnTorchSynaptic(_SnnTorch[SynapticState]):
-    """snnTorch's Synaptic, with every reset: `snntorch_step`."""
+    """snnTorch's Synaptic, with every reset."""
 
     state_type = SynapticState
-    names = ("beta", "alpha", "limit", "reset", "delayed")
     alpha: Tensor
 
     def form(self) -> LIFForm:
@@ -343,55 +340,45 @@ class SnnTorchSynaptic(_SnnTorch[SynapticState]):
         return super().form()._replace(synapse=self.alpha.clamp(0, 1))
 
 
-def spikingjelly_step(
-    current: Tensor,
-    v: Tensor,
-    *,
-    limit: float,
-    v_reset: float | None,
-    fire: Fire,
-    detach: bool,
-    tau: float | None = None,
-    w: Tensor | None = None,
-    decay_input: bool = True,
-) -> tuple[Tensor, Tensor]:
-    """Advance SpikingJelly's IFNode, LIFNode (``tau``) or ParametricLIFNode (``w``) by one step.
-
-    Args:
-        current: ``[B, *features]``.
-        v: membrane, with the shape of ``current``.
-        limit: the threshold.
-        v_reset: the membrane after a spike, and its rest; None: subtract the threshold.
-        fire: the spike of a membrane minus its threshold.
-        detach: do not differentiate the reset by the spike.
-        tau: time constant.
-        w: learned; the inverse time constant is its sigmoid.
-        decay_input: also divide the input by the time constant.
-    """
-    rest = 0.0 if v_reset is None else v_reset
-    if tau is not None:
-        v = v + (current - (v - rest)) / tau if decay_input else v - (v - rest) / tau + current
-    elif w is not None:
-        rate = w.sigmoid()
-        v = v + (current - (v - rest)) * rate if decay_input else v - (v - rest) * rate + current
-    else:
-        v = v + current
-    spike = fire(v - limit)
-    fired = spike.detach() if detach else spike
-    return spike, v - fired * limit if v_reset is None else fired * v_reset + (1.0 - fired) * v
-
-
 class SpikingJellyNeuron(ConvertedNeuron[State]):
-    """SpikingJelly's IFNode, LIFNode and ParametricLIFNode: `spikingjelly_step`."""
+    """SpikingJelly's IFNode, LIFNode with its time constant ``tau``, and ParametricLIFNode.
+
+    ``w`` is learned, and its sigmoid is an inverse time constant; ``decay_input`` divides the current by the
+    time constant too. The membrane rests at ``v_reset``; None: at 0, and a spike subtracts the threshold.
+    """
 
     state_type = State
-    names = ("limit", "v_reset", "detach", "tau", "w", "decay_input")
-    formula = staticmethod(spikingjelly_step)
     v_reset: float | None  # type: ignore[assignment]
     detach: bool
     tau: float | None
     w: Tensor | None
     decay_input: bool
+
+    @staticmethod
+    def formula(
+        current: Tensor,
+        v: Tensor,
+        *,
+        limit: float,
+        v_reset: float | None,
+        fire: Fire,
+        detach: bool,
+        tau: float | None,
+        w: Tensor | None,
+        decay_input: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Take one step."""
+        rest = 0.0 if v_reset is None else v_reset
+        if tau is not None:
+            v = v + (current - (v - rest)) / tau if decay_input else v - (v - rest) / tau + current
+        elif w is not None:
+            rate = w.sigmoid()
+            v = v + (current - (v - rest)) * rate if decay_input else v - (v - rest) * rate + current
+        else:
+            v = v + current
+        spike = fire(v - limit)
+        fired = spike.detach() if detach else spike
+        return spike, v - fired * limit if v_reset is None else fired * v_reset + (1.0 - fired) * v
 
     def form(self) -> LIFForm:
         """Return this neuron in terms of a LIF."""
@@ -403,126 +390,78 @@ class SpikingJellyNeuron(ConvertedNeuron[State]):
         return LIFForm(1 - rate, gain, rest, rest, reset, detach=self.detach)
 
 
-def norse_lif_step(
-    current: Tensor,
-    state: SynapticState,
-    *,
-    synapse_rate: Tensor,
-    membrane_rate: Tensor,
-    v_leak: Tensor,
-    limit: Tensor,
-    v_reset: Tensor,
-    fire: Fire,
-    detach: bool,
-) -> tuple[Tensor, SynapticState]:
-    """Advance norse's LIF by one step: the current jumps, drives the membrane, and then decays.
-
-    Args:
-        current: ``[B, *features]``.
-        state: membrane and synaptic current.
-        synapse_rate: the share of the synaptic current that decays in a step.
-        membrane_rate: the share of the distance to rest and current that the membrane moves in a step.
-        v_leak: the membrane at rest.
-        limit: the threshold.
-        v_reset: the membrane after a spike.
-        fire: the spike of a membrane minus its threshold.
-        detach: do not differentiate the reset by the spike.
-    """
-    i = state.i + current
-    v = state.v + membrane_rate * (v_leak - state.v + i)
-    after = i + -synapse_rate * i
-    spike = fire(v - limit)
-    fired = spike.detach() if detach else spike
-    return spike, SynapticState((1 - fired) * v + fired * v_reset, after)
-
-
 class NorseLIF(ConvertedNeuron[SynapticState]):
-    """norse's LIF and LIFRecurrent: `norse_lif_step`."""
+    """norse's LIF and LIFRecurrent: the current jumps, drives the membrane, and then decays.
+
+    In a step the synaptic current loses the share ``synapse_rate``, and the membrane moves by the share
+    ``membrane_rate`` of its distance to rest and current.
+    """
 
     state_type = SynapticState
-    names = ("synapse_rate", "membrane_rate", "v_leak", "limit", "v_reset", "detach")
-    formula = staticmethod(norse_lif_step)
+    synapse_rate: Tensor
+    membrane_rate: Tensor
+    v_leak: Tensor
+    detach: bool
+
+    @staticmethod
+    def formula(
+        current: Tensor,
+        state: SynapticState,
+        *,
+        synapse_rate: Tensor,
+        membrane_rate: Tensor,
+        v_leak: Tensor,
+        limit: Tensor,
+        v_reset: Tensor,
+        fire: Fire,
+        detach: bool,
+    ) -> tuple[Tensor, SynapticState]:
+        """Take one step."""
+        i = state.i + current
+        v = state.v + membrane_rate * (v_leak - state.v + i)
+        after = i + -synapse_rate * i
+        spike = fire(v - limit)
+        fired = spike.detach() if detach else spike
+        return spike, SynapticState((1 - fired) * v + fired * v_reset, after)
 
     def form(self) -> LIFForm:
         """Return this neuron in terms of a LIF."""
-        given: Any = self
-        rate, synapse = given.membrane_rate, 1 - given.synapse_rate
-        return LIFForm(1 - rate, rate, given.v_leak, given.v_reset, detach=given.detach, synapse=synapse)
+        rate, synapse = self.membrane_rate, 1 - self.synapse_rate
+        return LIFForm(1 - rate, rate, self.v_leak, self.v_reset, detach=self.detach, synapse=synapse)
 
 
-def norse_box_step(
-    current: Tensor,
-    v: Tensor,
-    *,
-    membrane_rate: Tensor,
-    v_leak: Tensor,
-    limit: Tensor,
-    v_reset: Tensor,
-    fire: Fire,
-    subtract: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Advance norse's LIFBox, which is NIR's LIF, by one step: ``v + rate * (current + v_leak - v)``.
+class NorseBox(ConvertedNeuron[State]):
+    """norse's LIFBox, which is NIR's LIF; without a ``membrane_rate``, norse's IAF, which is NIR's IF.
 
-    Args:
-        current: ``[B, *features]``.
-        v: membrane, with the shape of ``current``.
-        membrane_rate: dt / tau.
-        v_leak: the membrane at rest.
-        limit: the threshold.
-        v_reset: the membrane after a spike.
-        fire: the spike of a membrane minus its threshold.
-        subtract: subtract the threshold after a spike instead.
+    ``membrane_rate`` is dt / tau. After a spike the membrane is ``v_reset``, or loses the threshold.
     """
-    v = v + membrane_rate * (current + v_leak - v)
-    spike = fire(v - limit)
-    return spike, (1 - spike) * v + spike * (v - limit if subtract else v_reset)
-
-
-class NorseLIFBox(ConvertedNeuron[State]):
-    """norse's LIFBox, NIR's LIF: `norse_box_step`."""
 
     state_type = State
-    names = ("membrane_rate", "v_leak", "limit", "v_reset", "subtract")
-    formula = staticmethod(norse_box_step)
+    membrane_rate: Tensor | None
+    subtract: bool
+
+    @staticmethod
+    def formula(
+        current: Tensor,
+        v: Tensor,
+        *,
+        membrane_rate: Tensor | None,
+        v_leak: Tensor,
+        limit: Tensor,
+        v_reset: Tensor,
+        fire: Fire,
+        subtract: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Take one step."""
+        v = v + (current if membrane_rate is None else membrane_rate * (current + v_leak - v))
+        spike = fire(v - limit)
+        return spike, (1 - spike) * v + spike * (v - limit if subtract else v_reset)
 
     def form(self) -> LIFForm:
         """Return this neuron in terms of a LIF."""
-        given: Any = self
-        reset: Reset = "subtract" if given.subtract else "zero"
-        rate = given.membrane_rate
-        return LIFForm(1 - rate, rate, given.v_leak, given.v_reset, reset, detach=False)
-
-
-def norse_iaf_step(
-    current: Tensor, v: Tensor, *, limit: Tensor, v_reset: Tensor, fire: Fire, subtract: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Advance norse's IAF, which is NIR's IF, by one step: the membrane sums its current.
-
-    Args:
-        current: ``[B, *features]``.
-        v: membrane, with the shape of ``current``.
-        limit: the threshold.
-        v_reset: the membrane after a spike.
-        fire: the spike of a membrane minus its threshold.
-        subtract: subtract the threshold after a spike instead.
-    """
-    v = v + current
-    spike = fire(v - limit)
-    return spike, (1 - spike) * v + spike * (v - limit if subtract else v_reset)
-
-
-class NorseIAF(ConvertedNeuron[State]):
-    """norse's IAF, NIR's IF: `norse_iaf_step`."""
-
-    state_type = State
-    names = ("limit", "v_reset", "subtract")
-    formula = staticmethod(norse_iaf_step)
-
-    def form(self) -> LIFForm:
-        """Return this neuron in terms of a LIF."""
-        given: Any = self
-        reset: Reset = "subtract" if given.subtract else "zero"
-        return LIFForm(torch.ones(()), 1.0, given.start, given.v_reset, reset, detach=False)
+        rate, reset = self.membrane_rate, "subtract" if self.subtract else "zero"
+        leak, gain = (torch.ones(()), 1.0) if rate is None else (1 - rate, rate)
+        return LIFForm(leak, gain, self.start, self.v_reset, cast(Reset, reset), detach=False)
 
 
 class Integrator(nn.Module):

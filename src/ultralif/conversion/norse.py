@@ -2,20 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ultralif.conversion.neurons import (
-    Fire,
-    Integrator,
-    NorseIAF,
-    NorseLIF,
-    NorseLIFBox,
-    Replacement,
-    Surrogate,
-)
+from ultralif.conversion.neurons import Fire, Foreign, Integrator, NorseBox, NorseLIF, Replacement, Surrogate
 from ultralif.errors import InputError
 from ultralif.nn import Recurrent
 
@@ -36,8 +27,8 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
     known = snn.SNN | snn.SNNCell | snn.SNNRecurrent | snn.SNNRecurrentCell | LILinearCell
     if not isinstance(module, known):
         return None
-    layer: Any = module
-    makers: dict[str, Callable[[Any], nn.Module]] = {
+    layer: Foreign = module
+    makers: dict[str, Callable[[Foreign], nn.Module]] = {
         "LIF": _lif,
         "LIFBox": _box,
         "IAF": _iaf,
@@ -64,7 +55,7 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
     return Replacement(maker(layer), states=("v",), sequence=isinstance(module, snn.SNN | snn.SNNRecurrent))
 
 
-def _lif(layer: Any, detach: bool = False) -> NorseLIF:
+def _lif(layer: Foreign, detach: bool = False) -> NorseLIF:
     p = layer.p
     return NorseLIF(
         fire=_surrogate(p),
@@ -78,31 +69,33 @@ def _lif(layer: Any, detach: bool = False) -> NorseLIF:
     )
 
 
-def _box(layer: Any) -> NorseLIFBox:
+def _box(layer: Foreign) -> NorseBox:
     p = layer.p
     reset = getattr(p.reset_method, "__name__", "")
     if reset not in ("reset_value", "reset_subtract"):
         raise InputError(f"a LIFBoxCell has reset_method={p.reset_method}; use reset_value or reset_subtract")
-    return NorseLIFBox(
+    rate, rest = layer.dt * torch.as_tensor(p.tau_mem_inv), torch.as_tensor(p.v_leak)
+    return _neuron(p, rate, rest, subtract=reset == "reset_subtract")
+
+
+def _iaf(layer: Foreign) -> NorseBox:
+    return _neuron(layer.p, None, torch.as_tensor(layer.p.v_reset), subtract=False)
+
+
+def _neuron(p: Foreign, rate: Tensor | None, rest: Tensor, *, subtract: bool) -> NorseBox:
+    limit, v_reset = torch.as_tensor(p.v_th), torch.as_tensor(p.v_reset)
+    return NorseBox(
         fire=_surrogate(p),
-        start=torch.as_tensor(p.v_leak),
-        membrane_rate=layer.dt * torch.as_tensor(p.tau_mem_inv),
-        v_leak=torch.as_tensor(p.v_leak),
-        limit=torch.as_tensor(p.v_th),
-        v_reset=torch.as_tensor(p.v_reset),
-        subtract=reset == "reset_subtract",
+        start=rest,
+        membrane_rate=rate,
+        v_leak=rest,
+        limit=limit,
+        v_reset=v_reset,
+        subtract=subtract,
     )
 
 
-def _iaf(layer: Any) -> NorseIAF:
-    p = layer.p
-    v_reset = torch.as_tensor(p.v_reset)
-    return NorseIAF(
-        fire=_surrogate(p), start=v_reset, limit=torch.as_tensor(p.v_th), v_reset=v_reset, subtract=False
-    )
-
-
-def _li(layer: Any) -> Integrator:
+def _li(layer: Foreign) -> Integrator:
     p = layer.p
     synapse = getattr(p, "tau_syn_inv", None)
     return Integrator(
@@ -112,11 +105,12 @@ def _li(layer: Any) -> Integrator:
     )
 
 
-def _recurrent(layer: Any) -> nn.Module:
+def _recurrent(layer: Foreign) -> nn.Module:
     feed, back = _linear(layer.input_weights), _linear(layer.recurrent_weights)
     if not layer.autapses and back.weight.requires_grad:
-        weight: Any = back.weight
-        weight.register_hook(lambda gradient: gradient.clone().fill_diagonal_(0.0))
+        back.weight.register_hook(  # type: ignore[no-untyped-call]
+            lambda gradient: gradient.clone().fill_diagonal_(0.0)
+        )
     return nn.Sequential(feed, Recurrent(_lif(layer, detach=True), back))
 
 
@@ -126,7 +120,7 @@ def _linear(weight: Tensor) -> nn.Linear:
     return linear
 
 
-def _surrogate(p: Any) -> Fire:
+def _surrogate(p: Foreign) -> Fire:
     """Return our form of one of norse's threshold functions; unknown ones are kept."""
     if p.method == "super":  # it ignores alpha
         return Surrogate("superspike")

@@ -1,12 +1,11 @@
 """Convert neurons of snnTorch."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
 from ultralif.conversion.neurons import (
     Fire,
+    Foreign,
     Replacement,
     SnnTorchNeuron,
     SnnTorchSynaptic,
@@ -44,25 +43,26 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
             f"layer {name!r} is a {kind}, which ul.convert does not know; it converts "
             f"{', '.join(_STATES)}. Write it as a ul.Stepped neuron"
         )
-    layer: Any = module
-    for option, usual in (("inhibition", False), ("state_quant", False), ("surrogate_disable", False)):
-        if getattr(layer, option) != usual:
+    layer: Foreign = module
+    for option in ("inhibition", "state_quant", "surrogate_disable"):
+        if getattr(layer, option):
             raise InputError(
                 f"layer {name!r}, {kind}, has {option}={getattr(layer, option)!r}, which has no equivalent; "
-                f"convert the network with {option}={usual}"
+                f"convert the network with {option}=False"
             )
     if layer.graded_spikes_factor.requires_grad or not bool((layer.graded_spikes_factor == 1).all()):
         raise InputError(
             f"layer {name!r}, {kind}, has graded spikes, which are not binary; multiply by "
             "graded_spikes_factor in the next layer"
         )
-    neuron: Any = _neuron(layer, kind)
+    neuron = _neuron(layer, kind)
+    made: nn.Module = neuron
     if kind in ("RLeaky", "RSynaptic"):
-        neuron = Recurrent(neuron, _OneToOne(layer.V) if not layer.all_to_all else layer.recurrent)
-    return Replacement(neuron, states=_STATES[kind], alone=bool(layer.init_hidden and not layer.output))
+        made = Recurrent(neuron, layer.recurrent if layer.all_to_all else _OneToOne(layer.V))
+    return Replacement(made, states=_STATES[kind], alone=bool(layer.init_hidden and not layer.output))
 
 
-def _neuron(layer: Any, kind: str) -> Any:
+def _neuron(layer: Foreign, kind: str) -> SnnTorchNeuron | SnnTorchSynaptic:
     fire, reset, delayed = _surrogate(layer.spike_grad), layer.reset_mechanism, True
     if hasattr(layer, "reset_delay") and kind != "RSynaptic":  # RSynaptic ignores reset_delay=False
         delayed = bool(layer.reset_delay)
@@ -77,7 +77,7 @@ def _neuron(layer: Any, kind: str) -> Any:
     return SnnTorchNeuron(beta=layer.beta, factors=None, reset_first=kind == "Leaky", **given)
 
 
-def _surrogate(spike_grad: Any) -> Fire:
+def _surrogate(spike_grad: Foreign) -> Fire:
     """Return our form of one of snnTorch's surrogates; unknown ones are kept."""
     kind = getattr(spike_grad, "__qualname__", "").split(".")[0]
     names = getattr(getattr(spike_grad, "__code__", None), "co_freevars", ())

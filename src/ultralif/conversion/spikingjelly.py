@@ -1,10 +1,16 @@
 """Convert neurons and layers of SpikingJelly."""
 
-from typing import Any
-
 from torch import nn
 
-from ultralif.conversion.neurons import Fire, Replacement, SpikingJellyNeuron, Surrogate, TimeDropout, plain
+from ultralif.conversion.neurons import (
+    Fire,
+    Foreign,
+    Replacement,
+    SpikingJellyNeuron,
+    Surrogate,
+    TimeDropout,
+    plain,
+)
 from ultralif.errors import InputError
 from ultralif.nn import TimeDistributed
 
@@ -25,7 +31,7 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
     kind = type(module)
     if not kind.__module__.startswith("spikingjelly."):
         return None
-    given: Any = module
+    given: Foreign = module
     sequence = getattr(module, "step_mode", "s") == "m"
     if kind.__name__ in _NEURONS and kind.__module__.startswith("spikingjelly.activation_based.neuron"):
         return Replacement(_neuron(given), alone=True, sequence=sequence)
@@ -60,7 +66,7 @@ def _plain(module: nn.Module) -> nn.Module:
     return module
 
 
-def _neuron(node: Any) -> SpikingJellyNeuron:
+def _neuron(node: Foreign) -> SpikingJellyNeuron:
     return SpikingJellyNeuron(
         fire=_surrogate(node.surrogate_function),
         start=0.0 if node.v_reset is None else node.v_reset,
@@ -73,7 +79,7 @@ def _neuron(node: Any) -> SpikingJellyNeuron:
     )
 
 
-def _surrogate(function: Any) -> Fire:
+def _surrogate(function: Foreign) -> Fire:
     """Return our form of one of SpikingJelly's surrogates; unknown ones are kept."""
     curves = {"Sigmoid": "sigmoid", "ATan": "atan", "PiecewiseQuadratic": "triangle"}
     kind = type(function).__name__

@@ -1,14 +1,13 @@
 """Prepare converted networks for export: over sequences, with LIF neurons."""
 
 import copy
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from torch import Tensor, fx, nn
 
 from ultralif.conversion.check import copied
 from ultralif.conversion.neurons import States
-from ultralif.conversion.trace import Expand
+from ultralif.conversion.trace import Expand, first_input, name_of
 from ultralif.errors import InputError
 
 __all__ = ["streaming", "with_lif"]
@@ -59,7 +58,7 @@ def streaming(net: nn.Module) -> tuple[nn.Module, bool]:
             for item in [user for user in node.users if user.args[1] == 0]:
                 item.replace_all_uses_with(node)
     (output,) = (node for node in graph.nodes if node.op == "output")
-    output.args = (_per_step(output.args[0], made),)
+    output.args = (_per_step(output.args[0]),)
     graph.eliminate_dead_code()
     spread = [node for node in graph.nodes if _repeats(node, made)]
     if spread:
@@ -69,7 +68,8 @@ def streaming(net: nn.Module) -> tuple[nn.Module, bool]:
         x.replace_all_uses_with(folded, lambda user: user is not folded)
         for node in spread:
             with graph.inserting_before(node):
-                source = node.args[0] if node.op == "call_module" else node.args[0].args[0]
+                repeated = first_input(node)
+                source = repeated if node.op == "call_module" else first_input(repeated)
                 node.replace_all_uses_with(graph.call_function(_unfolded, (source, x)))
         graph.eliminate_dead_code()
     made.recompile()
@@ -84,19 +84,19 @@ def _repeats(node: fx.Node, net: nn.Module) -> bool:
     """Return whether a node repeats an input over time, as ``x.unsqueeze(0).repeat(T, 1, 1)`` does."""
     if node.op == "call_module":
         return isinstance(net.get_submodule(str(node.target)), Expand)
-    base: Any = node.args[0] if node.args else None
-    repeated = node.op == "call_method" and node.target in ("repeat", "expand")
-    return repeated and isinstance(base, fx.Node) and base.target == "unsqueeze" and base.args[1:] == (0,)
+    if node.op != "call_method" or node.target not in ("repeat", "expand"):
+        return False
+    base = first_input(node)
+    return base.target == "unsqueeze" and base.args[1:] == (0,)
 
 
-def _per_step(value: Any, net: nn.Module) -> fx.Node:
+def _per_step(value: fx.Node | Sequence[fx.Node]) -> fx.Node:
     """Return the layer whose outputs a forward sums over time."""
-    first = value[0] if isinstance(value, tuple | list) else value
     found: set[fx.Node] = set()
-    open_ = [first]
+    open_ = [value if isinstance(value, fx.Node) else value[0]]
     while open_:
         node = open_.pop()
-        if getattr(node.target, "__name__", node.target) in SUMMARIES and node.op != "call_module":
+        if name_of(node) in SUMMARIES and node.op != "call_module":
             open_ += node.all_input_nodes
         else:
             found.add(node)

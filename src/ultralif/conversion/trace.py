@@ -8,18 +8,19 @@ B, *features]``.
 import inspect
 import operator
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.node import Argument, Target
 
 from ultralif.conversion.neurons import Replacement, States
 from ultralif.errors import InputError
 from ultralif.nn import Neuron, Recurrent, TimeDistributed
 
-__all__ = ["Expand", "Folded", "Traced", "rebuild", "trace"]
+__all__ = ["Expand", "Folded", "Traced", "first_input", "name_of", "rebuild", "trace"]
 
 THREE_LINES = (
     "Change three lines of its forward so that layers take whole sequences [T, B, ...]: remove the loop over "
@@ -37,9 +38,7 @@ class Folded(nn.Module):
         kwargs: its keyword arguments.
     """
 
-    def __init__(
-        self, function: Callable[..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def __init__(self, function: Target, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> None:
         super().__init__()
         self.function, self.args, self.kwargs = function, args, kwargs
 
@@ -96,11 +95,10 @@ class _Known(fx.Proxy):
         return self.node.meta["value"]
 
     def __iter__(self) -> Iterator[fx.Proxy]:
-        tracer: Any = self.tracer
-        mine: Any = self
-        found = tracer.replaced.get(self.node.target) if "value" not in self.node.meta else None
+        replaced = cast(_Tracer, self.tracer).replaced
+        found = replaced.get(str(self.node.target)) if "value" not in self.node.meta else None
         count = len(self.known) if found is None else 1 + len(found.states)
-        return (mine[i] for i in range(count))
+        return (operator.getitem(self, i) for i in range(count))
 
     def __len__(self) -> int:
         return len(self.known)
@@ -111,8 +109,9 @@ class _Known(fx.Proxy):
     def __index__(self) -> int:
         return int(self.known)
 
-    def size(self, axis: int | None = None) -> Any:
-        return self.known.size() if axis is None else self.known.size(axis)
+    def size(self, axis: int | None = None) -> torch.Size | int:
+        size: torch.Size = self.known.size()
+        return size if axis is None else size[axis]
 
     def dim(self) -> int:
         return int(self.known.dim())
@@ -147,47 +146,42 @@ class _Tracer(fx.Tracer):
             return forward(*args, **kwargs)
         return super().call_module(m, forward, args, kwargs)
 
-    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+    def getattr(self, attr: str, attr_val: object, parameter_proxy_cache: dict[str, fx.Proxy]) -> object:
         """Trace the use of a parameter, unless its value is needed."""
         if self.running:
             return attr_val
         return super().getattr(attr, attr_val, parameter_proxy_cache)
 
-    def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *more: Any, **others: Any) -> Any:
+    def create_proxy(self, *args: Any, **kwargs: Any) -> fx.Proxy:
         """Record a call, and compute its value for the example."""
-        proxy = super().create_proxy(kind, target, args, kwargs, *more, **others)
-        if kind == "output" or self.example is None:
-            return proxy
-        node = proxy.node
-        self.running = True
-        try:
-            node.meta["value"] = self._value(node, kind, target)
-        finally:
-            self.running = False
+        proxy = super().create_proxy(*args, **kwargs)
+        if proxy.node.op != "output" and self.example is not None:
+            self.running = True
+            try:
+                proxy.node.meta["value"] = self._value(proxy.node)
+            finally:
+                self.running = False
         return proxy
 
     def _known(self, node: fx.Node) -> Any:
         """Return the value of a node; tensors that a forward makes itself are attributes."""
         if "value" not in node.meta:
-            found: Any = self.root
-            for part in str(node.target).split("."):
-                found = getattr(found, part)
-            node.meta["value"] = found
+            node.meta["value"] = operator.attrgetter(str(node.target))(self.root)
         return node.meta["value"]
 
     @torch.no_grad()
-    def _value(self, node: fx.Node, kind: str, target: Any) -> Any:
-        if kind == "placeholder":
-            first = next(iter(node.graph.nodes)) is node
-            return self.example if first else None
-        args, kwargs = fx.map_arg(node.args, self._known), fx.map_arg(node.kwargs, self._known)
-        if kind == "get_attr":
+    def _value(self, node: fx.Node) -> object:
+        if node.op == "placeholder":
+            return self.example if next(iter(node.graph.nodes)) is node else None
+        if node.op == "get_attr":
             return self._known(node)
-        if kind == "call_module":
-            return self.root.get_submodule(target).forward(*args, **kwargs)
-        if kind == "call_method":
-            return getattr(args[0], target)(*args[1:], **kwargs)
-        return target(*args, **kwargs)
+        given: Any = fx.map_arg((node.args, node.kwargs), self._known)
+        args, kwargs = given
+        if callable(node.target):
+            return node.target(*args, **kwargs)
+        if node.op == "call_module":
+            return self.root.get_submodule(node.target).forward(*args, **kwargs)
+        return getattr(args[0], node.target)(*args[1:], **kwargs)
 
 
 class Traced:
@@ -250,11 +244,11 @@ class _Writer:
         self.net, self.replaced, self.step = net, traced.replaced, step
         self.old, self.graph = traced.graph, fx.Graph()
         self.modules: dict[str, nn.Module] = {}
-        self.done: dict[Any, Any] = {}
+        self.done: dict[object, fx.Node] = {}
         self.roles: dict[fx.Node, int] = {}
         self.parts: dict[int, list[fx.Node]] = {}
         self.stepping: set[fx.Node] = set()
-        names: dict[Any, int] = {}
+        names: dict[object, int] = {}
         for node in self.old.nodes:
             role = names.setdefault(self._role(node), len(names))
             self.roles[node] = role
@@ -269,11 +263,11 @@ class _Writer:
         found = self._found(node)
         return found is not None and not found.sequence
 
-    def _gives_tuple(self, node: Any) -> bool:
+    def _gives_tuple(self, node: object) -> bool:
         found = self._found(node) if isinstance(node, fx.Node) else None
         return found is not None and not found.alone
 
-    def _role(self, node: fx.Node) -> Any:
+    def _role(self, node: fx.Node) -> object:
         """Return a key that nodes share if they play the same role in different time steps."""
         if self._is_neuron(node):
             return "neuron", node.target
@@ -288,14 +282,14 @@ class _Writer:
     def _item(self, node: fx.Node) -> tuple[fx.Node, int] | None:
         """Return what a node takes one item of, and which: a step of a sequence, or one of its outputs."""
         if node.op == "call_method" and node.target == "select" and node.args[1] == 0:
-            return node.args[0], node.args[2]  # type: ignore[return-value]
+            return first_input(node), cast(int, node.args[2])
         if self._takes_column(node):
-            return node.args[0], node.args[1][1]  # type: ignore[return-value, index]
+            return first_input(node), cast(tuple[slice, int], node.args[1])[1]
         if node.target is not operator.getitem or not isinstance(node.args[1], int):
             return None
-        base: Any = node.args[0]
-        if getattr(base.target, "__name__", base.target) == "unbind" and base.args[1:] in ((), (0,)):
-            base = base.args[0]
+        base = first_input(node)
+        if name_of(base) == "unbind" and base.args[1:] in ((), (0,)):
+            base = first_input(base)
         return base, node.args[1]
 
     def _takes_column(self, node: fx.Node) -> bool:
@@ -305,7 +299,7 @@ class _Writer:
             isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None) and type(index[1]) is int
         )
 
-    def _key(self, value: Any) -> Any:
+    def _key(self, value: Argument) -> object:
         if isinstance(value, fx.Node):
             return "node", self.roles[value]
         if isinstance(value, tuple | list):
@@ -327,12 +321,10 @@ class _Writer:
 
     def _is_input(self, node: fx.Node) -> bool:
         """Return whether an argument of the forward is more than a state of a neuron."""
-        users = [
-            user for user in node.users if not getattr(user.target, "__name__", "").startswith("_assert")
-        ]
+        users = [user for user in node.users if not name_of(user).startswith("_assert")]
         return bool(users) and not all(self._is_neuron(user) and user.args[0] is not node for user in users)
 
-    def _output(self, value: Any) -> Any:
+    def _output(self, value: Argument) -> fx.Node | tuple[Argument, ...]:
         if isinstance(value, tuple | list):
             if len(value) == 2 and isinstance(value[1], list | tuple) and isinstance(value[0], fx.Node):
                 return self._output(value[0])  # norse: an output and a list of states
@@ -342,10 +334,8 @@ class _Writer:
             raise InputError(f"the forward returns {value!r}; return tensors")
         if self._gives_tuple(value):  # a network that ends with a neuron returns spikes
             return self._roll((value,), 0) if self.step else self._single(value)
-        is_state = (
-            value.target is operator.getitem and self._gives_tuple(value.args[0]) and value.args[1] != 0
-        )
-        if is_state and not self._is_neuron(cast(fx.Node, value.args[0])):
+        item = value.target is operator.getitem and self._gives_tuple(value.args[0])
+        if item and value.args[1] != 0 and not self._is_neuron(first_input(value)):
             raise InputError("the forward returns a state of norse; return its output alone")
         return self._roll((value,)) if self.step else self._single(value)
 
@@ -355,8 +345,7 @@ class _Writer:
         key = (nodes, which)
         if key not in self.done:
             self.done[key] = self._rolled(nodes, which)
-        rolled: fx.Node = self.done[key]
-        return rolled
+        return self.done[key]
 
     def _rolled(self, nodes: tuple[fx.Node, ...], which: int) -> fx.Node:
         first = nodes[0]
@@ -396,12 +385,12 @@ class _Writer:
             raise InputError(f"layer {name!r} is called twice in a time step; give each call its own neuron")
         for earlier, call in pairwise(calls):
             for state in [*call.args[1:], *call.kwargs.values()]:
-                if state is not None and not self._is_state(state, earlier):
+                if state is not None and not _is_item_of(state, earlier):
                     raise InputError(
                         f"layer {name!r} is given a state that is not its own of the previous step; pass "
                         "the state it returned"
                     )
-        current = self._roll(tuple(call.args[0] for call in calls))  # type: ignore[misc]
+        current = self._roll(tuple(map(first_input, calls)))
         if which == 0 and ("states", name) not in self.done and not self._needs_states(calls):
             return self._call(found.module, name, current)
         if ("states", name) not in self.done:
@@ -409,9 +398,6 @@ class _Writer:
                 States(found.observed or found.module, found.states), name, current
             )
         return self.graph.call_function(operator.getitem, (self.done["states", name], which))
-
-    def _is_state(self, value: Any, earlier: fx.Node) -> bool:
-        return isinstance(value, fx.Node) and value.target is operator.getitem and value.args[0] is earlier
 
     def _needs_states(self, calls: tuple[fx.Node, ...]) -> bool:
         """Return whether a state is used for anything but the next step of the same neuron."""
@@ -425,7 +411,7 @@ class _Writer:
     def _operation(self, nodes: tuple[fx.Node, ...]) -> fx.Node:
         """Write a stateless layer or function that is called in every step as one call with time folded."""
         first = nodes[0]
-        given: list[Any] = []
+        given: list[Argument] = []
         inputs: list[fx.Node] = []
         for column in zip(*(node.args for node in nodes), strict=True):
             if isinstance(column[0], fx.Node):
@@ -449,15 +435,13 @@ class _Writer:
 
     def _reshaped(self, node: fx.Node) -> nn.Module | None:
         """Return the layer for a view, reshape or flatten of every sample of a batch, of any size."""
-        kind = getattr(node.target, "__name__", node.target)
-        args: tuple[Any, ...] = node.args[1:]
+        kind, args = name_of(node), node.args[1:]
         if kind == "flatten":
             return nn.Flatten() if args == (1,) and not node.kwargs else None
-        base: Any = node.args[0] if node.args else None
-        if kind not in ("view", "reshape") or not args or "value" not in getattr(base, "meta", {}):
+        if kind not in ("view", "reshape") or not args or "value" not in first_input(node).meta:
             return None
-        sizes = tuple(args[0] if isinstance(args[0], tuple | list) else args)
-        before, kept = tuple(base.meta["value"].shape), 0
+        sizes = cast(tuple[int, ...], tuple(args[0] if isinstance(args[0], tuple | list) else args))
+        before, kept = tuple(first_input(node).meta["value"].shape), 0
         if sizes[0] == -1 and node.meta["value"].shape[0] == before[0]:
             kept, sizes = 1, (before[0], *sizes[1:])
         while kept < len(sizes) and sizes[: kept + 1] == before[: kept + 1]:
@@ -471,26 +455,22 @@ class _Writer:
     def _single(self, node: fx.Node) -> fx.Node:
         if node not in self.done:
             self.done[node] = self._singly(node)
-        single: fx.Node = self.done[node]
-        return single
+        return self.done[node]
 
     def _singly(self, node: fx.Node) -> fx.Node:
         found = self._found(node)
         if found is not None and found.sequence:
-            return self._call(found.module, str(node.target), self._single(node.args[0]))  # type: ignore[arg-type]
-        if node.target is operator.getitem and self._gives_tuple(node.args[0]):
-            base = node.args[0]
-            if not self._is_neuron(base):  # type: ignore[arg-type]
-                if node.args[1] != 0:
-                    raise InputError("the forward uses a state of norse; use its output alone")
-                return self._single(base)  # type: ignore[arg-type]
-        stacked = node.args[0] if node.target is torch.stack else None
+            return self._call(found.module, str(node.target), self._single(first_input(node)))
+        item = node.target is operator.getitem and self._gives_tuple(first_input(node))
+        if item and not self._is_neuron(first_input(node)):
+            if node.args[1] != 0:
+                raise InputError("the forward uses a state of norse; use its output alone")
+            return self._single(first_input(node))
+        stacked = cast(tuple[fx.Node, ...], node.args[0]) if node.target is torch.stack else ()
         axis = (*node.args[1:], *node.kwargs.values()) or (0,)
-        if stacked and axis in ((0,), (1,)):
-            roles = {self.roles[each] for each in stacked}  # type: ignore[union-attr, index]
-            if len(roles) == 1:
-                rolled = self._roll(tuple(stacked))  # type: ignore[arg-type]
-                return rolled if axis == (0,) else self.graph.call_method("transpose", (rolled, 0, 1))
+        if axis in ((0,), (1,)) and len({self.roles[each] for each in stacked}) == 1:
+            rolled = self._roll(tuple(stacked))
+            return rolled if axis == (0,) else self.graph.call_method("transpose", (rolled, 0, 1))
         part = self.parts[self.roles[node]]
         if node in self.stepping and (len(part) > 1 or self._is_neuron(node)):
             return self.graph.call_function(operator.getitem, (self._roll(tuple(part)), part.index(node)))
@@ -498,14 +478,13 @@ class _Writer:
             raise InputError(f"the forward uses its argument {node.target!r}, which is a state; leave it out")
         shaped = self._reshaped(node)
         if shaped is not None:
-            return self._call(shaped, node.name, self._single(node.args[0]))  # type: ignore[arg-type]
-        args: Any = fx.map_arg(node.args, self._single)
-        kwargs: Any = fx.map_arg(node.kwargs, self._single)
-        if node.op == "call_module":
-            return self._call(self.net.get_submodule(str(node.target)), str(node.target), *args)
+            return self._call(shaped, node.name, self._single(first_input(node)))
         if node.op == "get_attr":
             raise InputError(f"the forward uses the tensor {node.target!r} itself; make it a layer")
-        return self.graph.create_node(node.op, node.target, args, kwargs)
+        args = cast(tuple[fx.Node, ...], fx.map_arg(node.args, self._single))
+        if node.op == "call_module":
+            return self._call(self.net.get_submodule(str(node.target)), str(node.target), *args)
+        return self.graph.create_node(node.op, node.target, args, fx.map_arg(node.kwargs, self._single))
 
     def _call(self, module: nn.Module, name: str, *inputs: fx.Node) -> fx.Node:
         name = name.replace(".", "_") or "layer"
@@ -528,16 +507,29 @@ class _Writer:
         return None
 
 
-def _as_layer(node: fx.Node, given: Sequence[Any]) -> nn.Module:
+def first_input(node: fx.Node) -> fx.Node:
+    """Return the first argument of a call."""
+    return cast(fx.Node, node.args[0])
+
+
+def _is_item_of(value: Argument, call: fx.Node) -> bool:
+    return isinstance(value, fx.Node) and value.target is operator.getitem and value.args[0] is call
+
+
+def name_of(node: fx.Node) -> str:
+    """Return the name of the function or method that a node calls."""
+    return str(getattr(node.target, "__name__", node.target))
+
+
+def _as_layer(node: fx.Node, given: Sequence[Argument]) -> nn.Module:
     """Wrap a function of batches in a layer that takes sequences, using PyTorch's own layer if one exists."""
-    kind = getattr(node.target, "__name__", str(node.target))
+    kind = name_of(node)
     if kind in ("max_pool2d", "avg_pool2d", "boolean_dispatch", "_max_pool2d") and len(given) >= 2:
         layer = nn.AvgPool2d if "avg" in kind else nn.MaxPool2d
         names = ("kernel_size", "stride", "padding")
-        options: dict[str, Any] = dict(zip(names, given[1:], strict=False)) | dict(node.kwargs)
+        options = dict(zip(names, given[1:], strict=False)) | dict(node.kwargs)
         options.pop("return_indices", None)
-        return TimeDistributed(layer(**options))
+        return TimeDistributed(layer(**options))  # type: ignore[arg-type]
     if kind == "relu":
         return nn.ReLU()
-    target: Any = node.target
-    return Folded(target, tuple(given), dict(node.kwargs))
+    return Folded(node.target, tuple(given), dict(node.kwargs))

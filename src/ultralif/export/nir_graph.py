@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ultralif.conversion.neurons import ConvertedNeuron, Integrator, NorseIAF, NorseLIFBox, Surrogate
+from ultralif.conversion.neurons import ConvertedNeuron, Integrator, NorseBox, Surrogate
 from ultralif.conversion.streaming import with_lif
 from ultralif.errors import InputError
 from ultralif.export.nir_file import NirGraph, NirNode
@@ -331,34 +331,28 @@ def _layer(node: NirNode, dt: float, subtract: bool) -> nn.Module:
 
 
 def _neuron(node: NirNode, dt: float, subtract: bool) -> nn.Module:
-    zero = torch.zeros(())
-    if node.kind not in ("LIF", "IF", "CubaLIF", "Threshold"):
+    kind, zero = node.kind, torch.zeros(())
+    if kind not in ("LIF", "IF", "CubaLIF", "Threshold"):
         raise ValueError("is a kind of node that is not read; write it as a LIF, or as a ul.Stepped neuron")
-    limit = _tensor(node, "threshold" if node.kind == "Threshold" else "v_threshold")
-    v_reset = _tensor(node, "v_reset") if "v_reset" in node.arrays else zero
-    fire = Surrogate("superspike")
-    if node.kind == "Threshold":  # a membrane that forgets everything
+    rate, leak = None, zero
+    if kind == "Threshold":  # a membrane that forgets everything
         rate = torch.ones(())
-        return NorseLIFBox(
-            fire=fire, membrane_rate=rate, v_leak=zero, limit=limit, v_reset=zero, subtract=False
-        )
-    r = _tensor(node, "r")
-    if node.kind == "IF":
-        return _Driven(NorseIAF(fire=fire, start=zero, limit=limit, v_reset=v_reset, subtract=subtract), r)
-    leak = _tensor(node, "v_leak")
-    neuron = NorseLIFBox(
-        fire=fire,
+    elif kind != "IF":
+        rate = _rate(node, "tau" if kind == "LIF" else "tau_mem", dt)
+        leak = _tensor(node, "v_leak")
+    neuron = NorseBox(
+        fire=Surrogate("superspike"),
         start=leak,
-        membrane_rate=_rate(node, "tau" if node.kind == "LIF" else "tau_mem", dt),
+        membrane_rate=rate,
         v_leak=leak,
-        limit=limit,
-        v_reset=v_reset,
-        subtract=subtract,
+        limit=_tensor(node, "threshold" if kind == "Threshold" else "v_threshold"),
+        v_reset=_tensor(node, "v_reset") if "v_reset" in node.arrays else zero,
+        subtract=subtract and kind != "Threshold",
     )
-    if node.kind == "LIF":
-        return _Driven(neuron, r)
+    if kind != "CubaLIF":
+        return neuron if kind == "Threshold" else _Driven(neuron, _tensor(node, "r"))
     w_in = _tensor(node, "w_in") if "w_in" in node.arrays else torch.ones(())
-    return _Driven(neuron, r, w_in, Integrator(_rate(node, "tau_syn", dt), leak))
+    return _Driven(neuron, _tensor(node, "r"), w_in, Integrator(_rate(node, "tau_syn", dt), leak))
 
 
 def _convolution(node: NirNode, axes: int) -> nn.Module:
