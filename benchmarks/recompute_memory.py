@@ -1,7 +1,8 @@
 """Measure the memory of a training step over the number of time steps, with and without `ul.recompute`.
 
-A convolutional network is trained for one step in a process of its own for each T; the peak of its resident
-memory, less that of a step at T=6, is written to docs/results/recompute-memory.json.
+A convolutional network is trained for one step in a process of its own for each T. Two numbers are written
+to docs/results/recompute-memory.json: the most bytes that tensors had at one time, and the growth of the
+process's resident memory over a step at T=6, which includes memory that malloc keeps for later.
 
     python benchmarks/recompute_memory.py
 """
@@ -12,6 +13,7 @@ import resource
 import subprocess
 import sys
 import time
+from itertools import accumulate
 from pathlib import Path
 
 RESULT = Path(__file__).parents[1] / "docs" / "results" / "recompute-memory.json"
@@ -22,6 +24,7 @@ def measure(steps: int, recomputed: bool) -> None:
     """Print peak bytes and seconds of a training step."""
     import torch
     from torch import nn
+    from torch.profiler import ProfilerActivity, profile
 
     import ultralif as ul
 
@@ -33,13 +36,23 @@ def measure(steps: int, recomputed: bool) -> None:
     ]
     net = nn.Sequential(*convolutions, nn.Flatten(2), nn.Linear(16 * 32 * 32, 10))
     x = torch.rand(steps, 8, 2, 32, 32)
-    for part in (x[:6], x):  # the first call imports, builds and allocates what does not depend on T
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def train(part: torch.Tensor) -> float:
         started = time.process_time()
         out = ul.recompute(net, part) if recomputed else net(part)
         out.mean(0).square().sum().backward()
-    peak = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-    print(json.dumps({"bytes": peak, "input_bytes": 4 * x.numel(), "seconds": time.process_time() - started}))
+        return time.process_time() - started
+
+    train(x[:6])  # the first call imports, builds and allocates what does not depend on T
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = train(x)
+    resident = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        train(x)
+    events = profiled.profiler.kineto_results.events()
+    tensors = max(accumulate(event.nbytes() for event in events if event.name() == "[memory]"))
+    found = {"tensor_bytes": tensors, "resident_bytes": resident, "input_bytes": 4 * x.numel()}
+    print(json.dumps(found | {"seconds": seconds}))
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ def recompute(net: nn.Module, x: Tensor, *, steps: int = 4, over: Over = "steps"
 
     The sequence runs in pieces, and only the states of the neurons are kept between them. The backward pass
     runs every piece again, one at a time. States and gradients pass from piece to piece, so the result and
-    all gradients equal those of ``net(x)``. Training takes about 1.5 to 2 times as long. The one exception is
-    BatchNorm in training mode, whose statistics are taken over each piece.
+    all gradients equal those of ``net(x)``. The one exception is BatchNorm in training mode, whose statistics
+    are taken over each piece. Training takes at most about twice as long.
 
     Args:
         net: a network in which each time step depends on earlier ones only through the states of our

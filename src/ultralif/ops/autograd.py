@@ -178,9 +178,11 @@ class _Integrate(torch.autograd.Function):
         # The spikes are not saved by `save_for_backward`: if they are changed in place, there is no error,
         # and the derivative starts from the current instead. Where a spike is rounded to 0 or 1, the membrane
         # is lost, but then the past contributes to no gradient. On a ring it would have one; a ring is
-        # integrated again where that happens.
+        # integrated again where that happens. Nor are they kept where hooks take saved tensors away, as
+        # checkpoints do: the hooks would not see them.
         exact = current.dtype == torch.float32 or (current.dtype == torch.float64 and not on_gpu(current))
-        invertible = exact and rule.invertible and not out.is_inference()
+        hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        invertible = exact and rule.invertible and not out.is_inference() and not hooked
         ctx.spikes, ctx.version = (out.detach(), out._version) if invertible else (None, 0)
         ctx.set_materialize_grads(False)
         return out, last
