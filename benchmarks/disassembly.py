@@ -110,7 +110,7 @@ def _compile(kernel: Any, capability: int, args: tuple[Any, ...], options: dict[
     source = ASTSource(kernel, signature, fixed, known)
     code = compile_kernel(source, target=target, options=options)
     tile = next(bound[name] for name in ("LANES", "BLOCK", "BATCH", "ROWS") if name in bound)
-    lanes = tile // (32 * options["num_warps"])
+    lanes = tile // (32 * options.get("num_warps", 4))
     return Kernel(kernel.__name__, lanes, *_disassembled(code.asm["cubin"]))
 
 

@@ -3,6 +3,7 @@
     python benchmarks/unchanged.py dump OLD/src old.pt     # a source tree, and where to write what it gives
     python benchmarks/unchanged.py dump src new.pt
     python benchmarks/unchanged.py compare old.pt new.pt
+    python benchmarks/unchanged.py speed OLD/src src       # CPU seconds of one thread, in turns
 
 ``--only cpu`` or ``--only code`` leaves out the other half. Neither half needs a GPU. A case names only
 options that both trees have; where 0.2.0 had a choice that is gone, it gets the one that was kept.
@@ -12,10 +13,14 @@ import argparse
 import hashlib
 import inspect
 import os
+import statistics
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -55,6 +60,12 @@ def cases() -> Iterator[Case]:
     for mode, reset in product(SOFT_HARD, (*RESETS, "saturate")):
         more = {"v_sat": 0.7} if reset == "saturate" else {}
         yield "softlif", ultra | more, {"mode": mode, "reset": reset}
+    for mode, reset in product(SOFT_HARD, ("zero", "subtract")):
+        given = {"mode": mode, "reset": reset, "delayed_reset": True}
+        yield "ultralif", ultra, given
+        yield "softlif", ultra, given
+        yield "dspike", lif | {"sharpness": 4.0}, given
+        yield "lif", lif, given | {"surrogate": "atan"}
 
 
 def title(case: Case) -> str:
@@ -121,18 +132,23 @@ def integrate(case: Case, layer: dict[str, Any], dtype: torch.dtype) -> list[Ten
     return [tensor.detach().contiguous() for tensor in (out, *ends, *grads) if tensor is not None]
 
 
+def kept_options(name: str) -> dict[str, Any]:
+    """Return the options by which a neuron computes the same in both trees."""
+    import ultralif as ul
+
+    known = ul.nn.NEURONS[name].__signature__.parameters
+    kept = {"surrogate": "atan", "surrogate_slope": 2.0, "adapt_late": True, "scaled_surrogate": True}
+    return {word: value for word, value in kept.items() if word in known}
+
+
 def modules(dtype: torch.dtype) -> Iterator[tuple[str, list[Tensor]]]:
     """Yield what every neuron's module gives, called twice, so that the second call is a repeated one."""
     import ultralif as ul
 
     for name, shape, learn in product(sorted(ul.nn.NEURONS), (None, (20,)), (False, True)):
-        options = {"parameter_shape": shape, "learn_threshold": learn}
-        if learn and "surrogate_slope" in ul.nn.NEURONS[name].__signature__.parameters:
+        options = kept_options(name) | {"parameter_shape": shape, "learn_threshold": learn}
+        if learn and "surrogate" in options:
             options["learn_slope"] = True
-        known = ul.nn.NEURONS[name].__signature__.parameters
-        if "surrogate" in known:
-            options |= {"surrogate": "atan", "surrogate_slope": 2.0}
-        options |= {word: True for word in ("adapt_late", "scaled_surrogate") if word in known}
         layer = ul.nn.NEURONS[name](**options).to(dtype)
         found = []
         for call in (layer, layer, layer.rate):
@@ -212,9 +228,57 @@ def compile_all() -> dict[str, list[str]]:
         layer = ul.nn.NEURONS[name](parameter_shape=(64,))
         current = torch.zeros(30, 8, 64, requires_grad=True)
         record(f"module {name}", lambda n=layer, x=current: n(x).sum().backward())
-    record("images", images)
-    record("frames", frames)
+    for name, steps in product(("constants of neurons", "rows"), (1, 7)):
+        record(f"stack, {name}, T={steps}", lambda n=name, t=steps: stack(t, n == "rows"))
+    for call in (images, frames, readout, rows, adam):
+        record(call.__name__, call)
     return found
+
+
+STACKED = {
+    "UltraLIF": {},
+    "UltraPLIF": {},
+    "UltraDLIF": {},
+    "UltraDPLIF": {},
+    "PLIF": {},
+    "AdaLIF": {},
+    "DSpike": {},
+    "SoftLIF": {"parameter_shape": (64,)},
+}
+
+
+def stack(steps: int, shared: bool) -> None:
+    """Launch the neurons of a stack; with shared constants only, one kernel decodes those of all programs."""
+    import ultralif as ul
+
+    names = [name for name, options in STACKED.items() if not (shared and options)]
+    members = [ul.Network((6, 64, 3), name, STACKED[name]) for name in names]
+    _module("ultralif.stack", "ultralif").Stack(members)(torch.zeros(steps, 3, 6)).logits.sum().backward()
+
+
+def readout() -> None:
+    """Launch the readout and loss of a stack."""
+    for batch, members, neurons, classes in ((130, 2, 64, 10), (37, 6, 100, 35)):
+        sizes = ((batch, members, neurons), (members, classes, neurons), (members, classes))
+        given = [torch.zeros(size, requires_grad=True) for size in sizes]
+        labels = torch.zeros(1, batch, dtype=torch.int64)
+        _fused_step().readout_loss(*given, labels, torch.zeros(members), 0.1)
+
+
+def rows() -> None:
+    """Launch the sum over rows."""
+    _fused_step().sum_rows(torch.zeros(2100, 65), torch.zeros(65))
+
+
+def adam() -> None:
+    """Launch Adam."""
+    sides = [[torch.zeros(size) for size in ((3000,), (5, 7), (1,))] for _ in range(4)]
+    rate = torch.tensor(0.01)
+    _fused_step().adam(*sides, torch.ones(()), [rate] * 3, [0.02, 0.02, 0.0])
+
+
+def _fused_step() -> Any:
+    return _module("ultralif.stack.fused_step", "ultralif.ops.step")
 
 
 def images() -> None:
@@ -236,12 +300,15 @@ def frames() -> None:
 
 
 def _encoder() -> Any:
-    from importlib import import_module
+    return _module("ultralif.ops.triton.encode", "ultralif.ops.encode")
 
+
+def _module(now: str, before: str) -> Any:
+    """Import a module by its name, or by the one that it had in 0.2.0."""
     try:
-        return import_module("ultralif.ops.triton.encode")
+        return import_module(now)
     except ModuleNotFoundError:
-        return import_module("ultralif.ops.encode")
+        return import_module(before)
 
 
 def dump(tree: str, path: str, only: str | None) -> None:
@@ -306,15 +373,69 @@ def _difference(a: list[Any], b: list[Any]) -> str:
     )
 
 
+SIZES = {"T30 B16 N64": (30, 16, 64), "T30 B128 N1024": (30, 128, 1024)}
+SPEEDS = ("UltraLIF", "UltraPLIF", "UltraDLIF", "UltraDPLIF", "LIF", "PLIF", "AdaLIF", "DSpike", "SoftLIF")
+TURNS = 15
+
+
+def serve(tree: str) -> None:
+    """Measure in a process of its own: for each line with a neuron and a size, print two CPU times."""
+    sys.path.insert(0, tree)
+    import ultralif as ul
+
+    torch.set_num_threads(1)
+    layers: dict[str, Any] = {}
+    for line in sys.stdin:
+        name, size = line.strip().split(": ")
+        layer = layers.setdefault(name, ul.nn.NEURONS[name](**kept_options(name)))
+        current = normal(*SIZES[size]).requires_grad_()
+        grad = torch.ones_like(current)
+        spent = [0.0, 0.0]
+        for _ in range(1 + 8_000_000 // current.numel()):
+            begin = time.process_time()
+            out = layer(current)
+            middle = time.process_time()
+            out.backward(grad)
+            spent[0] += middle - begin
+            spent[1] += time.process_time() - middle
+        print(*spent, flush=True)
+
+
+def speed(trees: Sequence[str]) -> None:
+    """Print how much CPU time the second tree takes, as a multiple of the first one's."""
+    command = [sys.executable, __file__, "serve"]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    servers = [subprocess.Popen([*command, tree], **pipes) for tree in trees]
+    print("CPU time of the second tree over the first, medians of", TURNS, "turns: forward, backward")
+    for size, name in product(SIZES, SPEEDS):
+        taken = []
+        for turn in range(-1, TURNS):  # the first one warms up
+            spent = {}
+            for i in (0, 1) if turn % 2 else (1, 0):
+                servers[i].stdin.write(f"{name}: {size}\n")
+                servers[i].stdin.flush()
+                spent[i] = [float(word) for word in servers[i].stdout.readline().split()]
+            taken.append([new / old for old, new in zip(spent[0], spent[1], strict=True)])
+        ratios = [statistics.median(part) for part in zip(*taken[1:], strict=True)]
+        print(f"{size:15} {name:11} {ratios[0]:.2f}  {ratios[1]:.2f}", flush=True)
+    for server in servers:
+        server.stdin.close()
+        server.wait()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("action", choices=("dump", "compare"))
+    parser.add_argument("action", choices=("dump", "compare", "speed", "serve"))
     parser.add_argument("first", help="a source tree, or a file")
-    parser.add_argument("second", help="a file")
+    parser.add_argument("second", nargs="?", help="a file, or a source tree")
     parser.add_argument("--only", choices=("cpu", "code"))
     given = parser.parse_args()
     if given.action == "compare":
         compare(given.first, given.second)
+    elif given.action == "speed":
+        speed((given.first, given.second))
+    elif given.action == "serve":
+        serve(given.first)
     else:
         dump(given.first, given.second, given.only)
 

@@ -15,6 +15,7 @@ from ultralif.nn.checks import check_constants, check_current, check_shape, chec
 from ultralif.nn.parameters import Attribute, Parametrized, short
 from ultralif.nn.state import State, with_current
 from ultralif.ops import Backend
+from ultralif.ops.autograd import is_plain
 from ultralif.ops.constants import LOGIT, Form
 from ultralif.ops.operators import is_tracing, prepare
 
@@ -203,7 +204,7 @@ class Neuron(Parametrized, Generic[S]):
         """
         if return_membrane:
             return self._with_membrane(current)
-        if torch.compiler.is_compiling() or is_tracing() or type(current) is not Tensor:
+        if not is_plain(current) or is_tracing():
             return self.run(current)[0]
         ready = self.__dict__.setdefault("_ready", {})
         key = current.shape, current.dtype, current.device
@@ -212,7 +213,7 @@ class Neuron(Parametrized, Generic[S]):
         if spikes is None:
             spikes = self.run(current)[0]
             plain = not (self.batch_first or "synapse" in self.declared())
-            if plain and self.backend == "auto":
+            if plain and self.backend == "auto" and (call is not None or key not in ready):
                 constants, choices = self._given()
                 if len(ready) >= 64:
                     ready.clear()

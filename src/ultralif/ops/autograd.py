@@ -8,18 +8,21 @@ where it must be visible: to compilers, fake tensors and other modes. A plain ca
 `torch.autograd.Function`. Either can be differentiated once.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ultralif.functional import compute_dtype
-from ultralif.ops.constants import Learned
+from ultralif.ops.constants import Learned, Value, tensor_of, value_of
 from ultralif.ops.cpu import build, chunks
 from ultralif.ops.cpu import plan as cpu
 from ultralif.ops.layout import axes_by_memory, dense_strides, has_gap, shape_of
 from ultralif.ops.rule import Constants, Rule, decode, encode, spelled_out
+
+if TYPE_CHECKING:
+    from ultralif.ops.triton.plan import LaunchPlan
 
 __all__ = ["Repeated", "find_plan", "has_kernel", "is_fused", "is_plain", "on_gpu", "run", "runs_triton"]
 
@@ -70,12 +73,14 @@ def runs_triton(current: Tensor) -> bool:
     return is_plain(current) and on_gpu(current)
 
 
-def find_plan(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> Any:
+def find_plan(
+    current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
+) -> "cpu.CallPlan | LaunchPlan":
     """Return the plan of a call, which has the methods ``forward`` and ``backward``."""
     if on_gpu(current):
-        from ultralif.ops.triton.plan import find_plan  # imports triton
+        from ultralif.ops.triton import plan as triton_plan  # imports triton
 
-        return find_plan(current, state, constants, rule)
+        return triton_plan.find_plan(current, state, constants, rule)
     return cpu.find_plan(current, constants, rule)
 
 
@@ -106,9 +111,9 @@ def run(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule)
         constants = Constants(
             *[_filled(c, current.shape[2:]) if has_gap(shape_of(c)) else c for c in constants]
         )
-    tensors = _tensors(constants)
+    tensors = [tensor_of(c) for c in constants]
     if plain and count > 1:
-        return chunks.run(count, current, state, constants, rule)
+        return chunks.run(count, current, state, *tensors, constants, rule)
     if plain:
         return _apply(current, state, *tensors, constants, rule, None)
     numbers = [1.0 if isinstance(c, Tensor | Learned) else c for c in constants]
@@ -121,27 +126,25 @@ class Repeated:
 
     def __init__(self, current: Tensor, constants: Constants, rule: Rule, names: dict[int, str]) -> None:
         self.constants, self.rule = constants, rule
-        self.tensors = _tensors(constants)
+        self.tensors = [tensor_of(c) for c in constants]
         self.raws = [(names[id(raw)], raw) for raw in self.tensors if raw is not None]
         self.plan = find_plan(current, None, constants, rule)
 
-    def __call__(self, current: Tensor, parameters: dict[str, Any]) -> Tensor | None:
-        """Return the spikes; None if a parameter was replaced or the call is not a plain one."""
+    def __call__(self, current: Tensor, parameters: Mapping[str, Tensor | None]) -> Tensor | None:
+        """Return the spikes; None if a parameter was replaced."""
         for name, raw in self.raws:
             if parameters[name] is not raw:
                 return None
-        if not is_plain(current):
-            return None
         return _apply(current, None, *self.tensors, self.constants, self.rule, self.plan)[0]
 
 
 def repeated(
-    current: Tensor, constants: Constants, rule: Rule, parameters: dict[str, Any]
+    current: Tensor, constants: Constants, rule: Rule, parameters: Mapping[str, Tensor | None]
 ) -> Repeated | None:
     """Return a repeatable call if its constants are numbers and parameters that kernels read."""
     names = {id(parameter): name for name, parameter in parameters.items()}
     gpu, dtype = on_gpu(current), compute_dtype(current.dtype)
-    if not is_plain(current) or (not gpu and (rule.sharp or chunks.chunks(current, rule) > 1)):
+    if not gpu and (rule.sharp or chunks.chunks(current, rule) > 1):
         return None
     for constant in constants:
         if isinstance(constant, Tensor):
@@ -155,13 +158,8 @@ def repeated(
     return Repeated(current, constants, rule, names)
 
 
-def _tensors(constants: Constants) -> list[Tensor | None]:
-    return [c.raw if isinstance(c, Learned) else c if isinstance(c, Tensor) else None for c in constants]
-
-
-def _filled(constant: Tensor | Learned, features: torch.Size) -> Tensor:
-    value = constant.value() if isinstance(constant, Learned) else constant
-    return value.expand(features).contiguous()
+def _filled(constant: Value, features: torch.Size) -> Tensor:
+    return torch.as_tensor(value_of(constant)).expand(features).contiguous()
 
 
 class _Integrate(torch.autograd.Function):

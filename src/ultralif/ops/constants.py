@@ -13,7 +13,18 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-__all__ = ["LOG", "LOGIT", "SOFTPLUS", "Form", "Learned", "bounded", "decode"]
+__all__ = [
+    "LOG",
+    "LOGIT",
+    "SOFTPLUS",
+    "Form",
+    "Learned",
+    "Value",
+    "bounded",
+    "decode",
+    "tensor_of",
+    "value_of",
+]
 
 
 class Form(IntEnum):
@@ -86,6 +97,22 @@ class Learned(NamedTuple):
             raw = self.raw.detach().requires_grad_()
             (found,) = torch.autograd.grad(self._replace(raw=raw).value(), raw, grad.to(raw.dtype))
         return found
+
+
+Value = float | Tensor | Learned
+"""A constant as operators take it."""
+
+
+def value_of(constant: Value) -> float | Tensor:
+    """Return the value of a constant, decoded by PyTorch's operators if it is learned."""
+    return constant.value() if isinstance(constant, Learned) else constant
+
+
+def tensor_of(constant: Value) -> Tensor | None:
+    """Return the tensor that a kernel reads for a constant: raw, if it is learned; None for a number."""
+    if isinstance(constant, Learned):
+        return constant.raw
+    return constant if isinstance(constant, Tensor) else None
 
 
 def decode(

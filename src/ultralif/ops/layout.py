@@ -8,9 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from torch import Tensor
-
-from ultralif.ops.constants import Learned
+from ultralif.ops.constants import Value, tensor_of
 
 __all__ = [
     "Place",
@@ -75,10 +73,10 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def shape_of(constant: Tensor | Learned | float) -> tuple[int, ...]:
+def shape_of(constant: Value) -> tuple[int, ...]:
     """Return the shape of a constant."""
-    tensor = constant.raw if isinstance(constant, Learned) else constant
-    return tuple(tensor.shape) if isinstance(tensor, Tensor) else ()
+    tensor = tensor_of(constant)
+    return () if tensor is None else tuple(tensor.shape)
 
 
 def axes_by_memory(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:

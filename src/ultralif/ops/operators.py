@@ -3,9 +3,9 @@
 An operator runs a neuron over a sequence, with a kernel if there is one and with its definition otherwise.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature, signature
-from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_args
+from typing import Literal, NamedTuple, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast, get_args
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from ultralif.functional import (
 from ultralif.functional.scan import OverTime
 from ultralif.ops import autograd
 from ultralif.ops import rule as rules
-from ultralif.ops.constants import Learned
+from ultralif.ops.constants import Learned, Value
 from ultralif.ops.layout import shape_of
 from ultralif.ops.rule import Constants, Curve, Membrane, Rule
 
@@ -53,12 +53,8 @@ P = ParamSpec("P")
 class Recipe(NamedTuple):
     """A neuron's constants and rule, in terms of the recurrence."""
 
-    eps: Any
-    leak: Any
-    threshold: Any
-    amplitude: Any
-    rule: Rule | None
-    """None if the definition must run or refuse an argument."""
+    constants: Constants
+    rule: Rule
 
 
 class Operator(Protocol[S, P]):
@@ -80,7 +76,8 @@ def operator(reference: OverTime[S, P]) -> Callable[[Callable[..., Recipe | None
     """Make an operator from a recipe; without a kernel, the reference runs or raises its error.
 
     There is none where the recipe is None, or where no implementation for the device takes its rule. The
-    recipe takes the current, and every argument of the reference by name.
+    recipe takes the current, and every argument of the reference by name. It is None if the definition must
+    run or refuse an argument.
     """
 
     def decorate(recipe: Callable[..., Recipe | None]) -> Operator[S, P]:
@@ -90,11 +87,11 @@ def operator(reference: OverTime[S, P]) -> Callable[[Callable[..., Recipe | None
         defaults = {p.name: p.default for p in constants if p.default is not p.empty}
         required = {p.name for p in constants} - defaults.keys()
 
-        def complete(current: Tensor, given: dict[str, Any]) -> Recipe | None:
+        def complete(current: Tensor, given: Mapping[str, object]) -> Recipe | None:
             if not required <= given.keys() <= required | defaults.keys():
                 return None
             found = recipe(current, **{**defaults, **given})
-            return found if found and found.rule and autograd.is_fused(current, found.rule) else None
+            return found if found and autograd.is_fused(current, found.rule) else None
 
         def run(
             current: Tensor,
@@ -108,7 +105,8 @@ def operator(reference: OverTime[S, P]) -> Callable[[Callable[..., Recipe | None
             fused = backend == "auto" and not _needs_definition(current)
             axis = cast(int, kwargs.get("coupled_axis", -1))
             if fused and 2 - current.dim() <= axis < -1:
-                return _along_last(run, axis, current, v0, rate, kwargs)
+                along_last = cast(Callable[..., tuple[Tensor, S]], _along_last)
+                return along_last(run, axis, current, v0, rate, kwargs)
             if fused:
                 _check_shapes(current, kwargs)
             found = complete(current, kwargs) if fused else None
@@ -133,7 +131,7 @@ def operator(reference: OverTime[S, P]) -> Callable[[Callable[..., Recipe | None
     return decorate
 
 
-def _check_shapes(current: Tensor, given: dict[str, Any]) -> None:
+def _check_shapes(current: Tensor, given: Mapping[str, object]) -> None:
     """Refuse constants that do not broadcast against a step, because kernels do not check them."""
     step = current.shape[1:]
     for name, constant in given.items():
@@ -149,18 +147,18 @@ def _check_shapes(current: Tensor, given: dict[str, Any]) -> None:
 
 
 def _along_last(
-    run: Callable[..., tuple[Tensor, Any]],
+    run: Callable[..., tuple[Tensor, Tensor]],
     axis: int,
     current: Tensor,
-    v0: Any,
+    v0: Tensor | None,
     rate: bool,
-    given: dict[str, Any],
-) -> tuple[Tensor, Any]:
+    given: Mapping[str, object],
+) -> tuple[Tensor, Tensor]:
     """Run an operator whose neurons are coupled along another axis than the last; it is moved to the end."""
 
-    def moved(constant: Any) -> Any:
+    def moved(constant: object) -> object:
         if isinstance(constant, Learned):
-            return constant._replace(raw=moved(constant.raw))
+            return constant._replace(raw=cast(Tensor, moved(constant.raw)))
         if not isinstance(constant, Tensor) or constant.numel() == 1:
             return constant
         full = constant.reshape((1,) * (current.dim() - 2 - constant.dim()) + constant.shape)
@@ -173,14 +171,15 @@ def _along_last(
 
 
 def prepare(
-    operator: Callable[..., Any], current: Tensor, given: dict[str, Any], parameters: dict[str, Any]
+    operator: Callable[..., object],
+    current: Tensor,
+    given: Mapping[str, object],
+    parameters: Mapping[str, Tensor | None],
 ) -> autograd.Repeated | None:
     """Return a repeatable call of an operator from rest, or None."""
     recipe = getattr(operator, "recipe", None)
     found = None if recipe is None or _needs_definition(current) else recipe(current, given)
-    if found is None:
-        return None
-    return autograd.repeated(current, Constants(*found[:4]), found.rule, parameters)
+    return None if found is None else autograd.repeated(current, found.constants, found.rule, parameters)
 
 
 def _needs_definition(current: Tensor) -> bool:
@@ -204,9 +203,8 @@ def _integrate(current: Tensor, v0: S | None, rate: bool, recipe: Recipe) -> tup
                 f"{tuple(stacked.shape[1:])}; expand it"
             )
         state = stacked.to(dtype)
-    constants = Constants(*[c.to(dtype) if isinstance(c, Tensor) else c for c in recipe[:4]])
-    rule = cast(Rule, recipe.rule)
-    rule = rule._replace(rate=True) if rate else rule
+    constants = Constants(*[c.to(dtype) if isinstance(c, Tensor) else c for c in recipe.constants])
+    rule = recipe.rule._replace(rate=True) if rate else recipe.rule
     out, last = autograd.run(current, state, constants, rule)
     return out, cast(S, AdaptiveState(*last) if rule.adapt else last[0])
 
@@ -215,8 +213,28 @@ MODES, SURROGATES = get_args(Mode), get_args(SurrogateName)
 RESETS = tuple(reset.name.lower() for reset in rules.Reset)
 
 
-def _rule(
-    membrane: Membrane,
+class _Firing(TypedDict):
+    """How every neuron fires and resets."""
+
+    mode: Mode
+    v_reset: Constant
+    reset: Reset
+    detach_reset: bool | None
+    delayed_reset: bool
+
+
+class _Surrogate(_Firing):
+    """The arguments of LIF."""
+
+    leak: Value
+    threshold: Value
+    surrogate: Surrogate
+    surrogate_slope: Value
+
+
+def _recipe(
+    constants: Constants,
+    rule: Rule,
     resets: tuple[str, ...],
     *,
     mode: Mode,
@@ -224,24 +242,22 @@ def _rule(
     reset: Reset,
     detach_reset: bool | None,
     delayed_reset: bool,
-    **choices: Any,
-) -> Rule | None:
-    """Return the rule of a neuron; None if its definition must run or refuse an argument."""
-    modes = ("hard", "soft") if membrane == Membrane.ADD else MODES
+) -> Recipe | None:
+    """Complete a rule by how the neuron fires; None if its definition must run or refuse an argument."""
+    modes = ("hard", "soft") if rule.membrane == Membrane.ADD else MODES
     delayed = delayed_reset and reset != "none"
-    if delayed and (reset == "saturate" or "ring" in choices or "adapt" in choices):
+    if delayed and (reset == "saturate" or rule.ring or rule.adapt):
         return None
     if mode not in modes or reset not in resets or isinstance(v_reset, Tensor):
         return None
-    return Rule(
-        membrane,
-        mode == "soft",
+    complete = rule._replace(
+        soft=mode == "soft",
         reset=rules.Reset[reset.upper()],
         detach=mode != "soft" if detach_reset is None else detach_reset,
         delayed=delayed,
         v_reset=v_reset,
-        **choices,
     )
+    return Recipe(constants, complete)
 
 
 def _membrane(mode: Mode) -> Membrane:
@@ -250,67 +266,83 @@ def _membrane(mode: Mode) -> Membrane:
 
 @operator(functional.ultralif)
 def ultralif(
-    current: Tensor, *, eps: Any, leak: Any, threshold: Any, v_sat: Any, **firing: Any
+    current: Tensor, *, eps: Value, leak: Value, threshold: Value, v_sat: Value, **firing: Unpack[_Firing]
 ) -> Recipe | None:
     """Express UltraLIF by the rule."""
-    amplitude = v_sat if firing["reset"] == "saturate" else 1.0
-    return Recipe(eps, leak, threshold, amplitude, _rule(_membrane(firing["mode"]), RESETS, **firing))
+    constants = Constants(eps, leak, threshold, v_sat if firing["reset"] == "saturate" else 1.0)
+    return _recipe(constants, Rule(_membrane(firing["mode"])), RESETS, **firing)
 
 
 @operator(functional.softlif)
 def softlif(
-    current: Tensor, *, eps: Any, leak: Any, threshold: Any, v_sat: Any, **firing: Any
+    current: Tensor, *, eps: Value, leak: Value, threshold: Value, v_sat: Value, **firing: Unpack[_Firing]
 ) -> Recipe | None:
     """Express SoftLIF by the rule."""
-    amplitude = v_sat if firing["reset"] == "saturate" else 1.0
-    return Recipe(eps, leak, threshold, amplitude, _rule(Membrane.ADD, RESETS, **firing))
+    constants = Constants(eps, leak, threshold, v_sat if firing["reset"] == "saturate" else 1.0)
+    return _recipe(constants, Rule(Membrane.ADD), RESETS, **firing)
 
 
 @operator(functional.ultradlif)
 def ultradlif(
-    current: Tensor, *, eps: Any, leak: Any, threshold: Any, coupled_axis: int, **firing: Any
+    current: Tensor,
+    *,
+    eps: Value,
+    leak: Value | None,
+    threshold: Value,
+    coupled_axis: int,
+    centered: bool,
+    **firing: Unpack[_Firing],
 ) -> Recipe | None:
     """Express UltraDLIF by the rule."""
     if coupled_axis != -1:
         return None
-    firing |= {"ring": current.shape[-1], "leaks": leak is not None}
-    rule = _rule(_membrane(firing["mode"]), RESETS[:3], **firing)
-    return Recipe(eps, 1.0 if leak is None else leak, threshold, 1.0, rule)
+    constants = Constants(eps, 1.0 if leak is None else leak, threshold, 1.0)
+    membrane = _membrane(firing["mode"])
+    rule = Rule(membrane, centered=centered, leaks=leak is not None, ring=current.shape[-1])
+    return _recipe(constants, rule, RESETS[:3], **firing)
 
 
-def _lif(
-    current: Tensor,
+def _with_surrogate(
+    rule: Rule,
     *,
-    leak: Any,
-    threshold: Any,
+    leak: Value,
+    threshold: Value,
     surrogate: Surrogate,
-    surrogate_slope: Any,
-    **firing: Any,
+    surrogate_slope: Value,
+    **firing: Unpack[_Firing],
 ) -> Recipe | None:
-    """Express LIF by the rule: its temperature is the inverse of the slope."""
+    """Express LIF and AdaLIF by the rule: the temperature is the inverse of the slope."""
     if callable(surrogate) or surrogate not in SURROGATES:
         return None
     if isinstance(surrogate_slope, Learned):
-        eps: Any = surrogate_slope._replace(inverse=not surrogate_slope.inverse)
+        eps: Value = surrogate_slope._replace(inverse=not surrogate_slope.inverse)
     else:
         eps = 1 / surrogate_slope
-    rule = _rule(Membrane.ADD, RESETS[:3], curve=Curve[surrogate.upper()], **firing)
-    return Recipe(eps, leak, threshold, 1.0, rule)
+    rule = rule._replace(curve=Curve[surrogate.upper()])
+    return _recipe(Constants(eps, leak, threshold, 1.0), rule, RESETS[:3], **firing)
 
 
-lif = operator(functional.lif)(_lif)
+@operator(functional.lif)
+def lif(current: Tensor, **given: Unpack[_Surrogate]) -> Recipe | None:
+    """Express LIF by the rule."""
+    return _with_surrogate(Rule(Membrane.ADD), **given)
 
 
 @operator(functional.adalif)
-def adalif(current: Tensor, *, adapt_strength: Any, adapt_decay: Any, **others: Any) -> Recipe | None:
+def adalif(
+    current: Tensor, *, adapt_strength: Value, adapt_decay: Value, **given: Unpack[_Surrogate]
+) -> Recipe | None:
     """Express AdaLIF by the rule."""
-    if any(isinstance(constant, Tensor | Learned) for constant in (adapt_strength, adapt_decay)):
+    if not (isinstance(adapt_strength, float | int) and isinstance(adapt_decay, float | int)):
         return None
-    return _lif(current, adapt=True, adapt_strength=adapt_strength, adapt_decay=adapt_decay, **others)
+    rule = Rule(Membrane.ADD, adapt=True, adapt_strength=adapt_strength, adapt_decay=adapt_decay)
+    return _with_surrogate(rule, **given)
 
 
 @operator(functional.dspike)
-def dspike(current: Tensor, *, leak: Any, threshold: Any, sharpness: Any, **firing: Any) -> Recipe | None:
+def dspike(
+    current: Tensor, *, leak: Value, threshold: Value, sharpness: Value, **firing: Unpack[_Firing]
+) -> Recipe | None:
     """Express DSpike by the rule."""
-    rule = _rule(Membrane.ADD, RESETS[:3], clipped=True, sharp=True, **firing)
-    return Recipe(sharpness, leak, threshold, 1.0, rule)
+    constants = Constants(sharpness, leak, threshold, 1.0)
+    return _recipe(constants, Rule(Membrane.ADD, clipped=True, sharp=True), RESETS[:3], **firing)

@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ultralif.ops.constants import Form
+from ultralif.ops.constants import Form, Value, value_of
 
 __all__ = [
     "BITS",
@@ -91,10 +91,10 @@ class Curve(IntEnum):
 class Constants(NamedTuple):
     """The constants of a layer: numbers, tensors that broadcast against the features, or `Learned` ones."""
 
-    eps: Any
-    leak: Any
-    threshold: Any
-    amplitude: Any
+    eps: Value
+    leak: Value
+    threshold: Value
+    amplitude: Value
     """The height A of DSpike's soft spike; ``v_sat`` where the reset is SATURATE; else 1."""
 
 
@@ -102,7 +102,7 @@ class Rule(NamedTuple):
     """The choices of a layer: how it integrates, fires and resets."""
 
     membrane: Membrane
-    soft: bool
+    soft: bool = False
     reset: Reset = Reset.ZERO
     detach: bool = False
     """Do not differentiate the spike in the reset."""
@@ -198,7 +198,7 @@ def spelled_out(constants: Constants, rule: Rule) -> tuple[Constants, Rule]:
     """Return constants with temperature and height instead of a sharpness."""
     if not rule.sharp:
         return constants, rule
-    sharpness, threshold = constants.eps, constants.threshold
+    sharpness, threshold = value_of(constants.eps), value_of(constants.threshold)
     half = sharpness / 2
     height = 1 / (torch.tanh(half) if isinstance(half, Tensor) else math.tanh(half))
     return constants._replace(eps=threshold / sharpness, amplitude=height), rule._replace(sharp=False)

@@ -72,7 +72,7 @@ def prepare_groups(
         made = None if recipe is None else recipe(view, group.arguments)
         if made is None or not is_fused(view, made.rule):
             return None
-        constants, rule = Constants(*made[:4]), made.rule._replace(rate=rate)
+        constants, rule = made.constants, made.rule._replace(rate=rate)
         plan = find_plan(view, None, constants, rule, inside=True)
         wanted = tuple(isinstance(c, Learned) and c.raw.requires_grad for c in constants)
         if plan.tile is not None or plan.leaves(wanted):

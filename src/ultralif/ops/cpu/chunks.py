@@ -25,7 +25,7 @@ from torch.autograd.function import once_differentiable
 
 from ultralif.functional import compute_dtype
 from ultralif.functional.parallel import follow, prefix_products
-from ultralif.ops.constants import Learned
+from ultralif.ops.constants import value_of
 from ultralif.ops.cpu.plan import find_plan
 from ultralif.ops.rule import Constants, Membrane, Reset, Rule
 
@@ -56,24 +56,12 @@ def _count(time: int, wanted: int) -> int:
     return 1
 
 
-def run(
-    count: int, current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
-) -> tuple[Tensor, Tensor]:
-    """Return the spikes (or their mean over time) and the last state, as `autograd.run` does.
-
-    Args:
-        count: the number of chunks, which divides the time steps.
-        current: ``[T, B, *features]``, time outermost.
-        state: ``[1, B, *features]``; None, rest.
-        constants: tensors, raw parameters or numbers.
-        rule: what to compute.
-    """
-    tensors = [c.raw if isinstance(c, Learned) else c if isinstance(c, Tensor) else None for c in constants]
-    return _apply(count, current, state, *tensors, constants, rule)
-
-
 class _Chunked(torch.autograd.Function):
-    """The recurrence and its derivative, chunk by chunk."""
+    """The recurrence and its derivative, chunk by chunk.
+
+    The arguments are the number of chunks, which divides the time steps; current, state and the tensors of
+    the constants as in `autograd.run`, with time outermost; and constants and rule.
+    """
 
     @staticmethod
     def forward(
@@ -100,7 +88,7 @@ class _Chunked(torch.autograd.Function):
                 (grad_out / ctx.count).expand(begin.shape[1:]) if rule.rate else _cut(grad_out, ctx.count)
             )
             own = plan.backward(grad_out, None, view, begin, constants, (False,) * 4)[1]
-        slopes = _slopes(matrices, starts, constants.eps, rule.membrane == Membrane.MAX)
+        slopes = _slopes(matrices, starts, value_of(constants.eps), rule.membrane == Membrane.MAX)
         g = torch.zeros_like(starts[0]) if grad_last is None else grad_last[0]
         g_ends, g_state = _walk_back(slopes, g, own)
         learned = ctx.needs_input_grad[3:7]
@@ -108,7 +96,7 @@ class _Chunked(torch.autograd.Function):
         return None, _join(g_view), g_state if ctx.needs_input_grad[2] else None, *grads, None, None
 
 
-_apply: Callable[..., tuple[Tensor, Tensor]] = _Chunked.apply
+run: Callable[..., tuple[Tensor, Tensor]] = _Chunked.apply
 
 
 def _cut(x: Tensor, count: int) -> Tensor:
@@ -126,24 +114,25 @@ def _forward(view: Tensor, state: Tensor, constants: Constants, rule: Rule) -> t
 
 def _walk(view: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
     """Return the matrix of every chunk, and the membrane before each and after the last."""
-    eps, tropical = constants.eps, rule.membrane == Membrane.MAX
+    eps, leak, _, ceiling = map(value_of, constants)
+    tropical = rule.membrane == Membrane.MAX
     first = torch.zeros_like(view[0, 0], dtype=compute_dtype(view.dtype)) if state is None else state[0]
-    places = [-1e30] if rule.reset == Reset.NONE else [-1e30, 1e30, constants.amplitude]
+    places = [-1e30] if rule.reset == Reset.NONE else [-1e30, 1e30, ceiling]
     ends = [_end(view, place, first, constants, rule) for place in places]
-    decay = (len(view) * torch.log(torch.as_tensor(constants.leak, dtype=first.dtype))).expand_as(ends[0])
+    decay = (len(view) * torch.log(torch.as_tensor(leak, dtype=first.dtype))).expand_as(ends[0])
     nothing = torch.zeros_like(decay)
     if rule.reset == Reset.NONE:
         rows = ((decay, ends[0]), (nothing - math.inf, nothing))
     elif tropical:
         rows = ((decay, ends[0]), (decay - ends[1], nothing))
     else:
-        ratio = eps * _log_ratio(*(end / eps for end in ends)) - constants.amplitude
+        ratio = eps * _log_ratio(*(end / eps for end in ends)) - ceiling
         rows = ((ends[1] + ratio, ends[0]), (ratio, nothing))
     matrices = torch.stack([torch.stack(row) for row in rows])
     return matrices, follow(prefix_products(matrices, eps, tropical), first, eps, tropical)
 
 
-def _end(view: Tensor, place: Any, like: Tensor, constants: Constants, rule: Rule) -> Tensor:
+def _end(view: Tensor, place: float | Tensor, like: Tensor, constants: Constants, rule: Rule) -> Tensor:
     """Return the membrane at the end of every chunk, for a membrane at its start."""
     start = torch.as_tensor(place, dtype=like.dtype).expand(1, *view.shape[1:])
     return _forward(view, start, constants, rule._replace(rate=True))[1][0]
@@ -165,7 +154,7 @@ def _log_ratio(low: Tensor, high: Tensor, middle: Tensor) -> Tensor:
     return torch.log(-torch.expm1(-up) + tiny) - torch.log(torch.expm1(down) + tiny)
 
 
-def _slopes(matrices: Tensor, starts: Tensor, eps: Any, tropical: bool) -> Tensor:
+def _slopes(matrices: Tensor, starts: Tensor, eps: float | Tensor, tropical: bool) -> Tensor:
     """Return the derivative of every chunk's map at the membrane with which it started."""
     (p, q), (r, s) = matrices
     v = starts[:-1]

@@ -5,14 +5,13 @@ A dense layout with time outermost is only viewed in another shape; all others a
 
 import ctypes
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
 
 import torch
 from torch import Tensor
 
 from ultralif.functional import compute_dtype
-from ultralif.ops.constants import Learned
+from ultralif.ops.constants import Learned, Value, tensor_of, value_of
 from ultralif.ops.cpu import build
 from ultralif.ops.layout import axes_by_memory, dense_strides, find_place, find_steps, like_strides, shape_of
 from ultralif.ops.rule import CHOICES, NUMBERS, Constants, Curve, Membrane, Reset, Rule
@@ -79,7 +78,7 @@ def stored(x: Tensor) -> Tensor:
 
 
 PLANS = 512  # the most plans that are kept
-_plans: dict[Any, "CallPlan"] = {}
+_plans: dict[Hashable, "CallPlan"] = {}
 
 
 def find_plan(current: Tensor, constants: Constants, rule: Rule) -> "CallPlan":
@@ -151,7 +150,7 @@ class CallPlan:
         self._dense = (total, features, 1)
         self.is_like = self.dense == self.strides or shape[0] == 1
         """Whether a sequence in the order of memory has the layout of the current."""
-        self.seen: dict[tuple[int, ...], Any] = {}  # the three strides of tensors
+        self.seen: dict[tuple[int, ...], tuple[int, ...]] = {}  # the three strides of tensors
 
     def _strides(self, strides: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the three strides of a sequence; None if three cannot describe it."""
@@ -192,13 +191,10 @@ class CallPlan:
         """Run the kernel: the constants are read as contiguous tensors, or as numbers in the call."""
         tensors: list[Tensor | None] = [x, start]
         for constant, expands in zip(constants, self.expands, strict=True):
-            tensor = constant.raw if isinstance(constant, Learned) else constant
+            tensor = tensor_of(constant)
             if expands:
-                value = constant.value() if isinstance(constant, Learned) else constant
-                tensor = value.expand(self.shape[2:])
-            if not isinstance(tensor, Tensor):
-                tensor = None
-            elif tensor.is_neg() or tensor._is_zerotensor():
+                tensor = torch.as_tensor(value_of(constant)).expand(self.shape[2:])
+            if tensor is not None and (tensor.is_neg() or tensor._is_zerotensor()):
                 tensor = stored(tensor)
             tensors.append(None if tensor is None else tensor.contiguous())
         tensors += others
@@ -270,16 +266,16 @@ class CallPlan:
                 grads[i] = self._gradient(constant, sums[i], self.expands[i])
         return (g_current if self.is_like else self._like_current(g_current)), g_state, grads
 
-    def _gradient(self, constant: Tensor | Learned, sums: Tensor, expands: bool) -> Tensor:
+    def _gradient(self, constant: Value, sums: Tensor, expands: bool) -> Tensor:
         """Return the gradient of a constant in its own memory."""
-        shape = constant.raw.shape if isinstance(constant, Learned) else constant.shape
+        shape = shape_of(constant)
         if not expands:
-            return sums[: shape.numel()].view(shape).clone()
+            return sums[: math.prod(shape)].view(shape).clone()
         total = sums[: math.prod(self.shape[2:])].view(self.shape[2:]).sum_to_size(shape).clone()
         return constant.pull(total) if isinstance(constant, Learned) else total
 
 
-def _described(constant: Tensor | Learned | float, length: int, expands: bool) -> tuple[float, ...]:
+def _described(constant: Value, length: int, expands: bool) -> tuple[float, ...]:
     """Return the fields of a `_Constant`."""
     if isinstance(constant, Learned) and not expands:
         _, form, low, high, inverse, *_ = constant
