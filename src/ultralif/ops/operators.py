@@ -223,7 +223,7 @@ class _Firing(TypedDict):
     delayed_reset: bool
 
 
-class _Surrogate(_Firing):
+class _SurrogateFiring(_Firing):
     """The arguments of LIF."""
 
     leak: Value
@@ -323,14 +323,14 @@ def _with_surrogate(
 
 
 @operator(functional.lif)
-def lif(current: Tensor, **given: Unpack[_Surrogate]) -> Recipe | None:
+def lif(current: Tensor, **given: Unpack[_SurrogateFiring]) -> Recipe | None:
     """Express LIF by the rule."""
     return _with_surrogate(Rule(Membrane.ADD), **given)
 
 
 @operator(functional.adalif)
 def adalif(
-    current: Tensor, *, adapt_strength: Value, adapt_decay: Value, **given: Unpack[_Surrogate]
+    current: Tensor, *, adapt_strength: Value, adapt_decay: Value, **given: Unpack[_SurrogateFiring]
 ) -> Recipe | None:
     """Express AdaLIF by the rule."""
     if not (isinstance(adapt_strength, float | int) and isinstance(adapt_decay, float | int)):
