@@ -67,33 +67,60 @@ class Subject:
         """Return the input of a sample, one frame for each time step or one that stays."""
         return [images(self.samples)[sample].tobytes()]
 
+    def scores(self) -> Tensor | None:
+        """Return the scores ``[samples, classes]`` that the program must compute, if they are known."""
+        return None
 
-class Spiking(Subject):
+
+class Exported(Subject):
+    """A spiking network that the library exports."""
+
+    def network(self) -> IntegerNetwork:
+        """Return the network in integers."""
+        raise NotImplementedError
+
+    def inputs(self) -> Tensor:
+        """Return the inputs of all samples, ``[T, samples, *input]``."""
+        raise NotImplementedError
+
+    def write(self, folder: Path) -> int:
+        return to_c(self.network(), folder, self.inputs()[:, :8]).ram
+
+    def scores(self) -> Tensor:
+        return self.network().run(self.inputs()).scores
+
+
+class Spiking(Exported):
     """The library's MNIST network, run for some time steps, with weights of some bits."""
 
     def __init__(self, name: str, samples: int, steps: int = 1, weight_bits: Literal[4, 8] = 8) -> None:
         super().__init__(name, samples, steps)
         self.weight_bits = weight_bits
 
-    def write(self, folder: Path) -> int:
-        pixels = torch.tensor(images(8) / 255.0).view(1, -1, 1, 28, 28).expand(self.steps, -1, -1, -1, -1)
-        return to_c(vgg5(self.steps, self.weight_bits), folder, pixels).ram
+    def network(self) -> IntegerNetwork:
+        return vgg5(self.steps, self.weight_bits)
+
+    def inputs(self) -> Tensor:
+        pixels = torch.tensor(images(self.samples) / 255.0).view(1, -1, 1, 28, 28)
+        return pixels.expand(self.steps, -1, -1, -1, -1)
 
 
-class Events(Subject):
+class Events(Exported):
     """A perceptron with event input, 2312-64-10, at ten time steps."""
 
-    def write(self, folder: Path) -> int:
+    def network(self) -> IntegerNetwork:
         cached = Path(os.environ.get("BOARD_CACHE", Path(tempfile.gettempdir()) / "ultralif-board"))
         cached.mkdir(exist_ok=True)
         net = digits.trained(cached, "N-MNIST", 10, "UltraLIF", 0)
         most = int(recordings(1000).max())
         events = int(recordings(1000).sum(-1).max())
-        integer = quantize(net, mode="hard", timesteps=10, input_max=most, max_events=2 * events)
-        return to_c(integer, folder, recordings(8)).ram
+        return quantize(net, mode="hard", timesteps=10, input_max=most, max_events=2 * events)
+
+    def inputs(self) -> Tensor:
+        return recordings(self.samples)
 
     def frames(self, sample: int) -> list[bytes]:
-        return [step[sample].numpy().astype("u1").tobytes() for step in recordings(self.samples)]
+        return [step[sample].numpy().astype("u1").tobytes() for step in self.inputs()]
 
 
 class Dense(Subject):
@@ -132,7 +159,7 @@ class Dense(Subject):
 
 SUBJECTS = (
     Spiking("vgg5, one time step", 200),
-    Spiking("vgg5, four time steps", 20, steps=4),
+    Spiking("vgg5, four time steps", 200, steps=4),
     Spiking("vgg5, one time step, weights of 4 bits", 200, weight_bits=4),
     Events("N-MNIST events, ten time steps", 50, steps=10),
     Dense("dense int8, plain loop", 2),
@@ -149,11 +176,14 @@ def vgg5(steps: int, weight_bits: Literal[4, 8] = 8) -> IntegerNetwork:
 
 
 def count(subject: Subject, board: str, folder: Path, samples: int | None = None) -> dict[str, Any]:
-    """Build a subject for a board, and return its mean instructions of a sample, flash and stack."""
+    """Build a subject for a board, and return its mean instructions of a sample, flash and stack.
+
+    The scores of exported networks are compared with those of the integer simulator.
+    """
     flags = "CFLAGS=-O3"
     subprocess.run(["make", "-s", "-C", folder, flags, f"count-{board}.elf"], check=True)
     emulator = Emulator(folder / f"count-{board}.elf", board.split("-")[0])
-    state, samples = emulator.symbols["state"], samples or subject.samples
+    state, samples, expected = emulator.symbols["state"], samples or subject.samples, subject.scores()
     for sample in range(samples):
         emulator.call("model_reset", state)
         frames = subject.frames(sample)
@@ -165,6 +195,10 @@ def count(subject: Subject, board: str, folder: Path, samples: int | None = None
             if failed:
                 raise RuntimeError(f"{subject.name}: the model refused sample {sample}")
         emulator.call("model_class", state)
+        if expected is not None:
+            scores = np.frombuffer(emulator.read(state, 4 * expected.shape[1]), "<i4")
+            if scores.tolist() != expected[sample].tolist():
+                raise RuntimeError(f"{subject.name}: sample {sample} differs from the simulator on {board}")
     size = subprocess.run(
         ["arm-none-eabi-size", folder / f"count-{board}-model.o"], check=True, capture_output=True, text=True
     )
