@@ -32,15 +32,22 @@ from torch.nn import functional as F
 
 import ultralif as ul
 from ultralif.export import IntegerNetwork, quantize, to_c
+from ultralif.report import new_figure, save_figure
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 import speedrun
 
 CURVE = board.ROOT / "docs/results/board-curve.json"
-FIGURE = board.ROOT / "docs/images/board-curve.svg"
+FIGURE = board.ROOT / "docs/images/board-curve.png"
+CURVES = {
+    "dense int8, CMSIS-NN": ("relu, .*", "m4, CMSIS-NN", "#5F6670", "s"),
+    "spiking": (r"spiking, width [\d.]+", "m4", "#56B4E9", "o"),
+    "spiking, trained to spike rarely": ("spiking, .*, penalty 1", "m4", "#0072B2", "o"),
+}
+"""What the figure shows: the names of the networks, the cost, the colour and the marker."""
 CHANNELS = 16, 32, 32, 64
 POOLED = True, False, True, True
-DATASETS = "mnist", "fashion-mnist"
+DATASETS = {"mnist": ("MNIST", 97, 99.8), "fashion-mnist": ("Fashion-MNIST", 82, 93)}  # limits of the figure
 PLAN: list[tuple[str, float, float]] = [  # kind, width, penalty
     *(("relu", width, 0.0) for width in (0.1875, 0.25, 0.375, 0.5, 0.75, 1.0)),
     *(("spiking", width, penalty) for width in (0.25, 0.5, 0.75, 1.0, 1.5) for penalty in (0.0, 1.0)),
@@ -361,37 +368,24 @@ def table(found: dict[str, Any]) -> str:
 
 
 def draw(found: dict[str, Any]) -> None:
-    """Draw accuracy against instructions, flash and state."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    from matplotlib import pyplot as plt
-
-    mpl.rcParams["svg.hashsalt"] = "ultralif"
-    figure, axes = plt.subplots(2, 4, figsize=(15, 7), sharey="row")
-    for dataset, row in zip(DATASETS, axes, strict=True):
-        for kind, label in (("relu", "ReLU int8"), ("spiking", "spiking"), ("events", "spiking, events")):
-            mine = [r for name, r in found.items() if name.startswith(f"{dataset}, {kind},")]
-            right = [fmean(r["accuracy"].values()) for r in mine]
-            ways = (
-                [(label, "")]
-                if kind != "relu"
-                else [(f"{label}, our loop", ""), (f"{label}, CMSIS-NN", ", CMSIS-NN")]
-            )
-            for (text, way), marker in zip(ways, "os", strict=False):
-                for axis, name in zip(row[:2], ("m0plus", "m4"), strict=True):
-                    axis.plot([costs(r)[name + way] for r in mine], right, marker, label=text)
-            row[2].plot([r["boards"]["m4"]["flash"] / 1e3 for r in mine], right, "o", label=label)
-            row[3].plot([r["boards"]["state"] / 1e3 for r in mine], right, "o", label=label)
-        titles = ("million instructions, M0+", "million instructions, M4", "flash, kB", "state, kB")
-        for axis, title in zip(row, titles, strict=True):
-            axis.set(xscale="log", xlabel=title)
-            axis.grid(alpha=0.3)
-        row[0].set_ylabel(f"{dataset}: test accuracy, %")
-    axes[0, 0].legend()
-    axes[0, 2].legend()
-    figure.tight_layout()
-    figure.savefig(FIGURE, metadata={"Date": None})
+    """Draw accuracy against instructions on a Cortex-M4, with the range over seeds."""
+    figure, axes = new_figure(1, 2, width=4.6, height=3.0)
+    for (dataset, (title, low, high)), axis in zip(DATASETS.items(), axes[:, 0], strict=True):
+        for label, (pattern, cost, color, marker) in CURVES.items():
+            dots = []
+            for row in (row for name, row in found.items() if re.fullmatch(f"{dataset}, {pattern}", name)):
+                right = list(row["accuracy"].values())
+                mean = fmean(right)
+                dots.append((mean, costs(row)[cost], mean - min(right), max(right) - mean))
+            y, x, *ends = zip(*sorted(dot for dot in dots if dot[0] > low), strict=True)
+            axis.errorbar(x, y, ends, color=color, marker=marker, ms=5, lw=1.2, label=label)
+        axis.set(xscale="log", ylim=(low, high), title=title, ylabel="test accuracy, %")
+        axis.set_xticks([0.3, 1, 3, 10], ["0.3", "1", "3", "10"])
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    axes[1, 0].set_xlabel("million instructions on a Cortex-M4 (logarithmic)")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", frameon=False)
+    save_figure(figure, FIGURE)
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ COLORS = {name: STYLES[name][0] for name in ("UltraLIF", "SoftLIF", "DSpike")} |
     "LIF, atan": "#8C6BB1",
     "ReLU": "black",
 }
+WORDS = {"LIF, atan": "LIF, arctangent surrogate", "LIF, learned width": "LIF, learned surrogate width"}
 
 
 def depth(rows: Iterable[Row], path: Path) -> bool:
@@ -31,17 +32,18 @@ def depth(rows: Iterable[Row], path: Path) -> bool:
             curves.setdefault(cell["method"], {}).setdefault(depth, []).append(row["accuracy"])
     if not curves:
         return False
-    figure, axes = new_figure(1, width=6.2, height=3.4)
+    figure, axes = new_figure(1, width=4.6, height=3.2)
     axis = axes[0, 0]
     for name, curve in curves.items():
         layers, color = sorted(curve), COLORS.get(name)
-        axis.plot(layers, [mean(curve[n]) for n in layers], label=name, color=color)
+        means = [mean(curve[n]) for n in layers]
+        axis.plot(layers, means, label=WORDS.get(name, name), color=color)
         axis.plot(*zip(*((n, value) for n in layers for value in curve[n]), strict=True), ".", color=color)
     axis.set_xscale("log", base=2)
     axis.set_xticks(sorted({n for curve in curves.values() for n in curve}), labels=None)
     axis.get_xaxis().set_major_formatter("{x:.0f}")
-    axis.set(xlabel="convolutions of 64 channels", ylabel="test accuracy, binary spikes (%)")
-    axis.legend(fontsize=8)
+    axis.set(xlabel="convolutions of 64 channels", ylabel="test accuracy, %")
+    axis.legend(fontsize=8, frameon=False)
     save_figure(figure, path)
     return True
 
@@ -59,7 +61,7 @@ def seconds(rows: Iterable[Row], path: Path) -> bool:
             )
     if not found:
         return False
-    figure, axes = new_figure(1, width=6.2, height=3.0)
+    figure, axes = new_figure(1, width=4.6, height=3.0)
     axis = axes[0, 0]
     for (name, points), mark in zip(sorted(found.items()), "ox^sv", strict=False):
         axis.scatter(*zip(*points, strict=True), marker=mark, label=name)
@@ -67,8 +69,8 @@ def seconds(rows: Iterable[Row], path: Path) -> bool:
     axis.set_xticks([10, 20, 30, 60, 120, 240], labels=["10", "20", "30", "60", "120", "240"])
     axis.set_xticks([], minor=True)
     axis.set_xlim(7, 300)
-    axis.set(xlabel="seconds on one H200", ylabel="test accuracy, binary spikes (%)")
-    axis.legend(fontsize=8)
+    axis.set(xlabel="seconds on one H200", ylabel="test accuracy, %")
+    axis.legend(fontsize=8, frameon=False)
     save_figure(figure, path)
     return True
 

@@ -22,9 +22,8 @@ def tuned_figure(results: Results, path: Path) -> Path:
     groups = {(row.dataset, row.timesteps, row.group): row for row in tuned_groups(results.every)}
     order = [*NAMES]
     places = sorted({place[:2] for place in groups}, key=lambda at: (at[1], order.index(at[0])), reverse=True)
-    figure, axes = new_figure(2, height=4.0)
-    control, baseline = axes[0]
-    baseline.sharey(control)
+    figure, axes = new_figure(1, 2, width=4.6, height=3.4)
+    control, baseline = axes[:, 0]
     soft, binary = CONTROLS
     for row, place in enumerate(places):
         ours, theirs = groups[*place, soft], groups[*place, binary]
@@ -37,16 +36,16 @@ def tuned_figure(results: Results, path: Path) -> Path:
                     style = {"color": color, "fmt": marker, "ms": 4, "lw": 1.1}
                     axis.errorbar(lead.mean, row + shift, xerr=lead.half, label=kind, **style)
     for axis, title in (
-        (control, "lead over its control, without log-sum-exp"),
-        (baseline, "over the best baseline"),
+        (control, "lead over its control without log-sum-exp"),
+        (baseline, "lead over the best baseline"),
     ):
         axis.axvline(0, color="black", lw=0.8)
         axis.grid(axis="x", lw=0.3)
-        axis.set_xlabel("points of test accuracy")
-        axis.set_title(title, fontsize=9)
-    control.set_yticks(range(len(places)), [f"{NAMES[dataset]}, T={time}" for dataset, time in places])
-    baseline.tick_params(labelleft=False)
+        axis.set_xlim(-10, 5)
+        axis.set_title(title, fontsize=10)
+        axis.set_yticks(range(len(places)), [f"{NAMES[dataset]}, T={time}" for dataset, time in places])
+    baseline.set_xlabel("points of test accuracy")
     handles, labels = baseline.get_legend_handles_labels()
     shown = dict(zip(labels, handles, strict=True))
-    figure.legend(shown.values(), shown, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    figure.legend(shown.values(), shown, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
     return save_figure(figure, path)

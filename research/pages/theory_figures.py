@@ -24,6 +24,7 @@ __all__ = [
     "undriven_figure",
 ]
 
+WIDTH = 4.6  # inches: narrow enough to be read on a phone
 WARM_TO_COLD = (1.0, 0.3, 0.1, 0.03, 0.01, 0.001)
 
 
@@ -34,9 +35,9 @@ def convergence_figure(path: Path) -> Path:
     current = torch.where(
         (current - 0.5).abs() < 0.12, current - 0.25, current
     )  # stay away from the threshold
-    figure, axes = new_figure(2)
+    figure, axes = new_figure(1, 2, width=WIDTH, height=3.2)
     _draw_trajectories(axes[0, 0], compare_with_limit(current, WARM_TO_COLD))
-    _draw_errors(axes[0, 1], current, torch.logspace(0, -3, 60, dtype=torch.float64).tolist())
+    _draw_errors(axes[1, 0], current, torch.logspace(0, -3, 60, dtype=torch.float64).tolist())
     return save_figure(figure, path)
 
 
@@ -52,7 +53,8 @@ def _draw_trajectories(axis: Any, shown: Convergence) -> None:
     axis.set(
         xlabel="step", ylabel="membrane before reset", title="UltraLIF approaches max-plus", ylim=(-0.3, 2)
     )
-    axis.legend(fontsize=7, frameon=False, ncols=3, loc="upper left")
+    axis.set_xticks(range(0, 21, 5))
+    axis.legend(fontsize=8, frameon=False, ncols=3, loc="upper left")
 
 
 def _draw_errors(axis: Any, current: Tensor, ladder: list[float]) -> None:
@@ -63,7 +65,7 @@ def _draw_errors(axis: Any, current: Tensor, ladder: list[float]) -> None:
     axis.loglog(ladder, _worst_errors(near), "tab:red", label="one step, I = 0.499")
     axis.loglog(ladder, [e * math.log(2) for e in ladder], "tab:red", ls=":", label="paper's bound for it")
     axis.set(xlabel="eps", ylabel="greatest error", title="where the paper's bound breaks", ylim=(1e-9, 2))
-    axis.legend(fontsize=7, frameon=False, loc="lower right")
+    axis.legend(fontsize=8, frameon=False, loc="lower right")
 
 
 def _worst_errors(shown: Convergence) -> list[float]:
@@ -72,24 +74,25 @@ def _worst_errors(shown: Convergence) -> list[float]:
 
 def activation_figure(path: Path) -> Path:
     """Draw the activation family: softplus to ReLU, sigmoid to step, soft dilation to dilation."""
-    figure, axes = new_figure(3)
+    figure, axes = new_figure(1, 3, width=WIDTH, height=2.2)
+    first, second, third = axes[:, 0]
     x = torch.linspace(-2, 2, 401, dtype=torch.float64)
     bumps = torch.zeros(64, dtype=torch.float64)
     bumps[[8, 9, 30, 47]] = torch.tensor([1.0, 0.4, 0.7, -0.6], dtype=torch.float64)
     members = (
-        (axes[0, 0], x, softplus, "L(0, x): softplus to ReLU"),
-        (axes[0, 1], x, soft_step, "its slope, the spike: sigmoid to step"),
-        (axes[0, 2], bumps, lambda v, eps: dilation(v, eps, 2), "L over neighbours: dilation"),
+        (first, x, softplus, "L(0, x): softplus to ReLU"),
+        (second, x, soft_step, "its slope, the spike: sigmoid to step"),
+        (third, bumps, lambda v, eps: dilation(v, eps, 2), "L over neighbours: dilation"),
     )
     levels = (1.0, 0.3, 0.1, 0.0)
     for axis, values, member, title in members:
         for color, eps in zip(shades(len(levels)), levels, strict=True):
             axis.plot(x if values is x else range(64), member(values, eps), color=color, label=f"eps {eps:g}")
-        axis.set_title(title, fontsize=9)
-    axes[0, 2].plot(range(64), bumps, "k:", lw=1, label="input")
-    axes[0, 0].legend(fontsize=7, frameon=False)
-    axes[0, 2].set_ylim(bottom=-1.0)
-    axes[0, 2].legend(fontsize=7, frameon=False, loc="lower left", ncols=3)
+        axis.set_title(title, fontsize=10)
+    third.plot(range(64), bumps, "k:", lw=1, label="input")
+    third.legend(fontsize=8, frameon=False, ncols=3, loc="upper right")
+    third.set_ylim(top=3.2)
+    first.legend(fontsize=8, frameon=False)
     return save_figure(figure, path)
 
 
@@ -98,12 +101,12 @@ def undriven_figure(path: Path) -> Path:
     v0 = torch.full((32,), -2.5, dtype=torch.float64)
     v0[[6, 20]] = torch.tensor([-0.4, -0.9], dtype=torch.float64)
     cases: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("max-plus, no leak: dilation", {}),
-        ("max-plus, leak 0.9: sinks by log 0.9", {"leak": 0.9}),
-        ("eps 0.1: drifts up by eps log 3", {"eps": 0.1}),
+        ("max-plus, no leak", {}),
+        ("max-plus, leak 0.9", {"leak": 0.9}),
+        ("eps 0.1: drifts up", {"eps": 0.1}),
         ("eps 0.1, centred: no drift", {"eps": 0.1, "centered": True}),
     )
-    figure, axes = new_figure(2, 2)
+    figure, axes = new_figure(2, 2, width=WIDTH / 2, height=2.2)
     for axis, (title, options) in zip(axes.flat, cases, strict=True):
         rows = undriven_ring(v0, 16, **options)
         shown = axis.imshow(rows.numpy(), aspect="auto", origin="lower", vmin=-3.0, vmax=1.0, cmap="viridis")
@@ -132,14 +135,14 @@ def growth_figure(path: Path) -> Path:
         ("UltraDLIF, soft (eps 0.3)", UltraDLIF(eps=0.3), "soft"),
         ("additive LIF", LIF(), "hard"),
     )
-    figure, axes = new_figure(1)
+    figure, axes = new_figure(1, width=WIDTH, height=3.2)
     axis = axes[0, 0]
     for name, neuron, spike_mode in cases:
         rows = growth(linear, neuron, points, steps, spike_mode=spike_mode)
         (line,) = axis.plot(steps, [row.found for row in rows], marker=".", label=name)
         _draw_bound(axis, rows, line.get_color())
     axis.set(xlabel="steps T", ylabel="rasters found", xticks=steps, yscale="log", ylim=(8, 2e4))
-    axis.legend(fontsize=7, frameon=False)
+    axis.legend(fontsize=8, frameon=False)
     axis.set_title("spike rasters of constant inputs (dotted: bound)", fontsize=9)
     return save_figure(figure, path)
 

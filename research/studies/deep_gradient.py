@@ -24,10 +24,17 @@ from torch.nn.functional import cross_entropy
 import ultralif as ul
 from research import RESULTS
 from research.readings.neurons import register_neurons
+from ultralif.report import new_figure, save_figure
 
 INPUTS, WIDTH, CLASSES = 16, 32, 4
 THRESHOLD = 0.5
 NOISE = 0.3  # the deviation, where a current has 1
+STYLES = {
+    "UltraLIF soft": ("#0072B2", "-"),
+    "UltraLIF": ("#D55E00", "-"),
+    "sigmoid": ("#80868F", ":"),
+    "triangle": ("#8C6BB1", "--"),
+}
 Rule = Callable[[Tensor], Tensor]
 
 
@@ -199,23 +206,20 @@ def soft_cosines(net: Binary, task: RandomTask, random: torch.Generator) -> list
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(9, 4))
-    curves = results["cosines"]
-    for name, seeds in curves.items():
+    """Draw the cosine of every method by layer: the soft network's, and those of binary networks."""
+    figure, ((axis,),) = new_figure(1, width=4.6, height=4.2)
+    for name, seeds in results["cosines"].items():
         if name.startswith("|"):
             continue
+        kind = next(kind for kind in STYLES if name.startswith(kind))
         mean = torch.tensor(seeds).mean(0)
-        style = "-" if "UltraLIF" in name else "--" if "triangle" in name else ":"
-        if "soft" in name:
-            style = "k-"
-        axes.plot(range(1, len(mean) + 1), mean, style, marker=".", label=name)
-    axes.set(xlabel="layer, from the input", ylabel="cosine to the true gradient", ylim=(0, 1.05))
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+        label = "soft UltraLIF network: exact" if "soft" in name else f"binary, {name}"
+        marker = {"1": "o", "2": "s", "4": "^", "6": "s"}.get(name.partition(" (")[0][-1], "o")
+        color, line = STYLES[kind]
+        axis.plot(range(1, len(mean) + 1), mean, line, color=color, marker=marker, ms=4, label=label)
+    axis.set(xlabel="layer, from the input", ylabel="cosine to the true gradient", ylim=(0, 1.05))
+    figure.legend(loc="outside upper center", ncols=1, fontsize=8, frameon=False)
+    save_figure(figure, path)
 
 
 def main() -> None:

@@ -90,12 +90,12 @@ def by_seed(rows: list[dict[str, Any]], label: str, name: str) -> dict[int, floa
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw accuracies, and memory over steps."""
-    figure, ((left, right),) = new_figure(2, height=3.2)
+    figure, ((upper,), (lower,)) = new_figure(1, 2, width=4.6, height=2.8)
     for place, label in enumerate(NEURONS):
         style = style_of(label) | ({"linestyle": "dashed"} if "centred" in label else {})
         for name, shift, fill in (("accuracy", -0.12, style["color"]), ("binary", 0.12, "white")):
             found = interval(by_seed(rows, label, name))
-            left.errorbar(
+            upper.errorbar(
                 [place + shift],
                 [found.mean],
                 [found.half],
@@ -104,13 +104,14 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
                 mfc=fill,
             )
         memories = torch.tensor([row["memory"] for row in rows if row["neuron"] == label])
-        right.plot(memories.mean(0), color=style["color"], ls=style["linestyle"], label=label)
-    left.set_xticks(range(len(NEURONS)), [label.replace(" ", "\n") for label in NEURONS], fontsize=8)
-    left.set_ylabel("test accuracy %")
-    left.set_title("randman, T=30 (hollow: binary spikes)", fontsize=9)
-    right.set(xlabel="steps n", ylabel="mean |dV(n) / dV(0)|", yscale="log", ylim=(1e-6, 2))
-    right.set_title("memory of the trained networks", fontsize=9)
-    right.legend(fontsize=8, frameon=False)
+        lower.plot(memories.mean(0), color=style["color"], ls=style["linestyle"], label=label)
+    upper.set_xticks(range(len(NEURONS)), [label.replace(" ", "\n") for label in NEURONS], fontsize=8)
+    upper.set_ylabel("test accuracy, %")
+    upper.set_title("randman, T=30; hollow: binary spikes", fontsize=10)
+    lower.set(xlabel="time steps later", ylabel="share of the membrane left", yscale="log", ylim=(1e-6, 2))
+    lower.set_xticks(range(0, 21, 5))
+    lower.set_title("memory of the trained networks", fontsize=10)
+    lower.legend(fontsize=8, frameon=False)
     save_figure(figure, path)
 
 
