@@ -1,19 +1,16 @@
 """The map of the house names what exists, in the order that the import layers enforce."""
 
 import re
-import runpy
 import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "ultralif"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
-FIGURE = ROOT / "docs" / "images" / "run.py"
 
 
 def test_every_folder_and_module_named_exists() -> None:
     named = set(re.findall(r"`([a-z_]+/[a-z_/]*(?:\.(?:py|h|js))?|[a-z_]+\.py)`", PAGE))
-    named |= {module for module, _, _ in runpy.run_path(str(FIGURE))["STAGES"]}
     named -= {"src/ultralif"}
     assert len(named) > 40
     assert not [name for name in named if not ((SOURCE / name).exists() or (ROOT / name).exists())]
@@ -39,7 +36,3 @@ def test_a_change_touches_at_most_four_files() -> None:
     assert len(rows) >= 14
     for change, files in rows:
         assert len(re.findall(r"`[a-z_/]+\.(?:py|h|js)`", files)) <= 4, change
-
-
-def test_the_figure_is_the_one_that_its_script_draws() -> None:
-    assert FIGURE.with_name("run.svg").read_text() == runpy.run_path(str(FIGURE))["draw"]()
