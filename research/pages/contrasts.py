@@ -304,7 +304,7 @@ def lacking(runs: Runs) -> str:
         name = f"{cell.study}, {cell.task} at T={cell.timesteps}"
         counts[name] = counts.get(name, 0) + 1
     listed = "; ".join(f"{name}: {count}" for name, count in counts.items())
-    return f"{len(runs.rows):,} runs are done. Missing, as far as is known: {listed or 'nothing'}."
+    return f"{len(runs.rows):,} runs are done. Still missing: {listed or 'nothing'}."
 
 
 def _said(value: Interval) -> str:

@@ -114,8 +114,8 @@ def _no_loss(label: str, differences: Sequence[Interval]) -> str:
     """Count the cells in which a control is not behind the best Ultra neuron by more than the margin."""
     safe = sum(kept(difference) == "holds" for difference in differences)
     return (
-        f"That {label} is more than {MARGIN} points behind is excluded by the interval in {safe} "
-        f"of {len(differences)} cells."
+        f"In {safe} of {len(differences)} cells the interval excludes that {label} is more than {MARGIN} "
+        "points behind."
     )
 
 
@@ -200,8 +200,8 @@ def tuned(results: Results) -> str:
     chosen = [row[3] for row in tuned_table(results.every).rows if row[0] != SMALL]
     rates, widths = at_edge(chosen, "rate", RATES), at_edge(chosen, "width", WIDTHS)
     text = (
-        f"The chosen learning rate is at an edge of the grid in {rates} of {len(chosen)} cases, the width in "
-        f"{widths}: a better setting may be outside, for every kind of neuron."
+        f"The chosen learning rate is at an edge of the grid in {rates} of {len(chosen)} cases, and the "
+        f"width in {widths}. For every kind of neuron, a better setting may therefore lie outside the grid."
     )
     return f"{_study(tuned_summary(results.every))}\n\n{wrapped(text, '')}"
 

@@ -31,11 +31,11 @@ def _tuned(results: Results) -> str:
     unsure = listed(dict.fromkeys(f"{NAMES[row.dataset]} at T={row.timesteps}" for row, _ in left))
     return wrapped(
         "**Tuned alike, the best Ultra neuron is significantly ahead of its control, which has no "
-        f"log-sum-exp, in {ahead or 'none'} of {len(past)} comparisons**, and behind in {behind or 'none'} "
-        "(sixteen settings for every neuron, judged on held-out data; Holm's correction). "
-        f"{len(past) - len(apart)} of them, at T=1, are the same network up to its first bias. Of the other "
-        f"{len(apart)} a lead of more than {MARGIN} points is excluded in {len(apart) - len(left)}, and "
-        f"{len(left)} are open ({unsure})."
+        f"log-sum-exp, in {ahead or 'none'} of {len(past)} comparisons**, and behind in {behind or 'none'}. "
+        "Each neuron had sixteen settings, judged on held-out data, and Holm's correction is applied. In "
+        f"{len(past) - len(apart)} comparisons, at T=1, both are the same network up to its initial bias. In "
+        f"{len(apart) - len(left)} of the other {len(apart)}, a lead of more than {MARGIN} points is "
+        f"excluded, and {len(left)} are undecided ({unsure})."
     )
 
 
@@ -58,9 +58,9 @@ def _factors(results: Results) -> str:
     always = [effect for effect, lowest in found.items() if min(lowest) > 0]
     never = [effect for effect, lowest in found.items() if max(lowest) <= 0]
     return wrapped(
-        "One ingredient was changed and the others averaged over, on three sets of images at T=1 and 10. "
-        f"A gain is shown in every cell for {listed(always or ['none'])}, and in no cell for "
-        f"{listed(never or ['any'])}."
+        "In a factorial experiment on three sets of images at T=1 and 10, one ingredient changes and the "
+        f"others are averaged over. Every cell shows a gain for {listed(always or ['none'])}. No cell shows "
+        f"one for {listed(never or ['any'])}."
     )
 
 
@@ -109,10 +109,10 @@ def dspike(results: Results) -> str:
         _of_reading(runs, "DSpike", reading) for reading in ("curve clipped", "reset not differentiated")
     )
     return wrapped(
-        f"In the text's reading DSpike falls behind LIF beyond T=1; at T=10 by: {', '.join(behind)}. Its "
-        "curve as printed leaves [0, 1]; in the author's code, and by default in this library, it is "
-        f"clipped. Clipping it and nothing else changes T=10 by: {clipped}. Not differentiating the reset, "
-        f"and nothing else: {detached}. So an unclipped curve seems to spoil the gradient through the reset.",
+        f"In the text's reading DSpike falls behind LIF beyond T=1. The differences at T=10 are: "
+        f"{', '.join(behind)}. The printed curve leaves [0, 1], and the author's code and this library clip "
+        f"it. Clipping alone changes T=10 by: {clipped}. Detaching the reset alone changes it by: "
+        f"{detached}. So an unclipped curve seems to spoil the gradient through the reset.",
         "",
     )
 

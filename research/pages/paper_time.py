@@ -36,11 +36,11 @@ def time(results: Results) -> str:
     first, *rest = [max(known[c].seconds or 0 for c in group) for group in groups]
     members = max(run.stacked or 0 for run in known.values())
     text = wrapped(
-        f"Each is a stack of {members} networks, five seeds of eleven neurons, 100 epochs with the test set "
-        "after every one; seconds of the host. Stacks share the GPU, so that their times overlap: MNIST and "
-        "Fashion-MNIST at T=1 and 10 ran together, and the others later, together with penalties. So all "
-        f"{len(known)} cells took between {(first + max(rest)) / 5:.0f} s a seed, if the later ones all "
-        f"overlapped, and {(first + sum(rest)) / 5:.0f} s, if only those of a dataset did.",
+        f"Each cell is the wall time of a stack of {members} networks: five seeds of eleven neurons, 100 "
+        "epochs, with the test set evaluated after each. Stacks share the GPU, so their times overlap: MNIST "
+        "and Fashion-MNIST at T=1 and 10 ran together, and the others later, together with penalties. All "
+        f"{len(known)} cells therefore took between {(first + max(rest)) / 5:.0f} s per seed, if the later "
+        f"ones all overlapped, and {(first + sum(rest)) / 5:.0f} s, if only those of one dataset did.",
         "",
     )
     return "\n".join((*lines, "", text, "", _of_a_seed()))
@@ -52,13 +52,11 @@ def _of_a_seed() -> str:
     marks = set(STACK.findall(log))
     cold, warm = map(float, re.findall(r"^([0-9.]+) s in all", log, flags=re.MULTILINE))
     return wrapped(
-        f"With the step as it is now, one seed of the text's tables on {len({at[0] for at in marks})} "
-        f"datasets, {len(marks)} stacks of 20 networks with penalties and controls, took "
-        f"{cold:.0f} s, from the start of the command and the compiling of its kernels to the last result "
-        f"([log](../results/seed-h200.txt)), and {warm:.0f} s when it was run once more, with kernels "
-        "compiled. The goal was 90 s a seed, for all six datasets: SHD and DVS-Gesture, which were not "
-        "among them, would add "
-        "4 % more steps, those of DVS-Gesture with 32,768 inputs. The events of N-MNIST had been decoded "
-        "before, in 10 s.",
+        f"With the current training step, one seed of the text's tables on {len({at[0] for at in marks})} "
+        f"datasets consists of {len(marks)} stacks of 20 networks, with penalties and controls. It took "
+        f"{cold:.0f} s including the compilation of kernels ([log](../results/seed-h200.txt)), and "
+        f"{warm:.0f} s when it was run again. The goal was 90 s per seed for all six datasets. SHD and "
+        "DVS-Gesture were not among them; they would add 4 % more steps, those of DVS-Gesture with 32,768 "
+        "inputs. The events of N-MNIST had been decoded before, in 10 s.",
         "",
     )

@@ -57,9 +57,9 @@ def differences(results: Results) -> str:
         "tuned alike: best Ultra trained binary minus best baseline": alike("Ultra binary", "over"),
     }
     note = (
-        "Differences in points, means over five seeds, from the least to the greatest of the datasets. The "
-        "best of a group is chosen on the test set, but on held-out data where all are tuned alike. Tuned "
-        "networks have T=1 and 10 alone."
+        "The table shows differences in points as means over five seeds, from the smallest to the largest of "
+        "the datasets. The best of a group is chosen on held-out data where all are tuned alike, and on the "
+        "test set elsewhere. Tuned networks were run at T=1 and 10 only."
     )
     lines = [
         wrapped(note, ""),
@@ -80,9 +80,9 @@ def _cells(results: Results) -> str:
     good, tried, every = reproduced(results)
     events, spoken = (reproduced(results, [name]) for name in ("n-mnist", "shd"))
     apart = (
-        f"; {events[0]} of {events[1]} on N-MNIST, where our recordings are denoised, and {spoken[0]} of "
-        f"{spoken[1]} on SHD, where spikes are regenerated and seeds differ by up to "
-        f"{_widest(results):.0f} points"
+        f" The same holds for {events[0]} of {events[1]} on N-MNIST, where our recordings are denoised, and "
+        f"for {spoken[0]} of {spoken[1]} on SHD, where spikes are regenerated and seeds differ by up to "
+        f"{_widest(results):.0f} points."
     )
     off = [
         abs(fmean(ours.values()) - cell.published) / max(MARGIN, 2 * stdev(ours.values()))
@@ -98,9 +98,9 @@ def _cells(results: Results) -> str:
     return wrapped(
         "**The published tables are those of the code, and on the three sets of images they can be "
         f"reproduced.** On MNIST, Fashion-MNIST and CIFAR-10, {good} of {tried} accuracies{rest} are within "
-        f"{MARGIN} points, or two standard deviations over seeds, of our mean{apart}. "
-        f"With the text's reading, last epochs, {sum(x <= 1 for x in off)} of the same {len(off)} are, and "
-        f"the farthest ({cell.neuron} on {NAMES[cell.dataset]}, T={cell.timesteps}) is off by {far:.1f} "
+        f"{MARGIN} points, or two standard deviations over seeds, of our mean.{apart} "
+        f"With the text's reading and last epochs, {sum(x <= 1 for x in off)} of the same {len(off)} are, "
+        f"and the farthest ({cell.neuron} on {NAMES[cell.dataset]}, T={cell.timesteps}) is off by {far:.1f} "
         "points."
     )
 
@@ -111,10 +111,11 @@ def _widest(results: Results) -> float:
 
 def _soft(_: Results) -> str:
     return wrapped(
-        "In the code the baselines fire soft spikes, too, forward and backward: four of them "
-        "sigmoid(10 (V - threshold)), DSpike and DSpikePlus a curve whose sharpness is learned. So the "
-        "tables compare soft networks with exact gradients, of a fixed width (0.1), a learned curve or a "
-        "learned eps; the mismatch of forward and backward pass that the paper is about is in none of them."
+        "In the code the baselines also fire soft spikes, in the forward and the backward pass. Four of them "
+        "use sigmoid(10 (V - threshold)), and DSpike and DSpikePlus a curve with a learned sharpness. So the "
+        "tables compare soft networks with exact gradients, which have a fixed width (0.1), a learned curve "
+        "or a learned eps. None of them has the mismatch of forward and backward pass that the paper is "
+        "about."
     )
 
 
@@ -125,10 +126,10 @@ def _control(results: Results) -> str:
     behind = [label for label in ULTRA if over[label].low > 0]
     return wrapped(
         "**The code has a control that the paper does not report, SigmaLIF**: a leaky membrane and "
-        f"sigmoid(V / eps) with a learned eps, and no log-sum-exp. As a mean over all {len(found)} cells it "
-        f"is ahead of {listed(behind)}. Its mean difference from the best of the four in each cell, chosen "
-        f"on the test set, is {over[None].signed} points. After Holm's correction it differs from the best "
-        f"in {sure or 'none'} of the cells."
+        f"sigmoid(V / eps) with a learned eps, and no log-sum-exp. On average over all {len(found)} cells "
+        f"it is ahead of {listed(behind)}. Its mean difference from the best of the four in each cell, "
+        f"chosen on the test set, is {over[None].signed} points. After Holm's correction it differs from the "
+        f"best in {sure or 'none'} of the cells."
     )
 
 
@@ -156,9 +157,9 @@ def _soft_gains(results: Results) -> str:
     binary = [d for d in HERE if (gain := results.gain(d, 1, "hard", CLIPPED)) and gain.difference.low > 0]
     ahead = sum(gain.difference.low > 0 for gain in first)
     return wrapped(
-        "In that reading, all spikes soft, the best Ultra neuron is ahead of the best baseline at T=1 on "
-        f"{ahead} of {len(first)} datasets: the interval of the difference is above 0. Run with binary "
-        f"spikes beside the same soft baselines, it is ahead on {listed(NAMES[d] for d in binary)} alone."
+        "In that reading all spikes are soft, and the best Ultra neuron is ahead of the best baseline at T=1 "
+        f"on {ahead} of {len(first)} datasets: the interval of the difference is above 0. With binary spikes "
+        f"it is ahead of the same soft baselines on {listed(NAMES[d] for d in binary)} only."
     )
 
 
@@ -175,7 +176,7 @@ def _best_epochs(results: Results) -> str:
             )
         )
     ]
-    return f"Published are best test epochs of one seed, which adds {span(added, '.2f')} points to a cell."
+    return f"The paper publishes the best test epoch of one seed, which adds {span(added, '.2f')} points."
 
 
 def _written(results: Results) -> str:
@@ -184,10 +185,11 @@ def _written(results: Results) -> str:
         for mode in (None, "hard")
     )
     return wrapped(
-        "As the text has it, with binary baselines, the best soft Ultra network is ahead at T=1 on "
-        f"{soft} of {len(FOUR)} datasets without SHD, and with binary spikes on {binary or 'none'}. On "
-        "CIFAR-10 at T=10 and 30 it stays ahead of these baselines, which are not tuned. LIF with a learned "
-        "surrogate width has most of that lead too, and tuned alike no lead is shown at T=10."
+        "As the text says, with binary baselines, the best soft Ultra network is ahead at T=1 on "
+        f"{soft} of {len(FOUR)} datasets without SHD. With binary spikes it is ahead on {binary or 'none'}. "
+        "On CIFAR-10 at T=10 and 30 it stays ahead of these baselines, which are not tuned. LIF with a "
+        "learned surrogate width has most of that lead too. When all are tuned alike, no lead is shown at "
+        "T=10."
     )
 
 
@@ -198,10 +200,10 @@ def noise(results: Results) -> str:
     share = 100 * kept["events"] / raw["events"]
     lines = [
         wrapped(
-            f"On the {raw['number']} raw recordings that we have, denoising keeps {share:.0f} % of the "
+            f"In the {raw['number']} raw recordings that we have, denoising keeps {share:.0f} % of the "
             f"events ({kept['events']:,.0f} of {raw['events']:,.0f} on average; about 76 % in the whole "
-            f"set); {100 * raw['cells with events']:.0f} % of the cells of the sensor have an event in a raw "
-            f"recording, {100 * kept['cells with events']:.0f} % in a denoised one.",
+            f"set). Of the cells of the sensor, {100 * raw['cells with events']:.0f} % have an event in a "
+            f"raw recording and {100 * kept['cells with events']:.0f} % in a denoised one.",
             "",
         )
     ]
@@ -220,11 +222,13 @@ def _put_back(rows: Sequence[dict[str, Any]], results: Results) -> list[str]:
     lines = [
         "",
         wrapped(
-            "The dropped events can be drawn back in by their measured rates, given what remained around a "
-            "cell, or also in the cell itself and in the whole recording; each cell by itself, or in "
-            "clusters of both polarities and neighbours, about as correlated as in the raw recordings "
-            "(`research/studies/denoising.py`). Released reading, T=1, best epoch, two seeds; the change, "
-            "carried over to the runs of 100 epochs on denoised recordings, gives an estimate for raw ones:",
+            "We put dropped events back at random with their measured rates "
+            "(`research/studies/denoising.py`). The rate of a cell depends on what remained around it, or "
+            "also on what remained in the cell and in the whole recording. Events are drawn for each cell "
+            "independently, or in clusters of both polarities and of neighbours that are about as correlated "
+            "as in the raw recordings. The table has the released reading at T=1, best epochs and two seeds. "
+            "Adding the change to the runs of 100 epochs on denoised recordings gives an estimate for raw "
+            "ones:",
             "",
         ),
         "",
@@ -248,10 +252,10 @@ def _put_back(rows: Sequence[dict[str, Any]], results: Results) -> list[str]:
             lines.append(f"| {neuron} | {MODELS[kind]} | {epochs} | {numbers} |")
     each = ", ".join(f"{neuron} {span(values)}" for neuron, values in off.items())
     text = (
-        f"The estimates are off by: {each}. The differences are of the size that denoising explains, for LIF "
-        "too, but how the events are drawn moves an estimate by as much as is left: drawn by themselves "
-        "they cost LIF too little, in clusters they cost the Ultra neurons too much. To decide within a "
-        "point would need the raw recordings."
+        f"The estimates are off by: {each}. So denoising explains the size of the differences, for LIF too. "
+        "But how the events are drawn matters as much as the rest: drawn independently, they cost LIF too "
+        "little, and in clusters they cost the Ultra neurons too much. An answer within a point requires the "
+        "raw recordings."
     )
     return [*lines, "", wrapped(text, "")]
 
@@ -272,7 +276,10 @@ def timing(_: Results) -> str:
         lines.append(f"| {label} | {shown} | {steps} |")
     leads = [paired(of("UltraDLIF centred", name), of("UltraDLIF", name)) for name in ("accuracy", "binary")]
     words = [lead.signed for lead in leads if lead]
-    lines += ["", f"Centred over drifting UltraDLIF: {words[0]} points, with binary spikes {words[1]}."]
+    lines += [
+        "",
+        f"Centred over drifting UltraDLIF: {words[0]} points with soft spikes, {words[1]} with binary ones.",
+    ]
     return "\n".join(lines)
 
 
