@@ -77,7 +77,7 @@ def test_traces_are_the_membranes_with_spikes_and_threshold(net: ul.Network) -> 
 
 def test_traces_refuse_neurons_that_are_not_there() -> None:
     assert len(ul.plot.traces(torch.rand(5, 1)).lines) == 1
-    with pytest.raises(InputError, match="neurons \\[7\\] are not all among the 2"):
+    with pytest.raises(InputError, match="neurons \\[7\\] must be from 0 to 1"):
         ul.plot.traces(torch.rand(5, 2), neurons=[7])
 
 
@@ -164,7 +164,7 @@ def test_temperature_needs_runs_that_have_one(tmp_path: Path) -> None:
 def test_given_axes_are_used_and_bad_shapes_refused() -> None:
     _, axes = plt.subplots()
     assert ul.plot.raster(torch.ones(3, 2), axes=axes) is axes
-    with pytest.raises(InputError, match="sample 5 is not one of the batch's 2"):
+    with pytest.raises(InputError, match="sample 5 must be from 0 to 1"):
         ul.plot.raster(torch.ones(3, 2, 4), sample=5)
     with pytest.raises(InputError, match="expected"):
         ul.plot.raster(torch.ones(3))

@@ -46,7 +46,7 @@ class BadFile(InputError):
 
 
 def inside(root: Path, name: str | Path) -> Path:
-    """Return the path of a name below a folder after following links; refuse a name that leads out of it.
+    """Return the path of a name below a folder after following links; refuse one that leads outside.
 
     Args:
         root: the folder.
@@ -58,7 +58,7 @@ def inside(root: Path, name: str | Path) -> Path:
     except (OSError, RuntimeError, ValueError) as error:  # path too long, loop of links, or null character
         raise BadFile(f"{visible(str(name))!r} is not a path in {root}") from error
     if path == top or not path.is_relative_to(top):
-        raise BadFile(f"{visible(str(name))!r} leads out of {root}; it is not used")
+        raise BadFile(f"{visible(str(name))!r} points outside of {root}; it is not used")
     return path
 
 
@@ -259,6 +259,4 @@ def _check_kind(path: Path, status: os.stat_result, limit: int | None) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise BadFile(f"{shown(path)} is not a regular file; it is not read")
     if limit is not None and status.st_size > limit:
-        raise BadFile(
-            f"{shown(path)} has {status.st_size:,} bytes, and at most {limit:,} are read of such a file"
-        )
+        raise BadFile(f"{shown(path)} has {status.st_size:,} bytes; the limit for such a file is {limit:,}")

@@ -17,8 +17,14 @@ def load(
     Args:
         source: a run's folder; a run's name or the beginning of it; a ``.nir`` file; or the name of a network
             that comes with the library, as ``ultralif models list`` shows.
-        runs_dir: where runs are kept; None, ``$ULTRALIF_RUNS`` or ``./runs``.
+        runs_dir: where runs are kept; None means ``$ULTRALIF_RUNS`` or ``./runs``.
         net: for a run of a network of your own, such a network; it takes the parameters and is returned.
+
+    Example:
+        >>> import ultralif as ul
+        >>> net = ul.load("fashion-mnist/lif-t1")
+        >>> net.sizes
+        (784, 64, 10)
     """
     return find_trained(source, runs_dir, net).network
 

@@ -27,7 +27,7 @@ def lse(x: Tensor, eps: float | Tensor = 1.0, dim: int = -1) -> Tensor:
     r"""Return the soft maximum along a dimension, :math:`\epsilon \log \sum_i e^{x_i/\epsilon}` (eq. 3).
 
     It is between ``max(x)`` and ``max(x) + eps * log(n)``, and its gradient is ``softmax(x / eps)``.
-    The maximum is taken out first, so nothing overflows, and the gradient for ``eps`` is the entropy of
+    The maximum is factored out first, so nothing overflows, and the gradient for ``eps`` is the entropy of
     that softmax without cancellation. ``-inf``, the zero of the algebra, is absorbed.
 
     Args:

@@ -70,7 +70,7 @@ def traces(
         membrane: ``[T, N]``, ``[T, B, *features]``, or a recording, which includes spikes and threshold.
         spikes: the same shape.
         threshold: the threshold, drawn as a line.
-        neurons: the neurons to show; None, the first three.
+        neurons: the neurons to show; None means the first three.
         sample: the sample of a batch to show.
         axes: the axes to draw on.
 
@@ -85,7 +85,7 @@ def traces(
     lines = _of_sample(membrane, sample)
     chosen = range(min(3, lines.shape[1])) if neurons is None else neurons
     if not all(0 <= neuron < lines.shape[1] for neuron in chosen):
-        raise InputError(f"neurons {list(chosen)} are not all among the {lines.shape[1]}; count from 0")
+        raise InputError(f"neurons {list(chosen)} must be from 0 to {lines.shape[1] - 1}")
     fired = None if spikes is None else _of_sample(spikes, sample)
     axes = _axes(axes)
     top = max(float(lines.max()), threshold or 0.0)
@@ -116,6 +116,13 @@ def animate(
         path: a .gif file.
         milliseconds: the duration of each image.
         axes: the axes to draw on.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "frames.gif"
+        >>> _ = animate(torch.rand(3, 8, 8), path)
+        >>> path.exists()
+        True
     """
     if path is not None and Path(path).suffix != ".gif":
         raise InputError(f"path must end in .gif, got {str(path)!r}")
@@ -146,7 +153,7 @@ def spike_count(
 
     Args:
         spikes: ``[T, N]``, ``[T, B, *features]`` or a recording.
-        sample: the sample of a batch to show; None, the mean over all.
+        sample: the sample of a batch to show; None means the mean over all.
         labels: names of the neurons, such as classes.
         axes: the axes to draw on.
 
@@ -190,7 +197,7 @@ def weights(
     side = math.isqrt(rows.shape[1])
     size = tuple(shape) if shape is not None else (side, side)
     if math.prod(size) != rows.shape[1]:
-        raise InputError(f"shape {size} does not hold the {rows.shape[1]} inputs; pass shape=(H, W)")
+        raise InputError(f"shape {size} does not match the {rows.shape[1]} inputs; pass shape=(H, W)")
     sheet = rows if len(size) == 1 else _tiled(rows.reshape(len(rows), -1, *size[-2:]).sum(1))
     far = float(sheet.nan_to_num().abs().max()) or 1.0
     axes = _axes(axes)
@@ -218,8 +225,14 @@ def temperature(*runs: Result | str | Path, runs_dir: str | Path | None = None, 
 
     Args:
         runs: results, folders, or the names of runs.
-        runs_dir: the folder in which names are looked up; None, ``$ULTRALIF_RUNS`` or ``./runs``.
+        runs_dir: the folder in which names are looked up; None means ``$ULTRALIF_RUNS`` or ``./runs``.
         axes: the axes to draw on.
+
+    Example:
+        >>> import tempfile, ultralif as ul
+        >>> run = ul.train(ul.RunConfig(epochs=2), runs_dir=(folder := tempfile.mkdtemp()))
+        >>> temperature(run, runs_dir=folder).get_xlabel()
+        'epoch'
     """
     if not runs:
         raise InputError("temperature needs at least one run; pass what ultralif.train returned")
@@ -259,7 +272,7 @@ def _of_sample(values: Tensor, sample: int) -> Tensor:
         raise InputError(f"expected [T, N] or [T, B, *features], got shape {tuple(values.shape)}")
     if values.dim() > 2:
         if not -values.shape[1] <= sample < values.shape[1]:
-            raise InputError(f"sample {sample} is not one of the batch's {values.shape[1]}; count from 0")
+            raise InputError(f"sample {sample} must be from 0 to {values.shape[1] - 1}")
         values = values[:, sample].flatten(1)
     return values.detach().float().cpu()
 

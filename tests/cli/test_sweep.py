@@ -101,7 +101,7 @@ class TestRuns:
         assert len(ultralif.done("runs", "list").splitlines()) == 5
         assert len(ultralif.json("runs", "list", "--neuron", "ultralif", "--timesteps", "2")) == 1
         assert len(ultralif.json("runs", "list", "--limit", "3")) == 3
-        assert "no run is like that" in ultralif.done("runs", "list", "--seed", "7")
+        assert "no run matches" in ultralif.done("runs", "list", "--seed", "7")
         assert "limit must be at least 1" in ultralif.refused("runs", "list", "--limit", "0")
         assert "did you mean UltraLIF" in ultralif.refused("runs", "list", "--neuron", "UltraLFI")
         times = [row["finished"] for row in ultralif.json("runs", "list")]

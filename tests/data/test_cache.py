@@ -147,7 +147,7 @@ def test_a_full_disk_is_named_and_leaves_the_cache_as_it_was(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     message, listed = done.stdout.splitlines()
-    assert f"{tmp_path}/new cannot be written: File too large; make room" in message
+    assert f"{tmp_path}/new cannot be written: File too large; free some space" in message
     assert listed == "['old']"
 
 

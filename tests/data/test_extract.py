@@ -178,7 +178,7 @@ def test_headers_have_a_limit(kind: str, form: int, tmp_path: Path) -> None:
             tar.addfile(info, io.BytesIO(b"1\n" * (info.size // 2)) if info.size else None)
     (tmp_path / "out").mkdir()
     tracemalloc.start()
-    with pytest.raises(InputError, match=r"headers of far more bytes|not a sound archive|no plain file"):
+    with pytest.raises(InputError, match=r"headers of far more bytes|not a sound archive|not a plain file"):
         extract(archive, tmp_path / "out")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -185,5 +185,7 @@ def test_a_full_disk_gets_its_space_back(tmp_path, server):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(FULL), *arguments], capture_output=True, text=True, check=False
     )
-    assert f"{tmp_path}/new/data.bin cannot be written: File too large; make room" in done.stdout, done.stderr
+    assert f"{tmp_path}/new/data.bin cannot be written: File too large; free some space" in done.stdout, (
+        done.stderr
+    )
     assert names(tmp_path / "new") == []

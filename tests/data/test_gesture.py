@@ -117,10 +117,10 @@ def test_npy_recordings_have_milliseconds(kind):
     [
         (np.zeros((3, 5)), "shape"),
         (np.zeros((0, 4)), "shape"),
-        (np.full((3, 4), np.nan), "no coordinates"),
-        (np.full((3, 4), -1), "no coordinates"),
+        (np.full((3, 4), np.nan), "not coordinates"),
+        (np.full((3, 4), -1), "not coordinates"),
         (np.full((3, 4), 128), "beyond the 128 x 128 x 2"),
-        (np.array([[0, 0, 0, 2**60]]), "no coordinates"),
+        (np.array([[0, 0, 0, 2**60]]), "not coordinates"),
         (np.array([[None]]), "header"),
     ],
 )

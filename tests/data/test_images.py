@@ -32,8 +32,8 @@ def test_idx_is_read_as_it_was_written(array):
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "begin"),
-        (b"\0\0\x0d\x01\0\0\0\x01\0\0\0\0", "begin"),
+        (b"", "start"),
+        (b"\0\0\x0d\x01\0\0\0\x01\0\0\0\0", "start"),
         (b"\0\0\x08\x03\0\0", "header"),
         (idx(np.zeros((3, 4)))[:-1], "should hold"),
         (idx(np.zeros((3, 4))) + b"\0", "should hold"),

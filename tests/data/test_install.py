@@ -186,7 +186,7 @@ def test_a_hostile_archive_leaves_no_trace(tmp_path, server):
 def test_an_archive_with_other_files_is_refused(tmp_path, server):
     path = make_tar(tmp_path / "other.tar.gz", [("readme", b"x")])
     spec = served(DATASETS["cifar10"], server, {"cifar-10-binary.tar.gz": path.read_bytes()})
-    with pytest.raises(InputError, match="lacks files of cifar10"):
+    with pytest.raises(InputError, match="is missing files of cifar10"):
         get(spec, tmp_path / "here", None, server.opener)
     assert not (tmp_path / "here" / "cifar10").exists()
 

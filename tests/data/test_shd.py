@@ -90,7 +90,7 @@ def test_nobody_waits_for_a_pipe(tmp_path):
         ([0.1, np.nan], [1, 2], "no time"),
         ([0.1, -0.5], [1, 2], "no time"),
         ([0.1, 0.2], [1, 700], "channel 700 of 700"),
-        ([0.1, 0.2], [1], "as many times as units"),
+        ([0.1, 0.2], [1], "numbers of times and units"),
     ],
 )
 def test_impossible_spikes_are_refused(tmp_path, seconds, channels, says):

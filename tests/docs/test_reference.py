@@ -1,5 +1,6 @@
 """The reference lists every public name once, and nothing that is not there."""
 
+import inspect
 import re
 from importlib import import_module
 from pathlib import Path
@@ -43,3 +44,14 @@ def test_an_entry_is_public(entry: str) -> None:
     package, _, name = entry.rpartition(".")
     assert name in import_module(package).__all__
     assert ENTRIES.count(entry) == 1
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_docstring_has_an_example(package: str) -> None:
+    """Doctest runs them. A function over time is made from a step, which has the example."""
+    module = import_module(f"ultralif.{package}")
+    for name in module.__all__:
+        thing = getattr(module, name)
+        made = hasattr(ul.functional, f"{name}_step")
+        if not made and (inspect.isclass(thing) or inspect.isfunction(thing)):
+            assert ">>> " in (inspect.getdoc(thing) or ""), name

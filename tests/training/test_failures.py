@@ -69,7 +69,7 @@ def test_a_real_limit_of_the_system(tmp_path: Path, python, limit: int, said: st
     done = python.run("-c", code, check=False)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and said in done.stderr, done.stderr
-    assert "make room" in done.stderr
+    assert "free some space" in done.stderr
     assert not list(tmp_path.glob("runs/[0-9a-f]*/manifest.json"))
 
 
@@ -115,7 +115,7 @@ def test_one_process_at_a_time(tmp_path: Path, python) -> None:
     first = python.start("-c", code, str(lock))
     try:
         assert first.stdout is not None and first.stdout.readline() == "locked\n"
-        with pytest.raises(JobError, match=f"process {first.pid} is training this already"), locked(lock):
+        with pytest.raises(JobError, match=f"process {first.pid} is already training this"), locked(lock):
             pass
     finally:
         first.send_signal(signal.SIGKILL)
@@ -131,7 +131,7 @@ def test_two_trainings_of_one_run(store: Store) -> None:
 
     def second() -> int:
         if not refused:
-            with pytest.raises(JobError, match="is training this already") as error:
+            with pytest.raises(JobError, match="is already training this") as error:
                 train_stack([small()], store)
             refused.append(error)
         return 0

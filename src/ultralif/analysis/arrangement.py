@@ -47,7 +47,13 @@ def region_bound(hyperplanes: int, dimension: int) -> int:
 
 
 class Regions(NamedTuple):
-    """Every region of an arrangement, by one point inside of each."""
+    """Every region of an arrangement, by one point inside of each.
+
+    Example:
+        >>> regions = enumerate_regions(torch.eye(2), torch.zeros(2))
+        >>> regions.points.shape, regions.patterns.shape
+        (torch.Size([4, 2]), torch.Size([4, 2]))
+    """
 
     points: Tensor
     """``[regions, n]``"""

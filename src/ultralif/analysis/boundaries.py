@@ -17,7 +17,14 @@ MAX_POINTS = 4_000_000
 
 
 class BoundarySlice(NamedTuple):
-    """The classes of a network in a plane, ``[resolution, resolution]`` each; rows go up."""
+    """The classes of a network in a plane, ``[resolution, resolution]`` each; rows go up.
+
+    Example:
+        >>> from ultralif.analysis import plane_through
+        >>> cut = boundary_slice(lambda x: x[:, :2], plane_through(torch.eye(3)), extent=1.0, resolution=8)
+        >>> cut.labels.shape, cut.labels.unique().tolist()
+        (torch.Size([8, 8]), [0, 1])
+    """
 
     labels: Tensor
     margin: Tensor
@@ -57,6 +64,11 @@ def boundary_slice(
         plane: the plane.
         extent: half the side of the square.
         resolution: points along a side.
+
+    Example:
+        >>> cut = boundary_slice(lambda x: x[:, :2], plane_through(torch.eye(3)), extent=1.0, resolution=8)
+        >>> bool(cut.boundary.any())  # the scores of the two classes cross in this square
+        True
     """
     if not 2 <= resolution <= MAX_POINTS**0.5:
         raise InputError(f"resolution must be between 2 and {int(MAX_POINTS**0.5)}, got {resolution}")
@@ -85,6 +97,11 @@ def boundary_slices(
 
     Returns:
         positions of the samples in the plane, ``[3, 2]``; half the side of the square; a slice for each mode.
+
+    Example:
+        >>> positions, extent, slices = boundary_slices(Network((3, 8, 2)), torch.eye(3), resolution=8)
+        >>> positions.shape, sorted(slices)
+        (torch.Size([3, 2]), ['hard', 'soft', 'tropical'])
     """
     flat = samples.flatten(1)
     if flat.shape[1] != net.sizes[0]:

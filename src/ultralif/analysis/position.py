@@ -49,7 +49,13 @@ def whitney_count(weight: Tensor, offset: Tensor, tol: float = TOLERANCE) -> Ten
 
 
 class Position(NamedTuple):
-    """Distance of an arrangement from a degenerate one."""
+    """Distance of an arrangement from a degenerate one.
+
+    Example:
+        >>> position = general_position(torch.tensor([[1.0, 0.0], [2.0, 0.0]]), torch.tensor([0.0, 1.0]))
+        >>> position.general, position.subset  # these lines are parallel
+        (False, (0, 1))
+    """
 
     general: bool
     margin: float

@@ -20,7 +20,13 @@ Criterion = Literal["volume", "magnitude", "random"]
 
 
 class Merged(NamedTuple):
-    """A network whose equal neurons were merged, and the groups that were merged."""
+    """A network whose equal neurons were merged, and the groups that were merged.
+
+    Example:
+        >>> merged = merge_redundant(Network((4, 8, 2)))
+        >>> len(merged.groups)  # no two neurons are equal
+        0
+    """
 
     network: Network
     groups: list[list[int]]

@@ -90,6 +90,11 @@ def line_crossings(weight: Tensor, offset: Tensor, start: Tensor, end: Tensor) -
 
     The segment meets one region more than it has crossings. The result is exact for any number of neurons
     and inputs.
+
+    Example:
+        >>> normals, offsets = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0.25, 2.0])
+        >>> line_crossings(normals, offsets, torch.tensor([0.0, 0.0]), torch.tensor([1.0, 1.0]))
+        tensor([0.2500], dtype=torch.float64)
     """
     height = offset.double() - weight.double() @ start.double()
     slope = weight.double() @ (end - start).double()
@@ -101,7 +106,13 @@ def line_crossings(weight: Tensor, offset: Tensor, start: Tensor, end: Tensor) -
 
 
 class Plane(NamedTuple):
-    """A plane in input space: ``origin + s * right + t * up``, with orthonormal directions."""
+    """A plane in input space: ``origin + s * right + t * up``, with orthonormal directions.
+
+    Example:
+        >>> plane = Plane(torch.zeros(3), torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0.0, 1.0, 0.0]))
+        >>> plane.grid(2.0, 5).shape
+        torch.Size([5, 5, 3])
+    """
 
     origin: Tensor
     right: Tensor
@@ -146,7 +157,14 @@ def random_plane(n: int, generator: torch.Generator, around: Tensor | None = Non
 
 
 def plane_hyperplanes(weight: Tensor, offset: Tensor, plane: Plane) -> tuple[Tensor, Tensor]:
-    """Return the lines ``[h, 2]``, ``[h]`` in which hyperplanes meet a plane, for `count_regions`."""
+    """Return the lines ``[h, 2]``, ``[h]`` in which hyperplanes meet a plane, for `count_regions`.
+
+    Example:
+        >>> plane = plane_through(torch.eye(3))
+        >>> lines, distances = plane_hyperplanes(torch.rand(5, 3), torch.rand(5), plane)
+        >>> lines.shape, distances.shape
+        (torch.Size([5, 2]), torch.Size([5]))
+    """
     weight = weight.double()
     return weight @ torch.stack((plane.right, plane.up), 1), offset.double() - weight @ plane.origin
 
@@ -166,9 +184,17 @@ def sample_regions(
         weight: normals ``[h, n]``.
         offset: ``[h]``.
         segments: number of segments, each between two points of the box.
-        planes: number of planes, each through a point of the box in random directions, without end.
+        planes: number of infinite planes, each through a point of the box in random directions.
         box: least and greatest value of an input.
         generator: draws them.
+
+    Example:
+        >>> source = torch.Generator().manual_seed(0)
+        >>> on_segments, in_planes = sample_regions(
+        ...     torch.eye(2), torch.zeros(2), segments=3, planes=1, box=(-1.0, 1.0), generator=source
+        ... )
+        >>> len(on_segments), in_planes
+        (3, [4])
     """
     n = weight.shape[1]
 
@@ -204,7 +230,14 @@ def static_bound(hyperplane_count: int, dimension: int, copies: int) -> int:
 
 
 class Growth(NamedTuple):
-    """Number of distinct spike rasters of a layer after each number of steps."""
+    """Number of distinct spike rasters of a layer after each number of steps.
+
+    Example:
+        >>> points = torch.rand(100, 2, generator=torch.Generator().manual_seed(0))
+        >>> row = growth(nn.Linear(2, 4), UltraLIF(), points, [3])[0]
+        >>> row.steps, row.bound, row.found <= row.bound
+        (3, 11, True)
+    """
 
     steps: int
     found: int
@@ -231,6 +264,11 @@ def growth(
         steps: numbers of time steps, ascending.
         dimension: dimension of the space of the points; 2 for the grid of a `Plane`, None for n.
         spike_mode: the mode to run in; see `ultralif.set_mode`.
+
+    Example:
+        >>> points = torch.rand(100, 2, generator=torch.Generator().manual_seed(0))
+        >>> [row.bound for row in growth(nn.Linear(2, 4), LIF(), points, [1, 2, 4], spike_mode="hard")]
+        [11, 33, 113]
     """
     if not steps or min(steps) < 1 or any(a >= b for a, b in pairwise(steps)):
         raise InputError(f"steps must be positive and ascending, got {list(steps)}")

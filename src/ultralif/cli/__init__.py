@@ -97,7 +97,7 @@ def _explain(error: Exception) -> tuple[str | None, int]:
             if error.filename is None:
                 _drop_output()
             place = error.filename or "the output"
-            return f"{place} cannot be used ({error.strerror}); make room, or choose another place", 1
+            return f"{place} cannot be used ({error.strerror}); free some space, or choose another place", 1
     return None, 1
 
 

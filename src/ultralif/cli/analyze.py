@@ -116,7 +116,7 @@ def slice_(
     Args:
         of: the network, or a layer of it.
         segments: number of segments, each between two points of the box.
-        planes: number of planes, each through a point of the box; a plane has no end.
+        planes: number of infinite planes, each through a point of the box.
         box: least and greatest value of an input.
     """
     from ultralif import analysis

@@ -225,7 +225,7 @@ def warn_of_batch(config: RunConfig) -> None:
 
 
 def warn_of_changed_code(rows: Sequence[Result]) -> None:
-    """Warn of runs whose neurons or networks have other code now."""
+    """Warn about runs whose neurons or networks have changed code."""
     for row in rows:
         if "code_sha256" in row.environment:
             from ultralif.training.networks import warn_of_code

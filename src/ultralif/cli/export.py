@@ -176,7 +176,7 @@ def _whole(out: Path) -> Iterator[Path]:
             folder.rename(out)
     except OSError as error:
         raise JobError(
-            f"--out {out} cannot be written ({error.strerror}); make room, or name another folder"
+            f"--out {out} cannot be written ({error.strerror}); free some space, or choose another folder"
         ) from error
 
 

@@ -40,7 +40,7 @@ def say(text: str) -> None:
 def confirm(question: str) -> bool:
     """Ask the user; without a terminal, raise an error that names the flag to add."""
     if sys.stdin is None or not sys.stdin.isatty():
-        raise InputError(f"{question} There is no terminal to answer on; add --yes to do it")
+        raise InputError(f"{question} There is no terminal to confirm on; add --yes to do it")
     echo(f"{question} [y/N]", sys.stderr)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -40,8 +40,8 @@ def report(
       ultralif report
       ultralif report 3f2a 91bc --out two.html
       ultralif report --dataset mnist --timesteps 1
-      ultralif report --neuron neuron.py:Mine    # with the runs of a neuron of your own
-      ultralif report --dataset my.npz           # those on data of your own
+      ultralif report --neuron neuron.py:Mine    # include runs of your own neuron
+      ultralif report --dataset my.npz           # runs on your own data
       ultralif report --figures figures --format svg
 
     Args:
@@ -62,7 +62,7 @@ def report(
     if out is not None and out.suffix not in PAGES:
         raise InputError(f"out must end in .html, got {str(out)!r}; figures go to --figures")
     check_place(out)
-    if which.neuron is not None and is_code(which.neuron):  # it is made known, and is no filter
+    if which.neuron is not None and is_code(which.neuron):  # it is registered, and does not filter
         neuron_name(which.neuron)
         which = replace(which, neuron=None)
     entries, notes = gather(runs, runs_dir, which.values())

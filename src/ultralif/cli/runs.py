@@ -93,7 +93,7 @@ def list_(
     if rows := [_cells(result) for result in which.each(store, limit)]:
         print_table(_COLUMNS, rows)
     elif store.rows(limit=1):
-        echo("no run is like that; see all with: ultralif runs list")
+        echo("no run matches; see all with: ultralif runs list")
     else:
         echo(f"no finished runs in {store.root}; make one with: ultralif train")
     for folder in store.unfinished():
@@ -228,7 +228,7 @@ def table(
         raise InputError("out needs a format; add --to markdown, latex or csv")
     rows = list(which.each(Store(runs_dir)))
     if not rows:
-        raise InputError("no run is like that; see all with: ultralif runs list")
+        raise InputError("no run matches; see all with: ultralif runs list")
     found = summarize(rows, by)
     if to is None:
         print_table(found.columns, found.rows)

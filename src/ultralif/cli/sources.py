@@ -321,14 +321,14 @@ def _code(path: str) -> Callable[..., Any]:
     """Return the object of that name in a Python file."""
     matched = _CODE.fullmatch(path)
     if matched is None:
-        raise InputError(f"{path!r} must be a file of Python and a name in it, such as my.py:Net")
+        raise InputError(f"{path!r} must be a Python file and a name in it, such as my.py:Net")
     file = Path(matched[1])
     if not file.is_file():
         raise InputError(f"there is no file {file}")
     name = f"_own_{file.stem}"  # a file called nir.py must not replace the library
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise InputError(f"{file} is not a file of Python")
+        raise InputError(f"{file} is not a Python file")
     module = module_from_spec(spec)
     sys.modules.setdefault(name, module)  # dataclasses and pickles look it up there
     spec.loader.exec_module(module)

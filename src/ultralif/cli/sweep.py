@@ -69,7 +69,7 @@ def main(argv: list[str]) -> None:
     is_own = is_own or not {*args.neurons} <= {*NEURON_NAMES, *NEURON_GROUPS}
     if args.ray is not None and is_own:
         raise InputError(
-            "data, networks and neurons of your own are known to this process alone; leave --ray out"
+            "your own data, networks and neurons are known to this process only; leave --ray out"
         )
     seeds: Sequence[int] = args.seeds
     if len(seeds) == 1:

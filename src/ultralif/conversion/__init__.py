@@ -77,6 +77,12 @@ def run_source(net: nn.Module, x: Tensor) -> Observed:
     Args:
         net: the network.
         x: the input of the converted network.
+
+    Example:
+        >>> from ultralif import LIF
+        >>> observed = run_source(nn.Sequential(nn.Linear(4, 2), LIF()), torch.rand(5, 3, 4))
+        >>> observed.scores.shape
+        torch.Size([3, 2])
     """
     source, replaced = copied(net), _replacements(copied(net), exact=True)
     _, step = _trace(copied(net), replaced, x)
@@ -87,7 +93,13 @@ def run_source(net: nn.Module, x: Tensor) -> Observed:
 
 
 def is_foreign(net: nn.Module) -> bool:
-    """Return whether a network has layers of snnTorch, SpikingJelly or norse."""
+    """Return whether a network has layers of snnTorch, SpikingJelly or norse.
+
+    Example:
+        >>> from ultralif import LIF
+        >>> is_foreign(nn.Sequential(nn.Linear(4, 2), LIF()))
+        False
+    """
     return bool(_replacements(net, exact=True))
 
 

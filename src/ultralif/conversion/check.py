@@ -23,7 +23,12 @@ Hook = Callable[..., None]
 
 
 class SpikeDifference(NamedTuple):
-    """Where the spikes of two networks differ first."""
+    """Where the spikes of two networks differ first.
+
+    Example:
+        >>> SpikeDifference("1", 3, (0, 7), 1.01, 0.99, differing=1, spikes=640).layer
+        '1'
+    """
 
     layer: str
     """Its name in the source network."""
@@ -39,7 +44,13 @@ class SpikeDifference(NamedTuple):
 
 
 class SpikeMismatch(JobError):
-    """A converted network does not spike like its source; `difference` says where."""
+    """A converted network does not spike like its source; `difference` says where.
+
+    Example:
+        >>> error = SpikeMismatch(SpikeDifference("1", 3, (0, 7), 1.01, 0.99, differing=1, spikes=640))
+        >>> error.difference.step
+        3
+    """
 
     def __init__(self, difference: SpikeDifference) -> None:
         at = ", ".join(map(str, difference.neuron))
@@ -182,8 +193,8 @@ def _compare_layer(
     expected = torch.stack([pair[0] for pair in theirs]).to(spikes)
     if expected.shape != spikes.shape:
         raise JobError(
-            f"layer {name!r} gives spikes {tuple(spikes.shape)}, but its source {tuple(expected.shape)}; "
-            "please report this network"
+            f"layer {name!r} returns spikes of shape {tuple(spikes.shape)}, but its source "
+            f"{tuple(expected.shape)}; please report this network"
         )
     differing = (expected != spikes).nonzero()
     if not len(differing):

@@ -20,6 +20,12 @@ def with_lif(net: nn.Module) -> nn.Module:
     """Return a converted network in which every neuron is a `LIF`, as exports need it.
 
     Learned constants become numbers. A network without neurons of other libraries is returned as it is.
+
+    Example:
+        >>> from ultralif import LIF
+        >>> net = nn.Sequential(nn.Linear(4, 2), LIF())
+        >>> with_lif(net) is net  # a network of plain PyTorch is returned as it is
+        True
     """
     if not any(hasattr(module, "as_lif") for module in net.modules()):
         return net
@@ -45,6 +51,12 @@ def streaming(net: nn.Module) -> tuple[nn.Module, bool]:
     A network whose forward loops over time by itself, over one static input, takes ``[T, B, ...]`` here.
     Anything that its forward does with all time steps together, such as a sum or a mean, is left out, and so
     are membranes.
+
+    Example:
+        >>> from ultralif import LIF
+        >>> net, took_none = streaming(nn.Sequential(nn.Linear(4, 2), LIF()))
+        >>> took_none
+        False
     """
     net = with_lif(net)
     if not isinstance(net, fx.GraphModule):
@@ -103,6 +115,6 @@ def _per_step(value: fx.Node | Sequence[fx.Node]) -> fx.Node:
     if len(found) != 1:
         names = ", ".join(sorted(str(node.target) for node in found))
         raise InputError(
-            f"the network returns something of several layers, {names}; return one layer's output"
+            f"the network returns a combination of several layers, {names}; return one layer's output"
         )
     return found.pop()

@@ -111,8 +111,8 @@ def staging(folder: Path, mode: int = 0o755) -> Iterator[Path]:
                 raise  # otherwise another process was faster, and its folder is identical
     except OSError as error:
         raise JobError(
-            f"{folder} cannot be written: {error.strerror}; make room or give permission, or choose another "
-            "place with ULTRALIF_CACHE or, for downloads, --data-dir"
+            f"{folder} cannot be written: {error.strerror}; free some space or change the permissions, or "
+            "choose another place with ULTRALIF_CACHE or, for downloads, --data-dir"
         ) from error
     finally:
         if temporary is not None:

@@ -1,4 +1,4 @@
-"""The code of a user's classes and functions as text, by which a run notices that it was changed."""
+"""The code of a user's classes and functions as text, by which a run notices changes."""
 
 import ast
 import functools

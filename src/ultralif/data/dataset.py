@@ -55,7 +55,7 @@ class Dataset:
     folder: Path | None
     """The folder it was found in; None if it was generated."""
     version: str = ""
-    """What tells the data from the published ones, such as a regeneration; empty, nothing."""
+    """How the data differ from the published ones, such as by a regeneration; empty if they do not."""
     validation: Split | None = None
     """A validation set that the user gave."""
 
@@ -206,7 +206,7 @@ _JOBS: dict[Kind, tuple[str, str]] = {
 }
 """Reader and function of each format; a reader is imported when it is used."""
 _VERSION = 1
-"""Version of the cached frames: a change makes them all again."""
+"""Version of the cached frames; changing it rebuilds all of them."""
 
 
 def read_frames(found: Found, spec: Spec, timesteps: int, step_ms: float | None = None) -> Arrays:
@@ -265,7 +265,7 @@ def _in_order(jobs: Iterable["Job"]) -> Iterator["Binned"]:
 
 
 def _fingerprint(found: Found) -> str:
-    """Name the state of the files, without reading them: their names, sizes and times of change."""
+    """Describe the state of the files without reading them: their names, sizes and modification times."""
     seen = hashlib.sha256(str(found.folder.resolve()).encode())
     for pattern in (*found.form.files, *found.form.more):
         for path in sorted(found.folder.glob(pattern)):
@@ -300,7 +300,7 @@ class Report:
 
 
 def verify(spec: Spec, data_dir: str | Path | None = None, split: str | None = None) -> Report:
-    """Read every file of a dataset and raise an InputError that names the first that is not sound."""
+    """Read every file of a dataset and raise an InputError that names the first damaged one."""
     found = find(spec, data_dir, split)
     if found is None:
         raise missing(spec, data_dir, split)

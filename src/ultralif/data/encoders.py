@@ -129,11 +129,11 @@ def _bernoulli_by_bytes(p: Tensor, timesteps: int, generator: torch.Generator) -
 def _draw_bytes(scaled: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
     """Draw ones with probability ``scaled / 256``, ``[G, 8]``, as booleans ``[T, G, 8]``.
 
-    With 256 p = h + r, h whole: a uniform byte below h makes a spike, one above none, and the byte h itself
-    makes one with probability r. So P = h/256 + r/256 = p: r is exact in float32, and drawn with 24 bits,
-    which is finer than comparing p with a float. A generator on the CPU gives 64 bits at a time: eight
-    bytes, but only one float. It fills memory in order, so a longer draw begins with the shorter one; r has
-    its own generator so that this stays true.
+    Let 256 p = h + r with h an integer. A uniform byte below h makes a spike, a byte above h makes none, and
+    the byte h itself makes one with probability r. So P = h/256 + r/256 = p: r is exact in float32, and
+    drawn with 24 bits, which is finer than comparing p with a float. A generator on the CPU gives 64 bits at
+    a time: eight bytes, but only one float. It fills memory in order, so a longer draw begins with the
+    shorter one; r has its own generator so that this stays true.
     """
     fine = torch.Generator().manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
     whole = scaled.clamp(max=255).to(torch.uint8)

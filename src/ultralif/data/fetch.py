@@ -50,7 +50,7 @@ def get(
         progress: called with every piece that arrives.
         opener: opens addresses; None: over https only.
     """
-    split = spec.forms[0].split  # the one that is published for programs to download
+    split = spec.forms[0].split  # the form that programs can download
     found = find(spec, data_dir, split)
     if found is not None:
         return found
@@ -94,7 +94,7 @@ def _install(
                     shutil.copyfile(path, temporary / path.name)
             found = installed(spec, temporary)
             if found is None:
-                raise damaged(downloads, f"lacks files of {spec.name}")
+                raise damaged(downloads, f"is missing files of {spec.name}")
         for path in paths:
             path.unlink(missing_ok=True)
         return Found(target / found.folder.relative_to(temporary), found.form)
@@ -176,8 +176,8 @@ def download(
                     return path
     except OSError as error:
         raise JobError(
-            f"{path} cannot be written: {error.strerror}; make room or give permission, or choose another "
-            "place with --data-dir"
+            f"{path} cannot be written: {error.strerror}; free some space or change the permissions, or "
+            "choose another place with --data-dir"
         ) from error
     raise JobError(
         f"{remote.file} ({remote.digest}) could not be downloaded: {'; '.join(troubles)}; try again later"
@@ -397,7 +397,7 @@ def _zip_members(archive: Path, allowed: int) -> Iterator[_Member]:
         for info in zipped.infolist():
             kind = info.external_attr >> 28  # type of a Unix file: 8 plain, 4 folder, 0 unknown
             if kind not in (0, 4, 8) or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise InputError(f"holds {info.filename!r}, which is no plain file or folder")
+                raise InputError(f"holds {info.filename!r}, which is not a plain file or folder")
             if info.is_dir():
                 yield info.filename, None
             else:
@@ -435,7 +435,7 @@ def _tar_members(archive: Path, allowed: int) -> Iterator[_Member]:
                 elif info.isreg() and not info.issparse():
                     yield info.name, tar.extractfile(info)
                 else:
-                    raise InputError(f"holds {info.name!r}, which is no plain file or folder")
+                    raise InputError(f"holds {info.name!r}, which is not a plain file or folder")
                 bounded.left = _HEADERS  # long names, attributes and maps of holes are read into memory
                 kept.members.clear()  # and would stay in memory
                 kept.pax_headers.clear()

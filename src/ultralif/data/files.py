@@ -228,7 +228,7 @@ def find(spec: Spec, data_dir: str | Path | None = None, split: str | None = Non
     Args:
         spec: the dataset.
         data_dir: a folder to search first; the files may be in it or below it.
-        split: only forms that hold this published split; None, any.
+        split: only forms that hold this published split; None means any.
     """
     forms = [form for form in spec.forms if split is None or form.split in (None, split)]
     return next((found for found in _places(forms, data_dir) if not _lacking(*found)), None)
@@ -304,7 +304,7 @@ def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> Input
 
 
 def without_network(spec: Spec, data_dir: str | Path | None, split: str | None) -> str:
-    """Say which files of a dataset are put where, for a machine that cannot download it."""
+    """Say which files to put where, for a machine that cannot download a dataset."""
     forms = [form for form in spec.forms if form.split in (None, split)]
     published = ", ".join(f"{remote.file} ({remote.digest})" for remote in spec.remotes)
     return f"without a network, {_by_hand(forms, data_dir)}; the published files are {published}"

@@ -105,9 +105,9 @@ def mix(batch: Tensor, labels: Tensor, classes: int, strength: float, seed: int)
     Args:
         batch: samples along the first axis, in a random order.
         labels: their classes.
-        classes: how many there are.
-        strength: of Beta(strength, strength), from which the weight is drawn.
-        seed: of the draw.
+        classes: the number of classes.
+        strength: parameter of Beta(strength, strength), from which the weight is drawn.
+        seed: seed of the random numbers.
 
     Example:
         >>> x, y = mix(torch.eye(2), torch.tensor([0, 1]), 2, 1.0, seed=0)
@@ -122,7 +122,7 @@ def mix(batch: Tensor, labels: Tensor, classes: int, strength: float, seed: int)
 class Loader:
     """Batches ``(x [T, B, *shape], labels [B])`` of a split.
 
-    A batch depends on the seed, the epoch and the step alone, so an epoch can be resumed at any step.
+    A batch depends only on the seed, the epoch and the step, so an epoch can be resumed at any step.
 
     Args:
         split: the samples.
@@ -234,7 +234,7 @@ class Loader:
 
 
 def _check_rates(split: Split) -> None:
-    """Refuse numbers that are no probabilities; bytes, which are divided by 255, always are."""
+    """Refuse numbers that are not probabilities; bytes, which are divided by 255, always are."""
     if isinstance(split.store, Images) and split.store.pixels.dtype != torch.uint8:
         low, high = (float(end) for end in split.store.pixels.aminmax())
         if low < -SLACK or high > 1 + SLACK:
@@ -262,10 +262,10 @@ def _check_split(split: Split, timesteps: int | None, augment: Augmentation) -> 
 class DeviceBatches:
     """The batches of a `Loader` on a GPU, written into the same memory again and again.
 
-    The order of the samples is the loader's; the random numbers are the GPU's own.
+    Samples come in the loader's order, but the GPU draws its own random numbers.
 
     Args:
-        loader: one whose split is on a GPU.
+        loader: a loader whose split is on a GPU.
         binary: cut event counts to 0 and 1.
     """
 
@@ -325,5 +325,5 @@ class DeviceBatches:
             encode_images(x, *image, *lines, most=most, draws=self.draws, crop=crop, **wanted)
 
     def advance(self, count: int) -> None:
-        """Go on by a number of samples; it can be recorded in a graph."""
+        """Advance by a number of samples; this can be recorded in a graph."""
         self.position += count

@@ -41,11 +41,11 @@ class FileForm:
     digests: Mapping[str, str] = field(default_factory=dict)
     """The digest of each file's content, decompressed."""
     split: str | None = None
-    """The published split that this form holds; None, the only one."""
+    """The published split that this form holds; None if there is only one."""
     sizes: tuple[int, int] | None = None
     """Training and test samples, where they differ from the dataset's."""
     version: str = ""
-    """What tells these data from the published ones; empty, nothing."""
+    """How these data differ from the published ones; empty if they do not."""
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ def find_user_data(name: str, device: torch.device) -> Dataset:
     """Return data that `register_data` registered, on a device."""
     if name not in _KNOWN:
         raise InputError(
-            f"the data {name} of this run are your own and not part of it; give them again, on the command "
+            f"the data {name} of this run are your own and not part of it; pass them again, on the command "
             "line with --dataset"
         )
     found = _KNOWN[name]

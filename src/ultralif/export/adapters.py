@@ -55,6 +55,13 @@ def for_spikingjelly(neuron: AnyNeuron, step_mode: str = "s") -> nn.Module:
     Args:
         neuron: any neuron.
         step_mode: ``s``, one time step a call, or ``m``, sequences ``[T, B, *features]``.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import LIF
+        >>> layer = for_spikingjelly(LIF(), step_mode="m")
+        >>> layer(torch.rand(5, 2, 3)).shape
+        torch.Size([5, 2, 3])
     """
     try:
         base: Any = import_module("spikingjelly.activation_based.base")

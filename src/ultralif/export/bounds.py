@@ -48,7 +48,7 @@ class Counts(NamedTuple):
     total: int
     """At all positions together."""
     signed: bool = False
-    """Values may be equally far below 0."""
+    """True if values may also be negative, within the same bounds."""
 
 
 def counts(graph: Graph, given: Counts) -> dict[int, Counts]:
@@ -143,7 +143,7 @@ def currents(
 
 
 def _settled(decay: Decay, given: Range, timesteps: int) -> Range:
-    """Return the range of what decays and takes numbers within a range at each time step."""
+    """Return the range of a value that decays and receives numbers within a range at each time step."""
     slack = len(decay.terms) if isinstance(decay, Shifts) else 0
     zero = torch.zeros_like(given.low)
     reach = Range(zero, zero)

@@ -109,7 +109,7 @@ class IntegerSynapses:
         return "lowered" if bool((self.shift < 0).all()) else "scaled"
 
     def sums(self, x: Tensor, weight: Tensor | None = None, steps: int = 1) -> Tensor:
-        """Return the sums of these weights, or of others in their place, for counts ``[N, *inputs]``.
+        """Return the sums of these weights, or of other weights, for counts ``[N, *inputs]``.
 
         They stay far below 2^53, so float64 represents them exactly, and multiplies faster. With delays, x
         holds ``steps`` consecutive time steps, and the input before them is 0.
@@ -226,13 +226,13 @@ class IntegerNeuron:
     floor: int | None = None
     """The lowest membrane; None if the membrane provably never falls that low."""
     after: After = "zero"
-    """A spike sets the membrane to ``reset`` (``zero``), takes it off (``subtract``) or does nothing
-    (``none``); ``saturate`` cuts off above it."""
+    """A spike sets the membrane to ``reset`` (``zero``), subtracts it (``subtract``) or does nothing
+    (``none``); ``saturate`` clips the membrane at it."""
     delayed: bool = False
     """A spike resets the membrane one time step later, before the neuron fires again. A membrane above its
     threshold has fired, so no other state is needed."""
     adapt: Decay | None = None
-    """AdaLIF: the decay of what the threshold rises by; None: it stays."""
+    """AdaLIF: the decay of the rise of the threshold; None: the rise stays."""
     jump: Tensor | None = None
     """int64: the rise that a spike causes, two steps later."""
 
@@ -293,7 +293,16 @@ class IntegerNode:
 
 
 class IntegerOutput(NamedTuple):
-    """The outputs of an integer network for a batch."""
+    """The outputs of an integer network for a batch.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.export import quantize
+        >>> from ultralif.nn import Network
+        >>> output = quantize(Network((4, 8, 2)), timesteps=5).run((torch.rand(5, 3, 4) < 0.3).long())
+        >>> output.scores.shape, output.spikes[0].shape
+        (torch.Size([3, 2]), torch.Size([5, 3, 8]))
+    """
 
     scores: Tensor
     """int64 ``[B, classes]``: sums over time, or spike counts for a spiking readout."""

@@ -48,7 +48,12 @@ NO_LEAK = 1 - 2.0**-10  # the leak that approximates neurons without one
 
 
 class Drift(NamedTuple):
-    """Difference between an approximation and its network on given inputs."""
+    """Difference between an approximation and its network on given inputs.
+
+    Example:
+        >>> Drift(spikes=0.02, decisions=0.0).spikes  # 2 % of the spikes differ
+        0.02
+    """
 
     spikes: float
     """Share of the spikes of all layers that differ."""
@@ -84,11 +89,12 @@ def to_nir(
 ) -> Drift:
     """Write a network as a NIR file; return how far the written network differs from ``net``.
 
-    Exact are LIF, PLIF, FullPLIF, and DSpike and SoftLIF in hard mode. So is UltraLIF in tropical mode, which
-    spikes where its current exceeds the threshold: a LIF with ``tau = dt``. Layers are Affine, Conv2d (batch
-    normalization folded in), AvgPool2d or SumPool2d, and Flatten; a sum of branches is two edges that meet. A
-    synaptic current makes a CubaLIF, `Recurrent` a cycle, `DelayedLinear` a Delay for every step, and
-    `LeakyIntegrator` an LI. norse and snnTorch ignore a ``v_reset`` other than 0 when they read the file.
+    LIF, PLIF, FullPLIF, and DSpike and SoftLIF in hard mode are exact. So is UltraLIF in tropical mode,
+    which spikes where its current exceeds the threshold, as a LIF with ``tau = dt`` does. Layers are Affine,
+    Conv2d (batch normalization folded in), AvgPool2d or SumPool2d, and Flatten; a sum of branches is two
+    edges that meet. A synaptic current makes a CubaLIF, `Recurrent` a cycle, `DelayedLinear` a Delay for
+    every step, and `LeakyIntegrator` an LI. norse and snnTorch ignore a ``v_reset`` other than 0 when they
+    read the file.
 
     Args:
         net: a trained network; `describe` lists the supported layers.
@@ -130,8 +136,8 @@ def to_nir(
         metadata |= {f"ultralif:drift_{name}": value for name, value in drift._asdict().items()}
     elif drift.spikes > ROUNDING:
         raise InputError(
-            f"the network as NIR differs in {100 * drift.spikes:.2g} % of its spikes, so nothing was "
-            "written; export to onnx, or allow an approximation (approximate, measured on inputs)"
+            f"written as NIR, the network differs in {100 * drift.spikes:.2g} % of its spikes, so nothing "
+            "was written; export to onnx, or allow an approximation (approximate, measured on inputs)"
         )
     written.metadata = metadata
     _write(nir, written, Path(path))
@@ -348,8 +354,8 @@ def _scales(
             mine = mine.expand(channels) / (factor if summed else 1)
             if not torch.equal(scales.setdefault(source, mine), mine):
                 raise InputError(
-                    f"layer {node.name!r} shares synapses with neurons of another leak, which NIR cannot "
-                    "represent"
+                    f"layer {node.name!r} shares synapses with neurons that have another leak, which NIR "
+                    "cannot represent"
                 )
         if sink in cells and bool(cells[sink].shift.any()):
             shift = cells[sink].shift.flatten()
@@ -410,7 +416,7 @@ def _delayed(
 
 
 def _integrator(nir: Any, node: Node, dt: float) -> Any:
-    """Return a readout by membrane; the inverse of ``1 - leak`` is in the weights before it."""
+    """Return a membrane readout; the inverse of ``1 - leak`` is in the weights before it."""
     keep = 1 - channelwise(cast(Leaky, node.op).leak, node.shape).expand(node.shape)
     return nir.LI(
         tau=_array(dt / keep), r=_array(torch.ones_like(keep)), v_leak=_array(torch.zeros_like(keep))

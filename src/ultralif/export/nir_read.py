@@ -79,7 +79,7 @@ def from_nir(
             net.__dict__["input_shape"] = tuple(int(size) for size in shape.flatten())
         return net
     except ValueError as error:
-        raise InputError(f"{path} is not a NIR file that can be read: {error}") from error
+        raise InputError(f"{path} cannot be read as a NIR file: {error}") from error
 
 
 def _build(graph: NirGraph, dt: float, reset: str | None, exact: bool) -> nn.Module:

@@ -265,5 +265,5 @@ def _check(
             found = torch.stack(outputs).mean(0)
         worst = max(worst, (found.to(expected) - expected).abs().mean().item())
     if not worst <= TOLERANCE:
-        raise JobError(f"{what} is {worst:.2g} from the network itself; nothing was written")
+        raise JobError(f"{what} differs by {worst:.2g} from the network itself; nothing was written")
     return worst

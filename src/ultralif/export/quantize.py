@@ -552,8 +552,8 @@ def _table_unit(node: Node, neuron: AnyNeuron, compared: bool, request: Request)
     within = unit.flatten(1) if unit.dim() > 1 else unit[:, None]
     if bool((within != within[:, :1]).any()) or (compared and bool((unit != unit.flatten()[0]).any())):
         raise InputError(
-            f"layer {node.name!r} couples neurons of different eps, which no one table serves; train one eps "
-            "a layer, or choose mode='tropical'"
+            f"layer {node.name!r} couples neurons with different eps, which cannot share a table; train one "
+            "eps a layer, or choose mode='tropical'"
         )
     channels: Tensor = within[:, 0]
     return torch.as_tensor(channels[:1]) if compared else channels

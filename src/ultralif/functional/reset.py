@@ -44,6 +44,11 @@ def fire(
         detach_reset: do not differentiate the reset with respect to the spike. None: not where spikes are
             binary, because that gradient grows with every time step.
         ceiling: a function that returns the membrane for ``saturate``; None: the neuron has no such reset.
+
+    Example:
+        >>> membrane = torch.tensor([0.2, 0.9])
+        >>> fire(membrane, lambda v: (v > 0.5).float(), None, 0.5, 0.0, "hard")
+        (tensor([0., 1.]), tensor([0.2000, 0.0000]))
     """
     check_choice("reset", reset, get_args(Reset) if ceiling else get_args(Reset)[:-1])
     detach = mode != "soft" if detach_reset is None else detach_reset
@@ -73,6 +78,10 @@ def saturate(potential: Tensor, v_sat: Constant, eps: Constant, mode: Mode) -> T
 
     For :math:`u = e^{V/\epsilon}` it is the Moebius map :math:`u / (1 + u / u_{sat})`. UltraLIF's membrane
     is affine in u, so membrane and reset together are a Moebius map of u that depends on no spike.
+
+    Example:
+        >>> saturate(torch.tensor([0.5, 3.0]), 2.0, 0.1, "tropical")
+        tensor([0.5000, 2.0000])
     """
     top = torch.as_tensor(v_sat, dtype=potential.dtype, device=potential.device).expand_as(potential)
     if mode == "tropical":

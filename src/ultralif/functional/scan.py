@@ -56,6 +56,14 @@ def over_time(
 
     Args:
         at_rest: returns the state before the first step, given the sequence of currents.
+
+    Example:
+        >>> def count_step(current, total, *, gain):
+        ...     total = total + gain * current
+        ...     return (total > 1).float(), total
+        >>> spikes, total = over_time(rest)(count_step)(torch.full((3, 1, 1), 0.5), gain=1.0)
+        >>> spikes.flatten(), total
+        (tensor([0., 0., 1.]), tensor([[1.5000]]))
     """
 
     def decorate(step: Callable[Concatenate[Tensor, S, P], tuple[Tensor, S]]) -> OverTime[S, P]:

@@ -29,6 +29,10 @@ def log_decay(leak: Constant, eps: Constant) -> Constant:
 
     UltraLIF's membrane is linear in :math:`u = e^{V/\epsilon}`: without reset,
     :math:`u \leftarrow \lambda u + e^{I/\epsilon}` with :math:`\log \lambda` as returned.
+
+    Example:
+        >>> round(log_decay(0.9, 0.1), 3)
+        -1.054
     """
     return _log(leak) / eps
 
@@ -110,7 +114,7 @@ def ultradlif_step(
         v: membrane, with the shape of ``current``.
         eps: temperature > 0.
         threshold: spike threshold.
-        leak: decay factor in (0, 1); None, no decay.
+        leak: decay factor in (0, 1); None means no decay.
         v_reset: potential after a spike, for ``reset="zero"``.
         mode: as in `ultralif_step`.
         coupled_axis: the axis of neighbours, counted from the last, -1; -3 is the channels of

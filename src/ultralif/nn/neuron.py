@@ -136,7 +136,7 @@ class Neuron(Parametrized, Generic[S]):
             self.choices
         ):
             if getattr(self, name) != arguments[name].default:
-                raise InputError(f"{name} does nothing in {type(self).__name__}: its choices do not list it")
+                raise InputError(f"{type(self).__name__} ignores {name}; add it to choices")
         self.batch_first = batch_first
         self.backend: Backend = backend
         self._shape = parameter_shape

@@ -15,7 +15,14 @@ __all__ = ["Recording", "record"]
 
 
 class Recording(NamedTuple):
-    """Spikes and membranes of one spiking layer at every step."""
+    """Spikes and membranes of one spiking layer at every step.
+
+    Example:
+        >>> from ultralif.nn import LIF
+        >>> (shown,) = record(LIF(), torch.rand(5, 1, 4))
+        >>> shown.membrane.shape, shown.threshold
+        (torch.Size([5, 1, 4]), 0.5)
+    """
 
     spikes: Tensor
     """``[T, B, *features]``"""

@@ -40,7 +40,15 @@ class SynapticState(NamedTuple):
 
 
 class AdaptiveSynapticState(NamedTuple):
-    """The state of AdaLIF with a synaptic current."""
+    """The state of AdaLIF with a synaptic current.
+
+    Example:
+        >>> import torch
+        >>> from ultralif.nn import AdaLIF
+        >>> _, state = AdaLIF(synapse=0.8).run(torch.rand(5, 2, 3))
+        >>> state.i.shape
+        torch.Size([2, 3])
+    """
 
     v: Tensor
     b: Tensor

@@ -95,7 +95,7 @@ class _Leaky(_Tempered):
         return torch.exp(self.eps_per_decay() * -torch.exp(-self.log_time_constant))
 
     def eps_per_decay(self) -> Constant:
-        """Return log(leak) for a time constant of -1 step: 1 where the membrane itself decays."""
+        """Return the number c in leak = exp(-c / time constant): 1 where the membrane itself decays."""
         return 1.0
 
     def shapes(self) -> Iterator[tuple[str, torch.Size]]:
@@ -135,12 +135,18 @@ def _spread(time_constants: tuple[float, float], shape: Sequence[int] | None) ->
 class UltraLIF(_Leaky):
     """A neuron whose membrane is the soft maximum of its past and its current (definition 4.1).
 
-    In soft mode the gradient is exact, also for the temperature. In hard and tropical mode spikes are
-    binary, and the derivative of the soft spike serves as a surrogate. With the default reset a spike erases
-    the past; for long memory use ``reset="none"`` with ``time_constants``.
-    `ultralif.functional.ultralif_step` is the formula.
+    Soft spikes are fractions between 0 and 1, and their gradient is exact, also for the temperature. In hard
+    mode spikes are binary, and the derivative of the soft spike serves as a surrogate. Tropical mode also
+    replaces the soft maximum by an ordinary one. Switch a neuron with ``neuron.mode = "hard"``, and a whole
+    network with `ultralif.set_mode`.
+
+    With the default reset a spike erases the past. For long memory use ``reset="none"`` with
+    ``time_constants``. `ultralif.functional.ultralif_step` is the formula.
 
     Args:
+        eps: the temperature, above 0. The default suits deep networks; the paper uses 1.0.
+        learn_eps: learn the temperature, as ``exp(log_eps)``.
+        eps_range: bounds of a learned temperature.
         leak: decay factor tau_0 in (0, 1).
         learn_leak: learn the leak. None: only in UltraPLIF.
         time_constants: the shortest and the longest time constant of a layer in steps, instead of ``leak``.
@@ -148,20 +154,22 @@ class UltraLIF(_Leaky):
             with time constant c has lambda = leak^(1/eps) = exp(-1/c), the factor by which u = exp(V/eps)
             decays. The constant c itself is kept or learned, so memory does not change with eps.
         v_sat: the ceiling of the membrane for ``reset="saturate"``.
-        options: ``eps``, the temperature > 0, by default 0.2, which suits deep networks (the paper uses 1.0);
-            ``learn_eps``, whether to learn it as ``exp(log_eps)`` (the default); ``eps_range``, its bounds;
-            and the arguments of every `Neuron`.
+        options: the arguments of every `Neuron`, such as ``threshold``, ``mode``, ``reset`` and ``synapse``.
 
     Example:
         >>> import torch
         >>> neuron = UltraLIF()
         >>> neuron
         UltraLIF(eps=0.2 learned, leak=0.9, threshold=0.5, mode=soft)
-        >>> current = torch.zeros(10, 2, 64)  # [T, B, features]
-        >>> neuron(current).shape  # the whole sequence, from rest
+        >>> current = torch.rand(10, 2, 64)  # [T, B, features]
+        >>> spikes = neuron(current)  # the whole sequence, from rest
+        >>> spikes.shape
         torch.Size([10, 2, 64])
+        >>> spikes.mean().backward()  # exact, also for neuron.log_eps
+        >>> neuron.mode = "hard"
+        >>> neuron(current).unique().tolist()  # binary spikes, with the same constants
+        [0.0, 1.0]
         >>> spike, state = neuron.step(current[0])  # one time step; pass state to the next call
-        >>> neuron.mode = "hard"  # binary spikes, with the same constants
     """
 
     operator = staticmethod(ops.ultralif)
@@ -172,7 +180,7 @@ class UltraLIF(_Leaky):
         return log_decay(self.leak, self.eps)
 
     def eps_per_decay(self) -> Constant:
-        """Return log(leak) for a time constant of -1 step: lambda is leak^(1/eps)."""
+        """Return the temperature, because lambda is leak^(1/eps)."""
         return self.eps
 
 
@@ -240,7 +248,7 @@ class UltraDLIF(_Tempered):
 
 
 class UltraDPLIF(UltraDLIF):
-    """`UltraDLIF` with a leak, which `UltraDLIF` does not have.
+    """`UltraDLIF` whose membrane also leaks.
 
     Args:
         leak: decay factor in (0, 1).

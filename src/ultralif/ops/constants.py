@@ -84,7 +84,7 @@ class Learned(NamedTuple):
     rows: Tensor | None = None
     """A row for each entry of ``raw``, as in `triton.common`, which replaces all the fields above."""
     grad: Tensor | None = None
-    """The tensor for its gradient; None, a new one."""
+    """The tensor for its gradient; None means a new one."""
 
     def value(self) -> Tensor:
         """Return the constant by PyTorch's operators, which can be differentiated and traced."""

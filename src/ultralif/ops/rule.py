@@ -29,7 +29,7 @@ where p = exp(k (V + log leak - P)) is the share of the past.
 
 The fields of `Rule` are declared here and nowhere else: the C structure (``python src/ultralif/ops/rule.py``
 writes cpu/rule.h), the number that Triton's kernels read (`code`) and the operator's schema (`encode`) are
-made from them.
+derived from them.
 """
 
 import math

@@ -25,7 +25,7 @@ def value_of(raw, table, index, numbers, C: tl.constexpr, here):
 
 @triton.jit
 def decode_kernel(held, raw, table, index, numbers, rows, BLOCK: tl.constexpr):
-    """Write the rows; the fifth index of a row tells whether its first constant is a sharpness."""
+    """Write the rows; the fifth number of a row says whether its first constant is a sharpness."""
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = row < rows
     index += row * 5

@@ -79,7 +79,7 @@ class Stack(nn.Module):
 
         Args:
             x: ``[T, B, *input]``, or one such tensor for each batch.
-            mode: the mode to run in; None, the modes of the members when they were stacked.
+            mode: the mode to run in; None means the modes of the members when they were stacked.
             by_step: return the scores of each step too, ``[T, M, B, classes]``.
         """
         rates, signal = self._run(x, mode, by_step)

@@ -21,7 +21,7 @@ INVERTED = ("surrogate_slope",)
 
 
 class _Entry(NamedTuple):
-    """Position of one neuron's constant in the vector of all constants."""
+    """The position of a neuron's constant in the vector of all constants."""
 
     neuron: AnyNeuron
     name: str

@@ -77,7 +77,7 @@ def hold_out(dataset: Dataset, config: RunConfig) -> Data:
 
 
 def make_loader(config: RunConfig, data: Data, split: Split, *, training: bool, batch: int = 256) -> Loader:
-    """Return the batches of a split, for training as the config says, or for evaluation."""
+    """Return the batches of a split, for training with the changes of the config, or for evaluation."""
     images = not split.is_events
     direct = config.encoding == "direct"
     kind, varies = Loader, False

@@ -68,7 +68,7 @@ def write_folder(
         name: the name of the file with the tensors.
         tensors: the content of that file.
         documents: the JSON documents, one file each.
-        aside: the folder in which it is prepared, on the same disk; None, next to ``folder``.
+        aside: the folder in which it is prepared, on the same disk; None means next to ``folder``.
     """
     from safetensors.torch import save
 
@@ -90,7 +90,7 @@ def write_folder(
         shutil.rmtree(draft, ignore_errors=True)
         raise JobError(
             f"{folder} could not be written ({error.strerror}, {sum(map(len, contents.values()))} bytes); "
-            "make room or choose another folder with --runs-dir. Existing files were not changed"
+            "free some space or choose another folder with --runs-dir. Existing files were not changed"
         ) from error
 
 

@@ -385,7 +385,7 @@ class RunConfig:
     augment: bool | None = None
     """Shift images by up to 4 pixels and mirror half of them. None: for CIFAR-10."""
     flip: bool = False
-    """Mirror half of the training images. This field and the next three replace augment."""
+    """Mirror half of the training images. This field and the next three are used instead of augment."""
     shift: int = 0
     """Shift training images by up to this many pixels."""
     cutout: int = 0

@@ -339,7 +339,7 @@ def measure(
         config: the config of its run.
         data: the source of the samples.
         samples: the set.
-        mode: the mode of the neurons; None, their own.
+        mode: the mode of the neurons; None keeps theirs.
         epoch: the epoch that seeds the spikes of the encoding.
     """
     scores = _Scores(single.task, config)
@@ -368,7 +368,7 @@ def accuracies(
         configs: their configs, in the same order.
         data: the source of the samples.
         samples: the set.
-        mode: the mode of the neurons; None, their own.
+        mode: the mode of the neurons; None keeps theirs.
         epoch: the epoch that seeds the spikes of the encoding.
     """
     device, shared = samples.labels.device, configs[0]

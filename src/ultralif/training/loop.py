@@ -347,7 +347,14 @@ def train_stack(
     Args:
         configs: the members; they differ only in their neurons and penalties.
         store: the store that receives the runs.
-        options: device, data folder, progress and checkpoints; None, the defaults.
+        options: device, data folder, progress and checkpoints; None means the defaults.
+
+    Example:
+        >>> import tempfile
+        >>> from ultralif.training import RunConfig, Store
+        >>> configs = [RunConfig(neuron=name, epochs=1) for name in ("LIF", "SoftLIF")]
+        >>> [result.status for result in train_stack(configs, Store(tempfile.mkdtemp()))]
+        ['done', 'done']
     """
     options = options or RunOptions()
     device = pick_device(options.device)
@@ -581,7 +588,15 @@ def run_local(
     Args:
         stacks: see `ultralif.training.plan`.
         store: the store that receives the runs.
-        options: device, data folder, progress and checkpoints; None, the defaults.
+        options: device, data folder, progress and checkpoints; None means the defaults.
+
+    Example:
+        >>> import tempfile
+        >>> from ultralif.training import RunConfig, Store, plan
+        >>> store = Store(tempfile.mkdtemp())
+        >>> stacks = plan([RunConfig(neuron=name, epochs=1) for name in ("LIF", "SoftLIF")], store)
+        >>> sorted(result.neuron for result in run_local(stacks, store))
+        ['LIF', 'SoftLIF']
     """
     options = options or RunOptions()
     waiting = [(number, list(stack)) for number, stack in enumerate(stacks)]

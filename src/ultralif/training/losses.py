@@ -371,7 +371,7 @@ def member_losses(
         x: a batch in the form that they take.
         labels: classes ``[B]`` or probabilities ``[B, classes]``, also with an axis of batches in front.
         objective: the loss.
-        mode: of the neurons; None, their own.
+        mode: the mode of the neurons; None keeps theirs.
         mask: steps ``[T, B]`` that count.
     """
     from ultralif.training.members import Single

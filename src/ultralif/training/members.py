@@ -231,7 +231,7 @@ class Single(nn.Module):
 
         Args:
             x: a batch.
-            wanted: the mode of the neurons; None, their own.
+            wanted: the mode of the neurons; None keeps theirs.
             mask: steps ``[T, B]`` that count towards the rates.
             by_step: request the scores of all steps from a network of the library.
         """
@@ -383,8 +383,8 @@ def make_members(
 ) -> Members:
     """Return one network by itself, and several multilayer perceptrons as a stack.
 
-    A perceptron on a GPU is a stack of one, whose step is a few fused kernels. So is one with `eps_speed`,
-    which a stack brings about by scaling, to be the same run as it is in a sweep.
+    A perceptron on a GPU is a stack of one, whose step is a few fused kernels. A perceptron with `eps_speed`
+    is a stack too, so that it trains as in a sweep: a stack scales temperatures to change their speed.
     """
     from ultralif.training.networks import task_of
 

@@ -71,7 +71,7 @@ def add_model(
 
     Args:
         make: a function that returns the network.
-        task: what it is trained for; None, classes by their mean scores.
+        task: what it is trained for; None means classes by their mean scores.
         kept: anything else that distinguishes its runs, as text.
         title: a readable name; "" means its class.
     """
@@ -198,8 +198,8 @@ def build_network(config: RunConfig) -> nn.Module:
     if config.encoding in NORMALIZED and not spec.is_events and spec.normalization is None:
         known = [name for name, one in DATASETS.items() if one.normalization]
         raise InputError(
-            f"encoding {config.encoding!r} needs mean and deviation, which are not known for {spec.name}; "
-            f"choose a dataset of which they are ({', '.join(known)}), or encoding 'rate'"
+            f"encoding {config.encoding!r} needs the mean and deviation of pixels, not known for "
+            f"{spec.name}; choose a dataset with both ({', '.join(known)}), or encoding 'rate'"
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
@@ -224,7 +224,7 @@ def _build_own(config: RunConfig) -> nn.Module:
             )
         raise InputError(
             f"the network of run {config.id} is your own, {config.model.split(':')[1]}, and not part of "
-            "it; give it again, on the command line with --model"
+            "it; pass it again, on the command line with --model"
         )
     return _OWN[config.model].make()
 

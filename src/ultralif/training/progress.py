@@ -34,7 +34,13 @@ class Callback(Protocol):
 
 
 class Progress(NamedTuple):
-    """The state of a stack in training."""
+    """The state of a stack in training.
+
+    Example:
+        >>> progress = Progress(members=1, epoch=3, epochs=10, loss=0.2, accuracy=95.0)
+        >>> f"epoch {progress.epoch} of {progress.epochs}"
+        'epoch 3 of 10'
+    """
 
     members: int
     epoch: int
@@ -50,7 +56,13 @@ class Progress(NamedTuple):
 
 
 class Interrupted(JobError):
-    """Training was asked to stop; everything is saved."""
+    """Training was asked to stop; everything is saved.
+
+    Example:
+        >>> error = Interrupted("stopped in epoch 3 of 10", 130)
+        >>> error.code
+        130
+    """
 
     def __init__(self, where: str, code: int) -> None:
         super().__init__(f"{where}; everything is saved. The same command resumes from there")

@@ -74,7 +74,7 @@ class Board:
         self.news.append(progress)
 
     def take(self) -> list[Progress]:
-        """Return the news since the last call."""
+        """Return the messages since the last call."""
         news, self.news = self.news, []
         return news
 
@@ -283,7 +283,7 @@ def _gathered(store: Store, task: StackTask, report: Callable[[Progress], None])
     """Add the runs of a stack that a worker finished to the index."""
     if not store.adopt([config.id for config in task.stack]):
         raise JobError(
-            f"a worker finished stack {task.number + 1}, but its runs are not whole in {store.root}; check "
+            f"a worker finished stack {task.number + 1}, but its runs are incomplete in {store.root}; check "
             "the disk that the nodes share"
         )
     yield from _results(store, task, report)
@@ -315,7 +315,7 @@ def _resources(ray: Any, cpus: int, device: str) -> dict[str, float]:
         needed = {"CPU": float(cpus)}
     if not _has_room(ray, needed):
         found = {name: there.get(name, 0.0) for name in ("CPU", "GPU")}
-        raise InputError(f"no node of the cluster has {needed}, all together have {found}; ask for less")
+        raise InputError(f"no node of the cluster has {needed}, and all together have {found}; request less")
     return needed
 
 

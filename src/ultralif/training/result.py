@@ -203,7 +203,7 @@ def unpack_hits(text: str) -> "NDArray[np.bool_]":
         if len(data) != -(-count // 8):
             raise ValueError("not their number")
     except (ValueError, binascii.Error, zlib.error) as error:
-        raise InputError("hits of a result cannot be read; train the run again") from error
+        raise InputError("the hits of this result cannot be read; train the run again") from error
     return np.unpackbits(np.frombuffer(data, np.uint8), count=count).astype(bool)
 
 
@@ -356,7 +356,15 @@ class ByEpoch:
 
 @dataclass(frozen=True)
 class Result:
-    """A run's numbers: those of its last epoch, never of its best."""
+    """A run's numbers: those of its last epoch, never of its best.
+
+    Example:
+        >>> import tempfile
+        >>> from ultralif.training import RunConfig, train
+        >>> result = train(RunConfig(epochs=1), runs_dir=tempfile.mkdtemp())
+        >>> result.neuron, result.status, result.epochs
+        ('UltraLIF', 'done', 1)
+    """
 
     id: str
     status: str
@@ -377,7 +385,7 @@ class Result:
     """The run's config, see `RunConfig.to_dict`."""
     path: str = ""
     ann_picojoules: float | None = None
-    """The paper's energy of a network without spikes."""
+    """The paper's estimate of the energy of the same network without spikes."""
     ann_int8_picojoules: float | None = None
     """The energy of the same network with ReLU in int8, see `ann_int8_energy`."""
     break_even: float | None = None

@@ -9,7 +9,7 @@ __all__ = ["changes_within", "epoch_mode", "hard_epochs", "learning_rate", "temp
 
 
 def learning_rate(config: RunConfig, epoch: int, part: float = 0.0) -> float:
-    """Return the learning rate of an epoch: constant, or falling along a line or half a cosine.
+    """Return the learning rate of an epoch: constant, or falling linearly or along half a cosine.
 
     Args:
         config: the config of the run.

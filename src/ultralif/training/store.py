@@ -61,7 +61,7 @@ class Busy(JobError):
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock of a file, and remove the file at the end; a crash also releases the lock.
 
-    Windows has no such locks: there nothing keeps two processes apart.
+    Windows has no such locks, so nothing keeps two processes apart there.
     """
     with _taken(path) as file:
         try:
@@ -87,7 +87,7 @@ def _taken(path: Path) -> IO[str]:
             file.seek(0)
             owner = file.read() or "?"
             file.close()
-            raise Busy(f"process {owner} is training this already; wait for its end") from None
+            raise Busy(f"process {owner} is already training this; wait until it ends") from None
         except OSError as error:
             file.close()
             raise _unusable(path, error) from error
@@ -312,7 +312,7 @@ class Store:
     """The runs under a folder.
 
     Args:
-        root: the folder, created for its owner only when the first run is written; None, see
+        root: the folder, created for its owner only when the first run is written; None means
             `default_runs_dir`.
 
     Example:
@@ -344,13 +344,15 @@ class Store:
     def path(self, run: str) -> Path:
         """Return the folder of a run, which is inside of the store."""
         if not is_id(run):
-            raise InputError(f"{visible(run)!r} is not the name of a run: that has 12 digits of 0-9, a-f")
+            raise InputError(f"{visible(run)!r} is not the name of a run, which has 12 digits of 0-9 and a-f")
         return self.root / run
 
     def checkpoints(self, stack: str) -> Path:
         """Return the folder of the checkpoints of a stack while it is trained."""
         if not is_id(stack):
-            raise InputError(f"{visible(stack)!r} is not the name of a stack: that has 12 digits of 0-9, a-f")
+            raise InputError(
+                f"{visible(stack)!r} is not the name of a stack, which has 12 digits of 0-9 and a-f"
+            )
         return self.root / TRAINING / stack
 
     def prepare(self) -> None:
@@ -580,7 +582,8 @@ class Store:
                 index.close()
         except sqlite3.OperationalError as error:
             raise JobError(
-                f"{self.index} cannot be used ({error}); make room, or choose another folder with --runs-dir"
+                f"{self.index} cannot be used ({error}); free some space, or choose another folder with "
+                "--runs-dir"
             ) from error
         except (sqlite3.DatabaseError, UnicodeError, OverflowError) as error:
             raise JobError(

@@ -111,7 +111,14 @@ ENOUGH = 2.0
 
 
 def estimate(stacks: Sequence[Sequence[RunConfig]], device: str = "auto") -> list[float]:
-    """Estimate the training time of each stack in seconds, without loading and evaluation."""
+    """Estimate the training time of each stack in seconds, without loading and evaluation.
+
+    Example:
+        >>> from ultralif.training import RunConfig
+        >>> (seconds,) = estimate([[RunConfig(epochs=1)]], device="cpu")
+        >>> seconds > 0
+        True
+    """
     from ultralif.training.device import pick_device
 
     known: dict[tuple[str, ...], float] = {}
@@ -181,7 +188,7 @@ def _images(
     pixels = torch.randint(256, (count, *spec.shape), generator=generator, dtype=torch.uint8)
     pixels *= (
         torch.rand(count, *spec.shape, generator=generator) < 0.25
-    )  # about this share of a digit's pixels is not black
+    )  # the approximate share of a digit's pixels that are not black
     return Images(pixels.to(device))
 
 

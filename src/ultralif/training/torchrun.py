@@ -37,7 +37,7 @@ __all__ = ["train_distributed"]
 
 @dataclass(frozen=True)
 class _Group:
-    """The processes that train together, seen from one of them."""
+    """The processes that train together, as one of them sees them."""
 
     rank: int
     size: int
@@ -118,8 +118,8 @@ def _steps(job: Job, group: _Group) -> Callable[[Job], Iterator[int]]:
     loader = make_loader(job.shared, job.data, job.data.train, training=True)
     on_gpu = [group.device] if group.device.type == "cuda" else None
     loss = DistributedDataParallel(_Loss(job), device_ids=on_gpu)
-    # DistributedDataParallel changes the layout of gradients after its first step. Take a step without effect
-    # first, so that a resumed run adds gradients in the same order.
+    # DistributedDataParallel changes the layout of gradients after its first step. So take a step without
+    # effect first; a resumed run then adds gradients in the same order.
     nothing = loss(job.probe[:, :1], torch.zeros(1, dtype=torch.int64, device=group.device), None)
     torch.autograd.backward([nothing.loss.sum()])
 

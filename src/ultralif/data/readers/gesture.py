@@ -35,7 +35,7 @@ def parse_aedat(data: bytes, path: Path) -> Events:
     mark = b"#!END-HEADER\r\n"
     position = data.find(mark, 0, 1 << 16)
     if not data.startswith(b"#!AER-DAT3.1\r\n") or position < 0:
-        raise damaged(path, "does not begin as an AEDAT 3.1 file does")
+        raise damaged(path, "does not start like an AEDAT 3.1 file")
     position += len(mark)
     times, words = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     while position < len(data):
@@ -105,7 +105,7 @@ def parse_recording(data: bytes, path: Path) -> Events:
     if rows.ndim != 2 or rows.shape[1] != 4 or not len(rows):
         raise damaged(path, f"has shape {rows.shape}, not one row of x, y, polarity and time for each event")
     if not (np.isfinite(rows).all() and 0 <= rows.min() <= rows.max() < _LONGEST / 1000):
-        raise damaged(path, "has values that are no coordinates and times")
+        raise damaged(path, "has values that are not coordinates and times")
     wide = rows.astype(np.float64 if rows.dtype.kind == "f" else np.int64)
     times = (wide[:, 3] * 1000).astype(np.int64)
     x, y, p = wide[:, :3].astype(np.int64).T
@@ -118,7 +118,7 @@ def npy_jobs(folder: Folder, half: str, timesteps: int) -> list[Job]:
     paths = sorted(top.glob("user*/*.npy"), key=lambda path: (path.parent.name, len(path.name), path.name))
     for path in paths:
         if not (path.stem.isdecimal() and int(path.stem) < _CLASSES):
-            raise damaged(path, f"is named {path.name}, not by its class from 0 to {_CLASSES - 1}")
+            raise damaged(path, f"is named {path.name}; the name must be a class from 0 to {_CLASSES - 1}")
     names = [path.relative_to(folder.path).as_posix() for path in paths]
     return [partial(_read_recordings, folder, names[i : i + 8], timesteps) for i in range(0, len(names), 8)]
 

@@ -36,7 +36,7 @@ def parse_idx(data: bytes, path: Path) -> Bytes:
     big-endian 32-bit integer, then the values in C order.
     """
     if len(data) < 4 or data[:3] != b"\0\0\x08":
-        raise damaged(path, f"does not begin as an idx file of bytes does, but with {data[:4].hex(' ')}")
+        raise damaged(path, f"does not start like an idx file of bytes, but with {data[:4].hex(' ')}")
     axes = data[3]
     start = 4 + 4 * axes
     if len(data) < start:
@@ -53,7 +53,7 @@ def parse_idx(data: bytes, path: Path) -> Bytes:
 def parse_cifar(data: bytes, path: Path) -> Samples:
     """Return the images and labels of a CIFAR-10 binary batch: one byte of label, 3072 of pixels."""
     if len(data) == 0 or len(data) % 3073:
-        raise damaged(path, f"has {len(data):,} bytes, not a multiple of the 3073 of one image")
+        raise damaged(path, f"has {len(data):,} bytes; an image has 3073, so this must be a multiple of 3073")
     rows = np.frombuffer(data, np.uint8).reshape(-1, 3073)
     return Samples(rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0])
 

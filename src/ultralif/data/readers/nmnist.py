@@ -39,7 +39,7 @@ def parse_nmnist(parts: Sequence[bytes], paths: Sequence[Path], labels: Sequence
     sizes = np.array([len(part) for part in parts])
     for path, size in zip(paths, sizes, strict=True):
         if size == 0 or size % 5:
-            raise damaged(path, f"has {size} bytes, not a positive multiple of the five of an event")
+            raise damaged(path, f"has {size} bytes; an event has 5, so this must be a positive multiple of 5")
     raw = np.frombuffer(b"".join(parts), np.uint8).reshape(-1, 5)
     lengths = sizes // 5
     x, y = raw[:, 0].astype(np.int32), raw[:, 1].astype(np.int32)

@@ -61,7 +61,7 @@ def _copy(times: Any, units: Any, size: int) -> tuple[Any, Any, Any]:
         counts = [len(row) for row in seconds]
         total += sum(counts)
         if counts != [len(row) for row in cells] or total > size:
-            raise ValueError("a recording has not as many times as units")
+            raise ValueError("a recording has different numbers of times and units")
         moment = np.concatenate(seconds).astype(np.float64) * 1e6
         cell = np.concatenate(cells).astype(np.int64)
         if moment.size and not (np.isfinite(moment).all() and 0 <= moment.min() <= moment.max() < 1 << 31):

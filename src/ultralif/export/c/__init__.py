@@ -23,7 +23,12 @@ __all__ = ["Footprint", "footprint", "to_c", "ways"]
 
 @dataclass(frozen=True)
 class Footprint:
-    """The bytes that a model takes on its device, excluding code."""
+    """The bytes that a model takes on its device, excluding code.
+
+    Example:
+        >>> Footprint(rom=900, ram=64).ram
+        64
+    """
 
     rom: int
     """Constants."""

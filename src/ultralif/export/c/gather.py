@@ -257,7 +257,7 @@ def functions(
         net: the network.
         plan: how every layer is computed.
         layer: this one.
-        pushes: whether spread layers read its spikes.
+        pushes: whether spread layers read the spikes of this layer.
         exact: the statements that update the membrane of channel ``c`` for the sum ``best[c]``; the line
             ``SPIKE`` is replaced by the effect of a spike.
         current: the current of ``best[c]``, where it is kept as ``now[c]``.

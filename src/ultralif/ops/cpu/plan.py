@@ -211,7 +211,7 @@ class CallPlan:
     def forward(
         self, current: Tensor, state: Tensor | None, constants: Constants
     ) -> tuple[Tensor, Tensor, None]:
-        """Return the spikes (or their mean), the last state, and nothing more for the backward pass."""
+        """Return the spikes (or their mean), the last state, and nothing for the backward pass."""
         call = _Call.from_buffer_copy(self.call)
         ((x, call.current[:]),) = self._readable(current)
         start = None if state is None else self._dense_step(state)

@@ -44,7 +44,7 @@ EACH = tl.constexpr(2)
 LEFT = tl.constexpr(3)
 """The sums of the lanes are left in ``partials`` for another reduction."""
 READY = tl.constexpr(2)
-"""A program's constants are decoded already: a row of them, and of the sums for their gradients."""
+"""A program's constants are already decoded: it has a row of them, and a row of sums for their gradients."""
 HELD = tl.constexpr(8)
 """Numbers in such a row."""
 AT_ONCE = tl.constexpr(256)

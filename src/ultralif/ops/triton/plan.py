@@ -149,7 +149,7 @@ class LaunchPlan:
         whole = self.tile is not None or size >= self.total
         self.rounds, self.size = (1, self.total) if whole else (cdiv(self.total, size), size)
         self.programs = cdiv(self.size, block)
-        # All lanes share a single entry, which serves a run of all temporal.
+        # All lanes share a single entry, whose run covers all of them.
         runs = [Place(self.programs * block, 1) if p.entries == 1 else p for p in found]
         self.found = runs
         self.where = tuple(

@@ -73,8 +73,8 @@ __all__ = ["backward", "forward", "shape_of_rows", "ways"]
 LOG2_3 = tl.constexpr(1.584962500721156)
 CHUNK = 3  # steps that are loaded at once
 CHUNK_BACK, FEW_BACK = 3, 5  # steps whose trace a lane keeps in registers; the same for a small layer
-REGISTERS = 128  # of a thread of the backward pass: with more, fewer programs run at once
-CHUNK_SPIKES, REGISTERS_SPIKES = 2, 80  # the same where spikes give the membrane
+REGISTERS = 128  # registers of a thread in the backward pass: with more, fewer programs run at once
+CHUNK_SPIKES, REGISTERS_SPIKES = 2, 80  # the same where the membrane follows from spikes
 BACK_ALONE, REGISTERS_ALONE = 4, 224  # the same for parts with a multiprocessor each
 UNSPECIAL = ["known", "times"]
 """Arguments that Triton must not specialise on."""
@@ -252,9 +252,10 @@ def ring_forward_kernel(
 
 @triton.jit
 def step_backward(gs, gv, sums, trace, sides, v, around, inside, held, RULE: tl.constexpr):
-    """Go back one step: return the gradients for the current and for V before, and the sums.
+    """Go back one step: return the gradients for the current and for the previous V, and the sums.
 
-    The sums of lanes that are not a program's own are left out in the end; those of no ring are 0.
+    At the end, the sums of lanes that belong to another program are left out; lanes outside of any ring have
+    sums of 0.
     """
     k, threshold = held[1], held[4]
     level, gate, steep, _ = trace
@@ -589,7 +590,7 @@ def backward(
     spikes: Tensor | None,
     borders: Tensor | None,
 ) -> list[Any]:
-    """Differentiate, from the spikes where they tell the membrane; return the gradients of the constants."""
+    """Differentiate, from spikes if they determine the membrane; return the gradients of constants."""
     grad_out, grad_state, current, state, g_current, g_state = given
     assert current is not None  # noqa: S101
     rule = plan.rule

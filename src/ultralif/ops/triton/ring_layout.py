@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 WIDE = 1024  # neurons of the longest ring that one program takes whole
-WIDER, WIDEST = 2048, 4096  # the same if there are many rings; and if their spikes give the membrane
+WIDER, WIDEST = 2048, 4096  # the same if there are many rings, and if their membranes follow from spikes
 MANY = 96  # rings that fill a large GPU with one program each
 PART = 1024  # lanes of a part of a longer ring, its halo included
 SPAN = 50  # steps that parts integrate in a launch, or more where multiprocessors would be idle
@@ -42,7 +42,7 @@ MARGIN = 4  # lanes by which the warps of a part overlap at each end
 LANES = 1 << 19  # as in `launch`, for programs of 4,096 lanes
 CHUNK_ALONE = 4  # steps that parts with a multiprocessor each load at once
 FEW = 1 << 15  # lanes of a small layer, which are spread over all multiprocessors
-FEW_LONG = 1 << 17  # the same of rings in parts
+FEW_LONG = 1 << 17  # the same for rings in parts
 
 
 class Tiling(NamedTuple):
@@ -94,7 +94,7 @@ class Tiling(NamedTuple):
 
 
 def covered(lanes: int, cols: int) -> int:
-    """Return the neurons of a part of a ring, its halo included: its warps overlap."""
+    """Return the neurons of a part of a ring, including its halo; its warps overlap."""
     return lanes - 2 * MARGIN * (lanes // (32 * max(2, cols)) - 1)
 
 
