@@ -195,10 +195,10 @@ def page(fast: Row, step: Row, cpu: Row) -> list[str]:
         "",
         "## Goals",
         "",
-        "Forward and backward, with learned constants; before: commit 48a3db5. On the H200, all layers are of"
-        f" one run, {origin(fast)}, and the stacked step of another, {origin(step)}. On the CPU they are"
-        " medians of seven processes of `cpu_goals.py` on a quiet machine; a single run, below, is up to 15 %"
-        " slower.",
+        "Times are for forward and backward, with learned constants. *Before* is commit 48a3db5. On the H200,"
+        f" all layers were measured in one run ({origin(fast)}) and the stacked step in another"
+        f" ({origin(step)}). On the CPU, times are medians of seven processes of `cpu_goals.py` on a quiet"
+        " machine; a single run, below, is up to 15 % slower.",
         "",
         line("where", "goal", "before", "now", "reached"),
         "|---|--:|--:|--:|---|",

@@ -9,23 +9,23 @@ __all__ = ["claims_page", "found", "summary"]
 
 PREFACE = """# The paper's claims, tested
 
-The mathematical statements of the paper, tested in float64 on simple, adversarial and seeded random inputs.
-This page was written by `python -m research pages claims`; `python -m research theory --only 23` runs one
-claim.
+This table says which mathematical statements of the paper hold. They were tested in float64 on simple,
+adversarial and seeded random inputs. The page was written by `python -m research pages claims`; `python -m
+research theory --only 23` runs one claim.
 
-- **holds**: nothing violates it. The worst case is the one with the least room.
+- **holds**: no test violates it. The worst case is the closest to a violation.
 - **holds as corrected**: the counterexample violates it as written; the corrected statement passes all its
   tests.
-- **fails**: the counterexample violates it, and no correction keeps it; what is true instead passes all its
-  tests.
+- **fails**: the counterexample violates it, and no correction preserves its sense. The true statement
+  passes all its tests.
 
-Whether a violated statement has a correction that keeps its sense is our judgement. The list is not the
-paper's own: 16 and 22 are statements of ours that others need, 33 and 37 repeat 2 and 21 in the paper's
-second wording, and 35 and 42 are two sides of one claim about decision boundaries.
+Whether a correction preserves the sense of a statement is our judgement. We numbered the statements: 16 and
+22 are our own and support others, 33 and 37 are the paper's second wording of 2 and 21, and 35 and 42 are
+two sides of one claim about decision boundaries.
 
-Symbols: L_eps is log-sum-exp at temperature eps, P the membrane before reset, V after it, s the spike; lower
-case is the max-plus limit; theta the threshold, tau_0 the leak, R(h,n) the greatest number of regions of h
-hyperplanes in R^n, W in bounds Lambert's function.
+Symbols: L_eps is the log-sum-exp at temperature eps, P the membrane before the reset, V the membrane after
+it, and s the spike. Lower case denotes the max-plus limit. theta is the threshold, tau_0 the leak, R(h,n)
+the largest number of regions of h hyperplanes in R^n, and W, in bounds, Lambert's function.
 """
 
 

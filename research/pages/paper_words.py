@@ -96,7 +96,7 @@ def _cells(results: Results) -> str:
     )
     rest = f" (of {every} published; the others were not run yet)" if tried < every else ""
     return wrapped(
-        "**The published tables are those of the code, and on the three sets of images they can be "
+        "**The published tables come from the code, and on the three sets of images they can be "
         f"reproduced.** On MNIST, Fashion-MNIST and CIFAR-10, {good} of {tried} accuracies{rest} are within "
         f"{MARGIN} points, or two standard deviations over seeds, of our mean.{apart} "
         f"With the text's reading and last epochs, {sum(x <= 1 for x in off)} of the same {len(off)} are, "

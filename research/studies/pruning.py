@@ -146,12 +146,13 @@ def main() -> None:
 
 Command: `python -m research studies pruning --seeds {args.seeds}` ({minutes:.1f} minutes on {machine}).
 
-A network 784-{HIDDEN}-10 of UltraLIF neurons, one time step, each image a constant current; {EPOCHS} epochs
-of Adam. Test accuracy in percent, soft spikes, mean ± standard deviation over {args.seeds} seeds, after the
-hidden layer was pruned to the number of neurons in the header: as it is; with the mean of the
-removed spikes kept as a bias
-(measured on 10,000 training images); and then after one more epoch. `volume` removes the neuron whose removal
-costs the least log-volume, `magnitude` the one with the shortest weights.
+A network 784-{HIDDEN}-10 of UltraLIF neurons sees each image as a constant current for one time step. It
+was trained for {EPOCHS} epochs with Adam. The tables show the test accuracy in percent with soft spikes,
+as mean ± standard deviation over {args.seeds} seeds, after the hidden layer was pruned to the number of
+neurons in the header. There are three measures: the pruned network; the same with the mean of the removed
+spikes kept as a bias (measured on 10,000 training images); and the latter after one more epoch. `volume`
+removes the neuron whose removal costs the least log-volume, and `magnitude` the one with the smallest
+weights.
 
 """
     args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -275,7 +275,7 @@ def _watched(
 
 
 def _watch(neuron: Any, note: Callable[[Neuron[Any], Tensor, Tensor], None], grad: bool) -> None:
-    """Let a neuron tell the current and the spikes of each call; all its methods then use `run` or `step`."""
+    """Let a neuron report the current and spikes of each call; all its methods then use `run` or `step`."""
     integrate, advance = neuron.run, neuron.step
     time = 1 if neuron.batch_first else 0
 
@@ -364,7 +364,7 @@ def _check_input(x: Tensor, targets: Tensor) -> Iterator[Finding]:
 
 
 def _sparse(values: Tensor) -> bool:
-    """Tell whether values look like event counts: small whole numbers, most of them zero."""
+    """Return whether values look like event counts: small whole numbers, most of them zero."""
     return bool((values == values.round()).all()) and float((values == 0).float().mean()) > 0.8
 
 

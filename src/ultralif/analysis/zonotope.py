@@ -1,6 +1,7 @@
 """Volumes of a layer: the zonotope of its weights, and the log-volume.
 
-The paper's volume (appendix C.3.3) is that of the zonotope in input space. It vanishes for every layer with
+The paper measures the volume of the zonotope in input space (appendix C.3.3). It vanishes for every layer
+with
 fewer neurons than inputs, including the paper's own; `log_volume` replaces it there.
 """
 

@@ -58,7 +58,7 @@ def neuron_flags(name: str) -> dict[str, Flag]:
 
 
 def _flag(name: str, default: Any, meaning: str) -> Flag:
-    """Return the flag of an option, whose type is that of its default."""
+    """Return the flag of an option, with the type of its default."""
     if isinstance(default, list):
         return Flag(name, float, None, default=default, meaning=meaning)
     if isinstance(default, bool):

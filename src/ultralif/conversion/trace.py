@@ -293,7 +293,7 @@ class _Writer:
         return base, node.args[1]
 
     def _takes_column(self, node: fx.Node) -> bool:
-        """Tell whether a node is ``x[:, t]``, a step of a sequence with the batch first."""
+        """Return whether a node is ``x[:, t]``, a step of a sequence with the batch first."""
         index = node.args[1] if node.target is operator.getitem else None
         return (
             isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None) and type(index[1]) is int
@@ -336,7 +336,7 @@ class _Writer:
             return self._roll((value,), 0) if self.step else self._single(value)
         item = value.target is operator.getitem and self._gives_tuple(value.args[0])
         if item and value.args[1] != 0 and not self._is_neuron(first_input(value)):
-            raise InputError("the forward returns a state of norse; return its output alone")
+            raise InputError("the forward returns a state of norse; return only its output")
         return self._roll((value,)) if self.step else self._single(value)
 
     # A part of every time step becomes one call for all steps.
@@ -464,7 +464,7 @@ class _Writer:
         item = node.target is operator.getitem and self._gives_tuple(first_input(node))
         if item and not self._is_neuron(first_input(node)):
             if node.args[1] != 0:
-                raise InputError("the forward uses a state of norse; use its output alone")
+                raise InputError("the forward uses a state of norse; use only its output")
             return self._single(first_input(node))
         stacked = cast(tuple[fx.Node, ...], node.args[0]) if node.target is torch.stack else ()
         axis = (*node.args[1:], *node.kwargs.values()) or (0,)

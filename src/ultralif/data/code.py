@@ -83,7 +83,7 @@ def _plain(value: Any) -> str:
 
 
 def _is_users(thing: Any) -> bool:
-    """Tell whether code is the user's, and not that of an installed library."""
+    """Return whether code is the user's, and not that of an installed library."""
     module = getattr(getattr(thing, "func", thing), "__module__", None) or ""
     name = module.partition(".")[0]
     if name == "__main__":

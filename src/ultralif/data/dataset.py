@@ -107,7 +107,7 @@ def load(
 
 
 def _rebinned(spec: Spec, step_ms: float | None, channels: int | None) -> Spec:
-    """Return SHD with fewer channels, after a check of how it is to be binned."""
+    """Return SHD with fewer channels, after checking the arguments for its bins."""
     if spec.name != "shd":
         raise InputError(f"step_ms and channels are for shd, not for {spec.name}; leave them out")
     if step_ms is not None and not step_ms >= 0.001:

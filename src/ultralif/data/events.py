@@ -26,7 +26,7 @@ FIELDS = {
 def to_frames(events: Any, timesteps: int, size: int | Sequence[int]) -> Tensor:
     r"""Count events in ``timesteps`` frames of equal duration and return them as ``[T, *size]``.
 
-    The bins are those of tonic's ``ToFrame(n_time_bins=T)``. With
+    The bins match tonic's ``ToFrame(n_time_bins=T)``. With
     :math:`w = \lfloor (t_{last} - t_{first}) / T \rfloor`, frame i counts the events of
     :math:`[t_{first} + i w, t_{first} + (i+1) w)`. Later events are dropped, which always includes the last
     one. Times that are not whole numbers, and recordings shorter than T ticks, are binned without rounding w

@@ -275,7 +275,7 @@ def _transfer(url: str, part: Path, name: str, progress: Progress, opener: Opene
 def _open(url: str, start: int, opener: Opener) -> http.client.HTTPResponse:
     """Request a file from a given byte; a server that does not support this sends all of it."""
     headers = {"Range": f"bytes={start}-"} if start else {}
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the opener knows https alone)
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the opener only knows https)
     try:
         response: http.client.HTTPResponse = opener.open(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:

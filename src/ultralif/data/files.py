@@ -206,7 +206,7 @@ def roots(data_dir: str | Path | None = None) -> list[Path]:
 
 
 def available(dataset: str, data_dir: str | Path | None = None) -> bool:
-    """Tell whether a dataset is on this machine, or comes with a package.
+    """Return whether a dataset is on this machine, or comes with a package.
 
     Args:
         dataset: its name, such as ``mnist``.

@@ -79,13 +79,13 @@ class Stream:
         return moved
 
     def __len__(self) -> int:
-        """Return the number of samples; 0 if the dataset does not tell."""
+        """Return the number of samples; 0 if the dataset has no length."""
         data: Any = self.loader.dataset
         return 0 if isinstance(data, IterableDataset) else len(data)
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch; 0 if the loader does not tell."""
+        """Batches in an epoch; 0 if the loader has no length."""
         try:
             return len(self.loader)
         except TypeError:
@@ -218,7 +218,7 @@ class StreamLoader(Loader):
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch; 0 if the loader does not tell."""
+        """Batches in an epoch; 0 if the loader has no length."""
         return int(self.split.steps)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:

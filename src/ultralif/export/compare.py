@@ -253,7 +253,7 @@ def _close(found: Tensor, expected: Tensor, steps: int) -> bool:
 
 
 def _value(op: Any, taken: list[Tensor], x: Tensor) -> Tensor:
-    """Return the output of an operation without memory, ``[T * B, *features]``, from its constants alone."""
+    """Return the output of an operation without memory, ``[T * B, *features]``, from its constants only."""
     match op:
         case Input():
             return x.flatten(0, 1).double().cpu()

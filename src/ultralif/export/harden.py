@@ -246,8 +246,8 @@ def finetune(
 
     In ``hard`` and ``tropical`` mode spikes are binary and are differentiated as if they were soft.
 
-    With ``weight_bits`` every forward pass is that of the network in integers: `quantize` rounds and clips
-    the weights, the integer simulator gives the spikes, and gradients pass as if nothing had been rounded.
+    With ``weight_bits`` every forward pass runs the network in integers: `quantize` rounds and clips the
+    weights, the integer simulator gives the spikes, and gradients pass as if nothing had been rounded.
     Batch normalization keeps its statistics. Pass the same options to `quantize` afterwards.
 
     Args:

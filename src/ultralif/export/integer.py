@@ -1,4 +1,4 @@
-"""A simulator of quantized networks that computes with integers alone.
+"""A simulator of quantized networks that uses only integers.
 
 Exported C is compared with it, bit for bit.
 """

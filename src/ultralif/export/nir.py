@@ -164,7 +164,7 @@ def _written(graph: Graph, place: int, mode: Mode, approximate: bool) -> Written
         decay = None if synapse is None else each(synapse)
         return WrittenLIF(each(neuron.leak), threshold, each(neuron.v_reset), zero, decay)
     if synapse is not None:
-        raise InputError(f"{name} has a synaptic current, which NIR has for LIF alone; export to c or onnx")
+        raise InputError(f"{name} has a synaptic current, which NIR only has for LIF; export to c or onnx")
     if isinstance(neuron, UltraLIF):
         decay = each(neuron.leak).log()
         if bool((each(neuron.v_reset) + decay > threshold).any()):

@@ -229,7 +229,7 @@ def _average(layers: dict[str, nn.Module], feeds: dict[str, list[str]]) -> None:
 def _fold_feedback(
     layers: dict[str, nn.Module], feeds: dict[str, list[str]], late: set[tuple[str, str]]
 ) -> None:
-    """Write neurons that feed back to themselves alone, without a bias, as `Recurrent`, in place."""
+    """Write neurons that feed back only to themselves, without a bias, as `Recurrent`, in place."""
     for name, back in list(layers.items()):
         readers = [each for each in layers if name in feeds[each]]
         if not isinstance(back, nn.Linear) or bool(back.bias.any()) or len(readers) != 1:

@@ -94,7 +94,7 @@ def _build(graph: NirGraph, dt: float, reset: str | None, exact: bool) -> nn.Mod
 
 
 def _is_chain_of_lif(graph: NirGraph) -> bool:
-    """Tell whether our fused neurons and the exporters' layers compute the file; else `imported` does."""
+    """Return whether our fused neurons and the exporters' layers compute the file; else `imported` does."""
     kinds = {"Input", "Output", *LINEAR, *SPIKING, *OF_MAPS}
     return (
         all(node.kind in kinds for node in graph.nodes.values())
@@ -114,7 +114,7 @@ def _is_chain_of_lif(graph: NirGraph) -> bool:
 
 
 def _is_snntorch(graph: NirGraph) -> bool:
-    """Tell whether the neurons have ``r = tau / dt`` with snnTorch's time step, as only it writes."""
+    """Return whether the neurons have ``r = tau / dt`` with snnTorch's time step, as only it writes."""
     found = [node.arrays for node in graph.nodes.values() if node.kind in ("LIF", "CubaLIF")]
     return "ultralif:neuron" not in graph.metadata and any(
         not np.allclose(each["r"], 1.0) and np.allclose(each["r"] * DT, each[tau], rtol=1e-4)

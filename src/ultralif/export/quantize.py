@@ -560,7 +560,7 @@ def _table_unit(node: Node, neuron: AnyNeuron, compared: bool, request: Request)
 
 
 def has_table(neuron: AnyNeuron, mode: Mode) -> bool:
-    """Tell whether a neuron's membrane is a log-sum-exp."""
+    """Return whether a neuron's membrane is a log-sum-exp."""
     return mode == "hard" and isinstance(neuron, UltraLIF | UltraDLIF)
 
 

@@ -32,7 +32,7 @@ from ultralif.nn import DelayedLinear, LeakyIntegrator, Network, Neuron, Recurre
 
 __all__ = ["describe", "input_shape"]
 
-STEPS, BATCH = 2, 3  # sizes of the run that is recorded: the first axis tells them and their product apart
+STEPS, BATCH = 2, 3  # sizes of the recorded run: they and their product are all different
 NOTHING = (nn.Identity, nn.Dropout, nn.Dropout2d)
 LAYERS = (
     nn.Linear,
@@ -277,7 +277,7 @@ class _Watch(TorchFunctionMode):
 
 
 def _writes(func: Any, args: Any, kwargs: Any, places: dict[int, int]) -> bool:
-    """Tell whether a function of torch changes a tensor that is followed; a sum in place is followed too."""
+    """Return whether a torch function changes a followed tensor; a sum in place is followed too."""
     name = getattr(func, "__name__", "")
     if not args or id(args[0]) not in places or name in (*ADD, "requires_grad_", "retain_grad"):
         return False
@@ -355,7 +355,7 @@ def _simplified(noted: dict[int, Noted]) -> Graph:
 
 
 def _remembers(op: Any) -> bool:
-    """Tell whether an operation depends on earlier time steps."""
+    """Return whether an operation depends on earlier time steps."""
     return isinstance(op, Spikes | Leaky | _Feedback) or (isinstance(op, Synapses) and op.delay is not None)
 
 

@@ -121,7 +121,7 @@ class _Surrogate(Neuron[S]):
 class LIF(_Surrogate[State]):
     """Leaky integrate-and-fire with binary spikes and a surrogate gradient.
 
-    Its default surrogate, an arctangent of slope 2, is that of snnTorch. In soft mode the
+    Its default surrogate is an arctangent of slope 2, as in snnTorch. In soft mode the
     surrogate's own curve is the spike, and the gradient is exact. `ultralif.functional.lif_step` is the
     formula. The arguments are ``leak``, ``surrogate``, ``surrogate_slope``, ``learn_leak`` and
     ``learn_slope``, and those of every `Neuron`.

@@ -50,7 +50,7 @@ def record(net: nn.Module, x: Tensor) -> list[Recording]:
     currents: list[tuple[Neuron[Any], Tensor]] = []
 
     def keep(neuron: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
-        assert isinstance(neuron, Neuron)  # noqa: S101 - it is hooked to neurons alone
+        assert isinstance(neuron, Neuron)  # noqa: S101 - only neurons are hooked
         currents.append((neuron, args[0].transpose(0, 1) if neuron.batch_first else args[0]))
 
     hooks = [m.register_forward_hook(keep) for m in net.modules() if isinstance(m, Neuron)]

@@ -96,7 +96,7 @@ def dense_strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]
 
 
 def has_gap(constant: Sequence[int]) -> bool:
-    """Tell whether a constant is the same along an axis between others: then no run of neurons shares it."""
+    """Return whether a constant is the same along an inner axis, so that no run of neurons shares it."""
     axes = [i for i, size in enumerate(constant) if size != 1]
     return bool(axes) and axes[-1] - axes[0] + 1 != len(axes)
 

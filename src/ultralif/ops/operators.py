@@ -183,7 +183,7 @@ def prepare(
 
 
 def _needs_definition(current: Tensor) -> bool:
-    """Tell whether the call is empty, or exported, traced or transformed: only PyTorch's operators work."""
+    """Return whether the call is empty, or exported, traced or transformed: only PyTorch's operators work."""
     return (
         is_tracing()
         or current.numel() == 0

@@ -106,7 +106,7 @@ def make_page(document: Mapping[str, Any], title: str) -> str:
 
 
 def make_playground() -> str:
-    """Return a page with the playground alone."""
+    """Return a page that shows only the playground."""
     return make_page({"styles": STYLES, "alone": True}, "Playground")
 
 

@@ -291,8 +291,8 @@ def prepare_step(job: Job) -> None:
 def steer(job: Job) -> None:
     """Move the goal of each layer's rate in the loss by its distance from the target, as logarithms.
 
-    The loss alone would miss the target: soft spikes have other rates than binary ones, and the task pulls
-    as well.
+    The loss by itself would miss the target, because soft spikes have other rates than binary ones and the
+    task has its own optimum.
     """
     goals, target = job.objective.rate_goals, job.shared.target_rate
     assert goals is not None and target is not None  # noqa: S101 - the caller knows

@@ -427,7 +427,7 @@ def count_correct(task: Task, steps: Tensor, targets: Tensor, mask: Tensor | Non
 
 
 def can_be_fused(members: "Members", x: Tensor, labels: Tensor, objective: Objective) -> bool:
-    """Tell whether one kernel computes readout and loss: on a GPU, for one spiking layer and plain labels."""
+    """Return whether one kernel computes readout and loss: on GPUs, for one spiking layer and labels."""
     if x.dtype == torch.float64 or not runs_triton(x):
         return False
     from ultralif.stack import Stack

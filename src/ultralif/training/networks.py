@@ -187,7 +187,7 @@ def build_networks(configs: Sequence[RunConfig], device: torch.device) -> list[n
 
 
 def build_network(config: RunConfig) -> nn.Module:
-    """Return the untrained network of a config; it depends on the config alone.
+    """Return the untrained network of a config; it depends only on the config.
 
     Example:
         >>> from ultralif.training import RunConfig

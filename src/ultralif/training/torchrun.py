@@ -78,7 +78,7 @@ def train_distributed(
     be resumed with another number of processes; all must be able to read the folder of the runs.
 
     Args:
-        config: the run; ``batch_size`` is that of all processes together.
+        config: the run; ``batch_size`` is the total over all processes.
         store: the store that receives the run.
         options: device ``auto`` or ``cuda`` gives each process a GPU. Only the first process reports, and all
             stop if one is asked to.

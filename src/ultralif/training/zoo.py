@@ -35,7 +35,7 @@ def cards() -> dict[str, dict[str, Any]]:
 
 
 def is_model(source: str) -> bool:
-    """Tell whether a network of that name comes with the library; a name that is nearly one is refused."""
+    """Return whether a network of that name comes with the library; a name that is nearly one is refused."""
     known = cards()
     near = similar(source, known) if "/" in source and not Path(source).exists() else None
     if source not in known and near is not None:

@@ -36,7 +36,7 @@ TOP = 1 << 15
 
 
 def has_levels(plan: LayerPlan) -> bool:
-    """Tell whether a gathered layer reads the input itself."""
+    """Return whether a gathered layer reads the input itself."""
     return any(layer.kernel == "levels" for layer in plan.gathered.values())
 
 
