@@ -58,7 +58,7 @@ def inside(root: Path, name: str | Path) -> Path:
     except (OSError, RuntimeError, ValueError) as error:  # path too long, loop of links, or null character
         raise BadFile(f"{visible(str(name))!r} is not a path in {root}") from error
     if path == top or not path.is_relative_to(top):
-        raise BadFile(f"{visible(str(name))!r} points outside of {root}; it is not used")
+        raise BadFile(f"{visible(str(name))!r} points outside {root}; it is not used")
     return path
 
 
@@ -110,7 +110,7 @@ def read_bytes(path: Path, limit: int, *, links: bool = True) -> bytes:
 
 
 def digest(path: Path, algorithm: str = "sha256") -> str:
-    """Return the hex digest of a regular file of any size; only SHA-256 is for trust."""
+    """Return the hex digest of a regular file of any size; only SHA-256 is secure."""
     try:
         with opened(path) as file:
             made = hashlib.file_digest(file, partial(hashlib.new, algorithm, usedforsecurity=False))

@@ -47,7 +47,7 @@ def region_bound(hyperplanes: int, dimension: int) -> int:
 
 
 class Regions(NamedTuple):
-    """Every region of an arrangement, by one point inside of each.
+    """Every region of an arrangement, by one point inside each.
 
     Example:
         >>> regions = enumerate_regions(torch.eye(2), torch.zeros(2))
@@ -204,7 +204,7 @@ def _refuse_if_long(hyperplanes: int, rank: int, limit: int, *, traces: bool) ->
 
 
 def _inner_points(planes: _Planes, tol: float) -> Array:
-    """Return one point inside of every region."""
+    """Return one point inside every region."""
     unit, distance, _ = planes
     h, n = unit.shape
     if n == 1:

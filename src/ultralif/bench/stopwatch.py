@@ -37,7 +37,7 @@ class Spread(NamedTuple):
 
 
 def in_turns(calls: dict[str, Call], device: torch.device, clock: Clock, *, quick: bool) -> dict[str, Spread]:
-    """Time calls in turn, so that other work on the machine disturbs all of them alike."""
+    """Time calls in turn, so that other work on the machine affects all of them equally."""
     stopwatch = _Host() if clock == "host" else _Device(device) if device.type == "cuda" else _Processor()
     counts = {}
     for name, call in calls.items():

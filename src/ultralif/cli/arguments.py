@@ -117,8 +117,8 @@ def read_arguments(
 ) -> C:
     """Parse the arguments of a training command.
 
-    Paths of data, neurons and networks of the user are registered and replaced by their names. What is not
-    given comes from ``--config``, else from the recipe of the model, else from ``recipe``.
+    Paths of data, neurons and networks of the user are registered and replaced by their names. Missing
+    values come from ``--config``, then from the recipe of the model, then from ``recipe``.
 
     Args:
         kind: the dataclass of the command.

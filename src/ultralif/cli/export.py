@@ -274,7 +274,7 @@ def _make_c(
 
 
 def _compare_with(source: Original, integer: IntegerNetwork, x: Tensor) -> dict[str, Any]:
-    """Return how many spikes and decisions of a source network its integers share."""
+    """Return how many spikes and decisions the integer network shares with its source."""
     theirs = source.run(x.float())
     if source.static:
         x = x[:1].expand(len(theirs.spikes[0]), *x.shape[1:])
@@ -380,7 +380,7 @@ def _alike(net: nn.Module, mode: Any, integer: IntegerNetwork, samples: Tensor) 
 
 
 def _drawn(integer: IntegerNetwork) -> Tensor:
-    """Draw binary spikes, no more in a time step than the network takes, or one picture of real numbers."""
+    """Draw binary spikes, at most as many per time step as the network accepts, or a real-valued picture."""
     import torch
 
     shape = (min(integer.timesteps, 10), REPLAYED, integer.inputs)
@@ -492,8 +492,8 @@ def _range(config: RunConfig, data: Data | None) -> tuple[float, float]:
     if config.dataset.startswith("own:") or config.encoding == "constant-normalized":
         if data is None:
             raise InputError(
-                "the network takes real numbers, and their range is not known without its data; give them "
-                "with --dataset, or --input-range"
+                "the network takes real numbers, and their range is unknown without its data; pass the data "
+                "with --dataset, or the range with --input-range"
             )
         from ultralif.training.batches import make_loader
 

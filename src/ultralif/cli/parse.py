@@ -52,7 +52,7 @@ class Flag(NamedTuple):
 
     name: str
     kind: Callable[[str], Any] = str
-    """Reads one value; bool makes a switch."""
+    """Converts one word to a value; bool makes the flag a switch."""
     size: int | None = 1
     """The number of its values; None: any."""
     choices: tuple[str, ...] = ()

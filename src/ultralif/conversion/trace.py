@@ -450,7 +450,7 @@ class _Writer:
             return None
         return nn.Flatten(kept) if sizes[kept:] == (-1,) else _Reshape(kept, sizes[kept:])
 
-    # The parts outside of a step.
+    # The parts outside a step.
 
     def _single(self, node: fx.Node) -> fx.Node:
         if node not in self.done:

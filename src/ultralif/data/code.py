@@ -73,7 +73,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _plain(value: Any) -> str:
-    """Return numbers and texts as text, also inside of lists and dictionaries; leave everything else out."""
+    """Return numbers and texts as text, also inside lists and dictionaries; leave everything else out."""
     if isinstance(value, dict):
         parts = ((name, _plain(value[name])) for name in sorted(value, key=str))
         return str([(name, text) for name, text in parts if text])

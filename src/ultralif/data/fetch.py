@@ -323,7 +323,7 @@ def extract(archive: Path, folder: Path, limits: Limits = LIMITS) -> None:
     """Unpack a ``.zip``, ``.tar`` or ``.tar.gz`` into a folder, and add its files to the folder's `SUMS`.
 
     Links, devices, absolute names, ``..``, names that clash on some systems, and anything beyond the limits
-    are errors. Nothing is ever written outside of the folder.
+    are errors. Nothing is ever written outside the folder.
     """
     try:
         sums = list(_unpack(archive, folder, limits))
@@ -363,11 +363,11 @@ def _unpack(archive: Path, folder: Path, limits: Limits) -> Iterator[tuple[PureP
 
 
 def _safe(name: str) -> PurePosixPath:
-    """Return the name of a member as a path inside of the target, or refuse it."""
+    """Return the name of a member as a path inside the target, or refuse it."""
     path = PurePosixPath(name)
     strange = "\\" in name or ":" in name or len(name) > 1000 or not name.isprintable()
     if strange or path.is_absolute() or ".." in path.parts:
-        raise InputError(f"holds {name!r}, which would not stay inside of its folder")
+        raise InputError(f"holds {name!r}, which would not stay inside its folder")
     return path
 
 

@@ -59,7 +59,7 @@ def read_file(path: Path, limit: int) -> bytes:
 
 
 def hash_of(data: bytes, algorithm: str = "sha256") -> str:
-    """Return ``algorithm:hexdigest``; MD5 serves to compare with published sums, not for trust."""
+    """Return ``algorithm:hexdigest``; MD5 is not secure and only serves to compare with published sums."""
     return f"{algorithm}:{hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()}"
 
 

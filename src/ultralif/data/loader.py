@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 SLACK = 1e-3
-"""How far beyond [0, 1] rounding may have moved a value."""
+"""How far rounding may have moved a value beyond [0, 1]."""
 PADDING = 4
 """Pixels by which the paper shifts training images at most."""
 
@@ -127,13 +127,13 @@ class Loader:
     Args:
         split: the samples.
         batch_size: samples in a batch; the last one of an epoch may have fewer.
-        timesteps: T, for images; events have it already.
+        timesteps: T, for images; events already have it.
         encoding: encoding of images as sequences, see `ultralif.data.encoders`.
         gain: factor of the spike probability in the encoding.
         normalization: for ``rate-normalized``.
         seed: seed of the order, the crops and the spikes.
         shuffle: take the samples in a new order each epoch.
-        augment: random changes of images; True, the paper's shift by up to 4 pixels and flip.
+        augment: random changes of images; True means the paper's shift by up to 4 pixels and flip.
         classes: number of classes, needed by mixup.
 
     Example:

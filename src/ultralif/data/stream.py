@@ -1,4 +1,4 @@
-"""Batches of a user's DataLoader or Dataset, taken as it makes them: nothing is kept in memory."""
+"""Batches of a user's DataLoader or Dataset, used one by one: nothing is kept in memory."""
 
 import hashlib
 import random

@@ -55,7 +55,7 @@ def register_data(
 
     Args:
         train: samples and targets: a pair of tensors or arrays, a Dataset, or a DataLoader. Bytes are pixels
-            from 0 to 255; other numbers are taken as they are. A third tensor, or a third part of a batch,
+            from 0 to 255; other numbers are used as they are. A third tensor, or a third part of a batch,
             has the number of steps of each sample.
         test: the same for the test set.
         events: samples have time first, so that tensors are ``[N, T, ...]``.
@@ -64,7 +64,7 @@ def register_data(
         timed: there is a target for each step, ``[N, T, ...]``.
         batch_size: samples in a batch of a Dataset.
         workers: processes that read a Dataset.
-        title: what people call the data, such as the name of their file.
+        title: a readable name of the data, such as the name of their file.
 
     Example:
         >>> x, y = torch.rand(20, 4), torch.arange(20) % 2
@@ -103,7 +103,7 @@ def register_data(
 
 
 def _title(source: Any) -> str:
-    """Return what people call data: the class of their Dataset, or the shape of their tensors."""
+    """Return a readable name for data: the class of the Dataset, or the shape of the tensors."""
     if isinstance(source, DataLoader):
         return type(source.dataset).__name__
     if isinstance(source, tuple | list) and hasattr(source[0], "shape"):

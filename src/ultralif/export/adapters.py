@@ -94,7 +94,7 @@ def for_neurobench(net: nn.Module) -> nn.Module:
 
 def _time_first(neuron: AnyNeuron) -> AnyNeuron:
     if neuron.batch_first:
-        raise InputError("batch_first=True does not work inside of other libraries; leave it out")
+        raise InputError("batch_first=True does not work inside other libraries; leave it out")
     return neuron
 
 

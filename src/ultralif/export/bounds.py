@@ -52,7 +52,7 @@ class Counts(NamedTuple):
 
 
 def counts(graph: Graph, given: Counts) -> dict[int, Counts]:
-    """Return the bounds of every node that gives spikes or sums of spikes; ``given`` are the input's."""
+    """Return the bounds of every node that produces spikes or sums of spikes; ``given`` bounds the input."""
     found: dict[int, Counts] = {}
     for place, node in enumerate(graph.nodes):
         size = int(torch.Size(node.shape).numel())

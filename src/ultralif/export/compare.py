@@ -123,7 +123,7 @@ def check_own_neurons(graph: Graph) -> None:
 
 
 def _foreign(neuron: nn.Module) -> str | None:
-    """Return the name of a method that a class outside of this library overrides, or None."""
+    """Return the name of a method that a class outside this library overrides, or None."""
     kept = {"__init__", "__new__", "__doc__", "__module__", "extra_repr", "__repr__"}
     for kind in type(neuron).__mro__:
         if kind.__module__.startswith("ultralif."):

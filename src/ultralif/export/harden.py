@@ -342,6 +342,6 @@ def _lead(neurons: Iterable[AnyNeuron], eps: tuple[float, float] | None, done: f
 
 
 def _between(start: float, end: float, done: float) -> float:
-    """Interpolate geometrically between two numbers; rounding never leads outside of their range."""
+    """Interpolate geometrically between two numbers; rounding never leads outside their range."""
     low, high = sorted((start, end))
     return min(max(start * math.exp(done * math.log(end / start)), low), high)

@@ -325,7 +325,7 @@ class IntegerNetwork:
 
     nodes: tuple[IntegerNode, ...]
     is_count: tuple[bool, ...]
-    """For each node, whether it gives spikes or sums of spikes."""
+    """For each node, whether it produces spikes or sums of spikes."""
     timesteps: int
     """The longest sequence for which no number can overflow."""
     max_events: int

@@ -182,7 +182,7 @@ def _sequential(chain: list[tuple[str, NirNode]], dt: float) -> nn.Sequential:
 
 
 def _driven(name: str, node: NirNode, dt: float, synapses: nn.Linear | nn.Conv2d) -> AnyNeuron:
-    """Return neurons, after moving the factor of their current into the synapses before them."""
+    """Return neurons after moving the factor of their current into the preceding synapses."""
     gain, shift, neuron = _cell(name, node, dt)
     channels = len(synapses.weight)
     if len(gain) % channels or any(

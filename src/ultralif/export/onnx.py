@@ -33,7 +33,7 @@ aten = torch.ops.aten
 
 
 class Stepwise(nn.Module):
-    """A network by its time steps, with flat states: ``(x, *states) -> (output, *states)``."""
+    """A network that takes single time steps, with flat states: ``(x, *states) -> (output, *states)``."""
 
     def __init__(
         self, net: nn.Module, shape: Sequence[int] | None, mode: Mode = "hard", inputs: Tensor | None = None

@@ -266,7 +266,7 @@ class _Watch(TorchFunctionMode):
         if not isinstance(output, Tensor) or id(output) not in self.places:
             raise InputError(
                 "the network's output was not followed back to its input; return a tensor that its layers "
-                "made, outside of torch.no_grad or numpy"
+                "made, outside torch.no_grad or numpy"
             )
         last = self.places[id(output)]
         reached = {last}

@@ -109,7 +109,7 @@ def dspike_curve(v: Tensor, threshold: float | Tensor, sharpness: float | Tensor
 
     .. math:: \frac{\tanh(k (v/2\theta - 1/2)) + \tanh(k/2)}{2 \tanh(k/2)}
 
-    It leaves that range outside of ``0 <= v <= 2 * threshold``. The paper's formula has no clip; a learned k
+    It leaves that range outside ``0 <= v <= 2 * threshold``. The paper's formula has no clip; a learned k
     then falls, because that raises the gradient.
 
     Args:

@@ -58,7 +58,7 @@ class Block(nn.Module):
             self.shortcut = convolution(inputs, outputs, 1, stride)
 
     def forward(self, current: Tensor) -> Tensor:
-        """Return a current of shape ``[T, B, C, H, W]`` for another one."""
+        """Return the next current ``[T, B, C, H, W]``."""
         spikes = self.enter(current)
         kept = current if self.shortcut is None else self.shortcut(spikes)
         added: Tensor = self.two(self.between(self.one(spikes)))

@@ -97,7 +97,7 @@ class Parametrized(nn.Module):
         self._learned[name] = (form, bounds)
 
     def keep(self, name: str, value: Constant) -> None:
-        """Keep a finite number as an attribute, or a tensor as a buffer: an argument that is not learned."""
+        """Keep an argument that is not learned: a finite number as an attribute, or a tensor as a buffer."""
         _check_type(name, value)
         if not math.isfinite(value if not isinstance(value, Tensor) else float(value.sum())):
             raise InputError(f"{name} must be finite, got {value}; pass a number, or leave {name} out")
@@ -255,7 +255,7 @@ def _check_range(
     closed: Literal["", "upper", "both"],
     also: str = "",
 ) -> None:
-    """Raise an InputError if any entry of a constant is outside of its range, or infinite."""
+    """Raise an InputError if any entry of a constant is outside its range, or infinite."""
     if isinstance(value, Tensor) and value.is_meta:
         return  # under torch.device("meta") there are no values yet
     if isinstance(value, Tensor) and not value.numel():
@@ -268,5 +268,5 @@ def _check_range(
         shown = value if not isinstance(value, Tensor) else value.tolist()
         raise InputError(
             f"{name} must be in {brackets[0]}{low:g}, {high:g}{brackets[1]}, got {shown}; "
-            f"pass a value inside of that range{also}"
+            f"pass a value inside that range{also}"
         )

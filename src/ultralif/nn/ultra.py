@@ -115,7 +115,7 @@ class _Leaky(_Tempered):
         raw = self.log_time_constant
         decay = torch.log(torch.as_tensor(value, dtype=raw.dtype)) / self.eps_per_decay()
         if not bool((decay < 0).all() and decay.isfinite().all()):
-            raise InputError(f"leak must be in (0, 1), got {value}; pass a value inside of that range")
+            raise InputError(f"leak must be in (0, 1), got {value}; pass a value inside that range")
         raw.copy_(torch.log(-1 / decay))
 
 

@@ -69,7 +69,7 @@ def is_plain(current: Tensor) -> bool:
 
 
 def runs_triton(current: Tensor) -> bool:
-    """Return whether a call launches Triton kernels directly, outside of any custom operator."""
+    """Return whether a call launches Triton kernels directly, outside any custom operator."""
     return is_plain(current) and on_gpu(current)
 
 

@@ -70,7 +70,7 @@ LOG = Form.EXP
 LOGIT = Form.LOGISTIC
 """Learned as its logit: it stays between 0 and 1."""
 SOFTPLUS = Form.SOFTPLUS
-"""Learned as the inverse of its softplus: it stays positive, and large values move like the parameter."""
+"""Learned as the inverse of its softplus: it stays positive, and large values change like the parameter."""
 
 
 class Learned(NamedTuple):
@@ -142,7 +142,7 @@ def decode(
 
 
 class _Clamp(torch.autograd.Function):
-    """A clamp that, outside of its bounds, keeps each gradient whose descent step leads back inside."""
+    """A clamp that, outside its bounds, keeps each gradient whose descent step leads back inside."""
 
     generate_vmap_rule = True
 

@@ -107,7 +107,7 @@ class Rule(NamedTuple):
     detach: bool = False
     """Do not differentiate the spike in the reset."""
     delayed: bool = False
-    """Reset by the previous step's spike, which follows from the membrane; not for a ring."""
+    """Reset by the previous step's spike, which follows from the membrane; rings do not support this."""
     curve: Curve = Curve.SIGMOID
     clipped: bool = False
     """DSpike: the soft spike has the height A > 1 and is clipped to [0, 1], where its derivative is 0."""

@@ -70,7 +70,7 @@ def energy_figure(path: Path, entries: Sequence[Entry], dataset: str) -> Path:
 
 
 def _mean(runs: Mapping[int, Result], name: str) -> tuple[float, float] | None:
-    """Return the mean of a measure over seeds, as trained, and half its interval."""
+    """Return the mean of a measure over seeds, in the mode of training, and half its interval."""
     values = {seed: value for seed, run in runs.items() if (value := getattr(run.own, name)) is not None}
     found = interval(values)
     return None if found is None else (found.mean, found.half or 0.0)

@@ -126,7 +126,7 @@ class Stack(nn.Module):
         return flat.view(batches, time, batch, -1, bias.shape[1]).unbind()
 
     def _current(self, signal: Tensor, layer: int) -> Sequence[Tensor]:
-        """Return the currents ``[T, B, M, N]`` of a further layer."""
+        """Return the currents ``[T, B, M, N]`` of a layer after the first."""
         weight, bias = self.weights[layer], self.biases[layer]
         time, batch, members, _ = signal.shape
         by_member = signal.permute(2, 0, 1, 3).reshape(members, time * batch, -1)

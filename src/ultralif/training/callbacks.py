@@ -71,7 +71,7 @@ def cost(monitor: str, epoch: Mapping[str, float | None]) -> float:
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """End training when a quantity of the validation set has not improved for some epochs."""
+    """Stop training when a quantity of the validation set has not improved for some epochs."""
 
     monitor: str = "loss"
     """``loss``, ``accuracy``, or a metric after ``min`` or ``max``, such as ``min smape``."""

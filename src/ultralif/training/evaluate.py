@@ -218,7 +218,7 @@ class Evaluation:
     spike_rates: dict[str, list[float]]
     """Mean of each spiking layer."""
     energy: dict[str, Any]
-    """The paper's T * rate and picojoules, and counted operations, for each mode; picojoules in int8."""
+    """The paper's T * rate and picojoules, and counted operations, for each mode; also picojoules in int8."""
     hits: dict[str, str]
     """The samples classified correctly in each mode, see `ultralif.training.result`."""
     metrics: dict[str, dict[str, float]]

@@ -93,13 +93,13 @@ class _Feed(Protocol):
         """Start an epoch at the given batch."""
 
     def hand_over(self, batch: int) -> None:
-        """Prepare the next batch, outside of a recorded step."""
+        """Prepare the next batch, outside a recorded step."""
 
     def fill(self, batch: int) -> tuple[Tensor, Tensor]:
-        """Return inputs and labels of the next batch, inside of a recorded step."""
+        """Return inputs and labels of the next batch, inside a recorded step."""
 
     def advance(self, batch: int) -> None:
-        """Advance to the next batch, inside of a recorded step."""
+        """Advance to the next batch, inside a recorded step."""
 
     def positions(self) -> list[Tensor]:
         """Return what `advance` changes."""

@@ -206,7 +206,7 @@ class Task:
         return self.loss is cross_entropy and self.readout is mean
 
     def scores(self, steps: Tensor, mask: Tensor | None) -> Tensor:
-        """Return what is compared with the targets: of outputs of every step, or ``[B, ...]`` as they are."""
+        """Return what is compared with the targets: the readout of all steps, or outputs ``[B, ...]``."""
         if self.readout is None or steps.dim() < 3:
             return steps
         return cast(Tensor, call(self.readout, steps, mask=mask))

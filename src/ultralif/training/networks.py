@@ -137,7 +137,7 @@ def own_code(neurons: Iterable[str]) -> str | None:
 
 
 def warn_of_code(result: Result) -> None:
-    """Warn if the code of the user's own neuron has changed since a run was trained."""
+    """Warn if the code of the user's neuron has changed since a run was trained."""
     then = result.environment.get("code_sha256")
     if then is not None and then != own_code([result.neuron]):
         warnings.warn(

@@ -73,7 +73,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _taken(path: Path) -> IO[str]:
-    """Open and lock the file, or say which process has it."""
+    """Open and lock the file, or raise an error that names the process that has it."""
     while True:
         file = _opened(path)
         try:
@@ -342,7 +342,7 @@ class Store:
         return self.root / "index.sqlite"
 
     def path(self, run: str) -> Path:
-        """Return the folder of a run, which is inside of the store."""
+        """Return the folder of a run, which is inside the store."""
         if not is_id(run):
             raise InputError(f"{visible(run)!r} is not the name of a run, which has 12 digits of 0-9 and a-f")
         return self.root / run

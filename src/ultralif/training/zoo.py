@@ -97,7 +97,7 @@ def _check(name: str, card: dict[str, Any], content: bytes) -> None:
         RunConfig.from_dict(card["config"])
         numbers = {mode: float(card["accuracy"][mode]) for mode in card["accuracy"]}
         if not isinstance(card["run"], str) or not all(map(isfinite, numbers.values())):
-            raise ValueError("its run or its accuracy is not what a card has")
+            raise ValueError("its run or its accuracy does not have the form of a card")
         unpacked(load(content))
     except (InputError, SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         reason = visible(" ".join(f"{type(error).__name__}: {error}".split()))

@@ -134,7 +134,7 @@ def _ways(net: IntegerNetwork, plan: LayerPlan) -> str:
 
 
 def _one_line(title: str) -> str:
-    """Return a title that is safe inside of a C comment."""
+    """Return a title that is safe inside a C comment."""
     printable = "".join(c for c in " ".join(title.split()) if c.isprintable())
     return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)", " ", printable)
 

@@ -69,7 +69,7 @@ class LayerPlan:
 
     @property
     def internal(self) -> frozenset[int]:
-        """Return the synapses and pools that are computed inside of a gathered layer."""
+        """Return the synapses and pools that are computed inside a gathered layer."""
         inner = ((layer.synapses, layer.pool) for layer in self.gathered.values())
         return frozenset(place for pair in inner for place in pair if place is not None)
 

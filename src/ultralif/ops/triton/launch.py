@@ -203,7 +203,7 @@ def counters(kept: dict[Any, Tensor], device: torch.device, size: int) -> Tensor
 
 
 def _zeros(device: torch.device, size: int) -> Tensor:
-    """Take zeros from a pool that was allocated outside of any recorded graph; kernels reset them to zero."""
+    """Take zeros from a pool that was allocated outside any recorded graph; kernels reset them to zero."""
     pool = _pools.get(device)
     if pool is None and not is_recording(device):
         pool = _pools[device] = [torch.zeros(POOL, dtype=torch.int32, device=device), 0]

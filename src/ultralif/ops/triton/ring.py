@@ -254,7 +254,7 @@ def ring_forward_kernel(
 def step_backward(gs, gv, sums, trace, sides, v, around, inside, held, RULE: tl.constexpr):
     """Go back one step: return the gradients for the current and for the previous V, and the sums.
 
-    At the end, the sums of lanes that belong to another program are left out; lanes outside of any ring have
+    At the end, the sums of lanes that belong to another program are left out; lanes outside any ring have
     sums of 0.
     """
     k, threshold = held[1], held[4]
