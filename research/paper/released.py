@@ -134,11 +134,11 @@ def _accuracy(dataset: str, results: Results) -> Table:
             )
     good, tried, every = reproduced(results, [dataset])
     notes = [
-        f"Within {MARGIN} points or two standard deviations of the mean best epoch: {good} of {tried} "
-        f"published accuracies ({every} in all).",
-        "Best and last epoch: the reading of the author's code, all spikes soft; the published numbers are "
-        "best test epochs of one seed. Written: the text's reading, last epoch, baselines with binary "
-        "spikes. SigmaLIF is SoftLIF with threshold 0, and with 0.5 as written.",
+        f"{good} of {tried} published accuracies ({every} in all) are within {MARGIN} points or two standard "
+        "deviations of the mean best epoch.",
+        "*Best* and *last* are epochs of the author's code, where all spikes are soft; the published numbers "
+        "are best test epochs of one seed. *Written* is the last epoch of the text's reading, where the "
+        "baselines have binary spikes. SigmaLIF is SoftLIF with threshold 0; as written it has 0.5.",
     ]
     return Table(f"released-{dataset}", f"Both readings on {dataset}", columns, rows, notes)
 
@@ -238,5 +238,5 @@ def _depth(results: Results) -> Table:
                 str(control or "-"),
             )
         )
-    notes = ["Best test epochs at T=1; the best of the four Ultra neurons is chosen by it, here and there."]
+    notes = ["All numbers are best test epochs at T=1, which also choose the best of the four Ultra neurons."]
     return Table("released-depth", "Two and three hidden layers, T=1", columns, rows, notes)

@@ -42,12 +42,12 @@ def make_table(name: str, results: Results, seeds: int = 5) -> Table:
         table.notes.append("Our recordings of N-MNIST are denoised: about 76 % of the events are kept.")
     if any(config.dataset == "shd" for config in wanted):
         table.notes.append(
-            "SHD: spikes of both sets regenerated from the original recordings, counted in 30 bins of a "
-            "sample; not the published files."
+            "SHD is not read from the published files: the spikes of both sets were regenerated from the "
+            "original recordings and counted in 30 bins per sample."
         )
     missing = len(results.missing(wanted))
     if missing:
-        table.notes.append(f"partial: {len(wanted) - missing} of {len(wanted)} runs are there")
+        table.notes.append(f"Incomplete: {len(wanted) - missing} of {len(wanted)} runs are finished.")
     return table
 
 
@@ -61,8 +61,8 @@ def _draws(wanted: Sequence[RunConfig], results: Results) -> list[str]:
         return []
     shown = ", ".join(f"{spread:.2f} on {dataset} at T={time}" for dataset, time, spread in found)
     return [
-        "An accuracy is of one draw of the test set's spikes. Its standard deviation is part of each "
-        f"interval over seeds: {shown}."
+        "Each accuracy is measured with one random draw of the test set's spikes. The standard deviation of "
+        f"such a draw is part of each interval: {shown}."
     ]
 
 
@@ -89,7 +89,7 @@ def _accuracy(dataset: str, results: Results) -> Table:
                 )
             )
     notes = [
-        "Ultra neurons and SoftLIF are measured with soft spikes, as the paper does, and with binary ones."
+        "Ultra neurons and SoftLIF are measured with soft spikes, as in the paper, and with binary spikes."
     ]
     return Table(dataset, f"Test accuracy (%) on {dataset}", columns, rows, notes)
 
@@ -129,7 +129,7 @@ def _summary(results: Results) -> Table:
             found, gained = results.best(dataset, ULTRA, 1, mode), results.gain(dataset, 1, mode)
             cells += ["-", "-"] if not found or not gained else [_named(*found), gained.difference.signed]
         rows.append((dataset, "measured", *cells))
-    notes = ["The best of each group is chosen on the test set: one of six, one of four in that mode."]
+    notes = ["The best of six baselines, and of four Ultra neurons in each mode, is chosen on the test set."]
     return Table("t1-summary", "T=1: best baseline and best Ultra neuron", columns, rows, notes)
 
 
@@ -242,7 +242,7 @@ def _binary(results: Results) -> Table:
     chosen = (
         "Recipes were chosen at T=1 on held-out training data: binary on CIFAR-10, binary narrow on MNIST."
     )
-    notes = ["All with binary spikes.", chosen]
+    notes = ["All networks have binary spikes.", chosen]
     return Table("binary", "Binary spikes", columns, rows, notes)
 
 

@@ -120,8 +120,8 @@ def tuned_table(results: Iterable[Result]) -> Table:
         "Each neuron has the same 16 settings, four learning rates and four widths, judged on a sixth of the "
         "training set after 20 epochs with one seed; the chosen one is then trained on all of it "
         "for 100 epochs with other seeds. The width is where a learned one starts.",
-        "Test: with the spikes of training; binary: the same networks with spikes 0 and 1.",
-        "At an edge of the grid, where a better setting may be outside: " + "; ".join(edges) + ".",
+        "*Test* uses the spikes of training, and *binary* the same networks with spikes of 0 and 1.",
+        f"Settings chosen at an edge of the grid, so that a better one may lie outside: {'; '.join(edges)}.",
     ]
     return Table("tuned", "Every neuron tuned alike", columns, rows, notes)
 

@@ -151,7 +151,7 @@ class TestTables:
         table = make_table(name, Results())
         text = to_markdown(table)
         assert "not run" in text or "no data here" in text
-        assert table.notes[-1].startswith("partial: 0 of")
+        assert table.notes[-1].startswith("Incomplete: 0 of")
         assert len({len(r) for r in table.rows} | {len(table.columns)}) == 1
         assert to_csv(table).count("\n") == len(table.rows) + 1
         assert to_latex(table).count(r"\\") == len(table.rows) + 1
@@ -165,7 +165,7 @@ class TestTables:
         text = to_markdown(make_table("mnist", results, seeds=3))
         assert "| LIF | 1 | 95.34 | 95.00 ± 0.25 | -0.34 | - | - | 3 |" in text
         assert "| UltraDLIF | 1 | 95.67 | 95.00 ± 0.25 | -0.67 | 95.00 ± 0.25 | - | 3 |" in text
-        assert "partial" not in text
+        assert "Incomplete" not in text
 
     def test_latex_is_escaped(self):
         text = to_latex(make_table("mnist-efficiency", Results()))
