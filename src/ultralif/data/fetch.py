@@ -48,7 +48,7 @@ def get(
         spec: a dataset that has files.
         data_dir: folder to write to; None: see `ultralif.data.files.home`.
         progress: called with every piece that arrives.
-        opener: opens addresses; None: over https only.
+        opener: opens addresses; None means over https only.
     """
     split = spec.forms[0].split  # the form that programs can download
     found = find(spec, data_dir, split)

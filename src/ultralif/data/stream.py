@@ -95,7 +95,7 @@ class Stream:
         """Yield the batches of a pass as ``x [T, B, ...]`` or images ``[B, ...]``, targets and mask.
 
         Args:
-            seeds: one for the pass, and one for each batch: whatever draws random numbers repeats itself.
+            seeds: one for the pass and one for each batch, so that random numbers can be repeated.
         """
         _seed_generators(self.loader, next(seeds))
         _seed(next(seeds))
@@ -210,7 +210,7 @@ class Stream:
 class StreamLoader(Loader):
     """The batches of a `Stream`, encoded as those of a `Loader`; an epoch can be resumed at any step.
 
-    The seed of a batch depends on epoch and step, so a resumed epoch reads the batches before it again,
+    The seed of a batch depends on epoch and step. A resumed epoch therefore reads the earlier batches again,
     without training on them.
     """
 

@@ -80,7 +80,8 @@ def register_data(
         shapes = {half: (split.timesteps, *split.shape) for half, split in splits.items()}
     if other := next((half for half in shapes if shapes[half] != shapes["train"]), None):
         raise InputError(
-            f"train has samples of shape {shapes['train']} and {other} of {shapes[other]}; make them alike"
+            f"train has samples of shape {shapes['train']} and {other} of {shapes[other]}; pass samples of "
+            "one shape"
         )
     classes = _count_classes(splits) if has_classes and not timed else 0
     digest = hashlib.sha256(f"events={events}".encode())

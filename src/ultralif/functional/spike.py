@@ -109,8 +109,8 @@ def dspike_curve(v: Tensor, threshold: float | Tensor, sharpness: float | Tensor
 
     .. math:: \frac{\tanh(k (v/2\theta - 1/2)) + \tanh(k/2)}{2 \tanh(k/2)}
 
-    It leaves that range outside ``0 <= v <= 2 * threshold``. The paper's formula has no clip; a learned k
-    then falls, because that raises the gradient.
+    It leaves that range outside ``0 <= v <= 2 * threshold``. The paper's formula has no clip. A learned k
+    then falls, because a smaller k raises the gradient.
 
     Args:
         v: membrane potential.

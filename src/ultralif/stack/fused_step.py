@@ -34,7 +34,7 @@ def readout_loss(
     """Return each member's loss, and its hits and mean rate, which have no derivatives.
 
     A loss is the mean cross-entropy of ``rates @ weight.T + bias`` plus sparsity times the mean rate. It can
-    be differentiated once; the gradients are computed at once with the losses.
+    be differentiated once; the gradients are computed together with the losses.
 
     Args:
         rates: ``[B, M, N]``, contiguous.

@@ -59,8 +59,8 @@ def _count(time: int, wanted: int) -> int:
 class _Chunked(torch.autograd.Function):
     """The recurrence and its derivative, chunk by chunk.
 
-    The arguments are the number of chunks, which divides the time steps; current, state and the tensors of
-    the constants as in `autograd.run`, with time outermost; and constants and rule.
+    The first argument is the number of chunks, which divides the time steps. Current, state and the tensors
+    of the constants are as in `autograd.run`, with time outermost, and are followed by constants and rule.
     """
 
     @staticmethod

@@ -7,8 +7,9 @@ A map takes the membrane V at the start of a chunk to the membrane at its end; i
 numbers p, q and r. For a log-sum-exp it is log2(2^(p + V) + 2^q) - log2(2^(r + V) + 1), in units of
 eps log 2; without a reset, the second logarithm is missing. For a maximum it is min(max(p + V, q), r).
 
-In the backward pass the gradient at the start of a chunk is a line of that at its end, a g + c. A scan over
-the lines of all chunks gives the gradient at the end of each, with which all are differentiated at once.
+In the backward pass, the gradient at the start of a chunk is a line a g + c in the gradient g at its end. A
+scan over the lines of all chunks gives the gradient at the end of each, with which all are differentiated at
+once.
 """
 
 from collections.abc import Sequence
@@ -247,7 +248,7 @@ def then_line(a, c, a2, c2):
 
 @triton.jit
 def follow(a, c, gs, v, x, trace, inside, held, RULE: tl.constexpr):
-    """Take a line over one step: a is dV/dV(start), c the gradient of all spikes so far for V(start)."""
+    """Extend a line by one step: a is dV/dV(start), c the gradient of all spikes so far for V(start)."""
     potential, gate, steep, limit, weight, _, _ = trace
     share, _ = share_of(x, v, weight, held, RULE)
     _, back, _, _ = fire_backward(gs, 0.0 * gs, potential, potential, gate, steep, limit, held, held[6], RULE)
