@@ -22,7 +22,7 @@ def zonotope_volume(weight: Tensor, *, limit: int = 5_000_000) -> Tensor:
 
     Args:
         weight: generators ``[h, n]``.
-        limit: refuse if there are more determinants than this.
+        limit: the largest number of determinants that is computed.
 
     Example:
         >>> zonotope_volume(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))

@@ -106,7 +106,7 @@ def _bernoulli(p: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
         return _bernoulli_by_bytes(p, timesteps, generator)
     out = torch.empty(timesteps, *p.shape, device=p.device)
     u = torch.empty_like(p)
-    for spikes in out:  # one step at a time: on a GPU a larger draw differs from the first number on
+    for spikes in out:  # one step at a time, because on a GPU all numbers depend on the size of the draw
         torch.lt(u.uniform_(generator=generator), p, out=spikes)
     return out
 

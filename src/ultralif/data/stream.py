@@ -248,7 +248,7 @@ def _seed(seed: int) -> None:
 
 
 class _Order:
-    """The first samples that a loader takes, as its sampler draws them."""
+    """The first samples of a loader, in the order of its sampler."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self.loader = loader

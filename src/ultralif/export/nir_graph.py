@@ -211,7 +211,7 @@ def imported(graph: NirGraph, dt: float, reset: str | None, exact: bool) -> NirN
 
 
 def _average(layers: dict[str, nn.Module], feeds: dict[str, list[str]]) -> None:
-    """Write sums over windows as means where nothing but synapses reads them, in place."""
+    """Replace sums over windows by means where only synapses read them, in place."""
     for name, layer in layers.items():
         if not isinstance(layer, nn.AvgPool2d) or layer.divisor_override is None or any(_pair(layer.padding)):
             continue

@@ -134,7 +134,7 @@ class Parametrized(nn.Module):
         return self._decoder(name).value()
 
     def given(self, name: str) -> Constant | Learned:
-        """Return a constant in the form that operators take: a learned one raw, to be decoded there."""
+        """Return a constant in the form that operators take; they decode a learned one themselves."""
         return self._decoder(name) if name in self._learned else self.constant(name)
 
     def _decoder(self, name: str) -> Learned:

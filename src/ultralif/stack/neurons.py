@@ -132,7 +132,7 @@ class StackedNeurons(nn.Module):
         return choices
 
     def _shares(self, currents: Sequence[Tensor]) -> Iterator[tuple[Tensor, list[int]]]:
-        """Yield each current with the numbers of its groups; it holds whole groups."""
+        """Yield each current with the numbers of its groups; no group is split."""
         numbers = iter(range(len(self.groups)))
         for current in currents:
             inside: list[int] = []

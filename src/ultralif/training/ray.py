@@ -154,7 +154,7 @@ def _asking(ray: Any, board: Any) -> Callable[[], int]:
 CRASHES = 10
 """The most times that a stack may lose its worker without finishing an epoch."""
 STALE = 90 * 24 * 3600
-"""Age in seconds of a driver's token after which that driver counts as killed."""
+"""Age in seconds after which a driver's token means that the driver was killed."""
 OBJECTS = 100 << 20
 """Bytes for Ray's shared memory if we start it: only progress passes through it."""
 

@@ -3,7 +3,7 @@
 Without a reset, or with the saturating one, a map of a few numbers takes UltraLIF's membrane from the start
 of a chunk to its end (see `ultralif.functional.parallel`). So:
 
-1. find the map of every chunk, all chunks at once;
+1. find the maps of all chunks at once;
 2. scan over the maps, which gives the membrane at the start of each chunk;
 3. integrate all chunks at once, as if they were a larger batch.
 
