@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import ultralif as ul
 from ultralif.export.adapters import for_neurobench
 from ultralif.export.harden import gap, spike_trains
+from ultralif.training.result import Operations
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # NeuroBench's own
 
@@ -54,12 +56,30 @@ def test_the_judge_sees_multiplications_in_soft_spikes(mnist, train):
     assert found["SynapticOperations"]["Effective_MACs"] == 10 * 32 * 10
 
 
+def test_two_judges_and_the_evaluation_count_the_same_taps_of_convolutions(tmp_path):
+    from spikingjelly.activation_based.op_counter import DispatchCounterMode, SynOpCounter
+
+    torch.manual_seed(0)
+    convolutions = nn.Conv2d(2, 4, 3, padding=1), nn.Conv2d(4, 6, 3, stride=2, padding=1, groups=2)
+    first, second = map(ul.nn.TimeDistributed, convolutions)
+    net = nn.Sequential(first, ul.LIF(), second, ul.LIF(), nn.Flatten(2), nn.Linear(96, 3)).eval()
+    x, labels = (torch.rand(10, 2, 8, 8) < 0.3).float(), torch.arange(10) % 3
+    result = ul.train(net, (x, labels), (x, labels), timesteps=4, epochs=1, runs_dir=tmp_path)
+    counter, x = SynOpCounter(), x.expand(4, -1, -1, -1, -1)
+    with ul.mode(net, "hard"), DispatchCounterMode([counter]), torch.no_grad():
+        net(x)
+    operations = judge(net, x, labels)["SynapticOperations"]
+    assert counter.get_total() > 10_000 and operations["Effective_MACs"] == 0
+    assert result.by_mode["hard"].operations == Operations(0.0, counter.get_total() / 10)
+    assert operations["Effective_ACs"] == counter.get_total() / 10
+
+
 def test_any_module_is_judged():
     torch.manual_seed(0)
-    net = torch.nn.Sequential(
-        torch.nn.Linear(6, 5),
-        ul.Recurrent(ul.LIF(threshold=0.1), torch.nn.Linear(5, 5)),
-        torch.nn.Linear(5, 2),
+    net = nn.Sequential(
+        nn.Linear(6, 5),
+        ul.Recurrent(ul.LIF(threshold=0.1), nn.Linear(5, 5)),
+        nn.Linear(5, 2),
     )
     x = torch.rand(4, 8, 6)
     found = judge(net, x, torch.zeros(8, dtype=torch.long))

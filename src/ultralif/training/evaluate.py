@@ -147,7 +147,7 @@ class _Count:
         self.calls += 1
         nonzero = x != 0
         self.every += work
-        self.active += work * float(nonzero.double().mean()) if len(x) else 0.0
+        self.active += _weights_used(layer, nonzero)
         self.binary = self.binary and bool((x.masked_select(nonzero) == 1).all())
 
     def _counted(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -163,6 +163,20 @@ class _Count:
     def operations(self, samples: int) -> Operations:
         count = self.active / samples
         return Operations(0.0, count) if self.binary else Operations(count, 0.0)
+
+
+def _weights_used(layer: nn.Module, nonzero: Tensor) -> float:
+    """Return the number of pairs of a weight and an input that is not zero; padding has none."""
+    weight = layer.get_parameter("weight")
+    if not isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        return float(nonzero.sum()) * len(weight)
+    places = weight.dim() - 2
+    batch, sizes = nonzero.shape[: -places - 1], nonzero.shape[-places:]
+    channels = nonzero.reshape(*batch, layer.groups, -1, *sizes).sum(-places - 1).float()
+    ones = torch.ones_like(weight[: layer.groups, :1], dtype=torch.float32)
+    with torch.autocast(channels.device.type, enabled=False):
+        used: Tensor = layer._conv_forward(channels, ones, None)
+    return float(used.double().sum()) * (len(weight) // layer.groups)
 
 
 class _Layers(OpCounter):
