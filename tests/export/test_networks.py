@@ -150,12 +150,15 @@ class Odd(nn.Module):
 @pytest.mark.parametrize(
     ("net", "message"),
     [
-        (nn.Sequential(nn.Linear(4, 3), nn.ReLU(), ul.LIF()), "layer '1' is ReLU"),
-        (nn.Sequential(nn.Linear(4, 3), ul.LIF(batch_first=True)), "layer '1' has batch_first"),
+        (nn.Sequential(nn.Linear(4, 3), nn.ReLU(), ul.LIF()), "layer '1' is ReLU .*; use Linear"),
+        (
+            nn.Sequential(nn.Linear(4, 3), ul.LIF(batch_first=True)),
+            "layer '1' has batch_first.*; put the time first",
+        ),
         (nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 3), ul.LIF()), "layer '1' takes real numbers"),
         (nn.Sequential(ul.LIF(), nn.Linear(4, 3)), "layer '0' takes spikes without weights"),
         (nn.Sequential(nn.Linear(4, 3)), "no ultralif neurons"),
-        (Odd(lambda net, x: net.neuron(net.first(x)) * 2), "is the operation 'mul'"),
+        (Odd(lambda net, x: net.neuron(net.first(x)) * 2), "is the operation 'mul' .*sums, means"),
         (Odd(lambda net, x: net.neuron(net.first(x)) + net.first(x)), "adds spikes to currents"),
         (Odd(lambda net, x: net.neuron(net.first(x).mean(0, keepdim=True).expand_as(x))), "a mean over 0"),
         (nn.Sequential(nn.Conv2d(1, 2, 3), ul.LIF()), "shape is needed"),

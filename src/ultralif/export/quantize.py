@@ -291,7 +291,7 @@ def _refuse(graph: Graph, levels: Levels | None) -> None:
         counted = [graph.is_count[i] for i in node.inputs]
         reason = None
         if isinstance(node.op, Norm):
-            reason = "follows no Linear or Conv2d that it could be folded into"
+            reason = "follows no Linear or Conv2d that it could be folded into; put it directly after one"
         elif isinstance(node.op, Synapses) and node.op.geometry is None and len(node.shape) > 1:
             reason = "is a Linear on the last of several axes; flatten its input first"
         elif isinstance(node.op, Synapses) and not counted[0]:

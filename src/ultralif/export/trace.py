@@ -68,6 +68,10 @@ class Unknown:
     """A module that a graph cannot express."""
 
     reason: str
+    instead: str = "use Linear, Conv2d, batch norm, pooling, Flatten, Dropout and ultralif neurons"
+
+
+BATCH_FIRST = Unknown("has batch_first=True", "put the time first, [T, B, ...], and leave it out")
 
 
 class Noted(NamedTuple):
@@ -215,7 +219,8 @@ class _Watch(TorchFunctionMode):
         elif name == "mean" and len(inputs) == 1:
             self._mean(label, inputs[0], args, kwargs, out)
         else:
-            self._note(label, Unknown(f"is the operation {name!r}"), inputs, out)
+            instead = "between layers, only sums, means, flattening and reshaping are followed"
+            self._note(label, Unknown(f"is the operation {name!r}", instead), inputs, out)
 
     def _mean(self, label: str, place: int, args: Any, kwargs: Any, out: Tensor) -> None:
         """Record a mean over time, over the positions of a map, or over both."""
@@ -225,7 +230,8 @@ class _Watch(TorchFunctionMode):
         time = {0} if x.shape[:2] == (STEPS, BATCH) else set()
         places = {x.dim() - 2, x.dim() - 1} if len(shape) == 3 else set()
         if not axes or axes not in (time, places, time | places) or kwargs.get("keepdim", len(args) > 2):
-            self._note(label, Unknown(f"is a mean over {axis!r}"), (place,), out)
+            instead = "average over time (0), over a whole map (-2, -1), or over both"
+            self._note(label, Unknown(f"is a mean over {axis!r}", instead), (place,), out)
             return
         if places and axes >= places:
             size = (shape[1], shape[2])
@@ -243,7 +249,8 @@ class _Watch(TorchFunctionMode):
         elif _features(out) == (math.prod(shape),):
             self._note(label, Flatten(), (place,), out)
         else:
-            self._note(label, Unknown(f"is {name!r} to shape {tuple(out.shape)}"), (place,), out)
+            instead = "flatten all features of a time step, or fold time into the batch"
+            self._note(label, Unknown(f"is {name!r} to shape {tuple(out.shape)}", instead), (place,), out)
 
     def _same(self, place: int, out: Tensor) -> None:
         self.places[id(out)] = place
@@ -296,10 +303,14 @@ def _foreign(module: nn.Module) -> Unknown | None:
                 if getattr(type(module), name, None) is not getattr(kind, name, None):
                     return Unknown(
                         f"is {type(module).__name__}, a {kind.__name__} with its own {name}, which an export "
-                        "would leave out"
+                        "would leave out",
+                        f"use {kind.__name__} itself",
                     )
     if isinstance(module, LAYERS) and "forward" in vars(module):
-        return Unknown("has a forward that was replaced, which an export would leave out")
+        return Unknown(
+            "has a forward that was replaced, which an export would leave out",
+            "restore it: del layer.forward",
+        )
     return None
 
 
@@ -321,7 +332,7 @@ def _simplified(noted: dict[int, Noted]) -> Graph:
     averaged: set[int] = set()
     for place, (name, op, inputs, shape) in noted.items():
         if isinstance(op, Unknown):
-            raise InputError(f"layer {name!r} {op.reason}; it cannot be exported")
+            raise InputError(f"layer {name!r} {op.reason} and cannot be exported; {op.instead}")
         after_mean = any(i in averaged for i in inputs)
         if after_mean and (_remembers(op) or (isinstance(op, Pooling) and op.kind == "max")):
             raise InputError(f"layer {name!r} follows the mean over time; take that mean after it")
@@ -393,36 +404,40 @@ def operation(module: nn.Module, shape: tuple[int, ...]) -> Op | _Feedback | Unk
     if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d) and module.running_mean is not None:
         return Norm(module)
     if isinstance(module, Neuron):
-        return Unknown("has batch_first=True") if module.batch_first else Spikes(module)
+        return BATCH_FIRST if module.batch_first else Spikes(module)
     if isinstance(module, nn.AvgPool2d | nn.MaxPool2d):
         return _pool(module)
     if isinstance(module, nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d):
         wanted = _pair(module.output_size)
         sizes = [(have, want or have) for have, want in zip(shape[1:], wanted, strict=True)]
         if any(have % want for have, want in sizes):
-            return Unknown(f"pools {shape[1:]} to {wanted}, which no one window divides")
+            instead = "choose an output size that divides the map"
+            return Unknown(f"pools {shape[1:]} to {wanted}, which no one window divides", instead)
         rows, columns = (have // want for have, want in sizes)
         kind: PoolKind = "mean" if isinstance(module, nn.AdaptiveAvgPool2d) else "max"
         return Pooling(kind, (rows, columns), (rows, columns))
     if isinstance(module, LeakyIntegrator):
-        return Unknown("has batch_first=True") if module.batch_first else Leaky(module.leak, module)
+        return BATCH_FIRST if module.batch_first else Leaky(module.leak, module)
     if isinstance(module, Recurrent):
         feedback = operation(module.linear, shape)
         if module.neuron.batch_first or not isinstance(feedback, Synapses) or feedback.delay is not None:
-            return Unknown("is Recurrent with batch_first=True or a feedback other than Linear and Conv2d")
+            return Unknown(
+                "is Recurrent with batch_first=True or a feedback other than Linear and Conv2d",
+                "use Linear or Conv2d for the feedback, and put the time first",
+            )
         return _Feedback(feedback, module.neuron)
     return Unknown(f"is {type(module).__name__}")
 
 
 def _convolution(module: nn.Conv2d) -> Op | Unknown:
     if module.padding_mode != "zeros":
-        return Unknown(f"is a Conv2d with padding_mode={module.padding_mode!r}")
+        return Unknown(f"is a Conv2d with padding_mode={module.padding_mode!r}", "use padding_mode='zeros'")
     dilation, stride, kernel = (_pair(part) for part in (module.dilation, module.stride, module.kernel_size))
     padding = module.padding
     if padding == "same":
         reach = [step * (size - 1) for step, size in zip(dilation, kernel, strict=True)]
         if any(part % 2 for part in reach):
-            return Unknown("is a Conv2d with padding='same' and an even kernel")
+            return Unknown("is a Conv2d with padding='same' and an even kernel", "use an odd kernel")
         padding = (reach[0] // 2, reach[1] // 2)
     padding = (0, 0) if isinstance(padding, str) else _pair(padding)
     return Synapses(module, Geometry(stride, padding, dilation, module.groups))
@@ -432,7 +447,10 @@ def _pool(module: nn.AvgPool2d | nn.MaxPool2d) -> Op | Unknown:
     size, stride = _pair(module.kernel_size), _pair(module.stride)
     other = getattr(module, "divisor_override", None), getattr(module, "dilation", 1)
     if _pair(module.padding) != (0, 0) or module.ceil_mode or other != (None, 1):
-        return Unknown(f"is {type(module).__name__} with padding, dilation, ceil_mode or divisor_override")
+        return Unknown(
+            f"is {type(module).__name__} with padding, dilation, ceil_mode or divisor_override",
+            "leave these options at their defaults",
+        )
     return Pooling("mean" if isinstance(module, nn.AvgPool2d) else "max", size, stride)
 
 
