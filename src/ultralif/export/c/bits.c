@@ -13,3 +13,23 @@ static uint32_t reached(const uint32_t *sum)
     found |= (sum[7] & top) >> 7;
     return (found & UINT32_C(0xFFFF0000)) | (found & 0xFFFF) << 8;
 }
+
+/* Add to the channels found those that the spikes of one place reach, for so many groups of 16. */
+static INLINE void add_reached(uint32_t *found, const uint32_t *start, tap *t, uint32_t n, uint32_t groups,
+                               const uint32_t *weight, uint32_t next)
+{
+    uint32_t g;
+#ifdef PC
+    uint32_t sum[8 * $most];
+    gather(start, t, n, groups, weight, next, sum);
+    for (g = 0; g < groups; g++)
+        found[g] |= reached(sum + g * 8);
+#else
+    (void)weight;
+    for (g = 0; g < groups; g++) {
+        uint32_t sum[8];
+        gather(start + g * 8, t, n, next, sum);
+        found[g] |= reached(sum);
+    }
+#endif
+}

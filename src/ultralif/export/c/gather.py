@@ -225,6 +225,7 @@ def shared(net: IntegerNetwork, plan: LayerPlan) -> str:
     """Return the functions that gathered layers share."""
     kinds = {layer.kernel for layer in plan.gathered.values()}
     text = fill("alone.c") if kinds & {"packed", "levels"} else ""
+    most = max(-(-net.nodes[place].shape[0] // GROUP) for place in plan.gathered) if plan.gathered else 0
     if "packed" in kinds:
         bits, index = net.synapses[0].weight_bits, _index(plan, net)
         rows = [math.prod(_synapses(net, layer).weight.shape[1:]) for layer in plan.gathered.values()]
@@ -235,9 +236,9 @@ def shared(net: IntegerNetwork, plan: LayerPlan) -> str:
             words=bits // 2,
             row="uint16_t" if max(rows) < 1 << 16 else "uint32_t",
         )
-        text += fill(f"gather_{bits}.c", index=index)
+        text += fill(f"gather_{bits}.c", index=index, most=most)
     if any(layer.kernel == "packed" and layer.threshold is not None for layer in plan.gathered.values()):
-        text += fill("bits.c")
+        text += fill("bits.c", most=most)
     if any(layer.kernel != "wide" and layer.threshold is not None for layer in plan.gathered.values()):
         text += fill("first_bit.c")
     return text + (fill("dot.c") if "levels" in kinds else "")

@@ -13,32 +13,32 @@
    of sum holds channel i in its upper half and channel 8 + i in its lower one. Halves start at 2^15 less a
    threshold, so that their highest bits tell which channels reach it. No half overflows: the generator has
    proved that for every input. */
-#ifdef PC /* the sums of 16 channels in one or two wide registers */
-typedef uint8_t bytes __attribute__((vector_size(16)));
-typedef uint16_t halves __attribute__((vector_size(32)));
-#ifdef __AVX2__
+#ifdef PC /* one wide register for each 16, all at once; at the end, sums in the order of bytes become those words */
 #include <immintrin.h>
-#define WIDEN(w) ((halves)_mm256_cvtepu8_epi16((__m128i)(w)))
-#else
-#define WIDEN(w) __builtin_convertvector(w, halves)
-#endif
+typedef uint16_t halves __attribute__((vector_size(32)));
+typedef uint32_t words __attribute__((vector_size(32)));
+#define PICK(x, i, j, k, l) ((words)_mm256_permutevar8x32_epi32((__m256i)(x), _mm256_setr_epi32(i, j, k, l, i, j, k, l)))
 
-static void gather(const uint32_t *start, const tap *t, uint32_t n, const uint32_t *weight, uint32_t *sum)
+static INLINE void gather(const uint32_t *start, const tap *t, uint32_t n, uint32_t groups, const uint32_t *weight,
+                          uint32_t next, uint32_t *sum)
 {
-    halves total = {0};
-    uint32_t i;
-    for (i = 0; i < n; i++) {
-        bytes w;
-        __builtin_memcpy(&w, weight + t[i] * 4u, sizeof w);
-        total += WIDEN(w);
-    }
-    total -= (uint16_t)(n << 7);
-    for (i = 0; i < 4; i++) {
-        const uint32_t odd = start[4 + i] - (start[i] >> 16 << 8);
-        sum[i] = (start[i] + total[4 * i]) & 0xFFFF;
-        sum[i] |= ((start[i] >> 16) + total[4 * i + 2]) << 16;
-        sum[4 + i] = (odd + total[4 * i + 1]) & 0xFFFF;
-        sum[4 + i] |= ((odd >> 16) + total[4 * i + 3]) << 16;
+    const words odd = {0, 0, 0, 0, 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF}, half = odd & 16;
+    halves total[$most];
+    uint32_t i, g;
+    for (g = 0; g < groups; g++)
+        total[g] = (halves){0} - (uint16_t)(n << 7);
+    for (i = 0; i < n; i++)
+        for (g = 0; g < groups; g++) {
+            const uint32_t *w = weight + g * next + t[i] * 4u;
+            total[g] += (halves)_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)w));
+        }
+    for (g = 0; g < groups; g++) {
+        const words a = PICK(total[g], 0, 2, 4, 6), b = PICK(total[g], 1, 3, 5, 7);
+        words all;
+        __builtin_memcpy(&all, start + g * 8, sizeof all);
+        all -= (PICK(all, 0, 1, 2, 3) >> 16 & odd) << 8;
+        all = (words)((halves)all + (halves)(a << (16 - half) >> 16 | b >> half << 16));
+        __builtin_memcpy(sum + g * 8, &all, sizeof all);
     }
 }
 #elif !defined(__thumb__) || defined(__thumb2__)

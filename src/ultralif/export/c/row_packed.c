@@ -12,11 +12,7 @@ $pull    for (x = 0; x < $out_width; x++) {
             for (px = 0; px < $pool_columns; px++) {
                 tap t[TAPS($taps, $channels)];
                 const uint32_t spikes = taps_$l(s, $at, t);
-                for (g = 0; g < $groups; g++) {
-                    uint32_t sum[8];
-                    GATHER(start_$l[g], t, spikes, weight_$synapses[g][0], $next, sum);
-                    found[g] |= reached(sum);
-                }
+                add_reached(found, start_$l[0], t, spikes, $groups, weight_$synapses[0][0], $next);
             }
 $spikes    }
 }

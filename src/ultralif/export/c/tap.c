@@ -8,13 +8,13 @@
 #define BOTH(a, b) ((void)0)
 #endif
 
-#if defined(__SSE2__) && defined(__GNUC__) && $bits == 8
+#if defined(__AVX2__) && defined(__GNUC__) && $bits == 8
 /* A PC: the row of weights of every spike. All that a list could hold is copied, so no loop varies in length. */
 #define PC
 typedef $row tap;
 #define TAPS(places, channels) ((places) * (channels))
 #define END(t) ((void)(t))
-#define GATHER(start, t, n, weight, next, sum) gather(start, t, n, weight, sum)
+#define GATHER(start, t, n, weight, next, sum) gather(start, t, n, 1, weight, next, sum)
 static tap *add_tap(tap *t, const $index *spike, uint32_t n, uint32_t channels, const uint32_t *weight, uint32_t row)
 {
     uint32_t i;
