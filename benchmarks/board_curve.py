@@ -1,13 +1,15 @@
 """Accuracy against instructions, RAM and flash: spiking and quantised ReLU networks of several widths.
 
     python benchmarks/board_curve.py train --data FOLDER --out NETS     # minutes on a GPU; a CPU takes hours
+    python benchmarks/board_curve.py train --data FOLDER --out NETS --datasets cifar10
     python benchmarks/board_curve.py count --data FOLDER --nets NETS    # in integers and in the emulator
 
-FOLDER has the folders mnist and fashion-mnist with their four files. All networks have the shapes of vgg5
-times a width and one time step, and are trained alike: Muon, 20 epochs, images moved by up to two pixels
-(Fashion-MNIST is mirrored too). A ReLU network is trained with weights and activations of 8 bits. A spiking
-one is soft for 14 epochs, then binary; its penalty is the share of a dense network's additions that its
-spikes need. "events" reads pixels as events. `count` writes docs/results/board-curve.json.
+FOLDER has the folders mnist and fashion-mnist with their four files, and cifar-10-batches-bin for CIFAR-10.
+Training leaves out networks that are in NETS, so the same command continues it. All networks have the shapes
+of vgg5 times a width and one time step, and are trained alike: Muon, 20 epochs, images moved by up to two
+pixels (and mirrored, except on MNIST). A ReLU network is trained with weights and activations of 8 bits. A
+spiking one is soft for 14 epochs, then binary; its penalty is the share of a dense network's additions that
+its spikes need. "events" reads pixels as events. `count` writes docs/results/board-curve.json.
 """
 
 import gzip
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -60,10 +63,15 @@ GIVEN = Namespace(
 )  # fmt: skip
 
 
-def images(folder: Path, part: str) -> tuple[Tensor, Tensor]:
-    """Return pixels from 0 to 1, ``[N, 1, 28, 28]``, and labels."""
+def images(data: Path, dataset: str, part: str) -> tuple[Tensor, Tensor]:
+    """Return pixels from 0 to 1, ``[N, C, H, W]``, and labels."""
+    if dataset == "cifar10":
+        names = [f"data_batch_{i}" for i in range(1, 6)] if part == "train" else ["test_batch"]
+        files = [(data / "cifar-10-batches-bin" / f"{name}.bin").read_bytes() for name in names]
+        rows = torch.tensor(np.frombuffer(b"".join(files), np.uint8)).view(-1, 1 + 3 * 32 * 32)
+        return rows[:, 1:].reshape(-1, 3, 32, 32) / 255, rows[:, 0].long()
     raw = [
-        np.frombuffer(gzip.decompress((folder / f"{part}-{what}-ubyte.gz").read_bytes()), np.uint8)
+        np.frombuffer(gzip.decompress((data / dataset / f"{part}-{what}-ubyte.gz").read_bytes()), np.uint8)
         for what in ("images-idx3", "labels-idx1")
     ]
     return torch.tensor(raw[0][16:]).view(-1, 1, 28, 28) / 255, torch.tensor(raw[1][8:]).long()
@@ -102,9 +110,9 @@ class ReLU8(nn.Module):
 class Dense(nn.Module):
     """The ReLU network: convolution, pooling, batch norm and ReLU, four times; then a mean and a head."""
 
-    def __init__(self, width: float) -> None:
+    def __init__(self, width: float, colors: int) -> None:
         super().__init__()
-        sizes = [1, *widths(width)]
+        sizes = [colors, *widths(width)]
         pairs = list(pairwise(sizes))
         self.convs = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1, bias=False) for a, b in pairs)
         self.norms = nn.ModuleList(nn.BatchNorm2d(b) for b in sizes[1:])
@@ -118,14 +126,14 @@ class Dense(nn.Module):
         return F.linear(x.mean((2, 3)), eight_bits(self.head.weight), self.head.bias)
 
 
-def build(kind: str, width: float) -> nn.Module:
-    """Return a network without weights of its own."""
+def build(kind: str, width: float, colors: int) -> nn.Module:
+    """Return a network without weights of its own, for images of one or three colors."""
     if kind == "relu":
-        return Dense(width)
+        return Dense(width, colors)
     options = {"eps": 0.3, "learn_eps": True}
     sizes = widths(width)
     return ul.models.vgg(
-        ((sizes[0],), tuple(sizes[1:3]), (sizes[3],)), channels=1, timesteps=1, neuron_options=options
+        ((sizes[0],), tuple(sizes[1:3]), (sizes[3],)), channels=colors, timesteps=1, neuron_options=options
     )
 
 
@@ -135,8 +143,9 @@ class Training(speedrun.Training):
     def __init__(self, net: nn.Module, pixels: Tensor, given: Namespace) -> None:
         self.spent: list[Tensor] = []
         sizes = [*widths(given.width), 10]
-        taps = (9, 9, 9, 1 / 9)  # of a spike, for each channel of the next layer; the head reads means
-        places = (196, 196, 49, 9)
+        half, quarter, last = ((pixels.shape[-1] // n) ** 2 for n in (2, 4, 8))
+        taps = (9, 9, 9, 1 / last)  # of a spike, for each channel of the next layer; the head reads means
+        places = (half, half, quarter, last)
         dense = [p * c * t * n for p, c, t, n in zip(places, sizes, taps, sizes[1:], strict=False)]
         for neuron, cost in zip(
             (m for m in net.modules() if isinstance(m, ul.nn.Neuron)), dense, strict=False
@@ -212,12 +221,12 @@ def train_one(
     begun = time.perf_counter()
     parts = []
     for part in ("train", "t10k"):
-        x, y = (each.to(speedrun.DEVICE) for each in images(data / dataset, part))
+        x, y = (each.to(speedrun.DEVICE) for each in images(data, dataset, part))
         parts.append(((x > 0.5).float() if kind == "events" else x, y))
     (x, y), test = (tuple(each[: GIVEN.subset] for each in part) for part in parts)
-    own = {"kind": kind, "width": width, "penalty": penalty, "flip": dataset == "fashion-mnist"}
+    own = {"kind": kind, "width": width, "penalty": penalty, "flip": dataset != "mnist"}
     torch.manual_seed(seed)
-    net = build(kind, width).to(speedrun.DEVICE)
+    net = build(kind, width, x.shape[1]).to(speedrun.DEVICE)
     training = Training(net, x, Namespace(**vars(GIVEN) | own))
     training.fit(x, y, seed)
     found = accuracy(net, *test)
@@ -240,7 +249,7 @@ def train(given: Namespace) -> None:
     """Train all networks, the first seed of every one first."""
     given.out.mkdir(parents=True, exist_ok=True)
     own = {"epochs": given.epochs, "subset": given.subset, "batch": given.batch}
-    tasks = [(d, s, *p) for s in range(given.seeds) for p in PLAN for d in DATASETS]
+    tasks = [(d, s, *p) for s in range(given.seeds) for p in PLAN for d in given.datasets]
     tasks = [task for task in tasks if given.only in "_".join(map(str, task))]
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
@@ -274,10 +283,10 @@ class Trained(board.Subject):
         return [(x if self.net.levels is None else self.net.levels(x)).byte().numpy().tobytes()]
 
 
-def integers(net: nn.Module, kind: str) -> IntegerNetwork:
-    """Return a spiking network in integers."""
+def integers(net: nn.Module, kind: str, shape: Sequence[int]) -> IntegerNetwork:
+    """Return a spiking network for images of a shape in integers."""
     given = {"input_max": 1} if kind == "events" else {"input_range": (0.0, 1.0)}
-    return quantize(net, timesteps=1, shape=(1, 28, 28), bits=16, clip_membrane=True, **given)
+    return quantize(net, timesteps=1, shape=shape, bits=16, clip_membrane=True, **given)
 
 
 def judged(subject: Trained, pixels: Tensor, labels: Tensor) -> float:
@@ -301,10 +310,11 @@ def on_boards(subject: board.Subject) -> dict[str, Any]:
         return found | {name: board.count(subject, name, folder) for name in ("m0plus", "m4")}
 
 
-def macs(width: float) -> int:
+def macs(width: float, colors: int, side: int) -> int:
     """Return the multiply-accumulates of a dense network."""
     a, b, c, d = widths(width)
-    return 784 * 9 * a + 196 * 9 * (a * b + b * c) + 49 * 9 * c * d + 10 * d
+    whole, half, quarter = (9 * (side // n) ** 2 for n in (1, 2, 4))
+    return whole * colors * a + half * (a * b + b * c) + quarter * c * d + 10 * d
 
 
 def count(given: Namespace) -> None:
@@ -316,18 +326,19 @@ def count(given: Namespace) -> None:
         row = found.setdefault(name, {"accuracy": {}})
         if seed in row["accuracy"]:
             continue
-        pixels, labels = images(given.data / dataset, "t10k")
-        net = build(kind, float(width))
+        pixels, labels = images(given.data, dataset, "t10k")
+        colors, side = pixels.shape[1:3]
+        net = build(kind, float(width), colors)
         net.load_state_dict(torch.load(path, map_location="cpu")["state"])
         if kind == "relu":
             row["accuracy"][seed] = accuracy(net, pixels, labels)
-            row["macs"] = macs(float(width))
-            dense = board.Dense("im2col", 1, widths(float(width)))
+            row["macs"] = macs(float(width), colors, side)
+            dense = board.Dense("im2col", 1, widths(float(width)), side, colors)
             row["boards"] = row.get("boards") or on_boards(dense)
         else:
             pixels = (pixels > 0.5).float() if kind == "events" else pixels
             ul.set_mode(net, "hard")
-            integer = integers(net.eval(), kind)
+            integer = integers(net.eval(), kind, pixels.shape[1:])
             subject = Trained(name, integer, pixels)
             row["accuracy"][seed] = judged(subject, pixels, labels)
             row["boards"] = row.get("boards") or on_boards(subject)
@@ -393,6 +404,7 @@ def main() -> None:
     parser.add_argument("what", choices=("train", "count"))
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--datasets", nargs="+", choices=(*DATASETS, "cifar10"), default=[*DATASETS])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=GIVEN.epochs)
     parser.add_argument("--batch", type=int, default=GIVEN.batch)

@@ -1,5 +1,5 @@
-/* The dense int8 network with the shapes of vgg5 on 28x28 images, C1 to C4 channels: ReLU for neurons, weights drawn
-   at random.
+/* The dense int8 network with the shapes of vgg5 on SIDE x SIDE images of C0 channels, then C1 to C4 channels: ReLU
+   for neurons, weights drawn at random.
 
    Two ways to compute it, for comparison with the exported spiking network: a plain loop, and im2col (copy
    every window once, then multiply it by all filters). -DIM2COL chooses the second. Maps are channels-last. */
@@ -94,17 +94,17 @@ int model_frame(model_state *s, const model_value *levels)
     int i, c, o;
     for (i = 0; i < MODEL_INPUTS; i++)
         s->b[i] = (int8_t)(levels[i] >> 1);
-    convolve(s->b, 28, 1, C1, weight_1, s->a);
-    pool(s->a, 28, C1);
-    convolve(s->a, 14, C1, C2, weight_2, s->b);
-    convolve(s->b, 14, C2, C3, weight_3, s->a);
-    pool(s->a, 14, C3);
-    convolve(s->a, 7, C3, C4, weight_4, s->b);
-    pool(s->b, 7, C4);
+    convolve(s->b, SIDE, C0, C1, weight_1, s->a);
+    pool(s->a, SIDE, C1);
+    convolve(s->a, SIDE / 2, C1, C2, weight_2, s->b);
+    convolve(s->b, SIDE / 2, C2, C3, weight_3, s->a);
+    pool(s->a, SIDE / 2, C3);
+    convolve(s->a, SIDE / 4, C3, C4, weight_4, s->b);
+    pool(s->b, SIDE / 4, C4);
     for (o = 0; o < MODEL_CLASSES; o++)
         for (c = 0; c < C4; c++) {
             int32_t sum = 0;
-            for (i = 0; i < 9; i++)
+            for (i = 0; i < (SIDE / 8) * (SIDE / 8); i++)
                 sum += s->b[i * C4 + c];
             s->score[o] += sum * weight_5[o * C4 + c];
         }

@@ -70,6 +70,12 @@ PARTS = (
         ("mnist", "fashion-mnist"),
     ),
     Part(
+        "board-curve-cifar10",
+        "benchmarks/board_curve.py train --datasets cifar10 --data {data} --out {out}/board-curve "
+        "--workers 9",
+        (CIFAR,),
+    ),
+    Part(
         "pack",
         "-m research.studies.contrast_data {data} {data}/shd {out}/packed",
         ("mnist", "fashion-mnist", "shd", CIFAR),
