@@ -138,7 +138,7 @@ def show_bits(folder: Path) -> None:
         "network", "bits of a weight", "floats", "rounded after training", "after more training in floats",
         "trained for the integers",
     )  # fmt: skip
-    for name in ("784-64-10", "vgg5"):
+    for name in ("vgg5", "784-64-10"):
         found: dict[int, list[list[float]]] = {8: [], 4: []}
         for seed in range(3):
             for bits, values in _bits(folder, name, seed):
@@ -160,14 +160,25 @@ def _bits(folder: Path, name: str, seed: int) -> Iterator[tuple[int, list[float]
     else:
         net, test = trained(folder, "MNIST", 1, "UltraLIF", seed), list(data.test())
         more, batches = {"steps": data.steps(2), "lr": 2e-3}, partial(data.epochs, 2, 1000 + seed)
-    floats = export.finetune(net, batches(), **more)
+    floats, before = export.finetune(net, batches(), **more), export.gap(net, test)["hard"].accuracy
     for bits in (8, 4):
-        values = [export.gap(net, test)["hard"].accuracy]
+        values = [before]
         for made in (net, floats, export.finetune(net, batches(), **more, weight_bits=bits, **how)):
             integer = export.quantize(made, weight_bits=bits, shape=test[0][0].shape[2:], **how)
-            right = sum(int((integer.run(x).scores.argmax(1) == y).sum()) for x, y in test)
-            values.append(100 * right / len(data.test_y))
+            values.append(_accuracy_in_c(integer, test))
         yield bits, values
+
+
+def _accuracy_in_c(integer: export.IntegerNetwork, test: list[tuple[Tensor, Tensor]]) -> float:
+    """Return the percentage of correct answers of the exported program at one time step."""
+    x, labels = torch.cat([x for x, _ in test], 1), torch.cat([y for _, y in test])
+    with tempfile.TemporaryDirectory() as made:
+        export.to_c(integer, f"{made}/c", x[:, :4])
+        subprocess.run(["make", "-s", "-C", f"{made}/c", "CFLAGS=-O2 -march=native", "model"], check=True)
+        stdin = (x if integer.levels is None else integer.levels(x)).byte().numpy().tobytes()
+        done = subprocess.run([f"{made}/c/model"], input=stdin, capture_output=True, check=True)
+    found = torch.tensor([int(line.split()[0]) for line in done.stdout.splitlines()])
+    return 100 * (found == labels).double().mean().item()
 
 
 BENCH = r"""
