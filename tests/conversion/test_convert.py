@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import ultralif as ul
 from ultralif.conversion import SpikeMismatch, convert, with_lif
 from ultralif.conversion.check import _compare_output
-from ultralif.conversion.neurons import SnnTorchNeuron
+from ultralif.conversion.neurons import SnnTorchNeuron, SpikingJellyNeuron
 from ultralif.errors import JobError
 
 with warnings.catch_warnings():
@@ -219,6 +219,129 @@ def test_another_batch_size_than_that_of_the_example() -> None:
     assert torch.equal(ours(more), net(more)) and fires(ours(more))
 
 
+class Free(nn.Module):
+    """A network as people write it: slices, joined spikes, sums and an output tensor of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.lif1 = linear(12, 16), snn.Leaky(beta=0.9)
+        self.fc2, self.lif2 = linear(16, 16), snn.Synaptic(alpha=0.8, beta=0.8)
+        self.fc3, self.lif3 = linear(32, 4), snn.Leaky(beta=0.9)
+
+    def forward(self, x, gain=1.5):
+        mem1, mem3 = torch.zeros(x.shape[1], 16), self.lif3.init_leaky()
+        syn2, mem2 = self.lif2.init_synaptic()
+        out, count = torch.empty(x.shape[0], x.shape[1], 4), torch.zeros(x.shape[1], 4)
+        for t in range(x.shape[0]):
+            spk1, mem1 = self.lif1(self.fc1(x[t, :]) * gain, mem1)
+            spk2, syn2, mem2 = self.lif2(self.fc2(spk1) + spk1, syn2, mem2)
+            spk3, mem3 = self.lif3(self.fc3(torch.cat([spk1, spk2], dim=1)), mem3)
+            out[t, :, :] = mem3
+            count += spk3
+        return out, count / x.shape[0]
+
+
+def test_a_forward_as_people_write_it(x: Tensor) -> None:
+    net = Free()
+    ours = convert(net, check=x)
+    membranes, rates = ours(x)
+    expected = net(x)
+    torch.testing.assert_close(membranes, expected[0])
+    assert torch.equal(rates, expected[1]) and fires(rates)
+    more = torch.rand(STEPS, 7, 12)  # another batch
+    assert torch.equal(ours(more)[1], net(more)[1])
+
+
+class OneStep(Free):
+    """A forward that takes one time step and returns spikes and membrane."""
+
+    def forward(self, x):
+        spikes, membrane = self.lif1(self.fc1(x))
+        return spikes, membrane
+
+
+def test_every_output_of_a_forward_of_one_step(x: Tensor) -> None:
+    net = OneStep()
+    spikes, membranes = convert(net, check=x)(x)
+    state, expected = torch.zeros(4, 16), []
+    for frame in x:
+        expected.append(net.lif1(net.fc1(frame), state))
+        state = expected[-1][1]
+    assert torch.equal(spikes, torch.stack([each[0] for each in expected])) and fires(spikes)
+    assert torch.equal(membranes, torch.stack([each[1] for each in expected]))
+
+
+class Wrong(Free):
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+
+    def forward(self, x):
+        mem = torch.ones(1) if self.what == "start" else self.lif1.init_leaky()
+        total, rec = torch.zeros(x.shape[1], 16), []
+        for frame in x:
+            spk, mem = self.lif1(self.fc1(frame), mem)
+            if self.what == "twice":
+                spk, mem = self.lif1(self.fc2(spk), mem)
+            if self.what == "in place":
+                total.add_(spk)
+            rec.append(spk)
+        return torch.stack(rec)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("start", "'lif1' is given a state other than 0"),
+        ("twice", "'lif1' is called twice"),
+        ("in place", "in place by add_"),
+    ],
+)
+def test_forwards_that_are_refused(what: str, said: str, x: Tensor) -> None:
+    with pytest.raises(ValueError, match=said):
+        convert(Wrong(what), check=x)
+
+
+def test_an_example_that_the_network_itself_refuses() -> None:
+    with pytest.raises(ValueError, match=r"the network fails on check, which has shape \(30, 4, 13\)"):
+        convert(Free(), check=torch.rand(STEPS, BATCH, 13))
+
+
+class FromRest(OneStep):
+    """A forward of one step that starts from rest in every call."""
+
+    def forward(self, x):
+        return self.lif1(self.fc1(x), self.lif1.init_leaky())[0]
+
+
+def test_a_forward_without_a_state_between_its_steps(x: Tensor) -> None:
+    with pytest.raises(ValueError, match="'lif1' starts from rest in every call of the forward"):
+        convert(FromRest(), check=x)
+
+
+class Encoded(nn.Module):
+    """A network that draws the spikes of its input itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.lif = linear(12, 16), snn.Leaky(beta=0.9)
+
+    def forward(self, x):
+        drawn, mem, rec = torch.bernoulli(x.expand(9, *x.shape)), self.lif.init_leaky(), []
+        for step in range(9):
+            spk, mem = self.lif(self.fc(drawn[step]), mem)
+            rec.append(spk)
+        return torch.stack(rec)
+
+
+def test_random_spikes_of_the_input_are_compared(x: Tensor) -> None:
+    net = Encoded()
+    ours, before = convert(net, check=x[0], exact=True), torch.get_rng_state()
+    found = ours(x[0])
+    torch.set_rng_state(before)
+    assert torch.equal(found, net(x[0])) and fires(found)
+
+
 class Readout(nn.Module):
     """norse's own example: cells in a loop, read out by LILinearCell."""
 
@@ -303,6 +426,35 @@ def test_spikingjelly_neurons(kind: str, v_reset: float | None, detach: bool, mo
         atol=1e-5,
     )
     assert {id(p) for p in ours.parameters()} == {id(p) for p in net.parameters()}
+
+
+def test_a_layer_in_single_step_mode_before_neurons_in_multi_step_mode(x: Tensor) -> None:
+    """layer.Linear takes sequences in both modes, a neuron does not."""
+    net = nn.Sequential(layer.Linear(12, 16), neuron.LIFNode(v_threshold=0.3, step_mode="m"))
+    ours = convert(net, check=x, exact=True)
+    assert torch.equal(ours(x), net(x)) and fires(ours(x))
+    assert type(ours[1]) is SpikingJellyNeuron
+    net[1].step_mode = "s"
+    wrong = nn.Sequential(*net, layer.Linear(16, 3), neuron.IFNode(step_mode="m"))
+    with pytest.raises(ValueError, match=r"'3' takes whole sequences, but layer '1' takes one step"):
+        convert(wrong, check=x)
+
+
+def test_batch_norms_of_spikingjelly(x: Tensor) -> None:
+    net = nn.Sequential(layer.ThresholdDependentBatchNorm1d(1.5, 1.0, 12), neuron.IFNode(step_mode="m"))
+    functional.set_step_mode(net, "m")
+    ours = convert(net.eval(), check=x, exact=True)
+    assert torch.equal(ours(x), net(x)) and fires(ours(x))
+    with pytest.raises(ValueError, match=r"'0' is a WSLinear, which ul\.convert does not know"):
+        convert(nn.Sequential(layer.WSLinear(12, 16), neuron.IFNode()))
+
+
+def test_the_state_of_the_source_is_left_alone(x: Tensor) -> None:
+    net = nn.Sequential(layer.Linear(12, 16), neuron.LIFNode(step_mode="m"))
+    net(x)
+    before = net[1].v
+    convert(net, check=x)
+    assert net[1].v is before
 
 
 def test_integers_at_the_threshold() -> None:
@@ -411,6 +563,42 @@ def test_norse_cells(kind: str) -> None:
         out, state = cells(frame, state)
         outs.append(out)
     assert torch.equal(ours(frames), torch.stack(outs)) and fires(torch.stack(outs))
+
+
+class Cells(nn.Module):
+    """Cells of norse in a forward that takes and returns their states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        p = norse.LIFParameters(v_th=torch.tensor(0.3))
+        self.first, self.fc, self.last = norse.LIFRecurrentCell(12, 16, p), linear(16, 4), norse.LIFCell(p)
+        self.first.input_weights.data.mul_(20)
+
+    def forward(self, x, state=None):
+        first, last = (None, None) if state is None else state
+        spikes, first = self.first(x, first)
+        spikes, last = self.last(self.fc(spikes), last)
+        return spikes, (first, last)
+
+
+def test_cells_of_norse_with_their_states(x: Tensor) -> None:
+    net, state, outs = Cells(), None, []
+    ours = convert(net, check=x, exact=True)
+    for frame in x:
+        spikes, state = net(frame, state)
+        outs.append(spikes)
+    assert torch.equal(ours(x), torch.stack(outs)) and fires(ours(x))
+
+
+def test_containers_of_norse(x: Tensor) -> None:
+    p = norse.LIFParameters(v_th=torch.tensor(0.2))
+    lifted = norse.SequentialState(linear(12, 16), norse.Lift(norse.LIFCell(p)))
+    assert torch.equal(convert(lifted, check=x)(x), lifted(x)[0][0])
+    hidden = norse.SequentialState(linear(12, 16), norse.LIF(p), linear(16, 4), return_hidden=True)
+    for found, expected in zip(convert(hidden, check=x)(x), hidden(x)[0], strict=True):
+        assert torch.equal(found, expected)
+    with pytest.raises(ValueError, match=r"'0' is a CobaLIFCell, which ul\.convert does not know"):
+        convert(norse.SequentialState(norse.CobaLIFCell(12, 16)))
 
 
 @pytest.mark.parametrize("kind", ["atan", "sigmoid", "fast_sigmoid", "triangular"])

@@ -13,6 +13,7 @@ from ultralif.conversion.streaming import streaming, with_lif
 from ultralif.conversion.trace import Traced, rebuild, trace
 from ultralif.errors import InputError
 from ultralif.nn import Recurrent
+from ultralif.nn.modes import evaluating
 
 __all__ = ["SpikeDifference", "SpikeMismatch", "convert", "is_foreign", "run_source", "streaming", "with_lif"]
 
@@ -56,6 +57,8 @@ def convert(
         )
     traced, step = _trace(source, replaced, check)
     made = rebuild(net, traced, step)
+    if is_foreign(made):
+        raise InputError("a neuron of another library is left in the converted network; please report it")
     made.train(net.training)
     if check is not None:
         compare(source, made, replaced, check, step, 0.0 if exact else ROUNDING)
@@ -135,6 +138,7 @@ def _with_kernels(module: nn.Module) -> nn.Module:
 def _trace(source: nn.Module, replaced: dict[str, Replacement], x: Tensor | None) -> tuple[Traced, bool]:
     """Trace a network, and return whether its forward takes one time step."""
     problem: InputError | None = None
+    given = x
     if x is not None:
         try:  # a forward that loops over time, or takes sequences, takes x as it is
             traced = trace(copied(source), replaced, x)
@@ -146,7 +150,24 @@ def _trace(source: nn.Module, replaced: dict[str, Replacement], x: Tensor | None
     try:
         traced = trace(copied(source), replaced, x)
     except InputError as error:
+        if problem is not None and given is not None:
+            _check_runs(source, given)
         raise (problem or error) from None
     if not traced.is_step and problem is not None:
         raise problem
     return traced, traced.is_step
+
+
+def _check_runs(source: nn.Module, x: Tensor) -> None:
+    """Raise an error if a network takes neither an input nor its first step."""
+    for example in (x[0], x):
+        try:
+            with evaluating(source), torch.no_grad():
+                copied(source)(example)
+            return
+        except Exception as error:
+            problem = error
+    raise InputError(
+        f"the network fails on check, which has shape {tuple(x.shape)}, and on its first step: {problem}. "
+        "Pass [T, B, ...], or what its forward takes"
+    ) from problem

@@ -1,9 +1,10 @@
 """Compare a converted network with its source, spike by spike."""
 
 import copy
+import inspect
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import torch
@@ -78,7 +79,7 @@ def compare(
     """
     theirs, expected = observe(source, replaced, x, step)
     ours: dict[str, tuple[Tensor, Tensor]] = {}
-    with ExitStack() as hooks, evaluating(net), torch.no_grad():
+    with ExitStack() as hooks, evaluating(net), torch.no_grad(), _same_draws():
         for name in theirs:
             neuron = _neuron(replaced[name].module)
             hooks.enter_context(neuron.register_forward_hook(_keep_ours(ours, name)))
@@ -119,7 +120,16 @@ def observe(
                 if hasattr(modules[name], "store_v_seq"):
                     modules[name].store_v_seq = True
         reset(source)
-        return theirs, _run_steps(source, x) if step else source(x)
+        with _same_draws():
+            return theirs, _run_steps(source, x) if step else source(x)
+
+
+@contextmanager
+def _same_draws() -> Iterator[None]:
+    """Let every network draw the same random numbers, for those that encode their input."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
 
 
 def reset(net: nn.Module) -> None:
@@ -167,20 +177,31 @@ def _keep_ours(kept: dict[str, tuple[Tensor, Tensor]], name: str) -> Hook:
     return hook
 
 
-def _run_steps(source: nn.Module, x: Tensor) -> Tensor:
-    outs, state = [], None
+def _run_steps(source: nn.Module, x: Tensor) -> Output:
+    """Return what a network of one time step returns for a sequence, without its states."""
+    outs: list[tuple[Tensor, ...]] = []
+    state, has_state = None, len(inspect.signature(source.forward).parameters) > 1
     for frame in x:
-        if type(source).__module__.startswith("norse."):
-            out, state = source(frame, state)
-        else:
-            out = source(frame)
-        outs.append(first_of(out))
-    return torch.stack(outs)
+        out = source(frame, state) if has_state else source(frame)
+        if has_state and isinstance(out, tuple):
+            out, state = out
+        outs.append(tuple(_tensors(out)))
+    stacked = tuple(torch.stack(each) for each in zip(*outs, strict=True))
+    return stacked if len(stacked) > 1 else stacked[0]
 
 
 def first_of(out: Output) -> Tensor:
     """Return the first of several outputs, which is the spikes of a neuron."""
-    return out if isinstance(out, Tensor) else out[0]
+    return next(_tensors(out))
+
+
+def _tensors(out: object) -> Iterator[Tensor]:
+    """Yield the tensors of an output; states, if it has any, come last."""
+    if isinstance(out, Tensor):
+        yield out
+    elif isinstance(out, tuple | list):
+        for each in out:
+            yield from _tensors(each)
 
 
 def _compare_layer(
@@ -217,10 +238,7 @@ def _compare_layer(
 
 
 def _compare_output(expected: Output, found: Output) -> None:
-    pairs = [(first_of(expected), found)] if isinstance(found, Tensor) else zip(expected, found, strict=False)
-    for one, other in pairs:
-        if not isinstance(one, Tensor):
-            continue
+    for one, other in zip(_tensors(expected), _tensors(found), strict=False):
         if one.shape != other.shape or not torch.allclose(one.to(other), other, rtol=1e-3, atol=1e-4):
             raise JobError(
                 f"the converted network spikes like its source but returns a different output, "
@@ -230,6 +248,10 @@ def _compare_output(expected: Output, found: Output) -> None:
 
 def copied(net: nn.Module) -> nn.Module:
     """Return a copy of a network without the states of its neurons."""
-    reset(net)
-    made = [tensor for tensor in net.buffers() if tensor.grad_fn is not None]  # Lapicque computes some
-    return copy.deepcopy(net, {id(tensor): tensor.detach().clone() for tensor in made})
+    made: list[Tensor] = []  # by the network itself, such as its states
+    for module in net.modules():
+        places = [vars(module), module._buffers, *(v for v in vars(module).values() if isinstance(v, dict))]
+        made += [t for place in places for t in place.values() if isinstance(t, Tensor) and not t.is_leaf]
+    found = copy.deepcopy(net, {id(tensor): tensor.detach().clone() for tensor in made})
+    reset(found)
+    return found

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ultralif.errors import InputError
 from ultralif.functional import Constant, Reset, SurrogateName, compute_dtype, straight_through
-from ultralif.nn import LIF, State, Stepped, SynapticState
+from ultralif.nn import LIF, State, Stepped, SynapticState, TimeDistributed
 
 __all__ = [
     "ConvertedNeuron",
@@ -53,12 +53,19 @@ class Replacement(NamedTuple):
     """It takes and returns sequences ``[T, B, *features]``."""
     states: tuple[str, ...] = ()
     """Our names of the states that the other module returns after its output."""
+    packed: bool = False
+    """Whether it returns them as one object."""
     alone: bool = False
     """Whether the other module returns only its output, not a tuple with states."""
     sequence: bool = False
     """Whether the other module takes a sequence instead of one time step."""
     observed: nn.Module | None = None
     """Used instead of ``module`` if the network reads the states, which differ in ``module``."""
+
+    @property
+    def takes_step(self) -> bool:
+        """Whether the other module takes one time step and has a state."""
+        return not self.sequence and not isinstance(self.module, TimeDistributed | nn.Linear)
 
 
 def plain(module: nn.Module, base: type[nn.Module]) -> nn.Module:
@@ -528,6 +535,8 @@ class States(nn.Module):
         state: Any = None
         found: list[tuple[Tensor, ...]] = []
         neuron: Any = self.neuron
+        if isinstance(neuron, nn.Sequential):  # linear layers before a recurrent one
+            current, neuron = neuron[:-1](current), neuron[-1]
         for x in current:
             spike, state = neuron.step(x, state)
             inner = getattr(state, "neuron", state)

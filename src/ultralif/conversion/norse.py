@@ -26,6 +26,11 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
     kind = type(module)
     known = snn.SNN | snn.SNNCell | snn.SNNRecurrent | snn.SNNRecurrentCell | LILinearCell
     if not isinstance(module, known):
+        if kind.__module__.startswith("norse.") and kind.__name__ not in ("SequentialState", "Lift"):
+            raise InputError(
+                f"layer {name!r} is a {kind.__name__}, which ul.convert does not know; take it out of the "
+                "network, or write it as a ul.Stepped neuron"
+            )
         return None
     layer: Foreign = module
     makers: dict[str, Callable[[Foreign], nn.Module]] = {
@@ -52,7 +57,8 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
             f"layer {name!r}, {kind.__name__}, has record_states=True; build it without and use "
             "ul.plot.record on the converted network"
         )
-    return Replacement(maker(layer), states=("v",), sequence=isinstance(module, snn.SNN | snn.SNNRecurrent))
+    sequence = isinstance(module, snn.SNN | snn.SNNRecurrent)
+    return Replacement(maker(layer), states=("v",), packed=True, sequence=sequence)
 
 
 def _lif(layer: Foreign, detach: bool = False) -> NorseLIF:

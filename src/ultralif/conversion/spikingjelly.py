@@ -44,12 +44,16 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
         return Replacement(
             made if kind is layer.Linear else TimeDistributed(made), alone=True, sequence=sequence
         )
-    if kind.__module__ in (f"{layer.__name__}.stateless_wrapper", f"{layer.__name__}.bn") and _is_plain(kind):
+    wrapped = kind.__module__ in (f"{layer.__name__}.stateless_wrapper", f"{layer.__name__}.bn")
+    if wrapped and _is_plain(kind):
         return Replacement(TimeDistributed(_plain(module)), alone=True, sequence=sequence)
-    if isinstance(module, base.MemoryModule) or ".activation_based.neuron." in kind.__module__:
+    if kind.__name__.startswith("ThresholdDependentBatchNorm"):  # its scale is in its weights
+        norm = getattr(nn, kind.__name__.removeprefix("ThresholdDependent"))
+        return Replacement(TimeDistributed(plain(module, norm)), alone=True, sequence=True)
+    if wrapped or isinstance(module, base.MemoryModule) or ".activation_based.neuron." in kind.__module__:
         raise InputError(
             f"layer {name!r} is a {kind.__name__}, which ul.convert does not know; it converts "
-            f"{', '.join(_NEURONS)}. Write it as a ul.Stepped neuron"
+            f"{', '.join(_NEURONS)} and plain layers. Write a neuron as a ul.Stepped neuron"
         )
     return None
 

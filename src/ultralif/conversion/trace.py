@@ -8,7 +8,7 @@ B, *features]``.
 import inspect
 import operator
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, cast
 
@@ -29,34 +29,49 @@ THREE_LINES = (
 )
 
 
+class NextTensor:
+    """Stands for the next tensor among the arguments of a function."""
+
+
 class Folded(nn.Module):
     """A function of batches, applied to sequences ``[T, B, ...]`` with time folded into the batch.
 
     Args:
         function: the function, or the name of a method of its first argument.
-        args: its arguments; None stands for the next tensor.
+        args: its arguments; `NextTensor` stands for the next tensor.
         kwargs: its keyword arguments.
     """
 
-    def __init__(self, function: Target, args: tuple[Argument, ...], kwargs: dict[str, Argument]) -> None:
+    def __init__(self, function: Target, args: tuple[object, ...], kwargs: dict[str, Argument]) -> None:
         super().__init__()
         self.function, self.args, self.kwargs = function, args, kwargs
 
     def forward(self, *tensors: Tensor) -> Tensor:
         """Return ``[T, B, ...]`` for tensors ``[T, B, ...]``."""
         steps, batch = tensors[0].shape[:2]
-        folded = iter([tensor.flatten(0, 1) for tensor in tensors])
-        args = [next(folded) if arg is None else arg for arg in self.args]
+        args = _filled(self.args, iter([tensor.flatten(0, 1) for tensor in tensors]))
         if isinstance(self.function, str):
             out = getattr(args[0], self.function)(*args[1:], **self.kwargs)
         else:
             out = self.function(*args, **self.kwargs)
+        if len(out) != steps * batch:
+            raise InputError(
+                f"{self.extra_repr()} mixes the samples of a batch, or time steps; call it outside of the "
+                "loop over time"
+            )
         spread: Tensor = out.reshape(steps, batch, *out.shape[1:])
         return spread
 
     def extra_repr(self) -> str:
         """Show the function."""
         return getattr(self.function, "__name__", str(self.function))
+
+
+def _filled(value: Any, tensors: Iterator[Tensor]) -> Any:
+    """Return arguments with tensors in their places."""
+    if isinstance(value, tuple | list):
+        return type(value)([_filled(each, tensors) for each in value])
+    return next(tensors) if value is NextTensor else value
 
 
 class _Reshape(nn.Module):
@@ -166,13 +181,15 @@ class _Tracer(fx.Tracer):
     def _known(self, node: fx.Node) -> Any:
         """Return the value of a node; tensors that a forward makes itself are attributes."""
         if "value" not in node.meta:
-            node.meta["value"] = operator.attrgetter(str(node.target))(self.root)
+            value = operator.attrgetter(str(node.target))(self.root)
+            node.meta["value"] = value.clone() if isinstance(value, Tensor) else value
         return node.meta["value"]
 
     @torch.no_grad()
     def _value(self, node: fx.Node) -> object:
         if node.op == "placeholder":
-            return self.example if next(iter(node.graph.nodes)) is node else None
+            default = node.args[0] if node.args else None
+            return self.example if next(iter(node.graph.nodes)) is node else default
         if node.op == "get_attr":
             return self._known(node)
         given: Any = fx.map_arg((node.args, node.kwargs), self._known)
@@ -185,10 +202,10 @@ class _Tracer(fx.Tracer):
 
 
 class Traced:
-    """A traced forward."""
+    """A traced forward, and the network whose tensors it uses."""
 
-    def __init__(self, graph: fx.Graph, replaced: dict[str, Replacement]) -> None:
-        self.graph, self.replaced = graph, replaced
+    def __init__(self, graph: fx.Graph, net: nn.Module, replaced: dict[str, Replacement]) -> None:
+        self.graph, self.net, self.replaced = graph, net, replaced
 
     def calls(self, name: str) -> int:
         """Return how often a layer is called."""
@@ -197,8 +214,15 @@ class Traced:
     @property
     def is_step(self) -> bool:
         """Whether the forward takes one time step: no layer is called twice, and neurons take steps."""
-        steps = [name for name, each in self.replaced.items() if not each.sequence and self.calls(name)]
-        return bool(steps) and all(self.calls(name) == 1 for name in steps)
+        steps = [name for name, each in self.replaced.items() if each.takes_step and self.calls(name)]
+        once = bool(steps) and all(self.calls(name) == 1 for name in steps)
+        for name, each in self.replaced.items():
+            if once and each.sequence and self.calls(name):
+                raise InputError(
+                    f"layer {name!r} takes whole sequences, but layer {steps[0]!r} takes one step; give "
+                    "all layers the same step mode, as SpikingJelly's set_step_mode(net, 'm') does"
+                )
+        return once
 
 
 def trace(net: nn.Module, replaced: dict[str, Replacement], example: Tensor | None) -> Traced:
@@ -215,7 +239,7 @@ def trace(net: nn.Module, replaced: dict[str, Replacement], example: Tensor | No
     arguments = list(inspect.signature(net.forward).parameters.values())[1:]
     optional = {a.name: a.default for a in arguments if a.default is not inspect.Parameter.empty}
     try:
-        return Traced(tracer.trace(net, concrete_args=optional or None), replaced)
+        return Traced(tracer.trace(net, concrete_args=optional or None), net, replaced)
     except InputError:
         raise
     except Exception as error:
@@ -242,14 +266,23 @@ class _Writer:
 
     def __init__(self, net: nn.Module, traced: Traced, step: bool) -> None:
         self.net, self.replaced, self.step = net, traced.replaced, step
-        self.old, self.graph = traced.graph, fx.Graph()
+        self.old, self.source, self.graph = traced.graph, traced.net, fx.Graph()
         self.modules: dict[str, nn.Module] = {}
         self.done: dict[object, fx.Node] = {}
         self.roles: dict[fx.Node, int] = {}
         self.parts: dict[int, list[fx.Node]] = {}
         self.stepping: set[fx.Node] = set()
+        self.writes: dict[object, list[fx.Node]] = {}
         names: dict[object, int] = {}
         for node in self.old.nodes:
+            if node.op == "output":
+                node.args = (self._without_states(node.args[0]),)
+            elif node.target == "__setitem__":
+                self.writes.setdefault(first_input(node).target, []).append(node)
+            elif _is_in_place(node) and not node.users:
+                raise InputError(
+                    f"the forward changes a tensor in place by {node.target}; write `x = x + y` instead"
+                )
             role = names.setdefault(self._role(node), len(names))
             self.roles[node] = role
             self.parts.setdefault(role, []).append(node)
@@ -261,11 +294,25 @@ class _Writer:
 
     def _is_neuron(self, node: fx.Node) -> bool:
         found = self._found(node)
-        return found is not None and not found.sequence
+        return found is not None and found.takes_step
 
     def _gives_tuple(self, node: object) -> bool:
         found = self._found(node) if isinstance(node, fx.Node) else None
         return found is not None and not found.alone
+
+    def _without_states(self, value: Argument) -> Argument:
+        """Return an output without the states that networks of norse return after it."""
+        if isinstance(value, tuple) and len(value) == 2 and self._is_state(value[1]):
+            return self._without_states(value[0])
+        return value
+
+    def _is_state(self, value: Argument) -> bool:
+        if isinstance(value, tuple | list):
+            return all(map(self._is_state, value))
+        if not isinstance(value, fx.Node) or value.target is not operator.getitem:
+            return value is None
+        found = self._found(first_input(value))
+        return found is not None and found.packed and bool(value.args[1] == 1)
 
     def _role(self, node: fx.Node) -> object:
         """Return a key that nodes share if they play the same role in different time steps."""
@@ -285,19 +332,18 @@ class _Writer:
             return first_input(node), cast(int, node.args[2])
         if self._takes_column(node):
             return first_input(node), cast(tuple[slice, int], node.args[1])[1]
-        if node.target is not operator.getitem or not isinstance(node.args[1], int):
+        step = _step_of(node.args[1]) if node.target is operator.getitem else None
+        if step is None:
             return None
         base = first_input(node)
         if name_of(base) == "unbind" and base.args[1:] in ((), (0,)):
             base = first_input(base)
-        return base, node.args[1]
+        return base, step
 
     def _takes_column(self, node: fx.Node) -> bool:
         """Return whether a node is ``x[:, t]``, a step of a sequence with the batch first."""
         index = node.args[1] if node.target is operator.getitem else None
-        return (
-            isinstance(index, tuple) and len(index) == 2 and index[0] == slice(None) and type(index[1]) is int
-        )
+        return isinstance(index, tuple) and index[:1] == (slice(None),) and _step_of(index[1:]) is not None
 
     def _key(self, value: Argument) -> object:
         if isinstance(value, fx.Node):
@@ -320,14 +366,14 @@ class _Writer:
         return self._sequential() or fx.GraphModule(self.modules, self.graph, "Converted")
 
     def _is_input(self, node: fx.Node) -> bool:
-        """Return whether an argument of the forward is more than a state of a neuron."""
+        """Return whether an argument of the forward is more than a state of a neuron or a number."""
+        if isinstance(next(iter(node.args), None), int | float | str):
+            return False
         users = [user for user in node.users if not name_of(user).startswith("_assert")]
         return bool(users) and not all(self._is_neuron(user) and user.args[0] is not node for user in users)
 
     def _output(self, value: Argument) -> fx.Node | tuple[Argument, ...]:
         if isinstance(value, tuple | list):
-            if len(value) == 2 and isinstance(value[1], list | tuple) and isinstance(value[0], fx.Node):
-                return self._output(value[0])  # norse: an output and a list of states
             kept = [self._output(each) for each in value]
             return tuple(kept) if len(kept) != 1 else kept[0]
         if not isinstance(value, fx.Node):
@@ -351,9 +397,9 @@ class _Writer:
         first = nodes[0]
         if self.step and nodes == (first,) and first.op == "placeholder":
             return self.input
-        if first.op == "get_attr" or (len(nodes) > 1 and all(node is first for node in nodes)):
-            if first.op == "get_attr":
-                raise InputError(f"the forward uses the tensor {first.target!r} itself; make it a layer")
+        if first.op == "get_attr":
+            raise InputError(f"the forward uses the tensor {first.target!r} itself; make it a layer")
+        if len(nodes) > 1 and all(node is first for node in nodes):
             return self._call(Expand(len(nodes)), "expand", self._single(first))
         if len({self.roles[node] for node in nodes}) > 1:
             raise InputError(
@@ -379,10 +425,18 @@ class _Writer:
         assert found is not None  # noqa: S101 - callers have checked
         if tuple(self.parts[self.roles[calls[0]]]) != calls:
             raise InputError(
-                f"layer {name!r} is called in another order than its spikes are used. {THREE_LINES}"
+                f"layer {name!r} is called twice in a time step, or in another order than its spikes are "
+                f"used; give each call its own neuron. {THREE_LINES}"
             )
-        if len({id(call) for call in calls}) != len(calls):
-            raise InputError(f"layer {name!r} is called twice in a time step; give each call its own neuron")
+        for start in _nodes_in([*calls[0].args[1:], *calls[0].kwargs.values()]):
+            value = start.meta.get("value", self._value(start)) if start.op == "get_attr" else None
+            if value is not None and bool(value.any()):
+                raise InputError(f"layer {name!r} is given a state other than 0 to start from; start from 0")
+            if value is not None and self.step:
+                raise InputError(
+                    f"layer {name!r} starts from rest in every call of the forward; loop over time in the "
+                    "forward, or take the state as an argument and return it"
+                )
         for earlier, call in pairwise(calls):
             for state in [*call.args[1:], *call.kwargs.values()]:
                 if state is not None and not _is_item_of(state, earlier):
@@ -411,19 +465,16 @@ class _Writer:
     def _operation(self, nodes: tuple[fx.Node, ...]) -> fx.Node:
         """Write a stateless layer or function that is called in every step as one call with time folded."""
         first = nodes[0]
-        given: list[Argument] = []
-        inputs: list[fx.Node] = []
-        for column in zip(*(node.args for node in nodes), strict=True):
-            if isinstance(column[0], fx.Node):
-                inputs.append(self._roll(tuple(column)))
-                given.append(None)
-            else:
-                given.append(column[0])
+        columns = zip(*(list(_nodes_in(node.args)) for node in nodes), strict=True)
+        inputs = [self._roll(tuple(column)) for column in columns]
         if not inputs or any(isinstance(value, fx.Node) for value in first.kwargs.values()):
             raise InputError(
                 f"the forward calls {first.target} in a way that cannot be followed. {THREE_LINES}"
             )
         name = str(first.target) if first.op == "call_module" else first.name
+        found = self._found(first)
+        if found is not None:
+            return self._call(found.module, name, *inputs)
         if first.op == "call_module":
             layer = self.net.get_submodule(name)
             whole = isinstance(layer, nn.Linear | nn.ReLU | nn.Identity | nn.Dropout)
@@ -431,7 +482,7 @@ class _Writer:
         shaped = self._reshaped(first)
         if shaped is not None:
             return self._call(TimeDistributed(shaped), name, inputs[0])
-        return self._call(_as_layer(first, given), name, *inputs)
+        return self._call(_as_layer(first), name, *inputs)
 
     def _reshaped(self, node: fx.Node) -> nn.Module | None:
         """Return the layer for a view, reshape or flatten of every sample of a batch, of any size."""
@@ -480,17 +531,42 @@ class _Writer:
         if shaped is not None:
             return self._call(shaped, node.name, self._single(first_input(node)))
         if node.op == "get_attr":
-            raise InputError(f"the forward uses the tensor {node.target!r} itself; make it a layer")
+            return self._tensor(node)
         args = cast(tuple[fx.Node, ...], fx.map_arg(node.args, self._single))
         if node.op == "call_module":
-            return self._call(self.net.get_submodule(str(node.target)), str(node.target), *args)
-        return self.graph.create_node(node.op, node.target, args, fx.map_arg(node.kwargs, self._single))
+            layer = self.net.get_submodule(str(node.target)) if found is None else found.module
+            if found is not None and isinstance(layer, TimeDistributed):  # of one batch
+                layer = layer.module
+            return self._call(layer, str(node.target), *args)
+        target = str(node.target).removesuffix("_") if _is_in_place(node) else node.target
+        return self.graph.create_node(node.op, target, args, fx.map_arg(node.kwargs, self._single))
+
+    def _value(self, node: fx.Node) -> Tensor:
+        """Return a tensor that the forward uses itself."""
+        value: Tensor = operator.attrgetter(str(node.target))(self.source)
+        return value
+
+    def _tensor(self, node: fx.Node) -> fx.Node:
+        """Write a tensor that the forward has made: filled step by step, or of one value."""
+        writes = self.writes.get(node.target, [])
+        value = self._value(node)
+        steps = [_step_of(write.args[1]) for write in writes]
+        if writes and steps == list(range(len(value))):
+            return self._roll(tuple(cast(fx.Node, write.args[2]) for write in writes))
+        made = str(node.target).startswith("_tensor_constant") and value.numel() > 0
+        if writes or not made or not bool((value == value.flatten()[0]).all()):
+            raise InputError(
+                f"the forward uses the tensor {node.target!r} itself; make it a layer, or collect outputs in "
+                "a list and return torch.stack(outputs)"
+            )
+        number = value.flatten()[0].item()
+        return self.graph.call_method("new_full", (self.input, (), number), {"dtype": value.dtype})
 
     def _call(self, module: nn.Module, name: str, *inputs: fx.Node) -> fx.Node:
         name = name.replace(".", "_") or "layer"
         if not name[0].isalpha():
             name = f"layer_{name}"
-        while name in self.modules and self.modules[name] is not module:
+        while hasattr(nn.Module, name) or self.modules.get(name, module) is not module:
             name += "_"
         self.modules[name] = module
         return self.graph.call_module(name, inputs)
@@ -512,6 +588,28 @@ def first_input(node: fx.Node) -> fx.Node:
     return cast(fx.Node, node.args[0])
 
 
+def _step_of(index: object) -> int | None:
+    """Return t for the indices ``t``, ``t, :`` and ``t, ...``; None for any other."""
+    first, *rest = index if isinstance(index, tuple) and index else (index,)
+    whole = all(each is Ellipsis or each == slice(None) for each in rest)
+    return first if type(first) is int and whole else None
+
+
+def _nodes_in(value: object) -> Iterator[fx.Node]:
+    """Yield the traced values among arguments, in lists too."""
+    if isinstance(value, fx.Node):
+        yield value
+    elif isinstance(value, tuple | list):
+        for each in value:
+            yield from _nodes_in(each)
+
+
+def _is_in_place(node: fx.Node) -> bool:
+    """Return whether a call such as ``add_`` changes its first argument."""
+    name = node.target if node.op == "call_method" else None
+    return isinstance(name, str) and name.endswith("_") and not name.startswith("_")
+
+
 def _is_item_of(value: Argument, call: fx.Node) -> bool:
     return isinstance(value, fx.Node) and value.target is operator.getitem and value.args[0] is call
 
@@ -521,9 +619,9 @@ def name_of(node: fx.Node) -> str:
     return str(getattr(node.target, "__name__", node.target))
 
 
-def _as_layer(node: fx.Node, given: Sequence[Argument]) -> nn.Module:
+def _as_layer(node: fx.Node) -> nn.Module:
     """Wrap a function of batches in a layer that takes sequences, using PyTorch's own layer if one exists."""
-    kind = name_of(node)
+    kind, given = name_of(node), node.args
     if kind in ("max_pool2d", "avg_pool2d", "boolean_dispatch", "_max_pool2d") and len(given) >= 2:
         layer = nn.AvgPool2d if "avg" in kind else nn.MaxPool2d
         names = ("kernel_size", "stride", "padding")
@@ -532,4 +630,5 @@ def _as_layer(node: fx.Node, given: Sequence[Argument]) -> nn.Module:
         return TimeDistributed(layer(**options))  # type: ignore[arg-type]
     if kind == "relu":
         return nn.ReLU()
-    return Folded(node.target, tuple(given), dict(node.kwargs))
+    args = fx.map_arg(given, lambda each: NextTensor)  # type: ignore[arg-type, return-value]
+    return Folded(node.target, cast(tuple[object, ...], args), dict(node.kwargs))
