@@ -147,6 +147,12 @@ def test_a_tutorial_of_snntorch(x: Tensor, reset: str) -> None:
     assert torch.equal(convert(net)(x[0])[0], expected[0])
 
 
+def test_synapses_of_a_static_image_are_computed_once(x: Tensor) -> None:
+    ours, shapes = convert(Tutorial("subtract"), check=x[0]), []
+    ours.fc1.register_forward_hook(lambda module, given, out: shapes.append(out.shape))
+    assert fires(ours(x[0])[0]) and shapes == [(BATCH, 20)]
+
+
 class Frames(nn.Module):
     """A convolutional network that loops over the frames of its input, with functions between layers."""
 

@@ -132,6 +132,50 @@ def test_time_distributed_is_the_module_at_every_step() -> None:
     assert ul.TimeDistributed(conv)(x[:, :0]).shape == (4, 0, 3, 3, 3)
 
 
+def test_a_convolution_of_a_constant_image_is_computed_once() -> None:
+    conv, image = ul.TimeDistributed(nn.Conv2d(2, 3, 3)), torch.randn(5, 2, 8, 8)
+    one, many = image.clone().requires_grad_(), image.clone().requires_grad_()
+    once = conv(one.expand(4, *image.shape))
+    each = conv(many.repeat(4, 1, 1, 1, 1))
+    assert once.stride(0) == 0
+    torch.testing.assert_close(once, each)
+    (once * once).sum().backward()
+    (each * each).sum().backward()
+    torch.testing.assert_close(one.grad, many.grad)
+    seen = []
+    conv.module.register_forward_hook(lambda module, given, out: seen.append(len(out)))
+    conv(image.expand(4, *image.shape))
+    assert seen == [20]  # a hook, which may count operations, sees the call of every step
+
+
+@pytest.mark.parametrize("options", [{}, {"stride": 1}, {"padding": 1}, {"ceil_mode": True}, {"dilation": 2}])
+@pytest.mark.parametrize("window", [1, 2, 3, (2, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_maximum_pooling_without_gradients(options: dict, window: object, dtype: torch.dtype) -> None:
+    if window == 1 and "padding" in options:
+        pytest.skip("PyTorch refuses it")
+    x = (torch.rand(2, 3, 4, 7, 9) < 0.3).to(dtype)
+    x[0, 0, 0, 2, 2], x[1, 1, 1, 1, 1] = torch.nan, -torch.inf
+    pool = nn.MaxPool2d(window, **options)
+    expected = torch.stack([pool(frame) for frame in x])
+    for given in (x, x.to(memory_format=torch.channels_last_3d)):
+        for layer in (pool, nn.Sequential(nn.Identity(), pool)):
+            found = ul.TimeDistributed(layer)(given)
+            torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def test_maximum_pooling_with_gradients_and_hooks() -> None:
+    x, seen = torch.rand(2, 3, 4, 7, 9, requires_grad=True), []
+    layer = ul.TimeDistributed(nn.MaxPool2d(2))
+    (found,) = torch.autograd.grad(layer(x).square().sum(), x)
+    (expected,) = torch.autograd.grad(sum(layer.module(frame).square().sum() for frame in x), x)
+    assert torch.equal(found, expected) and int((found != 0).sum()) == 2 * 3 * 4 * 3 * 4
+    layer.module.register_forward_hook(lambda module, given, out: seen.append(out.shape))
+    with torch.no_grad():
+        layer(x)
+    assert seen == [(6, 4, 3, 4)]
+
+
 def test_a_convolutional_network_trains() -> None:
     """A user's own network: convolutions, pooling, a grid of coupled neurons, mixed families."""
     net = convolutional()

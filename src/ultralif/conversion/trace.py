@@ -19,6 +19,7 @@ from torch.fx.node import Argument, Target
 from ultralif.conversion.neurons import Replacement, States
 from ultralif.errors import InputError
 from ultralif.nn import Neuron, Recurrent, TimeDistributed
+from ultralif.nn.layers import CONVOLUTIONS
 
 __all__ = ["Expand", "Folded", "Traced", "first_input", "name_of", "rebuild", "trace"]
 
@@ -399,7 +400,7 @@ class _Writer:
             return self.input
         if first.op == "get_attr":
             raise InputError(f"the forward uses the tensor {first.target!r} itself; make it a layer")
-        if len(nodes) > 1 and all(node is first for node in nodes):
+        if len(nodes) > 1 and (all(node is first for node in nodes) or self._is_constant(nodes)):
             return self._call(Expand(len(nodes)), "expand", self._single(first))
         if len({self.roles[node] for node in nodes}) > 1:
             raise InputError(
@@ -418,6 +419,13 @@ class _Writer:
         if self._is_neuron(first):
             return self._neuron(nodes, which)
         return self._operation(nodes)
+
+    def _is_constant(self, nodes: tuple[fx.Node, ...]) -> bool:
+        """Return whether every step computes the same synapses of the same input."""
+        first = nodes[0]
+        layer = self.net.get_submodule(str(first.target)) if first.op == "call_module" else None
+        same = all((node.args, node.kwargs) == (first.args, first.kwargs) for node in nodes)
+        return same and isinstance(layer, (nn.Linear, *CONVOLUTIONS))
 
     def _neuron(self, calls: tuple[fx.Node, ...], which: int) -> fx.Node:
         """Write the calls of one neuron, or another replaced layer, as one call."""

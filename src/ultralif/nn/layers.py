@@ -12,15 +12,20 @@ from torch.nn.functional import conv1d
 from ultralif.errors import InputError
 from ultralif.nn.integrator import LeakyIntegrator
 from ultralif.nn.neuron import Neuron
+from ultralif.nn.pooling import pools_by_slices, window_maxima
 from ultralif.ops.constants import bounded
 
 __all__ = ["DelayedLinear", "Recurrent", "RecurrentState", "TimeDistributed", "step", "truncated"]
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+"""Layers that compute every sample alone and without a random draw."""
 
 
 class TimeDistributed(nn.Module):
     """Apply a module for batches ``[B, ...]`` to a sequence ``[T, B, ...]`` by folding time into the batch.
 
-    Convolutions and pooling need it; `nn.Linear` does not, because it takes any leading axes.
+    Convolutions and pooling need it; `nn.Linear` does not, because it takes any leading axes. A convolution
+    of one image expanded over time, ``image.expand(T, *image.shape)``, is computed once.
 
     Example:
         >>> conv = TimeDistributed(nn.Conv2d(1, 8, 3))
@@ -34,10 +39,29 @@ class TimeDistributed(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         """Return ``[T, B, ...]`` for ``[T, B, ...]``; a tuple if the module returns one."""
-        folded: Any = self.module(x.flatten(0, 1))
+        is_constant = len(x) > 1 and x.stride(0) == 0
+        if is_constant and isinstance(self.module, CONVOLUTIONS) and not is_watched(self.module):
+            out: Tensor = self.module(x[0])
+            return out.expand(len(x), *out.shape)
+        folded: Any = _apply(self.module, x.flatten(0, 1))
         if isinstance(folded, tuple):  # such as the maxima and their positions
             return tuple(each.reshape(*x.shape[:2], *each.shape[1:]) for each in folded)
         return folded.reshape(*x.shape[:2], *folded.shape[1:])
+
+
+def is_watched(module: nn.Module) -> bool:
+    """Return whether a module has hooks, which must see its usual call."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _apply(module: nn.Module, x: Tensor) -> Any:
+    if type(module) is nn.Sequential and not is_watched(module):
+        for layer in module:
+            x = _apply(layer, x)
+        return x
+    if pools_by_slices(module, x) and not is_watched(module):
+        return window_maxima(x, module.kernel_size)  # type: ignore[arg-type]
+    return module(x)
 
 
 class DelayedLinear(nn.Module):
