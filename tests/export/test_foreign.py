@@ -47,6 +47,23 @@ class Tutorial(nn.Module):
             membranes.append(mem2)
         return torch.stack(spikes), torch.stack(membranes)
 
+class Residual(Tutorial):
+    def __init__(self):
+        super().__init__()
+        self.fc3, self.lif3 = nn.Linear(30, 30), snn.Leaky(beta=0.8)
+        scaled(self)
+
+    def forward(self, x):
+        mem1, mem2, mem3 = self.lif1.init_leaky(), self.lif2.init_leaky(), self.lif3.init_leaky()
+        count = torch.zeros(x.shape[1], 5)
+        for t in range(x.shape[0]):
+            current = self.fc1(x[t, :])
+            spk1, mem1 = self.lif1(current, mem1)
+            spk3, mem3 = self.lif3(self.fc3(spk1) + current, mem3)
+            spk2, mem2 = self.lif2(self.fc2(spk3), mem2)
+            count += spk2
+        return count
+
 def Sequence():
     return scaled(nn.Sequential(
         nn.Linear(40, 30), snn.Leaky(beta=0.9, reset_mechanism="zero", init_hidden=True),
@@ -100,7 +117,13 @@ def agreement(report: dict) -> tuple[float, int]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     ("name", "library"),
-    [("Tutorial", "snntorch"), ("Sequence", "snntorch"), ("Pictures", "spikingjelly"), ("Boxes", "norse")],
+    [
+        ("Tutorial", "snntorch"),
+        ("Residual", "snntorch"),
+        ("Sequence", "snntorch"),
+        ("Pictures", "spikingjelly"),
+        ("Boxes", "norse"),
+    ],
 )
 def test_code_of_another_library_to_c(name, library, code, tmp_path, capsys):
     more = []

@@ -110,7 +110,7 @@ def _per_step(value: fx.Node | Sequence[fx.Node]) -> fx.Node:
         node = open_.pop()
         if name_of(node) in SUMMARIES and node.op != "call_module":
             open_ += node.all_input_nodes
-        else:
+        elif name_of(node) != "new_full":  # the number that a sum starts from
             found.add(node)
     if len(found) != 1:
         names = ", ".join(sorted(str(node.target) for node in found))

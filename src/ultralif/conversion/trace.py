@@ -490,6 +490,10 @@ class _Writer:
         shaped = self._reshaped(first)
         if shaped is not None:
             return self._call(TimeDistributed(shaped), name, inputs[0])
+        shapes = {getattr(node.meta.get("value"), "shape", None) for node in first.all_input_nodes}
+        alike = len(shapes) == 1 and None not in shapes
+        if name_of(first) == "add" and len(inputs) == 2 and alike and not first.kwargs:
+            return self.graph.call_function(operator.add, tuple(inputs))  # exports know it
         return self._call(_as_layer(first), name, *inputs)
 
     def _reshaped(self, node: fx.Node) -> nn.Module | None:
