@@ -125,6 +125,29 @@ def test_errors_name_the_node_and_say_recurrent(tmp_path: Path) -> None:
         from_nir(written(tmp_path / "a.nir", nodes, edges))
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_hooks_fire_in_a_recurrent_graph(tmp_path: Path, exact: bool) -> None:
+    ones = np.ones(2, dtype=np.float32)
+    nodes = {
+        "input": nir.Input({"input": np.array([2])}),
+        "fc": nir.Linear(np.eye(2)),
+        "lif": nir.LIF(tau=ones * 1e-3, r=ones * 10, v_leak=ones * 0, v_threshold=ones),
+        "back": nir.Linear(-np.eye(2)),
+        "output": nir.Output({"output": np.array([2])}),
+    }
+    edges = [("input", "fc"), ("fc", "lif"), ("lif", "back"), ("back", "lif"), ("lif", "output")]
+    net, seen = from_nir(written(tmp_path / "a.nir", nodes, edges), reset="zero", exact=exact), []
+    (neuron,) = (module for module in net.modules() if isinstance(module, ul.Neuron))
+    x = torch.full((9, 1, 2), 2.0)
+    expected = net(x)
+    neuron.register_forward_hook(lambda module, given, out: seen.append((given[0], out)))
+    assert torch.equal(net(x), expected) and 0 < expected.mean() < 1
+    ((current, spikes),) = seen
+    assert torch.equal(spikes, expected) and current.shape == x.shape
+    net(x)
+    assert len(seen) == 2
+
+
 def test_grouped_convolutions_are_written(tmp_path: Path) -> None:
     torch.manual_seed(0)
     conv = torch.nn.Conv2d(4, 4, 3, groups=2)

@@ -1,7 +1,9 @@
 """Build a network from any NIR graph: joins, cycles, and neurons in norse's arithmetic."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from ultralif.conversion.streaming import with_lif
 from ultralif.errors import InputError
 from ultralif.export.nir_file import NirGraph, NirNode
 from ultralif.nn import DelayedLinear, Neuron, Recurrent
+from ultralif.nn.layers import is_watched, shown
 
 __all__ = ["NirNetwork", "imported"]
 
@@ -62,9 +65,10 @@ class NirNetwork(nn.Module):
     def run(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Return the output at every step and the state to continue from."""
         outs = []
-        for step in x:
-            out, state = self.step(step, state)
-            outs.append(out)
+        with _watched(self):
+            for step in x:
+                out, state = self.step(step, state)
+                outs.append(out)
         return torch.stack(outs), state
 
     def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
@@ -83,6 +87,32 @@ class NirNetwork(nn.Module):
                 values[name] = layer(_added(given))
         kept = {feed: values[feed] for feed, _ in self.late if feed in values}
         return values[self.target], (states, kept)
+
+
+@contextmanager
+def _watched(net: nn.Module) -> Iterator[None]:
+    """Show the hooks of every neuron, at the end, what it did in single steps."""
+    calls: dict[Neuron[Any], list[tuple[Tensor, Tensor]]] = {
+        module: [] for module in net.modules() if isinstance(module, Neuron) and is_watched(module)
+    }
+    for neuron in calls:
+        neuron.__dict__["step"] = partial(_recorded, calls[neuron], neuron.step)
+    try:
+        yield
+    finally:
+        for neuron in calls:
+            del neuron.__dict__["step"]
+    for neuron, steps in calls.items():
+        if steps:
+            shown(neuron, *(torch.stack(each) for each in zip(*steps, strict=True)))
+
+
+def _recorded(
+    steps: list[tuple[Tensor, Tensor]], step: Callable[..., tuple[Tensor, Any]], x: Tensor, state: Any = None
+) -> tuple[Tensor, Any]:
+    spike, state = step(x, state)
+    steps.append((x, spike))
+    return spike, state
 
 
 def _added(values: Iterable[Tensor]) -> Tensor:

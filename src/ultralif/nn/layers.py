@@ -54,6 +54,19 @@ def is_watched(module: nn.Module) -> bool:
     return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
+def shown(neuron: nn.Module, current: Tensor, spikes: Tensor) -> Tensor:
+    """Pass all spikes to the hooks of a neuron that took single steps, as if it had been called."""
+    before = neuron.__dict__.get("forward")
+    neuron.__dict__["forward"] = lambda current: spikes
+    try:
+        seen: Tensor = neuron(current)
+    finally:
+        del neuron.__dict__["forward"]
+        if before is not None:
+            neuron.__dict__["forward"] = before
+    return seen
+
+
 def _apply(module: nn.Module, x: Tensor) -> Any:
     if type(module) is nn.Sequential and not is_watched(module):
         for layer in module:
@@ -198,21 +211,8 @@ class Recurrent(nn.Module):
             spikes.append(spike)
         if state is None:
             raise AssertionError("a sequence has at least one step")
-        return self._seen(driven, torch.stack(spikes, axis), axis), state
-
-    def _seen(self, driven: list[Tensor], spikes: Tensor, axis: int) -> Tensor:
-        """Pass all spikes to the hooks of the neuron, as if it had been called with its current."""
-        if not (self.neuron._forward_hooks or self.neuron._forward_pre_hooks):
-            return spikes
-        before = self.neuron.__dict__.get("forward")
-        self.neuron.__dict__["forward"] = lambda current: spikes
-        try:
-            seen: Tensor = self.neuron(torch.stack(driven, axis))
-        finally:
-            del self.neuron.__dict__["forward"]
-            if before is not None:
-                self.neuron.__dict__["forward"] = before
-        return seen
+        out = torch.stack(spikes, axis)
+        return (shown(self.neuron, torch.stack(driven, axis), out) if is_watched(self.neuron) else out), state
 
     def step(self, x: Tensor, state: RecurrentState | None = None) -> tuple[Tensor, RecurrentState]:
         """Return the spike for one time step ``[B, *features]`` and the state to continue from."""
