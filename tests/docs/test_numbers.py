@@ -7,7 +7,7 @@ around a number are free.
 import json
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -113,7 +113,29 @@ def ratio_to_compiled_spikingjelly() -> str:
     return f"{times['SpikingJelly LIF, compiled'] / times['UltraLIF']:.1f}"
 
 
+def network_ratio(network: str, measure: str, compiled: bool) -> str:
+    times = json.loads((MEASURED / "networks-cpu.json").read_text())["networks"][network][measure]
+    others = [
+        value
+        for name, value in times.items()
+        if not name.startswith("UltraLIF") and name.endswith("compiled") is compiled
+    ]
+    return f"{min(others) / times['UltraLIF library, LIF']:.2f}"
+
+
+NETWORKS = {
+    f"network.{network}.{short}.{kind}": partial(network_ratio, network, measure, kind == "compiled")
+    for network in ("perceptron", "convolutional")
+    for short, measure in (
+        ("train", "training_step_cpu_ms"),
+        ("call", "inference_cpu_ms"),
+        ("peak", "peak_mb"),
+    )
+    for kind in ("eager", "compiled")
+    if (short, kind) != ("peak", "compiled")
+}
 NUMBERS: dict[str, Callable[[], str]] = {
+    **NETWORKS,
     "board.m4": ratio_on_a_cortex_m4,
     "speed.h200.eager": ratio_to_spikingjelly,
     "speed.cpu.compiled": ratio_to_compiled_spikingjelly,

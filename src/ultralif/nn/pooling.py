@@ -23,7 +23,7 @@ def pools_by_slices(module: nn.Module, x: Tensor) -> bool:
 def window_maxima(x: Tensor, window: int | tuple[int, int]) -> Tensor:
     """Return the maximum of every window ``[height, width]`` of ``[B, C, H, W]``.
 
-    PyTorch compares value by value and keeps positions, which takes up to twelve times as long on spikes.
+    PyTorch compares value by value and keeps positions, which takes much longer on spikes.
     """
     for axis, size in zip((2, 3), _pair(window), strict=True):
         steps = x.unfold(axis, size, size).unbind(-1)
