@@ -250,7 +250,7 @@ def test_ultralif_without_reset_is_linear_in_exponentials(current: Tensor, eps: 
     torch.testing.assert_close(v / eps, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_a_synaptic_current_is_what_came_and_then_decays() -> None:
+def test_a_leaky_integrator_holds_what_came_and_then_decays() -> None:
     impulse = torch.tensor([2.0, 0.0, 0.0, 1.0]).view(4, 1, 1)
-    i, last = functional.synaptic_current(impulse, synapse=0.5)
+    i, last = functional.leaky_integrator(impulse, leak=0.5)
     assert i.flatten().tolist() == [2.0, 1.0, 0.5, 1.25] and last.item() == 1.25

@@ -216,7 +216,7 @@ def _drift(net: nn.Module, graph: Graph, cells: dict[int, WrittenLIF], mode: Mod
         def hook(neuron: AnyNeuron, given: tuple[Tensor], spikes: Tensor) -> Tensor:
             current = given[0].double().cpu() + cell.shift
             if cell.synapse is not None:
-                current, _ = functional.synaptic_current(current, None, synapse=cell.synapse)
+                current, _ = functional.leaky_integrator(current, None, leak=cell.synapse)
             found, _ = functional.lif(current, leak=cell.leak, threshold=cell.threshold, v_reset=cell.v_reset)
             return found.to(spikes)
 

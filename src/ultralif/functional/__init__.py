@@ -6,14 +6,13 @@ from ultralif.functional.baselines import (
     adalif_step,
     dspike,
     dspike_step,
+    leaky_integrator,
+    leaky_integrator_step,
     lif,
     lif_step,
     softlif,
     softlif_step,
-    synaptic_current,
-    synaptic_current_step,
 )
-from ultralif.functional.integrator import leaky_integrator, leaky_integrator_step
 from ultralif.functional.reset import Reset, fire, saturate
 from ultralif.functional.scan import Constant, compute_dtype, over_time, rest
 from ultralif.functional.spike import (
@@ -52,8 +51,6 @@ __all__ = [
     "softlif_step",
     "straight_through",
     "surrogate_spike",
-    "synaptic_current",
-    "synaptic_current_step",
     "ultradlif",
     "ultradlif_step",
     "ultralif",

@@ -15,12 +15,12 @@ __all__ = [
     "adalif_step",
     "dspike",
     "dspike_step",
+    "leaky_integrator",
+    "leaky_integrator_step",
     "lif",
     "lif_step",
     "softlif",
     "softlif_step",
-    "synaptic_current",
-    "synaptic_current_step",
 ]
 
 MODES: tuple[Mode, ...] = ("hard", "soft")
@@ -42,21 +42,24 @@ class AdaptiveState(NamedTuple):
     spike: Tensor
 
 
-def synaptic_current_step(current: Tensor, i: Tensor, *, synapse: Constant) -> tuple[Tensor, Tensor]:
-    r"""Advance a synaptic current, :math:`i \leftarrow \alpha i + I`, which can drive any neuron.
+def leaky_integrator_step(current: Tensor, v: Tensor, *, leak: Constant) -> tuple[Tensor, Tensor]:
+    r"""Advance a leaky integrator, :math:`v \leftarrow \tau v + I`; return the membrane twice.
+
+    The first is the output of the step, the second the state of the next one. It never fires. A synaptic
+    current is such a membrane, whose output drives a neuron.
 
     Args:
         current: ``[B, *features]``.
-        i: the synaptic current before the step, like ``current``.
-        synapse: its decay factor in (0, 1).
+        v: membrane, with the shape of ``current``.
+        leak: decay factor tau in (0, 1).
 
     Example:
         >>> import torch
-        >>> synaptic_current_step(torch.ones(2), torch.ones(2), synapse=0.5)[0]
-        tensor([1.5000, 1.5000])
+        >>> leaky_integrator_step(torch.ones(1), torch.ones(1), leak=0.5)[0]
+        tensor([1.5000])
     """
-    i = synapse * i + current
-    return i, i
+    v = leak * v + current
+    return v, v
 
 
 def lif_step(
@@ -257,7 +260,7 @@ def _adaptive_rest(current: Tensor) -> AdaptiveState:
     return AdaptiveState(zero, zero, zero)
 
 
-synaptic_current = over_time(rest)(synaptic_current_step)
+leaky_integrator = over_time(rest)(leaky_integrator_step)
 lif = over_time(rest)(lif_step)
 adalif = over_time(_adaptive_rest)(adalif_step)
 dspike = over_time(rest)(dspike_step)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ultralif.errors import InputError, check_choice, check_flag
-from ultralif.functional import AdaptiveState, Constant, Mode, Reset, synaptic_current
+from ultralif.functional import AdaptiveState, Constant, Mode, Reset, leaky_integrator
 from ultralif.nn.arguments import merged_signature, unexpected_values, unknown_argument
 from ultralif.nn.checks import check_constants, check_current, check_shape, check_state, check_steps
 from ultralif.nn.parameters import Attribute, Parametrized, short
@@ -295,7 +295,7 @@ class Neuron(Parametrized, Generic[S]):
             if state is not None:
                 *inner, i = state
                 state = State(*inner) if len(inner) == 1 else AdaptiveState(*inner)
-            current, i = synaptic_current(current, i, synapse=synapse)
+            current, i = leaky_integrator(current, i, leak=synapse)
         v0 = state.v if isinstance(state, State) else state
         spikes, last = cls.operator(current, v0, rate, backend, **given)
         after = last if isinstance(last, tuple) else State(last)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ultralif.functional import compute_dtype
-from ultralif.ops.constants import Learned, Value, tensor_of, value_of
+from ultralif.ops.constants import Learned, Value, tensors_of, value_of
 from ultralif.ops.cpu import build, chunks
 from ultralif.ops.cpu import plan as cpu
 from ultralif.ops.layout import axes_by_memory, dense_strides, has_gap, shape_of
@@ -111,7 +111,7 @@ def run(current: Tensor, state: Tensor | None, constants: Constants, rule: Rule)
         constants = Constants(
             *[_filled(c, current.shape[2:]) if has_gap(shape_of(c)) else c for c in constants]
         )
-    tensors = [tensor_of(c) for c in constants]
+    tensors = tensors_of(constants)
     if plain and count > 1:
         return chunks.run(count, current, state, *tensors, constants, rule)
     if plain:
@@ -126,7 +126,7 @@ class Repeated:
 
     def __init__(self, current: Tensor, constants: Constants, rule: Rule, names: dict[int, str]) -> None:
         self.constants, self.rule = constants, rule
-        self.tensors = [tensor_of(c) for c in constants]
+        self.tensors = tensors_of(constants)
         self.raws = [(names[id(raw)], raw) for raw in self.tensors if raw is not None]
         self.plan = find_plan(current, None, constants, rule)
 

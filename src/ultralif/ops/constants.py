@@ -22,7 +22,7 @@ __all__ = [
     "Value",
     "bounded",
     "decode",
-    "tensor_of",
+    "tensors_of",
     "value_of",
 ]
 
@@ -108,11 +108,9 @@ def value_of(constant: Value) -> float | Tensor:
     return constant.value() if isinstance(constant, Learned) else constant
 
 
-def tensor_of(constant: Value) -> Tensor | None:
-    """Return the tensor that a kernel reads for a constant: raw, if it is learned; None for a number."""
-    if isinstance(constant, Learned):
-        return constant.raw
-    return constant if isinstance(constant, Tensor) else None
+def tensors_of(constants: Iterable[Value]) -> list[Tensor | None]:
+    """Return the tensors that a kernel reads for constants: raw, if learned; None for a number."""
+    return [c.raw if isinstance(c, Learned) else c if isinstance(c, Tensor) else None for c in constants]
 
 
 def decode(

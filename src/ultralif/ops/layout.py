@@ -8,7 +8,9 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ultralif.ops.constants import Value, tensor_of
+from torch import Tensor
+
+from ultralif.ops.constants import Learned, Value
 
 __all__ = [
     "Place",
@@ -75,8 +77,8 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def shape_of(constant: Value) -> tuple[int, ...]:
     """Return the shape of a constant."""
-    tensor = tensor_of(constant)
-    return () if tensor is None else tuple(tensor.shape)
+    tensor = constant.raw if isinstance(constant, Learned) else constant
+    return tuple(tensor.shape) if isinstance(tensor, Tensor) else ()
 
 
 def axes_by_memory(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ultralif.functional import compute_dtype
-from ultralif.ops.constants import Learned, Value, tensor_of, value_of
+from ultralif.ops.constants import Learned, Value, tensors_of, value_of
 from ultralif.ops.cpu import build
 from ultralif.ops.layout import axes_by_memory, dense_strides, find_place, find_steps, like_strides, shape_of
 from ultralif.ops.rule import CHOICES, NUMBERS, Constants, Curve, Membrane, Reset, Rule
@@ -190,8 +190,7 @@ class CallPlan:
     ) -> None:
         """Run the kernel: the constants are read as contiguous tensors, or as numbers in the call."""
         tensors: list[Tensor | None] = [x, start]
-        for constant, expands in zip(constants, self.expands, strict=True):
-            tensor = tensor_of(constant)
+        for tensor, constant, expands in zip(tensors_of(constants), constants, self.expands, strict=True):
             if expands:
                 tensor = torch.as_tensor(value_of(constant)).expand(self.shape[2:])
             if tensor is not None and (tensor.is_neg() or tensor._is_zerotensor()):
