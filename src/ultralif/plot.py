@@ -17,9 +17,11 @@ Example:
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ultralif.errors import InputError, need
@@ -28,13 +30,18 @@ from ultralif.training.checkpoint import read_folder
 from ultralif.training.result import Result
 from ultralif.training.store import Store
 
+if TYPE_CHECKING:
+    from matplotlib.animation import FuncAnimation
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
 __all__ = ["Recording", "animate", "raster", "record", "spike_count", "temperature", "traces", "weights"]
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MOST_BARS = 20
 
 
-def raster(spikes: Tensor | Recording, *, sample: int = 0, axes: Any = None) -> Any:
+def raster(spikes: Tensor | Recording, *, sample: int = 0, axes: "Axes | None" = None) -> "Axes":
     """Draw when each neuron of a layer fired, with soft spikes drawn by size.
 
     Args:
@@ -62,8 +69,8 @@ def traces(
     threshold: float | None = None,
     neurons: Sequence[int] | None = None,
     sample: int = 0,
-    axes: Any = None,
-) -> Any:
+    axes: "Axes | None" = None,
+) -> "Axes":
     """Draw membranes over time, with a tick above for every spike.
 
     Args:
@@ -107,8 +114,8 @@ def traces(
 
 
 def animate(
-    frames: Tensor, path: str | Path | None = None, *, milliseconds: int = 100, axes: Any = None
-) -> Any:
+    frames: Tensor, path: str | Path | None = None, *, milliseconds: int = 100, axes: "Axes | None" = None
+) -> "FuncAnimation":
     """Show images over time, write them to a file if one is given, and return matplotlib's animation.
 
     Args:
@@ -136,19 +143,25 @@ def animate(
         pictures[0], cmap="RdBu_r" if polar else "gray", vmin=-far if polar else 0.0, vmax=far
     )
 
-    def draw(step: int) -> tuple[Any, ...]:
+    def draw(step: int) -> "tuple[Artist, ...]":
         shown.set_data(pictures[step])
         return (axes.set_title(f"t = {step}", fontsize="small"), shown)
 
-    film = animation.FuncAnimation(axes.figure, draw, frames=len(pictures), interval=milliseconds, blit=False)
+    film: FuncAnimation = animation.FuncAnimation(
+        axes.figure, draw, frames=len(pictures), interval=milliseconds, blit=False
+    )
     if path is not None:
         film.save(path, writer=animation.PillowWriter(fps=1000 / milliseconds))
     return film
 
 
 def spike_count(
-    spikes: Tensor | Recording, *, sample: int | None = None, labels: Sequence[str] = (), axes: Any = None
-) -> Any:
+    spikes: Tensor | Recording,
+    *,
+    sample: int | None = None,
+    labels: Sequence[str] = (),
+    axes: "Axes | None" = None,
+) -> "Axes":
     """Draw how often each neuron fired: bars for a few neurons, a histogram of the rates of many.
 
     Args:
@@ -179,8 +192,8 @@ def spike_count(
 
 
 def weights(
-    net: nn.Module | Tensor, shape: Sequence[int] | None = None, *, most: int = 64, axes: Any = None
-) -> Any:
+    net: nn.Module | Tensor, shape: Sequence[int] | None = None, *, most: int = 64, axes: "Axes | None" = None
+) -> "Axes":
     """Draw the weights of each neuron of the first layer as an image, positive in red and negative in blue.
 
     Args:
@@ -201,8 +214,8 @@ def weights(
     sheet = rows if len(size) == 1 else _tiled(rows.reshape(len(rows), -1, *size[-2:]).sum(1))
     far = float(sheet.nan_to_num().abs().max()) or 1.0
     axes = _axes(axes)
-    colors = {"cmap": "RdBu_r", "vmin": -far, "vmax": far, "interpolation": "nearest"}
-    axes.imshow(sheet.numpy(), aspect="auto" if len(size) == 1 else "equal", **colors)
+    aspect: Literal["auto", "equal"] = "auto" if len(size) == 1 else "equal"
+    axes.imshow(sheet.numpy(), cmap="RdBu_r", vmin=-far, vmax=far, interpolation="nearest", aspect=aspect)
     if len(size) == 1:
         axes.set(xlabel="input", ylabel="neuron")
     else:
@@ -220,7 +233,9 @@ def _tiled(tiles: Tensor) -> Tensor:
     return blank.view(rows, columns, height, width).transpose(1, 2).flatten(2).flatten(0, 1)
 
 
-def temperature(*runs: Result | str | Path, runs_dir: str | Path | None = None, axes: Any = None) -> Any:
+def temperature(
+    *runs: Result | str | Path, runs_dir: str | Path | None = None, axes: "Axes | None" = None
+) -> "Axes":
     """Draw the temperature of runs over their epochs.
 
     Args:
@@ -286,7 +301,7 @@ def _frames(frames: Tensor) -> Tensor:
     return frames.detach().float().cpu()
 
 
-def _picture(frame: Tensor) -> Any:
+def _picture(frame: Tensor) -> NDArray[np.float32]:
     """Return a frame as matplotlib draws it: events as ON minus OFF."""
     if frame.dim() == 2:
         return frame.numpy()
@@ -304,10 +319,10 @@ def _first_weights(net: nn.Module | Tensor) -> Tensor:
     raise InputError(f"net is a {type(net).__name__} without weights; pass a network or a linear layer")
 
 
-def _axes(axes: Any) -> Any:
+def _axes(axes: "Axes | None") -> "Axes":
     return need("matplotlib.pyplot", "plot").subplots(layout="constrained")[1] if axes is None else axes
 
 
-def _ink() -> Any:
+def _ink() -> str:
     """Return the colour of text in the style that is set."""
-    return need("matplotlib", "plot").rcParams["text.color"]
+    return str(need("matplotlib", "plot").rcParams["text.color"])

@@ -3,7 +3,7 @@
 import platform
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -139,9 +139,9 @@ def refuse_unless_right(device: torch.device) -> None:
                 )
 
 
-def describe(device: torch.device) -> dict[str, Any]:
+def describe(device: torch.device) -> dict[str, object]:
     """Return the machine and the versions that a result depends on."""
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         "threads": torch.get_num_threads(),
         "system": platform.platform(),

@@ -238,7 +238,7 @@ def prune(
         generator = of.generator()
         smaller = analysis.prune_neurons(smaller, keep, by=by, layer=of.layer, generator=generator)
     after = pick_layer(smaller, of.layer)[0].weight.detach()
-    result: dict[str, Any] = {
+    result: dict[str, object] = {
         "merged": sum(len(group) - 1 for group in groups),
         "neurons_before": len(before),
         "neurons_after": len(after),

@@ -8,7 +8,7 @@ from json import dumps
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ultralif.cli.output import echo, say
 from ultralif.cli.sources import is_code, load_module, make_network, register_paths_of
@@ -124,7 +124,7 @@ def export(
         given = _make_inputs(net, config, inputs, data_dir, input_range, ranged=written == "c")
         if Path(run).suffix == ".nir":
             source = _source_of_nir(run, reset)
-    report: dict[str, Any] = {"run": run, "to": to, "mode": mode, "out": str(out)}
+    report: dict[str, object] = {"run": run, "to": to, "mode": mode, "out": str(out)}
     with _whole(out) as folder:
         if written == "c":
             from ultralif.export import quantize
@@ -154,7 +154,7 @@ def export(
     )
 
 
-def _print(report: dict[str, Any], json: bool) -> None:
+def _print(report: dict[str, object], json: bool) -> None:
     if json:
         echo(dumps(report))
         return
@@ -192,7 +192,7 @@ def _refuse(to: str, only: str, **given: bool) -> None:
             raise InputError(f"--{name.replace('_', '-')} is for --to {only}, not for {to}; leave it out")
 
 
-def _to_nir(net: nn.Module, out: Path, given: Inputs, mode: Any, approximate: bool) -> dict[str, Any]:
+def _to_nir(net: nn.Module, out: Path, given: Inputs, mode: Mode, approximate: bool) -> dict[str, object]:
     from ultralif.export import to_nir
 
     samples = given.some(DRIFT) if approximate else None
@@ -217,11 +217,13 @@ def _to_nir(net: nn.Module, out: Path, given: Inputs, mode: Any, approximate: bo
 
 
 def _to_graph(
-    net: nn.Module, out: Path, shape: tuple[int, ...], to: str, mode: Any, timesteps: int | None
-) -> dict[str, Any]:
+    net: nn.Module, out: Path, shape: tuple[int, ...], to: str, mode: Mode, timesteps: int | None
+) -> dict[str, object]:
     from ultralif.export import to_onnx, to_torch
 
-    form = {"form": "one time step, states in and out" if timesteps is None else "sequences of any length"}
+    form: dict[str, object] = {
+        "form": "one time step, states in and out" if timesteps is None else "sequences of any length"
+    }
     if to == "torch":
         to_torch(net, out / "model.pt2", mode=mode, timesteps=timesteps, shape=shape)
         return form | {"file": str(out / "model.pt2")}
@@ -234,14 +236,14 @@ REPLAYED = 8  # samples in the self-test
 
 def _make_c(
     net: nn.Module,
-    mode: Any,
+    mode: Mode,
     integer: IntegerNetwork,
     out: Path,
     given: Inputs,
     budget: int | None,
     layout: Literal["make", "arduino"],
     source: Original | None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Write the C program of an integer network with its self-test, and return what to print about it."""
     from ultralif.export import to_c
     from ultralif.export.c import ways
@@ -273,7 +275,7 @@ def _make_c(
     }
 
 
-def _compare_with(source: Original, integer: IntegerNetwork, x: Tensor) -> dict[str, Any]:
+def _compare_with(source: Original, integer: IntegerNetwork, x: Tensor) -> dict[str, object]:
     """Return how many spikes and decisions the integer network shares with its source."""
     theirs = source.run(x.float())
     if source.static:
@@ -290,13 +292,13 @@ def _compare_with(source: Original, integer: IntegerNetwork, x: Tensor) -> dict[
     }
 
 
-def _read_nir(run: str, reset: Any) -> tuple[nn.Module, None]:
+def _read_nir(run: str, reset: Literal["zero", "subtract"] | None) -> tuple[nn.Module, None]:
     from ultralif.export import from_nir
 
     return from_nir(run, reset=reset), None
 
 
-def _source_of_nir(run: str, reset: Any) -> Original:
+def _source_of_nir(run: str, reset: Literal["zero", "subtract"] | None) -> Original:
     """Return the network of a NIR file in norse's arithmetic."""
     from ultralif.conversion import Observed
     from ultralif.export import from_nir
@@ -361,7 +363,7 @@ def _shape_of(path: Path) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _input(integer: IntegerNetwork) -> dict[str, Any]:
+def _input(integer: IntegerNetwork) -> dict[str, object]:
     """Describe what the first layer takes."""
     if integer.levels is None:
         return {"input": "event counts", "max_events": integer.max_events}
@@ -369,7 +371,7 @@ def _input(integer: IntegerNetwork) -> dict[str, Any]:
     return {"input": f"real numbers in 8 bits: {levels.low} to {levels.high}, {levels.step:.4g} each"}
 
 
-def _alike(net: nn.Module, mode: Any, integer: IntegerNetwork, samples: Tensor) -> str:
+def _alike(net: nn.Module, mode: Mode, integer: IntegerNetwork, samples: Tensor) -> str:
     from ultralif.export.harden import answer
     from ultralif.nn import mode as in_mode
 
@@ -545,8 +547,8 @@ def _recorded(path: Path, shape: tuple[int, ...], real: bool) -> Tensor:
 
 
 def _measure(
-    net: nn.Module, mode: Any, given: Inputs, integer: IntegerNetwork | None = None
-) -> dict[str, Any]:
+    net: nn.Module, mode: Mode, given: Inputs, integer: IntegerNetwork | None = None
+) -> dict[str, object]:
     """Return the accuracy on the whole test set, of floats and of integers; {} without a test set."""
     import torch
 

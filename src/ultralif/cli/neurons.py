@@ -1,7 +1,6 @@
 """``ultralif neurons``: the neurons of the library, and the options of one."""
 
 import inspect
-from typing import Any
 
 from ultralif.cli.output import echo, print_json, print_table
 from ultralif.cli.parse import Flag, argument_docs, print_flags
@@ -57,7 +56,7 @@ def neuron_flags(name: str) -> dict[str, Flag]:
     }
 
 
-def _flag(name: str, default: Any, meaning: str) -> Flag:
+def _flag(name: str, default: object, meaning: str) -> Flag:
     """Return the flag of an option, with the type of its default."""
     if isinstance(default, list):
         return Flag(name, float, None, default=default, meaning=meaning)

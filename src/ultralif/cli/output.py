@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -55,12 +55,12 @@ def check_place(path: Path | None) -> None:
         raise InputError(f"{path} is not a regular file; choose another place to write to")
 
 
-def print_json(document: Any) -> None:
+def print_json(document: object) -> None:
     """Print one JSON document on standard output."""
     print(json.dumps(document, indent=2))
 
 
-def print_json_lines(documents: Iterable[Any]) -> None:
+def print_json_lines(documents: Iterable[object]) -> None:
     """Print a JSON list with an entry a line, which keeps one entry in memory at a time."""
     before = "["
     for document in documents:
@@ -88,7 +88,7 @@ def print_table(
         print("  ".join(line).rstrip(), file=file or sys.stdout)
 
 
-def print_values(result: dict[str, Any], as_json: bool) -> None:
+def print_values(result: Mapping[str, Any], as_json: bool) -> None:
     """Print a result as JSON, or a line for each of its values and a table for each list of dicts."""
     if as_json:
         print_json(result)
@@ -169,11 +169,11 @@ def _spell(value: object) -> str:
     return "-" if value is None else visible(str(value))
 
 
-def _is_table(value: Any) -> bool:
+def _is_table(value: object) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
-def _spell_value(value: Any) -> str:
+def _spell_value(value: object) -> str:
     if value is None:
         return "not known"
     if isinstance(value, bool):

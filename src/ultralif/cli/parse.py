@@ -51,17 +51,17 @@ class Flag(NamedTuple):
     """A flag, or a word without one."""
 
     name: str
-    kind: Callable[[str], Any] = str
+    kind: Callable[[str], object] = str
     """Converts one word to a value; bool makes the flag a switch."""
     size: int | None = 1
     """The number of its values; None: any."""
     choices: tuple[str, ...] = ()
     has_none: bool = False
     """Whether None is a value."""
-    alone: Any = None
+    alone: object = None
     """Its value without a word after it; None: it needs one."""
     is_word: bool = False
-    default: Any = None
+    default: object = None
     meaning: str = ""
 
     @property
@@ -84,7 +84,7 @@ class Flag(NamedTuple):
     @property
     def clause(self) -> str:
         """The first clause of its description."""
-        return re.split(r"(?<=\w)\. |; ", self.meaning)[0].rstrip(".")
+        return re.split(r"(?<=\w)\. |; ", self.meaning)[0].rstrip(". ")
 
     def text(self, full: bool = True) -> str:
         """Return its description, or the first clause of it, and its default."""
@@ -99,7 +99,7 @@ class Flag(NamedTuple):
         shown = ",".join(map(str, self.default)) if isinstance(self.default, tuple | list) else self.default
         return f"{text} (default: {shown})"
 
-    def value(self, words: Sequence[str], written: str) -> Any:
+    def value(self, words: Sequence[str], written: str) -> object:
         """Return the value of some words, or raise an InputError.
 
         Args:
@@ -260,7 +260,7 @@ def asks_for_help(argv: Sequence[str]) -> bool:
 
 
 def print_help(
-    target: Callable[..., Any], command: str, groups: Mapping[str, Sequence[Flag]], full: bool = True
+    target: Callable[..., object], command: str, groups: Mapping[str, Sequence[Flag]], full: bool = True
 ) -> None:
     """Print the description of a command and its flags.
 
@@ -303,7 +303,7 @@ def argument_docs(documented: object) -> dict[str, str]:
     return {name: " ".join(text.replace("``", "").split()) for name, text in found}
 
 
-def flags_of(target: Callable[..., Any]) -> dict[str, Flag]:
+def flags_of(target: Callable[..., object]) -> dict[str, Flag]:
     """Return the flags of a function or dataclass by name.
 
     A dataclass among its arguments contributes its flags; the target's own flags replace them.
@@ -324,7 +324,7 @@ class _Member(NamedTuple):
 
     name: str
     hint: Any
-    default: Any
+    default: object
     is_word: bool
     meaning: str
 
@@ -334,7 +334,7 @@ class _Member(NamedTuple):
         return is_dataclass(self.hint)
 
 
-def _members(target: Callable[..., Any]) -> Iterator[_Member]:
+def _members(target: Callable[..., object]) -> Iterator[_Member]:
     hints = get_type_hints(target, include_extras=True)
     if isinstance(target, type) and is_dataclass(target):
         docs = _field_docs(target)
@@ -373,7 +373,7 @@ def _flag(member: _Member) -> Flag | None:
     )
 
 
-def _call(target: Callable[..., R], values: Mapping[str, Any]) -> R:
+def _call(target: Callable[..., R], values: Mapping[str, object]) -> R:
     """Call a function with values by name; a dataclass among its arguments is made from its own."""
     words, options = [], {}
     for each in _members(target):
@@ -386,7 +386,7 @@ def _call(target: Callable[..., R], values: Mapping[str, Any]) -> R:
     return target(*words, **options)
 
 
-def _description(target: Callable[..., Any]) -> str:
+def _description(target: Callable[..., object]) -> str:
     """Return the docstring up to the arguments."""
     return (inspect.getdoc(target) or "").partition("\nArgs:\n")[0].strip()
 

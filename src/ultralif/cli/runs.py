@@ -116,7 +116,7 @@ def show_run(run: str, /, history: bool = False, runs_dir: Path | None = None, j
         return
     changed = {**result.config, **result.config.get("neuron_options", {})}
     words = [f"{key}={value}" for key, value in changed.items() if key not in ("schema", "neuron_options")]
-    echo(f"config, where it differs from ultralif 0.1.0: {', '.join(words) or '-'}")
+    echo(f"config: {', '.join(words) or '-'}")
     made_by = ", ".join(f"{name} {value}" for name, value in result.environment.items())
     echo(f"made by: {made_by}")
     if history and epochs:
@@ -291,6 +291,6 @@ def _numbers(row: Result) -> Sequence[str | None]:
     )
 
 
-def _cells(row: Result) -> Sequence[Any]:
+def _cells(row: Result) -> Sequence[object]:
     kind = (row.id, row.dataset_title, row.network_title, row.timesteps, row.sparsity, row.seed)
     return (*kind, *_numbers(row), row.status)

@@ -317,7 +317,7 @@ def register_paths_of(
         register_model(model, store.read(name).config)
 
 
-def _code(path: str) -> Callable[..., Any]:
+def _code(path: str) -> Callable[..., object]:
     """Return the object of that name in a Python file."""
     matched = _CODE.fullmatch(path)
     if matched is None:
@@ -335,5 +335,5 @@ def _code(path: str) -> Callable[..., Any]:
     found = getattr(module, matched[2], None)
     if not callable(found):
         raise InputError(f"{file} has no class or function {matched[2]!r}")
-    made: Callable[..., Any] = found
+    made: Callable[..., object] = found
     return made

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from ultralif.errors import InputError
 from ultralif.names import MODES
@@ -50,7 +49,7 @@ def make_document(
     data_dir: Path | None = None,
     sections: Iterable[Section] = (),
     references: References | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the document.
 
     Args:
@@ -75,7 +74,7 @@ def make_document(
     }
 
 
-def _columns(entries: Sequence[Entry]) -> dict[str, Any]:
+def _columns(entries: Sequence[Entry]) -> dict[str, object]:
     """Return the runs by columns; shared values are stored once in a pool, and empty columns are omitted."""
     pools: dict[str, Pool] = {"rest": Pool(), "environment": Pool()}
     rows = []
@@ -103,20 +102,24 @@ class Pool:
     """A pool that stores each value once."""
 
     def __init__(self) -> None:
-        self.values: list[Any] = []
+        self.values: list[object] = []
 
-    def index(self, value: Any) -> int:
+    def index(self, value: object) -> int:
         """Return the index of a value in the pool, adding it if it is new."""
         if value not in self.values:
             self.values.append(value)
         return self.values.index(value)
 
 
-def _by_mode(result: Result, mode: str) -> dict[str, Any]:
+def _by_mode(result: Result, mode: str) -> dict[str, float | None]:
     one = result.by_mode.get(mode)
     if one is None:
         return {}
-    found: dict[str, Any] = {"accuracy": one.accuracy, "rate": one.spike_rate, "sops": one.relative_sops}
+    found: dict[str, float | None] = {
+        "accuracy": one.accuracy,
+        "rate": one.spike_rate,
+        "sops": one.relative_sops,
+    }
     if one.operations is not None:
         found |= {"nanojoules": one.operations.energy / 1e3}
         found |= {"macs": round(one.operations.macs), "acs": round(one.operations.acs)}
@@ -125,7 +128,7 @@ def _by_mode(result: Result, mode: str) -> dict[str, Any]:
     return found
 
 
-def _variants(apart: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _variants(apart: Iterable[Mapping[str, object]]) -> Iterator[str]:
     """Yield the settings in which each run differs: at most two, and a number if other runs share them."""
     known: dict[str, list[str]] = {}
     for options in apart:
@@ -140,15 +143,15 @@ def _variants(apart: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{short} ({place + 1})" if place else short
 
 
-def _spelled(options: Mapping[str, Any]) -> str:
+def _spelled(options: Mapping[str, object]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {_text(value)}" for name, value in options.items())
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _rest(config: RunConfig) -> dict[str, Any]:
+def _rest(config: RunConfig) -> dict[str, object]:
     """Return the fields that are neither default nor a column, as text and as flags of the command."""
     options = unnamed(config)
     flags = []
@@ -161,10 +164,10 @@ def _rest(config: RunConfig) -> dict[str, Any]:
     return {"text": _spelled(options), "flags": flags}
 
 
-def _histories(entries: Sequence[Entry]) -> dict[str, Any]:
+def _histories(entries: Sequence[Entry]) -> dict[str, object]:
     """Return a few epochs of every run; a value that never changed is stored once."""
     grids = Pool()
-    out: dict[str, list[Any]] = {name: [] for name in ("grid", *QUANTITIES)}
+    out: dict[str, list[object]] = {name: [] for name in ("grid", *QUANTITIES)}
     for entry in entries:
         count = len(entry.history)
         shown = min(count, MOST_EPOCHS)
@@ -176,16 +179,16 @@ def _histories(entries: Sequence[Entry]) -> dict[str, Any]:
     return {"grids": grids.values, **out}
 
 
-def _collapsed(values: list[Any]) -> list[Any]:
+def _collapsed(values: list[object]) -> list[object]:
     return values[:1] if len(set(values)) == 1 else values
 
 
-def _measured(value: Any) -> Any:
+def _measured(value: object) -> object:
     """Return a number from a run's history; anything else in that file, which may be hostile, is ignored."""
     return _short(float(value)) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
 
-def _short(value: Any) -> Any:
+def _short(value: object) -> object:
     """Round a measurement to five digits, and a moment to the second."""
     if not isinstance(value, float):
         return value
@@ -196,8 +199,8 @@ def _short(value: Any) -> Any:
 
 def _networks(
     entries: Sequence[Entry], most: int, samples: int, data_dir: Path | None, notes: list[str]
-) -> list[dict[str, Any]]:
-    networks = []
+) -> list[dict[str, object]]:
+    networks: list[dict[str, object]] = []
     for entry in choose(entries, most):
         subject = look_if_possible(entry, data_dir, notes)
         if subject is not None:

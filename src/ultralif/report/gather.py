@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ultralif.errors import InputError
 from ultralif.files import visible
@@ -32,7 +32,7 @@ class Entry:
 
     config: RunConfig
     result: Result
-    history: Sequence[Mapping[str, Any]] = ()
+    history: Sequence[Mapping[str, object]] = ()
     learned: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """The constants that its neurons learned: the mean of each layer."""
     weights: str | None = None
@@ -51,7 +51,7 @@ class FoundRuns(NamedTuple):
 def gather(
     sources: Sequence[str],
     runs_dir: Path | None = None,
-    filters: Mapping[str, Any] | None = None,
+    filters: Mapping[str, object] | None = None,
 ) -> FoundRuns:
     """Find the runs that are named.
 
@@ -74,7 +74,7 @@ def gather(
     return FoundRuns(list(found.values()), notes)
 
 
-def _read(source: str, store: Store, notes: list[str], filters: Mapping[str, Any]) -> Iterable[Entry]:
+def _read(source: str, store: Store, notes: list[str], filters: Mapping[str, object]) -> Iterable[Entry]:
     path = Path(source)
     if (path / "manifest.json").is_file():
         named = [_entry(Store(path.parent), path.name)]
@@ -89,7 +89,7 @@ def _read(source: str, store: Store, notes: list[str], filters: Mapping[str, Any
     ]
 
 
-def _from_store(store: Store, notes: list[str], filters: Mapping[str, Any]) -> Iterable[Entry]:
+def _from_store(store: Store, notes: list[str], filters: Mapping[str, object]) -> Iterable[Entry]:
     networks: dict[str, nn.Module] = {}
     for name in store.names(**filters):
         try:
@@ -118,10 +118,10 @@ def _network(run: Run, networks: "dict[str, nn.Module]") -> "nn.Module":
     return networks[kind]
 
 
-def differences(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+def differences(entries: Sequence[Entry]) -> list[dict[str, object]]:
     """Return, for each run, the fields without a column in which it differs from similar runs."""
     settings = [unnamed(entry.config) for entry in entries]
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str], list[Mapping[str, object]]] = {}
     for entry, own in zip(entries, settings, strict=True):
         groups.setdefault((entry.config.dataset, entry.config.neuron), []).append(own)
     varying = {group: _varying(alike) for group, alike in groups.items()}
@@ -131,18 +131,18 @@ def differences(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     ]
 
 
-def unnamed(config: RunConfig) -> dict[str, Any]:
+def unnamed(config: RunConfig) -> dict[str, object]:
     """Return the fields and options without a column that differ from their defaults."""
     return {name: value for name, value in config.changes().items() if name not in NAMED}
 
 
-def _varying(settings: Sequence[Mapping[str, Any]]) -> set[str]:
+def _varying(settings: Sequence[Mapping[str, object]]) -> set[str]:
     """Return the names of the settings that differ between runs."""
     names = {name for each in settings for name in each}
     return {name for name in names if len({str(each.get(name)) for each in settings}) > 1}
 
 
-def label_of(config: RunConfig, apart: Mapping[str, Any]) -> str:
+def label_of(config: RunConfig, apart: Mapping[str, object]) -> str:
     """Return the label of a run in figures: its neuron, its penalty, and how it differs from others."""
     penalty = {"lambda": f"{config.sparsity:g}"} if config.sparsity else {}
     return " ".join([config.neuron, *(f"{name}={value}" for name, value in {**penalty, **apart}.items())])

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from ultralif import __version__
 from ultralif.files import visible, write_file
@@ -79,7 +78,7 @@ def write_report(
     return said
 
 
-def make_page(document: Mapping[str, Any], title: str) -> str:
+def make_page(document: Mapping[str, object], title: str) -> str:
     """Return the page of a document.
 
     The document is JSON in a block that browsers do not run, and the script writes all of it as text, so
@@ -110,7 +109,7 @@ def make_playground() -> str:
     return make_page({"styles": STYLES, "alone": True}, "Playground")
 
 
-def _visible(value: Any) -> Any:
+def _visible(value: object) -> object:
     """Escape the control characters of all texts: some reverse the direction of the text that follows."""
     if isinstance(value, str):
         return value if value.isprintable() else "\n".join(map(visible, value.split("\n")))

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
-from typing import Any
 
 from ultralif.names import MODES, find_name
 from ultralif.report.statistics import interval
@@ -68,7 +67,7 @@ def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
     return Table("runs", f"Test accuracy (%){on}; ±: 95 % interval over seeds", columns, rows, notes)
 
 
-def _settings(result: Result) -> dict[str, Any]:
+def _settings(result: Result) -> dict[str, object]:
     """Return the settings of a run by name."""
     config = dict(result.config)
     options = config.pop("neuron_options", {})
@@ -91,7 +90,7 @@ def _mean(values: Iterable[float | None], digits: int = 2, *, mixed: bool = Fals
     return f"{found.mean:.{digits}f}" + ("" if mixed or found.half is None else f" ± {found.half:.{digits}f}")
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(_text, value))
     return "default" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

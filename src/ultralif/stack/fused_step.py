@@ -79,7 +79,7 @@ class _Readout(torch.autograd.Function):
 
 
 _apply: Callable[..., tuple[Tensor, Tensor, Tensor]] = _Readout.apply
-_counters: dict[torch.device, dict[Any, Tensor]] = {}
+_counters: dict[torch.device, dict[object, Tensor]] = {}
 
 
 def _read_out(

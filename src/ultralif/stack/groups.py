@@ -5,7 +5,7 @@ of the gradient of one vector with all learned constants. In a CUDA graph they r
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,15 +16,18 @@ from ultralif.ops.constants import Learned
 from ultralif.ops.rule import Constants
 from ultralif.stack.streams import side_by_side
 
+if TYPE_CHECKING:
+    from ultralif.ops.triton.plan import LaunchPlan
+
 __all__ = ["KindGroup", "Prepared", "prepare_groups", "run_groups"]
 
 
 class KindGroup(NamedTuple):
     """The neurons of one kind, in all members that have this kind."""
 
-    operator: Callable[..., Any]
+    operator: Callable[..., tuple[Tensor, Tensor]]
     members: int
-    arguments: dict[str, Any]
+    arguments: dict[str, object]
     """Constants and choices; a learned constant is `Learned`, a part of the vector of all constants."""
 
 
@@ -33,7 +36,7 @@ class _Part(NamedTuple):
 
     place: slice
     constants: Constants
-    plan: Any
+    plan: "LaunchPlan"
     wanted: tuple[bool, ...]
 
 

@@ -1,7 +1,7 @@
 """Run independent work in parallel: branches of a recorded graph, and a product that uses them."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ _streams: dict[torch.device, list[torch.cuda.Stream]] = {}
 
 
 @contextmanager
-def side_by_side(device: torch.device) -> Iterator[Callable[[], Any]]:
+def side_by_side(device: torch.device) -> Iterator[Callable[[], AbstractContextManager[object]]]:
     """Yield a context for each of several independent pieces of work.
 
     While a graph is recorded, each has its own stream, so that the graph branches; the branches end with the
@@ -36,7 +36,7 @@ def side_by_side(device: torch.device) -> Iterator[Callable[[], Any]]:
     free = _streams.setdefault(device, [])
     make: Callable[..., Any] = torch.cuda.Stream
 
-    def branch() -> Any:
+    def branch() -> AbstractContextManager[object]:
         used.append(free.pop() if free else make(device))
         used[-1].wait_event(start)
         return torch.cuda.stream(used[-1])

@@ -78,7 +78,7 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad_out: Tensor | None, grad_last: Tensor | None) -> tuple[Tensor | None, ...]:
         current, matrices, starts, *_ = ctx.saved_tensors
         constants, rule = ctx.constants, ctx.rule
         view, begin = _cut(current, ctx.count), starts[:-1].unsqueeze(0)

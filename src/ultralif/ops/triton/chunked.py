@@ -13,7 +13,7 @@ once.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import triton
@@ -448,7 +448,7 @@ def backward(
     starts: Tensor | None,
     constants: Constants,
     learned: Sequence[bool],
-) -> list[Any]:
+) -> list[Tensor | None]:
     """Differentiate; return the gradients of the constants."""
     grad_out, grad_state, current, state, g_current, g_state = given
     assert current is not None and starts is not None  # noqa: S101

@@ -52,7 +52,7 @@ def is_elsewhere(device: torch.device) -> bool:
     return device.type == "cuda" and device.index != torch.cuda.current_device()
 
 
-def on_device(device: torch.device) -> AbstractContextManager[Any]:
+def on_device(device: torch.device) -> AbstractContextManager[object]:
     """Return a context in which a GPU is the current one."""
     return torch.cuda.device(device) if is_elsewhere(device) else nullcontext()
 
@@ -110,7 +110,7 @@ def begin(
     where: tuple[int, ...],
     region: int,
     spans: int = 1,
-) -> tuple[list[Any], Tensor, Tensor, int]:
+) -> tuple[list[Tensor | None], Tensor, Tensor, int]:
     """Return tensors for gradients, partial sums ``[spans, 4 * region]``, counters, and their groups."""
     raws = plan.raws(constants)
     if True not in learned:
@@ -132,12 +132,12 @@ def begin(
 def end(
     plan: "LaunchPlan",
     constants: Constants,
-    grads: list[Any],
+    grads: list[Tensor | None],
     partials: Tensor,
     learned: Sequence[bool],
     ways: Sequence[int],
     size: int,
-) -> list[Any]:
+) -> list[Tensor | None]:
     """Return the gradients of the constants, after adding the sums that the kernel left."""
     if LEFT not in ways:
         return [g if wanted else None for g, wanted in zip(grads, learned, strict=True)]
@@ -157,7 +157,7 @@ def _place_of_grad(constant: Tensor | Learned | float, raw: Tensor) -> Tensor:
     return torch.empty_like(raw) if given is None else given
 
 
-_kept_tables: dict[Any, Tensor] = {}
+_kept_tables: dict[object, Tensor] = {}
 
 
 def table_of(constant: Tensor | Learned | float, device: torch.device) -> Tensor:
@@ -184,11 +184,11 @@ def table_of(constant: Tensor | Learned | float, device: torch.device) -> Tensor
     return kept
 
 
-_pools: dict[torch.device, list[Any]] = {}
+_pools: dict[torch.device, list[Tensor | None]] = {}
 POOL = 1 << 18
 
 
-def counters(kept: dict[Any, Tensor], device: torch.device, size: int) -> Tensor:
+def counters(kept: dict[object, Tensor], device: torch.device, size: int) -> Tensor:
     """Return counters at zero for this stream or graph, which no other kernel uses at the same time.
 
     A kernel resets them to zero. Counters of a stream are kept for its next launch of the same kernel.

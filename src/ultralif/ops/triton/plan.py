@@ -32,7 +32,7 @@ __all__ = ["LaunchPlan", "find_plan", "forget"]
 
 PLANS = 512  # the most plans that are kept
 
-_plans: dict[Any, "LaunchPlan"] = {}
+_plans: dict[object, "LaunchPlan"] = {}
 
 
 def find_plan(
@@ -84,7 +84,7 @@ def forget() -> None:
     _plans.clear()
 
 
-def _spec(learned: Learned) -> tuple[Any, ...]:
+def _spec(learned: Learned) -> tuple[object, ...]:
     rows = None if learned.rows is None else learned.rows.data_ptr()
     return learned.raw.shape, learned.raw.dtype, *learned[1:5], rows
 
@@ -120,11 +120,11 @@ class LaunchPlan:
         self.numbers = (float(rule.v_reset), float(rule.adapt_strength), float(rule.adapt_decay))
         self.tables = tuple(table_of(c, self.device) for c in constants)
         self.row = tuple(ROW if isinstance(c, Learned) and c.rows is not None else 0 for c in constants)
-        self.backwards: dict[Any, Any] = {}
+        self.backwards: dict[object, Any] = {}
         self.steps: dict[tuple[int, ...], Steps | None] = {}
-        self.counters: dict[Any, Tensor] = {}
-        self.groups: dict[Any, int] = {}
-        self.books: dict[Any, Any] = {}
+        self.counters: dict[object, Tensor] = {}
+        self.groups: dict[object, int] = {}
+        self.books: dict[object, Any] = {}
         self.launch: Any = None
         self.is_ready = ready
         self._set_grid()

@@ -589,7 +589,7 @@ def backward(
     learned: Sequence[bool],
     spikes: Tensor | None,
     borders: Tensor | None,
-) -> list[Any]:
+) -> list[Tensor | None]:
     """Differentiate, from spikes if they determine the membrane; return the gradients of constants."""
     grad_out, grad_state, current, state, g_current, g_state = given
     assert current is not None  # noqa: S101

@@ -592,7 +592,7 @@ def backward(
     constants: Constants,
     learned: Sequence[bool],
     spikes: Tensor | None,
-) -> list[Any]:
+) -> list[Tensor | None]:
     """Differentiate; return the gradients of the constants."""
     grad_out, grad_state, current, state, g_current, g_state = given
     assert current is not None and g_current is not None  # noqa: S101
@@ -620,7 +620,7 @@ def backward(
     known = (plan.raws(constants), plan.tables, plan.where)
     common = (known, tuple(grads), scratch, plan.time, plan.span)
     if from_spikes:
-        arguments: tuple[Any, ...] = (grad_out, spikes, state, g_current, g_state)
+        arguments: tuple[object, ...] = (grad_out, spikes, state, g_current, g_state)
         run(*arguments, *common, tuple(plan.at_out), tuple(at_grad), tuple(plan.at_out), plan.numbers)
         return launch.end(plan, constants, grads, partials, learned, ways, plan.size)
     at = plan.at_current
