@@ -61,6 +61,9 @@ def find_name(kind: str, name: str, known: Iterable[str]) -> str:
         >>> find_name("neuron", "ultra_dlif", NEURON_NAMES), find_name("neuron", "dspike+", NEURON_NAMES)
         ('UltraDLIF', 'DSpikePlus')
     """
+    known = tuple(known)
+    if name in known:  # usually: thousands of configs are made from exact names
+        return name
     spelled = {_plain(each): each for each in known}
     if _plain(name) in spelled:
         return spelled[_plain(name)]

@@ -11,6 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -107,6 +108,7 @@ def test_any_values_make_a_config_or_are_refused(values: dict[str, Any]) -> None
     assert again == config and again.id == config.id
 
 
+@pytest.mark.slow
 @settings(max_examples=360)
 @given(configurations(6) | st.dictionaries(st.sampled_from(sorted(VALUES)), ANYTHING, max_size=2))
 def test_any_flags_make_a_network_or_are_refused(values: dict[str, Any]) -> None:

@@ -102,6 +102,7 @@ def test_any_network(tmp_path_factory, data):
     assert_equal_bit_for_bit(folder, integer, x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("dataset", ["mnist", "nmnist"])
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_resets_without_a_spike(tmp_path, reset):
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("reset", ["zero", "subtract", "none"])
 @pytest.mark.parametrize("neuron", ["LIF", "UltraLIF", "UltraDLIF"])
-@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize("clip", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_every_reset(tmp_path, neuron, reset, delayed, clip):
     """The simulator spikes like floats, and C is equal to it, with a reset now or by the last spike."""
     net = random_network(neuron, 7, reset=reset, delayed_reset=delayed)

@@ -176,7 +176,7 @@ def test_a_file_of_snntorch_to_c(reset, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["cnn_sinabs", "scnn_mnist"])
 def test_a_file_of_integrate_and_fire_neurons_to_c(name, tmp_path, capsys):
-    path = Path(f"/work/shared/data/nir/{name}.nir")
+    path = Path(__file__).parents[3] / "shared" / "data" / "nir" / f"{name}.nir"
     if not path.is_file():
         pytest.skip("the files of the NIR paper are not there")
     report = export(capsys, path, "--out", tmp_path / "c", "--timesteps", 20, "--weight-bits", 16)

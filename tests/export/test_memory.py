@@ -58,6 +58,13 @@ NETWORKS = {
     ),
 }
 SHAPES = {"recurrent convolution": (2, 5, 4)}
+OPTIONS = ({}, {"bits": 16, "clip_membrane": True}, {"leak": "shift"})
+KINDS = [
+    pytest.param(kind, options, marks=() if (i + j) % 3 == 0 or kind == "everything" else pytest.mark.slow)
+    for i, kind in enumerate(NETWORKS)
+    for j, options in enumerate(OPTIONS)
+]
+"""Every network with all options; in the quick tests most have one, in turns."""
 
 
 def network(kind: str) -> nn.Module:
@@ -90,8 +97,7 @@ def test_integers_spike_like_floats(kind):
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="there is no gcc")
-@pytest.mark.parametrize("options", [{}, {"bits": 16, "clip_membrane": True}, {"leak": "shift"}])
-@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_c_is_equal_bit_for_bit(tmp_path, kind, options):
     net, x = network(kind), events(kind).long()
     if options.get("leak") and kind == "everything":

@@ -13,7 +13,7 @@ import ultralif as ul
 from ultralif.errors import InputError
 from ultralif.export import from_nir
 
-FOLDER = Path("/work/shared/data/nir")
+FOLDER = Path(__file__).parents[3] / "shared" / "data" / "nir"
 FILES = sorted(FOLDER.glob("*.nir")) if FOLDER.is_dir() else []
 MALFORMED = "_subgraph"  # their edges name a node that is not there
 

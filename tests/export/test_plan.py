@@ -70,13 +70,13 @@ def exported(folder, net, steps: int, flags: str = SANITIZE, **options):
     ("steps", "channels", "options", "ways"),
     [
         (1, (16, 16), {}, ("levels", "packed", True)),
-        (4, (16, 16), {}, ("levels", "packed", False)),
-        (1, (16, 5), {}, ("levels", "wide", True)),
+        pytest.param(4, (16, 16), {}, ("levels", "packed", False), marks=pytest.mark.slow),
+        pytest.param(1, (16, 5), {}, ("levels", "wide", True), marks=pytest.mark.slow),
         (4, (16, 5), {}, ("levels", "wide", False)),
-        (1, (16, 16), {"weight_bits": 16}, ("levels", "wide", True)),
+        pytest.param(1, (16, 16), {"weight_bits": 16}, ("levels", "wide", True), marks=pytest.mark.slow),
         (1, (33, 32), {"weight_bits": 4}, ("levels", "packed", True)),  # more than 17 spikes in a tap
-        (4, (33, 32), {"weight_bits": 4}, ("levels", "packed", False)),
-        (1, (16, 5), {"weight_bits": 4}, ("levels", "wide", True)),
+        pytest.param(4, (33, 32), {"weight_bits": 4}, ("levels", "packed", False), marks=pytest.mark.slow),
+        pytest.param(1, (16, 5), {"weight_bits": 4}, ("levels", "wide", True), marks=pytest.mark.slow),
         (1, (260, 20), {}, ("levels", "wide", True)),  # sums beyond 16 bits, and channels beyond a byte
     ],
 )

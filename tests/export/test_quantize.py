@@ -285,7 +285,7 @@ def test_images_are_flattened():
     assert torch.equal(integer.run(x).scores, integer.run(x.reshape(12, 16, 4, 5)).scores)
 
 
-@pytest.mark.parametrize("dataset", ["mnist", "nmnist"])
+@pytest.mark.parametrize("dataset", ["mnist", pytest.param("nmnist", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("neuron", "mode"), [("UltraDLIF", "hard"), ("UltraDLIF", "tropical"), ("LIF", "hard")]
 )

@@ -37,7 +37,7 @@ def test_a_rule_survives_its_schema(rule):
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-@pytest.mark.parametrize("start", [False, True])
+@pytest.mark.parametrize("start", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own, about itself
 def test_opcheck(rule, start):
     current = torch.randn(3, 2, 2, 3, dtype=torch.float64, requires_grad=True)

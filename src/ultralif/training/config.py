@@ -206,8 +206,8 @@ def _all_options() -> dict[str, Any]:
     from ultralif.nn.network import NEURONS
 
     found: dict[str, Any] = {}
-    for neuron in NEURONS:
-        found = class_defaults(neuron) | found
+    for kind in NEURONS.values():
+        found = _signature(kind) | found
     return found
 
 
