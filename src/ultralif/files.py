@@ -4,7 +4,9 @@ Every error names the file. Needs no torch.
 """
 
 import contextlib
+import gzip
 import hashlib
+import io
 import json
 import os
 import stat
@@ -132,29 +134,23 @@ def read_json(path: Path, limit: int = TEXT, *, links: bool = True) -> Any:
     return parse_json(read_bytes(path, limit, links=links), shown(path))
 
 
-def parse_json(content: bytes | str, source: str, depth: int = DEPTH) -> Any:
-    """Return the value of a JSON text.
-
-    Args:
-        content: the text, in UTF-8.
-        source: named in errors.
-        depth: the deepest nesting of lists and objects.
-    """
+def parse_json(content: bytes | str, source: str) -> Any:
+    """Return the value of a JSON text in UTF-8; ``source`` is named in errors."""
     try:
         value = json.loads(content)
     except RecursionError as error:
-        raise BadFile(f"{source} is not valid JSON: it has more than {depth} levels") from error
+        raise BadFile(f"{source} is not valid JSON: it has more than {DEPTH} levels") from error
     except ValueError as error:  # bad syntax, bad encoding, or an endless number
         raise BadFile(f"{source} is not valid JSON ({visible(str(error))})") from error
     brackets = ("[", "{") if isinstance(content, str) else (b"[", b"{")
-    if sum(map(content.count, brackets)) <= depth:  # type: ignore[arg-type]
+    if sum(map(content.count, brackets)) <= DEPTH:  # type: ignore[arg-type]
         return value
     level = [value]
-    for _ in range(depth + 1):
+    for _ in range(DEPTH + 1):
         level = [child for parent in level if isinstance(parent, dict | list) for child in _children(parent)]
         if not level:
             return value
-    raise BadFile(f"{source} is not valid JSON: it has more than {depth} levels")
+    raise BadFile(f"{source} is not valid JSON: it has more than {DEPTH} levels")
 
 
 def gunzip(content: bytes, source: str, limit: int) -> bytes:
@@ -165,19 +161,16 @@ def gunzip(content: bytes, source: str, limit: int) -> bytes:
         source: named in errors.
         limit: the largest unpacked size in bytes.
     """
-    unpacked = bytearray()
     try:
-        while content:
-            unpacker = zlib.decompressobj(wbits=31)
-            unpacked += unpacker.decompress(content, limit + 1 - len(unpacked))
-            if len(unpacked) > limit:
-                raise BadFile(f"{source} unpacks to more than {limit:,} bytes")
-            if not unpacker.eof:
-                raise BadFile(f"{source} is cut off: its gzip data has no end")
-            content = unpacker.unused_data
-    except zlib.error as error:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            unpacked = file.read(limit + 1)
+    except EOFError as error:
+        raise BadFile(f"{source} is cut off: its gzip data has no end") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
         raise BadFile(f"{source} is not gzip, or is damaged ({error})") from error
-    return bytes(unpacked)
+    if len(unpacked) > limit:
+        raise BadFile(f"{source} unpacks to more than {limit:,} bytes")
+    return unpacked
 
 
 def write_file(path: Path, content: bytes | str) -> None:

@@ -176,9 +176,9 @@ def _distinct(normals: Array, offsets: Array, doubt: Array, tol: float) -> _Plan
     return _Planes(unit[first], distance[first], doubt[first])
 
 
-def _nearly_parallel(unit: Array, block: int = 1000) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _nearly_parallel(unit: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the pairs of nearly parallel normals, later one first; in blocks, so that thousands fit."""
-    pairs = []
+    pairs, block = [], 1000
     for start in range(0, max(len(unit), 1), block):
         cosine = unit[start : start + block] @ unit[: start + block].T
         row, column = np.nonzero(np.tril(np.abs(cosine) > 0.999, start - 1))

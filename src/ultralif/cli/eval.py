@@ -85,8 +85,8 @@ def _print_gaps(gaps: dict[str, Any]) -> None:
     rows = []
     for mode in others:
         gap = gaps[mode]
-        parting = gap["first"]
-        where = f"layer {parting['layer']}, step {parting['step']}" if parting else None
+        place = gap["first"]
+        where = f"layer {place['layer']}, step {place['step']}" if place else None
         rows.append(
             (mode, number(gap["agreement"], 2), *(number(part, 2) for part in gap["differing"]), where)
         )

@@ -52,7 +52,7 @@ def make_row_table(
         parts: for each kernel the plan, the constants, and whether each of them has a gradient.
         raw: the raw parameters of all constants.
     """
-    kept: dict[object, RowTable] = parts[0][0].books
+    kept: dict[object, RowTable] = parts[0][0].row_tables
     key = tuple((plan, tuple(wanted)) for plan, _, wanted in parts)
     if key not in kept and not launch.is_recording(raw.device):
         kept[key] = _write(parts, raw)

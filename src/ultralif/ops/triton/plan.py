@@ -124,7 +124,7 @@ class LaunchPlan:
         self.steps: dict[tuple[int, ...], Steps | None] = {}
         self.counters: dict[object, Tensor] = {}
         self.groups: dict[object, int] = {}
-        self.books: dict[object, Any] = {}
+        self.row_tables: dict[object, Any] = {}
         self.launch: Any = None
         self.is_ready = ready
         self._set_grid()
