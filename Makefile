@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test lint types imports unit test-slow test-browser faults torture soak docs docs-serve format dist release-check clean
+.PHONY: run test lint types types-package types-tests imports unit test-slow test-browser faults torture soak docs docs-serve format dist release-check clean
 
 # A demonstration in a minute, in an environment of its own that has torch and little else.
 run: .venv-run/installed
@@ -16,7 +16,12 @@ lint: .venv/installed
 	$(BIN)/ruff format --check .
 
 types: .venv/installed
+	$(MAKE) --jobs 2 --output-sync types-package types-tests
+
+types-package:
 	$(BIN)/mypy
+
+types-tests:
 	$(BIN)/mypy --config-file tests/mypy.ini
 
 imports: .venv/installed

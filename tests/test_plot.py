@@ -59,7 +59,7 @@ def test_raster_has_a_dot_for_every_spike() -> None:
 
 def test_raster_draws_soft_spikes_by_their_size() -> None:
     (dots,) = ul.plot.raster(torch.tensor([[1.0, 0.25, 0.0]])).collections
-    large, small = dots.get_sizes()
+    large, small = dots.properties()["sizes"]
     assert small == pytest.approx(large / 4)
 
 
@@ -85,8 +85,9 @@ def test_animate_shows_on_minus_off_and_writes_all_steps(tmp_path: Path) -> None
     from PIL import Image
 
     frames = torch.randint(0, 3, (5, 2, 6, 4)).float()
-    film = ul.plot.animate(frames, tmp_path / "film.gif", milliseconds=200)
-    shown = film._fig.axes[0].images[0]
+    _, axes = plt.subplots()
+    ul.plot.animate(frames, tmp_path / "film.gif", milliseconds=200, axes=axes)
+    (shown,) = axes.images
     np.testing.assert_array_equal(shown.get_array(), frames[-1, 1] - frames[-1, 0])
     assert shown.get_clim()[0] == -shown.get_clim()[1]
     with Image.open(tmp_path / "film.gif") as written:
@@ -104,16 +105,20 @@ def test_animate_refuses_batches_and_other_files(tmp_path: Path) -> None:
 def test_spike_count_of_a_few_neurons_is_a_bar_for_each() -> None:
     spikes = (torch.rand(20, 3, 4) > 0.5).float()
     axes = ul.plot.spike_count(spikes, labels=["a", "b", "c", "d"])
-    np.testing.assert_allclose([bar.get_height() for bar in axes.patches], spikes.sum(0).mean(0), rtol=1e-6)
+    np.testing.assert_allclose(
+        [bar.properties()["height"] for bar in axes.patches], spikes.sum(0).mean(0), rtol=1e-6
+    )
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["a", "b", "c", "d"]
     one = ul.plot.spike_count(spikes, sample=2)
-    np.testing.assert_allclose([bar.get_height() for bar in one.patches], spikes[:, 2].sum(0), rtol=1e-6)
+    np.testing.assert_allclose(
+        [bar.properties()["height"] for bar in one.patches], spikes[:, 2].sum(0), rtol=1e-6
+    )
 
 
 def test_spike_count_of_many_neurons_is_a_histogram_of_rates() -> None:
     spikes = (torch.rand(20, 3, 50) > 0.5).float()
     axes = ul.plot.spike_count(spikes)
-    assert sum(bar.get_height() for bar in axes.patches) == 50
+    assert sum(bar.properties()["height"] for bar in axes.patches) == 50
     assert axes.lines[0].get_xdata()[0] == pytest.approx(float(spikes.mean()))
 
 

@@ -16,6 +16,7 @@ from ultralif.training import checkpoint as checkpoint_module
 FORKS = Path(__file__).with_name("forks.py")
 
 
+@pytest.mark.slow
 def test_killed_at_twenty_moments(tmp_path: Path, python) -> None:
     """SIGKILL while training, saving, evaluating and writing: the bytes of all files are the same."""
     process = python.start(str(FORKS), "kill", str(tmp_path))

@@ -66,6 +66,7 @@ def test_one_run_among_a_hundred_thousand(store: Store) -> None:
         assert min(seconds) < 0.05
 
 
+@pytest.mark.slow
 def test_eight_processes_write_at_once(tmp_path: Path, python) -> None:
     python.run(str(FORKS), "write", str(tmp_path / "runs"))
     store = Store(tmp_path / "runs")
@@ -76,6 +77,7 @@ def test_eight_processes_write_at_once(tmp_path: Path, python) -> None:
     assert store.rebuild() == (WRITERS * ROWS, [])
 
 
+@pytest.mark.slow
 def test_eight_processes_begin_at_once(tmp_path: Path, python) -> None:
     """Each would make the index; for one another SQLite does not always wait by itself."""
     python.run(str(FORKS), "begin", str(tmp_path))

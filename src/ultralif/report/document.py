@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ultralif.errors import InputError
 from ultralif.names import MODES
@@ -49,7 +50,7 @@ def make_document(
     data_dir: Path | None = None,
     sections: Iterable[Section] = (),
     references: References | None = None,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Return the document.
 
     Args:

@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -81,7 +81,7 @@ def look(entry: Entry, data_dir: Path | None = None) -> Subject:
     return Subject(network, inputs(x, entry.config), labels, data.dataset)
 
 
-def observe(subject: Subject, samples: int) -> dict[str, object]:
+def observe(subject: Subject, samples: int) -> dict[str, Any]:
     """Return spikes, membranes and decisions of each mode for samples of different classes, ready for JSON.
 
     Spikes and membranes are bytes in base64, ``[samples, steps, neurons]``: a spike is ``byte / 255``, a
@@ -115,7 +115,7 @@ def _of_different_classes(labels: Tensor, count: int) -> list[int]:
     return (order + [i for i in range(len(labels)) if i not in first.values()])[:count]
 
 
-def _layer(shown: plot.Recording, steps: int, neurons: int) -> dict[str, object]:
+def _layer(shown: plot.Recording, steps: int, neurons: int) -> dict[str, Any]:
     spikes, membrane = (
         values.flatten(2)[:steps, :, :neurons].transpose(0, 1).float()
         for values in (shown.spikes, shown.membrane)
@@ -141,7 +141,7 @@ def _encoded(values: Tensor) -> str:
     return base64.b64encode(values.to(torch.uint8).contiguous().numpy().tobytes()).decode()
 
 
-def _picture(x: Tensor, is_events: bool) -> dict[str, object]:
+def _picture(x: Tensor, is_events: bool) -> dict[str, Any]:
     """Return an input ``[T, *shape]`` as a grey picture: its mean over time, or channels over time."""
     side = math.isqrt(x.shape[1])
     if x.dim() == 2 and not is_events and side * side == x.shape[1]:
@@ -150,7 +150,7 @@ def _picture(x: Tensor, is_events: bool) -> dict[str, object]:
     return {"height": grey.shape[0], "width": grey.shape[1], "grey": _bytes(grey / (grey.max() or 1.0))}
 
 
-def slices(subject: Subject) -> dict[str, object]:
+def slices(subject: Subject) -> dict[str, Any]:
     """Return the classes in the plane through three samples, each held as its mean over time.
 
     A cell is the byte ``8 * class + margin``, the margin from 0 (classes tie) to 7; rows go up.
