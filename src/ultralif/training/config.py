@@ -207,7 +207,7 @@ def _all_options() -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     for kind in NEURONS.values():
-        found = _signature(kind) | found
+        found = _signature(cast(Any, kind)) | found
     return found
 
 
