@@ -262,10 +262,16 @@ STUDIES: dict[str, Callable[[], Runs]] = {
 
 def collect(runs: Runs, results: Iterable[Result]) -> dict[StudyCell, dict[int, Result]]:
     """Return the finished results of a study's cells by seed."""
-    cells = {without_seed(config.to_dict()): cell for cell, config in runs}
+    cells: dict[str, StudyCell] = {}
+    kinds: set[tuple[str, str, int]] = set()
+    for cell, config in runs:
+        cells[without_seed(config.to_dict())] = cell
+        kinds.add((config.dataset, config.neuron, config.timesteps))
     found: dict[StudyCell, dict[int, Result]] = {}
     for result in results:
-        name = without_seed(result.config)
-        if name in cells and result.status == "done":
-            found.setdefault(cells[name], {})[result.seed] = result
+        if result.status != "done" or (result.dataset, result.neuron, result.timesteps) not in kinds:
+            continue  # without writing its config as text, which takes longer
+        place = cells.get(without_seed(result.config))
+        if place is not None:
+            found.setdefault(place, {})[result.seed] = result
     return found

@@ -69,7 +69,11 @@ def wait_for(condition) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)],
+    ids=lambda number: number.name,
+)
 def test_a_signal_stops_and_the_same_command_goes_on(number: signal.Signals, python, tmp_path: Path) -> None:
     command = ("-m", "ultralif", "train", *LONG, "--runs-dir", str(tmp_path))
     for attempt in range(2 if number == signal.SIGINT else 1):

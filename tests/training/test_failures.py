@@ -56,7 +56,10 @@ def test_the_disk_is_full_at_any_write(
     assert files(store, small()) == files(whole, small())
 
 
-@pytest.mark.parametrize(("limit", "said"), [(1000, "index.sqlite"), (80_000, "File too large")])
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [pytest.param(1000, "index.sqlite", marks=pytest.mark.slow), (80_000, "File too large")],
+)
 def test_a_real_limit_of_the_system(tmp_path: Path, python, limit: int, said: str) -> None:
     """No file may grow beyond a limit: the command names what did not fit in one line and leaves with 1."""
     code = (
