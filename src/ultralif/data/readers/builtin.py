@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ultralif.data.readers.frames import smallest
 from ultralif.data.table import Spec
 from ultralif.errors import need
 
@@ -99,7 +98,7 @@ def randman(spec: Spec, timesteps: int, *, seed: int = 0, dimensions: int = 1) -
         entries = np.sort(part.reshape(-1, units), axis=1)
         arrays |= {
             f"{half}.keys": entries.reshape(-1).astype(np.int32),
-            f"{half}.counts": smallest(np.ones(entries.size, np.int64)),
+            f"{half}.counts": np.ones(entries.size, np.uint8),
             f"{half}.offsets": np.arange(len(entries) + 1) * units,
             f"{half}.labels": np.repeat(np.arange(spec.classes), part.shape[1]),
         }

@@ -24,7 +24,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ultralif.functional import compute_dtype
-from ultralif.functional.parallel import follow, prefix_products
 from ultralif.ops.constants import value_of
 from ultralif.ops.cpu.plan import find_plan
 from ultralif.ops.rule import Constants, Membrane, Reset, Rule
@@ -114,6 +113,8 @@ def _forward(view: Tensor, state: Tensor, constants: Constants, rule: Rule) -> t
 
 def _walk(view: Tensor, state: Tensor | None, constants: Constants, rule: Rule) -> tuple[Tensor, Tensor]:
     """Return the matrix of every chunk, and the membrane before each and after the last."""
+    from ultralif.functional.parallel import follow, prefix_products  # for long sequences only
+
     eps, leak, _, ceiling = map(value_of, constants)
     tropical = rule.membrane == Membrane.MAX
     first = torch.zeros_like(view[0, 0], dtype=compute_dtype(view.dtype)) if state is None else state[0]
