@@ -1,19 +1,29 @@
-"""The code of a user's classes and functions as text, by which a run notices changes."""
+"""What defines a user's classes, functions and modules, as text by which a run notices changes."""
 
 import ast
 import functools
+import hashlib
 import inspect
 import sys
 import textwrap
+from argparse import Namespace
 from collections.abc import Iterator
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 __all__ = ["code_of"]
 
 
-def code_of(thing: Any) -> str:
-    """Return the code of a class or function without comments, and of all user code that it uses.
+def code_of(*things: Any) -> str:
+    """Return the code of classes, functions and objects without comments, and of all user code that they use.
+
+    Of objects, and of what a function takes from outside, it has numbers, texts and arrays as well; of
+    modules also their buffers and frozen parameters.
 
     Example:
         >>> def factor():
@@ -23,17 +33,22 @@ def code_of(thing: Any) -> str:
         >>> "factor" in code_of(scale)
         True
     """
-    seen: dict[Any, str] = {}
-    _collect(thing, seen)
+    seen: dict[int, str] = {}
+    for thing in things:
+        _collect(thing, seen)
     return "\n".join(seen.values())
 
 
-def _collect(thing: Any, seen: dict[Any, str]) -> None:
+def _collect(thing: Any, seen: dict[int, str]) -> None:
     if id(thing) in seen:
         return
+    seen[id(thing)] = ""  # it may contain itself
     if isinstance(thing, functools.partial):
-        seen[id(thing)] = f"partial {_plain(thing.args)} {_plain(thing.keywords)}"
+        seen[id(thing)] = f"partial {_value(thing.args, seen)} {_value(thing.keywords, seen)}"
         _collect(thing.func, seen)
+    elif isinstance(thing, MethodType):
+        _collect(thing.__func__, seen)
+        _collect(thing.__self__, seen)
     elif isinstance(thing, type):
         seen[id(thing)] = thing.__qualname__
         for kind in filter(_is_users, thing.__mro__):
@@ -42,27 +57,44 @@ def _collect(thing: Any, seen: dict[Any, str]) -> None:
                 if isinstance(member, FunctionType):
                     _collect(member, seen)
                 elif not name.startswith("__"):
-                    seen[id(thing)] += f" {name}={_plain(member)}"
+                    seen[id(thing)] += f" {name}={_value(member, seen)}"
     elif isinstance(thing, FunctionType):
         seen[id(thing)] = _text(thing)
         if _is_users(thing):
             _follow(thing, seen)
-    elif callable(thing):  # an object of the user's, such as a module that is a loss
-        seen[id(thing)] = _plain(getattr(thing, "__dict__", {}))
-        _collect(getattr(thing, "__func__", type(thing)), seen)
+    elif hasattr(thing, "__dict__"):
+        seen[id(thing)] = f"{type(thing).__qualname__} {_value(_attributes(thing), seen)}"
+        _collect(type(thing), seen)
 
 
-def _follow(function: FunctionType, seen: dict[Any, str]) -> None:
+def _attributes(thing: Any) -> dict[str, Any]:
+    """Return what an object was made with; of a module what it does not learn."""
+    if not isinstance(thing, nn.Module):
+        return dict(vars(thing))
+    learned = {name for name, value in thing.named_parameters(recurse=False) if value.requires_grad}
+    found: dict[str, Any] = {name: x for name, x in thing._parameters.items() if name not in learned}
+    found |= thing._modules | ({} if isinstance(thing, _NormBase) else thing._buffers)
+    return found | {name: x for name, x in vars(thing).items() if name[0] != "_" and name != "training"}
+
+
+_PLACES = (ModuleType, Namespace, SimpleNamespace)
+"""A function takes some of their attributes, and not all."""
+_WHOLE = (tuple, list, dict, Tensor)
+
+
+def _follow(function: FunctionType, seen: dict[int, str]) -> None:
     """Collect what a function takes from its module and from the functions around it."""
     names = set(_names(function.__code__))
     values = {name: function.__globals__[name] for name in names if name in function.__globals__}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         values[name] = cell.cell_contents
-    given = _plain([function.__defaults__, function.__kwdefaults__])
-    seen[id(function)] += f" {given} {_plain(values)}"
-    for _, value in sorted(values.items()):
-        if isinstance(value, type | FunctionType | functools.partial) and _is_users(value):
-            _collect(value, seen)
+    for name, value in values.items():
+        whole = callable(value) or isinstance(value, _WHOLE)
+        if isinstance(value, _PLACES) or (_is_users(type(value)) and not whole):
+            values[name] = {part: x for part, x in getattr(value, "__dict__", {}).items() if part in names}
+            _collect(type(value), seen)
+    given = _value([function.__defaults__, function.__kwdefaults__], seen)
+    seen[id(function)] += f" {given} {_value(values, seen)}"
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -72,14 +104,33 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def _plain(value: Any) -> str:
-    """Return numbers and texts as text, also inside lists and dictionaries; leave everything else out."""
+def _value(value: Any, seen: dict[int, str]) -> str:
+    """Return a value as text, also inside lists and dictionaries; "" for what has none."""
     if isinstance(value, dict):
-        parts = ((name, _plain(value[name])) for name in sorted(value, key=str))
+        parts = ((name, _value(value[name], seen)) for name in sorted(value, key=str))
         return str([(name, text) for name, text in parts if text])
-    if isinstance(value, list | tuple):
-        return str([_plain(entry) for entry in value])
-    return repr(value) if isinstance(value, bool | int | float | str | bytes | None) else ""
+    if isinstance(value, Namespace | SimpleNamespace):
+        return _value(vars(value), seen)
+    if isinstance(value, list | tuple | set | frozenset):
+        texts = [_value(entry, seen) for entry in value]
+        return str(sorted(texts) if isinstance(value, set | frozenset) else texts)
+    if isinstance(value, Tensor | np.ndarray):
+        return _digest(value)
+    if isinstance(value, bool | int | float | str | bytes | torch.dtype | torch.device):
+        return repr(value)
+    if callable(value) or _is_users(type(value)):
+        plain = isinstance(value, type | FunctionType | functools.partial)
+        if isinstance(value, nn.Module | MethodType) or _is_users(value if plain else type(value)):
+            _collect(value, seen)
+        return getattr(value, "__qualname__", type(value).__qualname__)
+    return ""
+
+
+def _digest(array: Tensor | np.ndarray[Any, Any]) -> str:
+    content: Any = array
+    if isinstance(array, Tensor):
+        content = array.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return f"{array.dtype} {tuple(array.shape)} {hashlib.sha256(content.tobytes()).hexdigest()}"
 
 
 def _is_users(thing: Any) -> bool:
@@ -94,8 +145,16 @@ def _is_users(thing: Any) -> bool:
 
 
 def _text(function: FunctionType) -> str:
+    if not _is_users(function):
+        return f"{function.__module__}.{function.__qualname__}"
     try:
-        return ast.dump(ast.parse(textwrap.dedent(inspect.getsource(function))))
+        if function.__name__ != "<lambda>":  # whose line may hold several
+            return ast.dump(ast.parse(textwrap.dedent(inspect.getsource(function))))
     except (OSError, SyntaxError, TypeError):
-        code = function.__code__
-        return f"{function.__qualname__} {code.co_code.hex()} {_plain(code.co_consts)} {code.co_names}"
+        pass
+    return f"{function.__qualname__} {_bytecode(function.__code__)}"
+
+
+def _bytecode(code: CodeType) -> str:
+    constants = [_bytecode(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    return f"{code.co_code.hex()} {constants} {code.co_names}"

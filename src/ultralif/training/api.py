@@ -18,10 +18,18 @@ from ultralif.names import similar
 from ultralif.nn import register, set_mode
 from ultralif.training.callbacks import EarlyStopping, cost
 from ultralif.training.config import RunConfig
+from ultralif.training.evaluate import reevaluate
 from ultralif.training.loop import run_local
 from ultralif.training.losses import Task, find_loss, find_readout, tet
 from ultralif.training.members import neurons_of
-from ultralif.training.networks import add_model, changed_code, default_encoding, warn_of_code
+from ultralif.training.networks import (
+    add_model,
+    changed_code,
+    default_encoding,
+    metrics_code,
+    trained_in_place,
+    warn_of_code,
+)
 from ultralif.training.progress import (
     Callback,
     Interrupted,
@@ -107,21 +115,25 @@ def train(
         config = user_config(config, train, test, callbacks=callbacks, **fields)
     elif train is not None or test is not None or fields or callbacks:
         raise InputError("data, callbacks and fields belong to a network; a config already has its fields")
+    in_place = nullcontext() if net is None else trained_in_place(net)
     if store.finished([config.id]) and not again:
         found = store.read(config.id)
         warn_of_code(found.result)
         if net is not None:
-            net.load_state_dict(found.contents.tensors())
+            with in_place:
+                net.load_state_dict(found.contents.tensors())
             warnings.warn(
                 f"run {config.id} is finished: its parameters were loaded into net, and nothing was trained. "
                 "A run is known by its layers, code, data and options, not by initial weights; of a "
                 "DataLoader up to 256 samples are compared. Pass again=True to train again, or another seed",
                 stacklevel=2,
             )
+        if metrics_code(config.model) != found.result.environment.get("metrics_sha256"):
+            return reevaluate(store, config.id, device, None if data_dir is None else Path(data_dir)).result
         return found.result
     shown = report is None if progress is None else progress
     asked = stop_on_signals(signal.SIGINT) if stopping is None else nullcontext(stopping)
-    with training_progress([1.0], quiet=not shown) as show, asked as stop:
+    with in_place, training_progress([1.0], quiet=not shown) as show, asked as stop:
         options = RunOptions(
             device=device,
             data_dir=None if data_dir is None else Path(data_dir),
@@ -204,7 +216,8 @@ def user_config(
         keep_best,
     )
     has_set = not share or validation > 0
-    for monitor in (keep_best, *(one.monitor for one in callbacks if isinstance(one, EarlyStopping))):
+    monitors = keep_best, *(one.monitor for one in callbacks if isinstance(one, EarlyStopping))
+    for monitor in monitors:
         if monitor is not None:
             measured = ["validation", "validation_loss", *(f"validation_{name}" for name in task.metrics)]
             cost(monitor, dict.fromkeys(measured[not task.has_classes :] if has_set else (), 0.0))
@@ -238,6 +251,8 @@ def user_config(
         for one in callbacks
         if isinstance(one, EarlyStopping) or not type(one).__module__.startswith("ultralif.")
     ]
+    chosen_by = {str(monitor).rpartition(" ")[2] for monitor in monitors} & task.metrics.keys()
+    stops += [code_of(task.metrics[name]) for name in sorted(chosen_by)]
     model = add_model(lambda: net, task, kept=" ".join(stops))
     options.setdefault("encoding", default_encoding(model))
     neuron = type(neurons_of(net)[0]).__name__

@@ -27,7 +27,7 @@ from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.losses import Task, count_correct, tet
 from ultralif.training.members import Members, Single, make_members, neurons_of
-from ultralif.training.networks import find_run, own_code, restore, step_work, titles
+from ultralif.training.networks import find_run, metrics_code, own_code, restore, step_work, titles
 from ultralif.training.result import (
     CONSTANTS,
     LearnedConstants,
@@ -447,7 +447,7 @@ def _autocast(config: RunConfig, x: Tensor) -> torch.autocast:
 
 def environment(device: torch.device, config: RunConfig, checksum: str) -> dict[str, Any]:
     """Return the code, device, precision and data behind a result."""
-    code = own_code([config.neuron])
+    code, metrics = own_code([config.neuron]), metrics_code(config.model)
     return {
         "ultralif": __version__,
         "torch": torch.__version__,
@@ -458,6 +458,7 @@ def environment(device: torch.device, config: RunConfig, checksum: str) -> dict[
         "data_sha256": checksum,
         **titles(config),
         **({} if code is None else {"code_sha256": code}),
+        **({} if metrics is None else {"metrics_sha256": metrics}),
     }
 
 

@@ -3,12 +3,15 @@
 import hashlib
 import inspect
 import math
+import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -35,16 +38,19 @@ __all__ = [
     "build_perceptron",
     "changed_code",
     "default_encoding",
+    "describe",
     "find_run",
     "find_spec",
     "footprint",
     "layer_sizes",
+    "metrics_code",
     "network_arguments",
     "own_code",
     "restore",
     "step_work",
     "task_of",
     "titles",
+    "trained_in_place",
     "warn_of_code",
 ]
 
@@ -61,13 +67,42 @@ class UserModel(NamedTuple):
 _OWN: dict[str, UserModel] = {}
 
 
+_GIVEN: "WeakKeyDictionary[nn.Module, tuple[str, str]]" = WeakKeyDictionary()
+"""Networks that were trained in place: their descriptions since then, and before."""
+
+
+def describe(net: nn.Module) -> str:
+    """Return a digest of a network's code and of all that it does not learn, as it was given for training."""
+    now = _describe(net)
+    since, given = _GIVEN.get(net, ("", ""))
+    return given if since == now else now
+
+
+@contextmanager
+def trained_in_place(net: nn.Module) -> Iterator[None]:
+    """Describe a network afterwards as before, so that the same call resumes its run or finds it finished."""
+    given = describe(net)
+    try:
+        yield
+    finally:
+        _GIVEN[net] = _describe(net), given
+
+
+def _describe(net: nn.Module) -> str:
+    from ultralif.data.code import code_of
+
+    shapes = [(name, tuple(value.shape)) for name, value in net.state_dict().items()]
+    shown = re.sub(r" at 0x[0-9a-f]+", "", repr(net))
+    return hashlib.sha256(f"{shapes} {shown} {code_of(net)}".encode()).hexdigest()
+
+
 def add_model(
     make: Callable[[], nn.Module], task: Task | None = None, kept: str = "", title: str = ""
 ) -> str:
     """Register the user's own network in this process and return its name.
 
-    The name contains the class and the first digits of a digest over the shapes of the parameters, the
-    module's ``repr`` and the code of the user's classes in it, so changed code makes another run.
+    The name contains the class and the first digits of a digest over the network's code and all that it does
+    not learn, and over its task, so changed code makes another run.
 
     Args:
         make: a function that returns the network.
@@ -79,12 +114,9 @@ def add_model(
 
     net = make()
     neurons_of(net)  # or say that it has none
-    shapes = [(name, tuple(value.shape)) for name, value in net.state_dict().items()]
-    kinds = sorted({type(part) for part in net.modules()}, key=lambda kind: kind.__qualname__)
-    code = [code_of(kind) for kind in kinds if kind.__module__.split(".")[0] not in ("torch", "ultralif")]
     if task is not None and not (task.is_usual and task.keep_best is None):
         kept += f" {code_of(task.loss)} {task.readout and code_of(task.readout)} {task.keep_best}"
-    digest = hashlib.sha256(f"{shapes} {net!r} {code}{kept}".encode()).hexdigest()[:12]
+    digest = hashlib.sha256(f"{describe(net)} {kept}".encode()).hexdigest()[:12]
     name = f"{PREFIX}{type(net).__name__}:{digest}"
     _OWN[name] = UserModel(make, task, title or type(net).__name__)
     return name
@@ -101,8 +133,8 @@ def changed_code(config: RunConfig, store: Store) -> str | None:
             other["model"] = config.model
             if document_id(other) == config.id != found.id:
                 return (
-                    f"the code, the layers or the task of {_OWN[config.model].title} changed since run "
-                    f"{found.id}; this is another run"
+                    f"the code, the layers, the constants or the task of {_OWN[config.model].title} changed "
+                    f"since run {found.id}; this is another run"
                 )
     return None
 
@@ -115,6 +147,16 @@ def default_encoding(model: str) -> Literal["direct", "constant"]:
 def task_of(model: str) -> Task | None:
     """Return the task of the user's own network; None for other networks."""
     return _OWN[model].task if model in _OWN else None
+
+
+def metrics_code(model: str) -> str | None:
+    """Return a digest of the metrics that are measured for the user's own network; None if there are none."""
+    from ultralif.data.code import code_of
+
+    task = task_of(model)
+    if task is None or not task.metrics:
+        return None
+    return hashlib.sha256(f"{list(task.metrics)} {code_of(*task.metrics.values())}".encode()).hexdigest()
 
 
 def titles(config: RunConfig) -> dict[str, str]:
