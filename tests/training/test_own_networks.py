@@ -6,16 +6,18 @@ import subprocess
 import sys
 import threading
 import types
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import ultralif as ul
 from ultralif.errors import InputError
-from ultralif.training import Store
+from ultralif.training import Interrupted, Store, losses
 
 X = torch.rand(64, 4, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0.5).long()
@@ -164,3 +166,136 @@ def test_progress_is_shown_unless_it_is_switched_off(tmp_path: Path, capsys: Any
     assert "epoch 2/2: loss" in capsys.readouterr().err
     ul.train(Calls(), (X, Y), (X, Y), runs_dir=tmp_path / "b", **RUN)
     assert capsys.readouterr().err == ""
+
+
+class Reused(nn.Module):
+    """One neuron for two layers of different sizes, called step by step or at once, plainly or folded."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.how, self.neuron = how, ul.UltraLIF()
+        self.first, self.second, self.last = nn.Linear(4, 6), nn.Linear(6, 12), nn.Linear(12, 2)
+
+    def layers(self, x: Tensor) -> list[Tensor]:
+        if self.how == "at once":
+            spikes = self.neuron(3 * self.first(x))
+            return [spikes, self.neuron(3 * self.second(spikes))]
+        states, steps = [None, None], []
+        for current in x:
+            one, states[0] = self.neuron.step(3 * self.first(current), states[0])
+            two, states[1] = self.neuron.step(3 * self.second(one), states[1])
+            steps.append((one, two))
+        return [torch.stack(layer) for layer in zip(*steps, strict=True)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.layers(x)[-1])
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("how", ["at once", "by step"])
+def test_a_neuron_used_in_two_places_counts_each_by_its_size(how: str, padded: bool, tmp_path: Path) -> None:
+    lengths = 1 + torch.arange(64) % 5 if padded else torch.full((64,), 5)
+    x = X[:, None].repeat(1, 5, 1)
+    data = (x, Y, lengths) if padded else (x, Y)
+    net = Reused(how)
+    result = ul.train(net, data, data, events=True, runs_dir=tmp_path, **RUN)
+    counted = losses.step_mask(lengths, 5)[..., None]
+    with torch.no_grad(), ul.mode(net, "hard"):
+        one, two = net.layers(x.transpose(0, 1))
+    spikes = ((one * counted).sum((0, 2)) + (two * counted).sum((0, 2))) / (18 * lengths)
+    assert result.by_mode["hard"].spike_rates == pytest.approx([float(spikes.mean())], abs=1e-6)
+    assert float(spikes.mean()) > 0.05
+
+
+class Patches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.neuron, self.last = nn.Linear(2, 6), ul.UltraLIF(), nn.Linear(12, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        steps, batch, _ = x.shape
+        self.spikes = self.neuron(4 * self.first(x.reshape(steps, 2 * batch, 2)))
+        return self.last(self.spikes.reshape(steps, batch, 12))
+
+
+def test_the_rate_of_patches_in_the_batch_is_their_mean(tmp_path: Path) -> None:
+    net = Patches()
+    result = ul.train(net, (X, Y), (X, Y), runs_dir=tmp_path, **RUN)
+    with torch.no_grad(), ul.mode(net, "hard"):
+        net(X.expand(5, -1, -1))
+    assert result.by_mode["hard"].spike_rates == pytest.approx([float(net.spikes.mean())], abs=1e-6)
+
+
+def test_a_neuron_that_takes_the_batch_as_time_is_refused(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(4, 6), ul.LIF(batch_first=True), nn.Linear(6, 2))
+    with pytest.raises(InputError, match="takes the batch of 32 as time"):
+        ul.train(net, (X, Y), (X, Y), runs_dir=tmp_path, **RUN)
+
+
+def test_tied_weights_and_shared_neurons_are_stored(tmp_path: Path) -> None:
+    def make() -> nn.Sequential:
+        neuron, linear = ul.UltraLIF(), nn.Linear(4, 4)
+        return nn.Sequential(linear, neuron, linear, neuron, nn.Linear(4, 2))
+
+    net = make()
+    result = ul.train(net, (X, Y), (X, Y), runs_dir=tmp_path, checkpoint_seconds=0.0, **RUN)
+    loaded = ul.load(result.path, net=make())
+    assert loaded[0] is loaded[2] and torch.equal(loaded[0].weight, net[0].weight)
+    assert loaded[1].eps == net[1].eps
+
+
+class Again(nn.Module):
+    """A network whose backward pass runs it again."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.how = how
+        self.net = nn.Sequential(
+            nn.Linear(4, 8), ul.UltraLIF(), nn.Linear(8, 8), ul.UltraLIF(), nn.Linear(8, 2)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.how == "checkpoint":
+            return checkpoint(self.net, x, use_reentrant=False)
+        return ul.recompute(self.net, x, steps=2) if self.how == "recompute" else self.net(x)
+
+
+def test_a_backward_pass_that_runs_the_network_again_does_so_with_binary_spikes(tmp_path: Path) -> None:
+    results = {}
+    for how in ("plain", "checkpoint", "recompute"):
+        net = Again(how)
+        ul.train(net, (X, Y), (X, Y), runs_dir=tmp_path, hard_share=0.5, learning_rate=0.01, **RUN)
+        results[how] = torch.cat([parameter.detach().flatten() for parameter in net.parameters()])
+    torch.testing.assert_close(results["checkpoint"], results["plain"])
+    torch.testing.assert_close(results["recompute"], results["plain"])
+
+
+def test_the_same_network_resumes_its_run_and_finds_it_finished(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(4, 6), ul.UltraLIF(), nn.Linear(6, 2))  # its learned eps is in its repr
+    steps = iter([0, 0, 9])
+    with pytest.raises(Interrupted):
+        ul.train(net, (X, Y), (X, Y), runs_dir=tmp_path, stopping=steps.__next__, **RUN)
+    notes: list[Any] = []
+    first = ul.train(net, (X, Y), (X, Y), runs_dir=tmp_path, report=notes.append, **RUN)
+    assert notes[0].note is not None and notes[0].epoch == 1
+    with pytest.warns(UserWarning, match="nothing was trained"):
+        assert ul.train(net, (X, Y), (X, Y), runs_dir=tmp_path, **RUN).id == first.id
+    net[1].threshold = 0.6
+    assert ul.train(net, (X, Y), (X, Y), runs_dir=tmp_path, **RUN).id != first.id
+
+
+def test_another_metric_is_measured_without_training(tmp_path: Path) -> None:
+    def make() -> nn.Sequential:
+        return nn.Sequential(nn.Linear(4, 6), ul.LIF(), nn.Linear(6, 2))
+
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for factor in (1.0, 2.0):
+            metrics = {"scale": lambda scores, targets, factor=factor: factor * len(targets)}
+            found.append(ul.train(make(), (X, Y), (X, Y), metrics=metrics, runs_dir=tmp_path, **RUN))
+    assert found[0].id == found[1].id
+    assert [one.metrics["hard"]["scale"] for one in found] == [64.0, 128.0]

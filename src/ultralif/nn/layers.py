@@ -304,14 +304,17 @@ def carried(
 ) -> Iterator[None]:
     """Let each call of a layer start from its entry of ``states``, and store the next state there."""
     hooks = []
+    before = [vars(layer).get("forward") for layer in layers]  # something else may watch the layer
     for i, layer in enumerate(layers):
         layer.forward = _carrying(i, layer, states, keep)
         hooks.append(layer.register_forward_hook(_seen))
     try:
         yield
     finally:
-        for layer, hook in zip(layers, hooks, strict=True):
+        for layer, hook, forward in zip(layers, hooks, before, strict=True):
             del layer.forward
+            if forward is not None:
+                layer.forward = forward
             hook.remove()
 
 

@@ -1,8 +1,8 @@
 """Train on long sequences in little memory: run a network piece by piece, and again in the backward pass."""
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ultralif.errors import InputError, check_choice
 from ultralif.nn.layers import carried, stateful_layers
+from ultralif.nn.neuron import Neuron
 
 __all__ = ["recompute"]
 
@@ -51,6 +52,7 @@ def recompute(net: nn.Module, x: Tensor, *, steps: int = 4, over: Over = "steps"
         )
     layers = stateful_layers(net)
     norms = [m for m in net.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
+    modes = [(m, m.mode) for m in net.modules() if isinstance(m, Neuron)]
 
     def run(part: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """Run a part of the sequence: a piece at once, more of them one after the other."""
@@ -64,7 +66,7 @@ def recompute(net: nn.Module, x: Tensor, *, steps: int = 4, over: Over = "steps"
             length *= BRANCHES
         outs = []
         for piece in torch.split(part, length):
-            out, states = _run_again(run, piece, states, norms)
+            out, states = _run_again(run, piece, states, partial(_as_before, norms, modes))
             outs.append(out)
         return (torch.stack(outs).sum(0) if over == "mean" else torch.cat(outs)), states
 
@@ -75,7 +77,9 @@ def recompute(net: nn.Module, x: Tensor, *, steps: int = 4, over: Over = "steps"
 Run = Callable[[Tensor, list[Any]], tuple[Tensor, list[Any]]]
 
 
-def _run_again(run: Run, x: Tensor, states: list[Any], norms: Sequence[Any]) -> tuple[Tensor, list[Any]]:
+def _run_again(
+    run: Run, x: Tensor, states: list[Any], as_before: Callable[[], AbstractContextManager[None]]
+) -> tuple[Tensor, list[Any]]:
     """Run a part of a sequence, keep only its states, and run it again in the backward pass."""
     leaves, form = pytree.tree_flatten(states)
     first = True
@@ -83,7 +87,7 @@ def _run_again(run: Run, x: Tensor, states: list[Any], norms: Sequence[Any]) -> 
 
     def flat(x: Tensor, *leaves: Any) -> tuple[Any, ...]:
         nonlocal first
-        with contextlib.nullcontext() if first else _frozen(norms):
+        with nullcontext() if first else as_before():
             first = False
             out, after = run(x, pytree.tree_unflatten(list(leaves), form))
         kept, form_after = pytree.tree_flatten(after)
@@ -95,8 +99,11 @@ def _run_again(run: Run, x: Tensor, states: list[Any], norms: Sequence[Any]) -> 
 
 
 @contextmanager
-def _frozen(norms: Sequence[Any]) -> Iterator[None]:
-    """Do not update running statistics a second time."""
+def _as_before(norms: Sequence[Any], modes: Sequence[tuple[Any, Any]]) -> Iterator[None]:
+    """Run in the modes of the forward pass, and do not update running statistics a second time."""
+    since = [(neuron, neuron.mode) for neuron, _ in modes]
+    for neuron, mode in modes:
+        neuron.mode = mode
     before = [(norm.momentum, norm.num_batches_tracked) for norm in norms]
     for norm in norms:
         norm.momentum = 0.0
@@ -105,5 +112,7 @@ def _frozen(norms: Sequence[Any]) -> Iterator[None]:
     try:
         yield
     finally:
+        for neuron, mode in since:
+            neuron.mode = mode
         for norm, (momentum, count) in zip(norms, before, strict=True):
             norm.momentum, norm.num_batches_tracked = momentum, count

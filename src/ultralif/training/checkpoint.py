@@ -54,6 +54,17 @@ class Contents(NamedTuple):
             raise Damaged(f"a file of tensors cannot be read ({error}); it is not used") from error
 
 
+def _separate(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
+    """Return tensors on the CPU, and copies of those that share memory, such as tied weights."""
+    found, places = {}, set()
+    for name, tensor in tensors.items():
+        one = tensor.detach().cpu().contiguous()
+        place = one.untyped_storage().data_ptr()
+        found[name] = one.clone() if place in places else one
+        places.add(place)
+    return found
+
+
 def write_folder(
     folder: Path,
     name: str,
@@ -72,7 +83,7 @@ def write_folder(
     """
     from safetensors.torch import save
 
-    contents = {f"{name}.safetensors": save({k: t.detach().cpu().contiguous() for k, t in tensors.items()})}
+    contents = {f"{name}.safetensors": save(_separate(tensors))}
     contents |= {f"{key}.json": json.dumps(value, indent=1).encode() for key, value in documents.items()}
     digests = {file: hashlib.sha256(content).hexdigest() for file, content in contents.items()}
     manifest = {"format": FORMAT, "ultralif": __version__, "sha256": digests}

@@ -24,7 +24,7 @@ from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.evaluate import accuracies, environment, evaluate, make_result, measure
 from ultralif.training.losses import Objective, Task, log_rates, member_losses
-from ultralif.training.members import Members, Role, Single, make_members
+from ultralif.training.members import Members, Role, Single, in_mode, make_members
 from ultralif.training.networks import build_networks, own_code, step_work
 from ultralif.training.optimizer import SGD, Adam, Group, Optimizer
 from ultralif.training.progress import Interrupted, Progress, RunOptions
@@ -330,9 +330,10 @@ def train_step(job: Job, batch: Batch, mode: Mode | None) -> None:
     with side_by_side(job.device) as branch:
         with branch():
             job.optimizer.begin()
-        with torch.autocast(job.device.type, torch.bfloat16, enabled=half):
-            losses = member_losses(job.members, batch.x, batch.targets, job.objective, mode, batch.mask)
-        torch.autograd.backward([losses.loss], [job.objective.ones.to(losses.loss)])
+        with in_mode(job.members, mode):
+            with torch.autocast(job.device.type, torch.bfloat16, enabled=half):
+                losses = member_losses(job.members, batch.x, batch.targets, job.objective, mode, batch.mask)
+            torch.autograd.backward([losses.loss], [job.objective.ones.to(losses.loss)])
     with side_by_side(job.device) as branch:
         with branch():
             job.sums += torch.stack((losses.loss.detach(), losses.correct, losses.rate))

@@ -1,15 +1,16 @@
 """`Members`: the interface that networks offer to the training loop, and one module of any kind as such."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from ultralif.errors import InputError
+from ultralif.errors import DataWarning, InputError
 from ultralif.functional import Mode
 from ultralif.names import MODES
 from ultralif.nn import Network, Neuron, Output, mode
@@ -19,7 +20,7 @@ from ultralif.training.losses import Task, cross_entropy, mean
 if TYPE_CHECKING:
     from ultralif.training.batches import Data
 
-__all__ = ["Members", "Role", "Single", "neurons_of"]
+__all__ = ["Members", "Role", "Single", "in_mode", "neurons_of"]
 
 
 Role = Literal["weight", "eps", "other"]
@@ -107,6 +108,11 @@ class Members(Protocol):
         ...
 
 
+def in_mode(members: Members, wanted: Mode | None) -> AbstractContextManager[None]:
+    """Return a context in which a network of the user has a mode, also where checkpoints run it again."""
+    return mode(members.net, wanted) if isinstance(members, Single) and wanted is not None else nullcontext()
+
+
 _NORMS = (_NormBase, nn.GroupNorm, nn.LayerNorm)
 
 
@@ -125,16 +131,39 @@ def _seen(module: nn.Module, given: Any, out: Any) -> None:
     """Do nothing. With a hook, `Neuron.rate` calls the module, so its spikes are recorded."""
 
 
-def _over_calls(noted: Sequence[tuple[Tensor, Any]]) -> Tensor:
-    """Return the mean spike over several calls of a layer, each weighted by its steps."""
-    steps: list[Any] = [count for _, count in noted]
-    if isinstance(steps[0], Tensor):  # sums over the steps that count, and their number per sample
-        counts = torch.stack([count for _, count in noted]).sum(0)
-        return torch.stack([rate for rate, _ in noted]).sum(0) / counts.clamp(min=1)
-    if len(set(steps)) == 1:
-        return torch.stack([rate for rate, _ in noted]).mean(0)
-    total = torch.stack([rate * count for rate, count in noted]).sum(0)
-    return total / int(sum(steps))
+class _Call(NamedTuple):
+    """One call of a neuron."""
+
+    spikes: Tensor
+    """The mean spike of the neurons: of each sample ``[B, 1, 1]``; where a mask is given, ``[T, B]``."""
+    steps: int
+    size: float
+    """Neurons of a sample."""
+    start: int | None
+    """The first of its steps; None without a state, when that may be any."""
+
+
+def _mean_spike(calls: Sequence[_Call]) -> Tensor:
+    """Return the mean spike over several calls of a layer, each weighted by its steps and neurons."""
+    weights = [call.steps * call.size for call in calls]
+    if len(set(weights)) == 1:
+        return torch.stack([call.spikes for call in calls]).mean(0)
+    parts = [call.spikes * weight for call, weight in zip(calls, weights, strict=True)]
+    return torch.stack(parts).sum(0) / sum(weights)
+
+
+def _masked_spike(calls: Sequence[_Call], mask: Tensor) -> Tensor | None:
+    """Return the same over the steps that count; None if the steps of a call are unknown."""
+    spikes, updates = [], []
+    stepped = all(call.steps == 1 and call.start is None for call in calls) and len(calls) % len(mask) == 0
+    for number, call in enumerate(calls):
+        start = number % len(mask) if stepped else call.start or 0
+        counted = mask[start : start + call.steps]
+        if counted.shape != call.spikes.shape:
+            return None
+        spikes.append((call.spikes * counted).sum(0) * call.size)
+        updates.append(counted.sum(0) * call.size)
+    return (torch.stack(spikes).sum(0) / torch.stack(updates).sum(0).clamp(min=1)).view(-1, 1, 1)
 
 
 class Single(nn.Module):
@@ -168,8 +197,10 @@ class Single(nn.Module):
         self.order = [0]
         self._mask: Tensor | None = None
         self.widths: dict[int, int] = {}
-        self._seen: dict[int, list[tuple[Tensor, Any]]] = {}
+        self._seen: dict[int, list[_Call]] = {}
         self._layers: list[int] = []
+        self._ends: dict[int, dict[int, tuple[Any, int]]] = {}
+        self._given: tuple[int | None, int] = (None, 0)
 
     @contextmanager
     def _watching(self) -> Iterator[None]:
@@ -177,16 +208,17 @@ class Single(nn.Module):
         inside: set[int] = set()  # a forward pass calls run, whose spikes are recorded once
 
         def watched(layer: int, call: Callable[..., Any], time: int | None) -> Callable[..., Any]:
-            def noting(*given: Any, **options: Any) -> Any:
+            def noting(current: Tensor, *given: Any, **options: Any) -> Any:
                 if layer in inside:
-                    return call(*given, **options)
+                    return call(current, *given, **options)
                 inside.add(layer)
                 try:
-                    out = call(*given, **options)
+                    out = call(current, *given, **options)
                 finally:
                     inside.discard(layer)
-                spikes = out[0] if isinstance(out, tuple) else out
-                self._note(layer, spikes.unsqueeze(0) if time is None else spikes.transpose(0, time))
+                spikes, after = out if isinstance(out, tuple) else (out, None)
+                spikes = spikes.unsqueeze(0) if time is None else spikes.transpose(0, time)
+                self._note(layer, spikes, given[0] if given else options.get("state"), after)
                 return out
 
             return noting
@@ -205,21 +237,55 @@ class Single(nn.Module):
                 for name in ("forward", "run", "step"):
                     del vars(neuron)[name]
 
-    def _note(self, layer: int, spikes: Tensor) -> None:
-        """Keep the mean spike of each sample of a layer, ``[B, 1, 1]``, and the number of steps."""
-        self.widths[layer] = math.prod(spikes.shape[2:])
-        wide = spikes.float() if spikes.dtype in (torch.bfloat16, torch.float16) else spikes
-        seen = self._seen.setdefault(layer, [])
+    def _note(self, layer: int, spikes: Tensor, before: Any, after: Any) -> None:
+        """Keep the mean spikes of a call of a layer, from one state to another."""
+        steps, batch = self._given
+        if spikes.shape[:2] == (batch, steps) and batch != steps:
+            raise InputError(
+                f"neuron {layer + 1} of net takes the batch of {batch} as time and the {steps} steps as the "
+                "batch; pass it [T, B, ...], or [B, T, ...] where it has batch_first=True"
+            )
+        wide = (spikes.float() if spikes.dtype in (torch.bfloat16, torch.float16) else spikes).flatten(2)
+        size: float = math.prod(spikes.shape[2:])
+        if spikes.shape[1] != batch:  # parts of a sample are folded into the batch
+            size *= spikes.shape[1] / batch
+        seen, ends = self._seen.setdefault(layer, []), self._ends.setdefault(layer, {})
         if self._mask is None:
-            seen.append((wide.flatten(2).mean((0, 2)).view(-1, 1, 1), len(spikes)))
+            mean_spike = wide.mean((0, 2)) if spikes.shape[1] == batch else wide.mean().expand(batch)
+            seen.append(_Call(mean_spike.view(-1, 1, 1), len(spikes), size, None))
             return
-        start = len(seen) % len(self._mask)  # a neuron called step by step is called once per step
-        counted = self._mask if len(spikes) == len(self._mask) else self._mask[start : start + 1]
-        if counted.shape != spikes.shape[:2]:  # other steps or samples: their padding is unknown
-            counted = torch.ones(spikes.shape[:2], dtype=torch.bool, device=spikes.device)
-        weights = counted.to(wide.dtype)
-        total = (wide.flatten(2).mean(2) * weights).sum(0).view(-1, 1, 1)
-        seen.append((total, weights.sum(0).view(-1, 1, 1)))
+        start = None
+        if before is not None:
+            start = 0
+            if ends:  # a state that was copied or detached continues from the earliest open one
+                known = id(before) if id(before) in ends else min(ends, key=lambda key: ends[key][1])
+                start = ends.pop(known)[1]
+        if after is not None:
+            ends[id(after)] = after, (start or 0) + len(spikes)  # with the state itself, so that its id stays
+        seen.append(_Call(wide.mean(2), len(spikes), size, start))
+
+    def _rate(self, layer: int) -> Tensor:
+        """Return the mean spike of each sample in a layer, ``[B, 1, 1]``."""
+        calls = self._seen[layer]
+        if self._mask is None:
+            return _mean_spike(calls)
+        rate = _masked_spike(calls, self._mask)
+        if rate is not None:
+            return rate
+        warnings.warn(
+            f"the steps of neuron {layer + 1} of net are unknown, so its spike rate includes padded ones",
+            DataWarning,
+            stacklevel=2,
+        )
+        whole = [call._replace(spikes=call.spikes.mean()) for call in calls]
+        return _mean_spike(whole).expand(self._given[1], 1, 1)
+
+    def _width(self, layer: int) -> int:
+        """Return the neurons of a layer: its updates in a step of the input."""
+        calls, steps = self._seen[layer], self._given[0]
+        if steps is None:
+            return round(max(call.size for call in calls))
+        return max(1, round(sum(call.steps * call.size for call in calls) / steps))
 
     def __len__(self) -> int:
         return 1
@@ -235,7 +301,8 @@ class Single(nn.Module):
             mask: steps ``[T, B]`` that count towards the rates.
             by_step: request the scores of all steps from a network of the library.
         """
-        self._seen, self._mask = {}, mask
+        self._seen, self._ends, self._mask = {}, {}, mask
+        self._given = getattr(self.net, "timesteps", None) if self.direct else len(x), x.shape[1]
         if hasattr(self.net, "by_step"):  # a network of ultralif.models
             self.net.by_step = by_step
         with mode(self.net, wanted) if wanted is not None else nullcontext():
@@ -255,15 +322,23 @@ class Single(nn.Module):
                 "net has ultralif neurons but calls none of them, so there are no spikes to count; call them "
                 "in its forward, as modules or by run or step"
             )
-        rates = tuple(_over_calls(self._seen[layer]) for layer in sorted(self._seen))
         self._layers = sorted(self._seen)
-        self._seen, self._mask = {}, None
+        rates = tuple(self._rate(layer) for layer in self._layers)
+        self.widths = {layer: self._width(layer) for layer in self._layers}
+        self._seen, self._ends, self._mask = {}, {}, None
         scores = said.logits if isinstance(said, Output) else said
         if not isinstance(scores, Tensor) or x.shape[1] not in scores.shape[:2]:
             shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
             raise InputError(
                 f"net must return scores [B, classes] or [T, B, classes] for a batch of {x.shape[1]}, got "
                 f"{shape}; take the mean over space, or put time first"
+            )
+        if mask is not None and scores.dim() < 3 and not bool(mask.all()):
+            warnings.warn(
+                f"net returns scores {tuple(scores.shape)} without time, so they may depend on padded steps; "
+                "let it return [T, B, ...] and choose a readout, which leaves them out",
+                DataWarning,
+                stacklevel=2,
             )
         return scores, rates
 

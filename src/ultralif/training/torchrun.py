@@ -26,6 +26,7 @@ from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
 from ultralif.training.loop import Job, finish, prepare_step, progress_of, run_epochs, stack_id
 from ultralif.training.losses import Losses, member_losses
+from ultralif.training.members import in_mode
 from ultralif.training.networks import build_networks, step_work
 from ultralif.training.progress import RunOptions
 from ultralif.training.result import Result
@@ -146,9 +147,11 @@ def _step(job: Job, loss: _Loss, batch: Batch, group: _Group) -> None:
     share = (mine.stop - mine.start) / len(labels)
     mine = mine if share else slice(0, 1)
     job.optimizer.begin()
-    with torch.autocast(group.device.type, torch.bfloat16, enabled=job.shared.precision == "bfloat16"):
-        losses = loss(x[:, mine], labels[mine], epoch_mode(job.shared, job.epoch))
-    torch.autograd.backward([losses.loss.sum() * (share * group.size)])  # the gradients will be averaged
+    mode, half = epoch_mode(job.shared, job.epoch), job.shared.precision == "bfloat16"
+    with in_mode(job.members, mode):
+        with torch.autocast(group.device.type, torch.bfloat16, enabled=half):
+            losses = loss(x[:, mine], labels[mine], mode)
+        torch.autograd.backward([losses.loss.sum() * (share * group.size)])  # the gradients will be averaged
     job.optimizer.step()
     correct = losses.correct * bool(share)
     said = torch.stack((losses.loss.detach() * share, correct, losses.rate * share)).to(job.sums)
