@@ -21,7 +21,7 @@ from torch.utils.data import (
 import ultralif as ul
 from ultralif.data import user_data
 from ultralif.data.stream import Stream, pad_samples
-from ultralif.errors import InputError
+from ultralif.errors import DataWarning, InputError
 from ultralif.training import Interrupted, Store
 
 torch.manual_seed(0)
@@ -101,6 +101,42 @@ def test_samplers_and_iterable_datasets_are_used_as_they_are(tmp_path: Path) -> 
     assert history.own.accuracy == pytest.approx(100 * float((Y == 1).float().mean()), abs=15)
     result = ul.train(net(), Numbers(), DataLoader(Numbers(), batch_size=10), runs_dir=tmp_path, **RUN)
     assert result.status == "done" and result.own.accuracy in {4.0 * i for i in range(26)}
+
+
+class Once(IterableDataset[tuple[Tensor, Tensor]]):
+    """Samples that can be read only once."""
+
+    def __init__(self) -> None:
+        self.samples = zip(X, Y, strict=True)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return self.samples
+
+
+def test_a_pass_without_samples_is_refused_and_is_no_divergence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="train yielded no batch; every pass over it must begin anew"):
+        ul.train(net(), DataLoader(Once(), batch_size=20), (X, Y), runs_dir=tmp_path, **RUN)
+    large = DataLoader(TensorDataset(X, Y), batch_size=100, drop_last=True)
+    with pytest.raises(InputError, match="train yielded no batch"):
+        ul.train(net(), large, (X, Y), runs_dir=tmp_path, **RUN)
+
+
+def test_test_samples_that_are_dropped_and_classes_without_a_score_are_named(tmp_path: Path) -> None:
+    some = DataLoader(TensorDataset(X, Y), batch_size=25, drop_last=True)
+    with pytest.warns(DataWarning, match="test leaves out up to 10 of its 60 samples"):
+        ul.train(net(), (X, Y), some, runs_dir=tmp_path, **RUN)
+    with pytest.raises(InputError, match="classes of a batch are 3 to 4, but net returns 2 scores"):
+        ul.train(net(), DataLoader(TensorDataset(X, Y + 3), batch_size=20), (X, Y), runs_dir=tmp_path, **RUN)
+
+
+def test_a_network_that_takes_the_mean_over_padding_is_named(tmp_path: Path) -> None:
+    class Mean(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).mean(0)
+
+    data = torch.rand(20, 5, 6), Y[:20], 1 + torch.arange(20) % 5
+    with pytest.warns(DataWarning, match="without time, so they may depend on padded steps"):
+        ul.train(Mean(*net()), data, data, events=True, runs_dir=tmp_path, epochs=1, progress=False)
 
 
 def test_a_digest_sees_the_first_and_the_last_sample() -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import warnings
 from collections.abc import Iterator, Sequence
 from copy import copy
 from itertools import islice
@@ -15,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from ultralif.data.code import code_of
 from ultralif.data.loader import Loader
-from ultralif.errors import InputError
+from ultralif.errors import DataWarning, InputError
 
 __all__ = ["Stream", "StreamLoader", "pad_samples"]
 
@@ -71,6 +72,14 @@ class Stream:
         self.shape = tuple(x.shape[2:] if events else x.shape[1:])
         self.timesteps: int | None = (x.shape[0] if self.time_first else x.shape[1]) if events else None
         self.has_classes = targets.dim() == 1 and not targets.is_floating_point() and not timed
+        left = len(self) % (loader.batch_size or 1)
+        if loader.drop_last and left and name != "train":
+            warnings.warn(
+                f"{name} leaves out up to {left} of its {len(self)} samples, because its DataLoader has "
+                "drop_last=True",
+                DataWarning,
+                stacklevel=2,
+            )
 
     def to(self, device: torch.device) -> "Stream":
         """Return the same stream for another device."""
@@ -144,7 +153,9 @@ class Stream:
             torch.manual_seed(0)
             if isinstance(data, IterableDataset) or self.loader.batch_sampler is None:
                 self.time_first = self.is_events and not getattr(collate, "batch_first", True)
-                return self._parts(next(iter(self.loader)))
+                for batch in self.loader:
+                    return self._parts(batch)
+                raise InputError(f"{self.name} yields nothing")
             count = len(self)
             if not count:
                 raise InputError(f"{self.name} has no samples")
@@ -227,9 +238,15 @@ class StreamLoader(Loader):
             if hasattr(source, "set_epoch"):
                 source.set_epoch(epoch)
         seeds = (self.seed_of(epoch, use) for use in range(2**62))
+        step = -1
         for step, (x, targets, mask) in enumerate(self.split.batches(seeds)):
             if step >= start:
                 yield (*self._encoded(x, targets, epoch, step), mask)
+        if step < 0:
+            raise InputError(
+                f"{self.split.name} yielded no batch; every pass over it must begin anew, and drop_last "
+                "drops a set that is smaller than a batch"
+            )
 
 
 def _seed_generators(loader: DataLoader[Any], seed: int) -> None:

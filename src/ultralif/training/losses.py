@@ -125,8 +125,18 @@ def cross_entropy(
         )
     flat = scores.reshape(-1, scores.shape[-1])
     wanted = targets.reshape(-1) if whole else targets.reshape(flat.shape).to(flat.dtype)
-    each = functional.cross_entropy(flat, wanted, reduction="none", label_smoothing=label_smoothing)
-    return _average(each.view(leading), mask)
+    return _average(_each_entropy(flat, wanted, label_smoothing).view(leading), mask)
+
+
+def _each_entropy(scores: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    """Return the cross-entropies of scores ``[N, classes, ...]``."""
+    try:
+        return functional.cross_entropy(scores, targets, reduction="none", label_smoothing=smoothing)
+    except IndexError as error:
+        raise InputError(
+            f"the classes of a batch are {int(targets.min())} to {int(targets.max())}, but net returns "
+            f"{scores.shape[1]} scores; classes count from 0"
+        ) from error
 
 
 def mse(scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -449,4 +459,4 @@ def _entropies(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
     """Return the cross-entropy ``[M, B]`` of scores ``[M, B, classes]``."""
     by_class = logits.mT.contiguous()  # [M, classes, B]: a few classes are a short axis to sum along
     target = labels.mT.to(logits.dtype) if labels.is_floating_point() else labels
-    return functional.cross_entropy(by_class, target, reduction="none", label_smoothing=smoothing)
+    return _each_entropy(by_class, target, smoothing)
