@@ -51,3 +51,20 @@ def test_it_is_trained_like_the_neuron_that_it_copies(tmp_path) -> None:
 def test_it_is_stacked_with_others() -> None:
     stack = Stack([ul.Network((4, 8, 2), Copy), ul.Network((4, 8, 2), "LIF")])
     assert stack(torch.rand(3, 5, 4)).logits.shape == (2, 5, 2)
+
+
+def test_the_least_that_a_neuron_needs_is_its_step() -> None:
+    class Least(ul.Stepped[ul.nn.State]):
+        @staticmethod
+        def formula(current: Tensor, v: Tensor, *, threshold: float) -> tuple[Tensor, Tensor]:
+            v = 0.9 * v + current
+            spike = (v > threshold).to(v.dtype)
+            return spike, v * (1 - spike)
+
+    neuron, state, current = Least(), None, torch.rand(7, 2, 3)
+    spikes = []
+    for now in current:
+        spike, state = neuron.step(now, state)
+        spikes.append(spike)
+    assert torch.equal(torch.stack(spikes), neuron(current)) and bool(neuron(current).any())
+    assert torch.equal(neuron(current), ul.LIF(backend="reference")(current))

@@ -108,7 +108,9 @@ class _Surrogate(Neuron[S]):
         **options: Unpack[NeuronOptions],
     ) -> None:
         super().__init__(**options)
-        if not callable(surrogate):
+        if callable(surrogate):
+            vars(self)["modes"] = ("hard",)  # it has no antiderivative, which soft spikes are
+        else:
             check_choice("surrogate", surrogate, get_args(SurrogateName))
         self.surrogate: Surrogate = surrogate
         self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)

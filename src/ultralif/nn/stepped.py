@@ -1,45 +1,48 @@
 """`Stepped`: base class of user-defined neurons, made from one step function."""
 
+import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from torch import Tensor
 
 from ultralif import ops
 from ultralif.functional import over_time, rest
 from ultralif.nn.neuron import Neuron
+from ultralif.nn.state import State
 
 __all__ = ["Stepped"]
 
 S = TypeVar("S", bound=tuple[Tensor, ...])
 
+_CHOICES = ("mode", "v_reset", "reset", "detach_reset", "delayed_reset")
+
 
 class Stepped(Neuron[S]):
     """Base class of user-defined neurons: a subclass names its step, which is repeated over time.
 
-    The subclass declares its constants in ``__init__``, and lists the other attributes that its step takes in
+    The subclass declares its constants in ``__init__``. The step takes those that it names, and ``mode``,
+    ``v_reset``, ``reset``, ``detach_reset`` and ``delayed_reset``. List other attributes that it takes in
     ``choices``.
 
     Example:
         >>> import torch
-        >>> from ultralif.functional import rest, straight_through
+        >>> from ultralif.functional import straight_through
         >>> from ultralif.maxplus import hard_spike, soft_spike
-        >>> from ultralif.nn import State
-        >>> def step(current, state, *, threshold, mode):
-        ...     v = 0.9 * state.v + current
+        >>> def step(current, v, *, threshold, mode):
+        ...     v = 0.9 * v + current
         ...     spike = soft_spike(v, threshold, 0.2)
         ...     if mode == "hard":
         ...         spike = straight_through(hard_spike(v, threshold), spike)
-        ...     return spike, State(v * (1 - spike))
+        ...     return spike, v * (1 - spike)
         >>> class Mine(Stepped):
         ...     formula = staticmethod(step)
-        ...     at_rest = staticmethod(lambda current: State(rest(current)))
-        ...     choices = ("mode",)
         ...     modes = ("soft", "hard")
         >>> Mine()(torch.rand(10, 2, 64)).shape
         torch.Size([10, 2, 64])
     """
 
+    state_type: type[S] = cast(Any, State)  # that of a formula whose state is a membrane
     formula: ClassVar[Callable[..., tuple[Tensor, Any]]]
     """``formula(current, state, **constants)`` returns the spike and the next state."""
 
@@ -51,10 +54,16 @@ class Stepped(Neuron[S]):
         super().__init_subclass__(**kwargs)
         if "formula" in vars(cls):
             run = over_time(cls.at_rest)(cls.formula)
+            taken = inspect.signature(cls.formula).parameters
+            some = all(each.kind is not each.VAR_KEYWORD for each in taken.values())
+            if some and "choices" not in vars(cls):
+                cls.choices = tuple(name for name in _CHOICES if name in taken)
 
             def operator(
                 current: Tensor, v0: Any, rate: bool, backend: ops.Backend, **constants: Any
             ) -> tuple[Tensor, Any]:
+                if some:
+                    constants = {name: value for name, value in constants.items() if name in taken}
                 spikes, last = run(current, v0, **constants)
                 return (spikes.mean(0) if rate else spikes), last
 
