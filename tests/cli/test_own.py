@@ -192,6 +192,9 @@ def test_networks_and_data_are_shown_by_the_names_of_their_files(
     assert main(["runs", "list"]) == 0
     listed = capsys.readouterr().out
     assert "my.npz" in listed and "own:" not in listed
+    assert main(["runs", "table", "--by", "dataset,model"]) == 0
+    table = capsys.readouterr().out
+    assert "my.npz" in table and "mine.py:Net" in table and "own:" not in table
 
 
 def test_changed_code_is_named_and_a_finished_run_is_trained_again_on_demand(

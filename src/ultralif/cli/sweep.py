@@ -168,7 +168,7 @@ def _print(stacks: Stacks, seconds: Sequence[float], file: TextIO) -> None:
 
 def _rows(stacks: Stacks, seconds: Sequence[float]) -> list[dict[str, Any]]:
     """Describe the stacks; those that differ only in their seed are one row."""
-    from ultralif.training.networks import build_network, footprint
+    from ultralif.training.networks import build_network, footprint, titles
 
     rows: dict[tuple[object, ...], dict[str, Any]] = {}
     for stack, time in zip(stacks, seconds, strict=True):
@@ -177,7 +177,7 @@ def _rows(stacks: Stacks, seconds: Sequence[float]) -> list[dict[str, Any]]:
         if key not in rows:
             networks = [build_network(config) for config in stack]
             rows[key] = {
-                "dataset": shared.dataset,
+                "dataset": titles(shared).get("dataset", shared.dataset),
                 "T": shared.timesteps,
                 "networks": len(stack),
                 "seeds": 0,

@@ -1,9 +1,11 @@
 """Runs as a table for a paper: a row for each kind of run, with the mean and the interval over its seeds."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 
+from ultralif.data.table import PREFIX
 from ultralif.names import MODES, find_name
 from ultralif.report.statistics import interval
 from ultralif.report.table import Table
@@ -34,13 +36,15 @@ def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
         settings = _settings(result)
         groups.setdefault(tuple(_text(settings.get(name)) for name in by), []).append(result)
     modes = [mode for mode in MODES if any(mode in result.accuracy for result in done)]
+    titles = _titles(done)
     rows = []
     for kind, group in sorted(groups.items(), key=lambda item: [_order(cell) for cell in item[0]]):
         mean = partial(_mean, mixed=bool(_differing(group)))
         accuracies = (mean([result.accuracy.get(mode) for result in group]) for mode in modes)
         own = mean([result.own.accuracy for result in group])
         rate = mean([result.own.spike_rate for result in group], digits=3)
-        rows.append((*kind, str(len({result.seed for result in group})), own, *accuracies, rate))
+        shown = (titles.get(cell, cell) for cell in kind)
+        rows.append((*shown, str(len({result.seed for result in group})), own, *accuracies, rate))
     short = {name: word for word, name in LONG.items()}
     columns = (
         *(short.get(name, name) for name in by),
@@ -65,6 +69,14 @@ def summarize(results: Sequence[Result], by: Sequence[str] = BY) -> Table:
     datasets = sorted({result.dataset_title for result in done})
     on = f" on {datasets[0]}" if len(datasets) == 1 else ""
     return Table("runs", f"Test accuracy (%){on}; ±: 95 % interval over seeds", columns, rows, notes)
+
+
+def _titles(results: Iterable[Result]) -> dict[str, str]:
+    """Return readable names of the user's own data and networks, where they tell these apart."""
+    named = {result.dataset: result.dataset_title for result in results}
+    named |= {str(one.config.get("model")): str(one.environment.get("model")) for one in results}
+    count = Counter(named.values())
+    return {name: title for name, title in named.items() if name.startswith(PREFIX) and count[title] == 1}
 
 
 def _settings(result: Result) -> dict[str, object]:
