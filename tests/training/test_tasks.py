@@ -219,15 +219,20 @@ def test_weights_and_biases_gets_every_epoch(monkeypatch: pytest.MonkeyPatch, tm
         def finish(self) -> None:
             logged.append("finished")
 
+    class Stop:
+        def on_epoch_end(self, state: Any) -> bool:
+            return True
+
     module = ModuleType("wandb")
     module.init = lambda **options: logged.append(options["project"]) or Run()  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", module)
     x, y = torch.rand(40, 4), torch.arange(40) % 2
     net = nn.Sequential(nn.Linear(4, 8), ul.UltraLIF(), nn.Linear(8, 2))
-    ul.train(
-        net, (x, y), (x, y), timesteps=2, epochs=2, callbacks=[WandB(project="p")], runs_dir=tmp_path, **RUN
-    )
-    assert logged == ["p", (1, ["accuracy", "eps"]), (2, ["accuracy", "eps"]), "finished"]
+    for callbacks in ([WandB(project="stopped"), Stop()], [WandB(project="p")]):
+        options: dict[str, Any] = {"timesteps": 2, "epochs": 2, "callbacks": callbacks, **RUN}
+        ul.train(net, (x, y), (x, y), runs_dir=tmp_path, **options)
+    first, *rest = (1, ["accuracy", "eps"]), (2, ["accuracy", "eps"]), "finished"
+    assert logged == ["stopped", first, "finished", "p", first, *rest]
 
 
 def test_the_series_solves_the_equation() -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ultralif.errors import InputError, need
 from ultralif.training.store import Store
@@ -101,21 +101,29 @@ class TensorBoard:
 
 
 class WandB:
-    """Log every quantity of every epoch to Weights & Biases."""
+    """Log every quantity of every epoch to Weights & Biases, as a run of the same name."""
+
+    _open: ClassVar[tuple[str, Any] | None] = None
+    """The last run that was begun and not finished, because training stopped early, and its name."""
 
     def __init__(self, **options: Any) -> None:
         """Take arguments of ``wandb.init``, such as ``project``."""
-        self.run: Any
-        self.wandb, self.options, self.run = need("wandb", "wandb"), options, None
+        self.wandb, self.options = need("wandb", "wandb"), options
 
     def on_epoch_end(self, state: EpochState) -> None:
-        """Log an epoch; the first one starts a run with the same name."""
-        if self.run is None:
+        """Log an epoch; the first one begins the run."""
+        run: Any
+        name, run = WandB._open or ("", None)
+        if name != state.config.id:
+            if run is not None:
+                run.finish()
             given = {"id": state.config.id, "resume": "allow", "config": state.config.settings()}
-            self.run = self.wandb.init(**{**given, **self.options})
-        self.run.log(state.metrics, step=state.epoch)
+            run = self.wandb.init(**{**given, **self.options})
+            WandB._open = state.config.id, run
+        run.log(state.metrics, step=state.epoch)
         if state.epoch == state.epochs:
-            self.run.finish()
+            run.finish()
+            WandB._open = None
 
 
 def write_history(folder: Path, store: Store, run: str) -> None:
