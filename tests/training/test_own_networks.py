@@ -299,3 +299,32 @@ def test_another_metric_is_measured_without_training(tmp_path: Path) -> None:
             found.append(ul.train(make(), (X, Y), (X, Y), metrics=metrics, runs_dir=tmp_path, **RUN))
     assert found[0].id == found[1].id
     assert [one.metrics["hard"]["scale"] for one in found] == [64.0, 128.0]
+
+
+@pytest.mark.parametrize("task", [{"readout": "last"}, {"loss": "tet"}])
+def test_networks_of_the_library_return_every_step_where_a_task_takes_them(task: Any, tmp_path: Path) -> None:
+    images = torch.rand(32, 1, 8, 8), torch.arange(32) % 2
+    perceptron = ul.Network((4, 8, 2))
+    deep = ul.models.create("vgg5", classes=2, channels=1, timesteps=5, width=0.1)
+    for net, data in ((perceptron, (X, Y)), (deep, images)):
+        result = ul.train(net, data, data, runs_dir=tmp_path, **task, **RUN)
+        x = data[0] if net is deep else X.expand(5, -1, -1)
+        with torch.no_grad():
+            if net is deep:
+                net.eval().by_step = True
+                steps = net(x)
+            else:
+                steps = net.linears[1](net.neurons[0](net.linears[0](x)))
+        scores = steps[-1] if "readout" in task else steps.mean(0)
+        right = 100 * float((scores.argmax(1) == data[1]).double().mean())
+        assert result.by_mode["soft"].accuracy == pytest.approx(right)
+
+
+def test_a_readout_without_steps_is_refused(tmp_path: Path) -> None:
+    class Mean(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x).mean(0)
+
+    net = Mean(nn.Linear(4, 6), ul.LIF(), nn.Linear(6, 2))
+    with pytest.raises(InputError, match="readout takes the outputs of every step"):
+        ul.train(net, (X, Y), (X, Y), readout="last", runs_dir=tmp_path, **RUN)

@@ -25,7 +25,7 @@ from ultralif.nn import DelayedLinear, Network
 from ultralif.training.batches import EVALUATION, Data, batches, inputs, load_data, make_loader, make_loaders
 from ultralif.training.config import RunConfig
 from ultralif.training.device import arithmetic, pick_device
-from ultralif.training.losses import Task, count_correct, tet
+from ultralif.training.losses import Task, count_correct
 from ultralif.training.members import Members, Single, make_members, neurons_of
 from ultralif.training.networks import find_run, metrics_code, own_code, restore, step_work, titles
 from ultralif.training.result import (
@@ -269,7 +269,7 @@ def evaluate(
         for mode in modes:
             with counter.watching(mode, mask), _autocast(shared, x):
                 if isinstance(members, Single) and (own_task or mask is not None):
-                    steps, rates = members.outputs(x, mode, mask, by_step=members.task.loss is tet)
+                    steps, rates = members.outputs(x, mode, mask)
                     correct[mode] += scores[mode].add(steps, targets, mask, size)
                 else:
                     out = members(x, mode)
@@ -361,7 +361,7 @@ def measure(
         make_loaders(single, [config], data, samples, training=False), config, epoch
     ):
         with _autocast(config, x):
-            steps, _ = single.outputs(x, mode, mask, by_step=single.task.loss is tet)
+            steps, _ = single.outputs(x, mode, mask)
         scores.add(steps, targets, mask, x.shape[1])
     return scores.found()
 

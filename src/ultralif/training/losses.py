@@ -215,10 +215,20 @@ class Task:
         """True for the cross-entropy of the mean scores, which has faster implementations."""
         return self.loss is cross_entropy and self.readout is mean
 
+    @property
+    def needs_steps(self) -> bool:
+        """True if the mean output is not enough."""
+        return self.loss is tet or self.readout is not mean
+
     def scores(self, steps: Tensor, mask: Tensor | None) -> Tensor:
         """Return what is compared with the targets: the readout of all steps, or outputs ``[B, ...]``."""
-        if self.readout is None or steps.dim() < 3:
+        if self.readout is None or (steps.dim() < 3 and self.readout is mean):
             return steps
+        if steps.dim() < 3:
+            raise InputError(
+                f"readout takes the outputs of every step [T, B, ...], and net returns {tuple(steps.shape)}; "
+                "let net return those of every step, or leave readout out"
+            )
         return cast(Tensor, call(self.readout, steps, mask=mask))
 
     def loss_of(self, steps: Tensor, targets: Tensor, mask: Tensor | None, smoothing: float = 0.0) -> Tensor:

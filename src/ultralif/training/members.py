@@ -303,14 +303,18 @@ class Single(nn.Module):
         """
         self._seen, self._ends, self._mask = {}, {}, mask
         self._given = getattr(self.net, "timesteps", None) if self.direct else len(x), x.shape[1]
+        by_step = by_step or self.task.needs_steps or mask is not None
         if hasattr(self.net, "by_step"):  # a network of ultralif.models
             self.net.by_step = by_step
         with mode(self.net, wanted) if wanted is not None else nullcontext():
-            if isinstance(self.net, Network) and mask is None:
+            if isinstance(self.net, Network) and not by_step:
                 return self._observed(self.net, x)
             try:
                 with self._watching():
-                    said = self.net(self._laid_out(x[0] if self.direct else x))
+                    if isinstance(self.net, Network):
+                        said = _every_step(self.net, x)
+                    else:
+                        said = self.net(self._laid_out(x[0] if self.direct else x))
             except RuntimeError as error:
                 error.add_note(
                     f"the net was given a batch of shape {tuple(x.shape)}, [T, B, ...], without T if it "
@@ -323,8 +327,10 @@ class Single(nn.Module):
                 "in its forward, as modules or by run or step"
             )
         self._layers = sorted(self._seen)
+        hidden = len(self.net.sizes) - 2 if isinstance(self.net, Network) else None  # others may read out
         rates = tuple(self._rate(layer) for layer in self._layers)
         self.widths = {layer: self._width(layer) for layer in self._layers}
+        self._layers = self._layers[:hidden]
         self._seen, self._ends, self._mask = {}, {}, None
         scores = said.logits if isinstance(said, Output) else said
         if not isinstance(scores, Tensor) or x.shape[1] not in scores.shape[:2]:
@@ -451,6 +457,15 @@ class Single(nn.Module):
     def unstack(self) -> list[nn.Module]:
         """Return the net."""
         return [self.net]
+
+
+def _every_step(net: Network, x: Tensor) -> Tensor:
+    """Return the scores of a perceptron for every step, ``[T, B, classes]``."""
+    signal = x.flatten(2)
+    for linear, neuron in net.layers():
+        signal = neuron(linear(signal))
+    scores: Tensor = net.linears[-1](signal) if net.readout == "linear" else signal
+    return scores
 
 
 def make_members(
