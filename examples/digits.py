@@ -66,11 +66,12 @@ def picture(run: str) -> None:
         answers = net(pixels).argmax(1)
     hook.remove()
     for i in range(SHOWN):
-        print(f"\na {int(labels[i])}, recognised as {int(answers[i])}")
+        digit = int(labels[i])
+        print(f"\n{'an' if digit == 8 else 'a'} {digit}, recognised as {int(answers[i])}")
         rows = pixels[i, 0].reshape(4, 2, 8).mean(1)  # two rows of pixels make one of text
         for row, fired in zip(rows / rows.max(), spikes[0][:, i], strict=True):
-            digit = "".join(2 * SHADES[round(4 * float(value))] for value in row)
-            print(f"  {digit}   {''.join('|' if spike else '.' for spike in fired)}")
+            shades = "".join(2 * SHADES[round(4 * float(value))] for value in row)
+            print(f"  {shades}   {''.join('|' if spike else '.' for spike in fired)}")
 
 
 def main() -> dict[str, float]:
@@ -81,8 +82,8 @@ def main() -> dict[str, float]:
     for neuron, result in results.items():
         rate = 100 * (result.by_mode["hard"].spike_rate or 0.0)
         print(f"  {neuron:9} {found[neuron]:5.1f} % correct; {rate:.0f} % of the neurons fire in a step")
-    print("  (one seed; the means over five are 95.8 % and 96.6 %, so LIF is a little ahead.")
-    print("  UltraLIF's gradient is exact, also that of soft spikes. Both are exported to integers and C.)")
+    print("  (one seed; over five seeds the means are 95.8 % and 96.6 %, so LIF is slightly ahead.")
+    print("  UltraLIF has an exact gradient for soft spikes. Both have fused kernels, and run in integer C.)")
     fused, loop = speed()
     print(f"UltraLIF forward and backward, T=30: {fused:.1f} ms fused, {loop:.1f} ms as a loop in PyTorch")
     print("next: .venv-run/bin/ultralif report, and open report.html; or to C:")
