@@ -85,7 +85,7 @@ def test_a_signal_stops_and_the_same_command_goes_on(number: signal.Signals, pyt
         assert process.returncode == 128 + number and out == ""
         lines = err.splitlines()
         if attempt:
-            assert lines[0].startswith("going on from epoch ")
+            assert lines[0].startswith("resuming from epoch ")
         assert lines[-2].startswith("stopping after this step; everything will be saved (press again")
         assert lines[-1].startswith("ultralif: stopped in epoch ")
         assert lines[-1].endswith("everything is saved. The same command resumes from there")

@@ -52,7 +52,7 @@ def test_the_disk_is_full_at_any_write(
         assert before.items() <= {path: path.read_bytes() for path in store.root.rglob("*.json")}.items()
     said: list[str] = []
     train_stack([small()], store, RunOptions(report=notes(said)))  # there is room again
-    assert len(said) == 1 and said[0].startswith("going on from epoch 2")
+    assert len(said) == 1 and said[0].startswith("resuming from epoch 2")
     assert files(store, small()) == files(whole, small())
 
 

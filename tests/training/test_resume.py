@@ -46,7 +46,7 @@ def test_stopped_at_any_step(steps: int, store: Store, tmp_path: Path) -> None:
     said: list[str] = []
     train_stack(configs, store, RunOptions(report=notes(said)))
     epoch, step = divmod(steps, 3) if steps % 3 else (steps // 3 - 1, 3)
-    assert said == [f"going on from epoch {epoch + 1}, step {step}"]
+    assert said == [f"resuming from epoch {epoch + 1}, step {step}"]
     for config in configs:
         assert files(store, config) == files(whole, config), config
 
@@ -86,7 +86,7 @@ def test_a_damaged_checkpoint_is_passed_over(file: str, damage, store: Store, tm
     train_stack([small()], store, RunOptions(report=notes(said)))
     assert len(said) == 2
     assert "is not used" in said[0] and "000001000002" in said[0]  # epoch 1, step 2, counted from 0
-    assert said[1] == "going on from epoch 2, step 1 (an older checkpoint)"
+    assert said[1] == "resuming from epoch 2, step 1 (an older checkpoint)"
     whole = Store(tmp_path / "whole")
     train_stack([small()], whole)
     assert files(store, small()) == files(whole, small())

@@ -195,7 +195,7 @@ class Job:
                 "of device; finish the run there, or delete the folder to begin again"
             ) from error
         where = f"epoch {self.epoch + 1}, step {self.step}"
-        return [*notes, f"going on from {where}" + (" (an older checkpoint)" if notes else "")]
+        return [*notes, f"resuming from {where}" + (" (an older checkpoint)" if notes else "")]
 
     def _restore(self, tensors: dict[str, Tensor], documents: dict[str, Any]) -> None:
         for name, value in self._between_steps().items():
