@@ -8,6 +8,7 @@ from ultralif.cli.output import check_place, echo, print_json, say
 from ultralif.cli.runs import ALL, Filter
 from ultralif.cli.sources import is_code, neuron_name
 from ultralif.errors import InputError
+from ultralif.training.progress import spell_count
 
 if TYPE_CHECKING:
     from ultralif.report.gather import Entry
@@ -98,7 +99,8 @@ def _tell(written: list[Path], runs: int, notes: list[str], json: bool) -> None:
         echo(f"{path} ({path.stat().st_size / 1000:,.0f} kB)")
     last = written[-1]
     page = last.suffix in PAGES
-    echo(f"{runs} runs; open {last} in a browser" if page else f"{runs} runs drawn in {last.parent}")
+    count = spell_count(runs, "run")
+    echo(f"{count}; open {last} in a browser" if page else f"{count} drawn in {last.parent}")
 
 
 COMMAND = report
