@@ -68,6 +68,22 @@ def speeds(name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def rounding() -> str:
+    """Return the errors of `memory_error` in float32, step by step and in parallel, and Newton's sweeps."""
+    found = json.loads((ROOT / "docs" / "results" / "memory-error.json").read_text())
+    lines = ["| time constant, steps | step by step | in parallel |", "|---|---|---|"]
+    for row in found["errors"]:
+        lines.append(f"| {row['time_constant']:,} | {row['steps']:.0e} | {row['parallel']:.0e} |")
+    sweeps = [row["sweeps"] for row in found["sweeps"]]
+    lengths = [row["steps"] for row in found["sweeps"]]
+    lines += [
+        "",
+        f"Newton's method, for the other resets with soft spikes, takes {min(sweeps)} to {max(sweeps)} "
+        f"sweeps at {min(lengths)} to {max(lengths):,} steps.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def pairs(rows: list[Row]) -> Iterator[tuple[tuple[Any, ...], Row, Row]]:
     """Yield the layers that were measured both ways: time, batch, neurons, reset; steps and chunks."""
     by_way = {
@@ -117,7 +133,8 @@ def write_page() -> str:
     page = DOCS / "memory.md"
     text = page.read_text()
     speed = "\n".join(filter(None, (speeds("h200"), speeds("cpu"))))
-    for name, block in (("speed", speed), ("table", table(rows) + "\n")):
+    blocks = {"speed": speed, "table": table(rows) + "\n", "rounding": rounding()}
+    for name, block in blocks.items():
         pattern = rf"<!-- {name} -->\n.*?<!-- end -->"
         text = re.sub(pattern, lambda _, n=name, b=block: f"<!-- {n} -->\n{b}<!-- end -->", text, flags=re.S)
     page.write_text(text)

@@ -28,6 +28,7 @@ def test_its_tables_are_those_of_the_data(study, rows):
     assert study.table(rows) in page
     assert study.speeds("cpu") in page
     assert study.speeds("h200") in page
+    assert study.rounding() in page
     goal = [
         row["hard"] for row in rows if (row["task"], row["method"], row["held"]) == ("randman", "none", False)
     ]
