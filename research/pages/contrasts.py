@@ -182,6 +182,25 @@ def versions(runs: Runs) -> str:
     )
 
 
+def board(_: Runs) -> str:
+    """Show what the network of the zoo costs on a Cortex-M."""
+    found = json.loads((RESULTS / "spoken.json").read_text())
+    rows = []
+    for name, heading in {"m0plus": "Cortex-M0+", "m3": "Cortex-M3", "m4": "Cortex-M4"}.items():
+        one = found["boards"][name]
+        each = one["instructions"] / 1e6
+        per_second = f"{each / found['seconds_of_audio']:.1f}"
+        rows.append((heading, f"{each:.1f}", per_second, f"{one['flash'] / 1000:.0f}", f"{one['RAM']:,}"))
+    head = "core | million instructions a digit | a second of audio | flash, kB | RAM, bytes"
+    return (
+        f"On the official test set, the network reaches {found['float_percent']:.2f} % in floats and "
+        f"{found['integer_percent']:.2f} % in integers; both agree on {found['decides_as_floats']}. "
+        f"Instructions are the mean of {found['samples']} test samples with {found['events']:,.0f} events "
+        f"on average.\n\n"
+        f"{_table(head, rows)}"
+    )
+
+
 def edge_of_shares(runs: Runs) -> str:
     """Compare soft shares 0.7 and 0 in the planned grid and in the wider one."""
     rows = []
@@ -280,6 +299,9 @@ ENERGY = {
 }
 
 
+METHODS_OF_ENERGY = ("UltraPLIF", "UltraLIF", "SoftLIF", "PLIF")
+
+
 def energy(runs: Runs) -> str:
     """Compare neurons with the same penalties at equal additions."""
     rows = []
@@ -288,6 +310,19 @@ def energy(runs: Runs) -> str:
             differences = [at_equal_energy(runs, task, steps, ours, rival) for rival in ("PLIF", "SoftLIF")]
             rows.append((name, steps, ours, *map(_n, differences), _ahead_of_both(differences)))
     return _table("task | T | neuron | minus PLIF | minus SoftLIF | 0.3 points above both", rows)
+
+
+def logarithms(runs: Runs) -> str:
+    """Compare neurons on SHD without a penalty, where counts enter as logarithms."""
+    rows = []
+    for steps in (1, 10):
+        scores = {method: runs.scores("energy", "words", steps, method) for method in METHODS_OF_ENERGY}
+        for method, own in scores.items():
+            leads = (
+                "-" if method == rival else _n(paired(own, scores[rival])) for rival in ("PLIF", "SoftLIF")
+            )
+            rows.append((steps, method, interval(own), *leads))
+    return _table("T | neuron | official test set | minus PLIF | minus SoftLIF", rows)
 
 
 def _ahead_of_both(differences: Iterable[Interval | None]) -> str:
@@ -314,7 +349,13 @@ def _said(value: Interval) -> str:
 
 def answers(runs: Runs) -> str:
     """Return the findings for the first page, each with its interval."""
-    found = (*_of_soft_phase(runs), *_of_spoken(runs), *_of_memory(runs), *_of_energy(runs))
+    found = (
+        *_of_soft_phase(runs),
+        *_of_logarithms(runs),
+        *_of_spoken(runs),
+        *_of_memory(runs),
+        *_of_energy(runs),
+    )
     rows = [(*words, value.signed, _said(value)) for *words, value in found if value is not None]
     return _table("question | accuracy compared | difference | higher", rows)
 
@@ -354,6 +395,12 @@ def _of_memory(runs: Runs) -> Iterator[Finding]:
         yield about, "masked PSN minus UltraPLIF", _lead(runs, BEST, PARALLEL, *place)
 
 
+def _of_logarithms(runs: Runs) -> Iterator[Finding]:
+    for steps in (1, 10):
+        ours, rival = (runs.scores("energy", "words", steps, method) for method in ("UltraPLIF", "PLIF"))
+        yield f"SHD, T={steps}", "UltraPLIF minus PLIF, counts as log(1 + count)", paired(ours, rival)
+
+
 def _of_energy(runs: Runs) -> Iterator[Finding]:
     for (task, steps), name in ENERGY.items():
         difference = at_equal_energy(runs, task, steps, "UltraPLIF", "PLIF")
@@ -370,6 +417,8 @@ PARTS = {
     "memory": memory,
     "long-memory": long_memory,
     "energy": energy,
+    "logarithms": logarithms,
+    "board": board,
     "lacking": lacking,
     "answers": answers,
 }

@@ -146,27 +146,27 @@ METHODS: dict[str, Callable[[Cell, int], nn.Module]] = {
 """The neurons, by name; ", recurrent" and ", delays" may follow the names of a spoken-digit network."""
 
 
-class Delays(nn.Module):
-    """A linear layer with one learned delay a synapse, whose triangular kernel narrows to a single step."""
+class Delays(ul.DelayedLinear):
+    """A layer of learned delays whose triangular kernel narrows in training, until a delay is a whole step.
+
+    Outside training, delays are rounded and their kernel is a single step.
+    """
 
     width: Tensor
+    """Half of the kernel's base, in steps."""
 
-    def __init__(self, inputs: int, outputs: int, longest: int = 24) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-1, 1) / math.sqrt(inputs))
-        self.delay = nn.Parameter(torch.empty(outputs, inputs).uniform_(0, longest))
-        self.register_buffer("width", torch.tensor(longest / 2))
-        self.longest = longest
+    def __init__(self, inputs: int, outputs: int, max_delay: int = 24) -> None:
+        super().__init__(inputs, outputs, max_delay=max_delay, bias=False)
+        self.register_buffer("width", torch.tensor(max_delay / 2))
 
-    def forward(self, x: Tensor) -> Tensor:
-        step = torch.arange(self.longest + 1, device=x.device)
-        delay = self.delay.clamp(0, self.longest)
-        delay = delay if self.training else delay.round()
-        width = self.width if self.training else torch.ones_like(self.width)
+    @property
+    def taps(self) -> Tensor:
+        """The weight of every synapse at every delay, ``[outputs, inputs, max_delay + 1]``."""
+        step = torch.arange(self.max_delay + 1, device=self.delay.device)
+        delay = self.delay.clamp(0, self.max_delay)
+        delay, width = (delay, self.width) if self.training else (delay.round(), 1.0)
         share = (1 - (delay.unsqueeze(-1) - step).abs() / width).clamp(min=0)
-        taps = self.weight.unsqueeze(-1) * share / share.sum(-1, keepdim=True)
-        signal = F.pad(x.permute(1, 2, 0), (self.longest, 0))
-        return F.conv1d(signal, taps.flip(-1)).permute(2, 0, 1)
+        return self.weight.unsqueeze(-1) * share / share.sum(-1, keepdim=True)
 
 
 class Layered(nn.Module):

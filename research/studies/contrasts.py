@@ -271,7 +271,7 @@ def train(cell: Cell, data: TaskData, *, record: bool) -> nn.Module:
         share = done / total
         rate.copy_(cell.lr * torch.minimum(share * 10 + 1e-3, (1 + torch.cos(math.pi * share)) / 2))
         for layer in delays:
-            layer.width.copy_(torch.clamp(layer.longest / 2 * (1 - share / 0.75), min=1.0))
+            layer.width.copy_(torch.clamp(layer.max_delay / 2 * (1 - share / 0.75), min=1.0))
         optimizer.zero_grad()
         loss = F.cross_entropy(net(x), labels)
         if cell.penalty:

@@ -25,6 +25,7 @@ def test_there_is_an_ultra_network_and_a_baseline_for_each_dataset_and_time() ->
     places |= {(name.split("/")[0], name.rsplit("-t", 1)[1], False) for name in NAMES if "dspike" in name}
     datasets = ("mnist", "fashion-mnist", "cifar10", "n-mnist")
     wanted = {(d, t, ultra) for d in datasets for t in ("1", "10", "30") for ultra in (True, False)}
+    wanted |= {("shd", "99", True)}
     assert places == wanted - {("mnist", "10", False)}  # it was an AdaLIF that adapted one step earlier
 
 
@@ -35,7 +36,7 @@ def test_a_network_is_whole_and_its_card_names_its_run(name: str) -> None:
     network = ul.load(name)
     assert document_id(card["config"]) == card["run"]
     deep = config.model != "mlp"
-    home = "shd" if config.dataset.startswith("own:shd-") else config.dataset
+    home = "shd" if config.dataset.startswith("own:") else config.dataset
     assert name == f"{home}/{config.model if deep else config.neuron.lower()}-t{config.timesteps}"
     assert any(
         words in card["command"] for words in (f"--model {config.model}", f"--neuron {config.neuron}", name)
