@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import correlation, fmean, stdev
+from typing import NamedTuple
 
 from research import RESULTS
 from research.pages.paper_parts import HERE, NAMES, NONE, listed, span, wrapped
@@ -53,8 +54,21 @@ def cells(results: Results) -> str:
     return "\n".join(lines)
 
 
-def _agreement(results: Results, datasets: Sequence[str]) -> str:
-    """Say how close the cells are, and how many a constant would reproduce: a null for the count above."""
+class Agreement(NamedTuple):
+    """How close measured accuracies are to the published ones."""
+
+    cells: int
+    error: float
+    """Root mean square."""
+    bias: float
+    correlation: float
+    """Of neurons within a dataset and T."""
+    null: int
+    """Cells that a constant would reproduce, the mean of our neurons for each dataset and T."""
+
+
+def agreement(results: Results, datasets: Sequence[str]) -> Agreement:
+    """Return how close the cells of datasets are."""
     found = list(cells_of(results, datasets))
     off = [cell.mean - cell.published for cell in found]
     groups: dict[tuple[str, int], list[PublishedCell]] = {}
@@ -66,13 +80,20 @@ def _agreement(results: Results, datasets: Sequence[str]) -> str:
         null += sum(abs(mean - cell.published) <= max(MARGIN, 2 * cell.spread) for cell in group)
         ours += [cell.mean - mean for cell in group]
         theirs += [cell.published - paper for cell in group]
+    error = fmean(x * x for x in off) ** 0.5
+    return Agreement(len(found), error, fmean(off), correlation(ours, theirs), null)
+
+
+def _agreement(results: Results, datasets: Sequence[str]) -> str:
+    """Say how close the cells are, and how many a constant would reproduce: a null for the count above."""
+    found = agreement(results, datasets)
     names = listed(NAMES[dataset] for dataset in datasets)
     return (
-        f"On {names} the root mean square error of the {len(found)} cells is "
-        f"{fmean(x * x for x in off) ** 0.5:.2f} points, their mean error is {fmean(off):+.2f}, and the "
-        f"correlation of neurons within a dataset and T is {correlation(ours, theirs):.2f}. The count alone "
+        f"On {names} the root mean square error of the {found.cells} cells is "
+        f"{found.error:.2f} points, their mean error is {found.bias:+.2f}, and the "
+        f"correlation of neurons within a dataset and T is {found.correlation:.2f}. The count alone "
         "is a weak test: predicting the mean of our neurons for each dataset and T would reproduce "
-        f"{null} of {len(found)}."
+        f"{found.null} of {found.cells}."
     )
 
 

@@ -250,8 +250,17 @@ CLAIMS: tuple[MeasuredClaim, ...] = (
         _best_is("fashion-mnist", t, BASELINES, f"fashion-mnist, T={t}: a baseline is the best of all", "E.2")
         for t in TIMESTEPS[1:]
     ),
+    _best_is("shd", 1, _SPATIAL, "shd, T=1: UltraDLIF is the best of all"),
     *(_best_is("shd", t, BASELINES, f"shd, T={t}: a baseline is the best of all") for t in TIMESTEPS[1:]),
     _best_is("dvs-gesture", 1, ("UltraPLIF",), "dvs-gesture, T=1: UltraPLIF is the best of all"),
+    _best_is("dvs-gesture", 10, ULTRA, "dvs-gesture, T=10: an Ultra neuron is the best of all", "table 7"),
+    _best_is(
+        "dvs-gesture",
+        30,
+        ("LIF", "UltraDPLIF"),
+        "dvs-gesture, T=30: LIF or UltraDPLIF is the best of all",
+        "table 7",
+    ),
     *(_shrinks(dataset) for dataset in ("cifar10", "n-mnist", "shd")),
     penalty("mnist", 1, "UltraDLIF", 40),
     penalty("mnist", 10, "UltraDPLIF", 50),

@@ -18,9 +18,10 @@ from research import DOCS as PAPER
 from research import RESULTS
 from research.pages.contrasts import BEST, TASKS, average, read_runs
 from research.pages.paper_parts import FOUR
+from research.pages.paper_reproduced import agreement
 from research.pages.paper_studies import from_control
 from research.paper.archive import read
-from research.paper.grids import TABLES
+from research.paper.grids import STATIC, TABLES
 from research.paper.published import ULTRA
 from research.paper.released import reproduced
 from research.paper.results import Results
@@ -148,6 +149,9 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "forecast.binary": lambda: forecast_error("hard"),
     "claims.fail": lambda: claims_that("fails"),
     "paper.reproduced": lambda: str(reproduced(paper())[1]),
+    "paper.error": lambda: f"{agreement(paper(), STATIC).error:.2f}",
+    "paper.correlation": lambda: f"{agreement(paper(), STATIC).correlation:.2f}",
+    "paper.null": lambda: str(agreement(paper(), STATIC).null),
     "paper.control.images": lambda: behind_control(FOUR),
     "paper.control.shd": lambda: behind_control(["shd"]),
     "paper.shd.released": lambda: gain_on_shd("rate-clipped"),
