@@ -49,6 +49,6 @@ def test_a_setting_that_is_not_known_is_answered_with_the_nearest(swept: Command
 def test_a_report_is_about_the_runs_that_the_filter_admits(swept: Commands, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     out = swept.done("report", "--neuron", "lif", "--seed", "43", "--out", str(page), "--inside", "0")
-    assert out.splitlines()[-1].startswith("1 runs;")
+    assert out.splitlines()[-1].startswith("1 run;")
     assert len(gather([], None, {"seed": 44}).entries) == 2
     assert swept("report", "--dataset", "mnist", "--out", str(page), "--inside", "0").code == 2

@@ -119,7 +119,7 @@ def test_bad_input_is_one_line_and_writes_nothing(run, tmp_path, capsys):
         (tmp_path / "nowhere", "--to", "c"): "nor a run",
         (tmp_path, "--to", "c"): "is not the folder of a run",
         (tmp_path / "text.npy", "--to", "c"): "is neither a .nir file nor",
-        (tmp_path / "text.nir", "--to", "c"): "not a NIR file",
+        (tmp_path / "text.nir", "--to", "c"): "as a NIR file",
         (folder, "--to", "c", "--memory-budget", 100): "memory_budget is 100",
         (folder, "--to", "c", "--bits", 16, "--input-max", 255): "int16 cannot hold",
         (folder, "--to", "c", "--mode", "soft"): "mode must be hard or tropical",

@@ -65,7 +65,7 @@ def test_two_judges_and_the_evaluation_count_the_same_taps_of_convolutions(tmp_p
     net = nn.Sequential(first, ul.LIF(), second, ul.LIF(), nn.Flatten(2), nn.Linear(96, 3)).eval()
     x, labels = (torch.rand(10, 2, 8, 8) < 0.3).float(), torch.arange(10) % 3
     result = ul.train(net, (x, labels), (x, labels), timesteps=4, epochs=1, runs_dir=tmp_path)
-    counter, x = SynOpCounter(), x.expand(4, -1, -1, -1, -1)
+    counter, x = SynOpCounter(), x.repeat(4, 1, 1, 1, 1)  # an expanded image would be convolved once
     with ul.mode(net, "hard"), DispatchCounterMode([counter]), torch.no_grad():
         net(x)
     operations = judge(net, x, labels)["SynapticOperations"]

@@ -150,8 +150,8 @@ NEW = [
     Fault(
         "synaptic current",
         "functional/baselines.py",
-        "i = synapse * i + current",
-        "i = synapse * (i + current)",
+        "v = leak * v + current\n    return v, v",
+        "v = leak * (v + current)\n    return v, v",
         LAWS,
     ),
     Fault(

@@ -49,7 +49,14 @@ JOINED = {"binary", "released-depth", "released-shd", "released-sparsity", "shd"
     *("t1-summary", "tuned", "verdicts")
 }
 """The tables that SHD joined, or that a correction over planned contrasts alone changed."""
-ADDED = ("shd, T=10: a", "shd, T=30: a", "dvs-gesture, T=1: U")
+ADDED = (
+    "shd, T=1: UltraDLIF",
+    "shd, T=10: a",
+    "shd, T=30: a",
+    "dvs-gesture, T=1: U",
+    "dvs-gesture, T=10",
+    "dvs-gesture, T=30",
+)
 """How the claims begin that 0.2.0 did not judge."""
 
 

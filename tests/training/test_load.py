@@ -56,7 +56,7 @@ def test_what_is_no_network(store: Store, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not the folder of a run"):
         ul.load(tmp_path)
     (tmp_path / "file.nir").write_bytes(b"no network")
-    with pytest.raises(InputError, match="not a NIR file"):
+    with pytest.raises(InputError, match="as a NIR file"):
         ul.load(tmp_path / "file.nir")
     with pytest.raises(Interrupted):
         train_stack([small()], store, RunOptions(stopping=stop_after(1)))

@@ -26,6 +26,7 @@ def code_of(*things: Any) -> str:
     modules also their buffers and frozen parameters.
 
     Example:
+        >>> __name__ = "__main__"  # as in a script
         >>> def factor():
         ...     return 2
         >>> def scale(x):

@@ -72,8 +72,8 @@ def _apply(module: nn.Module, x: Tensor) -> Any:
         for layer in module:
             x = _apply(layer, x)
         return x
-    if pools_by_slices(module, x) and not is_watched(module):
-        return window_maxima(x, module.kernel_size)  # type: ignore[arg-type]
+    if isinstance(module, nn.MaxPool2d) and pools_by_slices(module, x) and not is_watched(module):
+        return window_maxima(x, module.kernel_size)
     return module(x)
 
 

@@ -8,7 +8,7 @@ from ultralif.ops.autograd import is_plain
 __all__ = ["pools_by_slices", "window_maxima"]
 
 
-def pools_by_slices(module: nn.Module, x: Tensor) -> bool:
+def pools_by_slices(module: nn.MaxPool2d, x: Tensor) -> bool:
     """Return whether `window_maxima` computes a call of a module: separate windows and no gradient."""
     if type(module) is not nn.MaxPool2d or x.device.type != "cpu" or x.dim() != 4 or not is_plain(x):
         return False

@@ -57,7 +57,8 @@ class Stepped(Neuron[S]):
             taken = inspect.signature(cls.formula).parameters
             some = all(each.kind is not each.VAR_KEYWORD for each in taken.values())
             if some and "choices" not in vars(cls):
-                cls.choices = tuple(name for name in _CHOICES if name in taken)
+                known = dict.fromkeys((*_CHOICES, *cls.choices))
+                cls.choices = tuple(name for name in known if name in taken)
 
             def operator(
                 current: Tensor, v0: Any, rate: bool, backend: ops.Backend, **constants: Any

@@ -131,7 +131,7 @@ def _seen(module: nn.Module, given: Any, out: Any) -> None:
     """Do nothing. With a hook, `Neuron.rate` calls the module, so its spikes are recorded."""
 
 
-class _Call(NamedTuple):
+class _NeuronCall(NamedTuple):
     """One call of a neuron."""
 
     spikes: Tensor
@@ -143,7 +143,7 @@ class _Call(NamedTuple):
     """The first of its steps; None without a state, when that may be any."""
 
 
-def _mean_spike(calls: Sequence[_Call]) -> Tensor:
+def _mean_spike(calls: Sequence[_NeuronCall]) -> Tensor:
     """Return the mean spike over several calls of a layer, each weighted by its steps and neurons."""
     weights = [call.steps * call.size for call in calls]
     if len(set(weights)) == 1:
@@ -152,7 +152,7 @@ def _mean_spike(calls: Sequence[_Call]) -> Tensor:
     return torch.stack(parts).sum(0) / sum(weights)
 
 
-def _masked_spike(calls: Sequence[_Call], mask: Tensor) -> Tensor | None:
+def _masked_spike(calls: Sequence[_NeuronCall], mask: Tensor) -> Tensor | None:
     """Return the same over the steps that count; None if the steps of a call are unknown."""
     spikes, updates = [], []
     stepped = all(call.steps == 1 and call.start is None for call in calls) and len(calls) % len(mask) == 0
@@ -197,7 +197,7 @@ class Single(nn.Module):
         self.order = [0]
         self._mask: Tensor | None = None
         self.widths: dict[int, int] = {}
-        self._seen: dict[int, list[_Call]] = {}
+        self._seen: dict[int, list[_NeuronCall]] = {}
         self._layers: list[int] = []
         self._ends: dict[int, dict[int, tuple[Any, int]]] = {}
         self._given: tuple[int | None, int] = (None, 0)
@@ -252,7 +252,7 @@ class Single(nn.Module):
         seen, ends = self._seen.setdefault(layer, []), self._ends.setdefault(layer, {})
         if self._mask is None:
             mean_spike = wide.mean((0, 2)) if spikes.shape[1] == batch else wide.mean().expand(batch)
-            seen.append(_Call(mean_spike.view(-1, 1, 1), len(spikes), size, None))
+            seen.append(_NeuronCall(mean_spike.view(-1, 1, 1), len(spikes), size, None))
             return
         start = None
         if before is not None:
@@ -262,7 +262,7 @@ class Single(nn.Module):
                 start = ends.pop(known)[1]
         if after is not None:
             ends[id(after)] = after, (start or 0) + len(spikes)  # with the state itself, so that its id stays
-        seen.append(_Call(wide.mean(2), len(spikes), size, start))
+        seen.append(_NeuronCall(wide.mean(2), len(spikes), size, start))
 
     def _rate(self, layer: int) -> Tensor:
         """Return the mean spike of each sample in a layer, ``[B, 1, 1]``."""
