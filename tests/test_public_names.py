@@ -76,7 +76,7 @@ def test_options_of_single_neurons_have_the_promised_defaults() -> None:
     }
     for (name, option), value in given.items():
         assert getattr(ul, name)().constants()[option] == pytest.approx(value)
-    for surrogate in ("sigmoid", "atan", "triangle"):
+    for surrogate in ("sigmoid", "atan", "triangle", "superspike"):
         assert ul.LIF(surrogate=surrogate, learn_slope=True)(X).shape == X.shape
 
 

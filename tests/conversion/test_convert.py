@@ -613,6 +613,7 @@ def test_surrogates_of_snntorch(kind: str, x: Tensor) -> None:
     leaky = snn.Leaky(beta=0.9, spike_grad=getattr(surrogate, kind)(**options), init_hidden=True)
     net = nn.Sequential(linear(12, 16), leaky)
     ours = convert(net, check=x)
+    assert (type(ours[-1]) is ul.LIF) == (kind != "triangular")
     a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
     weights = torch.randn(STEPS, BATCH, 16)
     torch.testing.assert_close(

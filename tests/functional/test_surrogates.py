@@ -20,6 +20,7 @@ from torch import Tensor
 import ultralif as ul
 from cases import CASES, Case, membrane
 from ultralif import functional
+from ultralif.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -302,6 +303,17 @@ def test_a_hard_spike_has_the_gradient_of_the_soft_one(surrogate: str) -> None:
     assert slope.argmax() == 1_000_000
 
 
+def test_superspike_has_the_same_height_at_every_slope() -> None:
+    v = torch.linspace(-1, 2, 301, dtype=torch.float64, requires_grad=True)
+    for slope in (0.5, 25.0, torch.tensor(3.0)):
+        spikes = functional.surrogate_spike(v, 0.41, slope, surrogate="superspike")
+        (gradient,) = torch.autograd.grad(spikes.sum(), v)
+        torch.testing.assert_close(gradient, 1 / (1 + (slope * (v - 0.41)).abs().detach()) ** 2)
+    with pytest.raises(InputError, match="no soft mode"):
+        ul.ops.lif(v.detach()[:, None], leak=0.9, threshold=0.5, surrogate="superspike", mode="soft")
+    assert ul.LIF(surrogate="superspike").modes == ("hard",)
+
+
 @pytest.mark.parametrize("reset", ["zero", "subtract", "none", "saturate"])
 @pytest.mark.parametrize("huge", [1e30, -1e30])
 def test_huge_currents_leave_spikes_and_gradients_finite(reset: str, huge: float) -> None:
@@ -310,7 +322,7 @@ def test_huge_currents_leave_spikes_and_gradients_finite(reset: str, huge: float
     current.requires_grad_()
     runs = [functional.ultralif(current, eps=0.2, leak=0.9, threshold=0.5, reset=reset)]
     if reset != "saturate":
-        for surrogate in ("sigmoid", "atan", "triangle"):
+        for surrogate in ("sigmoid", "atan", "triangle", "superspike"):
             shape = {"surrogate": surrogate, "detach_reset": False}
             runs.append(functional.lif(current, leak=0.9, threshold=0.5, reset=reset, **shape))
     for spikes, _ in runs:

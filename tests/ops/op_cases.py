@@ -81,6 +81,9 @@ OPTIONS = [
         for surrogate in ("atan", "triangle")
     ),
     kernel_case("LIF-atan", reset="subtract"),
+    kernel_case("LIF", surrogate="superspike", surrogate_slope=25.0),
+    kernel_case("LIF", surrogate="superspike", delayed_reset=True),
+    kernel_case("AdaLIF", surrogate="superspike"),
     kernel_case("AdaLIF-soft", detach_reset=True),
     kernel_case("AdaLIF-soft", surrogate="triangle", reset="subtract"),
     kernel_case("AdaLIF-soft", surrogate="atan"),

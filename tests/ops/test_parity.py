@@ -58,8 +58,9 @@ def test_the_definition_takes_the_rest():
         plan.takes(Rule(*choice, curve=curve))
         for *choice, curve in product(Membrane, (False, True), Reset, (False, True), Curve)
     ]
-    # Reset, detach; LSE hard and soft, MAX hard; ADD with each curve, but saturating with the sigmoid alone.
-    assert sum(taken) == 3 * 2 * (3 + 2 * 3) + 2 * (3 + 2)
+    # Reset, detach; LSE hard and soft, MAX hard; ADD hard with 4 curves and soft with 3, but saturating with
+    # the sigmoid alone.
+    assert sum(taken) == 3 * 2 * (3 + 4 + 3) + 2 * (3 + 2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -86,9 +86,10 @@ class Surrogate:
     at_threshold: bool = False
     """Spike where the membrane equals the threshold, as SpikingJelly does."""
 
-    @property
-    def is_scaled(self) -> bool:
-        """Whether the curve is a surrogate of LIF, scaled by its slope."""
+    def is_of_lif(self, unit: Tensor) -> bool:
+        """Return whether it is a surrogate of LIF for a membrane in some unit."""
+        if self.curve == "superspike":
+            return bool((self.height * unit == 1).all())
         return self.curve in get_args(SurrogateName) and self.height == self.slope
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -199,7 +200,7 @@ class ConvertedNeuron(Stepped[S]):
                 f"{type(self).__name__} subtracts its threshold but rests at {_number(rest)}; LIF rests at 0"
             )
         shape: dict[str, Any] = {"surrogate": InUnits(fire, unit)}
-        if isinstance(fire, Surrogate) and fire.is_scaled:
+        if isinstance(fire, Surrogate) and fire.is_of_lif(unit):
             shape = {"surrogate": fire.curve, "surrogate_slope": _number(fire.slope * unit)}
         synapse = form.synapse if synapse is None else synapse
         return LIF(
@@ -219,13 +220,13 @@ class ConvertedNeuron(Stepped[S]):
 
     def or_lif(self) -> "LIF | ConvertedNeuron[S]":
         """Return the LIF if it has the same gradients, learned constants and a kernel; else this neuron."""
-        known = isinstance(self.fire, Surrogate) and self.fire.is_scaled
-        if not known or any(True for _ in self.parameters()):
+        if any(True for _ in self.parameters()):
             return self
         try:
-            return self.as_lif()
+            lif = self.as_lif()
         except InputError:
             return self
+        return self if callable(lif.surrogate) else lif
 
     def shapes(self) -> Iterator[tuple[str, torch.Size]]:
         """Yield the name and the shape of every constant that broadcasts against the features."""

@@ -87,7 +87,7 @@ def lif_step(
         threshold: spike threshold.
         v_reset: potential after a spike, for ``reset="zero"``.
         surrogate_slope: steepness beta of the surrogate gradient.
-        surrogate: ``atan``, ``sigmoid`` or ``triangle``: see `ultralif.functional.surrogate_spike`.
+        surrogate: its shape, such as ``atan``: see `ultralif.functional.surrogate_spike`.
         mode: ``hard``, binary spikes with a surrogate gradient; ``soft``, the surrogate's primitive.
         reset: ``zero``, ``subtract`` (the threshold) or ``none``: see `ultralif.functional.fire`.
         detach_reset: do not differentiate the reset with respect to the spike. None: where spikes are binary.

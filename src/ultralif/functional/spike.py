@@ -22,7 +22,7 @@ __all__ = [
     "tempered_spike",
 ]
 
-SurrogateName = Literal["sigmoid", "atan", "triangle"]
+SurrogateName = Literal["sigmoid", "atan", "triangle", "superspike"]
 Surrogate = SurrogateName | Callable[[Tensor], Tensor]
 """The name of a curve, or a function that returns the spike of ``v - threshold`` and has its own gradient."""
 
@@ -57,10 +57,16 @@ def _triangle(z: Tensor) -> Tensor:
     return 0.5 + z - z * z.abs() / 2
 
 
+def _superspike(z: Tensor) -> Tensor:
+    # z / (1 + |z|), without the rounding error of its derivative. At 0, only clamp has a derivative.
+    return 1 / (1 + torch.relu(-z)) - 1 / (1 + z.clamp(min=0))
+
+
 _PRIMITIVES: dict[SurrogateName, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "atan": _atan,
     "triangle": _triangle,
+    "superspike": _superspike,
 }
 
 
@@ -73,19 +79,22 @@ def surrogate_spike(
 ) -> Tensor:
     r"""Return ``v > threshold`` with a surrogate gradient, or in soft mode the surrogate's antiderivative.
 
-    With :math:`z = \beta (v - \theta)` each antiderivative F rises from 0 to 1, so its derivative has area 1:
+    With :math:`z = \beta (v - \theta)`, the first three antiderivatives F rise from 0 to 1, so their
+    derivatives have area 1:
 
     - ``sigmoid``: :math:`\sigma(z)`, whose derivative is :math:`\sigma(z) (1 - \sigma(z))`;
     - ``atan``: :math:`\frac12 + \frac1\pi \arctan \frac{\pi z}{2}`, :math:`\frac12 / (1 + (\pi z / 2)^2)`;
-    - ``triangle``: :math:`\frac12 + z - \frac12 z |z|` for :math:`|z| \le 1`, :math:`\max(0, 1 - |z|)`.
+    - ``triangle``: :math:`\frac12 + z - \frac12 z |z|` for :math:`|z| \le 1`, :math:`\max(0, 1 - |z|)`;
+    - ``superspike``: binary spikes only, with the gradient :math:`1 / (1 + |z|)^2` for v at every slope
+      (Zenke and Ganguli 2018; norse's default, and snnTorch's ``fast_sigmoid``).
 
     Args:
         v: membrane potential.
         threshold: spike threshold.
         slope: steepness beta > 0; its inverse is the surrogate's width.
-        surrogate: ``atan``, ``sigmoid`` or ``triangle``; or a function
-            that returns the spike of ``v - threshold`` and has its own gradient, such as those of snnTorch
-            and SpikingJelly. It has no slope, no soft mode and no kernel.
+        surrogate: ``atan``, ``sigmoid``, ``triangle`` or ``superspike``; or a function that returns the
+            spike of ``v - threshold`` and has its own gradient, such as those of snnTorch and SpikingJelly.
+            A function has no slope, no soft mode and no kernel.
         mode: ``hard``, binary spikes with the gradient of F(z), which is :math:`\beta F'(z)` for v;
             ``soft``, F(z) itself.
 
@@ -101,6 +110,10 @@ def surrogate_spike(
         return surrogate(v - threshold)
     check_choice("surrogate", surrogate, get_args(SurrogateName))
     soft = _PRIMITIVES[surrogate](slope * (v - threshold))
+    if surrogate == "superspike":
+        if mode == "soft":
+            raise InputError("surrogate='superspike' has no soft mode; choose mode='hard'")
+        soft = soft / (slope.detach() if isinstance(slope, Tensor) else slope)
     return soft if mode == "soft" else straight_through(hard_spike(v, threshold), soft)
 
 

@@ -85,8 +85,8 @@ class _Surrogate(Neuron[S]):
 
     Args:
         leak: decay factor in (0, 1]; 1 integrates without leak.
-        surrogate: ``atan``, ``sigmoid``, ``triangle`` or a function of ``v - threshold``: see
-            `ultralif.functional.surrogate_spike`.
+        surrogate: ``atan``, ``sigmoid``, ``triangle``, ``superspike`` or a function of ``v - threshold``:
+            see `ultralif.functional.surrogate_spike`. The last two have no soft mode.
         surrogate_slope: steepness beta of the surrogate.
         learn_leak: learn the leak. None: the default of the class.
         learn_slope: learn the surrogate's slope, between 0.05 and 100. Spikes stay binary; the gradients for
@@ -108,10 +108,10 @@ class _Surrogate(Neuron[S]):
         **options: Unpack[NeuronOptions],
     ) -> None:
         super().__init__(**options)
-        if callable(surrogate):
-            vars(self)["modes"] = ("hard",)  # it has no antiderivative, which soft spikes are
-        else:
+        if not callable(surrogate):
             check_choice("surrogate", surrogate, get_args(SurrogateName))
+        if callable(surrogate) or surrogate == "superspike":
+            vars(self)["modes"] = ("hard",)  # no antiderivative between 0 and 1 to be the soft spike
         self.surrogate: Surrogate = surrogate
         self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
         self.learnable("surrogate_slope", surrogate_slope, LOG, learn_slope, bounds=(0.05, 100.0))

@@ -314,6 +314,8 @@ def _with_surrogate(
     """Express LIF and AdaLIF by the rule: the temperature is the inverse of the slope."""
     if callable(surrogate) or surrogate not in SURROGATES:
         return None
+    if surrogate == "superspike" and firing["mode"] == "soft":
+        return None
     if isinstance(surrogate_slope, Learned):
         eps: Value = surrogate_slope._replace(inverse=not surrogate_slope.inverse)
     else:

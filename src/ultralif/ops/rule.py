@@ -81,11 +81,13 @@ class Curve(IntEnum):
     """The soft spike f(z), a primitive of the surrogate derivative, each of area 1.
 
     SIGMOID: sigmoid(z). ATAN: 1/2 + atan(pi z / 2) / pi. TRIANGLE: the primitive of max(0, 1 - abs(z)).
+    SUPERSPIKE has no soft spike, and its surrogate derivative in P is 1 / (1 + abs(z))**2, whatever eps is.
     """
 
     SIGMOID = 0
     ATAN = 1
     TRIANGLE = 2
+    SUPERSPIKE = 3
 
 
 class Constants(NamedTuple):

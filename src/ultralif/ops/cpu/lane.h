@@ -96,7 +96,10 @@ INLINE REAL NAME(slope)(REAL gate, REAL p, REAL limit, REAL k, const int curve)
     REAL z = (p - limit) * k * (REAL)0.69314718055994531;
     if (curve == ATAN)
         return (REAL)0.5 / (1 + (REAL)2.4674011002723395 * z * z);
-    return NAME(larger)(0, 1 - (z < 0 ? -z : z));
+    REAL size = z < 0 ? -z : z;
+    if (curve == SUPERSPIKE)
+        return 1 / (k * (REAL)0.69314718055994531 * (1 + size) * (1 + size));
+    return NAME(larger)(0, 1 - size);
 }
 
 /* The soft spike: the gate stretched to its height, and cut to its range. */

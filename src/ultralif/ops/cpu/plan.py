@@ -56,7 +56,8 @@ def takes(rule: Rule) -> bool:
     """Return whether the kernels compute a rule: any rule except soft spikes of a maximum."""
     plain = rule.curve == Curve.SIGMOID and not (rule.clipped or rule.adapt)
     if rule.membrane == Membrane.ADD:
-        return not rule.ring and (plain or rule.reset != Reset.SATURATE)
+        has_curve = rule.curve != Curve.SUPERSPIKE or not rule.soft
+        return not rule.ring and has_curve and (plain or rule.reset != Reset.SATURATE)
     return (
         plain
         and not (rule.ring and rule.reset == Reset.SATURATE)

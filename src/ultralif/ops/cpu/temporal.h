@@ -265,14 +265,14 @@ INLINE void NAME(backward_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fr
 }
 
 /* Each kind of neuron has functions of its own, without a branch in their loops. */
-#define KIND(membrane, soft, form, curve) ((((membrane) * 2 + (soft)) * 4 + (form)) * 3 + (curve))
+#define KIND(membrane, soft, form, curve) ((((membrane) * 2 + (soft)) * 4 + (form)) * 4 + (curve))
 #define NAMED(f, membrane, soft, form, curve) NAME(f##_##membrane##_##soft##_##form##_##curve)
 #define CURVES(AS, soft, form) AS(ADD, soft, form, SIGMOID) AS(ADD, soft, form, ATAN) AS(ADD, soft, form, TRIANGLE)
+#define ADDS(AS, form) CURVES(AS, 0, form) CURVES(AS, 1, form) AS(ADD, 0, form, SUPERSPIKE)
 #define ULTRA(AS, form) AS(LSE, 0, form, SIGMOID) AS(LSE, 1, form, SIGMOID) AS(MAX, 0, form, SIGMOID)
 #define KINDS(AS)                                                                                                      \
-    ULTRA(AS, PLAIN) ULTRA(AS, SATURATES) ULTRA(AS, DELAYS) CURVES(AS, 0, DELAYS) CURVES(AS, 1, DELAYS)                \
-    AS(ADD, 0, SATURATES, SIGMOID) AS(ADD, 1, SATURATES, SIGMOID)                                                      \
-    CURVES(AS, 0, PLAIN) CURVES(AS, 0, ADAPTS) CURVES(AS, 1, PLAIN) CURVES(AS, 1, ADAPTS)
+    ULTRA(AS, PLAIN) ULTRA(AS, SATURATES) ULTRA(AS, DELAYS) ADDS(AS, PLAIN) ADDS(AS, ADAPTS) ADDS(AS, DELAYS)          \
+    AS(ADD, 0, SATURATES, SIGMOID) AS(ADD, 1, SATURATES, SIGMOID)
 
 #define AS(membrane, soft, form, curve)                                                                                \
     APART NAMED(trace, membrane, soft, form, curve)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to,     \
@@ -322,6 +322,7 @@ static void NAME(backward_block)(const NAME(Call) *c, NAME(Block) *s, int64_t fr
 }
 #undef KINDS
 #undef ULTRA
+#undef ADDS
 #undef CURVES
 #undef NAMED
 #undef KIND

@@ -24,6 +24,7 @@ MAX = tl.constexpr(int(Membrane.MAX))
 ADD = tl.constexpr(int(Membrane.ADD))
 ATAN = tl.constexpr(int(Curve.ATAN))
 TRIANGLE = tl.constexpr(int(Curve.TRIANGLE))
+SUPERSPIKE = tl.constexpr(int(Curve.SUPERSPIKE))
 ZERO = tl.constexpr(int(Reset.ZERO))
 SUBTRACT = tl.constexpr(int(Reset.SUBTRACT))
 SATURATE = tl.constexpr(int(Reset.SATURATE))
@@ -158,6 +159,10 @@ def fire(base, weight, limit, held, RULE: tl.constexpr):
         z = clamp((level - limit) * (k * LN2), -1.0, 1.0)
         steep = 1.0 - tl.abs(z)
         gate = 0.5 + z - 0.5 * z * tl.abs(z)
+    elif choice(RULE, "curve") == SUPERSPIKE:
+        size = 1.0 + tl.abs((level - limit) * (k * LN2))
+        steep = inverse(k * LN2 * size * size)
+        gate = steep
     else:
         gate = weight * inverse(weight + exp2((limit - base) * k))
         steep = gate
