@@ -21,7 +21,8 @@ compiled = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "disass
 pytestmark = pytest.mark.slow
 
 RINGS = [case for case in CASES if case.name == "ultradlif"]
-DELAYED = [kernel_case(title, delayed_reset=True, reset="subtract") for title in ("UltraLIF-soft", "LIF")]
+OPTIONAL = [kernel_case(title, delayed_reset=True, reset="subtract") for title in ("UltraLIF-soft", "LIF")]
+OPTIONAL += [kernel_case("LIF", surrogate="superspike")]
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +47,7 @@ def assert_fits(kernel):
     assert kernel.spills <= 2 * kernel.instructions["CALL"], kernel
 
 
-@pytest.mark.parametrize("case", [*KINDS, RINGS[-1], *DELAYED], ids=str)
+@pytest.mark.parametrize("case", [*KINDS, RINGS[-1], *OPTIONAL], ids=str)
 def test_every_neuron_compiles_and_fits_into_registers(case):
     kernels = compile_call(case, replace(SETTINGS["one per neuron"], time=30), torch.float32)
     family = "ring" if case.name == "ultradlif" else "temporal"
