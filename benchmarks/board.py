@@ -242,7 +242,7 @@ def measure(found: dict[str, Any]) -> None:
 def table(found: dict[str, Any]) -> str:
     """Return the table of the page."""
     lines = [
-        "| million instructions an inference | Cortex-M0+ | M3 | M4, plain C | M4, DSP | flash, kB "
+        "| million instructions per inference | Cortex-M0+ | M3 | M4, plain C | M4, DSP | flash, kB "
         "| state, bytes | samples |",
         "|---|---|---|---|---|---|---|---|",
     ]

@@ -1,10 +1,10 @@
-"""Measure the way to hardware: the gap of binary spikes, integers against floats, C against PyTorch.
+"""Measure each step to hardware: accuracy lost to binary spikes and to integers, and the speed of C.
 
     python benchmarks/deployment.py gap        # soft, hard, tropical, and what closes the gap
     python benchmarks/deployment.py integers   # int8 weights, int16 and int32 membranes, table sizes
-    python benchmarks/deployment.py bits       # weights of 8 and 4 bits: rounding, or training for it
+    python benchmarks/deployment.py bits       # 8-bit and 4-bit weights: rounding, or training for it
     python benchmarks/deployment.py speed      # spikes, additions, bytes, nanoseconds
-    python benchmarks/deployment.py nir        # the drift of what NIR cannot say
+    python benchmarks/deployment.py nir        # the drift of neurons that NIR cannot represent
 
 Prints Markdown tables. Data: $ULTRALIF_TEST_DATA, or ../shared/data; networks are kept in --cache.
 """
@@ -31,13 +31,13 @@ from ultralif.export.quantize import table_error
 
 
 def table_of(*header: str) -> Callable[..., None]:
-    """Print a Markdown header, and return what prints a row."""
+    """Print a Markdown header, and return a function that prints a row."""
     print(f"\n| {' | '.join(header)} |\n|{'---|' * len(header)}")
     return lambda *cells: print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 def show_gap(folder: Path) -> None:
-    """Print accuracy before and after every tool, in percent, mean over seeds; and where modes part."""
+    """Print the mean accuracy before and after each tool, in percent, and where the modes first differ."""
     row = table_of(
         "data", "neuron", "soft", "hard", "tropical", "calibrated hard", "calibrated tropical",
         "more soft epochs, hard", "annealed, hard", "tuned hard", "tuned tropical",
@@ -54,7 +54,9 @@ def show_gap(folder: Path) -> None:
                     partings += [(f"{dataset}, T={timesteps}", neuron, *item) for item in before.items()]
             means = [f"{mean(column):.2f}" for column in zip(*found, strict=True)]
             row(f"{dataset}, T={timesteps}", neuron, *means)
-    row = table_of("data", "neuron", "mode", "spike rate", "decisions as soft, %", "first differing spikes")
+    row = table_of(
+        "data", "neuron", "mode", "spike rate", "decisions equal to soft, %", "first differing spikes"
+    )
     for data, neuron, mode, gap in partings:
         first = (
             ""
@@ -106,7 +108,11 @@ def show_integers(folder: Path) -> None:
             cells = [f"{value:.2f}" for value in (float_accuracy, *(_accuracy(one, data) for one in made))]
             row(f"{dataset}, T={timesteps}", neuron, mode, *cells, *[""] * (4 - len(cells)))
     row = table_of(
-        "entries", "bytes", "largest error, eps", "UltraDLIF, MNIST, T=10, hard", "decisions as float, %"
+        "entries",
+        "bytes",
+        "largest error, eps",
+        "UltraDLIF, MNIST, T=10, hard",
+        "decisions equal to float, %",
     )
     net, data = trained(folder, "MNIST", 10, "UltraDLIF"), task("MNIST", 10)
     x = torch.cat([x for x, _ in data.test()], 1)
@@ -133,9 +139,9 @@ def _pictures(data: Task, steps: int, seed: int, size: int = 64) -> Iterator[tup
 
 
 def show_bits(folder: Path) -> None:
-    """Print the accuracy of integers in percent, the mean and half the range of three seeds."""
+    """Print the integer accuracy in percent: the mean and half the range over three seeds."""
     row = table_of(
-        "network", "bits of a weight", "floats", "rounded after training", "after more training in floats",
+        "network", "bits per weight", "floats", "rounded after training", "after more training in floats",
         "trained for the integers",
     )  # fmt: skip
     for name in ("vgg5", "784-64-10"):
@@ -150,7 +156,7 @@ def show_bits(folder: Path) -> None:
 
 
 def _bits(folder: Path, name: str, seed: int) -> Iterator[tuple[int, list[float]]]:
-    """Yield bits of a weight, and the accuracy of floats and of integers made in three ways."""
+    """Yield the bits per weight, the float accuracy, and the accuracy of integers from three methods."""
     data, how = task("MNIST", 1), {"timesteps": 1, "bits": 16, "clip_membrane": True}
     if name == "vgg5":
         net, how = ul.load("mnist/vgg5-t1"), how | {"input_range": (0, 1)}
@@ -211,7 +217,7 @@ int main(int argc, char **argv)
 
 
 def _in_c(integer: export.IntegerNetwork, x: Tensor) -> tuple[float, str]:
-    """Return nanoseconds a sample, the median of nine runs, and the sizes for a Cortex-M3."""
+    """Return nanoseconds per sample (the median of nine runs) and the sizes on a Cortex-M3."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "c"
         export.to_c(integer, out, x[:, :4])
@@ -240,7 +246,7 @@ def _in_onnxruntime(session: onnxruntime.InferenceSession, x: Tensor) -> object:
 
 
 def _timed(call: Callable[[Tensor], object], x: Tensor) -> float:
-    """Return nanoseconds a sample, the median of calls that fill a second, after a warm-up."""
+    """Return nanoseconds per sample: the median over one second of calls, after a warm-up."""
     call(x)
     times, start = [], time.perf_counter()
     while len(times) < 5 or time.perf_counter() - start < 1:
@@ -251,7 +257,7 @@ def _timed(call: Callable[[Tensor], object], x: Tensor) -> float:
 
 
 def show_speed(folder: Path) -> None:
-    """Print what an inference costs, in C, PyTorch and onnxruntime; one thread."""
+    """Print the cost of an inference in C, PyTorch and onnxruntime on one thread."""
     row = table_of(
         "data", "neuron", "mode", "events", "spikes", "additions", "dense", "constants, B", "state, B",
         "Cortex-M3 flash, B", "C, ns", "PyTorch, batch 1, ns", "batch 1000, ns", "onnxruntime, batch 1, ns",
@@ -284,7 +290,7 @@ def show_speed(folder: Path) -> None:
 
 
 def show_nir(folder: Path) -> None:
-    """Print how far LIF is from the neurons that it replaces in a NIR file."""
+    """Print how far LIF differs from the neurons that it replaces in a NIR file."""
     row = table_of("data", "neuron", "mode", "spikes that differ, %", "decisions that differ, %")
     for dataset, timesteps in TASKS:
         for neuron, mode in (("UltraLIF", "hard"), ("UltraDLIF", "hard"), ("UltraDLIF", "tropical")):

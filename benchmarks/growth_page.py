@@ -27,7 +27,7 @@ UNITS = {
 }
 RUNS, GPUS, EPOCHS, SAMPLES, TIMES = 100_000, 64, 100, 60_000, (1, 10, 30)
 ASSUMED = {
-    "days between two losses of a GPU": 10.0,
+    "days between two GPU losses": 10.0,
     "seconds until a lost GPU is back": 300.0,
     "seconds between checkpoints": 60.0,
     "seconds to load the data and evaluate a stack": 10.0,
@@ -35,7 +35,7 @@ ASSUMED = {
 
 
 def table(axis: str, found: dict[str, dict[str, Any]]) -> list[str]:
-    """Return one axis as Markdown: a row for each value, two columns for each machine."""
+    """Return one axis as Markdown, with a row for each value and two columns for each machine."""
     title, unit, work = UNITS[axis]
     rates: dict[str, dict[int, tuple[float, float]]] = {}
     for name, growth in found.items():
@@ -44,7 +44,7 @@ def table(axis: str, found: dict[str, dict[str, Any]]) -> list[str]:
             p["value"]: (p["step_seconds"], work(p["value"], growth["base"]) / p["step_seconds"])
             for p in points
         }
-    heads = [f"{SOURCES[name]}, ms a step | {SOURCES[name]}, {unit}" for name in rates]
+    heads = [f"{SOURCES[name]}, ms per step | {SOURCES[name]}, {unit}" for name in rates]
     lines = [f"| {title} | " + " | ".join(heads) + " |", "|---|" + "--:|--:|" * len(rates)]
     for value in sorted({value for column in rates.values() for value in column}):
         cells = [_cells(column.get(value)) for column in rates.values()]
@@ -59,17 +59,17 @@ def _cells(point: tuple[float, float] | None) -> str:
 
 
 def knee(rates: dict[int, float]) -> str:
-    """Say from which value on doubling it raises the rate by less than a fifth."""
+    """State the value above which doubling it raises the rate by less than a fifth."""
     if len(rates) < 2:
         return "not measured."
     values = sorted(rates)
     first, best = values[0], max(values, key=lambda value: rates[value])
     if max(rates.values()) < 1.3 * min(rates.values()):
         return "the rate hardly changes."
-    most = f"The highest rate is at {best:,}, {rates[best] / rates[first]:.1f} times that of the first row."
+    most = f"The highest rate is at {best:,}, {rates[best] / rates[first]:.1f} times the first row's rate."
     for low, high in pairwise(values):
         if (rates[high] / rates[low]) ** (1 / _doublings(low, high)) < 1.2:
-            return f"from {low:,} on, doubling raises the rate by less than a fifth. {most}"
+            return f"from {low:,} upwards, doubling raises the rate by less than a fifth. {most}"
     return f"the rate grows down to the last row. {most}"
 
 
@@ -78,7 +78,7 @@ def _doublings(low: int, high: int) -> float:
 
 
 def simulate(growth: dict[str, Any], seed: int = 0) -> dict[str, float]:
-    """Run a sweep of RUNS on GPUS devices that behave as measured, and that are lost now and then."""
+    """Simulate a sweep of RUNS on GPUS devices with the measured speed and occasional losses."""
     steps = {(p["axis"], p["value"]): p["step_seconds"] for p in growth["points"]}
     sizes = [value for axis, value in steps if axis == "networks" and value <= 256]
     members = max(sizes, key=lambda m: m / steps["networks", m])
@@ -91,7 +91,7 @@ def simulate(growth: dict[str, Any], seed: int = 0) -> dict[str, float]:
         stacks += [seconds] * -(-RUNS // (members * len(TIMES)))
     stacks.sort(reverse=True)
     rng = random.Random(seed)  # noqa: S311 (it draws losses, not secrets)
-    rate = 1 / (ASSUMED["days between two losses of a GPU"] * 86400)
+    rate = 1 / (ASSUMED["days between two GPU losses"] * 86400)
     free = [growth["costs"]["start_seconds"]] * GPUS
     heapq.heapify(free)
     losses, busy = 0, 0.0
@@ -114,12 +114,12 @@ def simulate(growth: dict[str, Any], seed: int = 0) -> dict[str, float]:
         "hours until all runs are finished": end / 3600,
         "device-hours": GPUS * end / 3600,
         "share of the devices' time spent in training steps, %": 100 * busy / (GPUS * end),
-        "time of the driver for the index, minutes": RUNS * growth["costs"]["index_seconds_a_run"] / 60,
+        "driver time spent on the index, minutes": RUNS * growth["costs"]["index_seconds_a_run"] / 60,
     }
 
 
 def estimate(found: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the simulation as Markdown, for each machine that was measured."""
+    """Return the simulation for each measured machine as Markdown."""
     results = {name: simulate(growth) for name, growth in found.items()}
     lines = ["| | " + " | ".join(f"{GPUS} times {_device(found[name])}" for name in results) + " |"]
     lines += ["|---|" + "--:|" * len(results)]

@@ -37,16 +37,16 @@ spikes: read them and their gradient, write one."""
 
 HEAD = """# What a step costs a GPU
 
-From this page you can tell what limits a neuron on an H200: its instructions, its special functions or its
+This page shows what limits a neuron on an H200: its instructions, its special functions or its
 memory traffic. `python benchmarks/instructions.py` counts the instructions in code compiled for compute
 capability 9.0, with a learned temperature, float32 and rings of 64. Nothing on this page was timed.
 
 - *special*: exponentials, logarithms and inverses
 - *exchanges*: exchanges between the threads of a ring, of four lanes each
 - *spikes*: the backward pass that computes the membrane from the spikes
-- *issue*, *special* and *bytes ps*: the least time of one step of one neuron and sample, in picoseconds,
+- *issue*, *special* and *bytes ps*: the minimum time per neuron, sample and step, in picoseconds,
   given the rate of instructions, of special functions and of memory
-- *limited by*: the largest of the three
+- *limited by*: the largest of these three times
 
 """
 

@@ -188,7 +188,7 @@ def page(fast: Row, step: Row, cpu: Row) -> list[str]:
     return [
         "# How fast neurons are: measured",
         "",
-        "[What it means](../performance.md). [How it is measured](kernels.md#how-it-is-measured). Made by"
+        "[What it means](../performance.md). [How it is measured](kernels.md#how-it-is-measured). Written by"
         " `python benchmarks/performance.py`.",
         "",
         "![time of a layer, in multiples of a plain copy](../images/front/speed.png)",

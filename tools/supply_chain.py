@@ -1,10 +1,10 @@
-"""Write down what a release depends on: hashes of its dependencies, their licences, a bill of materials.
+"""Record a release's dependencies: their hashes, their licences and a bill of materials.
 
 python tools/supply_chain.py
 
 asks pip what it would install for this package on this platform, under constraints.txt, and writes
-requirements/release.txt, docs/licences.md and docs/sbom.cdx.json (CycloneDX 1.6). Nothing is installed, and
-where packages come from is not written down: the hashes say what they are.
+requirements/release.txt, docs/licences.md and docs/sbom.cdx.json (CycloneDX 1.6). Nothing is installed.
+The source of the packages is not recorded, because the hashes identify them.
 """
 
 import json
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-LICENCES = {  # what a classifier says, as SPDX names it
+LICENCES = {  # SPDX names of classifiers
     "MIT License": "MIT",
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD-3-Clause",
@@ -44,7 +44,7 @@ def needed() -> list[Package]:
     command = [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--ignore-installed"]
     command += ["--report", "-", "--constraint", str(ROOT / "constraints.txt"), *project["dependencies"]]
     pinned = re.search(r"(?m)^torch==.*$", (ROOT / "constraints.txt").read_text())
-    if pinned:  # by its exact version: any looser requirement would bring the GPU build
+    if pinned:  # an exact version, because a looser requirement would bring the GPU build
         command.append(pinned[0])
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 (pip itself)
     found = []
@@ -57,9 +57,9 @@ def needed() -> list[Package]:
 
 
 def licence(metadata: dict[str, Any]) -> str:
-    """Return the licence that a package states, as SPDX if it can be told."""
+    """Return the licence that a package states, as an SPDX name if possible."""
     stated = metadata.get("license_expression")
-    with suppress(PackageNotFoundError):  # pip's report leaves out what is new in metadata
+    with suppress(PackageNotFoundError):  # pip's report leaves out newer metadata fields
         stated = stated or installed(metadata["name"]).get("License-Expression")
     if stated:
         return str(stated)
@@ -83,8 +83,8 @@ def release(packages: list[Package]) -> str:
 
 def page(packages: list[Package]) -> str:
     """Return the licences as a page."""
-    intro = "Check on this page which packages `pip` installs with UltraLIF, and their licences."
-    lines = ["# Licences of what UltraLIF needs", "", f"{intro} UltraLIF itself is under Apache-2.0.", ""]
+    intro = "This page lists the packages that `pip` installs with UltraLIF, and their licences."
+    lines = ["# Licences of UltraLIF's dependencies", "", f"{intro} UltraLIF itself is under Apache-2.0.", ""]
     lines += ["| package | version | licence | what it is |", "|---|---|---|---|"]
     lines += [f"| {p.name} | {p.version} | {p.licence} | {p.summary.replace('|', '/')} |" for p in packages]
     return "\n".join([*lines, ""])

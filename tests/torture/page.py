@@ -1,4 +1,4 @@
-"""The page of results, docs/results/torture.md, made of the rows in docs/results/torture.json."""
+"""The page of results, docs/results/torture.md, generated from docs/results/torture.json."""
 
 import json
 import os
@@ -24,8 +24,8 @@ ELSEWHERE = """
 
 ## Limits of these tests
 
-- Times depend on the load of the machine. Ray's times are counted from the loss of a node and do not include
-  the start of the cluster.
+- Times depend on the machine's load. Ray's times are measured from the loss of a node and do not include
+  cluster start-up.
 - A rank of torchrun is killed only right after a new checkpoint appears, not at other moments of a step.
 - Calling a network with NaN or Inf should raise an error that names the layer and the step. It does not: soft
   spikes become NaN for that sample, and a binary neuron does not fire. Every reader refuses such values, so
@@ -56,15 +56,15 @@ process filled the table six times on purpose. The memory that glibc kept rose f
 allocated memory grew only by the table's 1.8 MiB.
 
 The row above counts resident memory only. The soak's own records, 120 bytes per round, are 0.3 of the
-2.46 MiB/h. It now records one sample in ten seconds, and the next run will report the allocated memory. The
-rest is probably memory that glibc keeps, but this was not measured: resident memory grew by 4.3 MiB from
+2.46 MiB/h. It now records one sample every ten seconds, and the next run will report the allocated memory.
+The rest is probably memory that glibc keeps, but this was not measured: resident memory grew by 4.3 MiB from
 start to end, where a steady growth at the fitted slope would give 2.8 MiB. No further soak of 90 minutes was
 run, and none of three hours or a day.
 """
 
 
 def record(row: Row, part: str, seconds: float) -> dict[str, Any]:
-    """Return a row with its part and time, and with the machine, the commit and the day that it is of."""
+    """Return a row with its part and time, and with the machine, the commit and the date."""
     import torch
 
     import ultralif
@@ -83,7 +83,7 @@ def record(row: Row, part: str, seconds: float) -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """Return the commit that is tried, if this is a clone and git is there."""
+    """Return the tested commit, if this is a clone and git is available."""
     if not shutil.which("git"):
         return ""
     words = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
@@ -91,7 +91,7 @@ def _commit() -> str:
 
 
 def known(path: Path = ROWS) -> dict[str, dict[str, Any]]:
-    """Return the rows of a file by the names of their tests."""
+    """Return the rows of a file by test name."""
     return {row["test"]: row for row in json.loads(path.read_text())} if path.exists() else {}
 
 
@@ -110,8 +110,8 @@ def page(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# Crashes, full disks and damaged files",
         "",
-        "On this page you see how UltraLIF behaves when processes are killed, disks fill up, files are",
-        f"damaged and many processes write at once. `make torture` runs everything. {reached} of the",
+        "This page shows how UltraLIF behaves when processes are killed, disks fill up, files are",
+        f"damaged or many processes write at once. `make torture` runs everything. {reached} of the",
         f"{len(rows)} tests passed in their last run. Together they took "
         f"{sum(row['seconds'] for row in rows) / 60:.0f} minutes, from {days[0]} to {days[-1]} UTC.",
         "",
@@ -128,7 +128,7 @@ def page(rows: list[dict[str, Any]]) -> str:
 
 
 def _cells(row: dict[str, Any], machine: str) -> list[str]:
-    """Return a line of the table, each cell as one line of text."""
+    """Return one row of the table, with each cell on a single line."""
     values = [row["test"], row["size"], row["bar"], row["found"], "yes" if row["reached"] else "**no**"]
     values += [f"{row['seconds']:.0f}", row["part"], machine, str(row.get("load", "")), row["when"]]
     values += [row.get("commit", "")]
