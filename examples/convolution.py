@@ -1,6 +1,6 @@
 """Train a spiking convolutional network on digits.
 
-Pixels go in as constant currents, so that the first layer multiplies; all others see spikes.
+Pixels enter as constant currents, so the first layer multiplies; all other layers receive spikes.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Take a network from soft training to plain C, and check that C answers like PyTorch."""
+"""Take a network from soft training to plain C, and check that the C code returns PyTorch's answers."""
 
 import subprocess
 import tempfile
@@ -20,7 +20,7 @@ def percent(answers: Tensor, labels: Tensor) -> float:
 def run_c(folder: Path, x: Tensor) -> Tensor:
     """Build the model with the system's compiler, run its self-test, and classify [T, B, *input]."""
     subprocess.run(["make", "-s", "-C", folder, "test"], check=True)
-    counts = x.flatten(2).transpose(0, 1).contiguous().byte().numpy().tobytes()  # one byte for each count
+    counts = x.flatten(2).transpose(0, 1).contiguous().byte().numpy().tobytes()  # one byte per count
     done = subprocess.run([folder / "model", str(len(x))], input=counts, capture_output=True, check=True)
     return torch.tensor([int(line.split()[0]) for line in done.stdout.splitlines()])
 
@@ -35,7 +35,7 @@ def main(folder: Path) -> dict[str, float]:
     x, labels = next(ul.data.Loader(digits.test, 360, TIMESTEPS, shuffle=False).epoch(0))
 
     found = {"soft": percent(net(x).argmax(1), labels)}
-    net = export.calibrate(net, train_x, to="tropical")  # add and compare only; thresholds moved to fit
+    net = export.calibrate(net, train_x, to="tropical")  # only adds and compares; thresholds adjusted
     found["tropical"] = percent(net(x).argmax(1), labels)
     integer = export.quantize(net, mode="tropical", timesteps=TIMESTEPS)
     simulated = integer.run(x)
@@ -48,7 +48,7 @@ def main(folder: Path) -> dict[str, float]:
         print(f"{name:9} {value:5.1f} % correct")
     print(f"{size.rom} bytes of constants, {size.ram} of state")
     additions = integer.additions(x, simulated) / len(labels)
-    print(f"{additions:,.0f} additions a digit, no multiplication; dense: {TIMESTEPS * (64 * 32 + 320):,}")
+    print(f"{additions:,.0f} additions per digit, no multiplication; dense: {TIMESTEPS * (64 * 32 + 320):,}")
     assert torch.equal(answers, simulated.scores.argmax(1))
     return found
 

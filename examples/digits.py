@@ -1,4 +1,4 @@
-"""Train a convolutional network to binary spikes, beside LIF; time a fused neuron; show the spikes."""
+"""Train a convolutional network with binary spikes and compare it with LIF; time and show its spikes."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ SHADES = " ░▒▓█"
 
 
 def train(neuron: str) -> ul.Result:
-    """Train five layers on 1,437 digits of 8 x 8 pixels, with a line for every fourth epoch."""
+    """Train five layers on 1,437 digits of 8 x 8 pixels, and print a line every fourth epoch."""
 
     def report(progress: Progress) -> None:
         if progress.epoch % 4 == 0 and progress.accuracy is not None:
@@ -28,7 +28,7 @@ def train(neuron: str) -> ul.Result:
 
 
 def seconds(call: Callable[[], torch.Tensor], repeats: int = 5) -> float:
-    """Return the least time of a forward and a backward pass."""
+    """Return the minimum time of a forward and a backward pass."""
     times = []
     for _ in range(repeats + 1):
         start = time.perf_counter()
@@ -38,7 +38,7 @@ def seconds(call: Callable[[], torch.Tensor], repeats: int = 5) -> float:
 
 
 def speed() -> tuple[float, float]:
-    """Return milliseconds of UltraLIF as a fused kernel and as a loop over time, T=30, 128 x 256 neurons."""
+    """Time UltraLIF in ms, as a fused kernel and as a loop over time, with T=30 and 128 x 256 neurons."""
     neuron = ul.UltraLIF()
     current = torch.randn(30, 128, 256, requires_grad=True)
 
@@ -54,7 +54,7 @@ def speed() -> tuple[float, float]:
 
 
 def picture(run: str) -> None:
-    """Print digits, and the spikes of the last layer: a row for each step, a column for each neuron."""
+    """Print digits and the spikes of the last layer, with one row per step and one column per neuron."""
     net = ul.load(run)
     test = ul.data.load("digits").test
     loader = ul.data.Loader(test, len(test), timesteps=1, encoding="constant", shuffle=False)
@@ -68,7 +68,7 @@ def picture(run: str) -> None:
     for i in range(SHOWN):
         digit = int(labels[i])
         print(f"\n{'an' if digit == 8 else 'a'} {digit}, recognised as {int(answers[i])}")
-        rows = pixels[i, 0].reshape(4, 2, 8).mean(1)  # two rows of pixels make one of text
+        rows = pixels[i, 0].reshape(4, 2, 8).mean(1)  # two rows of pixels become one line of text
         for row, fired in zip(rows / rows.max(), spikes[0][:, i], strict=True):
             shades = "".join(2 * SHADES[round(4 * float(value))] for value in row)
             print(f"  {shades}   {''.join('|' if spike else '.' for spike in fired)}")
@@ -78,12 +78,12 @@ def main() -> dict[str, float]:
     results = {neuron: train(neuron) for neuron in NEURONS}
     found = {neuron: result.by_mode["hard"].accuracy or 0.0 for neuron, result in results.items()}
     picture(results["UltraLIF"].path)
-    print("\nbinary spikes, 360 digits, most of them by writers that training has not seen:")
+    print("\nbinary spikes, 360 digits, most of them by writers not in the training set:")
     for neuron, result in results.items():
         rate = 100 * (result.by_mode["hard"].spike_rate or 0.0)
         print(f"  {neuron:9} {found[neuron]:5.1f} % correct; {rate:.0f} % of the neurons fire in a step")
     print("  (one seed; over five seeds the means are 95.8 % and 96.6 %, so LIF is slightly ahead.")
-    print("  UltraLIF has an exact gradient for soft spikes. Both have fused kernels, and run in integer C.)")
+    print("  UltraLIF has an exact gradient for soft spikes. Both have fused kernels and run in integer C.)")
     fused, loop = speed()
     print(f"UltraLIF forward and backward, T=30: {fused:.1f} ms fused, {loop:.1f} ms as a loop in PyTorch")
     print("next: .venv-run/bin/ultralif report, and open report.html; or to C:")

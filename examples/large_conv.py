@@ -3,9 +3,9 @@
 torchrun --nproc-per-node 8 examples/large_conv.py --dataset cifar10 --width 256 --batch-size 1024
 torchrun --nproc-per-node 2 examples/large_conv.py --steps 20
 
-Three habits make it large: each process has a part of every batch (DistributedDataParallel), products are in
-bfloat16 while membranes stay in float32 (autocast), and a block keeps only its input for the backward pass
-and computes the rest again (activation checkpointing), so that memory grows with depth by spikes alone.
+Three techniques make it large. Each process trains on part of every batch (DistributedDataParallel). Products
+use bfloat16 while membranes stay in float32 (autocast). A block keeps only its input for the backward pass
+and recomputes the rest (activation checkpointing), so each extra block stores only its input spikes.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import os
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # imported after a group is made, it would keep that group's threads to the end
+import torch.distributed.nn  # if imported after a group is created, it keeps that group's threads alive
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
@@ -24,7 +24,7 @@ from ultralif.data import Loader, load
 
 
 class Block(nn.Module):
-    """Convolve every time step, normalise, and integrate over time."""
+    """Convolve every time step, normalize, and integrate over time."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Block(nn.Module):
 
 
 class ConvNet(nn.Module):
-    """Spikes ``[T, B, C, H, W]`` to scores ``[B, classes]``."""
+    """Maps spikes ``[T, B, C, H, W]`` to scores ``[B, classes]``."""
 
     def __init__(self, channels: int, classes: int, width: int, depth: int) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class ConvNet(nn.Module):
 
 
 def train(given: argparse.Namespace, device: torch.device) -> None:
-    """Take the steps as one of the processes; the first tells the loss of all."""
+    """Train as one of the processes; the first process prints the loss averaged over all."""
     rank, size = dist.get_rank(), dist.get_world_size()
     data = load(given.dataset, device=device)
     loader = Loader(data.train, given.batch_size, given.timesteps, seed=0)  # the same in all processes
@@ -85,15 +85,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dataset", default="digits", help="images, such as digits, mnist or cifar10")
     parser.add_argument("--width", type=int, default=16, help="channels of the first block")
-    parser.add_argument("--depth", type=int, default=4, help="blocks; every second one halves the picture")
+    parser.add_argument("--depth", type=int, default=4, help="blocks; every second one halves the image size")
     parser.add_argument("--timesteps", type=int, default=4)
-    parser.add_argument("--batch-size", type=int, default=128, help="of all processes together")
+    parser.add_argument("--batch-size", type=int, default=128, help="total over all processes")
     parser.add_argument("--steps", type=int, default=100)
     given = parser.parse_args()
     on_gpu = torch.cuda.is_available()
     dist.init_process_group("nccl" if on_gpu else "gloo")
     train(given, torch.device("cuda", int(os.environ["LOCAL_RANK"])) if on_gpu else torch.device("cpu"))
-    dist.destroy_process_group()  # with the model gone, this ends the threads of the group
+    dist.destroy_process_group()  # now that the model is gone, this ends the group's threads
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Write a neuron of your own: a resonator, whose membrane swings and rings at its own frequency.
+"""Write your own neuron: a resonator, whose membrane oscillates at its own frequency.
 
-The step function is the whole definition. The class below gives it constants; networks, modes, `ul.train`,
-`torch.compile` and the tools of `ul.export` that need no integers take it like any other neuron.
+The step function is the whole definition, and the class below adds its constants. Networks, modes,
+`ul.train`, `torch.compile` and the exports without integers accept it like any other neuron.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from ultralif.maxplus import hard_spike, soft_spike
 
 
 class Swing(NamedTuple):
-    """The state: the membrane, and what it was a quarter of a turn ago."""
+    """The state: the membrane, and its value a quarter turn earlier."""
 
     v: Tensor
     w: Tensor
@@ -36,13 +36,13 @@ def resonator_step(
     v = leak * (torch.cos(angle) * state.v - torch.sin(angle) * state.w) + current
     w = leak * (torch.sin(angle) * state.v + torch.cos(angle) * state.w)
     spike = soft_spike(v, threshold, eps)
-    if mode == "hard":  # binary, and differentiated as the soft one
+    if mode == "hard":  # binary, with the soft spike's derivative
         spike = straight_through(hard_spike(v, threshold), spike)
     return spike, Swing(v, w)
 
 
 class Resonator(ul.Stepped[Swing]):
-    """Fires for inputs of its own frequency; eps and turn are learned."""
+    """Fires for inputs at its own frequency; eps and turn are learned."""
 
     formula = staticmethod(resonator_step)
     at_rest = staticmethod(lambda current: Swing(rest(current), rest(current)))
@@ -59,7 +59,7 @@ class Resonator(ul.Stepped[Swing]):
 
 
 def tones(samples: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return noisy tones ``[T, N, 1]`` of random phase, and which of four each one is."""
+    """Return noisy tones ``[T, N, 1]`` with random phases, and their labels from 0 to 3."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(0, 4, (samples,), generator=generator)
     phase = 2 * torch.pi * torch.rand(samples, generator=generator)

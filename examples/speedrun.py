@@ -6,14 +6,14 @@
     python examples/speedrun.py --data FOLDER --holdout 5000 --try '{"lr": 0.2}' '{"neuron": "SoftLIF"}'
     python examples/speedrun.py --data FOLDER --subset 512 --widths 4,8,24,32 --epochs 2 --batch 64 # on a CPU
 
-FOLDER has the six files of cifar-10-batches-bin, plain or as .xz. The recipe:
-1. The images live on the GPU. An epoch is cropped and mirrored (every image alternates) in one go.
-2. The first map is repeated over time: a frozen 2x2 whitening, a 3x3 convolution, batch norm.
-3. A group halves the picture, then adds currents: spikes stay binary, gradients pass around neurons.
-4. Filters are trained by Muon, whose step is an orthogonal matrix: no layer starves behind its neurons.
+FOLDER contains the six files of cifar-10-batches-bin, plain or as .xz. The recipe:
+1. The images live on the GPU. An epoch is cropped and mirrored (alternating for each image) in one go.
+2. The first feature map is repeated over time: a frozen 2x2 whitening, a 3x3 convolution, batch norm.
+3. Each group halves the image size, then adds currents: spikes stay binary, and gradients bypass neurons.
+4. Filters are trained by Muon, whose steps are orthogonal matrices, so weak gradients starve no layer.
 5. The neurons are soft and gradients exact at first. Then spikes are binary, with the soft spike's derivative
-   as surrogate. At the end, the statistics of batch norm are measured again with binary spikes.
-6. A step is recorded as a CUDA graph. Accuracy is that of the last epoch; `seconds` excludes compiling.
+   as surrogate. At the end, the batch norm statistics are recomputed with binary spikes.
+6. A step is recorded as a CUDA graph. Accuracy is from the last epoch; `seconds` excludes compilation.
 """
 
 import gc
@@ -36,22 +36,22 @@ RECIPE = {
     "batch": 1000,
     "neuron": "UltraLIF",  # any neuron of ultralif, relu, or spikingjelly
     "options": "{}",  # its arguments, as JSON
-    "eps": 0.6,  # the temperature at the start, for neurons that have one
-    "soft": 0.7,  # share of the epochs with soft spikes; then they are binary
+    "eps": 0.6,  # the initial temperature, for neurons with one
+    "soft": 0.7,  # share of the epochs with soft spikes; the rest use binary ones
     "widths": "64,256,512,512",  # channels of the first layer, then of the groups
-    "depth": 3,  # convolutions of a group
-    "optimizer": "muon",  # or sgd, for the filters; all else takes SGD
-    "lr": 0.1,  # of the filters
+    "depth": 3,  # convolutions per group
+    "optimizer": "muon",  # or sgd, for the filters; everything else uses SGD
+    "lr": 0.1,  # for the filters
     "norm_lr": 0.05,
-    "eps_lr": 0.05,  # of the neurons' constants
+    "eps_lr": 0.05,  # for the neurons' constants
     "head_lr": 0.5,
-    "warmup": 0.1,  # share of the steps in which the rates rise, before they fall to 0
-    "smoothing": 0.2,  # of the labels
+    "warmup": 0.1,  # share of the steps in which the learning rates rise, before they fall to 0
+    "smoothing": 0.2,  # label smoothing
     "flip": 1,  # 1: mirror images
-    "shift": 4,  # pixels by which an image is moved at most
+    "shift": 4,  # maximum shift of an image, in pixels
     "cutout": 8,  # side of the blank square
-    "average": 0.0,  # the weights that are judged are a running mean of those of the steps, with this memory
-    "graph": 1,  # 1: record steps on a GPU; 0: launch every kernel by itself
+    "average": 0.0,  # decay of the running mean of the weights that is evaluated; 0: no mean
+    "graph": 1,  # 1: record steps on a GPU; 0: launch every kernel separately
 }
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"
@@ -63,12 +63,12 @@ if ON_GPU:
 
 
 def load(folder: Path, half: str, count: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return normalised images ``[N, 3, 32, 32]`` and labels, on the device."""
+    """Return normalized images ``[N, 3, 32, 32]`` and labels, on the device."""
     raw = b""
     for name in [f"data_batch_{i}" for i in range(1, 6)] if half == "train" else ["test_batch"]:
         plain, packed = folder / f"{name}.bin", folder / f"{name}.bin.xz"
         if not (plain.exists() or packed.exists()):
-            raise SystemExit(f"{plain} is not there: --data must be the folder cifar-10-batches-bin")
+            raise SystemExit(f"{plain} not found: --data must be the folder cifar-10-batches-bin")
         raw += plain.read_bytes() if plain.exists() else lzma.decompress(packed.read_bytes())
     rows = torch.from_numpy(np.frombuffer(raw, np.uint8).reshape(-1, 3073)[:count].copy()).to(DEVICE)
     images = rows[:, 1:].view(-1, 3, 32, 32).float().div_(255)
@@ -104,7 +104,7 @@ def make_neuron(given: Namespace) -> nn.Module:
 
 
 class Layer(nn.Module):
-    """Convolution, perhaps pooling, batch norm over time and batch; then neurons."""
+    """Convolution, optional pooling, batch norm over time and batch, then neurons."""
 
     def __init__(self, inputs: int, width: int, given: Namespace, pool: bool = False, times: int = 0) -> None:
         super().__init__()
@@ -113,20 +113,20 @@ class Layer(nn.Module):
         self.neuron, self.timesteps, self.times = make_neuron(given), given.timesteps, times
 
     def fire(self, current: Tensor) -> Tensor:
-        """Return spikes ``[T*B, C, H, W]``; channels-last memory is read as it is, channels innermost."""
+        """Return spikes ``[T*B, C, H, W]``; channels-last memory is read without a copy."""
         seen = current.permute(0, 2, 3, 1)
         seen = seen.expand(self.times, *seen.shape) if self.times else seen.unflatten(0, (self.timesteps, -1))
         return self.neuron(seen).flatten(0, 1).permute(0, 3, 1, 2)
 
 
 class Net(nn.Module):
-    """Images ``[B, 3, 32, 32]`` to scores ``[B, 10]``."""
+    """Maps images ``[B, 3, 32, 32]`` to scores ``[B, 10]``."""
 
     def __init__(self, given: Namespace) -> None:
         super().__init__()
         self.timesteps = given.timesteps
         first, *widths = map(int, given.widths.split(","))
-        self.whiten = nn.Conv2d(3, 16, 2, bias=False).requires_grad_(False)  # 12, in eights for the GPU
+        self.whiten = nn.Conv2d(3, 16, 2, bias=False).requires_grad_(False)  # 12, padded to 16 for the GPU
         self.first = Layer(16, first, given, times=given.timesteps)  # an image is a constant current
         self.groups = nn.ModuleList()
         for inputs, width in zip([first, *widths], widths, strict=False):
@@ -146,7 +146,7 @@ class Net(nn.Module):
 
     @torch.no_grad()
     def look(self, images: Tensor) -> None:
-        """Whiten: the first filters are the principal directions of 2x2 patches, at equal variance."""
+        """Set the first filters to the principal directions of 2x2 patches, scaled to equal variance."""
         patches = F.unfold(images.float(), 2).transpose(1, 2).flatten(0, 1)
         values, vectors = torch.linalg.eigh((patches.T @ patches / len(patches)).cpu())
         self.whiten.weight.zero_()[:12] = (vectors / (values + 5e-4).sqrt()).T.view(12, 3, 2, 2)
@@ -163,7 +163,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
 
 
 class SGD:
-    """Nesterov's momentum, or Muon. The rate is a tensor, so that a recorded step can follow a schedule."""
+    """Nesterov momentum, or Muon. The rate is a tensor, so a recorded step can follow a schedule."""
 
     def __init__(self, params: list[Tensor], lr: float, decay: float = 0, muon: bool = False) -> None:
         self.params, self.lr, self.decay, self.muon = params, lr, decay, muon
@@ -178,12 +178,12 @@ class SGD:
         torch._foreach_add_(self.past, grads)
         steps = torch._foreach_add(grads, self.past, alpha=self.momentum)
         if self.muon:
-            for shape in {step.shape for step in steps}:  # filters of a shape at once: fewer kernels
+            for shape in {step.shape for step in steps}:  # filters of one shape together: fewer kernels
                 same = [step for step in steps if step.shape == shape]
                 found = orthogonal(torch.stack([step.flatten(1) for step in same]))
                 torch._foreach_copy_(same, [matrix.reshape(shape) for matrix in found])
             for p, length in zip(self.params, torch._foreach_norm(self.params), strict=True):
-                p.mul_(len(p) ** 0.5 / length)  # idle before batch norm, so it is kept
+                p.mul_(len(p) ** 0.5 / length)  # the scale has no effect before batch norm, so keep it fixed
         torch._foreach_mul_(steps, factor * self.lr)
         torch._foreach_sub_(self.params, steps)
 
@@ -206,7 +206,7 @@ def scores(net: nn.Module, images: Tensor, batch: int) -> Tensor:
 
 
 def settle(net: nn.Module, images: Tensor, batch: int) -> None:
-    """Take the statistics of batch norm anew, as plain means, with the spikes as they are now."""
+    """Recompute the batch norm statistics as plain means, with the current spikes."""
     for norm in [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]:
         norm.reset_running_stats()
         norm.momentum = None  # a plain mean
@@ -214,7 +214,7 @@ def settle(net: nn.Module, images: Tensor, batch: int) -> None:
 
 
 class Training:
-    """The steps of a net. All that they read and count is on the device, at a place that stays."""
+    """The training steps of a net. All data that they read and write stay at fixed places on the device."""
 
     def __init__(self, net: nn.Module, images: Tensor, given: Namespace) -> None:
         self.net, self.given, self.opts = net, given, optimizers(net, given)
@@ -249,7 +249,7 @@ class Training:
         return mode
 
     def compile(self) -> None:
-        """Compile every kernel and record the steps, on noise; then undo what that changed."""
+        """Compile every kernel and record the steps on noise, then undo the changes to the net."""
         changed = [*self.net.state_dict().values(), *self.means, self.count]
         changed += [past for opt in self.opts for past in opt.past]
         before = [tensor.clone() for tensor in changed]
@@ -267,7 +267,7 @@ class Training:
         torch.cuda.synchronize()
 
     def fit(self, images: Tensor, labels: Tensor, seed: int) -> None:
-        """Train the net from here."""
+        """Train the net."""
         given = self.given
         drawn = {"generator": torch.Generator(DEVICE).manual_seed(seed), "device": DEVICE}
         padded = F.pad(images, [given.shift] * 4, "reflect")
@@ -285,7 +285,7 @@ class Training:
 
 
 def run(given: Namespace, seed: int, train: tuple, test: tuple, build: type[nn.Module] = Net) -> tuple:
-    """Build, train and judge one net; return what was measured, and the net."""
+    """Build, train and evaluate one net; return the measurements and the net."""
     torch.manual_seed(seed)
     begun = time.perf_counter()
     net = build(given).to(DEVICE, memory_format=torch.channels_last)
@@ -309,7 +309,7 @@ def main() -> None:
     add = parser.add_argument
     add("--data", type=Path, required=True, help="folder of cifar-10-batches-bin")
     add("--seeds", type=int, default=1, help="how many: 0, 1, 2, ...")
-    add("--holdout", type=int, default=0, help="judge by the last N training images instead")
+    add("--holdout", type=int, default=0, help="evaluate on the last N training images instead")
     add("--subset", type=int, help="use only the first N images")
     add("--try", dest="variants", nargs="+", default=["{}"], help="recipes to compare, as JSON")
     for name, value in RECIPE.items():

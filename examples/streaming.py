@@ -12,11 +12,11 @@ TIMESTEPS, MARGIN = 10, 1.2
 
 @torch.no_grad()
 def decide(net: ul.Network, stream: Tensor) -> tuple[int, int]:
-    """Read [T, *input] until one class leads by MARGIN; return the class and the steps that it took."""
+    """Read [T, *input] until one class leads by MARGIN; return the class and the number of steps."""
     states, total, steps = None, torch.zeros(10), 0
     for x in stream:
         steps += 1
-        scores, states = net.step(x.unsqueeze(0), states)  # nothing is kept in the network
+        scores, states = net.step(x.unsqueeze(0), states)  # the network keeps no state
         total += scores[0]
         first, second = total.topk(2).values
         if first - second > MARGIN * TIMESTEPS:

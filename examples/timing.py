@@ -1,8 +1,8 @@
-"""Classify by spike times alone: every input fires once, so that only memory over time can help.
+"""Classify by spike times alone: every input fires once, so only memory over time can help.
 
-LIF is the best neuron for this. UltraDLIF adds its input, too, and comes close. UltraLIF takes the larger of
-past and present instead of adding them up. What is left to it is which inputs fire together: time might as
-well run backwards.
+LIF is the best neuron for this. UltraDLIF also adds up its input and comes close. UltraLIF keeps the larger
+of past and present instead of adding them. It can only detect which inputs fire together, so it would do
+equally well if time ran backwards.
 """
 
 import torch
@@ -21,7 +21,7 @@ def train(neuron: str, split: ul.data.Split) -> ul.Network:
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)
     loader = ul.data.Loader(split, batch_size=BATCH)
     for epoch in range(EPOCHS):
-        for x, labels in loader.epoch(epoch):  # x [30, B, 64]: one event for each input
+        for x, labels in loader.epoch(epoch):  # x [30, B, 64]: one event per input
             loss = cross_entropy(net(x), labels)
             optimizer.zero_grad()
             loss.backward()

@@ -150,5 +150,5 @@ def test_it_runs_and_ends_with_binary_spikes(speedrun, tmp_path, monkeypatch, ca
 
 
 def test_a_folder_without_the_data_is_named(speedrun, tmp_path):
-    with pytest.raises(SystemExit, match=r"data_batch_1\.bin is not there: --data must be"):
+    with pytest.raises(SystemExit, match=r"data_batch_1\.bin not found: --data must be"):
         speedrun.load(tmp_path, "train")
