@@ -1,4 +1,4 @@
-"""Hatchling's hook: put compiled kernels into the wheel of Linux on x86-64, if tools/dist.py asks for it."""
+"""Hatchling hook: add compiled kernels to the Linux x86-64 wheel if tools/dist.py requests it."""
 
 import os
 import re
@@ -10,14 +10,14 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 GLIBC = (2, 17)
-"""The oldest C library that the wheel's tag promises to run with."""
+"""The oldest C library that the wheel's tag promises to support."""
 
 
 class BuildKernels(BuildHookInterface):
-    """Compile the kernels for each level of processors, if ULTRALIF_KERNELS is 1; else add no binary."""
+    """Compile the kernels for each processor level if ULTRALIF_KERNELS is 1; otherwise add no binaries."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, check what the results need, and name the wheel for its platform."""
+        """Compile, check the libraries' requirements, and name the wheel for its platform."""
         if self.target_name != "wheel" or version != "standard" or os.environ.get("ULTRALIF_KERNELS") != "1":
             return
         build = runpy.run_path(str(Path(self.root) / "src" / "ultralif" / "ops" / "cpu" / "build.py"))
@@ -32,13 +32,13 @@ class BuildKernels(BuildHookInterface):
         build_data["tag"] = f"py3-none-manylinux_{GLIBC[0]}_{GLIBC[1]}_x86_64"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove what was compiled."""
+        """Remove the compiled libraries."""
         if hasattr(self, "folder"):
             self.folder.cleanup()
 
 
 def check(library: Path) -> None:
-    """Refuse a library that needs more than the C library of the tag."""
+    """Refuse a library that needs more than the tag's C library."""
     content = library.read_bytes()
     newest = max((int(a), int(b)) for a, b in re.findall(rb"GLIBC_(\d+)\.(\d+)", content))
     others = set(re.findall(rb"\0(lib[\w-]+\.so[.\d]*)", content)) - {b"libc.so.6"}

@@ -1,11 +1,11 @@
-"""Train the deep networks of the zoo on a GPU, and put each into a folder with an ``index.json``.
+"""Train the zoo's deep networks on a GPU, and put each into a folder with an ``index.json``.
 
     python tools/deep_zoo.py zoo cifar10/vgg11r-t4 --data FOLDER
     python tools/deep_zoo.py zoo n-mnist/vgg7-t5 --data FOLDER --subset 512 --epochs 1  # a rehearsal
 
-Training is that of ``examples/speedrun.py``, but for what is written below; ``vgg11r`` is the speedrun's own
-net, and the line that is printed is one of the speedrun. The recipe was chosen on held-out images of
-CIFAR-10. Nothing was chosen on a test set, but for N-MNIST's network: ``vgg5`` had been tried before and had
+Training follows ``examples/speedrun.py``, except for the settings below. ``vgg11r`` is the speedrun's own
+network, and the printed line has the speedrun's format. The recipe was chosen on held-out CIFAR-10 images.
+Nothing was chosen on a test set, with one exception: on N-MNIST, ``vgg5`` had been tried before and reached
 98.86 %.
 """
 
@@ -36,14 +36,14 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "fashion-mnist/vgg7-t4": {"width": 0.5, "epochs": 50, **GREY},
     "n-mnist/vgg7-t5": {"width": 0.5, "epochs": 24, "flip": 0, **GREY},
 }
-"""Names, which say data, model and time steps; the width, and what differs from the speedrun's recipe."""
+"""By name (data, model and time steps): the width, and the differences from the speedrun's recipe."""
 
-CHOICE = {"n-mnist/vgg7-t5": "It is larger than vgg5, which had 98.86 % of the test set."}
-"""What was chosen with knowledge of a test set, for the card."""
+CHOICE = {"n-mnist/vgg7-t5": "It is larger than vgg5, which reached 98.86 % on the test set."}
+"""Choices made with knowledge of a test set, stated on the card."""
 
 
 def plan(name: str, seed: int, epochs: int | None) -> tuple[RunConfig, dict[str, Any]]:
-    """Return the config by which the library builds a network, and the recipe that trains it."""
+    """Return the config that builds a network with the library, and the recipe that trains it."""
     dataset, words = name.split("/")
     model, timesteps = words.split("-t")
     changes = dict(NETWORKS[name])
@@ -90,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("zoo", type=Path, help="the folder to fill")
     parser.add_argument("name", choices=NETWORKS)
-    parser.add_argument("--data", type=Path, required=True, help="the folder of its data")
+    parser.add_argument("--data", type=Path, required=True, help="the folder with its data")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--subset", type=int, help="use only the first N images: for rehearsals")

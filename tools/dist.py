@@ -1,9 +1,10 @@
-"""Build the sdist and the wheel, with compiled kernels where this is Linux on x86-64.
+"""Build the sdist and the wheel, with compiled kernels on Linux x86-64.
 
 python tools/dist.py [--out dist]
 
-builds with the hatchling of requirements/build.txt in an environment of its own. Dates in the archives are
-that of the last commit, so that two builds of a commit by one compiler have equal bytes; prints the digests.
+builds in a separate environment with the hatchling version from requirements/build.txt, and prints the
+digests. Files in the archives are dated to the last commit, so two builds of a commit with the same compiler
+are identical.
 """
 
 import argparse
@@ -21,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def build(out: Path) -> list[Path]:
-    """Build both archives into a folder that is emptied first, and return them."""
+    """Empty a folder, build both archives into it, and return them."""
     shutil.rmtree(out, ignore_errors=True)
     date = subprocess.run(
         ["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -44,7 +45,7 @@ def build(out: Path) -> list[Path]:
 
 
 def compiles() -> bool:
-    """Tell whether this machine builds the wheel with kernels."""
+    """Return whether this machine builds the wheel with kernels."""
     return sys.platform == "linux" and platform.machine() == "x86_64"
 
 

@@ -1,8 +1,8 @@
-"""Check an installed ultralif, without a compiler: kernels, a training step, every neuron by its definition.
+"""Check an installed ultralif without a compiler: kernels, a training step, neurons against definitions.
 
 python tools/installed.py [--kernels]
 
-runs in the environment that is checked; ``--kernels`` demands those of the wheel.
+runs in the environment to check; ``--kernels`` requires the wheel's compiled kernels.
 """
 
 import platform
@@ -18,7 +18,7 @@ from ultralif.ops.cpu import build
 
 
 def differs(name: str) -> float:
-    """Return how far a neuron is from its definition: the largest difference of spikes and gradients."""
+    """Return the largest difference between a neuron and its definition, in spikes and gradients."""
     torch.manual_seed(0)
     current, weight = torch.randn(2, 9, 3, 70, dtype=torch.float64)
     found = []
@@ -34,10 +34,10 @@ def differs(name: str) -> float:
 def main() -> None:
     """Print one line, or fail."""
     if any(map(shutil.which, ("cc", "gcc", "clang"))):
-        raise SystemExit("there is a compiler on the path, so that this shows nothing")
+        raise SystemExit("a compiler is on the path, so this check proves nothing")
     packaged = build._packaged()
     if "--kernels" in sys.argv and (packaged is None or build.library() is None):
-        raise SystemExit("the kernels of the wheel were not found or not loaded")
+        raise SystemExit("the wheel's kernels were not found or not loaded")
     worst = {name: differs(name) for name in NEURONS}
     if not max(worst.values()) < 1e-9:
         raise SystemExit(f"neurons differ from their definitions: {worst}")

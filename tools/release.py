@@ -1,11 +1,11 @@
-"""Walk through the checks before a release, and say at the end which ones hold.
+"""Run the checks before a release, and report which ones pass.
 
 python tools/release.py [--python PATH ...] [--torch VERSION ...]
 
-builds twice and compares, checks the metadata and the manifest, writes licences and bill of materials anew
-and shows whether they changed, asks pip-audit or the registry about known vulnerabilities, and installs the
-wheel into bare environments without a compiler: each Python with the pinned torch, the first one with the
-other versions of torch and with numpy 1.26 as well.
+builds twice and compares the results, checks the metadata and the manifest, regenerates the licences and the
+bill of materials and reports changes, and asks pip-audit or the registry about known vulnerabilities. It then
+installs the wheel into bare environments without a compiler: each Python with the pinned torch, and the first
+Python also with the other torch versions and with numpy 1.26.
 """
 
 import argparse
@@ -31,16 +31,16 @@ from dist import ROOT, build, compiles, digest
 NUMPY = "numpy>=2"
 OLD_NUMPY = "numpy==1.26.4"
 CONSTRAINTS = ROOT / "constraints.txt"
-VULNERABLE = "pycrypto"  # abandoned, with known vulnerabilities: whoever names none of it knows none
+VULNERABLE = "pycrypto"  # abandoned, with known vulnerabilities: a source that lists none knows none
 WRITTEN = ("requirements/release.txt", "docs/licences.md", "docs/sbom.cdx.json")
 
 
 class NotRun(Exception):
-    """A check that could not be made here: neither passed nor failed."""
+    """A check that could not be run here: neither passed nor failed."""
 
 
 def run(*command: str | Path, **options: object) -> str:
-    """Run a program and return what it printed, or raise with its complaint."""
+    """Run a program and return its output, or raise with its error message."""
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, **options)
     if done.returncode:
         raise RuntimeError((done.stderr or done.stdout).strip()[-500:])
@@ -48,7 +48,7 @@ def run(*command: str | Path, **options: object) -> str:
 
 
 def clean() -> str:
-    """Check that what is released is what was committed."""
+    """Check that there are no uncommitted changes."""
     changed = run("git", "status", "--porcelain", cwd=ROOT)
     if changed:
         raise RuntimeError(f"uncommitted changes:\n{changed}")
@@ -76,7 +76,7 @@ def publishable(folder: Path) -> str:
 
 
 def pin() -> str:
-    """Return the version of torch that is pinned."""
+    """Return the pinned version of torch."""
     found = re.search(r"(?m)^torch==([\d.]+)", CONSTRAINTS.read_text())
     if found is None:
         raise RuntimeError(f"{CONSTRAINTS} pins no torch")
@@ -84,14 +84,12 @@ def pin() -> str:
 
 
 def installs(python: Path, wheel: Path, torch: str, numpy: str) -> str:
-    """Install the wheel beside a version of torch and one of numpy, and check it where no compiler is."""
+    """Install the wheel with given versions of torch and numpy, and check it without a compiler."""
     with tempfile.TemporaryDirectory() as folder:
         run(python, "-m", "venv", folder)
         inside = Path(folder) / "bin" / "python"
         install = [inside, "-m", "pip", "install", "--quiet", "--no-cache-dir"]
-        run(
-            *install, f"torch=={torch}", numpy
-        )  # first: looser, it would be the GPU build where there is a choice
+        run(*install, f"torch=={torch}", numpy)  # first: a looser requirement could bring the GPU build
         run(*install, wheel, f"torch=={torch}", numpy)
         environment = {"HOME": folder, "PATH": str(inside.parent), "OMP_NUM_THREADS": "1"}
         wanted = ["--kernels"] if compiles() else []
@@ -99,22 +97,22 @@ def installs(python: Path, wheel: Path, torch: str, numpy: str) -> str:
 
 
 def supply_chain() -> str:
-    """Write the licences and the bill of materials, and compare them with those that were committed."""
+    """Write the licences and the bill of materials, and compare them with the committed ones."""
     run(sys.executable, ROOT / "tools" / "supply_chain.py", cwd=ROOT)
     changed = run("git", "diff", "--stat", "--", *WRITTEN, cwd=ROOT)
     if changed:
         raise RuntimeError(f"commit what changed:\n{changed}")
-    return "licences and bill of materials are those of the last commit"
+    return "licences and bill of materials match the last commit"
 
 
 def needed() -> list[tuple[str, str]]:
-    """Return name and version of each package that a release needs, as databases know them."""
+    """Return the name and version of each package that a release needs, as databases list them."""
     text = (ROOT / "requirements" / "release.txt").read_text()
-    return re.findall(r"(?m)^([\w.-]+)==([^\s+]+)", text)  # torch's "+cpu" is of no database
+    return re.findall(r"(?m)^([\w.-]+)==([^\s+]+)", text)  # no database lists torch's "+cpu"
 
 
 def audit() -> str:
-    """Ask pip-audit about known vulnerabilities of what a release needs; where it cannot, the registry."""
+    """Ask pip-audit about known vulnerabilities of the dependencies, or the registry if that fails."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python, listed = Path(folder) / "bin" / "python", Path(folder) / "needed.txt"
@@ -132,36 +130,36 @@ def audit() -> str:
 
 
 def registry() -> str:
-    """Ask the registry about each package; its pages name the vulnerabilities of newest versions alone."""
+    """Ask the registry about each package; it lists vulnerabilities only for the newest versions."""
     try:
         if not page(VULNERABLE)["vulnerabilities"]:
-            raise NotRun(f"the registry names no vulnerability, not even those of {VULNERABLE}")
+            raise NotRun(f"the registry lists no vulnerabilities, not even those of {VULNERABLE}")
         pages = {(name, version): page(name) for name, version in needed()}
     except OSError as error:
-        raise NotRun(f"no database of vulnerabilities can be reached from here ({error})") from error
+        raise NotRun(f"no vulnerability database is reachable from here ({error})") from error
     newest = [key for key, told in pages.items() if told["info"]["version"] == key[1]]
     found = [f"{' '.join(key)} {known['id']}" for key in newest for known in pages[key]["vulnerabilities"]]
     if found:
         raise RuntimeError(f"known vulnerabilities: {', '.join(found)}")
     said = f"no known vulnerability in {len(newest)} of {len(pages)} packages"
     if older := [" ".join(key) for key in pages if key not in newest]:
-        raise NotRun(f"{said}; the registry tells only of newer versions than {', '.join(older)}")
+        raise NotRun(f"{said}; the registry only covers newer versions than {', '.join(older)}")
     return said
 
 
 def page(name: str) -> dict[str, Any]:
-    """Return the registry's page of a package, at the address that pip knows."""
+    """Return the registry's page for a package, at pip's address."""
     with urlopen(f"{PyPI.pypi_url}/{name}/json", timeout=60) as answer:  # noqa: S310 (https)
         return json.load(answer)
 
 
 def main() -> None:
-    """Make every check, whatever the others said."""
+    """Run every check, even if others fail."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--python", type=Path, nargs="+", default=[Path(sys.executable)], help="interpreters to install for"
     )
-    parser.add_argument("--torch", nargs="*", default=[], help="versions to install beside the pinned one")
+    parser.add_argument("--torch", nargs="*", default=[], help="versions to test besides the pinned one")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
@@ -184,7 +182,7 @@ def main() -> None:
 
 
 def outcome(name: str, check: Callable[[], str]) -> str:
-    """Make a check, print what came of it, and return whether it is ok, FAILED or NOT RUN."""
+    """Run a check, print its outcome, and return whether it is ok, FAILED or NOT RUN."""
     began = time.monotonic()
     try:
         end, said = "ok", check()

@@ -1,4 +1,4 @@
-"""Sample sentences of the project for a reader, who marks those that no native engineer would write.
+"""Sample the project's sentences for a reader, who marks those that no native engineer would write.
 
 python tools/sentences.py                # 100 sentences, seed 0
 python tools/sentences.py 50 --seed 3 --only docstrings messages
@@ -18,7 +18,7 @@ SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'(])")
 
 
 def prose(text: str) -> Iterator[str]:
-    """Yield the sentences of a text, without code, tables, headings and markup of lists."""
+    """Yield the sentences of a text, without code, tables, headings and list markup."""
     text = re.sub(r"```.*?```|<!--.*?-->|\$\$.*?\$\$", "\n\n", text, flags=re.DOTALL)
     kept = []
     for line in text.splitlines():
@@ -34,7 +34,7 @@ def prose(text: str) -> Iterator[str]:
 
 
 def strings(node: ast.AST) -> Iterator[str]:
-    """Yield the texts inside a node, with braces where values are put in."""
+    """Yield the texts inside a node, with braces in place of inserted values."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     elif isinstance(node, ast.JoinedStr):
@@ -74,7 +74,7 @@ def of_page(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def collect(kinds: set[str]) -> list[tuple[str, str, str]]:
-    """Return file, kind and text of every sentence, in the order of the files."""
+    """Return the file, kind and text of every sentence, ordered by file."""
     modules = sorted((ROOT / "src").rglob("*.py"))
     pages = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
     for folder in ("docs", "research"):
@@ -86,7 +86,7 @@ def collect(kinds: set[str]) -> list[tuple[str, str, str]]:
 
 
 def main() -> None:
-    """Print the sample, numbered, with the file of each sentence."""
+    """Print a numbered sample, with the file of each sentence."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("count", nargs="?", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,13 +1,13 @@
-"""Train the spoken-digit network of the zoo on a CPU, and count its instructions on a Cortex-M.
+"""Train the zoo's spoken-digit network on a CPU, and count its instructions on a Cortex-M.
 
     python -m research.studies.contrast_data SETS SHD packed     # pack the data into a folder
     python tools/spoken_zoo.py packed train src/ultralif/zoo     # also writes packed/spoken.npz
     ultralif eval shd/ultraplif-t99 --dataset packed/spoken.npz
     python tools/spoken_zoo.py packed count                      # needs arm-none-eabi-gcc and Unicorn
 
-It is a run of ``research/studies/contrasts.py``: the setting that held-out speakers chose for UltraPLIF
-without reset, and the first of the fresh seeds. Batch norm is folded into the weights, so the network is a
-plain `ultralif.Network`. ``spoken.npz`` has the training set and the official test set in the form that the
+It repeats a run of ``research/studies/contrasts.py``: UltraPLIF without reset, with the settings chosen on
+held-out speakers and the first fresh seed. Batch norm is folded into the weights, so the network is a plain
+`ultralif.Network`. ``spoken.npz`` contains the training set and the official test set in the format that the
 network reads. ``count`` exports the network to C, replays test samples in an emulator, and writes
 ``research/results/spoken.json``.
 """
@@ -53,14 +53,14 @@ CELL = Cell(
     seed=1,
 )
 EXPORT = "--to c --input-max 5 --max-events 530 --bits 16 --clip-membrane"
-"""Five neighbouring channels are summed, each with at most one spike a step. The training samples have at
-most 526 in a step."""
+"""Five neighbouring channels are summed, each with at most one spike per step. The training samples have at
+most 526 spikes per step."""
 SECONDS = CELL.timesteps / 100
-"""Of audio in a sample."""
+"""Duration of the audio in a sample."""
 
 
 def write_samples(data: TaskData, path: Path) -> str:
-    """Write training and official test samples for ``--dataset``, and return the name of these data."""
+    """Write training and official test samples for ``--dataset``, and return the name of the data."""
     arrays = {}
     for half, name in (("train", "train"), ("official", "test")):
         arrays[f"events_{name}"] = data.arrays[f"{half}.x"]
@@ -72,7 +72,7 @@ def write_samples(data: TaskData, path: Path) -> str:
 
 @torch.no_grad()
 def folded(net: Any) -> dict[str, Tensor]:
-    """Return the parameters of a `ultralif.Network` that computes what a network with batch norm does."""
+    """Return parameters that make an `ultralif.Network` equal to a network with batch norm."""
     found = {f"linears.{len(net.maps)}.{name}": value for name, value in net.head.state_dict().items()}
     for place, (linear, norm, neuron) in enumerate(zip(net.maps, net.norms, net.neurons, strict=True)):
         scale = norm.weight / (norm.running_var + norm.eps).sqrt()
@@ -84,7 +84,7 @@ def folded(net: Any) -> dict[str, Tensor]:
 
 
 def config_of(dataset: str, hidden: tuple[int, ...]) -> RunConfig:
-    """Return the config by which the library builds the network."""
+    """Return the config that builds the network with the library."""
     return RunConfig(
         dataset=dataset,
         neuron="UltraPLIF",
@@ -142,7 +142,7 @@ def make(folder: Path, zoo: Path) -> None:
 
 
 def output_of(*words: str | Path) -> str:
-    """Run a command and return what it prints."""
+    """Run a command and return its output."""
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 (our own words)
     return done.stdout
 
@@ -179,7 +179,7 @@ def count(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("packed", type=Path, help="the folder of packed data")
+    parser.add_argument("packed", type=Path, help="the folder with packed data")
     actions = parser.add_subparsers(dest="action", required=True)
     actions.add_parser("train").add_argument("zoo", type=Path, help="the folder to fill")
     actions.add_parser("count")

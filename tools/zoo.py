@@ -3,9 +3,9 @@
     python tools/zoo.py runs src/ultralif/zoo
     python tools/zoo.py runs/6c0c31e38c43 src/ultralif/zoo --name mnist/vgg5-t1
 
-The first takes from the runs of the paper, for every dataset and T that were run, the best Ultra neuron and
-the best baseline by mean accuracy over the seeds, each by its network of the paper's seed. The other takes
-the network of one run. ``tools/deep_zoo.py`` trains the larger ones.
+The first command selects from the paper's runs, for every dataset and T, the best Ultra neuron and the best
+baseline by mean accuracy over seeds, and stores their networks with the paper's seed. The second stores the
+network of one run. ``tools/deep_zoo.py`` trains the larger networks.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def of_run(store: Store, run_id: str, name: str, command: str) -> Network:
 
 
 def of_paper(store: Store) -> Iterator[Network]:
-    """Yield the best networks of the paper's runs."""
+    """Yield the best networks from the paper's runs."""
     results = from_store(store)
     for dataset, timesteps, kinds in product(DATASETS, TIMESTEPS, (ULTRA, BASELINES)):
         best = results.best(dataset, kinds, timesteps)
@@ -62,12 +62,12 @@ def of_paper(store: Store) -> Iterator[Network]:
 
 
 def main() -> None:
-    """Fill the folder of the zoo."""
+    """Fill the zoo folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("source", type=Path, help="the store of the paper's runs, or a run")
     parser.add_argument("zoo", type=Path, help="the folder to fill")
-    parser.add_argument("--name", help="of the one network, such as mnist/vgg5-t1")
-    parser.add_argument("--command", default="", help="the command that made the run, for its card")
+    parser.add_argument("--name", help="name of the network, such as mnist/vgg5-t1")
+    parser.add_argument("--command", default="", help="the command that produced the run, for its card")
     given = parser.parse_args()
     if given.name is None:
         networks = of_paper(Store(given.source))

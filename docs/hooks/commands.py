@@ -1,4 +1,4 @@
-"""Put the help of every command into the page about them, so that it is never out of date."""
+"""Put every command's help into the page about commands, so that it is never out of date."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Read ``Example:`` in docstrings as Google style's ``Examples:``, so that sessions are drawn as code."""
+"""Read ``Example:`` in docstrings as Google style's ``Examples:``, so that sessions are shown as code."""
 
 from typing import Any
 
@@ -9,6 +9,6 @@ class Examples(Extension):
     """Change docstrings before they are parsed."""
 
     def on_object(self, *, obj: Object, **kwargs: Any) -> None:
-        """Rename the section, if the object has it."""
+        """Rename the section if the object has one."""
         if obj.docstring is not None:
             obj.docstring.value = obj.docstring.value.replace("Example:\n", "Examples:\n")

@@ -1,4 +1,4 @@
-"""Run the examples of the page of errors and show the messages that they raise."""
+"""Run the examples on the error page and show the messages that they raise."""
 
 import re
 import textwrap
@@ -8,7 +8,7 @@ BLOCK = re.compile(r"^```python( raises)?\n(.*?)^```\n", re.DOTALL | re.MULTILIN
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the message below every block that is marked with ``raises``."""
+    """Put the message below every block marked with ``raises``."""
     if "```python raises" not in markdown:
         return markdown
     session: dict[str, Any] = {}
@@ -26,5 +26,5 @@ def _shown(code: str, raises: bool, session: dict[str, Any]) -> str:
         message = "\n".join(textwrap.wrap(f"{type(error).__name__}: {error}", 90))
         return f"{shown}\n```{{.text .output}}\n{message}\n```\n"
     if raises:
-        raise SystemExit(f"this block of the page of errors raised nothing:\n{code}")
+        raise SystemExit(f"this block on the error page raised nothing:\n{code}")
     return shown

@@ -1,4 +1,4 @@
-"""Formulas of docstrings as MathML, which browsers draw by themselves: no script, no fonts, no network."""
+"""Show docstring formulas as MathML, which browsers render without scripts, fonts or network."""
 
 import re
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ class Inline(InlineProcessor):
     """Replace a formula in a sentence, written as ``:math:`` and its source in backticks."""
 
     def handleMatch(self, match: re.Match[str], data: str) -> tuple[Element | str, int, int]:
-        """Return the formula and the place it takes."""
+        """Return the formula and its position."""
         return self.md.htmlStash.store(convert(match[1])), match.start(0), match.end(0)
 
 
@@ -54,6 +54,6 @@ class Formulas(Extension):
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add the formulas to what pages and docstrings are written in."""
+    """Add formulas to the Markdown of pages and docstrings."""
     config.markdown_extensions.append(Formulas())
     return config

@@ -1,4 +1,4 @@
-"""Show notebooks as pages: cells and the outputs that they keep, as Markdown."""
+"""Show notebooks as pages: cells and their stored outputs, as Markdown."""
 
 import json
 from collections.abc import Iterator
@@ -44,4 +44,4 @@ def _output(output: dict[str, Any]) -> Iterator[str]:
 
 def _footer(uri: str) -> str:
     name = Path(uri).name
-    return f"---\n\nThis page is a notebook: [{name}]({name}){{ download }}. It needs no download of data."
+    return f"---\n\nThis page is a notebook: [{name}]({name}){{ download }}. It downloads no data."

@@ -12,7 +12,7 @@ RESEARCH = Path(__file__).parents[2] / "research"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the front page of research/, and what is in its folder of pages."""
+    """Add the front page of research/ and the pages in its docs folder."""
     readme = (RESEARCH / "README.md").read_text(encoding="utf-8")
     files.append(File.generated(config, "research/index.md", content=readme))
     docs = RESEARCH / "docs"
@@ -28,7 +28,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Turn links between docs/ and research/docs/, as a checkout has them, into those of the site."""
+    """Turn a checkout's links between docs/ and research/docs/ into links on the site."""
     if page.file.src_uri == "research/index.md":
         markdown = re.sub(r"(\]\([^)]*tutorials/[^)]*)\.ipynb", r"\1.md", markdown)
         return re.sub(r"\]\((\.\./)?docs/", r"](\1", markdown)

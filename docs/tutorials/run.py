@@ -1,6 +1,6 @@
-"""Run the tutorials and keep what they print: ``python docs/tutorials/run.py [NOTEBOOK ...]``.
+"""Run the tutorials and store their outputs: ``python docs/tutorials/run.py [NOTEBOOK ...]``.
 
-A notebook is run as Jupyter would run it, in a folder of its own, but in this process and without a kernel.
+A notebook runs as in Jupyter, in its own folder, but in this process and without a kernel.
 """
 
 import ast
@@ -24,7 +24,7 @@ COMMAND = re.compile(r"^!ultralif (.*)$", re.MULTILINE)
 
 
 def run_cell(source: str, names: dict[str, Any]) -> list[dict[str, Any]]:
-    """Run a cell among some names; return its outputs as a notebook keeps them."""
+    """Run a cell in a namespace; return its outputs in notebook format."""
     if source.startswith("%%writefile "):
         first, _, rest = source.partition("\n")
         Path(first.removeprefix("%%writefile ").strip()).write_text(rest)
@@ -48,7 +48,7 @@ def run_cell(source: str, names: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def run(notebook: dict[str, Any], folder: str) -> dict[str, Any]:
-    """Run the cells of a notebook in a folder, put the outputs into it, and return the names it made."""
+    """Run a notebook's cells in a folder, store the outputs in it, and return its namespace."""
     names: dict[str, Any] = {"__name__": "__main__"}
     sys.path.insert(0, folder)
     try:
@@ -66,7 +66,7 @@ def _display(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figures() -> list[str]:
-    """Return the figures that are open as PNG, in base64, and close them."""
+    """Return the open figures as base64-encoded PNGs, and close them."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     images = []
     for number in pyplot.get_fignums() if pyplot else ():
@@ -78,7 +78,7 @@ def _figures() -> list[str]:
 
 
 def main() -> None:
-    """Run the notebooks that are named, or all."""
+    """Run the named notebooks, or all of them."""
     os.environ.setdefault("MPLBACKEND", "Agg")
     for path in map(Path, sys.argv[1:] or sorted(HERE.glob("*.ipynb"))):
         notebook = json.loads(path.read_text())
