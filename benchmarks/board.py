@@ -1,11 +1,11 @@
-"""Count instructions, RAM and flash of exported networks on Cortex-M, beside dense int8 networks.
+"""Count instructions, RAM and flash of exported networks on Cortex-M, and of dense int8 networks.
 
-    python benchmarks/board.py            # count what docs/results/board.json lacks, then write the table
-    python benchmarks/board.py --host     # time an inference on this machine beside onnxruntime int8
+    python benchmarks/board.py            # count what docs/results/board.json is missing, and write the table
+    python benchmarks/board.py --host     # time an inference on this machine against onnxruntime int8
 
 Needs arm-none-eabi-gcc and ``pip install unicorn``, and MNIST and N-MNIST in $ULTRALIF_TEST_DATA or
-../shared/data. Counts are kept after every subject and board, so a run that was stopped continues. The table
-replaces the lines between the marks in docs/results/deployment.md.
+../shared/data. Counts are saved after every subject and board, so an interrupted run resumes. The table
+replaces the lines between the markers in docs/results/deployment.md.
 """
 
 import argparse
@@ -48,35 +48,35 @@ def images(count: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 @cache
 def recordings(count: int) -> Tensor:
-    """Return test samples of N-MNIST, counts of events in ten time steps ``[10, count, inputs]``."""
+    """Return N-MNIST test samples as event counts in ten time steps, ``[10, count, inputs]``."""
     x, _ = next(digits.task("N-MNIST", 10).test())
     return x[:, :count].long()
 
 
 class Subject:
-    """A program, and its inputs."""
+    """A program and its inputs."""
 
     def __init__(self, name: str, samples: int, steps: int = 1) -> None:
         self.name, self.samples, self.steps = name, samples, steps
 
     def write(self, folder: Path) -> int:
-        """Write the program with its Makefile into a folder, and return the bytes of its state."""
+        """Write the program and its Makefile into a folder, and return the size of its state in bytes."""
         raise NotImplementedError
 
     def frames(self, sample: int) -> list[bytes]:
-        """Return the input of a sample, one frame for each time step or one that stays."""
+        """Return a sample's input: one frame per time step, or a single constant frame."""
         return [images(self.samples)[sample].tobytes()]
 
     def scores(self) -> Tensor | None:
-        """Return the scores ``[samples, classes]`` that the program must compute, if they are known."""
+        """Return the expected scores ``[samples, classes]``, if known."""
         return None
 
 
 class Exported(Subject):
-    """A spiking network that the library exports."""
+    """A spiking network exported by the library."""
 
     def network(self) -> IntegerNetwork:
-        """Return the network in integers."""
+        """Return the integer network."""
         raise NotImplementedError
 
     def inputs(self) -> Tensor:
@@ -91,7 +91,7 @@ class Exported(Subject):
 
 
 class Spiking(Exported):
-    """The library's MNIST network, run for some time steps, with weights of some bits."""
+    """The library's MNIST network with a given number of time steps and weight bits."""
 
     def __init__(self, name: str, samples: int, steps: int = 1, weight_bits: Literal[4, 8] = 8) -> None:
         super().__init__(name, samples, steps)
@@ -106,7 +106,7 @@ class Spiking(Exported):
 
 
 class Events(Exported):
-    """A perceptron with event input, 2312-64-10, at ten time steps."""
+    """A 2312-64-10 perceptron with event input, at ten time steps."""
 
     def network(self) -> IntegerNetwork:
         cached = Path(os.environ.get("BOARD_CACHE", Path(tempfile.gettempdir()) / "ultralif-board"))
@@ -181,14 +181,14 @@ SUBJECTS = (
 
 @cache
 def vgg5(steps: int, weight_bits: Literal[4, 8] = 8) -> IntegerNetwork:
-    """Return mnist/vgg5-t1 in integers; with several steps its weights are the same."""
+    """Return mnist/vgg5-t1 as an integer network; the weights are the same for any number of steps."""
     options = {"bits": 16, "clip_membrane": True, "weight_bits": weight_bits}
     net = ul.load("mnist/vgg5-t1")
     return quantize(net, timesteps=steps, shape=(1, 28, 28), input_range=(0, 1), **options)
 
 
 def count(subject: Subject, board: str, folder: Path, samples: int | None = None) -> dict[str, Any]:
-    """Build a subject for a board, and return its mean instructions of a sample, flash and stack.
+    """Build a subject for a board, and return its mean instructions per sample, flash and stack.
 
     The scores of exported networks are compared with those of the integer simulator.
     """
@@ -224,7 +224,7 @@ def count(subject: Subject, board: str, folder: Path, samples: int | None = None
 
 
 def measure(found: dict[str, Any]) -> None:
-    """Count what is lacking, and keep each count."""
+    """Count what is missing, and save each count."""
     for subject in SUBJECTS:
         entry = found.setdefault(subject.name, {"boards": {}})
         lacking = [board for board in BOARDS if board not in entry["boards"]]
@@ -240,7 +240,7 @@ def measure(found: dict[str, Any]) -> None:
 
 
 def table(found: dict[str, Any]) -> str:
-    """Return the table of the page."""
+    """Return the page's table."""
     lines = [
         "| million instructions per inference | Cortex-M0+ | M3 | M4, plain C | M4, DSP | flash, kB "
         "| state, bytes | samples |",
@@ -273,7 +273,7 @@ def table(found: dict[str, Any]) -> str:
 
 
 def relu_twin() -> nn.Module:
-    """Return the dense network with ReLU and the shapes of vgg5."""
+    """Return the dense network with ReLU and vgg5's shapes."""
     layers: list[nn.Module] = []
     for before, after, halved in ((1, 16, True), (16, 32, False), (32, 32, True), (32, 64, True)):
         layers += [nn.Conv2d(before, after, 3, padding=1), *[nn.MaxPool2d(2)] * halved, nn.ReLU()]
@@ -283,7 +283,7 @@ def relu_twin() -> nn.Module:
 def host(rounds: int = 40, samples: int = 200) -> dict[str, Any]:
     """Time single inferences on this machine, in turns: our C and onnxruntime int8, one thread each.
 
-    Times are of the processor, so that other programs disturb them less.
+    Times are processor times, so other programs disturb them less.
     """
     import onnxruntime
     from onnxruntime.quantization import CalibrationDataReader, quantize_static
@@ -346,7 +346,7 @@ def host(rounds: int = 40, samples: int = 200) -> dict[str, Any]:
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--host", action="store_true", help="time this machine beside onnxruntime int8")
+    parser.add_argument("--host", action="store_true", help="time this machine against onnxruntime int8")
     given = parser.parse_args()
     torch.set_num_threads(1)
     if not shutil.which("arm-none-eabi-gcc"):

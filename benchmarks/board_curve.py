@@ -1,15 +1,16 @@
-"""Accuracy against instructions, RAM and flash: spiking and quantised ReLU networks of several widths.
+"""Plot accuracy against instructions, RAM and flash for spiking and quantized ReLU networks.
 
-    python benchmarks/board_curve.py train --data FOLDER --out NETS     # minutes on a GPU; a CPU takes hours
+    python benchmarks/board_curve.py train --data FOLDER --out NETS     # minutes on a GPU, hours on a CPU
     python benchmarks/board_curve.py train --data FOLDER --out NETS --datasets cifar10
-    python benchmarks/board_curve.py count --data FOLDER --nets NETS    # in integers and in the emulator
+    python benchmarks/board_curve.py count --data FOLDER --nets NETS    # as integer networks, in the emulator
 
-FOLDER has the folders mnist and fashion-mnist with their four files, and cifar-10-batches-bin for CIFAR-10.
-Training leaves out networks that are in NETS, so the same command continues it. All networks have the shapes
-of vgg5 times a width and one time step, and are trained alike: Muon, 20 epochs, images moved by up to two
-pixels (and mirrored, except on MNIST). A ReLU network is trained with weights and activations of 8 bits. A
-spiking one is soft for 14 epochs, then binary; its penalty is the share of a dense network's additions that
-its spikes need. "events" reads pixels as events. `count` writes docs/results/board-curve.json.
+FOLDER contains the folders mnist and fashion-mnist with their four files, and cifar-10-batches-bin for
+CIFAR-10. Training skips networks that are already in NETS, so the same command resumes it. All networks have
+vgg5's shapes times a width and one time step. They are trained the same way: Muon, 20 epochs, images shifted
+by up to two pixels (and mirrored, except on MNIST). ReLU networks are trained with 8-bit weights and
+activations. Spiking networks are soft for 14 epochs, then binary. Their penalty is the number of additions
+that the spikes need, as a share of a dense network's. "events" reads pixels as events. `count` writes
+docs/results/board-curve.json.
 """
 
 import gzip
@@ -47,7 +48,7 @@ CURVES = {
     "spiking": (r"spiking, width [\d.]+", "m4", "#56B4E9", "o"),
     "spiking, trained to spike rarely": ("spiking, .*, penalty 1", "m4", "#0072B2", "o"),
 }
-"""What the figure shows: the names of the networks, the cost, the colour and the marker."""
+"""Contents of the figure: the names of the networks, the cost, the colour and the marker."""
 CHANNELS = 16, 32, 32, 64
 POOLED = True, False, True, True
 DATASETS = {"mnist": ("MNIST", 97, 99.8), "fashion-mnist": ("Fashion-MNIST", 82, 93)}  # limits of the figure
@@ -83,19 +84,19 @@ def widths(width: float) -> list[int]:
 
 
 def straight(x: Tensor, rounded: Tensor) -> Tensor:
-    """Return rounded numbers with the gradient of those before."""
+    """Round numbers, and pass gradients through unchanged."""
     return x + (rounded - x).detach()
 
 
 def eight_bits(weight: Tensor) -> Tensor:
-    """Round weights to int8 with a scale for each output channel."""
+    """Round weights to int8 with one scale per output channel."""
     scale = weight.detach().abs().flatten(1).amax(1).clamp(min=1e-8).div(127)
     scale = scale.view(-1, *[1] * (weight.dim() - 1))
     return straight(weight, (weight / scale).round() * scale)
 
 
 class ReLU8(nn.Module):
-    """ReLU with activations of 8 bits below a learned ceiling."""
+    """ReLU with 8-bit activations below a learned ceiling."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,7 +109,7 @@ class ReLU8(nn.Module):
 
 
 class Dense(nn.Module):
-    """The ReLU network: convolution, pooling, batch norm and ReLU, four times; then a mean and a head."""
+    """The ReLU network: four times convolution, pooling, batch norm and ReLU, then a mean and a head."""
 
     def __init__(self, width: float, colors: int) -> None:
         super().__init__()
@@ -127,7 +128,7 @@ class Dense(nn.Module):
 
 
 def build(kind: str, width: float, colors: int) -> nn.Module:
-    """Return a network without weights of its own, for images of one or three colors."""
+    """Return an untrained network for images with one or three colour channels."""
     if kind == "relu":
         return Dense(width, colors)
     options = {"eps": 0.3, "learn_eps": True}
@@ -138,13 +139,13 @@ def build(kind: str, width: float, colors: int) -> nn.Module:
 
 
 class Training(speedrun.Training):
-    """The speedrun's training in float32, with a penalty on spikes."""
+    """The speedrun's training in float32 with a spike penalty."""
 
     def __init__(self, net: nn.Module, pixels: Tensor, given: Namespace) -> None:
         self.spent: list[Tensor] = []
         sizes = [*widths(given.width), 10]
         half, quarter, last = ((pixels.shape[-1] // n) ** 2 for n in (2, 4, 8))
-        taps = (9, 9, 9, 1 / last)  # of a spike, for each channel of the next layer; the head reads means
+        taps = (9, 9, 9, 1 / last)  # additions per spike and output channel; the head reads means
         places = (half, half, quarter, last)
         dense = [p * c * t * n for p, c, t, n in zip(places, sizes, taps, sizes[1:], strict=False)]
         for neuron, cost in zip(
@@ -191,7 +192,7 @@ class Training(speedrun.Training):
 
 
 def settle(net: nn.Module, pixels: Tensor, batch: int) -> None:
-    """Take the statistics of batch norm anew, as plain means, with the spikes as they are now."""
+    """Recompute the batch norm statistics as plain means, with the current spikes."""
     for norm in [module for module in net.modules() if isinstance(module, nn.BatchNorm2d)]:
         norm.reset_running_stats()
         norm.momentum = None
@@ -214,7 +215,7 @@ def accuracy(net: nn.Module, pixels: Tensor, labels: Tensor) -> float:
 def train_one(
     data: Path, out: Path, dataset: str, seed: int, kind: str, width: float, penalty: float
 ) -> None:
-    """Train one network and keep its weights, unless that was done."""
+    """Train one network and save its weights, unless they already exist."""
     name = f"{dataset}_{kind}_{width:g}_{penalty:g}_{seed}"
     if (out / f"{name}.pt").exists():
         return
@@ -236,7 +237,7 @@ def train_one(
 
 
 def work(queue: Any, data: Path, out: Path, given: dict[str, Any], until: float) -> None:
-    """Train networks until there are no more, or the time is over."""
+    """Train networks until all are done or the time is up."""
     vars(GIVEN).update(given)
     while time.time() < until:
         task = queue.get()
@@ -246,7 +247,7 @@ def work(queue: Any, data: Path, out: Path, given: dict[str, Any], until: float)
 
 
 def train(given: Namespace) -> None:
-    """Train all networks, the first seed of every one first."""
+    """Train all networks, starting with the first seed of each."""
     given.out.mkdir(parents=True, exist_ok=True)
     own = {"epochs": given.epochs, "subset": given.subset, "batch": given.batch}
     tasks = [(d, s, *p) for s in range(given.seeds) for p in PLAN for d in given.datasets]
@@ -269,7 +270,7 @@ def train(given: Namespace) -> None:
 
 
 class Trained(board.Subject):
-    """A trained spiking network in integers."""
+    """A trained spiking network, converted to integers."""
 
     def __init__(self, name: str, net: IntegerNetwork, pixels: Tensor) -> None:
         super().__init__(name, 10)
@@ -284,13 +285,13 @@ class Trained(board.Subject):
 
 
 def integers(net: nn.Module, kind: str, shape: Sequence[int]) -> IntegerNetwork:
-    """Return a spiking network for images of a shape in integers."""
+    """Return the integer version of a spiking network for images of a given shape."""
     given = {"input_max": 1} if kind == "events" else {"input_range": (0.0, 1.0)}
     return quantize(net, timesteps=1, shape=shape, bits=16, clip_membrane=True, **given)
 
 
 def judged(subject: Trained, pixels: Tensor, labels: Tensor) -> float:
-    """Return the percentage of correct answers of the exported program on this machine."""
+    """Return the exported program's accuracy in percent, measured on this machine."""
     with tempfile.TemporaryDirectory() as made:
         subject.write(Path(made) / "net")
         subprocess.run(["make", "-s", "-C", f"{made}/net", "model"], check=True)
@@ -303,7 +304,7 @@ def judged(subject: Trained, pixels: Tensor, labels: Tensor) -> float:
 
 
 def on_boards(subject: board.Subject) -> dict[str, Any]:
-    """Return instructions of an inference, flash and state."""
+    """Return the instructions per inference, the flash and the state."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made) / "net"
         found = {"state": subject.write(folder)}
@@ -318,7 +319,7 @@ def macs(width: float, colors: int, side: int) -> int:
 
 
 def count(given: Namespace) -> None:
-    """Judge every network in integers, and count one seed of each on a Cortex-M0+ and M4."""
+    """Evaluate every integer network, and count one seed of each on a Cortex-M0+ and M4."""
     found: dict[str, Any] = json.loads(CURVE.read_text()) if CURVE.exists() else {}
     for path in sorted(given.nets.glob("*.pt"), key=lambda path: path.stem.rsplit("_", 1)[::-1]):
         dataset, kind, width, penalty, seed = path.stem.split("_")
@@ -351,7 +352,7 @@ def count(given: Namespace) -> None:
 
 
 def costs(row: dict[str, Any]) -> dict[str, float]:
-    """Return the millions of instructions on a Cortex-M0+ and M4; of a dense network by CMSIS-NN too."""
+    """Return millions of instructions on a Cortex-M0+ and M4, for dense networks also with CMSIS-NN."""
     found = {name: row["boards"][name]["instructions"] / 1e6 for name in ("m0plus", "m4")}
     if "macs" in row:
         found |= {
@@ -362,7 +363,7 @@ def costs(row: dict[str, Any]) -> dict[str, float]:
 
 
 def table(found: dict[str, Any]) -> str:
-    """Return the table of the page."""
+    """Return the page's table."""
     lines = [
         "| network | test accuracy, % | M0+ | M4 | by CMSIS-NN: M0+ | M4 | flash, kB | state, bytes |",
         "|---|---|---|---|---|---|---|---|",
@@ -409,8 +410,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=GIVEN.epochs)
     parser.add_argument("--batch", type=int, default=GIVEN.batch)
     parser.add_argument("--subset", type=int, help="use only the first images")
-    parser.add_argument("--only", default="", help="networks whose names hold this")
-    parser.add_argument("--workers", type=int, default=1, help="processes that train at once")
+    parser.add_argument("--only", default="", help="only networks whose names contain this")
+    parser.add_argument("--workers", type=int, default=1, help="number of parallel training processes")
     parser.add_argument("--seconds", type=float, default=1e9, help="start no network after this time")
     parser.add_argument("--nets", type=Path, help="the folder that training wrote")
     given = parser.parse_args()

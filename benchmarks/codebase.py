@@ -1,4 +1,4 @@
-"""Measure how large the library is and how far a call travels: ``python benchmarks/codebase.py``.
+"""Measure the size of the library and the depth of its calls: ``python benchmarks/codebase.py``.
 
 Each row has a goal; a row that misses it is marked. ``--root FOLDER`` measures another checkout.
 """
@@ -79,7 +79,7 @@ print(len(names) - len(modules), len(modules))
 
 
 class Row(NamedTuple):
-    """One measured number beside its goal."""
+    """A measured number and its goal."""
 
     what: str
     value: float
@@ -93,7 +93,7 @@ class Row(NamedTuple):
 
 
 def run(root: Path, script: str, best_of: int = 1) -> list[float]:
-    """Run a script on the library of a checkout; return the least of each number in its last line."""
+    """Run a script on a checkout's library; return the minimum of each number in its last line."""
     environment = {"PYTHONPATH": str(root / "src"), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
     found = []
     for _ in range(best_of):
@@ -112,7 +112,7 @@ def sizes(root: Path) -> tuple[int, int]:
 
 
 def shared_names(root: Path) -> int:
-    """Return how many names of classes stand for more than one class."""
+    """Return how many class names are used by more than one class."""
     names = Counter(
         node.name
         for folder in ("src", "research")
@@ -124,13 +124,13 @@ def shared_names(root: Path) -> int:
 
 
 def uses_of_any(root: Path) -> int:
-    """Return how often the package's annotations give up and say ``Any``."""
+    """Return how often the package's annotations use ``Any``."""
     texts = (path.read_text() for path in (root / "src/ultralif").rglob("*.py"))
     return sum(len(re.findall(r"\bAny\b", text)) for text in texts)
 
 
 def help_of_train(root: Path) -> tuple[int, int]:
-    """Return the lines and the flags that ``ultralif train --help`` prints."""
+    """Return the number of lines and of flags in ``ultralif train --help``."""
     script = "import sys; from ultralif.cli import main; sys.exit(main(['train', '--help']))"
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -143,7 +143,7 @@ def help_of_train(root: Path) -> tuple[int, int]:
 
 
 def keywords(root: Path) -> int:
-    """Return the most keyword arguments that a neuron of the library takes."""
+    """Return the largest number of keyword arguments of any built-in neuron."""
     script = (
         "import inspect, ultralif as ul; "
         "print(max(len(inspect.signature(neuron).parameters) for neuron in ul.NEURONS.values()))"
@@ -152,7 +152,7 @@ def keywords(root: Path) -> int:
 
 
 def pages(root: Path) -> int:
-    """Return the pages in the site's navigation, those of the measurements counted as one."""
+    """Return the number of pages in the site's navigation; the measurements count as one."""
     text = (root / "mkdocs.yml").read_text().partition("\nnav:")[2]
     text = re.split(r"\n(?=\S)", text)[0]
     return len(re.findall(r"[\w/-]+\.(?:md|ipynb)\s*$", text, flags=re.MULTILINE))
@@ -164,7 +164,7 @@ def measure(root: Path) -> list[Row]:
     help_lines, flags = help_of_train(root)
     forward, backward = run(root, CALLS)
     imported, first = run(root, FIRST, best_of=5)
-    with TemporaryDirectory() as runs:  # an empty one: a finished run would not be trained
+    with TemporaryDirectory() as runs:  # an empty store: a finished run would not be trained again
         train = ["train", "--epochs", "1", "--timesteps", "2", "--quiet", "--runs-dir", runs]
         (training, _) = run(root, LOADED.format(arguments=train))
         listing = run(root, LOADED.format(arguments=["runs", "list", "--runs-dir", runs]))
@@ -173,8 +173,8 @@ def measure(root: Path) -> list[Row]:
         Row("lines of Python and C in the package", lines, 31_000, GROWN),
         Row("Python files in the package", files, 200),
         Row("`Any` in the package", uses_of_any(root), 677),
-        Row("names that two classes share", shared_names(root), 0),
-        Row("keywords of the neuron that has most", keywords(root), 18),
+        Row("class names used twice", shared_names(root), 0),
+        Row("keyword arguments of the neuron with the most", keywords(root), 18),
         Row("lines of `ultralif train --help`", help_lines, 75),
         Row("flags in it", flags, 45),
         Row("our functions in a repeated CPU layer call, forward", forward, 12),

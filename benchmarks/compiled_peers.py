@@ -1,8 +1,9 @@
-"""Time one layer on one CPU thread beside other libraries, as they are and under `torch.compile`.
+"""Time one layer on one CPU thread against other libraries, eager and under `torch.compile`.
 
     python benchmarks/compiled_peers.py --out docs/results/compiled-cpu.json
 
-Forward and backward in milliseconds of processor time, all subjects in every turn. Compare the ratios only.
+Times are for forward and backward, in milliseconds of processor time; the subjects take turns. Compare only
+the ratios.
 """
 
 import argparse

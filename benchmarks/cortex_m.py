@@ -1,10 +1,10 @@
-"""A trained network on a Cortex-M3, stage by stage: modes, integers, C, flash and RAM, the emulator.
+"""Take a trained network to a Cortex-M3 stage by stage: modes, integers, C, memory, the emulator.
 
     ultralif train --config deep --dataset mnist --width 0.5 --timesteps 2 --epochs 6 --batch-size 64 \
         --eps 0.5 --hard-share 0.5
     python benchmarks/cortex_m.py RUN [--samples 10000] [--weight-bits 8] [--data-dir FOLDER]
 
-It needs make and a C compiler; arm-none-eabi-gcc and qemu-system-arm for the last two lines.
+It needs make and a C compiler, and arm-none-eabi-gcc and qemu-system-arm for the last two lines.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def main() -> None:
             same = int((decided == found["hard"]).sum())
             print(f"{stage:9} {percent(decided, labels):6.2f} %, decides as hard: {same} of {len(labels)}")
         additions = sum(count for _, count in parts) / len(labels)
-        print(f"{integer}: {additions:,.0f} additions of a weight for an image")
+        print(f"{integer}: {additions:,.0f} weight additions per image")
         print(f"{size.rom} bytes of constants, {size.ram} of state")
         if shutil.which("arm-none-eabi-gcc"):
             subprocess.run(["make", "-s", "-C", folder, "cortex-m"], check=True)

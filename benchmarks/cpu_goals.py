@@ -1,9 +1,9 @@
-"""The speed goals of the CPU, each with its ratio: one thread, forward and backward of one layer.
+"""Measure the CPU speed goals: one thread, forward and backward of one layer.
 
     python benchmarks/cpu_goals.py --out docs/results/cpu-goals.json
 
-Processor time, the best of several turns, all subjects in each turn; of every ratio the median of several
-runs, each in a process of its own. On a busy machine compare ratios alone.
+Times are processor times: the best of several turns, with all subjects in each turn. Ratios are medians over
+several runs, each in a separate process. On a busy machine compare only the ratios.
 """
 
 import argparse
@@ -28,7 +28,7 @@ GOALS = {"UltraLIF / copy": 3.0, "UltraDLIF / copy": 3.5, "UltraLIF / SpikingJel
 
 
 def best(subjects: Sequence[tuple[str, Layer]], turns: int) -> list[float]:
-    """Return nanoseconds a step of each subject on its layer."""
+    """Return the nanoseconds per step of each subject on its own layer."""
     runs = [BenchSubject(name, layer, torch.device("cpu")) for name, layer in subjects]
     found = [float("inf")] * len(runs)
     for turn in range(turns + 1):
@@ -41,12 +41,12 @@ def best(subjects: Sequence[tuple[str, Layer]], turns: int) -> list[float]:
 
 
 def together(names: Sequence[str], layer: Layer, turns: int) -> dict[str, float]:
-    """Return nanoseconds a step of each subject on the same layer."""
+    """Return the nanoseconds per step of each subject on the same layer."""
     return dict(zip(names, best([(name, layer) for name in names], turns), strict=True))
 
 
 def measure(turns: int) -> dict[str, dict]:
-    """Measure everything once, in a process of its own: where memory is, is a matter of luck."""
+    """Measure everything once in a separate process, because memory placement varies."""
     torch.set_num_threads(1)
     keep_memory()
     layer = together(("copy", "UltraLIF", "UltraDLIF", "LIF", "SpikingJelly LIF"), Layer(*SIZE), turns)

@@ -2,8 +2,9 @@
 
     ULTRALIF_DATA=/path/to/data python benchmarks/csnn.py --out docs/results/csnn.json
 
-The network is that of SpikingJelly's tutorial: two convolutions with batch norm, two linear layers, a spiking
-output and the squared error of its rates. It gets 50 steps of 64 MNIST images, T=4, Adam at 0.001.
+The network is from SpikingJelly's tutorial: two convolutions with batch norm, two linear layers, a spiking
+output and the squared error of its rates. It is trained for 50 steps of 64 MNIST images at T=4, with Adam at
+0.001.
 """
 
 import argparse

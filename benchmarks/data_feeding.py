@@ -1,14 +1,14 @@
-"""How fast data come: feeding against a plain DataLoader and the training step, decoding, memory.
+"""Measure data loading: feeding against a plain DataLoader and the training step, decoding, memory.
 
     python benchmarks/data_feeding.py feeding         # MNIST, B=128, T=10: ours against Dataset + DataLoader
-    python benchmarks/data_feeding.py steps           # a batch against the training step it feeds
+    python benchmarks/data_feeding.py steps           # a batch against the training step that uses it
     python benchmarks/data_feeding.py epoch           # N-MNIST, T=30: an epoch of training, with peak memory
     python benchmarks/data_feeding.py decode SCRATCH  # 60,000 + 10,000 recordings, made from the raw ones
 
-Datasets are found as `ultralif data list` finds them (set ULTRALIF_DATA); ``decode`` copies raw N-MNIST
-recordings from ULTRALIF_DATA/nmnist-raw. Blocks of calls take turns, so that whatever else the machine does
-hits all alike; times are medians over blocks with the fastest in brackets, of the processor (all threads of
-this process) and of the clock.
+Datasets are found as in `ultralif data list` (set ULTRALIF_DATA); ``decode`` copies raw N-MNIST recordings
+from ULTRALIF_DATA/nmnist-raw. Blocks of calls take turns, so that other work on the machine affects all of
+them alike. Processor times (all threads of this process) and wall times are medians over blocks, with the
+fastest block in parentheses.
 """
 
 import argparse
@@ -32,7 +32,7 @@ BATCH = 128
 
 
 class Plain(Dataset):
-    """What a tutorial writes: one image at a time, encoded as it is fetched."""
+    """A dataset as in tutorials: one image at a time, encoded when it is fetched."""
 
     def __init__(self, split: Split, timesteps: int) -> None:
         self.images = split.batch(torch.arange(len(split)))
@@ -53,7 +53,7 @@ def forever(make: Callable[[], Iterator]) -> Iterator:
 
 
 def alternate(calls: dict[str, Callable[[], object]], rounds: int, block: int) -> None:
-    """Time each call in blocks that take turns, and print a line for each."""
+    """Time each call in alternating blocks, and print a line for each."""
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
@@ -73,7 +73,7 @@ def alternate(calls: dict[str, Callable[[], object]], rounds: int, block: int) -
 
 
 def in_a_row(name: str, batches: Iterator, count: int = 150) -> None:
-    """Time batches that come one after the other, as workers of other processes need it."""
+    """Time consecutive batches, as needed for worker processes."""
     for _ in range(10):
         next(batches)
     started = time.perf_counter()
@@ -153,7 +153,7 @@ def epoch() -> None:
 
 
 def copies(folder: Path) -> Path:
-    """Write as many recordings as N-MNIST has: the raw ones, moved a little and thinned at random."""
+    """Write as many recordings as N-MNIST has: the raw ones, slightly shifted and randomly thinned."""
     raw = Path(os.environ["ULTRALIF_DATA"]) / "nmnist-raw"
     rng = np.random.default_rng(0)
     for half, count in (("Train", 60_000), ("Test", 10_000)):
@@ -187,7 +187,7 @@ def main() -> None:
     shape = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=shape)
     parser.add_argument("what", choices=["feeding", "steps", "epoch", "decode"])
-    parser.add_argument("scratch", type=Path, nargs="?", help="a folder for decode, with 4 GB of room")
+    parser.add_argument("scratch", type=Path, nargs="?", help="a folder for decode, with 4 GB of free space")
     arguments = parser.parse_args()
     if arguments.what == "decode":
         if arguments.scratch is None:

@@ -1,4 +1,4 @@
-"""Train the demo's two neurons (examples/digits.py) with five seeds each, and write accuracies and rates.
+"""Train the demo's two neurons (examples/digits.py) with five seeds each; write accuracies and rates.
 
 python benchmarks/demo_seeds.py
 """
@@ -16,7 +16,7 @@ RESULT = Path(__file__).parents[1] / "docs" / "results" / "demo-seeds.json"
 
 
 def main() -> None:
-    """Train ten runs, about ten minutes on two busy cores."""
+    """Train ten runs, which takes about ten minutes on two busy cores."""
     found: dict[str, object] = {"machine": platform.machine()}
     for neuron in ("UltraLIF", "LIF"):
         config = ul.RunConfig(**PRESETS["digits"], neuron=neuron)

@@ -28,7 +28,7 @@ Batches = Iterator[tuple[Tensor, Tensor]]
 
 
 class Task:
-    """A dataset at a number of time steps."""
+    """A dataset with a given number of time steps."""
 
     def __init__(self, dataset: str, timesteps: int) -> None:
         self.dataset, self.timesteps = dataset, timesteps
@@ -37,7 +37,7 @@ class Task:
         self.test_x, self.test_y = load("test", timesteps)
 
     def encode(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Return event counts [T, B, inputs]; pixels spike with half their value."""
+        """Return event counts [T, B, inputs]; a pixel spikes with a probability of half its value."""
         if self.dataset == "N-MNIST":
             return x.transpose(0, 1).float()
         chance = x.float() / 510
@@ -92,12 +92,12 @@ def _nmnist(part: str, timesteps: int) -> tuple[Tensor, Tensor]:
 
 @cache
 def task(dataset: str, timesteps: int) -> Task:
-    task.cache_clear()  # one is large enough
+    task.cache_clear()  # keep only one dataset in memory
     return Task(dataset, timesteps)
 
 
 def trained(folder: Path, dataset: str, timesteps: int, neuron: str, seed: int = 0) -> ul.Network:
-    """Train 64 hidden neurons with Adam and a one-cycle rate, or take them from a folder."""
+    """Train 64 hidden neurons with Adam and a one-cycle rate, or load them from a folder."""
     data = task(dataset, timesteps)
     torch.manual_seed(seed)
     net = ul.Network((data.x.shape[-1], 64, 10), neuron=neuron)

@@ -1,4 +1,4 @@
-"""Instruction counts of the Triton kernels of a call, compiled and disassembled without a GPU."""
+"""Count the instructions of a call's Triton kernels, compiled and disassembled without a GPU."""
 
 import re
 import subprocess
@@ -25,7 +25,7 @@ class Kernel(NamedTuple):
     instructions: Counter[str]
     """Number of occurrences of each instruction."""
     first_loop: Counter[str]
-    """The same in the first loop that has none inside."""
+    """The same for the first innermost loop."""
     listing: list[str]
     """The instructions with their operands, in order."""
 
@@ -37,10 +37,10 @@ class Kernel(NamedTuple):
 
 @contextmanager
 def compiled(capability: int = 90) -> Iterator[list[Kernel]]:
-    """Compile what operators would launch, in place of launching it; their results are not computed.
+    """Compile the kernels of operators instead of launching them; results are not computed.
 
     Args:
-        capability: of the GPU, such as 80 (A100) or 90 (H100, H200).
+        capability: the GPU's compute capability, such as 80 (A100) or 90 (H100, H200).
 
     Example:
         >>> from ultralif import ops
@@ -65,7 +65,7 @@ def compiled(capability: int = 90) -> Iterator[list[Kernel]]:
 
 @contextmanager
 def _on_gpu() -> Iterator[None]:
-    """Let every tensor count as one of a GPU."""
+    """Treat every tensor as a GPU tensor."""
     try:
         from ultralif.ops import autograd
         from ultralif.ops.triton import plan
@@ -95,13 +95,13 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def _compile(kernel: Any, capability: int, args: tuple[Any, ...], options: dict[str, Any]) -> Kernel:
-    """Compile a kernel for the arguments of a launch."""
+    """Compile a kernel for a launch's arguments."""
     from triton import compile as compile_kernel
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, make_backend
     from triton.runtime.jit import create_function_from_signature
 
-    # As a launch does it: numbers and addresses that are multiples of 16 are known to be so.
+    # As in a launch, numbers and addresses that are multiples of 16 are marked as such.
     target = GPUTarget("cuda", capability, 32)
     backend = make_backend(target)
     bind = create_function_from_signature(kernel.signature, kernel.params, backend)
@@ -115,7 +115,7 @@ def _compile(kernel: Any, capability: int, args: tuple[Any, ...], options: dict[
 
 
 def _disassembled(code: bytes) -> tuple[int, Counter[str], Counter[str], list[str]]:
-    """Return registers, instructions, those of the first inner loop, and the listing."""
+    """Return the registers, the instructions in total and in the first inner loop, and the listing."""
     import triton
 
     tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"

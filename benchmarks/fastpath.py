@@ -1,14 +1,14 @@
-"""Every speed goal of docs/results/performance.md in one run of three minutes, with a plain copy.
+"""Measure every speed goal of docs/results/performance.md in three minutes, beside a plain copy.
 
     python benchmarks/fastpath.py --out docs/results/fastpath-h200.json
-    python benchmarks/fastpath.py --out ... --peers FOLDER      # where spikingjelly is, if not installed
-    python benchmarks/fastpath.py --out tuning.json --tune      # other settings of the kernels
+    python benchmarks/fastpath.py --out ... --peers FOLDER      # folder with spikingjelly, if not installed
+    python benchmarks/fastpath.py --out tuning.json --tune      # other kernel settings
 
-Kernels are compiled first, in 14 processes. The file is written after each row; a run that was stopped goes
-on where it stopped, and a finished file is refused. `--device cpu` runs small sizes, to try the script
-itself. Times are medians of calls that take turns, forward and backward; see `ultralif.bench.stopwatch` for
-the clocks: `call` from Python, `host` until the call returns, `device` inside of a CUDA graph with a cold
-cache, `graph` many repetitions in one graph with a warm one. The stacked training step has `step.py`.
+Kernels are compiled first, in 14 processes. The file is written after each row, so an interrupted run
+resumes; a finished file is refused. `--device cpu` runs small sizes to test the script itself. Times are
+medians for forward and backward, and the calls take turns. `ultralif.bench.stopwatch` describes the clocks:
+`call` from Python, `host` until the call returns, `device` inside a CUDA graph with a cold cache, `graph`
+many repetitions in one graph with a warm cache. `step.py` measures the stacked training step.
 """
 
 import argparse
@@ -91,7 +91,7 @@ def measure(row: Row, device: torch.device, note: Callable[[str], None]) -> Iter
 
 
 def halves(device: torch.device) -> Iterator[dict[str, Any]]:
-    """Time the host's part of forward and backward apart, in microseconds."""
+    """Time the host's share of forward and backward separately, in microseconds."""
     layer = Layer(*SMALL) if device.type == "cuda" else Layer(3, 2, 8)
     for name in OURS:
         run = BenchSubject(name, layer, device)
@@ -180,12 +180,12 @@ TUNING: tuple[tuple[str, str, Layer, tuple[dict[str, int], ...]], ...] = (
     ("UltraDLIF", "device", Layer(30, 8192, 64), (*BACK, {"CHUNK": 6})),
     ("UltraDLIF", "graph", Layer(*SMALL), ({"FEW_BACK": 3}, {"FEW_BACK": 5}, {"FEW_BACK": 10})),
 )
-"""Subject, clock, layer, and settings of the modules in `ultralif.ops.triton` to try."""
+"""Subject, clock, layer, and the settings to try for the modules in `ultralif.ops.triton`."""
 
 
 @contextmanager
 def tuned(subject: str, setting: dict[str, int]) -> Iterator[None]:
-    """Change settings of the kernels for a while."""
+    """Change kernel settings temporarily."""
     from ultralif.ops.triton import launch, plan, ring, ring_layout
 
     module = (
@@ -206,7 +206,7 @@ def tuned(subject: str, setting: dict[str, int]) -> Iterator[None]:
 
 
 def warm(work: Work) -> None:
-    """Compile the kernels of a subject, which stay in Triton's cache."""
+    """Compile a subject's kernels into Triton's cache."""
     name, layer, setting = work
     with suppress(Skip), tuned(name, setting):
         BenchSubject(name, layer, torch.device("cuda"))()
@@ -214,7 +214,7 @@ def warm(work: Work) -> None:
 
 
 def warm_all(works: Sequence[Work]) -> None:
-    """Compile in processes side by side."""
+    """Compile in parallel processes."""
     with ProcessPoolExecutor(14, get_context("spawn")) as pool:
         for work, done in [(work, pool.submit(warm, work)) for work in works]:
             error = done.exception()
@@ -225,7 +225,7 @@ def warm_all(works: Sequence[Work]) -> None:
 def tuning(
     device: torch.device, subject: str, clock: str, layer: Layer, setting: dict[str, int]
 ) -> Iterator[dict[str, Any]]:
-    """Time a subject with other settings than those that are shipped."""
+    """Time a subject with non-default settings."""
     repetitions = 20 if clock == "graph" else 1
     with tuned(subject, setting):
         runs = {name: recorded(BenchSubject(name, layer, device), repetitions) for name in ("copy", subject)}
@@ -242,7 +242,7 @@ def tuning(
 
 
 def plan(device: torch.device, tune: bool, only: str, note: Callable[[str], None]) -> tuple[Plan, list[Work]]:
-    """Return the parts whose name begins so, with their measurements, and what is to be compiled for them."""
+    """Return the parts whose names start with this, their measurements, and the kernels to compile."""
     if tune:
         parts = [
             (
@@ -269,12 +269,12 @@ def _named(parts: Plan, only: str) -> Plan:
 
 
 def begin(path: Path, device: torch.device, names: set[str]) -> dict[str, Any]:
-    """Return the document to go on with: a new one, or that of a run that was stopped."""
+    """Return a new document, or the unfinished one of an interrupted run."""
     if not path.exists():
         return {"machine": describe(device), "notes": [], "done": [], "rows": []}
     found: dict[str, Any] = json.loads(path.read_text())
     if names <= set(found["done"]):
-        raise SystemExit(f"{path} has all of this; to measure it anew, remove the file or name another")
+        raise SystemExit(f"{path} already has all results; remove it, or choose another name")
     return found
 
 
@@ -284,9 +284,9 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--peers", type=Path, help="a folder to import other libraries from")
+    parser.add_argument("--peers", type=Path, help="folder to import other libraries from")
     parser.add_argument("--only", default="", help="only the parts with this name")
-    parser.add_argument("--tune", action="store_true", help="try other settings of the kernels instead")
+    parser.add_argument("--tune", action="store_true", help="try other kernel settings instead")
     given = parser.parse_args()
     if given.peers:
         sys.path.append(str(given.peers))

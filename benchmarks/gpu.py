@@ -1,12 +1,12 @@
-"""Everything that is still to be measured on a GPU, by one command that goes on where it stopped.
+"""Measure everything that still needs a GPU, with one command that resumes where it stopped.
 
     python benchmarks/gpu.py --data FOLDER --out FOLDER --hours 2
-    python benchmarks/gpu.py --data FOLDER --out FOLDER --plan  # what is lacking
+    python benchmarks/gpu.py --data FOLDER --out FOLDER --plan  # what is missing
 
-The folder of data has mnist, fashion-mnist, nmnist, shd and cifar-10-batches-bin, as far as they are there.
-First the kernels are compared with their definitions and timed. Then the studies share the time that is left;
-runs that the repository or ``--out`` has are not trained again. Every part is a command of this folder or a
-group of tests; what it prints is in ``--out``, beside its results.
+The data folder contains some or all of mnist, fashion-mnist, nmnist, shd and cifar-10-batches-bin. First the
+kernels are compared with their definitions and timed. Then the studies share the remaining time; runs that
+are already in the repository or in ``--out`` are not trained again. Every part is a command from this folder
+or a group of tests. Its output is saved in ``--out``, beside its results.
 """
 
 import argparse
@@ -27,18 +27,19 @@ MEMORY = (
     "-m research studies memory --task randman rows nmnist columns permuted pixels --out {out}/memory.jsonl"
 )
 LACKING = re.compile(r"^lacking: |^still to do: |[1-9]\d* lacking|; missing, .*: \{")
-"""What the plan of a study says of runs that are not done."""
+"""How a study's plan reports unfinished runs."""
 
 
 class Part(NamedTuple):
-    """A command; ``{out}``, ``{data}`` and ``{minutes}`` stand for the folders and its share of the time."""
+    """A command in which ``{out}``, ``{data}`` and ``{minutes}`` stand for the folders and its time."""
 
     name: str
     command: str
     needs: tuple[str, ...] = ()
-    """Data that must be there."""
+    """Required data."""
     plan: str = ""
-    """A study: this tells what it lacks. It is begun anew each time, and leaves out what it has."""
+    """For a study, the command that lists missing runs. Studies are restarted each time and skip finished
+    runs."""
 
     def words(self, given: argparse.Namespace, template: str, minutes: float = 0.0) -> list[str]:
         folders = {"out": given.out, "data": given.data}
@@ -111,7 +112,7 @@ PARTS = (
 
 
 def run(part: Part, given: argparse.Namespace, minutes: float) -> None:
-    """Run a part, and mark one that is no study as done if it ended well."""
+    """Run a part; if it is not a study and succeeds, mark it as done."""
     print(f"{part.name} ...", flush=True)
     begun = time.monotonic()
     with (given.out / f"{part.name}.txt").open("a") as log:
@@ -125,7 +126,7 @@ def run(part: Part, given: argparse.Namespace, minutes: float) -> None:
 
 
 def lacking(part: Part, given: argparse.Namespace) -> str:
-    """Return what a part lacks, in a line; nothing if it is done."""
+    """Return a line that states what a part is missing, or an empty string if it is done."""
     absent = [name for name in part.needs if not (given.data / name).exists()]
     if absent:
         return f"needs {', '.join(absent)} in {given.data}"
@@ -143,13 +144,13 @@ def main() -> None:
         "--data", type=Path, required=True, help=f"folder with mnist, fashion-mnist, nmnist, shd and {CIFAR}"
     )
     parser.add_argument(
-        "--out", type=Path, required=True, help="folder for results and logs; goes on with it"
+        "--out", type=Path, required=True, help="folder for results and logs; an existing one is continued"
     )
-    parser.add_argument("--hours", type=float, default=12.0, help="begin nothing later")
-    parser.add_argument("--plan", action="store_true", help="tell what is lacking, and stop")
+    parser.add_argument("--hours", type=float, default=12.0, help="start nothing after this time")
+    parser.add_argument("--plan", action="store_true", help="list what is missing, and stop")
     given = parser.parse_args()
     if not (given.plan or torch.cuda.is_available()):
-        raise SystemExit("torch finds no CUDA device here; --plan tells what is lacking")
+        raise SystemExit("torch finds no CUDA device here; --plan lists what is missing")
     given.out, given.data = given.out.resolve(), given.data.resolve()
     given.out.mkdir(parents=True, exist_ok=True)
     for name in ("deep.jsonl", "memory.jsonl", "contrasts.jsonl"):

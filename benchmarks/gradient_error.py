@@ -1,10 +1,10 @@
-"""How far the operators are from their definition in float64: spikes, and gradients.
+"""Measure how far the operators are from their definition in float64: spikes and gradients.
 
     python benchmarks/gradient_error.py [--device cuda]
 
-An error is the largest difference, over the largest number of the exact tensor; that of the temperature is
-over the sum of the magnitudes that it adds up. Half precision is compared on the same rounded currents; what
-its outputs lose by their own rounding, up to 1/256 for bfloat16 and 1/2048 for float16, is in the error.
+An error is the largest difference divided by the largest number in the exact tensor. For the temperature, it
+is divided by the sum of the magnitudes of the added terms. Half precision is compared on the same rounded
+currents; its error includes the rounding of its outputs, up to 1/256 for bfloat16 and 1/2048 for float16.
 """
 
 import argparse
@@ -17,7 +17,7 @@ RULES = {"UltraLIF": ("ultralif", {"leak": 0.9}), "UltraDLIF": ("ultradlif", {})
 
 
 def errors(name: str, dtype: torch.dtype, time: int, eps: float, device: str) -> list[float]:
-    """Return the errors of spikes, of the gradient for the current, and of that for the temperature."""
+    """Return the errors of the spikes and of the gradients for the current and the temperature."""
     function, numbers = RULES[name]
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(time, 4, 64, generator=generator).to(dtype).to(device)

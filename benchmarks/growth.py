@@ -1,12 +1,12 @@
-"""How throughput grows with networks, processes, time steps, width and samples: docs/results/growth.md.
+"""Measure throughput over networks, processes, time steps, width and samples for docs/results/growth.md.
 
 python benchmarks/growth.py --device cpu --out docs/results/growth-cpu.json
 
-Every point trains real steps (batch, loss, gradient, Adam) of UltraLIF networks on made-up images of MNIST's
-size: 128 samples a step, one hidden layer. The fastest of several blocks of steps counts; `spread` is the
-slowest over the fastest. On a CPU one thread is measured by the time that the processor spent on it, so that
-others on the machine count little; processes that train at once are measured by the clock. A measurement that
-does not fit into --seconds is left out, and so is not reported.
+Every point trains real steps (batch, loss, gradient, Adam) of UltraLIF networks on random images of MNIST's
+size, with 128 samples per step and one hidden layer. The fastest of several blocks of steps is reported;
+`spread` is the slowest divided by the fastest. On a CPU, the processor time of one thread is measured, so
+other programs matter little; parallel processes are measured by wall time. Measurements that do not fit into
+--seconds are skipped and not reported.
 """
 
 import argparse
@@ -53,7 +53,7 @@ BASE = {"networks": 16, "timesteps": 10, "width": 64, "samples": 5_120}
 
 
 def made_up(count: int, device: torch.device) -> Data:
-    """Return images as dark as digits are, with random labels."""
+    """Return images as dark as digits, with random labels."""
     spec, generator = DATASETS["mnist"], torch.Generator(device).manual_seed(0)
     pixels = torch.zeros(count, *spec.shape, dtype=torch.uint8, device=device)
     pixels[..., 8:20, 8:20].random_(0, 256, generator=generator)
@@ -64,7 +64,7 @@ def made_up(count: int, device: torch.device) -> Data:
 
 
 def endless(job: Job) -> Iterator[int]:
-    """Train epoch after epoch."""
+    """Train for an unlimited number of epochs."""
     run = steps(job)
     while True:
         job.step = 0
@@ -76,7 +76,7 @@ def endless(job: Job) -> Iterator[int]:
 def measure(
     device: torch.device, networks: int, timesteps: int, width: int, samples: int, by_clock: bool = False
 ) -> dict[str, Any]:
-    """Return the time of a training step, its spread over blocks, and the memory it takes."""
+    """Return the time of a training step, its spread over blocks, and its memory use."""
     base = ul.RunConfig(dataset="mnist", timesteps=timesteps, hidden=(width,), batch_size=BATCH)
     configs = [base.with_(sparsity=i * 1e-4, epochs=1_000_000) for i in range(networks)]
     if device.type == "cuda":
@@ -125,7 +125,7 @@ print(growth.measure(device, **growth.BASE, by_clock=True)["step_seconds"], flus
 
 
 def measure_processes(device: torch.device, count: int) -> dict[str, Any]:
-    """Return the time in which processes that train at once take a step together."""
+    """Return the time per step of several processes that train at the same time."""
     code = WORKER.format(folder=str(Path(__file__).parent), device=device.type)
     command = [sys.executable, "-c", code]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -140,7 +140,7 @@ def measure_processes(device: torch.device, count: int) -> dict[str, Any]:
 
 
 def measure_costs() -> dict[str, float]:
-    """Return what a stack costs beside its steps: a process that can train, its runs in the index."""
+    """Return a stack's costs apart from its steps: starting a process and indexing its runs."""
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import ultralif.training.loop"], check=True)
     start = time.perf_counter() - began
@@ -155,7 +155,7 @@ def measure_costs() -> dict[str, float]:
 
 
 def points(device: torch.device, until: float) -> Iterator[dict[str, Any]]:
-    """Measure along each axis, the others at their base."""
+    """Measure along each axis, with the other axes at their base values."""
     for axis, values in GRIDS[device.type].items():
         for value in values:
             if time.monotonic() > until:
@@ -177,7 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=40.0, help="begin no measurement after so long")
+    parser.add_argument("--seconds", type=float, default=40.0, help="start no measurement after this time")
     given = parser.parse_args()
     device = torch.device(given.device)
     torch.set_num_threads(1)

@@ -1,11 +1,11 @@
-"""What a step of a neuron costs a GPU in instructions and bytes, counted in compiled code: no GPU needed.
+"""Count the instructions and bytes of a neuron's step on a GPU from compiled code; no GPU is needed.
 
     python benchmarks/instructions.py --out docs/results/instructions.md
 
-The kernels repeat the code of a step as often as a chunk has steps. Compiled for two lengths of a chunk,
-their difference is what one step takes: one pass in the forward kernel, three in the backward kernel (note
-the states, integrate again, walk back), one where spikes tell the membrane. From that follow the least times
-of a layer too large for the second-level cache.
+The kernels repeat a step's code for every step of a chunk. Compiling them for two chunk lengths gives the
+cost of one step as the difference: one pass in the forward kernel, three in the backward kernel (store the
+states, integrate again, walk back), one where spikes determine the membrane. This gives the minimum times for
+a layer that is too large for the second-level cache.
 """
 
 import argparse
@@ -24,16 +24,16 @@ from ultralif.ops.triton import launch
 from ultralif.ops.triton import ring as rings
 
 LENGTHS = ({"CHUNK": (10, 5)}, {"CHUNK": (3, 2), "CHUNK_BACK": (3, 2)})
-"""Of the settings in `launch` and in `ring`: the longer is shipped."""
+"""Chunk lengths for `launch` and `ring`; the longer one is shipped."""
 COUNTED: tuple[tuple[str, ...], ...] = ((), ("MUFU",), ("SHFL",))
-"""Names of instructions; none means all."""
+"""Instruction names; an empty tuple counts all instructions."""
 TIME = 60
 CLOCK, UNITS = 1.755e9, 132
 PEAKS = {"issue": 128 * UNITS * CLOCK, "special": 16 * UNITS * CLOCK, "bytes": 4.8e12}
-"""An H200's a second: instructions of a lane, exponentials, logarithms and inverses, bytes of memory."""
+"""An H200's rates per second: lane instructions, special functions (exp, log, inverse), bytes of memory."""
 BYTES = {"forward": 8, "backward": 16, "spikes": 12}
-"""Forward: read the current, write the spike. Backward: read the current twice, the gradient, write one. From
-spikes: read them and their gradient, write one."""
+"""Forward: read the current, write the spike. Backward: read the current twice and the gradient once, write
+one gradient. From spikes: read the spikes and their gradient, write one gradient."""
 
 HEAD = """# What a step costs a GPU
 
@@ -76,7 +76,7 @@ def _eps() -> Tensor:
 
 
 def kernels(call: Call, version: int) -> list[Kernel]:
-    """Compile a call's forward and backward kernel for one length of a chunk."""
+    """Compile a call's forward and backward kernel for one chunk length."""
     with ExitStack() as changed, compiled() as made:
         for module, settings in zip((launch, rings), LENGTHS, strict=True):
             for name, lengths in settings.items():
@@ -87,7 +87,7 @@ def kernels(call: Call, version: int) -> list[Kernel]:
 
 
 def steps(call: Call, soft: bool) -> list[tuple[str, Step]]:
-    """Return what a step takes, forward and backward."""
+    """Return the cost of a step, forward and backward."""
     found = []
     for long, short in zip(kernels(call, 0), kernels(call, 1), strict=True):
         ring, back = "spatial" in long.name, "backward" in long.name
@@ -108,7 +108,7 @@ def steps(call: Call, soft: bool) -> list[tuple[str, Step]]:
 
 
 def main() -> None:
-    """Count, and write a table."""
+    """Count the instructions and write a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()

@@ -1,9 +1,9 @@
 """Forecast the chaotic Mackey-Glass series as NeuroBench defines the task, with binary or soft spikes.
 
-A network sees the last 50 points and predicts how the series goes on from there. It is trained on 10 Lyapunov
+A network sees the last 50 points and predicts the next one. It is trained on 10 Lyapunov
 times of one series (750 points) and then has to continue the series for another 10 from its own predictions.
 The score is the symmetric mean absolute percentage error (sMAPE, lower is better). Every repeat starts half a
-Lyapunov time later, and gets a new network.
+Lyapunov time later and trains a new network.
 """
 
 import argparse
@@ -19,7 +19,7 @@ WINDOW, TIMESTEPS, TRAINED = 50, 8, 750
 
 
 def series(count: int, delay_steps: int = 170) -> Tensor:
-    """Solve x' = 0.2 x(t - 17) / (1 + x(t - 17)^10) - 0.1 x; return 75 points for each Lyapunov time."""
+    """Solve x' = 0.2 x(t - 17) / (1 + x(t - 17)^10) - 0.1 x; return 75 points per Lyapunov time."""
     h = TAU / delay_steps
     x = [PAST] * (delay_steps + 2)
 
@@ -75,7 +75,7 @@ def repeat(points: Tensor, neuron: str, hidden: int, steps: int, seed: int, mode
     optimizer = torch.optim.Adam(ul.parameter_groups(net), lr=3e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(steps):
-        noisy = windows + 0.002 * torch.randn_like(windows)  # its own errors will look like this
+        noisy = windows + 0.002 * torch.randn_like(windows)  # simulates the network's own errors
         loss = mse(forecast(net, noisy), targets)
         optimizer.zero_grad()
         loss.backward()

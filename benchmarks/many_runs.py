@@ -1,7 +1,7 @@
 """Measure commands on a store of 10,000 runs: ``python benchmarks/many_runs.py``.
 
-Each row has a goal, and a row that misses it is marked. Seconds are those of the processor, because other
-programs on the machine disturb them least.
+Each row has a goal, and a row that misses it is marked. Seconds are processor time, because other programs on
+the machine disturb it least.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from ultralif import RunConfig
 from ultralif.training.store import Finished, Store
 
 GOALS = {("runs", "list"): (2.0, 150), ("runs", "table"): (3.0, 250), ("report",): (20.0, 1000)}
-"""Seconds and MiB of each command."""
+"""Goals for each command, in seconds and MiB."""
 
 MEASURED = """
 import re, sys, time
@@ -29,11 +29,11 @@ main(sys.argv[1:])
 peak = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]
 print(time.process_time(), peak, file=sys.stderr)
 """
-"""Run a command; print its seconds and its peak of memory in KiB, as Linux reports it."""
+"""Run a command; print its seconds and its peak memory in KiB, as reported by Linux."""
 
 
 def fill(folder: Path, count: int) -> None:
-    """Train one run, and store copies of it under other seeds."""
+    """Train one run, and store copies of it with other seeds."""
     config = RunConfig(epochs=20, timesteps=2, neuron="LIF")
     line = f"ultralif train --epochs 20 --timesteps 2 --neuron LIF --model mlp --runs-dir {folder / 'one'}"
     subprocess.run([sys.executable, "-m", *line.split(), "--quiet"], check=True, stdout=subprocess.DEVNULL)
@@ -47,7 +47,7 @@ def fill(folder: Path, count: int) -> None:
 
 
 def measure(command: tuple[str, ...], folder: Path) -> tuple[float, float]:
-    """Return the seconds and the MiB of a command."""
+    """Return a command's seconds and MiB."""
     out = ("--out", str(folder / "report.html")) if command == ("report",) else ()
     words = [*command, "--runs-dir", str(folder / "many"), *out]
     done = subprocess.run(

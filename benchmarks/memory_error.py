@@ -1,10 +1,10 @@
-"""How exact long sequences are in float32, and how many sweeps Newton's method takes.
+"""Measure the float32 error of long sequences, and the number of sweeps of Newton's method.
 
     python benchmarks/memory_error.py --out docs/results/memory-error.json
 
-An error is the largest difference of a membrane from the float64 loop over 8,192 steps without reset: step by
-step in float32, and in parallel over time. Sweeps are counted for soft spikes until no membrane changes by
-more than 1e-6, in float64. Currents are normal with deviation 0.5.
+An error is the largest difference of a membrane from the float64 loop over 8,192 steps without reset, both
+step by step in float32 and in parallel over time. Sweeps are counted for soft spikes in float64, until no
+membrane changes by more than 1e-6. Currents are normally distributed with standard deviation 0.5.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def membrane(v: Tensor, current: Tensor, **options: Any) -> Tensor:
 
 
 def loop(current: Tensor, **options: Any) -> Tensor:
-    """Return the membranes of all steps, one after another."""
+    """Return the membranes of all steps, computed one after another."""
     found, v = [], torch.zeros_like(current[0])
     for x in current:
         v = membrane(v, x, **options)
@@ -44,12 +44,12 @@ def loop(current: Tensor, **options: Any) -> Tensor:
 
 
 def draw(steps: int) -> Tensor:
-    """Return currents ``[steps, 1, 16]`` that float32 can express."""
+    """Return currents ``[steps, 1, 16]`` that float32 represents exactly."""
     return (0.5 * torch.randn(steps, 1, 16, generator=torch.Generator().manual_seed(0))).double()
 
 
 def errors() -> list[dict[str, float]]:
-    """Return the errors of both ways for each time constant."""
+    """Return the errors of both methods for each time constant."""
     current, found = draw(STEPS), []
     for constant in TIME_CONSTANTS:
         given = {"eps": EPS, "leak": math.exp(-EPS / constant)}
@@ -64,7 +64,7 @@ def errors() -> list[dict[str, float]]:
 
 
 def sweeps() -> list[dict[str, Any]]:
-    """Return the sweeps of Newton's method for each reset, temperature and length."""
+    """Return the number of Newton sweeps for each reset, temperature and length."""
     found = []
     for reset, eps, steps in product(RESETS, (0.1, 0.2, 1.0), LENGTHS):
         step = partial(membrane, eps=eps, leak=0.9, reset=reset)

@@ -1,11 +1,11 @@
-"""The time of UltraLIF over long sequences: step by step, in chunks side by side, and by plain PyTorch.
+"""Time UltraLIF over long sequences: step by step, in parallel chunks, and in plain PyTorch.
 
     python benchmarks/memory_speed.py --device cuda --out docs/results/memory-speed-h200.json --peers FOLDER
     python benchmarks/memory_speed.py --device cpu --out docs/results/memory-speed-cpu.json
 
-Forward and backward pass of a layer, in microseconds: the median of repeated calls. On a GPU also as a
-recorded graph, which is free of Python's time; on a CPU the processor time of one thread. Rows are taken in
-order of worth and written one by one; after ``--seconds`` no further one is begun.
+Times are for a layer's forward and backward pass, in microseconds, as medians of repeated calls. On a GPU, a
+recorded graph without Python's overhead is timed too; on a CPU, the processor time of one thread. The most
+important rows come first and are written one by one; no row is started after ``--seconds``.
 """
 
 import argparse
@@ -35,19 +35,19 @@ THREADS, PROGRAMS = chunked.THREADS, chunked.PROGRAMS
 
 
 class Row(NamedTuple):
-    """A layer, its reset, and the way to integrate it."""
+    """A layer, its reset, and its integration method."""
 
     time: int
     batch: int
     neurons: int
     reset: str
     way: str
-    """``steps``, ``chunks``, ``pytorch`` (a scan of plain operators), ``newton`` (by plain operators, for a
-    reset that a spike sets off) or ``psn`` (SpikingJelly's)."""
+    """``steps``, ``chunks``, ``pytorch`` (a scan of plain operators), ``newton`` (plain operators, for resets
+    triggered by spikes) or ``psn`` (SpikingJelly's)."""
     count: int = 0
-    """On a GPU the most threads of a program; 0, as `chunked` has it."""
+    """Maximum number of threads per program on a GPU; 0 uses `chunked`'s setting."""
     programs: int = 0
-    """The number of programs from which on each takes several neurons; 0, as `chunked` has it."""
+    """Number of programs from which each handles several neurons; 0 uses `chunked`'s setting."""
 
 
 MAIN = (4096, 16, 64)
@@ -72,7 +72,7 @@ CPU_SHAPES = ((8192, 1, 4), (8192, 1, 16), (65536, 1, 4), (65536, 1, 16))
 
 
 def rows(device: str) -> list[Row]:
-    """Return what is measured, the most telling first."""
+    """Return the measurements, the most informative first."""
     shapes = SHAPES if device == "cuda" else CPU_SHAPES
     both = [
         Row(*shape, reset, way)
@@ -132,7 +132,7 @@ def call(row: Row, device: str) -> Callable[[], Any]:
 
 
 def choose(row: Row, device: str) -> None:
-    """Let all calls from now on be integrated step by step, or in chunks, whatever their size."""
+    """Integrate all further calls step by step or in chunks, regardless of their size."""
     if device == "cpu":
         lanes = row.batch * row.neurons
         most = max(2, min(128 * torch.get_num_threads() // lanes, 64))
@@ -166,7 +166,7 @@ def microseconds(run: Callable[[], Any], device: str, seconds: float = 0.3) -> f
 
 
 def warm(row: Row) -> None:
-    """Compile the kernels of a row, which stay in Triton's cache."""
+    """Compile a row's kernels into Triton's cache."""
     call(row, "cuda")()
     torch.cuda.synchronize()
 
@@ -176,7 +176,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=50.0)
-    parser.add_argument("--peers", type=Path, help="a folder to import spikingjelly from")
+    parser.add_argument("--peers", type=Path, help="folder to import spikingjelly from")
     args = parser.parse_args()
     if args.peers:
         sys.path.append(str(args.peers))

@@ -1,12 +1,12 @@
-"""Whole networks beside those of other libraries, eager and compiled, on one CPU thread.
+"""Time whole networks against other libraries, eager and compiled, on one CPU thread.
 
     python benchmarks/networks.py --out docs/results/networks-cpu.json
 
-Two networks: a perceptron 784-256-10 of 8 time steps, and two convolutions with a linear layer of 4. All
-libraries have the same weights, and LIF neurons of leak 0.9, threshold 0.5 and a reset to zero, with an atan
-surrogate (norse: SuperSpike). Subjects take turns, so that other work on the machine disturbs all alike; a
-number is the lower quartile of the CPU milliseconds of a step. `peak_mb` is the growth of the memory of a
-process of its own during ten training steps.
+There are two networks: a 784-256-10 perceptron with 8 time steps, and two convolutions with a linear layer
+and 4 time steps. All libraries use the same weights, and LIF neurons with leak 0.9, threshold 0.5, a reset to
+zero and an atan surrogate (norse: SuperSpike). Subjects take turns, so that other work on the machine affects
+all of them alike. A number is the lower quartile of a step's CPU time in milliseconds. `peak_mb` is the
+memory growth of a separate process during ten training steps.
 """
 
 import argparse
@@ -37,7 +37,7 @@ CHANNELS = (16, 32)
 def layers(
     network: str, fold: Callable[[nn.Module], nn.Module], neuron: Callable[[], nn.Module]
 ) -> list[nn.Module]:
-    """Return the layers of a network with the same weights for every library."""
+    """Return a network's layers with the same weights for every library."""
     torch.manual_seed(0)
     if network == "perceptron":
         made = [nn.Linear(784, 256), neuron(), nn.Linear(256, 10), neuron()]
@@ -55,7 +55,7 @@ def layers(
 
 
 class Stepwise(nn.Module):
-    """A network of another library, called step by step."""
+    """A network from another library, called step by step."""
 
     def __init__(self, layers: list[nn.Module], states: int) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Stepwise(nn.Module):
 
 
 def build(subject: str, network: str) -> Callable[[Tensor], Tensor]:
-    """Return a network of a library."""
+    """Return a library's network."""
     library, _, rest = subject.partition(" ")
     if library == "UltraLIF":
         options = {"threshold": THRESHOLD, "leak": LEAK}
@@ -125,7 +125,7 @@ def build(subject: str, network: str) -> Callable[[Tensor], Tensor]:
 
 
 def data(network: str) -> tuple[Tensor, Tensor]:
-    """Return spikes of rate 0.13, as those of MNIST, and labels."""
+    """Return labels and spikes with MNIST's rate, 0.13."""
     steps, batch = NETWORKS[network]
     torch.manual_seed(1)
     shape = (784,) if network == "perceptron" else (1, 28, 28)
@@ -158,7 +158,7 @@ def inference(net: Any, x: Tensor) -> Callable[[], None]:
 
 
 def times(calls: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Return the lower quartile of the CPU milliseconds of each call; they take turns."""
+    """Return the lower quartile of each call's CPU time in milliseconds; the calls take turns."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for call in (call for _ in range(3) for call in calls.values()):
         call()
@@ -171,13 +171,13 @@ def times(calls: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]
 
 
 def peak(subject: str, network: str) -> float:
-    """Return the growth of the memory of this process during ten training steps, in MB."""
+    """Return this process's memory growth during ten training steps, in MB."""
     torch.set_num_threads(1)
     x, y = data(network)
     small = trainer(build(subject, network), x[:1, :1], y[:1])
-    small()  # what a library loads is not counted
+    small()  # libraries loaded here are not counted
     step = trainer(build(subject, network), x, y)
-    Path("/proc/self/clear_refs").write_text("5")  # the highest mark is the present size
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak to the present size
     before = resident()
     for _ in range(10):
         step()
@@ -185,7 +185,7 @@ def peak(subject: str, network: str) -> float:
 
 
 def resident() -> int:
-    """Return the highest memory of this process since the mark was cleared, in kB."""
+    """Return this process's peak memory since the last reset, in kB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 

@@ -1,10 +1,10 @@
-"""The time and the memory of a layer of neurons: ours, the plain loop, other libraries, a plain copy.
+"""Measure the time and memory of a layer: ours, the plain loop, other libraries, a plain copy.
 
     python benchmarks/neurons.py --device cpu --out docs/results/performance-cpu.json    # one thread
     python benchmarks/neurons.py --device cuda --out FILE
 
-`ultralif.bench` says how it is measured. The file is written after every measurement, so that a run that is
-stopped leaves what it has.
+`ultralif.bench` describes how it is measured. The file is written after every measurement, so an interrupted
+run keeps its results.
 """
 
 import argparse
@@ -69,11 +69,11 @@ def _cpu(quick: bool) -> list[Part]:
 
 _TIMES = (10, 30, 100, 300, 1000)
 PLANS: dict[str, Callable[[bool], list[Part]]] = {"cuda": _cuda, "cpu": _cpu}
-"""All parts of the benchmark by kind of device; True as the argument selects a short benchmark."""
+"""All parts of the benchmark by device type; True as the argument selects a short benchmark."""
 
 
 def keep_memory() -> None:
-    """Let glibc keep freed memory, as PyTorch does on a GPU: or calls on large layers pay for new pages."""
+    """Make glibc keep freed memory, as PyTorch does on a GPU; otherwise large layers pay for new pages."""
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL(None)
         libc.mallopt(-4, 0)  # M_MMAP_MAX
@@ -81,18 +81,18 @@ def keep_memory() -> None:
 
 
 def compile_kernels(subject: str, part: Part) -> None:
-    """Run a subject once, which leaves its kernels in Triton's cache."""
+    """Run a subject once to fill Triton's cache with its kernels."""
     BenchSubject(subject, part.layer._replace(batch=16), torch.device("cuda"))()
     torch.cuda.synchronize()
 
 
 def _ring(name: str, part: Part) -> tuple[int, bool]:
-    """Return what the kernels of a ring depend on: its size as far as one program holds it, and spans."""
+    """Return what a ring's kernels depend on: its size, up to one program's limit, and its spans."""
     return (min(part.layer.features, 2048), part.layer.time > 30) if name.startswith("UltraD") else (0, False)
 
 
 def compile_at_once(parts: list[Part]) -> None:
-    """Compile all kernels in several processes: one by one it would take as long as all measurements."""
+    """Compile all kernels in parallel; one by one, it would take as long as all measurements."""
     jobs = {
         (name, part.layer.dtype, _ring(name, part)): part
         for part in parts

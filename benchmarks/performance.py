@@ -1,9 +1,10 @@
-"""Turn what was measured into docs/results/performance.md.
+"""Write docs/results/performance.md from the measurements.
 
     python benchmarks/performance.py
 
-It reads, in docs/results: fastpath-h200.json of `fastpath.py`, step-h200.json of `step.py`, cpu-goals.json of
-`cpu_goals.py` and performance-cpu.json of `neurons.py`. What is not there is said to be not measured.
+It reads these files in docs/results: fastpath-h200.json from `fastpath.py`, step-h200.json from `step.py`,
+cpu-goals.json from `cpu_goals.py` and performance-cpu.json from `neurons.py`. Results of missing files are
+shown as not measured.
 """
 
 import json
@@ -18,14 +19,14 @@ Row = dict[str, Any]
 
 
 class Goal(NamedTuple):
-    """A number of an H200 that should not be exceeded."""
+    """An upper limit for a measurement on an H200."""
 
     part: str
     subject: str
     size: tuple[int, int, int]
     most: float
     before: float
-    """At commit 48a3db5."""
+    """The measurement at commit 48a3db5."""
     unit: str = "x copy"
 
 
@@ -62,11 +63,11 @@ HALF = {
 }
 """Where bfloat16 should take no longer than float32 on an H200, and the number at 48a3db5."""
 STACKED = {1: ((8, 24.0), (15, 10.4)), 30: ((3, 4.8), (10, 6.8))}
-"""For each T goal and number at 48a3db5: times the floor, and one by one over stacked."""
+"""Goals and numbers at 48a3db5 for each T: multiples of the floor, and one by one over stacked."""
 
 
 def read(name: str) -> Row:
-    """Return a file of results, empty where there is none."""
+    """Return a result file, or an empty dictionary if there is none."""
     path = RESULTS / name
     return json.loads(path.read_text()) if path.exists() else {}
 
@@ -84,13 +85,13 @@ def line(*cells: object) -> str:
 
 
 def judged(where: str, goal: str, before: str, now: str | None, reached: bool) -> str:
-    """Return a line of the table of goals."""
+    """Return a row of the goal table."""
     word = "" if now is None else "yes" if reached else "**no**"
     return line(where, goal, before, now or "not measured", word)
 
 
 def gpu_goals(rows: list[Row]) -> Iterator[str]:
-    """Yield the goals of the fast path."""
+    """Yield the fast-path goals."""
     for goal in GOALS:
         found = [
             row
@@ -108,7 +109,7 @@ def gpu_goals(rows: list[Row]) -> Iterator[str]:
 
 
 def gpu_ratios(rows: list[Row]) -> Iterator[str]:
-    """Yield the goals that compare two rows of the fast path."""
+    """Yield the goals that compare two fast-path rows."""
     times = {(row["part"], row["subject"], size_of(row), row["dtype"]): row["ms"] for row in rows}
     for (part, size), before in AHEAD.items():
         peer, ours = (times.get((part, name, size, "float32")) for name in ("SpikingJelly LIF", "UltraLIF"))
@@ -123,7 +124,7 @@ def gpu_ratios(rows: list[Row]) -> Iterator[str]:
 
 
 def stacked_goals(steps: list[Row]) -> Iterator[str]:
-    """Yield the goals of the stacked training step."""
+    """Yield the goals for the stacked training step."""
     for timesteps, ((most, floor), (least, ratio)) in STACKED.items():
         row = next((row for row in steps if row["timesteps"] == timesteps), {})
         where = f"H200, stacked step of 18 variants, T={timesteps}"
@@ -135,7 +136,7 @@ def stacked_goals(steps: list[Row]) -> Iterator[str]:
 
 
 def cpu_goals(found: Row) -> Iterator[str]:
-    """Yield the goals of one thread of a CPU."""
+    """Yield the goals for one CPU thread."""
     if not found:
         return
     where = f"CPU, one thread, {spell(found['layer'])}"
@@ -158,7 +159,7 @@ def cpu_goals(found: Row) -> Iterator[str]:
 
 
 def all_rows(rows: list[Row]) -> Iterator[str]:
-    """Yield the table of all measurements of a file."""
+    """Yield the table of all measurements in a file."""
     copies = {
         (row["part"], size_of(row), row["dtype"]): row["ms"] for row in rows if row["subject"] == "copy"
     }
@@ -178,12 +179,12 @@ def machine(found: Row) -> str:
 
 
 def origin(found: Row) -> str:
-    """Return when and of which commit a file is, as far as it says so."""
-    return f"{found.get('date', 'without a date')} at {found.get('commit', 'a commit not named')}"
+    """Return the date and the commit of a file, as far as they are recorded."""
+    return f"{found.get('date', 'without a date')} at {found.get('commit', 'an unknown commit')}"
 
 
 def page(fast: Row, step: Row, cpu: Row) -> list[str]:
-    """Return the lines of the page."""
+    """Return the page's lines."""
     timed = [row for row in fast["rows"] if "low" in row]
     return [
         "# How fast neurons are: measured",

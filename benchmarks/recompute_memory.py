@@ -1,8 +1,8 @@
 """Measure the memory of a training step over the number of time steps, with and without `ul.recompute`.
 
-A convolutional network is trained for one step in a process of its own for each T. Two numbers are written
-to docs/results/recompute-memory.json: the most bytes that tensors had at one time, and the growth of the
-process's resident memory over a step at T=6, which includes memory that malloc keeps for later.
+For each T, a separate process trains a convolutional network for one step. Two numbers are written to
+docs/results/recompute-memory.json: the peak memory of tensors, and the growth of the process's resident
+memory over a step at T=6, which includes freed memory kept by malloc.
 
     python benchmarks/recompute_memory.py
 """
@@ -21,7 +21,7 @@ TIMES = (16, 64, 256, 512)
 
 
 def measure(steps: int, recomputed: bool) -> None:
-    """Print peak bytes and seconds of a training step."""
+    """Print a training step's peak bytes and seconds."""
     import torch
     from torch import nn
     from torch.profiler import ProfilerActivity, profile
@@ -43,7 +43,7 @@ def measure(steps: int, recomputed: bool) -> None:
         out.mean(0).square().sum().backward()
         return time.process_time() - started
 
-    train(x[:6])  # the first call imports, builds and allocates what does not depend on T
+    train(x[:6])  # the first call does the imports, builds and allocations that do not depend on T
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds = train(x)
     resident = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
@@ -56,7 +56,7 @@ def measure(steps: int, recomputed: bool) -> None:
 
 
 def main() -> None:
-    """Measure every case in a process of its own."""
+    """Measure every case in a separate process."""
     found: dict[str, object] = {"machine": platform.machine(), "batch": 8, "image": [2, 32, 32]}
     for recomputed in (False, True):
         name = "recompute" if recomputed else "plain"

@@ -1,10 +1,10 @@
-"""The paper's eighteen variants on MNIST at T=1: trained as one stack, and one after another.
+"""Time the paper's eighteen variants on MNIST at T=1, as one stack and one after another.
 
     python benchmarks/stacking.py [--device cuda] [--out stacking.json]
 
-Both sides take the steps that `ultralif train` and `ultralif sweep` take: on a GPU recorded and replayed, on
-a CPU one call at a time, with as many threads as these commands would use or with ``--threads``. They take
-turns, so that other work on the machine slows both; the result is the median over the rounds. Loading,
+Both sides run the same steps as `ultralif train` and `ultralif sweep`: on a GPU recorded and replayed, on a
+CPU one call at a time, with as many threads as these commands would use or with ``--threads``. They take
+turns, so that other work on the machine slows both. The result is the median over the rounds. Loading,
 recording and evaluation are not counted.
 """
 
@@ -28,26 +28,26 @@ from ultralif.training.networks import build_networks, step_work
 from ultralif.training.sweep import grid
 
 EPOCHS = 10**6
-"""More than are ever run: the stack is never over."""
+"""More epochs than are ever run, so the stack never finishes."""
 WARM = {"cpu": 20, "cuda": 500}
-"""Steps before the clock starts; on a GPU more than an epoch, since its last batch is recorded by itself."""
+"""Steps before timing starts; more than an epoch on a GPU, which records the last batch separately."""
 
 
 def variants(precision: str, dataset: str = "mnist") -> list[RunConfig]:
-    """Return six baselines, and four Ultra neurons with three penalties each."""
+    """Return six baselines and four Ultra neurons with three penalties each."""
     base = RunConfig(dataset=dataset, timesteps=1, epochs=EPOCHS, precision=precision)
     return grid(base, BASELINES, [1], [0.0], [42]) + grid(base, ULTRA, [1], [0.0, 0.01, 0.1], [42])
 
 
 class Times(NamedTuple):
-    """Seconds that steps took: on the clock, and of all cores together."""
+    """Seconds taken by steps: wall time, and CPU time of all cores."""
 
     wall: float
     cpu: float
 
 
 class Trainer:
-    """A stack that can be trained for some steps at a time."""
+    """A stack that can be trained a few steps at a time."""
 
     def __init__(self, configs: Sequence[RunConfig], device: torch.device, data_dir: Path | None) -> None:
         self.configs, self.device = configs, device
@@ -83,7 +83,7 @@ class Trainer:
 def measure(
     device: torch.device, data_dir: Path | None, precision: str, count: int, rounds: int
 ) -> dict[str, object]:
-    """Return microseconds a step and their ratios: the eighteen runs over the stack."""
+    """Return microseconds per step and their ratio: the eighteen runs divided by the stack."""
     configs = variants(precision)
     stack = Trainer(configs, device, data_dir)
     alone = [Trainer([config], device, data_dir) for config in configs]
@@ -118,8 +118,8 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--precision", default="float32", help="float32, tf32 or bfloat16")
-    parser.add_argument("--steps", type=int, help="in a round; default 1000 on a GPU, 100 on a CPU")
-    parser.add_argument("--threads", type=int, help="at most; 1 on a machine with other work to do")
+    parser.add_argument("--steps", type=int, help="steps per round; default 1000 on a GPU, 100 on a CPU")
+    parser.add_argument("--threads", type=int, help="maximum number of threads; use 1 on a busy machine")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()

@@ -1,12 +1,12 @@
-"""One training step: of the paper's 18 variants at MNIST's size, and of a VGG with and without a CUDA graph.
+"""Time a training step: the paper's 18 variants at MNIST's size, and a VGG with and without a CUDA graph.
 
     python benchmarks/step.py --device cuda --out docs/results/step-h200.json
     python benchmarks/step.py --device cuda --only deep --out docs/results/step-deep-h200.json
 
-On a GPU the step of a stack is what training replays: batch, loss, gradient and Adam in one CUDA graph. The
-floor counts what any implementation must do: products at half the peak rate of TF32, and every tensor moved
-once for each use at the speed of a copy. Pixels are random numbers, which cost what others cost. The VGG is
-that of ``ultralif train --model vgg9 --config deep`` on images of CIFAR-10's size.
+On a GPU, a stack's step is the CUDA graph that training replays: batch, loss, gradient and Adam. The floor is
+the work that any implementation must do: products at half the peak rate of TF32, and every tensor moved once
+per use at the speed of a copy. Pixels are random numbers, which cost the same as real ones. The VGG is the
+one trained by ``ultralif train --model vgg9 --config deep``, on images of CIFAR-10's size.
 """
 
 import argparse
@@ -42,10 +42,10 @@ from ultralif.training.loop import Job, prepare_epoch, steps
 from ultralif.training.networks import build_networks, step_work
 
 SAMPLES, BATCH, INPUTS, HIDDEN, CLASSES = 12800, 128, 784, 64, 10
-FLOPS, BYTES = 248e12, 4.3e12  # a second, on an H200
+FLOPS, BYTES = 248e12, 4.3e12  # per second, on an H200
 TIMES = (1, 30)
 ALONE = "UltraPLIF"
-"""The network whose own kernels are listed too."""
+"""The single network whose kernels are listed too."""
 
 
 DEEP = RunConfig(**PRESETS["deep"] | {"dataset": "cifar10", "model": "vgg9", "precision": "bfloat16"})
@@ -53,7 +53,7 @@ DEEP_SAMPLES = 20 * 256 + 100  # the last batch is smaller
 
 
 def configs(timesteps: int) -> list[RunConfig]:
-    """Return the paper's variants: 6 baselines, 4 neurons, each of these with two penalties."""
+    """Return the paper's variants: 6 baselines, and 4 neurons without and with two penalties."""
     variants = [variant for variant in main_variants() if variant not in CONTROLS]
     return [variant.config("mnist", timesteps, 42) for variant in variants]
 
@@ -71,7 +71,7 @@ def images(device: torch.device, dataset: str = "mnist", count: int = SAMPLES) -
 
 
 def stepper(members: Sequence[RunConfig], device: torch.device) -> Callable[[], object]:
-    """Return a function that takes one step of a stack."""
+    """Return a function that runs one training step of a stack."""
     data = images(device)
     job = Job.begin(members, build_networks(members, device), data, device)
     prepare_epoch(job)
@@ -92,7 +92,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def seconds(step: Callable[[], object], device: torch.device, count: int) -> float:
-    """Return the median over five blocks of the time of a step."""
+    """Return the median step time over five blocks."""
     for _ in range(3):
         step()
     blocks = []
@@ -107,7 +107,7 @@ def seconds(step: Callable[[], object], device: torch.device, count: int) -> flo
 
 
 def floor(members: int, timesteps: int) -> dict[str, float]:
-    """Return the least time of a step on an H200, in seconds, and what it is made of."""
+    """Return the minimum time of a step on an H200, in seconds, and its parts."""
     currents = timesteps * BATCH * members * HIDDEN
     inputs = timesteps * BATCH * INPUTS
     weights = members * (INPUTS * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES)
@@ -119,9 +119,9 @@ def floor(members: int, timesteps: int) -> dict[str, float]:
 
 
 def kernels(step: Callable[[], object], count: int = 20) -> tuple[list[dict], list[dict]]:
-    """List the kernels of a step with calls and microseconds a step, slowest first; and one step as it ran.
+    """List a step's kernels by time, with calls and microseconds per step, and the trace of one step.
 
-    Kernels that run side by side take longer than each by itself, so their times add up to more than a step.
+    Kernels that run in parallel take longer than alone, so their times add up to more than a step.
     """
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as trace:
@@ -149,7 +149,7 @@ def kernels(step: Callable[[], object], count: int = 20) -> tuple[list[dict], li
 
 
 def compile_kernels(members: Sequence[RunConfig]) -> None:
-    """Take a step: of a stack, or of the VGG in both of its modes."""
+    """Run a step of a stack, or of the VGG in both of its modes."""
     device = torch.device("cuda")
     if members == [DEEP]:
         for _ in deep_steps(device, "recorded", 2 * DEEP.batch_size):
@@ -160,10 +160,10 @@ def compile_kernels(members: Sequence[RunConfig]) -> None:
 
 
 def compile_at_once(only: str | None) -> None:
-    """Fill Triton's cache in several processes: for each neuron alone, for all of a kind, and for the VGG."""
+    """Fill Triton's cache in several processes: for single neurons, for each neuron type, for the VGG."""
     began = time.perf_counter()
     jobs: dict[Any, list[RunConfig]] = {} if only == "stack" else {"deep": [DEEP]}
-    for t in sorted(TIMES, reverse=True) if only != "deep" else ():  # what takes longest first
+    for t in sorted(TIMES, reverse=True) if only != "deep" else ():  # the slowest first
         for config in configs(t):
             (network,) = build_networks([config], torch.device("cpu"))
             jobs.setdefault((t, kind(network.neurons[0])), []).append(config)
@@ -177,7 +177,7 @@ def compile_at_once(only: str | None) -> None:
 
 
 def deep_steps(device: torch.device, way: str, count: int = DEEP_SAMPLES) -> Iterator[dict[str, Any]]:
-    """Train a VGG for an epoch with soft spikes and one with binary ones: steps a second and losses."""
+    """Train a VGG for one epoch with soft and one with binary spikes; return steps per second and losses."""
     data = images(device, DEEP.dataset, count)
     notes: list[str] = []
     with arithmetic(device, DEEP.precision, step_work([DEEP])):
@@ -209,7 +209,7 @@ def measure_deep(device: torch.device) -> Iterator[dict[str, Any]]:
 
 
 def measure(timesteps: int, device: torch.device, count: int) -> Iterator[dict[str, Any]]:
-    """Measure the stack, then its members one by one, then its kernels; yield what is known after each."""
+    """Measure the stack, its members one by one, and its kernels; yield the results after each."""
     members = configs(timesteps)
     least = floor(len(members), timesteps)
     rounded = partial(arithmetic, device, members[0].precision, step_work(members))
@@ -245,7 +245,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=50, help="steps in a block; five blocks are timed")
-    parser.add_argument("--only", choices=("stack", "deep"), help="measure one of both")
+    parser.add_argument("--only", choices=("stack", "deep"), help="measure only one of them")
     args = parser.parse_args()
     device, began = torch.device(args.device), time.perf_counter()
     if device.type == "cuda":
@@ -253,7 +253,7 @@ def main() -> None:
     document: dict[str, Any] = {"machine": describe(device), "command": " ".join(sys.argv)}
 
     def keep(part: str, row: dict[str, Any]) -> None:
-        """Write what is known, and say what is new."""
+        """Write all results, and print the new ones."""
         rows = document.setdefault(part, [])
         if row not in rows:
             rows.append(row)
@@ -263,13 +263,13 @@ def main() -> None:
 
     stacks = [measure(t, device, args.steps) for t in TIMES] if args.only != "deep" else []
     deep = measure_deep(device) if args.only != "stack" else iter(())
-    parts = [("steps", each, 1) for each in stacks]  # first what tells most
+    parts = [("steps", each, 1) for each in stacks]  # the most informative first
     parts += [("deep", deep, 4), *(("steps", each, 1) for each in stacks * 2)]
     for part, rows, count in parts:
         try:
             for row in islice(rows, count):
                 keep(part, row)
-        except Exception:  # what fails leaves the rest to be measured
+        except Exception:  # measure the rest after a failure
             traceback.print_exc()
     for row in document.get("steps", []):
         time_of = f"T={row['timesteps']}"

@@ -1,7 +1,7 @@
 """Measure the memory of training on a dataset that is larger than the memory allowed.
 
-A synthetic dataset of 5 GB is trained on through a DataLoader in a process whose data may take 1.5 GB
-(RLIMIT_DATA); the result is written to docs/results/streaming-memory.json.
+A process limited to 1.5 GB of data (RLIMIT_DATA) trains on a synthetic 5 GB dataset through a DataLoader; the
+result is written to docs/results/streaming-memory.json.
 
     python benchmarks/streaming_memory.py
 """
@@ -22,7 +22,7 @@ LIMIT = 1_500_000_000
 
 
 def train() -> None:
-    """Train one epoch under the limit and print what it took."""
+    """Train one epoch under the limit, and print its time and memory."""
     resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
     import torch
     from torch import Tensor, nn
@@ -31,7 +31,7 @@ def train() -> None:
     import ultralif as ul
 
     class Synthetic(Dataset[tuple[Tensor, int]]):
-        """Float images; the class is whether the left half is the brighter one."""
+        """Float images; the class states whether the left half is brighter."""
 
         def __init__(self, count: int) -> None:
             self.count = count
@@ -73,7 +73,7 @@ def train() -> None:
 
 
 def main() -> None:
-    """Train in a process of its own, and keep what it measured."""
+    """Train in a separate process, and store its measurements."""
     words = [sys.executable, __file__, "--train"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:

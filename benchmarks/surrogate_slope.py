@@ -2,7 +2,7 @@
 
     ULTRALIF_DATA=/path/to/data python benchmarks/surrogate_slope.py
 
-The test sets are not used. Runs that are finished are kept in ``--runs-dir``, so the command can be repeated.
+The test sets are not used. Finished runs are kept in ``--runs-dir``, so the command can be repeated.
 """
 
 import argparse
@@ -25,14 +25,14 @@ T_VALUE = 2.776
 
 
 def some_mnist() -> str:
-    """Register 4,000 training images of MNIST; those that take the place of a test set are not looked at."""
+    """Register 4,000 MNIST training images; the images passed as a test set are not used."""
     train = ul.data.load("mnist", timesteps=1).train
     x, y = train.batch(list(range(4100))), train.labels[:4100]
     return register_data((x[:4000], y[:4000]), (x[4000:], y[4000:]), title="4,000 images of MNIST")
 
 
 def tasks() -> dict[str, ul.RunConfig]:
-    """Return one config for each network; only seed and slope are changed."""
+    """Return one config per network; only the seed and the slope are varied."""
     mlp: dict[str, Any] = {"timesteps": 10, "learning_rate": 0.01, "validation": 0.25, "neuron": "LIF"}
     deep = {**PRESETS["digits"], "validation": 0.25, "neuron": "LIF"}
     return {

@@ -1,12 +1,12 @@
 """Compare the kernels of two source trees: CPU results bit by bit, sm_90 code instruction by instruction.
 
-    python benchmarks/unchanged.py dump OLD/src old.pt     # a source tree, and where to write what it gives
+    python benchmarks/unchanged.py dump OLD/src old.pt     # a source tree, and the file for its results
     python benchmarks/unchanged.py dump src new.pt
     python benchmarks/unchanged.py compare old.pt new.pt
     python benchmarks/unchanged.py speed OLD/src src       # CPU seconds of one thread, in turns
 
-``--only cpu`` or ``--only code`` leaves out the other half. Neither half needs a GPU. A case names only
-options that both trees have; where 0.2.0 had a choice that is gone, it gets the one that was kept.
+``--only cpu`` or ``--only code`` skips the other half. Neither half needs a GPU. A case uses only options
+that both trees have; where 0.2.0 had an option that was removed, it is set to the behaviour that was kept.
 """
 
 import argparse
@@ -35,7 +35,7 @@ SURROGATES = ("sigmoid", "atan", "triangle")
 
 
 def cases() -> Iterator[Case]:
-    """Yield operators, each with its learned constants and its choices."""
+    """Yield operators, each with its learned constants and its options."""
     ultra = {"eps": 0.5, "leak": 0.9, "threshold": 0.5}
     for mode, reset in product((*SOFT_HARD, "tropical"), (*RESETS, "saturate")):
         more = {"v_sat": 0.7} if reset == "saturate" else {}
@@ -69,13 +69,13 @@ def cases() -> Iterator[Case]:
 
 
 def title(case: Case) -> str:
-    """Return a case in words."""
+    """Return a description of a case."""
     name, learned, given = case
     return " ".join([name, *learned, *(f"{key}={value}" for key, value in given.items())])
 
 
 def operator(case: Case) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """Return the operator of a case, and its choices in the words of the tree that is imported."""
+    """Return a case's operator, and its options as the imported tree names them."""
     from ultralif import functional, ops
 
     name, learned, given = case
@@ -87,7 +87,7 @@ def operator(case: Case) -> tuple[Callable[..., Any], dict[str, Any]]:
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
-    """Draw numbers that do not depend on the type."""
+    """Draw random numbers that do not depend on the dtype."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
@@ -99,7 +99,7 @@ LAYERS = {
     "rate": {"shape": (9, 4, 2, 16), "constants": (2, 1), "rate": True},
     "batch first": {"shape": (5, 4, 40), "swapped": True},
 }
-"""Shape ``[T, B, *features]``, that of the constants, and whether a state and its gradient are given."""
+"""Input shape ``[T, B, *features]``, shape of the constants, and whether a state and gradient are given."""
 
 
 def integrate(case: Case, layer: dict[str, Any], dtype: torch.dtype) -> list[Tensor]:
@@ -133,7 +133,7 @@ def integrate(case: Case, layer: dict[str, Any], dtype: torch.dtype) -> list[Ten
 
 
 def kept_options(name: str) -> dict[str, Any]:
-    """Return the options by which a neuron computes the same in both trees."""
+    """Return the options with which a neuron computes the same in both trees."""
     import ultralif as ul
 
     known = ul.nn.NEURONS[name].__signature__.parameters
@@ -142,7 +142,7 @@ def kept_options(name: str) -> dict[str, Any]:
 
 
 def modules(dtype: torch.dtype) -> Iterator[tuple[str, list[Tensor]]]:
-    """Yield what every neuron's module gives, called twice, so that the second call is a repeated one."""
+    """Yield the results of every neuron's module, called twice to include a repeated call."""
     import ultralif as ul
 
     for name, shape, learn in product(sorted(ul.nn.NEURONS), (None, (20,)), (False, True)):
@@ -194,7 +194,7 @@ CHUNKED = {"chunks": {"shape": (4096, 1, 8)}, "short": {"shape": (5000, 16, 64),
 
 
 def compile_all() -> dict[str, list[str]]:
-    """Return the instructions of each kernel that the cases launch, compiled for sm_90."""
+    """Return the instructions of each kernel launched by the cases, compiled for sm_90."""
     from disassembly import compiled
 
     import ultralif as ul
@@ -248,7 +248,7 @@ STACKED = {
 
 
 def stack(steps: int, shared: bool) -> None:
-    """Launch the neurons of a stack; with shared constants only, one kernel decodes those of all programs."""
+    """Launch a stack's neurons; with only shared constants, one kernel decodes them for all programs."""
     import ultralif as ul
 
     names = [name for name, options in STACKED.items() if not (shared and options)]
@@ -257,7 +257,7 @@ def stack(steps: int, shared: bool) -> None:
 
 
 def readout() -> None:
-    """Launch the readout and loss of a stack."""
+    """Launch a stack's readout and loss."""
     for batch, members, neurons, classes in ((130, 2, 64, 10), (37, 6, 100, 35)):
         sizes = ((batch, members, neurons), (members, classes, neurons), (members, classes))
         given = [torch.zeros(size, requires_grad=True) for size in sizes]
@@ -282,7 +282,7 @@ def _fused_step() -> Any:
 
 
 def images() -> None:
-    """Launch the encoder of images."""
+    """Launch the image encoder."""
     encode = _encoder()
     pixels = torch.zeros(6, 1, 10, 10, dtype=torch.uint8)
     where = pixels, torch.arange(6), torch.zeros(1, dtype=torch.int64), torch.tensor([7])
@@ -293,7 +293,7 @@ def images() -> None:
 
 
 def frames() -> None:
-    """Launch the encoder of events."""
+    """Launch the event encoder."""
     whole, counts = torch.zeros(6, dtype=torch.int64), torch.zeros(6, dtype=torch.uint8)
     place = torch.zeros(1, dtype=torch.int64)
     _encoder().fill_frames(torch.empty(8, 2, 100), whole, whole.int(), counts, whole, place)
@@ -304,7 +304,7 @@ def _encoder() -> Any:
 
 
 def _module(now: str, before: str) -> Any:
-    """Import a module by its name, or by the one that it had in 0.2.0."""
+    """Import a module by its current name or its name in 0.2.0."""
     try:
         return import_module(now)
     except ModuleNotFoundError:
@@ -312,7 +312,7 @@ def _module(now: str, before: str) -> Any:
 
 
 def dump(tree: str, path: str, only: str | None) -> None:
-    """Write what a tree computes and what it compiles to."""
+    """Write a tree's results and compiled code."""
     sys.path[:0] = [tree, str(Path(__file__).parent)]
     with ExitStack() as stack:
         if only != "cpu":
@@ -332,7 +332,7 @@ def dump(tree: str, path: str, only: str | None) -> None:
 
 
 def compare(first: str, second: str) -> None:
-    """Print how many entries are the same, and name those that are not."""
+    """Print how many entries are equal, and name the others."""
     old, new = (torch.load(path) for path in (first, second))
     for kind, chosen in (("CPU results", Tensor), ("kernels", str)):
         names = [name for name in old if old[name] and isinstance(old[name][0], chosen)]
@@ -349,7 +349,7 @@ def compare(first: str, second: str) -> None:
 
 
 def _same(a: list[Any], b: list[Any]) -> bool:
-    if isinstance(a[0], str):  # a return names the kernel that it is in
+    if isinstance(a[0], str):  # a return instruction names its kernel
         return [line.split("`(")[0] for line in a] == [line.split("`(")[0] for line in b]
     if len(a) != len(b):
         return False
@@ -379,7 +379,7 @@ TURNS = 15
 
 
 def serve(tree: str) -> None:
-    """Measure in a process of its own: for each line with a neuron and a size, print two CPU times."""
+    """Measure in a separate process: for each line with a neuron and a size, print two CPU times."""
     sys.path.insert(0, tree)
     import ultralif as ul
 
