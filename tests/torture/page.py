@@ -30,12 +30,13 @@ ELSEWHERE = """
 - Calling a network with NaN or Inf should raise an error that names the layer and the step. It does not: soft
   spikes become NaN for that sample, and a binary neuron does not fire. Every reader refuses such values, so
   they cannot come from a dataset. Checking every batch would slow down every step.
-- The extreme currents are not combined with temperatures below 0.1, the lowest that is learned by default.
+- The extreme currents are not combined with temperatures below 0.1, the lower bound for learning
+  by default.
 - Running out of memory and 100 kills were not tried on a GPU. The same code halves a stack there when it
   catches `torch.OutOfMemoryError`.
 - The writers of an index write rows only; those of a store write a folder with each row.
-- Power failures are replayed from a record of every change. The model of the disk loses and tears whatever
-  was not flushed. No machine was switched off.
+- Power failures are replayed from a record of every change. The simulated disk loses and tears
+  everything that was not flushed. No machine was switched off.
 - Archives are unpacked by the Python version that runs the tests; other versions were not tried.
 
 ## The soak test
@@ -115,7 +116,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         f"{len(rows)} tests passed in their last run. Together they took "
         f"{sum(row['seconds'] for row in rows) / 60:.0f} minutes, from {days[0]} to {days[-1]} UTC.",
         "",
-        "`python tests/torture --only PART` repeats a part. The page is written from `torture.json`. The",
+        "`python tests/torture --only PART` repeats a part. The page is generated from `torture.json`. The",
         "column *load* is the load average at the end of a test. Machines, all shared with other work:",
         "",
         *(f"- {letter}: {where}" for where, letter in machines.items()),
