@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import ultralif as ul
 from ultralif import RunConfig
@@ -17,7 +17,7 @@ from ultralif.errors import InputError
 from ultralif.names import MODES, NEURON_NAMES
 from ultralif.ops.constants import LOG
 from ultralif.training.config import PRESETS, RESERVED, document_id
-from ultralif.training.networks import build_network
+from ultralif.training.networks import build_network, describe
 
 
 def test_a_stored_config_has_every_field_and_option_and_names_the_run() -> None:
@@ -159,3 +159,13 @@ def test_an_option_that_cannot_be(values: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as error:
         RunConfig(**values)
     assert words in str(error.value)
+
+
+def test_tied_weights_name_another_run() -> None:
+    def net(*, tied: bool) -> nn.Module:
+        made = nn.Sequential(nn.Linear(3, 3), ul.LIF(), nn.Linear(3, 3))
+        if tied:
+            made[2].weight = made[0].weight
+        return made
+
+    assert describe(net(tied=True)) == describe(net(tied=True)) != describe(net(tied=False))

@@ -34,37 +34,43 @@ def code_of(*things: Any) -> str:
         >>> "factor" in code_of(scale)
         True
     """
-    seen: dict[int, str] = {}
+    seen: Seen = {}
     for thing in things:
         _collect(thing, seen)
-    return "\n".join(seen.values())
+    return "\n".join(" ".join(texts) for texts in seen.values())
 
 
-def _collect(thing: Any, seen: dict[int, str]) -> None:
+Seen = dict[int, list[str]]
+"""The texts of each thing by its id. The first is its number, by which others refer to it."""
+
+
+def _collect(thing: Any, seen: Seen) -> None:
     if id(thing) in seen:
         return
-    seen[id(thing)] = ""  # it may contain itself
+    texts = seen[id(thing)] = [str(len(seen))]  # first of all, because it may contain itself
     if isinstance(thing, functools.partial):
-        seen[id(thing)] = f"partial {_value(thing.args, seen)} {_value(thing.keywords, seen)}"
+        texts.append(f"partial {_value(thing.args, seen)} {_value(thing.keywords, seen)}")
         _collect(thing.func, seen)
     elif isinstance(thing, MethodType):
         _collect(thing.__func__, seen)
         _collect(thing.__self__, seen)
     elif isinstance(thing, type):
-        seen[id(thing)] = thing.__qualname__
+        texts.append(thing.__qualname__)
         for kind in filter(_is_users, thing.__mro__):
             for name, member in sorted(vars(kind).items()):
+                if isinstance(member, functools.cached_property):
+                    member = member.func
                 member = getattr(member, "__func__", getattr(member, "fget", member))
                 if isinstance(member, FunctionType):
                     _collect(member, seen)
                 elif not name.startswith("__"):
-                    seen[id(thing)] += f" {name}={_value(member, seen)}"
+                    texts.append(f"{name}={_value(member, seen)}")
     elif isinstance(thing, FunctionType):
-        seen[id(thing)] = _text(thing)
+        texts.append(_text(thing))
         if _is_users(thing):
-            _follow(thing, seen)
+            texts.append(_taken_by(thing, seen))
     elif hasattr(thing, "__dict__"):
-        seen[id(thing)] = f"{type(thing).__qualname__} {_value(_attributes(thing), seen)}"
+        texts.append(f"{type(thing).__qualname__} {_value(_attributes(thing), seen)}")
         _collect(type(thing), seen)
 
 
@@ -83,19 +89,19 @@ _PLACES = (ModuleType, Namespace, SimpleNamespace)
 _WHOLE = (tuple, list, dict, Tensor)
 
 
-def _follow(function: FunctionType, seen: dict[int, str]) -> None:
-    """Collect what a function takes from its module and from the functions around it."""
+def _taken_by(function: FunctionType, seen: Seen) -> str:
+    """Return what a function takes from its module and from the functions around it."""
     names = set(_names(function.__code__))
     values = {name: function.__globals__[name] for name in names if name in function.__globals__}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         values[name] = cell.cell_contents
-    for name, value in values.items():
+    for name, value in sorted(values.items()):
         whole = callable(value) or isinstance(value, _WHOLE)
         if isinstance(value, _PLACES) or (_is_users(type(value)) and not whole):
             values[name] = {part: x for part, x in getattr(value, "__dict__", {}).items() if part in names}
             _collect(type(value), seen)
     given = _value([function.__defaults__, function.__kwdefaults__], seen)
-    seen[id(function)] += f" {given} {_value(values, seen)}"
+    return f"{given} {_value(values, seen)}"
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -105,38 +111,52 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def _value(value: Any, seen: dict[int, str]) -> str:
+def _value(value: Any, seen: Seen) -> str:
     """Return a value as text, also inside lists and dictionaries; "" for what has none."""
+    if isinstance(value, functools._lru_cache_wrapper):
+        value = value.__wrapped__
     if isinstance(value, dict):
         parts = ((name, _value(value[name], seen)) for name in sorted(value, key=str))
         return str([(name, text) for name, text in parts if text])
     if isinstance(value, Namespace | SimpleNamespace):
         return _value(vars(value), seen)
-    if isinstance(value, list | tuple | set | frozenset):
-        texts = [_value(entry, seen) for entry in value]
-        return str(sorted(texts) if isinstance(value, set | frozenset) else texts)
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=lambda entry: str(getattr(entry, "__qualname__", entry)))
+    if isinstance(value, list | tuple):
+        return str([_value(entry, seen) for entry in value])
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        return _value(value.tolist(), seen)
     if isinstance(value, Tensor | np.ndarray):
         return _digest(value)
-    if isinstance(value, bool | int | float | str | bytes | torch.dtype | torch.device):
+    if isinstance(value, complex | int | float | str | bytes | np.generic | torch.dtype | torch.device):
         return repr(value)
     if callable(value) or _is_users(type(value)):
-        plain = isinstance(value, type | FunctionType | functools.partial)
-        if isinstance(value, nn.Module | MethodType) or _is_users(value if plain else type(value)):
+        plain = isinstance(value, type | FunctionType)
+        followed = isinstance(value, nn.Module | MethodType | functools.partial)
+        if followed or _is_users(value if plain else type(value)):
             _collect(value, seen)
-        return getattr(value, "__qualname__", type(value).__qualname__)
+        number = seen.get(id(value), [""])[0]
+        return f"{getattr(value, '__qualname__', type(value).__qualname__)} {number}"
     return ""
 
 
 def _digest(array: Tensor | np.ndarray[Any, Any]) -> str:
-    content: Any = array
-    if isinstance(array, Tensor):
-        content = array.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return f"{array.dtype} {tuple(array.shape)} {hashlib.sha256(content.tobytes()).hexdigest()}"
+    about, content = f"{array.dtype} {tuple(array.shape)}", array
+    if isinstance(content, Tensor):
+        if content.is_meta:
+            return about
+        if content.layout != torch.strided:
+            entries = content.detach().to_sparse(layout=torch.sparse_coo).coalesce()
+            return f"{about} {_digest(entries.indices())} {_digest(entries.values())}"
+        content = content.detach().resolve_conj().resolve_neg().cpu().contiguous().view(-1)
+        content = content.view(torch.uint8).numpy()
+    memory = np.ascontiguousarray(content).reshape(-1).view(np.uint8).data  # not a copy
+    return f"{about} {hashlib.sha256(memory).hexdigest()}"
 
 
 def _is_users(thing: Any) -> bool:
     """Return whether code is the user's, and not that of an installed library."""
-    module = getattr(getattr(thing, "func", thing), "__module__", None) or ""
+    module = getattr(thing, "__module__", None) or ""
     name = module.partition(".")[0]
     if name == "__main__":
         return True
@@ -157,5 +177,5 @@ def _text(function: FunctionType) -> str:
 
 
 def _bytecode(code: CodeType) -> str:
-    constants = [_bytecode(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    constants = [_bytecode(one) if isinstance(one, CodeType) else _value(one, {}) for one in code.co_consts]
     return f"{code.co_code.hex()} {constants} {code.co_names}"

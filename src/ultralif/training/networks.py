@@ -92,8 +92,11 @@ def _describe(net: nn.Module) -> str:
     from ultralif.data.code import code_of
 
     shapes = [(name, tuple(value.shape)) for name, value in net.state_dict().items()]
+    places: dict[int, int] = {}
+    parameters = net.named_parameters(remove_duplicate=False)
+    tied = [places.setdefault(id(one), len(places)) for _, one in parameters]
     shown = re.sub(r" at 0x[0-9a-f]+", "", repr(net))
-    return hashlib.sha256(f"{shapes} {shown} {code_of(net)}".encode()).hexdigest()
+    return hashlib.sha256(f"{shapes} {tied} {shown} {code_of(net)}".encode()).hexdigest()
 
 
 def add_model(
