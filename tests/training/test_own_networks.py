@@ -7,12 +7,14 @@ import sys
 import threading
 import types
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
 import ultralif as ul
@@ -328,3 +330,13 @@ def test_a_readout_without_steps_is_refused(tmp_path: Path) -> None:
     net = Mean(nn.Linear(4, 6), ul.LIF(), nn.Linear(6, 2))
     with pytest.raises(InputError, match="readout takes the outputs of every step"):
         ul.train(net, (X, Y), (X, Y), readout="last", runs_dir=tmp_path, **RUN)
+
+
+@pytest.mark.parametrize(
+    "wrap", [nn.utils.parametrizations.weight_norm, partial(prune.l1_unstructured, name="weight", amount=0.5)]
+)
+def test_layers_with_computed_weights_are_trained_and_counted(wrap: Any, tmp_path: Path) -> None:
+    net = nn.Sequential(wrap(nn.Linear(4, 8)), ul.LIF(), nn.Linear(8, 2))
+    result = ul.train(net, (X, Y), (X, Y), runs_dir=tmp_path, **RUN)
+    operations = result.by_mode["hard"].operations
+    assert operations is not None and operations.macs == pytest.approx(4 * 8 * 5)

@@ -140,7 +140,7 @@ class _Count:
         self.every, self.active, self.binary, self.calls = 0.0, 0.0, True, 0
 
     def add(self, layer: nn.Module, x: Tensor, out: Tensor, mask: Tensor | None) -> None:
-        work = float(out.numel() * layer.get_parameter("weight")[0].numel())
+        work = float(out.numel() * _weight(layer)[0].numel())
         if mask is not None:
             counted = self._counted(x, mask)
             x, work = x[counted], work * float(counted.double().mean())
@@ -165,9 +165,14 @@ class _Count:
         return Operations(0.0, count) if self.binary else Operations(count, 0.0)
 
 
+def _weight(layer: nn.Module) -> Tensor:
+    """Return the weights of a layer, also if they are pruned or computed from other parameters."""
+    return cast(Tensor, layer.weight)
+
+
 def _weights_used(layer: nn.Module, nonzero: Tensor) -> float:
     """Return the number of pairs of a weight and an input that is not zero; padding has none."""
-    weight = layer.get_parameter("weight")
+    weight = _weight(layer)
     if not isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         return float(nonzero.sum()) * len(weight)
     places = weight.dim() - 2
