@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 import ultralif as ul
 from ultralif.errors import InputError
-from ultralif.training import Interrupted, Store, losses
+from ultralif.training import Interrupted, Store, losses, networks
 
 X = torch.rand(64, 4, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0.5).long()
@@ -340,3 +340,14 @@ def test_layers_with_computed_weights_are_trained_and_counted(wrap: Any, tmp_pat
     result = ul.train(net, (X, Y), (X, Y), runs_dir=tmp_path, **RUN)
     operations = result.by_mode["hard"].operations
     assert operations is not None and operations.macs == pytest.approx(4 * 8 * 5)
+
+
+def test_the_config_of_a_finished_run_with_metrics_needs_no_network(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    net = nn.Sequential(nn.Linear(4, 8), ul.LIF(), nn.Linear(8, 2))
+    metrics = {"count": lambda scores, targets: len(targets)}
+    result = ul.train(net, (X, Y), (X, Y), metrics=metrics, runs_dir=tmp_path, **RUN)
+    monkeypatch.setattr(networks, "_OWN", {})  # as in another process
+    again = ul.train(Store(tmp_path).read(result.id).config, runs_dir=tmp_path)
+    assert again.metrics == result.metrics

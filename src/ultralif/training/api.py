@@ -128,7 +128,8 @@ def train(
                 "DataLoader up to 256 samples are compared. Pass again=True to train again, or another seed",
                 stacklevel=2,
             )
-        if metrics_code(config.model) != found.result.environment.get("metrics_sha256"):
+        known = found.result.environment.get("metrics_sha256")
+        if net is not None and metrics_code(config.model) != known:
             return reevaluate(store, config.id, device, None if data_dir is None else Path(data_dir)).result
         return found.result
     shown = report is None if progress is None else progress
