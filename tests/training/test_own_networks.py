@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 import ultralif as ul
 from ultralif.errors import InputError
 from ultralif.training import Interrupted, Store, losses, networks
+from ultralif.training.members import Single
 
 X = torch.rand(64, 4, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] > 0.5).long()
@@ -351,3 +352,25 @@ def test_the_config_of_a_finished_run_with_metrics_needs_no_network(
     monkeypatch.setattr(networks, "_OWN", {})  # as in another process
     again = ul.train(Store(tmp_path).read(result.id).config, runs_dir=tmp_path)
     assert again.metrics == result.metrics
+
+
+def test_a_forward_that_the_user_replaced_stays_replaced(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(4, 8), ul.LIF(), nn.Linear(8, 2))
+    usual = net[1].forward
+    net[1].forward = lambda current: usual(0 * current)
+    result = ul.train(net, (X, Y), (X, Y), runs_dir=tmp_path, **RUN)
+    assert result.by_mode["hard"].spike_rate == 0 and float(net[1](torch.ones(5, 2, 8)).sum()) == 0
+
+
+def test_a_batch_of_one_may_fold_its_steps() -> None:
+    class Folded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.neuron = ul.LIF()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.neuron.step(x.flatten(0, 1))[0].view(x.shape)
+
+    for batch in (1, 3):
+        scores, (rates,) = Single(Folded()).outputs(torch.ones(5, batch, 2))
+        assert scores.shape == (5, batch, 2) and rates.shape == (batch, 1, 1)

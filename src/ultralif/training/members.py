@@ -217,13 +217,17 @@ class Single(nn.Module):
                 finally:
                     inside.discard(layer)
                 spikes, after = out if isinstance(out, tuple) else (out, None)
-                spikes = spikes.unsqueeze(0) if time is None else spikes.transpose(0, time)
+                if time is None:
+                    spikes = spikes.unsqueeze(0)
+                else:
+                    spikes = spikes.transpose(0, time)
+                    self._check_axes(layer, spikes)
                 self._note(layer, spikes, given[0] if given else options.get("state"), after)
                 return out
 
             return noting
 
-        hooks = []
+        hooks, before = [], [dict(vars(neuron)) for neuron in self.neurons]  # the user may have replaced some
         for layer, neuron in enumerate(self.neurons):
             time = 1 if neuron.batch_first else 0
             for name, axis in (("forward", time), ("run", time), ("step", None)):
@@ -232,19 +236,25 @@ class Single(nn.Module):
         try:
             yield
         finally:
-            for neuron, hook in zip(self.neurons, hooks, strict=True):
+            for neuron, hook, known in zip(self.neurons, hooks, before, strict=True):
                 hook.remove()
                 for name in ("forward", "run", "step"):
                     del vars(neuron)[name]
+                    if name in known:
+                        vars(neuron)[name] = known[name]
 
-    def _note(self, layer: int, spikes: Tensor, before: Any, after: Any) -> None:
-        """Keep the mean spikes of a call of a layer, from one state to another."""
+    def _check_axes(self, layer: int, spikes: Tensor) -> None:
+        """Refuse a sequence whose first axis is the batch."""
         steps, batch = self._given
         if spikes.shape[:2] == (batch, steps) and batch != steps:
             raise InputError(
                 f"neuron {layer + 1} of net takes the batch of {batch} as time and the {steps} steps as the "
                 "batch; pass it [T, B, ...], or [B, T, ...] where it has batch_first=True"
             )
+
+    def _note(self, layer: int, spikes: Tensor, before: Any, after: Any) -> None:
+        """Keep the mean spikes of a call of a layer, from one state to another."""
+        batch = self._given[1]
         wide = (spikes.float() if spikes.dtype in (torch.bfloat16, torch.float16) else spikes).flatten(2)
         size: float = math.prod(spikes.shape[2:])
         if spikes.shape[1] != batch:  # parts of a sample are folded into the batch
