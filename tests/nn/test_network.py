@@ -148,6 +148,26 @@ def test_a_convolution_of_a_constant_image_is_computed_once() -> None:
     assert seen == [20]  # a hook, which may count operations, sees the call of every step
 
 
+class Noisy(nn.Conv2d):
+    """A user's convolution that draws noise."""
+
+    def forward(self, x):
+        return super().forward(x + torch.randn_like(x))
+
+
+def test_a_convolution_with_noise_differs_at_every_step() -> None:
+    first, second = ul.TimeDistributed(Noisy(2, 3, 3))(torch.randn(5, 2, 8, 8).expand(2, -1, -1, -1, -1))
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d(2, 3, 3), nn.MaxPool2d(2)])
+def test_a_folded_layer_for_any_number_of_steps(layer: nn.Module) -> None:
+    steps, x = torch.export.Dim("steps", min=2), torch.randn(4, 2, 2, 8, 8)
+    made = torch.export.export(ul.TimeDistributed(layer), (x,), dynamic_shapes=({0: steps},), strict=False)
+    longer = torch.randn(7, 2, 2, 8, 8)
+    torch.testing.assert_close(made.module()(longer), ul.TimeDistributed(layer)(longer))
+
+
 @pytest.mark.parametrize("options", [{}, {"stride": 1}, {"padding": 1}, {"ceil_mode": True}, {"dilation": 2}])
 @pytest.mark.parametrize("window", [1, 2, 3, (2, 3)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

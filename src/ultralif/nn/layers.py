@@ -39,8 +39,8 @@ class TimeDistributed(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         """Return ``[T, B, ...]`` for ``[T, B, ...]``; a tuple if the module returns one."""
-        is_constant = len(x) > 1 and x.stride(0) == 0
-        if is_constant and isinstance(self.module, CONVOLUTIONS) and not is_watched(self.module):
+        is_plain = type(self.module) in CONVOLUTIONS and not is_watched(self.module)
+        if is_plain and x.stride(0) == 0 and len(x) > 1:  # len would fix the length for torch.export
             out: Tensor = self.module(x[0])
             return out.expand(len(x), *out.shape)
         folded: Any = _apply(self.module, x.flatten(0, 1))
