@@ -1,10 +1,12 @@
 """Multilayer perceptrons of any depth, streamed and whole, and networks that a user puts together."""
 
 from itertools import pairwise
+from unittest import mock
 
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 from torch.nn.functional import cross_entropy
 
 import ultralif as ul
@@ -137,11 +139,15 @@ def test_a_convolution_of_a_constant_image_is_computed_once() -> None:
     one, many = image.clone().requires_grad_(), image.clone().requires_grad_()
     once = conv(one.expand(4, *image.shape))
     each = conv(many.repeat(4, 1, 1, 1, 1))
-    assert once.stride(0) == 0
     torch.testing.assert_close(once, each)
     (once * once).sum().backward()
     (each * each).sum().backward()
     torch.testing.assert_close(one.grad, many.grad)
+    with mock.patch.object(functional, "conv2d", wraps=functional.conv2d) as convolve:
+        torch.testing.assert_close(conv(image.expand(4, *image.shape)).relu_(), each.relu())
+    assert [len(call.args[0]) for call in convolve.mock_calls] == [5]
+    exported = torch.export.export(conv, (image.expand(4, *image.shape),)).module()
+    torch.testing.assert_close(exported(moving := torch.randn(4, *image.shape)), conv(moving))
     seen = []
     conv.module.register_forward_hook(lambda module, given, out: seen.append(len(out)))
     conv(image.expand(4, *image.shape))
@@ -166,6 +172,18 @@ def test_a_folded_layer_for_any_number_of_steps(layer: nn.Module) -> None:
     made = torch.export.export(ul.TimeDistributed(layer), (x,), dynamic_shapes=({0: steps},), strict=False)
     longer = torch.randn(7, 2, 2, 8, 8)
     torch.testing.assert_close(made.module()(longer), ul.TimeDistributed(layer)(longer))
+
+
+def test_a_module_in_time_distributed_is_called_where_someone_watches_it() -> None:
+    inside = nn.Sequential(nn.Conv2d(2, 3, 3), nn.MaxPool2d(2))
+    seen = []
+    inside.register_full_backward_hook(lambda module, given, out: seen.append("gradient"))
+    ul.TimeDistributed(inside)(torch.randn(4, 5, 2, 8, 8, requires_grad=True)).sum().backward()
+    assert seen == ["gradient"]
+    pool = nn.MaxPool2d(2)
+    pool.forward = lambda x: -functional.max_pool2d(x, 2)
+    x = torch.rand(4, 5, 2, 8, 8)
+    assert float(ul.TimeDistributed(nn.Sequential(pool))(x).max()) <= 0
 
 
 @pytest.mark.parametrize("options", [{}, {"stride": 1}, {"padding": 1}, {"ceil_mode": True}, {"dilation": 2}])

@@ -13,7 +13,9 @@ from ultralif.errors import InputError
 from ultralif.nn.integrator import LeakyIntegrator
 from ultralif.nn.neuron import Neuron
 from ultralif.nn.pooling import pools_by_slices, window_maxima
+from ultralif.ops.autograd import is_plain
 from ultralif.ops.constants import bounded
+from ultralif.ops.operators import is_tracing
 
 __all__ = ["DelayedLinear", "Recurrent", "RecurrentState", "TimeDistributed", "step", "truncated"]
 
@@ -39,14 +41,20 @@ class TimeDistributed(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         """Return ``[T, B, ...]`` for ``[T, B, ...]``; a tuple if the module returns one."""
-        is_plain = type(self.module) in CONVOLUTIONS and not is_watched(self.module)
-        if is_plain and x.stride(0) == 0 and len(x) > 1:  # len would fix the length for torch.export
-            out: Tensor = self.module(x[0])
-            return out.expand(len(x), *out.shape)
-        folded: Any = _apply(self.module, x.flatten(0, 1))
+        folded: Any
+        if self._repeats(x):
+            folded = torch.cat([self.module(x[0])] * len(x))  # a copy for each step: callers may change it
+        else:
+            folded = _apply(self.module, x.flatten(0, 1))
         if isinstance(folded, tuple):  # such as the maxima and their positions
             return tuple(each.reshape(*x.shape[:2], *each.shape[1:]) for each in folded)
         return folded.reshape(*x.shape[:2], *folded.shape[1:])
+
+    def _repeats(self, x: Tensor) -> bool:
+        """Return whether all steps are one image; a trace of the module must also hold for other inputs."""
+        if type(self.module) not in CONVOLUTIONS or is_watched(self.module):
+            return False
+        return is_plain(x) and not is_tracing() and x.stride(0) == 0 and len(x) > 1
 
 
 def is_watched(module: nn.Module) -> bool:
@@ -68,11 +76,18 @@ def shown(neuron: nn.Module, current: Tensor, spikes: Tensor) -> Tensor:
 
 
 def _apply(module: nn.Module, x: Tensor) -> Any:
-    if type(module) is nn.Sequential and not is_watched(module):
+    if (
+        is_watched(module)
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or "forward" in vars(module)
+    ):
+        return module(x)
+    if type(module) is nn.Sequential:
         for layer in module:
             x = _apply(layer, x)
         return x
-    if isinstance(module, nn.MaxPool2d) and pools_by_slices(module, x) and not is_watched(module):
+    if isinstance(module, nn.MaxPool2d) and pools_by_slices(module, x):
         return window_maxima(x, module.kernel_size)
     return module(x)
 
