@@ -16,6 +16,7 @@ from torch.utils.data import (
     SequentialSampler,
     TensorDataset,
     WeightedRandomSampler,
+    default_collate,
 )
 
 import ultralif as ul
@@ -307,3 +308,13 @@ def test_samples_of_different_lengths_name_the_remedy() -> None:
     data = [(torch.rand(n, 6), 0) for n in (3, 4, 5)]
     with pytest.raises(InputError, match=r"collate_fn=ul\.data\.pad_samples"):
         Stream("train", DataLoader(data, batch_size=2), events=True)  # type: ignore[arg-type]
+
+
+def test_what_a_dataset_keeps_does_not_rename_data_that_it_also_collates() -> None:
+    class Collating(Noisy):
+        def collate(self, samples: list[Any]) -> Any:
+            return default_collate(samples)
+
+    data = Collating()  # it remembers every draw
+    loader = DataLoader(data, 20, collate_fn=data.collate)
+    assert ul.data.register_data(loader, loader) == ul.data.register_data(loader, loader)

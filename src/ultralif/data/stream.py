@@ -139,7 +139,10 @@ class Stream:
             seen.update(f"{count}".encode())
             places = sorted({round(i * (count - 1) / COMPARED) for i in range(COMPARED + 1)})
             samples = (_drawn(data, i) for i in places)
-            seen.update(f"{_drawn(_Order(self.loader), 0)} {code_of(self.loader.collate_fn)}".encode())
+            collate: Any = self.loader.collate_fn
+            if getattr(collate, "__self__", None) is data:  # whose samples are compared, and not its caches
+                collate = collate.__func__
+            seen.update(f"{_drawn(_Order(self.loader), 0)} {code_of(collate)}".encode())
         for sample in samples:
             for part in sample:
                 value = np.ascontiguousarray(np.asarray(part))
