@@ -97,6 +97,21 @@ def test_gathered_membranes_with_other_resets(tmp_path, options):
 
 
 @needs_gcc
+@pytest.mark.parametrize(("kernel", "padding"), [(1, 2), (3, 4)])
+def test_padding_beyond_the_kernel(tmp_path, kernel, padding):
+    """The first rows read no spikes, and the rows of the layer below are kept for the ones that do."""
+    net = network(3, neuron=ul.LIF)
+    net[2].module[1] = nn.MaxPool2d(1)
+    net.insert(4, Each(nn.Conv2d(16, 16, kernel, padding=padding)))
+    net.insert(5, ul.LIF())
+    net[4].module.weight.data.mul_(2)
+    net[-1] = nn.LazyLinear(5)
+    with torch.no_grad():
+        net(torch.zeros(1, 1, *SHAPE))
+    assert len(make_plan(exported(tmp_path / "c", net, 2)).gathered) == 3
+
+
+@needs_gcc
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())

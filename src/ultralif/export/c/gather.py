@@ -335,11 +335,9 @@ def _facts(net: IntegerNetwork, plan: LayerPlan, layer: Gathered) -> dict[str, o
     if layer.source in plan.gathered:
         ahead = (pool.size[0] - 1) * g.stride[0] - g.padding[0] + (rows - 1) * g.dilation[0] + 1
         last = f"(int32_t)y * {pool.stride[0] * g.stride[0]} + {ahead}"
-        facts["pull"] = (
-            f"    rows_{layer.source}(s, {last} < {source[1]} ? (uint32_t)({last}) : {source[1]});\n"
-            if ahead >= 0
-            else f"    rows_{layer.source}(s, {source[1]});\n"
-        )
+        guard = f"    if ({last} > 0)\n    " if ahead < 0 else ""  # the first rows read only padding
+        call = f"    rows_{layer.source}(s, {last} < {source[1]} ? (uint32_t)({last}) : {source[1]});\n"
+        facts["pull"] = guard + call
     return facts
 
 
