@@ -2,7 +2,9 @@
 
 from itertools import pairwise
 from unittest import mock
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -200,6 +202,19 @@ def test_maximum_pooling_without_gradients(options: dict, window: object, dtype:
         for layer in (pool, nn.Sequential(nn.Identity(), pool)):
             found = ul.TimeDistributed(layer)(given)
             torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("window", [(2,), [2, 3], np.int64(2)])
+def test_every_way_to_write_a_window(window: Any) -> None:
+    x, pool = torch.randn(2, 3, 4, 7, 9), nn.MaxPool2d(window)
+    assert torch.equal(ul.TimeDistributed(pool)(x), torch.stack([pool(frame) for frame in x]))
+
+
+def test_a_window_of_one_copies() -> None:
+    x = torch.randn(2, 3, 4, 7, 9)
+    before = x.clone()
+    ul.TimeDistributed(nn.MaxPool2d(1))(x).zero_()
+    assert torch.equal(x, before)
 
 
 def test_maximum_pooling_with_gradients_and_hooks() -> None:

@@ -13,7 +13,7 @@ def pools_by_slices(module: nn.MaxPool2d, x: Tensor) -> bool:
     if type(module) is not nn.MaxPool2d or x.device.type != "cpu" or x.dim() != 4 or not is_plain(x):
         return False
     window = _pair(module.kernel_size)
-    separate = window == _pair(module.stride) and _pair(module.padding) == (0, 0)
+    separate = window == _pair(module.stride) != (1, 1) and _pair(module.padding) == (0, 0)
     usual = _pair(module.dilation) == (1, 1) and not module.ceil_mode and not module.return_indices
     fits = 0 < window[0] <= x.shape[2] and 0 < window[1] <= x.shape[3]
     differentiated = torch.is_grad_enabled() and x.requires_grad
@@ -34,4 +34,5 @@ def window_maxima(x: Tensor, window: int | tuple[int, int]) -> Tensor:
 
 
 def _pair(value: int | tuple[int, ...]) -> tuple[int, ...]:
-    return (value, value) if isinstance(value, int) else tuple(value)
+    values = tuple(value) if isinstance(value, tuple | list) else (value,)
+    return values if len(values) == 2 else values * 2
