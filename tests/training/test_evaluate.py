@@ -214,6 +214,32 @@ class Folded(InLoop):
         return last(self.neuron(first(x)))
 
 
+class ConvolutionInLoop(torch.nn.Module):
+    """A convolution, called step by step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.neuron, self.last = torch.nn.Conv2d(1, 2, 3), ul.LIF(), torch.nn.Linear(8, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state, out = None, []
+        for frame in x:
+            spikes, state = self.neuron.step(self.conv(frame), state)
+            out.append(self.last(spikes.flatten(1)))
+        return torch.stack(out)
+
+
+def test_steps_beyond_every_sample_cost_nothing(tmp_path: Path) -> None:
+    x = (torch.rand(20, 5, 1, 4, 4, generator=torch.Generator().manual_seed(0)) < 0.5).float()
+    data = x, torch.arange(20) % 2, torch.full((20,), 3)
+    result = ul.train(
+        ConvolutionInLoop(), data, data, events=True, epochs=1, runs_dir=tmp_path, progress=False
+    )
+    uses = torch.tensor([1.0, 2.0, 2.0, 1.0])  # windows that hold a row, or a column
+    expected = 2 * (x[:, :3] * uses * uses[:, None]).sum().item() / 20
+    assert result.by_mode["hard"].layers["conv"].acs == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("form", ["sequence", "loop", "folded", "perceptron"])
 def test_padded_steps_cost_nothing(form: str, tmp_path: Path) -> None:
     """6 inputs, 8 neurons, 2 classes; samples of 2 and of 5 steps, with padding that would fire."""

@@ -176,8 +176,7 @@ def _weights_used(layer: nn.Module, nonzero: Tensor) -> float:
     if not isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
         return float(nonzero.sum()) * len(weight)
     places = weight.dim() - 2
-    batch, sizes = nonzero.shape[: -places - 1], nonzero.shape[-places:]
-    channels = nonzero.reshape(*batch, layer.groups, -1, *sizes).sum(-places - 1).float()
+    channels = torch.unflatten(nonzero, -places - 1, (layer.groups, -1)).sum(-places - 1).float()
     ones = torch.ones_like(weight[: layer.groups, :1], dtype=torch.float32)
     with torch.autocast(channels.device.type, enabled=False):
         used: Tensor = layer._conv_forward(channels, ones, None)
