@@ -277,6 +277,31 @@ def test_every_output_of_a_forward_of_one_step(x: Tensor) -> None:
     assert torch.equal(membranes, torch.stack([each[1] for each in expected]))
 
 
+class TwoStates(Free):
+    """A forward of one step that takes a number and two membranes, and returns them."""
+
+    def __init__(self, together: bool) -> None:
+        super().__init__()
+        self.together = together
+
+    def forward(self, x, gain=1.5, mem1=None, mem3=None):
+        spk1, mem1 = self.lif1(self.fc1(x) * gain, mem1)
+        spk3, mem3 = self.lif3(self.fc2(spk1), mem3)
+        return (spk3, (mem1, mem3)) if self.together else (spk3, mem1, mem3)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_several_states_as_arguments(together: bool, x: Tensor) -> None:
+    net = TwoStates(together)
+    spikes = convert(net, check=x, exact=True)(x)[0]
+    net.together = False
+    mem1, mem3, expected = net.lif1.init_leaky(), net.lif3.init_leaky(), []
+    for frame in x:
+        spk, mem1, mem3 = net(frame, 1.5, mem1, mem3)
+        expected.append(spk)
+    assert torch.equal(spikes, torch.stack(expected)) and fires(spikes)
+
+
 class Wrong(Free):
     def __init__(self, what: str) -> None:
         super().__init__()

@@ -180,11 +180,16 @@ def _keep_ours(kept: dict[str, tuple[Tensor, Tensor]], name: str) -> Hook:
 def _run_steps(source: nn.Module, x: Tensor) -> Output:
     """Return what a network of one time step returns for a sequence, without its states."""
     outs: list[tuple[Tensor, ...]] = []
-    state, has_state = None, len(inspect.signature(source.forward).parameters) > 1
+    _, *others = inspect.signature(source.forward).parameters.values()
+    names = [each.name for each in others if not isinstance(each.default, int | float | str)]
+    states: dict[str, object] = dict.fromkeys(names)
     for frame in x:
-        out = source(frame, state) if has_state else source(frame)
-        if has_state and isinstance(out, tuple):
-            out, state = out
+        out = source(frame, **states)
+        if len(names) > 1 and isinstance(out, tuple) and type(out[-1]) is tuple:  # all states together
+            out = (*out[:-1], *out[-1])
+        if names and isinstance(out, tuple) and len(out) > len(names):  # states come last
+            out, kept = out[: -len(names)], out[-len(names) :]
+            states = dict(zip(names, kept, strict=True))
         outs.append(tuple(_tensors(out)))
     stacked = tuple(torch.stack(each) for each in zip(*outs, strict=True))
     return stacked if len(stacked) > 1 else stacked[0]
