@@ -316,6 +316,8 @@ class Wrong(Free):
                 spk, mem = self.lif1(self.fc2(spk), mem)
             if self.what == "in place":
                 total.add_(spk)
+            if self.what == "whole":
+                spk = spk / spk.max()
             rec.append(spk)
         return torch.stack(rec)
 
@@ -326,6 +328,7 @@ class Wrong(Free):
         ("start", "'lif1' is given a state other than 0"),
         ("twice", "'lif1' is called twice"),
         ("in place", "in place by add_"),
+        ("whole", "max mixes the samples"),
     ],
 )
 def test_forwards_that_are_refused(what: str, said: str, x: Tensor) -> None:

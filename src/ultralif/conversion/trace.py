@@ -55,7 +55,7 @@ class Folded(nn.Module):
             out = getattr(args[0], self.function)(*args[1:], **self.kwargs)
         else:
             out = self.function(*args, **self.kwargs)
-        if len(out) != steps * batch:
+        if getattr(out, "shape", ())[:1] != (steps * batch,):
             raise InputError(
                 f"{self.extra_repr()} mixes the samples of a batch, or time steps; call it outside of the "
                 "loop over time"
