@@ -244,6 +244,8 @@ class Free(nn.Module):
             spk3, mem3 = self.lif3(self.fc3(torch.cat([spk1, spk2], dim=1)), mem3)
             out[t, :, :] = mem3
             count += spk3
+            unused = spk1 + spk2
+            unused += 1
         return out, count / x.shape[0]
 
 
@@ -334,6 +336,36 @@ class Wrong(Free):
 def test_forwards_that_are_refused(what: str, said: str, x: Tensor) -> None:
     with pytest.raises(ValueError, match=said):
         convert(Wrong(what), check=x)
+
+
+class InPlace(nn.Module):
+    """A forward that changes a tensor and goes on with the old name."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what, self.relu = what, nn.ReLU(inplace=True)
+        self.fc, self.lif = linear(12, 16), snn.Leaky(beta=0.9, init_hidden=True)
+
+    def forward(self, x):
+        h = kept = self.fc(x)
+        if self.what == "layer":
+            self.relu(h)
+        elif self.what == "function":
+            nn.functional.relu(h, inplace=True)
+        elif self.what == "method":
+            h = h.relu_()
+        elif self.what == "operator":
+            h += 1
+        else:
+            torch.clamp(h, min=0, out=h)
+        return self.lif(kept)
+
+
+@pytest.mark.parametrize("what", ["layer", "function", "method", "operator", "argument"])
+def test_a_tensor_that_is_changed_in_place_and_used_afterwards(what: str, x: Tensor) -> None:
+    for check in (None, x):
+        with pytest.raises(ValueError, match="the forward changes a tensor in place"):
+            convert(InPlace(what), check=check)
 
 
 def test_an_example_that_the_network_itself_refuses() -> None:

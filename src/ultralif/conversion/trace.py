@@ -8,7 +8,7 @@ B, *features]``.
 import inspect
 import operator
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, cast
 
@@ -99,8 +99,22 @@ class Expand(nn.Module):
         return x.unsqueeze(0).expand(self.steps, *x.shape)
 
 
+def _in_place(operation: Callable[..., fx.Proxy]) -> Callable[..., fx.Proxy]:
+    """Trace an operator such as ``+=`` as a new value, and note that it changes the old one."""
+
+    def changed(value: fx.Proxy, other: object) -> fx.Proxy:
+        found = operation(value, other)
+        found.node.meta["in place"] = True
+        return found
+
+    return changed
+
+
 class _Known(fx.Proxy):
     """A traced value with its tensor for the example, so that its shape can be read."""
+
+    __iadd__, __isub__ = _in_place(operator.add), _in_place(operator.sub)
+    __imul__, __itruediv__ = _in_place(operator.mul), _in_place(operator.truediv)
 
     @property
     def known(self) -> Any:
@@ -280,15 +294,28 @@ class _Writer:
                 node.args = (self._without_states(node.args[0]),)
             elif node.target == "__setitem__":
                 self.writes.setdefault(first_input(node).target, []).append(node)
-            elif _is_in_place(node) and not node.users:
+            elif self._is_changed_for_others(node):
                 raise InputError(
-                    f"the forward changes a tensor in place by {node.target}; write `x = x + y` instead"
+                    f"the forward changes a tensor in place by {name_of(node)} and uses it afterwards; write "
+                    "`x = x + y` instead"
                 )
             role = names.setdefault(self._role(node), len(names))
             self.roles[node] = role
             self.parts.setdefault(role, []).append(node)
             if self._is_neuron(node) or any(i in self.stepping for i in node.all_input_nodes):
                 self.stepping.add(node)
+
+    def _is_changed_for_others(self, node: fx.Node) -> bool:
+        """Return whether a call changes a tensor that is used by its old name afterwards."""
+        is_operator, name = "in place" in node.meta, name_of(node)
+        if node.op == "call_module":
+            in_place = bool(getattr(self.net.get_submodule(str(node.target)), "inplace", False))
+        else:
+            in_place = (name.endswith("_") and name[0] != "_") or bool(node.kwargs.get("inplace"))
+        if not in_place and not is_operator and "out" not in node.kwargs:
+            return False
+        later = [user for user in first_input(node).users if user not in self.roles and user is not node]
+        return bool(later) or not (node.users or is_operator)
 
     def _found(self, node: fx.Node) -> Replacement | None:
         return self.replaced.get(str(node.target)) if node.op == "call_module" else None
