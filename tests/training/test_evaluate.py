@@ -240,6 +240,15 @@ def test_steps_beyond_every_sample_cost_nothing(tmp_path: Path) -> None:
     assert result.by_mode["hard"].layers["conv"].acs == pytest.approx(expected)
 
 
+def test_a_computed_weight_is_counted(tmp_path: Path) -> None:
+    norm = torch.nn.utils.parametrizations.weight_norm
+    x = (torch.rand(20, 6, generator=torch.Generator().manual_seed(0)) < 0.5).float()
+    net = torch.nn.Sequential(norm(torch.nn.Linear(6, 8)), ul.LIF(), norm(torch.nn.Linear(8, 2)))
+    data, options = (x, torch.arange(20) % 2), {"timesteps": 3, "encoding": "constant"}
+    result = ul.train(net, data, data, epochs=1, runs_dir=tmp_path, progress=False, **options)
+    assert result.by_mode["hard"].layers["0"].acs == pytest.approx(3 * x.sum().item() / 20 * 8)
+
+
 @pytest.mark.parametrize("form", ["sequence", "loop", "folded", "perceptron"])
 def test_padded_steps_cost_nothing(form: str, tmp_path: Path) -> None:
     """6 inputs, 8 neurons, 2 classes; samples of 2 and of 5 steps, with padding that would fire."""
