@@ -1,8 +1,8 @@
 """Multilayer perceptrons of any depth, streamed and whole, and networks that a user puts together."""
 
 from itertools import pairwise
-from unittest import mock
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
