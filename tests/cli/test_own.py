@@ -138,7 +138,7 @@ def test_a_neuron_of_ones_own_cannot_take_the_name_of_a_built_in_one(
 ) -> None:
     Path("lif.py").write_text("import ultralif as ul\n\n\nclass LIF(ul.LIF):\n    pass\n")
     assert main(["train", "--neuron", "lif.py:LIF", "--epochs", "1"]) == 2
-    assert "lif.LIF has the name of a neuron of ultralif" in capsys.readouterr().err
+    assert "lif.LIF has the same name as a built-in neuron" in capsys.readouterr().err
     assert ul.nn.NEURONS["LIF"] is ul.LIF
     other = type("LIF", (ul.LIF,), {})
     net = ul.Network((4, 3, 2), other)

@@ -29,7 +29,7 @@ def test_what_has_another_form_is_refused() -> None:
         lambda: ul.UltraLIF(eps_range=(0.1,)), InputError, "eps_range", "(0.1,)", "(lowest, highest)"
     )
     assert_refused(lambda: ul.UltraLIF(parameter_shape=5), InputError, "parameter_shape", "5", "(64,)")
-    assert_refused(lambda: ul.UltraLIF(eps=torch.tensor([])), InputError, "eps", "without values")
+    assert_refused(lambda: ul.UltraLIF(eps=torch.tensor([])), InputError, "eps", "empty tensor")
     assert_refused(lambda: ul.LIF(v_reset=math.nan), InputError, "v_reset", "nan", "finite")
     nothing = torch.zeros(0, 2, 3)
     assert_refused(lambda: ul.functional.lif(nothing, leak=0.9, threshold=0.5), InputError, "no time steps")

@@ -67,11 +67,11 @@ def test_feedback_by_convolution_and_of_the_wrong_shape():
         5,
         5,
     )
-    with pytest.raises(InputError, match="must keep the shape"):
+    with pytest.raises(InputError, match="must preserve the shape"):
         ul.Recurrent(ul.LIF(), nn.Linear(4, 3))(torch.rand(3, 1, 4))
     with pytest.raises(InputError, match="at least one time step"):
         recurrent()(torch.rand(0, 1, 4).double())
-    with pytest.raises(TypeError, match="the feedback comes second"):
+    with pytest.raises(TypeError, match="pass the feedback second"):
         ul.Recurrent(nn.Linear(4, 4), ul.LIF())
 
 

@@ -12,7 +12,7 @@ _NAMED = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWOR
 
 
 def merged_signature(cls: type, defaults: Mapping[str, Any]) -> inspect.Signature:
-    """Return all arguments of a class: its own, and those that ``**options`` passes on to its bases.
+    """Return all arguments of a class: its own, and those that ``**options`` passes to its bases.
 
     Args:
         cls: the class.
@@ -33,7 +33,7 @@ def merged_signature(cls: type, defaults: Mapping[str, Any]) -> inspect.Signatur
 
 
 def unexpected_values(neuron: str, values: Sequence[Any], signature: inspect.Signature) -> TypeError | None:
-    """Return the error for positional values, if a neuron takes its arguments by name only.
+    """Return the error for positional values, if a neuron only accepts keyword arguments.
 
     Args:
         neuron: the name of the neuron's class.
@@ -55,7 +55,7 @@ def unexpected_values(neuron: str, values: Sequence[Any], signature: inspect.Sig
 
 
 def unknown_argument(neuron: str, name: str, arguments: Iterable[str]) -> TypeError:
-    """Return the error for an argument that a neuron does not take, with the name that is probably meant.
+    """Return the error for an unknown argument, with the name that was probably meant.
 
     Args:
         neuron: the name of the neuron's class.

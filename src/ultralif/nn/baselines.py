@@ -1,4 +1,4 @@
-"""The surrogate-gradient neurons that the paper compares with, as modules."""
+"""The paper's surrogate-gradient baselines, as modules."""
 
 from typing import ClassVar, TypeVar, Unpack, get_args
 
@@ -22,7 +22,7 @@ class DSpike(Neuron[State]):
 
     Args:
         leak: decay factor in (0, 1]; 1 integrates without leak.
-        sharpness: k > 0 of the curve.
+        sharpness: sharpness k > 0 of the curve.
         learn_leak: learn the leak. None: only in DSpikePlus.
         learn_sharpness: learn the sharpness. None: yes.
         sharpness_range: bounds of a learned sharpness, which would otherwise drift to 0.
@@ -111,7 +111,7 @@ class _Surrogate(Neuron[S]):
         if not callable(surrogate):
             check_choice("surrogate", surrogate, get_args(SurrogateName))
         if callable(surrogate) or surrogate == "superspike":
-            vars(self)["modes"] = ("hard",)  # no antiderivative between 0 and 1 to be the soft spike
+            vars(self)["modes"] = ("hard",)  # no antiderivative in (0, 1) to use as the soft spike
         self.surrogate: Surrogate = surrogate
         self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
         self.learnable("surrogate_slope", surrogate_slope, LOG, learn_slope, bounds=(0.05, 100.0))

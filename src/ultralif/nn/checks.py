@@ -34,14 +34,14 @@ def check_shape(argument: str, shape: object) -> None:
     """Check that an argument is None or a sequence of sizes."""
     is_shape = isinstance(shape, Sequence) and all(isinstance(n, int) and n >= 0 for n in shape)
     if shape is not None and not is_shape:
-        raise InputError(f"{argument} must be sizes, such as (64,), got {shape!r}")
+        raise InputError(f"{argument} must be a sequence of sizes, such as (64,), got {shape!r}")
 
 
 def check_steps(current: Tensor) -> None:
-    """Check that a current ``[T, B, *features]`` has time steps."""
+    """Check that a current ``[T, B, *features]`` has at least one time step."""
     if current.shape[0] == 0:
         raise InputError(
-            f"current has no time steps, its [T, B, *features] are {tuple(current.shape)}; pass at least one"
+            f"current has no time steps, [T, B, *features] is {tuple(current.shape)}; pass at least one"
         )
 
 

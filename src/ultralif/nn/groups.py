@@ -10,7 +10,7 @@ from ultralif.nn.parameters import Parametrized
 __all__ = ["parameter_groups"]
 
 _NORMS = (
-    nn.modules.batchnorm._NormBase,  # every batch and instance normalization
+    nn.modules.batchnorm._NormBase,  # all batch and instance normalization layers
     nn.LayerNorm,
     nn.GroupNorm,
     nn.RMSNorm,
@@ -33,9 +33,9 @@ def parameter_groups(
 
     Args:
         net: any network.
-        weights: options of that group, such as ``{"weight_decay": 0.01}``.
-        norms: the same for normalization and biases.
-        neurons: the same for the constants of neurons, such as ``{"lr": 1e-2}``.
+        weights: options for the weights, such as ``{"weight_decay": 0.01}``.
+        norms: options for normalization layers and biases.
+        neurons: options for the neurons' constants, such as ``{"lr": 1e-2}``.
 
     Example:
         >>> import torch

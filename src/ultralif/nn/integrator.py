@@ -17,15 +17,15 @@ __all__ = ["LeakyIntegrator"]
 class LeakyIntegrator(Parametrized):
     """A membrane without threshold over ``[T, B, *features]``: `ultralif.functional.leaky_integrator_step`.
 
-    Use it as the last layer for regression and for readouts by membrane; its gradient is exact. It has no
-    spikes, so rates and penalties ignore it and modes do not change it.
+    Use it as the last layer for regression and for membrane readouts. Its gradient is exact. It never
+    spikes, so it is left out of spike rates and penalties, and modes have no effect on it.
 
     Args:
         leak: decay factor in (0, 1).
         learn_leak: learn the leak, as a sigmoid.
         parameter_shape: the shape of a learned leak, such as ``(10,)`` for one value per output. None: one
             number for the whole layer.
-        batch_first: take and return ``[B, T, *features]``.
+        batch_first: accept and return ``[B, T, *features]``.
 
     Example:
         >>> readout = LeakyIntegrator(leak=0.5)

@@ -1,4 +1,4 @@
-"""Layers around neurons: modules for every time step, delays, feedback, and states between calls."""
+"""Layers that work with neurons: per-step modules, delays, feedback, and state kept between calls."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -20,13 +20,13 @@ from ultralif.ops.operators import is_tracing
 __all__ = ["DelayedLinear", "Recurrent", "RecurrentState", "TimeDistributed", "step", "truncated"]
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-"""Layers that compute every sample alone and without a random draw."""
+"""Layers that process each sample independently and draw no random numbers."""
 
 
 class TimeDistributed(nn.Module):
     """Apply a module for batches ``[B, ...]`` to a sequence ``[T, B, ...]`` by folding time into the batch.
 
-    Convolutions and pooling need it; `nn.Linear` does not, because it takes any leading axes. A convolution
+    Convolutions and pooling need it; `nn.Linear` does not, because it accepts any leading axes. A convolution
     of one image expanded over time, ``image.expand(T, *image.shape)``, is computed once.
 
     Example:
@@ -58,12 +58,12 @@ class TimeDistributed(nn.Module):
 
 
 def is_watched(module: nn.Module) -> bool:
-    """Return whether a module has hooks, which must see its usual call."""
+    """Return whether a module has hooks, which must run as usual."""
     return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
 def shown(neuron: nn.Module, current: Tensor, spikes: Tensor) -> Tensor:
-    """Pass all spikes to the hooks of a neuron that took single steps, as if it had been called."""
+    """Run the hooks of a neuron that took single steps, as if it had been called on the whole sequence."""
     before = neuron.__dict__.get("forward")
     neuron.__dict__["forward"] = lambda current: spikes
     try:
@@ -97,14 +97,14 @@ class DelayedLinear(nn.Module):
 
     .. math:: y_o(t) = \sum_i w_{oi}\, x_i(t - d_{oi}) + b_o
 
-    A delay is any number of steps from 0 to ``max_delay``. Between two steps x is interpolated linearly, so
+    A delay may be fractional, from 0 to ``max_delay`` steps. Between two steps x is interpolated linearly, so
     the gradient with respect to the delay is exact: :math:`w\,(x^{(t-k-1)} - x^{(t-k)})` for a delay between
-    k and k + 1. Before the first step x is 0. For hardware with whole delays, round them after training:
+    k and k + 1. Before the first step x is 0. For hardware with integer delays, round them after training:
     ``layer.delay.data.round_()``.
 
     Args:
-        inputs: input features of a step.
-        outputs: output features of a step.
+        inputs: number of input features.
+        outputs: number of output features.
         max_delay: the longest delay, in steps.
         bias: add a bias.
 
@@ -128,18 +128,18 @@ class DelayedLinear(nn.Module):
 
     @property
     def taps(self) -> Tensor:
-        """The weight of every synapse at every whole delay, ``[outputs, inputs, max_delay + 1]``."""
+        """The weight of every synapse at every integer delay, ``[outputs, inputs, max_delay + 1]``."""
         delay = bounded(self.delay, 0.0, float(self.max_delay))
         step = torch.arange(self.max_delay + 1, dtype=delay.dtype, device=delay.device)
         share = (1 - (delay.unsqueeze(-1) - step).abs()).clamp(min=0)
         return self.weight.unsqueeze(-1) * share
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``[T, B, outputs]`` for ``[T, B, inputs]``, with inputs of 0 before the first step."""
+        """Return ``[T, B, outputs]`` for ``[T, B, inputs]``, with zero input before the first step."""
         return self.run(x)[0]
 
     def run(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return the output for ``[T, B, inputs]`` and the state to continue from, the last inputs."""
+        """Return the output for ``[T, B, inputs]`` and the state to continue from: the last inputs."""
         if x.dim() != 3 or x.shape[-1] != self.inputs or not len(x):
             raise InputError(
                 f"x must be [T, B, {self.inputs}] with at least one time step, got shape {tuple(x.shape)}; "
@@ -181,14 +181,14 @@ class RecurrentState(NamedTuple):
 
 
 class Recurrent(nn.Module):
-    r"""Neurons whose spikes come back one step later: :math:`I^{(t)} + W s^{(t-1)} + b` drives them.
+    r"""Neurons with feedback: their input current is :math:`I^{(t)} + W s^{(t-1)} + b`.
 
-    Gradients are those of the neuron, carried through the feedback: exact where its spikes are soft. Time is
-    a loop, because each step needs the spikes of the previous one.
+    Gradients also flow through the feedback, and are exact if the spikes are soft. Time is a loop, because
+    each step needs the spikes of the previous one.
 
     Args:
         neuron: any neuron.
-        linear: the feedback, a module that keeps the shape of a step ``[B, *features]``: ``nn.Linear(n, n)``,
+        linear: the feedback, a module that preserves the shape ``[B, *features]``: ``nn.Linear(n, n)``,
             or a convolution with padding.
 
     Example:
@@ -202,7 +202,7 @@ class Recurrent(nn.Module):
         super().__init__()
         if not isinstance(neuron, Neuron):
             raise TypeError(
-                f"neuron must be an ultralif neuron, got {type(neuron).__name__}; the feedback comes second"
+                f"neuron must be an ultralif neuron, got {type(neuron).__name__}; pass the feedback second"
             )
         self.neuron = neuron
         self.linear = linear
@@ -234,14 +234,14 @@ class Recurrent(nn.Module):
         return self._advance(x, state)[1:]
 
     def _advance(self, x: Tensor, state: RecurrentState | None) -> tuple[Tensor, Tensor, RecurrentState]:
-        """Return the current of the neuron, its spike and the state."""
+        """Return the neuron's input current, its spike and the next state."""
         if state is None:
             state = RecurrentState(None, torch.zeros_like(x))
         back: Tensor = self.linear(state.spikes)
         if back.shape != x.shape:
             raise InputError(
-                f"linear gives {tuple(back.shape)} for spikes {tuple(state.spikes.shape)}, but a step of the "
-                f"current has {tuple(x.shape)}; the feedback must keep the shape"
+                f"linear returned shape {tuple(back.shape)} for spikes {tuple(state.spikes.shape)}, but one "
+                f"step of the current has {tuple(x.shape)}; the feedback must preserve the shape"
             )
         drive = x + back
         spike, inner = self.neuron.step(drive, state.neuron)
@@ -252,8 +252,8 @@ class Recurrent(nn.Module):
 def truncated(net: nn.Module) -> Iterator[None]:
     """Let every call of a network continue where the previous one ended, inside a ``with`` block.
 
-    States are cut off from their past between calls, so that each piece of a long sequence is trained in
-    the memory of that piece: truncated backpropagation through time. The block starts at rest.
+    States are detached between calls, so training on a long sequence needs memory for only one piece at a
+    time: truncated backpropagation through time. At the start of the block, the network is at rest.
 
     Args:
         net: any module. Our neurons, `LeakyIntegrator`, `Recurrent` and `DelayedLinear` keep their states.
@@ -274,12 +274,12 @@ def truncated(net: nn.Module) -> Iterator[None]:
 def step(net: nn.Module, x: Tensor, state: tuple[Any, ...] | None = None) -> tuple[Tensor, tuple[Any, ...]]:
     """Advance a whole network by one time step and return its output and the state to continue from.
 
-    The network itself keeps nothing. Gradients flow through the states.
+    The network itself stores no state. Gradients flow through the states.
 
     Args:
         net: any module over ``[T, B, *input]`` with our neurons.
         x: one time step, ``[B, *input]``.
-        state: what the last call returned; None: rest.
+        state: the state that the last call returned; None starts at rest.
 
     Example:
         >>> from ultralif.nn import UltraLIF
@@ -292,8 +292,8 @@ def step(net: nn.Module, x: Tensor, state: tuple[Any, ...] | None = None) -> tup
     layers = stateful_layers(net)
     if state is not None and len(state) != len(layers):
         raise InputError(
-            f"state has {len(state)} parts, but the network has {len(layers)} layers with a state; pass what "
-            "ul.step returned for this network, or None"
+            f"state has {len(state)} parts, but the network has {len(layers)} stateful layers; pass the "
+            "state that ul.step returned for this network, or None"
         )
     states = [None] * len(layers) if state is None else list(state)
     axis = 1 if any(getattr(layer, "batch_first", False) for layer in layers) else 0
@@ -319,7 +319,7 @@ def carried(
 ) -> Iterator[None]:
     """Let each call of a layer start from its entry of ``states``, and store the next state there."""
     hooks = []
-    before = [vars(layer).get("forward") for layer in layers]  # something else may watch the layer
+    before = [vars(layer).get("forward") for layer in layers]  # another tool may have replaced it
     for i, layer in enumerate(layers):
         layer.forward = _carrying(i, layer, states, keep)
         hooks.append(layer.register_forward_hook(_seen))
@@ -357,7 +357,7 @@ def _carrying(
 
 
 def _seen(module: nn.Module, given: Any, out: Any) -> None:
-    """Do nothing. With a hook, a neuron is called as a module even if only its mean spikes are needed."""
+    """Do nothing: a neuron with a hook is called as a module, even if only its mean spikes are needed."""
 
 
 def _detached(state: Any) -> Any:

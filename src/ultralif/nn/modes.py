@@ -1,4 +1,4 @@
-"""Switch a whole network between soft, hard and tropical spikes, or into evaluation."""
+"""Switch a whole network between soft, hard and tropical spikes, or into evaluation mode."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ __all__ = ["evaluating", "mode", "set_mode"]
 def set_mode(net: nn.Module, mode: Mode) -> None:
     """Put every neuron of a network into ``soft``, ``hard`` or ``tropical`` mode.
 
-    A neuron without that mode uses ``hard``, which all neurons have: LIF spikes are binary already.
+    A neuron that does not support the mode uses ``hard``, which every neuron supports.
 
     Example:
         >>> from ultralif.nn import UltraLIF
@@ -29,8 +29,8 @@ def set_mode(net: nn.Module, mode: Mode) -> None:
     neurons = _neurons(net)
     if not neurons:
         raise InputError(
-            f"net is a {type(net).__name__} without ultralif neurons, so that no mode can be set; pass the "
-            "network that holds them"
+            f"net is a {type(net).__name__} without ultralif neurons, so it has no mode to set; pass the "
+            "network that contains them"
         )
     for neuron in neurons:
         neuron.mode = mode if mode in neuron.modes else "hard"

@@ -24,7 +24,7 @@ _BUILT_IN = dict(NEURONS)
 
 
 def register(neuron: type[AnyNeuron]) -> type[AnyNeuron]:
-    """Register your own neuron by its name for networks and `ultralif.train`; a decorator.
+    """Register your own neuron by name for networks and `ultralif.train`; usable as a decorator.
 
     Runs are identified by the name of their neuron, so the names of the library's neurons are reserved.
 
@@ -38,8 +38,8 @@ def register(neuron: type[AnyNeuron]) -> type[AnyNeuron]:
     """
     if _BUILT_IN.get(neuron.__name__, neuron) is not neuron:
         raise InputError(
-            f"{neuron.__module__}.{neuron.__name__} has the name of a neuron of ultralif, so their runs "
-            "would be mixed up; rename your class"
+            f"{neuron.__module__}.{neuron.__name__} has the same name as a built-in neuron, so their "
+            "runs would be mixed up; rename your class"
         )
     NEURONS[neuron.__name__] = neuron
     return neuron
@@ -112,7 +112,7 @@ class Network(nn.Module):
         kind = find_neuron(neuron) if isinstance(neuron, str) else neuron
         options = dict(neuron_options or {})
         if options.get("batch_first"):
-            raise InputError("batch_first does not work in a Network; leave it out and pass [T, B, *input]")
+            raise InputError("batch_first is not supported by Network; leave it out and pass [T, B, *input]")
         self.sizes = tuple(sizes)
         self.readout: Readout = readout
         self.linears = nn.ModuleList(nn.Linear(n_in, n_out) for n_in, n_out in pairwise(sizes))
@@ -160,7 +160,7 @@ class Network(nn.Module):
         if states is not None and len(states) != len(self.neurons):
             raise InputError(
                 f"states has {len(states)} entries, but the network has {len(self.neurons)} spiking layers; "
-                "pass what the last call returned, or None to start at rest"
+                "pass the states that the last call returned, or None to start at rest"
             )
         signal = x.flatten(1)
         after = []
@@ -175,7 +175,7 @@ class Network(nn.Module):
         sample = x.shape[len(leading) :]
         if not sample or sample.numel() != self.sizes[0]:
             raise InputError(
-                f"input must be [{', '.join(leading)}, *input] with {self.sizes[0]} values a sample, got "
+                f"input must be [{', '.join(leading)}, *input] with {self.sizes[0]} values per sample, got "
                 f"shape {tuple(x.shape)}; reshape it, or add a missing axis with unsqueeze"
             )
 
@@ -189,8 +189,8 @@ def _check_arguments(sizes: object, neuron: object) -> None:
     if isinstance(neuron, Neuron):
         name = type(neuron).__name__
         raise TypeError(
-            f"neuron must be a class or a name, got an instance of {name}: each layer makes neurons of its "
-            f"own; pass neuron={name} and its arguments as neuron_options"
+            f"neuron must be a class or a name, got an instance of {name}: each layer creates its own "
+            f"neurons; pass neuron={name} and its arguments as neuron_options"
         )
     if not isinstance(neuron, str) and not (isinstance(neuron, type) and issubclass(neuron, Neuron)):
         raise TypeError(

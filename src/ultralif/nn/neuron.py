@@ -22,7 +22,7 @@ from ultralif.ops.operators import is_tracing, prepare
 __all__ = ["FIRING", "Neuron", "NeuronOptions"]
 
 FIRING = ("v_reset", "mode", "reset", "detach_reset", "delayed_reset")
-"""The choices of spike and reset that every neuron of this package takes."""
+"""The spike and reset options that every neuron in this package accepts."""
 
 S = TypeVar("S", bound=tuple[Tensor, ...])
 
@@ -51,18 +51,18 @@ class Neuron(Parametrized, Generic[S]):
     Args:
         threshold: a spike is ``V > threshold``. Any finite number; a learned one is a sigmoid in (0, 1).
         v_reset: the membrane after a spike, for ``reset="zero"``.
-        mode: ``soft``, ``hard`` or ``tropical``, if the neuron has that mode. None: its first mode.
+        mode: ``soft``, ``hard`` or ``tropical``, if the neuron supports it. None: its first mode.
         reset: the membrane after a spike is ``v_reset`` (``zero``), V - threshold (``subtract``), or V
-            (``none``); ``saturate``, for neurons that have ``v_sat``, is a soft minimum with it.
-        detach_reset: do not differentiate the reset with respect to the spike. None: where spikes are binary.
+            (``none``); ``saturate``, for neurons with ``v_sat``, is the soft minimum of V and ``v_sat``.
+        detach_reset: do not differentiate the reset with respect to the spike. None: if spikes are binary.
         delayed_reset: reset by the previous step's spike, before firing.
         synapse: the decay factor in (0, 1) of a synaptic current ``i = synapse * i + current``, which then
             drives the membrane instead of the current. None: no synaptic current.
-        learn_threshold: learn the threshold, as a sigmoid. None: the default of the class.
+        learn_threshold: learn the threshold, as a sigmoid. None: the class's default.
         parameter_shape: the shape of each learned constant, such as ``(64,)`` for one value per neuron.
             None: one number for the whole layer.
-        batch_first: take and return ``[B, T, *features]``.
-        backend: ``auto`` uses the fastest kernel, ``reference`` the definition in PyTorch.
+        batch_first: accept and return ``[B, T, *features]``.
+        backend: ``auto`` uses the fastest kernel, ``reference`` the PyTorch definition.
 
     Example:
         >>> import torch
@@ -75,7 +75,7 @@ class Neuron(Parametrized, Generic[S]):
     """
 
     modes: ClassVar[tuple[Mode, ...]] = ("hard",)
-    """The modes of this neuron; it starts in the first one."""
+    """The modes this neuron supports; it starts in the first one."""
 
     learns: ClassVar[frozenset[str]] = frozenset()
     """The constants that are learned unless a ``learn_*`` argument says otherwise."""
@@ -84,18 +84,18 @@ class Neuron(Parametrized, Generic[S]):
     """Lower limit of a fixed threshold, exclusive."""
 
     state_type: type[S]
-    """The kind of tuple that `run` and `step` return as the state."""
+    """The type of the state that `run` and `step` return."""
 
     operator: ClassVar[Callable[..., tuple[Tensor, Any]]]
-    """The function of `ultralif.ops`; it takes the declared constants and the choices by name."""
+    """A function from `ultralif.ops` that accepts the declared constants and the choices by name."""
 
     choices: ClassVar[tuple[str, ...]] = ("v_reset",)
-    """The attributes that the operator takes besides the constants."""
+    """The attributes passed to the operator in addition to the constants."""
 
     __signature__: ClassVar[inspect.Signature]
 
     def __new__(cls, *values: Any, **options: Any) -> Self:
-        """Refuse positional values, with the name of the class in the message."""
+        """Reject positional arguments with an error that names the class."""
         error = unexpected_values(cls.__name__, values, cls.__signature__)
         if error is not None:
             raise error
@@ -147,7 +147,7 @@ class Neuron(Parametrized, Generic[S]):
             self.state_type = with_current(self.state_type)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Give a class the full signature in place of ``**options``, with the defaults of the class."""
+        """Replace ``**options`` in the signature with all arguments and the class's defaults."""
         super().__init_subclass__(**kwargs)
         defaults: dict[str, Any] = {f"learn_{name}": True for name in cls.learns}
         cls.__signature__ = merged_signature(cls, {"mode": cls.modes[0], **defaults})
@@ -160,10 +160,10 @@ class Neuron(Parametrized, Generic[S]):
         """Add a constant to the neuron: a number, or a learned parameter.
 
         Args:
-            name: the name by which `constant` returns it, and the argument of the step.
+            name: the name under which `constant` returns it, and of the step's argument.
             value: its initial value.
-            form: ``LOG`` keeps a learned one positive, ``LOGIT`` between 0 and 1.
-            learn: learn it. None: if the class lists it in ``learns``.
+            form: ``LOG`` keeps a learned constant positive, ``LOGIT`` keeps it between 0 and 1.
+            learn: learn it. None: learn it if the class lists it in ``learns``.
             limits: ``lower``, ``upper``, ``bounds``: see `ultralif.nn.parameters`.
         """
         learn = name in self.learns if learn is None else learn
@@ -186,7 +186,7 @@ class Neuron(Parametrized, Generic[S]):
         if mode not in self.modes:
             raise InputError(
                 f"mode must be one of {', '.join(self.modes)} for {type(self).__name__}, got {mode!r}; "
-                "ultralif.set_mode gives hard to neurons that lack a mode"
+                "ultralif.set_mode uses hard for neurons that lack a mode"
             )
         self._mode: Mode = mode
 
@@ -199,8 +199,8 @@ class Neuron(Parametrized, Generic[S]):
 
         Args:
             current: the input.
-            return_membrane: also return the membrane after the reset of each step, in the same shape. Both
-                have gradients. The time steps then run one by one, which is slower.
+            return_membrane: also return the membrane after each step's reset, in the same shape. Both are
+                differentiable. The time steps then run one by one, which is slower.
         """
         if return_membrane:
             return self._with_membrane(current)
@@ -208,7 +208,7 @@ class Neuron(Parametrized, Generic[S]):
             return self.run(current)[0]
         ready = self.__dict__.setdefault("_ready", {})
         key = current.shape, current.dtype, current.device
-        call = ready.get(key)  # a call like an earlier one is not checked again
+        call = ready.get(key)  # calls like an earlier one skip the checks
         spikes: Tensor | None = None if call is None else call(current, self._parameters)
         if spikes is None:
             spikes = self.run(current)[0]
@@ -230,17 +230,17 @@ class Neuron(Parametrized, Generic[S]):
         return torch.stack(spikes, axis), torch.stack(membranes, axis).to(current.dtype)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute, and drop the calls that were prepared without it."""
+        """Set an attribute, and drop calls prepared with its old value."""
         self.__dict__.pop("_ready", None)
         super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out prepared calls, which belong to a process and its devices."""
+        """Leave out prepared calls, which are specific to one process and its devices."""
         return {name: value for name, value in self.__dict__.items() if name != "_ready"}
 
     def rate(self, current: Tensor) -> Tensor:
         """Return the mean spike over time, ``[B, *features]``, from rest."""
-        if self._forward_hooks or self._forward_pre_hooks:  # hooks see the spikes of the module
+        if self._forward_hooks or self._forward_pre_hooks:  # hooks must see the module's spikes
             spikes: Tensor = self(current)
             return spikes.mean(1 if self.batch_first else 0)
         return self._integrate(self._time_major(current, None), None, rate=True)[0]
@@ -262,7 +262,7 @@ class Neuron(Parametrized, Generic[S]):
         return self.integrate(current, state, rate, self.backend, **constants, **choices)
 
     def _given(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return constants and choices as the operator takes them."""
+        """Return the constants and choices as the operator expects them."""
         find = self.given if hasattr(type(self).operator, "recipe") else self.constant
         constants: dict[str, Any] = {name: find(name) for name in self.declared()}
         if "synapse" in constants:
@@ -284,7 +284,7 @@ class Neuron(Parametrized, Generic[S]):
 
         Args:
             current: ``[T, B, *features]``.
-            state: the state that an earlier call returned; None: rest.
+            state: the state that an earlier call returned; None starts at rest.
             rate: return the mean over time.
             backend: as in `Neuron`.
             synapse: decay factor of a synaptic current.
@@ -318,9 +318,9 @@ class Neuron(Parametrized, Generic[S]):
             check_state(state, self.state_type, shape)
 
     def special(self) -> dict[str, Any]:
-        """Return the choices, other than the mode, in which this neuron differs from its class's defaults.
+        """Return the choices, other than the mode, that differ from the class's defaults.
 
-        An exporter refuses those that it does not know.
+        Exporters reject those that they do not support.
         """
         defaults = {name: p.default for name, p in self.__signature__.parameters.items()}
         found = {name: getattr(self, name) for name in self.choices if name != "mode"}
@@ -332,7 +332,7 @@ class Neuron(Parametrized, Generic[S]):
         }
 
     def extra_repr(self) -> str:
-        """Show the constants, those choices that are not the default, and the mode."""
+        """Show the constants, the non-default choices and the mode."""
         constants = [self.shown(name) for name in sorted(self.declared())]
         others = (f"{name}={short(value)}" for name, value in self.special().items() if name != "synapse")
         return ", ".join([*constants, *others, f"mode={self.mode}"])

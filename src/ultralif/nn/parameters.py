@@ -1,4 +1,4 @@
-"""Constants of a neuron, fixed or learned; a learned one stays in its range by construction."""
+"""A neuron's constants, fixed or learned; learned ones stay in their range by construction."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,16 +16,16 @@ __all__ = ["Attribute", "Parametrized", "are_limits", "fits", "short"]
 
 
 class Parametrized(nn.Module):
-    """A module with constants: numbers, tensors, or parameters that are learned."""
+    """A module with constants: numbers, tensors, or learned parameters."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._declared: dict[str, tuple[float, float]] = {}  # each with its bounds, both excluded
+        self._declared: dict[str, tuple[float, float]] = {}  # the exclusive bounds of each
         self._numbers: dict[str, float] = {}
         self._learned: dict[str, tuple[Form, tuple[float, float] | None]] = {}
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        """Add mode and fixed numbers to the metadata of a ``state_dict``, which `torch.save` keeps."""
+        """Add the mode and fixed numbers to a ``state_dict``'s metadata, which `torch.save` stores."""
         super()._save_to_state_dict(destination, prefix, keep_vars)
         metadata = getattr(destination, "_metadata", {}).get(prefix[:-1])
         if metadata is not None:
@@ -54,18 +54,18 @@ class Parametrized(nn.Module):
         bounds: tuple[float, float] | None = None,
         shape: Sequence[int] | None = None,
     ) -> None:
-        """Register the constant ``name``: as the parameter ``<form>_<name>`` if it is learned.
+        """Register the constant ``name``, as the parameter ``<form>_<name>`` if it is learned.
 
         Args:
-            name: the name by which `constant` returns it.
+            name: the name under which `constant` returns it.
             value: its (initial) value: a number, or a tensor that broadcasts against the features.
             form: the form in which a learned constant is stored.
             learn: make it an `nn.Parameter`.
             lower: exclusive lower limit of a fixed constant.
-            upper: a constant is less than this; a fixed one may be equal to it.
-            bounds: clamp a learned constant to this range. At a bound it keeps only a gradient whose descent
-                step leads back inside.
-            shape: give a learned number this shape, with one value per entry.
+            upper: upper limit, exclusive for a learned constant, inclusive for a fixed one.
+            bounds: clamp a learned constant to this range. At a bound, gradients that would push it outside
+                are dropped.
+            shape: expand a learned number to this shape, with one value per entry.
         """
         _check_type(name, value)
         check_flag(f"learn_{_short(name)}", learn)
@@ -79,7 +79,7 @@ class Parametrized(nn.Module):
             return
         if bounds is not None and not (are_limits(bounds) and bounds[0] < bounds[1]):
             raise InputError(
-                f"{_short(name)}_range must be two positive numbers that increase, got {bounds}; pass "
+                f"{_short(name)}_range must be two increasing positive numbers, got {bounds}; pass "
                 "(lowest, highest)"
             )
         low, high = bounds or (0.0, min(upper, form.upper))
@@ -97,7 +97,7 @@ class Parametrized(nn.Module):
         self._learned[name] = (form, bounds)
 
     def keep(self, name: str, value: Constant) -> None:
-        """Keep an argument that is not learned: a finite number as an attribute, or a tensor as a buffer."""
+        """Store an argument that is not learned: a finite number as an attribute, or a tensor as a buffer."""
         _check_type(name, value)
         if not math.isfinite(value if not isinstance(value, Tensor) else float(value.sum())):
             raise InputError(f"{name} must be finite, got {value}; pass a number, or leave {name} out")
@@ -111,7 +111,7 @@ class Parametrized(nn.Module):
         return tuple(self._declared)
 
     def learned(self, name: str) -> tuple[Form, tuple[float, float] | None, nn.Parameter] | None:
-        """Return form, bounds and raw parameter of a constant that is learned."""
+        """Return the form, bounds and raw parameter of a learned constant; None if it is fixed."""
         if name not in self._learned:
             return None
         form, bounds = self._learned[name]
@@ -134,7 +134,7 @@ class Parametrized(nn.Module):
         return self._decoder(name).value()
 
     def given(self, name: str) -> Constant | Learned:
-        """Return a constant in the form that operators take; they decode a learned one themselves."""
+        """Return a constant as operators expect it; they decode learned constants themselves."""
         return self._decoder(name) if name in self._learned else self.constant(name)
 
     def _decoder(self, name: str) -> Learned:
@@ -143,7 +143,7 @@ class Parametrized(nn.Module):
         return Learned(getattr(self, f"{form.prefix}_{name}"), form, low, high)
 
     def constants(self) -> dict[str, float]:
-        """Return the current value of every constant, decoded and clamped: a number, or the mean of a tensor.
+        """Return the current value of every constant, decoded and clamped, with the mean of each tensor.
 
         Example:
             >>> from ultralif.nn import LIF
@@ -157,18 +157,18 @@ class Parametrized(nn.Module):
         }
 
     def shown(self, name: str) -> str:
-        """Return a constant as a representation shows it: ``eps=0.2 learned``."""
+        """Return a constant formatted for ``repr``, such as ``eps=0.2 learned``."""
         return f"{name}={short(self.constant(name))}" + (" learned" if name in self._learned else "")
 
     @torch.no_grad()
     def assign(self, name: str, value: Constant) -> None:
-        """Change the value of a constant; a learned one continues from there.
+        """Set a constant's value; if it is learned, training continues from there.
 
         Args:
             name: a declared constant.
             value: a number, or a tensor that broadcasts to the constant's shape.
         """
-        self.__dict__.pop("_ready", None)  # calls that were prepared with the old value
+        self.__dict__.pop("_ready", None)  # drop calls prepared with the old value
         if name not in self._declared:
             raise InputError(
                 f"{type(self).__name__} has no constant {name!r}; it has {', '.join(self._declared)}"
@@ -206,7 +206,7 @@ class Attribute:
 
 
 def short(value: Constant | str | bool) -> str:
-    """Write a value as a representation shows it: a tensor by its mean."""
+    """Format a value for ``repr``; a tensor is shown by its mean."""
     if isinstance(value, Tensor):
         if value.is_meta:
             return "unknown"
@@ -243,7 +243,7 @@ def _short(name: str) -> str:
 
 def _check_type(name: str, value: object) -> None:
     if not isinstance(value, Real | Tensor):
-        raise TypeError(f"{name} must be a number or a tensor, got {value!r}; use torch.tensor for several")
+        raise TypeError(f"{name} must be a number or a tensor, got {value!r}; use torch.tensor for more")
 
 
 def _check_range(
@@ -259,7 +259,7 @@ def _check_range(
     if isinstance(value, Tensor) and value.is_meta:
         return  # under torch.device("meta") there are no values yet
     if isinstance(value, Tensor) and not value.numel():
-        raise InputError(f"{name} is a tensor without values; pass a number, or one for each neuron")
+        raise InputError(f"{name} is an empty tensor; pass a number, or one value for each neuron")
     least, most = (x.item() for x in value.aminmax()) if isinstance(value, Tensor) else (value, value)
     above = low < least or (closed == "both" and low == least)
     below = most < high or (bool(closed) and most == high < math.inf)

@@ -1,4 +1,4 @@
-"""Maximum pooling for inference on a CPU, by vectorised maxima of slices."""
+"""Max pooling for CPU inference, computed as vectorised maxima of slices."""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ __all__ = ["pools_by_slices", "window_maxima"]
 
 
 def pools_by_slices(module: nn.MaxPool2d, x: Tensor) -> bool:
-    """Return whether `window_maxima` computes a call of a module: separate windows and no gradient."""
+    """Return whether `window_maxima` can replace a call: the windows are separate, with no gradient."""
     if type(module) is not nn.MaxPool2d or x.device.type != "cpu" or x.dim() != 4 or not is_plain(x):
         return False
     window = _pair(module.kernel_size)
@@ -23,7 +23,7 @@ def pools_by_slices(module: nn.MaxPool2d, x: Tensor) -> bool:
 def window_maxima(x: Tensor, window: int | tuple[int, int]) -> Tensor:
     """Return the maximum of every window ``[height, width]`` of ``[B, C, H, W]``.
 
-    PyTorch compares value by value and keeps positions, which takes much longer on spikes.
+    PyTorch compares value by value and records positions, which is much slower for spikes.
     """
     for axis, size in zip((2, 3), _pair(window), strict=True):
         steps = x.unfold(axis, size, size).unbind(-1)

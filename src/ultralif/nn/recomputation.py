@@ -1,4 +1,4 @@
-"""Train on long sequences in little memory: run a network piece by piece, and again in the backward pass."""
+"""Train on long sequences in little memory: a network runs in pieces, and again in the backward pass."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -17,7 +17,7 @@ from ultralif.nn.neuron import Neuron
 __all__ = ["recompute"]
 
 BRANCHES = 8
-"""Number of pieces that share one saved state: more save time, fewer save memory."""
+"""Number of pieces that share one saved state: a larger number saves time, a smaller one saves memory."""
 
 Over = Literal["steps", "mean"]
 
@@ -28,7 +28,7 @@ def recompute(net: nn.Module, x: Tensor, *, steps: int = 4, over: Over = "steps"
     The sequence runs in pieces, and only the states of the neurons are kept between them. The backward pass
     runs every piece again, one at a time. States and gradients pass from piece to piece, so the result and
     all gradients equal those of ``net(x)``. The one exception is BatchNorm in training mode, whose statistics
-    are taken over each piece. Training takes at most about twice as long.
+    are computed per piece. Training takes at most about twice as long.
 
     Args:
         net: a network in which each time step depends on earlier ones only through the states of our
@@ -48,14 +48,14 @@ def recompute(net: nn.Module, x: Tensor, *, steps: int = 4, over: Over = "steps"
     check_choice("over", over, get_args(Over))
     if steps < 1 or x.dim() < 2 or not len(x):
         raise InputError(
-            f"steps must be at least 1 and x be [T, B, *input], got {steps} and shape {tuple(x.shape)}"
+            f"steps must be at least 1 and x must be [T, B, *input], got {steps} and shape {tuple(x.shape)}"
         )
     layers = stateful_layers(net)
     norms = [m for m in net.modules() if isinstance(m, nn.modules.batchnorm._NormBase)]
     modes = [(m, m.mode) for m in net.modules() if isinstance(m, Neuron)]
 
     def run(part: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
-        """Run a part of the sequence: a piece at once, more of them one after the other."""
+        """Run part of the sequence: one piece at once, longer parts piece by piece."""
         if len(part) <= steps:
             after = list(states)
             with carried(layers, after):
@@ -80,7 +80,7 @@ Run = Callable[[Tensor, list[Any]], tuple[Tensor, list[Any]]]
 def _run_again(
     run: Run, x: Tensor, states: list[Any], as_before: Callable[[], AbstractContextManager[None]]
 ) -> tuple[Tensor, list[Any]]:
-    """Run a part of a sequence, keep only its states, and run it again in the backward pass."""
+    """Run part of a sequence, keep only its states, and run it again in the backward pass."""
     leaves, form = pytree.tree_flatten(states)
     first = True
     forms = []

@@ -1,4 +1,4 @@
-"""Recordings: spikes and membranes of a network's layers at every step, to plot or to compare."""
+"""Recordings: spikes and membranes of a network's layers at every step, for plots and comparisons."""
 
 from itertools import chain
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ def record(net: nn.Module, x: Tensor) -> list[Recording]:
     """Return a recording of each spiking layer, in the order in which the layers are called.
 
     Args:
-        net: a network, or any module that calls neurons, or a neuron.
+        net: a network, a neuron, or any module that calls neurons.
         x: its input, ``[T, B, *input]``.
 
     Example:

@@ -1,4 +1,4 @@
-"""The states of neurons between time steps."""
+"""The states that neurons pass between time steps."""
 
 from typing import Any, NamedTuple
 
@@ -60,10 +60,10 @@ _WITH_CURRENT: dict[Any, Any] = {State: SynapticState, AdaptiveState: AdaptiveSy
 
 
 def with_current(state_type: Any) -> Any:
-    """Return the kind of state that also holds a synaptic current."""
+    """Return the state type that also holds a synaptic current."""
     if state_type not in _WITH_CURRENT:
         raise InputError(
-            f"synapse is not for neurons with a state of their own, here {state_type.__name__}; put the "
-            "synaptic current into the formula"
+            f"synapse cannot be combined with a custom state, here {state_type.__name__}; add the "
+            "synaptic current to the formula"
         )
     return _WITH_CURRENT[state_type]

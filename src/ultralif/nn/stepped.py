@@ -1,4 +1,4 @@
-"""`Stepped`: base class of user-defined neurons, made from one step function."""
+"""`Stepped`: base class for user-defined neurons, built from one step function."""
 
 import inspect
 from collections.abc import Callable
@@ -19,11 +19,11 @@ _CHOICES = ("mode", "v_reset", "reset", "detach_reset", "delayed_reset")
 
 
 class Stepped(Neuron[S]):
-    """Base class of user-defined neurons: a subclass names its step, which is repeated over time.
+    """Base class for user-defined neurons: a subclass provides one step, which is repeated over time.
 
-    The subclass declares its constants in ``__init__``. The step takes those that it names, and ``mode``,
-    ``v_reset``, ``reset``, ``detach_reset`` and ``delayed_reset``. List other attributes that it takes in
-    ``choices``.
+    The subclass declares its constants in ``__init__``. The step receives those that it names as arguments;
+    it may also name ``mode``, ``v_reset``, ``reset``, ``detach_reset`` and ``delayed_reset``. List any other
+    attributes that it needs in ``choices``.
 
     Example:
         >>> import torch
@@ -42,7 +42,7 @@ class Stepped(Neuron[S]):
         torch.Size([10, 2, 64])
     """
 
-    state_type: type[S] = cast(Any, State)  # that of a formula whose state is a membrane
+    state_type: type[S] = cast(Any, State)  # for a formula whose state is a membrane
     formula: ClassVar[Callable[..., tuple[Tensor, Any]]]
     """``formula(current, state, **constants)`` returns the spike and the next state."""
 
@@ -50,7 +50,7 @@ class Stepped(Neuron[S]):
     """Returns the state before the first step, given the currents ``[T, B, *features]``."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Make the operator."""
+        """Build the operator from the formula."""
         super().__init_subclass__(**kwargs)
         if "formula" in vars(cls):
             run = over_time(cls.at_rest)(cls.formula)

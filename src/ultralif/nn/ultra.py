@@ -1,4 +1,4 @@
-"""The exact-gradient neurons of the paper, and their soft control, as modules."""
+"""The paper's exact-gradient neurons, and their soft control, as modules."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -30,15 +30,15 @@ class TemperedOptions(NeuronOptions, total=False):
 class _Tempered(Neuron[State]):
     """A neuron with a temperature: ``eps``, ``learn_eps`` (None: yes) and ``eps_range``.
 
-    The default of ``eps`` is 0.4 times the default threshold. Between rest and twice the threshold a soft
-    spike rises by tanh(threshold / (2 eps)), and L layers pass on the L-th power of that: 0.85 per layer
-    here, 0.24 at the paper's 1.0. There an UltraLIF without input also rests above its threshold (at log 1.9
-    = 0.64).
+    By default ``eps`` is 0.4 times the default threshold. Between rest and twice the threshold a soft spike
+    rises by tanh(threshold / (2 eps)), and L layers transmit the L-th power of that: 0.85 per layer at the
+    default, 0.24 at the paper's eps of 1.0. At 1.0 an UltraLIF without input also rests above its threshold
+    (at log 1.9 = 0.64).
 
     Args:
         eps: the temperature, above 0.
         learn_eps: learn the temperature. None: yes.
-        eps_range: bounds of a learned temperature.
+        eps_range: bounds for a learned temperature.
         options: the arguments of every `Neuron`.
     """
 
@@ -80,7 +80,7 @@ class _Leaky(_Tempered):
             self.learnable("leak", leak, LOGIT, learn_leak, upper=1.0)
             return
         if isinstance(leak, Tensor) or leak != 0.9:
-            raise InputError(f"leak={leak} is not for a neuron with time_constants; leave it out")
+            raise InputError(f"leak={leak} cannot be combined with time_constants; leave it out")
         raw = torch.log(_spread(time_constants, self._shape))
         if "leak" in self.learns if learn_leak is None else learn_leak:
             self.log_time_constant = nn.Parameter(raw)
@@ -89,7 +89,7 @@ class _Leaky(_Tempered):
         self._declared["leak"] = (0.0, 1.0)
 
     def constant(self, name: str) -> Constant:
-        """Return the current value of a constant; a leak may follow from the time constants."""
+        """Return the current value of a constant; a leak may be computed from the time constants."""
         if name != "leak" or self.time_constants is None:
             return super().constant(name)
         return torch.exp(self.eps_per_decay() * -torch.exp(-self.log_time_constant))
@@ -108,7 +108,7 @@ class _Leaky(_Tempered):
 
     @torch.no_grad()
     def assign(self, name: str, value: Constant) -> None:
-        """Change the value of a constant; a leak sets its time constant."""
+        """Change the value of a constant; setting a leak changes its time constant."""
         if name != "leak" or self.time_constants is None:
             super().assign(name, value)
             return
@@ -120,7 +120,7 @@ class _Leaky(_Tempered):
 
 
 def _spread(time_constants: tuple[float, float], shape: Sequence[int] | None) -> Tensor:
-    """Return time constants for all neurons of a layer, evenly spaced in their logarithm."""
+    """Return time constants for all neurons of a layer, evenly spaced on a logarithmic scale."""
     if not are_limits(time_constants):
         raise InputError(
             f"time_constants must be two positive numbers of steps, got {time_constants}; pass "
@@ -135,24 +135,24 @@ def _spread(time_constants: tuple[float, float], shape: Sequence[int] | None) ->
 class UltraLIF(_Leaky):
     """A neuron whose membrane is the soft maximum of its past and its current (definition 4.1).
 
-    Soft spikes are fractions between 0 and 1, and their gradient is exact, also for the temperature. In hard
+    Soft spikes are fractions between 0 and 1, and their gradient is exact, even for the temperature. In hard
     mode spikes are binary, and the derivative of the soft spike serves as a surrogate. Tropical mode also
     replaces the soft maximum by an ordinary one. Switch a neuron with ``neuron.mode = "hard"``, and a whole
     network with `ultralif.set_mode`.
 
     With the default reset a spike erases the past. For long memory use ``reset="none"`` with
-    ``time_constants``. `ultralif.functional.ultralif_step` is the formula.
+    ``time_constants``. The formula is `ultralif.functional.ultralif_step`.
 
     Args:
         eps: the temperature, above 0. The default suits deep networks; the paper uses 1.0.
         learn_eps: learn the temperature, as ``exp(log_eps)``.
-        eps_range: bounds of a learned temperature.
+        eps_range: bounds for a learned temperature.
         leak: decay factor tau_0 in (0, 1).
         learn_leak: learn the leak. None: only in UltraPLIF.
         time_constants: the shortest and the longest time constant of a layer in steps, instead of ``leak``.
-            They are spread evenly in their logarithm over ``parameter_shape``, which must be given. A neuron
-            with time constant c has lambda = leak^(1/eps) = exp(-1/c), the factor by which u = exp(V/eps)
-            decays. The constant c itself is kept or learned, so memory does not change with eps.
+            They are spaced logarithmically over ``parameter_shape``, which is then required. A neuron with
+            time constant c has lambda = leak^(1/eps) = exp(-1/c), the factor by which u = exp(V/eps) decays.
+            The constant c itself is stored or learned, so the memory does not depend on eps.
         v_sat: the ceiling of the membrane for ``reset="saturate"``.
         options: the arguments of every `Neuron`, such as ``threshold``, ``mode``, ``reset`` and ``synapse``.
 
@@ -205,11 +205,11 @@ class SpatialOptions(TemperedOptions, total=False):
 class UltraDLIF(_Tempered):
     """A neuron whose membrane is the soft maximum of its neighbours, plus its current (definition 4.2).
 
-    In soft mode the gradient is exact. Each step adds up to ``eps * log(3)`` without input, unless
-    ``centered=True``. `ultralif.functional.ultradlif_step` is the formula.
+    In soft mode the gradient is exact. Without input, the membrane rises by up to ``eps * log(3)`` per step,
+    unless ``centered=True``. The formula is `ultralif.functional.ultradlif_step`.
 
     Args:
-        coupled_axis: the feature axis along which neurons are coupled, counted from the last, -1.
+        coupled_axis: the feature axis along which neurons are coupled, as a negative index: -1 is the last.
         centered: preserve the mean, so that a membrane without input does not drift.
         options: ``eps``, ``learn_eps`` and ``eps_range`` as in `UltraLIF`, and the arguments of every
             `Neuron`.
@@ -242,8 +242,8 @@ class UltraDLIF(_Tempered):
         super()._check_current(current, leading)
         if current.dim() < len(leading) - self.coupled_axis:
             raise InputError(
-                f"coupled_axis={self.coupled_axis} needs that many feature axes, got a current of shape "
-                f"{tuple(current.shape)} with {current.dim() - len(leading)}; count from the last, -1"
+                f"coupled_axis={self.coupled_axis} needs that many feature axes, but a current of shape "
+                f"{tuple(current.shape)} has {current.dim() - len(leading)}; count from the last, -1"
             )
 
 
@@ -272,7 +272,7 @@ class UltraDPLIF(UltraDLIF):
 class SoftLIF(_Leaky):
     """A leaky membrane with soft spikes and an exact gradient: the control without log-sum-exp.
 
-    `ultralif.functional.softlif_step` is the formula.
+    The formula is `ultralif.functional.softlif_step`.
 
     Args:
         leak: decay factor in (0, 1).

@@ -8,19 +8,19 @@ from ultralif.errors import InputError
 __all__ = ["matrix_shape", "orthogonal_", "volume_regularizer"]
 
 JITTER = 1e-6
-"""Constant that `volume_regularizer` adds to the diagonal of the Gram matrix, in units of its mean."""
+"""Constant that `volume_regularizer` adds to the Gram matrix's diagonal, relative to the diagonal's mean."""
 
 
 def volume_regularizer(weight: Tensor) -> Tensor:
-    r"""Return minus the log-volume of a layer, to be added to a loss with a small factor.
+    r"""Return minus the log-volume of a layer, to add to a loss with a small factor.
 
     .. math:: -\tfrac12 \log\det(G + \delta I), \quad G = W W^T \text{ or } W^T W,
         \quad \delta = 10^{-6} \, \mathrm{tr}(G) / m
 
     G is the smaller Gram matrix, ``[m, m]``; delta keeps the value and its gradient finite if the rank is
     deficient. Scaling W by c > 0 subtracts ``m * log(c)``, so the penalty also increases the norm of the
-    weights: combine it with weight decay if that matters. The gradient is in the span of the rows: it widens
-    every singular value that training, or noise, has left above zero.
+    weights: combine it with weight decay if that matters. The gradient lies in the span of the rows, so it
+    increases every nonzero singular value.
 
     Args:
         weight: ``[h, n]``, such as ``linear.weight``.
@@ -48,8 +48,8 @@ def volume_regularizer(weight: Tensor) -> Tensor:
 def orthogonal_(linear: nn.Linear, generator: torch.Generator | None = None) -> nn.Linear:
     """Make a layer's weights orthogonal in place by QR, with an unchanged Frobenius norm; return the layer.
 
-    Rows become orthogonal and equally long for h <= n, columns for h >= n. No weights of that norm have a
-    greater `log_volume`.
+    For h <= n the rows become orthogonal and equal in length, for h >= n the columns. No weights of that
+    norm have a greater log-volume.
 
     Example:
         >>> layer = orthogonal_(nn.Linear(5, 3))
@@ -64,7 +64,7 @@ def orthogonal_(linear: nn.Linear, generator: torch.Generator | None = None) -> 
 
 
 def matrix_shape(weight: Tensor) -> tuple[int, int]:
-    """Return the sizes ``[h, n]`` of a weight matrix, or raise an error that says what it is instead."""
+    """Return the sizes ``[h, n]`` of a weight matrix, or raise an error if it is not a matrix."""
     if weight.dim() != 2 or not weight.is_floating_point():
         raise InputError(
             f"weight must be a floating-point matrix [h, n], got {weight.dtype} of shape "
