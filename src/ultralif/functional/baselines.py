@@ -45,7 +45,7 @@ class AdaptiveState(NamedTuple):
 def leaky_integrator_step(current: Tensor, v: Tensor, *, leak: Constant) -> tuple[Tensor, Tensor]:
     r"""Advance a leaky integrator, :math:`v \leftarrow \tau v + I`; return the membrane twice.
 
-    The first is the output of the step, the second the state of the next one. It never fires. A synaptic
+    The first is the step's output, the second the next state. It never fires. A synaptic
     current is such a membrane, whose output drives a neuron.
 
     Args:
@@ -88,9 +88,9 @@ def lif_step(
         v_reset: potential after a spike, for ``reset="zero"``.
         surrogate_slope: steepness beta of the surrogate gradient.
         surrogate: its shape, such as ``atan``: see `ultralif.functional.surrogate_spike`.
-        mode: ``hard``, binary spikes with a surrogate gradient; ``soft``, the surrogate's primitive.
+        mode: ``hard``, binary spikes with a surrogate gradient; ``soft``, the surrogate's antiderivative.
         reset: ``zero``, ``subtract`` (the threshold) or ``none``: see `ultralif.functional.fire`.
-        detach_reset: do not differentiate the reset with respect to the spike. None: where spikes are binary.
+        detach_reset: do not differentiate the reset with respect to the spike. None: if spikes are binary.
         delayed_reset: reset by the previous step's spike, before firing.
 
     Example:
@@ -127,8 +127,8 @@ def adalif_step(
 
     .. math:: \theta = \theta_0 + \beta_a b, \quad b \leftarrow \tau_a b + (1 - \tau_a) s
 
-    By the paper's indices the threshold of a step has the adaptation of the step before, so that a spike
-    raises the threshold two steps later. In Bellec et al. 2018 it does so in the next step.
+    With the paper's indices, a step's threshold uses the adaptation of the step before, so that a spike
+    raises the threshold two steps later. In Bellec et al. 2018 it does so one step later.
 
     Args:
         current: ``[B, *features]``.
@@ -184,7 +184,7 @@ def dspike_step(
         v: membrane, with the shape of ``current``.
         leak: decay factor in (0, 1).
         threshold: spike threshold > 0.
-        sharpness: k > 0 of the curve.
+        sharpness: sharpness k > 0 of the curve.
         v_reset: potential after a spike.
         mode: ``hard``, binary spikes forward; ``soft``, the curve itself.
         reset: as in `lif_step`, like the arguments below.

@@ -1,7 +1,7 @@
-r"""Solve resets by spikes in parallel over time: Newton's method for the whole sequence.
+r"""Solve spike resets in parallel over time: Newton's method on the whole sequence.
 
 The membranes :math:`V_t = f(V_{t-1}, I_t)` are the solution of T equations. Around a guess :math:`W` each
-equation is nearly the line :math:`V_t = f(W_{t-1}, I_t) + f'(W_{t-1}, I_t) (V_{t-1} - W_{t-1})`. Lines
+equation is approximately the line :math:`V_t = f(W_{t-1}, I_t) + f'(W_{t-1}, I_t) (V_{t-1} - W_{t-1})`. Lines
 compose to lines, so one scan solves them all and gives the next guess. Every sweep solves at least one more
 step. If f is smooth and forgets, as with soft spikes, a few sweeps solve all of them.
 """
@@ -21,7 +21,8 @@ def newton(
 ) -> tuple[Tensor, int]:
     """Return the membrane after every step, ``[T, ...]``, and the number of sweeps.
 
-    The gradients with respect to the current and everything that the step reads are exact, by one more scan.
+    The gradients with respect to the current and everything that the step reads are exact; they take one more
+    scan.
 
     Args:
         step: maps the membrane and the current of a step to the next membrane, element by element. It is
@@ -29,7 +30,7 @@ def newton(
         current: ``[T, ...]``.
         v0: the membrane before the first step.
         tolerance: the largest change of a membrane in the last sweep.
-        most: the number of sweeps after which the membranes are returned as they are.
+        most: the maximum number of sweeps, after which the membranes are returned even if they still change.
 
     Example:
         >>> halve = lambda v, i: v / 2 + torch.tanh(i)
@@ -48,7 +49,7 @@ def newton(
 
 
 def affine_scan(slope: Tensor, offset: Tensor, start: Tensor) -> Tensor:
-    """Return all of ``y[t] = slope[t] y[t - 1] + offset[t]`` in 2 log2(T) rounds.
+    """Return every ``y[t] = slope[t] y[t - 1] + offset[t]`` in 2 log2(T) rounds.
 
     Args:
         slope: ``[T, ...]``.
@@ -60,7 +61,7 @@ def affine_scan(slope: Tensor, offset: Tensor, start: Tensor) -> Tensor:
 
 
 def _lines(step: Step, current: Tensor, guess: Tensor, v0: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the slope of every step at the guess, and the membranes at the end of the lines."""
+    """Return the slope of every step at the guess, and the membranes that solve these linear steps."""
     with torch.enable_grad():
         before = torch.cat((v0.expand_as(guess[:1]), guess[:-1])).requires_grad_()
         value = step(before, current)

@@ -1,6 +1,6 @@
 r"""UltraLIF in parallel over time: its membrane is a product of 2x2 matrices in the soft max-plus algebra.
 
-Where no spike resets the membrane, a time step acts on it like a matrix on the vector (V, 0):
+Unless a spike resets the membrane, a time step acts on it like a matrix on the vector (V, 0):
 
 .. math::
 
@@ -14,8 +14,8 @@ of the product is subtracted from the first. In :math:`u = e^{V/\epsilon}` the s
 :math:`\tilde u / (1 + \tilde u/U)`. :math:`V_{sat} = \infty` is no reset at all.
 
 Matrix products are associative, so all of :math:`M_t \otimes \dots \otimes M_1` follow from 2 log2(T) rounds
-of products. Adding a number to all entries of a matrix does not change its map, so each product is shifted to
-a largest entry of 0 and nothing overflows.
+of products. Adding a number to all entries of a matrix does not change its map, so each product is shifted so
+that its largest entry is 0, and nothing overflows.
 """
 
 import math
@@ -58,7 +58,7 @@ def membranes(
 
 
 def follow(products: Tensor, v0: Tensor, eps: Constant, tropical: bool = False) -> Tensor:
-    """Return a membrane ``[B, *features]`` and what each of the products ``[2, 2, T, ...]`` makes of it."""
+    """Return a membrane ``[B, *features]``, then each of the products ``[2, 2, T, ...]`` applied to it."""
     start = torch.stack((v0, torch.zeros_like(v0))).unsqueeze(1)
     after, scale = product(products, start.unsqueeze(1), eps, tropical)[:, 0]
     return torch.cat((v0.unsqueeze(0), after - scale))
@@ -76,7 +76,7 @@ def step_matrices(
 def prefix_products(matrices: Tensor, eps: Constant, tropical: bool = False) -> Tensor:
     r"""Return :math:`M_t \otimes \dots \otimes M_1` for every t, ``[2, 2, T, ...]`` like the matrices.
 
-    Multiply neighbours, scan the sequence of half the length, and fill in the steps between: 2 T products in
+    Multiply neighbours, scan the half-length sequence, and fill in the steps between: 2 T products in
     2 log2(T) rounds.
     """
     time = matrices.shape[2]
@@ -91,7 +91,7 @@ def prefix_products(matrices: Tensor, eps: Constant, tropical: bool = False) -> 
 
 
 def product(a: Tensor, b: Tensor, eps: Constant, tropical: bool = False) -> Tensor:
-    """Return the soft max-plus product of ``[n, k, ...]`` and ``[k, m, ...]``, its largest entry made 0."""
+    """Return the soft max-plus product of ``[n, k, ...]`` and ``[k, m, ...]``, shifted to a maximum of 0."""
     terms = a.unsqueeze(2) + b.unsqueeze(0)
     entries = _add(terms, 1, eps, tropical)
     return entries - entries.amax((0, 1), keepdim=True).detach()

@@ -27,7 +27,7 @@ def fire(
     detach_reset: bool | None = None,
     ceiling: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    r"""Return the spike and the membrane after reset: the last part of every neuron's step.
+    r"""Return the spike and the membrane after reset: the last part of each neuron's step.
 
     .. math:: V = P (1 - s) + V_{reset} s \;\text{(zero)}, \quad P - \theta s \;\text{(subtract)}, \quad
         P \;\text{(none)}, \quad \mathrm{softmin}_\epsilon(P, V_{sat}) \;\text{(saturate)}
@@ -39,11 +39,11 @@ def fire(
             current spike.
         threshold: the amount that ``subtract`` subtracts from the membrane.
         v_reset: the membrane after a spike for ``zero``.
-        mode: whether spikes are soft.
-        reset: ``zero`` (eq. 18), ``subtract``, ``none`` or ``saturate``, for which no spike is needed.
-        detach_reset: do not differentiate the reset with respect to the spike. None: not where spikes are
-            binary, because that gradient grows with every time step.
-        ceiling: a function that returns the membrane for ``saturate``; None: the neuron has no such reset.
+        mode: the mode, which decides whether spikes are soft.
+        reset: ``zero`` (eq. 18), ``subtract``, ``none`` or ``saturate``, which needs no spike.
+        detach_reset: do not differentiate the reset with respect to the spike. None: detach binary
+            spikes, because that gradient grows with every time step.
+        ceiling: a function that returns the membrane for ``saturate``; None: the neuron does not support it.
 
     Example:
         >>> membrane = torch.tensor([0.2, 0.9])

@@ -1,4 +1,4 @@
-"""The definition of every neuron over time: its step, repeated."""
+"""Define every neuron over time, by repeating its step."""
 
 import inspect
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def over_time(
         def run(current: Tensor, v0: S | None = None, *args: P.args, **kwargs: P.kwargs) -> tuple[Tensor, S]:
             if not len(current):
                 raise InputError(
-                    f"current has no time steps, its [T, B, *features] are {tuple(current.shape)}; pass at "
+                    f"current has no time steps, [T, B, *features] is {tuple(current.shape)}; pass at "
                     "least one"
                 )
             dtype = compute_dtype(current.dtype)

@@ -1,4 +1,4 @@
-"""Spikes as functions of the membrane: soft ones, and binary ones that are differentiated like soft ones."""
+"""Spikes as functions of the membrane: soft, or binary with the derivative of a soft spike."""
 
 import math
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def surrogate_spike(
         threshold: spike threshold.
         slope: steepness beta > 0; its inverse is the surrogate's width.
         surrogate: ``atan``, ``sigmoid``, ``triangle`` or ``superspike``; or a function that returns the
-            spike of ``v - threshold`` and has its own gradient, such as those of snnTorch and SpikingJelly.
+            spike of ``v - threshold`` and has its own gradient, such as those in snnTorch and SpikingJelly.
             A function has no slope, no soft mode and no kernel.
         mode: ``hard``, binary spikes with the gradient of F(z), which is :math:`\beta F'(z)` for v;
             ``soft``, F(z) itself.
@@ -122,7 +122,7 @@ def dspike_curve(v: Tensor, threshold: float | Tensor, sharpness: float | Tensor
 
     .. math:: \frac{\tanh(k (v/2\theta - 1/2)) + \tanh(k/2)}{2 \tanh(k/2)}
 
-    It leaves that range outside ``0 <= v <= 2 * threshold``. The paper's formula has no clip. A learned k
+    Unclipped, as in the paper, it leaves that range outside ``0 <= v <= 2 * threshold``. A learned k
     then falls, because a smaller k raises the gradient.
 
     Args:
@@ -141,6 +141,6 @@ def dspike_curve(v: Tensor, threshold: float | Tensor, sharpness: float | Tensor
 
 
 def dspike_spike(v: Tensor, threshold: float | Tensor, sharpness: float | Tensor, mode: Mode) -> Tensor:
-    """Return the spike of DSpike: the curve in soft mode, in hard mode a binary spike with its gradient."""
+    """Return DSpike's spike: the curve in soft mode, a binary spike with its gradient in hard mode."""
     curve = dspike_curve(v, threshold, sharpness)
     return curve if mode == "soft" else straight_through(hard_spike(v, threshold), curve)

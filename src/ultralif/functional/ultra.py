@@ -66,9 +66,9 @@ def ultralif_step(
             place of the log-sum-exp, with binary spikes.
         reset: ``zero``, ``subtract`` (the threshold), ``none``, or ``saturate``, a soft minimum with
             ``v_sat`` that needs no spike.
-        detach_reset: do not differentiate the reset with respect to the spike. None: where spikes are binary.
+        detach_reset: do not differentiate the reset with respect to the spike. None: if spikes are binary.
         delayed_reset: reset by the previous step's spike, as in the paper's architecture section (eqs. 23,
-            24). Its definition resets by the new spike.
+            24). The paper's definition resets by the new spike.
         v_sat: the ceiling of ``reset="saturate"``.
 
     Example:
@@ -117,10 +117,10 @@ def ultradlif_step(
         leak: decay factor in (0, 1); None means no decay.
         v_reset: potential after a spike, for ``reset="zero"``.
         mode: as in `ultralif_step`.
-        coupled_axis: the axis of neighbours, counted from the last, -1; -3 is the channels of
-            ``[C, H, W]``. The neurons along it form a ring.
-        centered: subtract ``eps * log(3)``, which preserves the mean: otherwise a layer without input rises
-            by that amount at every step. In tropical mode, the limit, nothing is subtracted.
+        coupled_axis: the axis along which neighbours are coupled, as a negative index: -3 is the channel axis
+            of ``[C, H, W]``. The neurons along it form a ring.
+        centered: subtract ``eps * log(3)``, which preserves the mean; otherwise a layer without input rises
+            by that amount at every step. In tropical mode, the limit eps -> 0, nothing is subtracted.
         reset: ``zero``, ``subtract`` (the threshold) or ``none``.
         detach_reset: as in `ultralif_step`.
         delayed_reset: as in `ultralif_step`.
