@@ -1,9 +1,9 @@
 """The constants of many kernels in one vector: a row for each of their programs, decoded by one kernel.
 
-A single network decodes its constants in every program; for a stack that would be most of the work of a short
-step. Here they are decoded once, beside the product that computes the currents. In the backward pass a
-program writes the sums of its lanes into its row, and one kernel adds them beside the gradient of the
-weights.
+A single network decodes its constants in every program; for a stack that would dominate the cost of a short
+step. Here they are decoded once, in parallel with the product that computes the currents. In the backward
+pass each program writes the sums of its lanes into its row, and one kernel adds them in parallel with the
+weight gradient.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["RowTable", "make_row_table", "rows_of", "write_rows"]
 
 WIDTH = 8
-"""Numbers in a row, see `triton.common.HELD`."""
+"""Number of values in a row; see `triton.common.HELD`."""
 BLOCK = 128
 OPTIONS: dict[str, Any] = {"num_warps": 4, "enable_fp_fusion": True}
 _recorded: list["RowTable"] = []  # never freed, because a recorded graph may still read it
@@ -36,17 +36,17 @@ class RowTable(NamedTuple):
 
     rows: int
     places: Tensor
-    """``int32 [rows, 5]``: the places of four constants in the vector of all, or -1; 1 for a sharpness."""
+    """``int32 [rows, 5]``: positions of four constants in the vector, or -1; then 1 for a sharpness."""
     numbers: Tensor
-    """``[rows, 4]``: the constants that are numbers."""
+    """``[rows, 4]``: the constants that are fixed numbers."""
     sums: Tensor
-    """``int32 [constants, 4]``: first sum, consecutive rows, rows until these repeat, number of rows."""
+    """``int32 [constants, 4]``: first sum, consecutive rows, period of these runs, number of rows."""
 
 
 def make_row_table(
     parts: Sequence[tuple["LaunchPlan", Constants, Sequence[bool]]], raw: Tensor
 ) -> RowTable | None:
-    """Describe the rows of some kernels; None if nothing can be copied to the device now.
+    """Describe the kernels' rows; None if a graph is being recorded, so nothing can be copied to the device.
 
     Args:
         parts: for each kernel the plan, the constants, and whether each of them has a gradient.
@@ -88,7 +88,7 @@ def _write(parts: Sequence[tuple["LaunchPlan", Constants, Sequence[bool]]], raw:
 
 
 class _WriteRows(torch.autograd.Function):
-    """The rows of all programs, one after the other, from all raw parameters and how each is decoded."""
+    """Decode all raw parameters into the rows of all programs, one after the other."""
 
     @staticmethod
     def forward(ctx: Any, raw: Tensor, table: Tensor, row_table: RowTable) -> Tensor:
@@ -107,7 +107,7 @@ class _WriteRows(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grads: Tensor) -> tuple[Tensor, None, None]:
         raw, table = ctx.saved_tensors
-        ctx.grads = grads  # on a branch this runs beside work that must not reuse their memory
+        ctx.grads = grads  # on a branch, parallel work must not reuse their memory
         g_raw = torch.empty_like(raw)
         given = (grads, raw, table, ctx.row_table.sums, g_raw)
         with launch.on_device(raw.device):

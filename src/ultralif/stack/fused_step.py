@@ -1,4 +1,4 @@
-"""The rest of a training step of stacked networks on a GPU: readout and loss, Adam, the bias's gradient."""
+"""Other parts of a GPU training step for stacked networks: readout and loss, Adam, bias gradient."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,11 +14,11 @@ from ultralif.stack import kernels
 __all__ = ["MOST_CLASSES", "adam", "readout_loss", "sum_rows"]
 
 MOST_CLASSES = 256
-"""Number of classes whose scores fit into the registers of a program."""
+"""Largest number of classes whose scores fit into a program's registers."""
 BLOCK = 1024
-"""Number of parameters that a program of Adam updates."""
+"""Number of parameters that each Adam program updates."""
 PARTS = 8
-"""Number of programs among which the batch of a member is divided, while each has 16 to 64 rows."""
+"""Number of programs that share a member's batch, as long as each has 16 to 64 rows."""
 OPTIONS: dict[str, Any] = {"num_stages": 1, "enable_fp_fusion": True}
 
 
@@ -31,10 +31,10 @@ def readout_loss(
     smoothing: float = 0.0,
     ones: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return each member's loss, and its hits and mean rate, which have no derivatives.
+    """Return each member's loss, with its hits and mean rate, which are not differentiable.
 
-    A loss is the mean cross-entropy of ``rates @ weight.T + bias`` plus sparsity times the mean rate. It can
-    be differentiated once; the gradients are computed together with the losses.
+    The loss is the mean cross-entropy of ``rates @ weight.T + bias`` plus sparsity times the mean rate. It
+    can be differentiated once; the gradients are computed together with the losses.
 
     Args:
         rates: ``[B, M, N]``, contiguous.
@@ -144,9 +144,9 @@ def adam(
     rates: Sequence[Tensor],
     decays: Sequence[float],
 ) -> None:
-    """Take a step of AdamW in place, all tensors in one launch; ``steps`` already counts this step.
+    """Take an AdamW step in place, for all tensors in one launch; ``steps`` already counts this step.
 
-    Each tensor has its own learning rate, a number on the device, and its own weight decay.
+    Each tensor has its own learning rate, stored on the device, and its own weight decay.
     """
     starts = [0]
     for tensor in tensors:

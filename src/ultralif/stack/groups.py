@@ -1,7 +1,7 @@
 """Several kinds of neurons side by side in one tensor: each kind has its own kernel, and nothing is copied.
 
 The kernels read their part of the current and write their part of the spikes, of the current's gradient and
-of the gradient of one vector with all learned constants. In a CUDA graph they run side by side.
+of the gradient of one vector with all learned constants. In a CUDA graph they run in parallel.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ __all__ = ["KindGroup", "Prepared", "prepare_groups", "run_groups"]
 
 
 class KindGroup(NamedTuple):
-    """The neurons of one kind, in all members that have this kind."""
+    """The neurons of one kind, in all members that use it."""
 
     operator: Callable[..., tuple[Tensor, Tensor]]
     members: int
     arguments: dict[str, object]
-    """Constants and choices; a learned constant is `Learned`, a part of the vector of all constants."""
+    """Constants and choices; a learned constant is a `Learned` view into the vector of all constants."""
 
 
 class _Part(NamedTuple):
@@ -51,14 +51,14 @@ class Prepared(NamedTuple):
 def prepare_groups(
     current: Tensor, raw: Tensor, table: Tensor, groups: Sequence[KindGroup], rate: bool
 ) -> Prepared | None:
-    """Choose the kernels of all groups, and decode their constants; None without kernels for it.
+    """Choose kernels for all groups and decode their constants; None if any group has no kernel.
 
-    The values of the current are not read, so this can run beside the kernel that computes them.
+    The values of the current are not read, so this can run in parallel with the kernel that computes them.
 
     Args:
         current: ``[T, B, M, N]``; the members of a group are neighbours.
         raw: the vector of all constants.
-        table: how each of them is decoded; see `triton.common`.
+        table: how to decode each of them; see `triton.common`.
         groups: the groups, in the order of their members.
         rate: return the mean over time.
     """

@@ -1,7 +1,7 @@
 """Triton kernels of stacks: constants of all programs, readout with loss, a sum over rows, and Adam.
 
-A program's row of constants holds what `triton.common.constants` returns; its gradient holds the sums of
-the program's lanes for the four constants.
+Each program has a row with the values that `triton.common.constants` returns. The row's gradient holds the
+sums over the program's lanes for the four constants.
 """
 
 import triton
@@ -12,12 +12,12 @@ from ultralif.ops.triton.common import HELD, decode, derived, pull
 __all__ = ["adam_kernel", "decode_kernel", "gather_kernel", "readout_kernel", "rows_kernel"]
 
 COLUMNS = tl.constexpr(6)
-"""Number of columns of the table that says how each constant is decoded."""
+"""Number of columns of the table that describes how each constant is decoded."""
 
 
 @triton.jit
 def value_of(raw, table, index, numbers, C: tl.constexpr, here):
-    """Return constant C of each row: decoded, or where its index is negative, a number."""
+    """Return constant C of each row, decoded, or a fixed number where its index is negative."""
     at = tl.load(index + C, mask=here, other=0)
     value, _, _, _ = decode(raw, table, COLUMNS, tl.maximum(at, 0))
     return tl.where(at < 0, tl.load(numbers + C, mask=here, other=1.0), value)
@@ -25,7 +25,7 @@ def value_of(raw, table, index, numbers, C: tl.constexpr, here):
 
 @triton.jit
 def decode_kernel(held, raw, table, index, numbers, rows, BLOCK: tl.constexpr):
-    """Write the rows; the fifth number of a row says whether its first constant is a sharpness."""
+    """Write the rows; the fifth number of a row indicates whether its first constant is a sharpness."""
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     here = row < rows
     index += row * 5
@@ -43,10 +43,10 @@ def decode_kernel(held, raw, table, index, numbers, rows, BLOCK: tl.constexpr):
 
 @triton.jit
 def gather_kernel(grads, raw, table, sums, to_raw, BLOCK: tl.constexpr):
-    """Write the gradient of one raw parameter: the sum over all rows that it serves, in a fixed order.
+    """Write the gradient of one raw parameter: the sum over all rows that use it, in a fixed order.
 
-    ``sums`` has for each parameter the position of its first sum, the number of consecutive rows it serves,
-    the period of these runs, and the total number of rows.
+    For each parameter, ``sums`` holds the position of its first sum, the number of consecutive rows that use
+    it, the period of these runs, and the total number of rows.
     """
     entry = tl.program_id(0)
     first, side = tl.load(sums + entry * 4), tl.load(sums + entry * 4 + 1)
@@ -73,7 +73,7 @@ def scores(
     NEURONS: tl.constexpr,
     CLASSES: tl.constexpr,
 ):
-    """Return the scores of rows, ``[BATCH, CLASSES]``, -inf where there is no class, and their spikes."""
+    """Return the rows' scores ``[BATCH, CLASSES]``, -inf beyond the last class, and their total spikes."""
     c = tl.arange(0, CLASSES)
     known = c < classes
     out = tl.zeros((BATCH, CLASSES), tl.float32)
@@ -101,7 +101,7 @@ def softmax(z):
 
 @triton.jit
 def add_parts(parts, at, size, count, stride, PARTS: tl.constexpr, AT_ONCE: tl.constexpr):
-    """Sum positions ``at`` of all parts that programs wrote, PARTS of them at a time."""
+    """Sum the positions ``at`` over the parts written by all programs, PARTS at a time."""
     total = tl.zeros((AT_ONCE,), tl.float32)
     for first in range(0, count, PARTS):
         i = first + tl.arange(0, PARTS)
@@ -147,9 +147,9 @@ def readout_kernel(
 ):
     """Write the loss, hits and mean rate of a member, and the gradients of its loss.
 
-    A program has some rows of a member. It writes its part of all sums, the gradients of weight and bias
-    first. The last program of a member adds the parts in a fixed order. Groups of ``readers`` consecutive
-    members have the same labels.
+    Each program handles some rows of one member. It writes its part of all sums, starting with the gradients
+    of weight and bias. The last program of a member to finish adds the parts in a fixed order. Groups of
+    ``readers`` consecutive members share their labels.
     """
     m, tile, tiles = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     stride = members * neurons
@@ -223,7 +223,7 @@ def rows_kernel(
     COLUMNS: tl.constexpr,
     PARTS: tl.constexpr,
 ):
-    """Write the sum over all rows. A program adds some rows of some columns; the last one adds the sums."""
+    """Write the sum over all rows. Each program adds some rows; the last to finish adds their sums."""
     block, part, count = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     column = block * COLUMNS + tl.arange(0, COLUMNS)
     here = column < columns
@@ -256,7 +256,7 @@ def adam_kernel(
     COUNT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Take a step of AdamW with torch's defaults; ``starts`` has the first program of each tensor."""
+    """Take an AdamW step with PyTorch's defaults; ``starts`` holds the first program of each tensor."""
     program = tl.program_id(0)
     step = tl.load(steps).to(tl.float64)
     LOG_1: tl.constexpr = -0.10536051565782628  # log 0.9

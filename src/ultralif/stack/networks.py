@@ -1,8 +1,8 @@
 """`Stack`: many networks computed as one, so that members with the same batch share every kernel.
 
-A member computes the same as alone; the stack only lays parameters side by side. The first layers of all
-members are one matrix product, neurons of one kind are one call of their operator, and the constants of all
-neurons are one vector. Members may also read different batches, such as those of different seeds: the
+Each member computes the same as it would alone; the stack only lays parameters side by side. The first
+layers of all members become one matrix product, neurons of one kind one operator call, and the constants of
+all neurons one vector. Members may also read different batches, for example with different seeds: the
 products, the readout and the loss are still shared.
 """
 
@@ -29,9 +29,9 @@ class Stack(nn.Module):
 
     Args:
         networks: the members, in any order: see `order`.
-        eps_speeds: a factor for each member on the speed at which Adam moves its temperature.
-        readers: the number of the batch that each member reads; all batches have equally many readers. None:
-            all read the same batch.
+        eps_speeds: a factor for each member, by which Adam changes its temperature faster.
+        readers: the index of the batch that each member reads; all batches need equally many readers. None:
+            all members read the same batch.
 
     Example:
         >>> stack = Stack([Network((4, 8, 2), "UltraLIF"), Network((4, 8, 2), "LIF")])
@@ -75,12 +75,12 @@ class Stack(nn.Module):
     """A forward pass draws no random numbers."""
 
     def forward(self, x: Tensor, mode: Mode | None = None, *, by_step: bool = False) -> Output:
-        """Return the scores ``[M, B, classes]`` and for each spiking layer the rates ``[B, M, neurons]``.
+        """Return the scores ``[M, B, classes]`` and each spiking layer's rates ``[B, M, neurons]``.
 
         Args:
             x: ``[T, B, *input]``, or one such tensor for each batch.
             mode: the mode to run in; None means the modes of the members when they were stacked.
-            by_step: return the scores of each step too, ``[T, M, B, classes]``.
+            by_step: also return the scores of each step, ``[T, M, B, classes]``.
         """
         rates, signal = self._run(x, mode, by_step)
         scores = torch.stack([self._read_out(s) for s in signal]) if by_step else None
@@ -98,7 +98,7 @@ class Stack(nn.Module):
             rate = last and not by_step
             with streams.side_by_side(x.device) as branch:
                 currents = self._current(signal, layer) if layer else self._first_currents(x)
-                with branch():  # beside the product that gives the currents
+                with branch():  # in parallel with the product that computes the currents
                     prepared = cast(StackedNeurons, neurons).prepare(currents, mode, rate)
             signal = neurons(currents, mode, rate, prepared)
             rates.append(signal if last and not by_step else signal.mean(0))
@@ -134,7 +134,7 @@ class Stack(nn.Module):
         return [current.view(members, time, batch, -1).permute(1, 2, 0, 3).contiguous()]
 
     def spread(self, of_batches: Tensor) -> Tensor:
-        """Return the labels of each member's batch: ``[B]`` or ``[batches, B]`` to ``[M, B]``.
+        """Expand labels ``[B]`` or ``[batches, B]`` to every member, ``[M, B]``.
 
         Labels may be probabilities, with an axis for the classes at the end.
         """
@@ -156,7 +156,7 @@ class Stack(nn.Module):
         return list(self.weights[0])
 
     def role(self, name: str) -> Literal["weight", "eps", "other"]:
-        """Return the role of a parameter: only weights decay; `eps_speeds` is built into the temperatures."""
+        """Return a parameter's role: only weights decay; `eps_speeds` is built into the temperatures."""
         return "weight" if name.startswith("weights.") else "other"
 
     def modes(self, place: int) -> tuple[Mode, ...]:
@@ -173,7 +173,7 @@ class Stack(nn.Module):
             cast(StackedNeurons, neurons).assign(name, place, value)
 
     def is_finite(self) -> Tensor:
-        """Return for each member whether all its parameters are finite, ``[M]``."""
+        """Return whether all parameters of each member are finite, ``[M]``."""
         parts = [torch.isfinite(p).flatten(1).all(1).cpu() for p in (*self.weights, *self.biases)]
         parts += [cast(StackedNeurons, neurons).is_finite() for neurons in self.neurons]
         return torch.stack(parts).all(0)
@@ -189,7 +189,7 @@ class Stack(nn.Module):
 
     @torch.no_grad()
     def unstack(self) -> list[Network]:
-        """Write all parameters back to the networks that were stacked, and return these in their order."""
+        """Write all parameters back to the stacked networks, and return these in their original order."""
         for place, member in enumerate(self.members):
             for linear, weight, bias in zip(member.linears, self.weights, self.biases, strict=True):
                 cast(nn.Linear, linear).weight.copy_(weight[place])
@@ -202,21 +202,21 @@ class Stack(nn.Module):
 
 def _check(networks: Sequence[Network]) -> None:
     if not networks:
-        raise InputError("networks must hold at least one network, got none")
+        raise InputError("networks must contain at least one network, got none")
     shapes = {(network.sizes, network.readout) for network in networks}
     if len(shapes) > 1:
         raise InputError(
-            f"networks must have one shape to be stacked, got {sorted(shapes)}; stack each by itself"
+            f"networks must have one shape to be stacked, got {sorted(shapes)}; stack them separately"
         )
     for network in networks:
         for _, neuron in network.layers():
             if not hasattr(neuron, "operator"):
                 raise InputError(
-                    f"{type(neuron).__name__} has no operator to be stacked with; derive it from "
-                    "ultralif.Stepped"
+                    f"{type(neuron).__name__} has no operator, so it cannot be stacked; derive "
+                    "it from ultralif.Stepped"
                 )
             if getattr(neuron, "time_constants", None) is not None:
                 raise InputError(
-                    f"{type(neuron).__name__} with time_constants cannot be stacked; train each "
-                    "network by itself"
+                    f"{type(neuron).__name__} with time_constants cannot be stacked; train these "
+                    "networks separately"
                 )

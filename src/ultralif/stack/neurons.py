@@ -1,4 +1,4 @@
-"""`StackedNeurons`: one layer of neurons of every member of a stack; their constants are one vector."""
+"""`StackedNeurons`: one layer of neurons for all members of a stack, with their constants in one vector."""
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
@@ -17,7 +17,7 @@ __all__ = ["StackedNeurons", "kind"]
 
 AnyNeuron = Neuron[Any]
 INVERTED = ("surrogate_slope",)
-"""Constants whose inverse is the argument of an operator."""
+"""Constants that are passed to operators as their inverse."""
 
 
 class _Entry(NamedTuple):
@@ -29,7 +29,7 @@ class _Entry(NamedTuple):
 
 
 class StackedNeurons(nn.Module):
-    """One layer of neurons of every member; their constants are one vector, ``raw``, that is learned."""
+    """One layer of neurons for all members, with their constants in one learned vector, ``raw``."""
 
     rows: Tensor
     """For each constant: form, fixed number, low, high, inverse, speed, as kernels read them."""
@@ -73,7 +73,7 @@ class StackedNeurons(nn.Module):
         return torch.where(form != 0, decode(self.raw * speed, form, low, high, self.forms), number)
 
     def prepare(self, currents: Sequence[Tensor], mode: Mode | None, rate: bool) -> list[Prepared | None]:
-        """Choose the kernels for each current without reading its values; None if there are none."""
+        """Choose kernels for each current without reading its values; None where none is suitable."""
         return [self._prepare(*share, mode, rate) for share in self._shares(currents)]
 
     def forward(
@@ -125,14 +125,14 @@ class StackedNeurons(nn.Module):
         return [{name: next(parts) for name in group[0].declared()} for group in self.groups]
 
     def _chosen(self, n: int, mode: Mode | None) -> dict[str, Any]:
-        """Return the choices of a group, in a mode that it has."""
+        """Return a group's choices; a mode that it does not support becomes ``hard``."""
         choices = dict(self.choices[n])
         if mode is not None and "mode" in choices:
             choices["mode"] = mode if mode in self.groups[n][0].modes else "hard"
         return choices
 
     def _shares(self, currents: Sequence[Tensor]) -> Iterator[tuple[Tensor, list[int]]]:
-        """Yield each current with the numbers of its groups; no group is split."""
+        """Yield each current with the indices of its groups; no group is split."""
         numbers = iter(range(len(self.groups)))
         for current in currents:
             inside: list[int] = []
@@ -141,20 +141,20 @@ class StackedNeurons(nn.Module):
             yield current, inside
 
     def by_member(self, name: str) -> list[Tensor | None]:
-        """Return the current value of one constant for each member: parts of one copy in main memory."""
+        """Return the current value of one constant for each member: views of one copy in main memory."""
         values = self._split(self.values().detach().cpu())
         found = {id(entry.neuron): value for entry, value in values if entry.name == name}
         return [found.get(id(neuron)) for neuron in self.members]
 
     def is_finite(self) -> Tensor:
-        """Return for each member whether its constants are finite."""
+        """Return whether each member's constants are finite."""
         whole = dict.fromkeys(map(id, self.members), True)
         for entry, part in self._split(torch.isfinite(self.raw).cpu()):
             whole[id(entry.neuron)] &= bool(part.all())
         return torch.tensor([whole[id(neuron)] for neuron in self.members])
 
     def copy_member(self, place: int, source: Tensor, target: Tensor) -> None:
-        """Copy the constants of a member from one vector of all into another."""
+        """Copy the constants of a member from one vector of all constants to another."""
         for (entry, new), (_, old) in zip(self._split(source), self._split(target), strict=True):
             if entry.neuron is self.members[place]:
                 old.copy_(new)
@@ -214,7 +214,7 @@ def _sizes(group: list[AnyNeuron]) -> list[int]:
 
 
 def _numbers(group: list[AnyNeuron]) -> dict[str, float]:
-    """Return the constants that no member of a group learns and that are the same number for all."""
+    """Return a group's constants that are fixed and the same number for all its members."""
     values = {name: [neuron.constant(name) for neuron in group] for name in group[0].declared()}
     return {
         name: first

@@ -1,4 +1,4 @@
-"""Run independent work in parallel: branches of a recorded graph, and a product that uses them."""
+"""Run independent work in parallel: branches of a recorded graph, and a linear layer that uses them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,10 +19,10 @@ _streams: dict[torch.device, list[torch.cuda.Stream]] = {}
 
 @contextmanager
 def side_by_side(device: torch.device) -> Iterator[Callable[[], AbstractContextManager[object]]]:
-    """Yield a context for each of several independent pieces of work.
+    """Yield a function that returns a context for each independent work item.
 
-    While a graph is recorded, each has its own stream, so that the graph branches; the branches end with the
-    outer context. Otherwise the host launches one after the other, and they stay on the current stream.
+    While a graph is recorded, each work item gets its own stream, so the graph branches; the branches join
+    when the outer context ends. Otherwise the items are launched one by one on the current stream.
 
     Memory is safe without `record_stream`: memory allocated before a branch lives until the branches end, and
     memory that a branch frees is reused only on the same stream.
@@ -48,7 +48,7 @@ def side_by_side(device: torch.device) -> Iterator[Callable[[], AbstractContextM
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return ``x @ weight.T + bias``; a recorded graph computes the gradients of both side by side."""
+    """Return ``x @ weight.T + bias``; a recorded graph computes both gradients in parallel."""
     if x.requires_grad or not is_recording(x.device) or torch.is_autocast_enabled(x.device.type):
         return functional.linear(x, weight, bias)
     return _apply(x, weight, bias)
@@ -76,7 +76,7 @@ _apply: Callable[..., Tensor] = _Linear.apply
 
 
 def _sum_rows(x: Tensor, out: Tensor) -> None:
-    if x.is_cuda and x.dtype == torch.float32:  # torch's own sum would take as long as the product beside it
+    if x.is_cuda and x.dtype == torch.float32:  # torch.sum would take as long as the parallel matrix product
         from ultralif.stack.fused_step import sum_rows
 
         sum_rows(x, out)
