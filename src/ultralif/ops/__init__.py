@@ -1,8 +1,8 @@
-"""The neurons of `ultralif.functional`, fast: one kernel over all time steps, forward and backward.
+"""Fast versions of the neurons in `ultralif.functional`: one kernel over all time steps, in both directions.
 
-Every function takes the arguments of its namesake and two more: ``rate=True`` returns the mean over time, and
-``backend="reference"`` runs the definition itself. The definition also runs where there is no kernel: for the
-grid neighbourhood, in export, and under the transforms of `torch.func`.
+Every function accepts the arguments of its namesake and two more: ``rate=True`` returns the mean over time,
+and ``backend="reference"`` runs the definition itself. The definition also runs where there is no kernel: for
+the grid neighbourhood, in export, and under the transforms of `torch.func`.
 """
 
 from ultralif.ops.operators import Backend, adalif, dspike, lif, softlif, ultradlif, ultralif

@@ -1,6 +1,6 @@
-"""A layer as one node of autograd: the choice of a device's kernels, what a call keeps, and its derivative.
+"""A layer as a single autograd node: which kernels run, what a call saves, and its derivative.
 
-Triton's kernels run on CUDA, those in C on the CPU. Elsewhere the definition runs, which keeps every
+Triton kernels run on CUDA, C kernels on the CPU. On other devices the definition runs, which stores every
 intermediate result for its derivative: at least 32 bytes per step and neuron.
 
 For a small layer, calling a custom operator takes longer than integrating. So the operator is called only
@@ -30,7 +30,7 @@ Grads = tuple[Tensor | None, ...]
 
 
 def is_fused(current: Tensor, rule: Rule) -> bool:
-    """Return whether a kernel computes a rule for a current on its device."""
+    """Return whether there is a kernel for a rule on the current's device."""
     if torch.compiler.is_compiling():  # the answer is a constant, because a built kernel stays built
         return _is_fused_by_choices(current.device.type, current.dtype, encode(rule)[0], rule.ring > 0)
     return has_kernel(current.device.type, current.dtype, rule)
@@ -40,7 +40,7 @@ def _is_fused_by_choices(device: str, dtype: torch.dtype, choices: str, ring: bo
     return has_kernel(device, dtype, decode(choices, int(ring), (0.0, 0.0, 0.0)))
 
 
-# The mark that torch.compiler.assume_constant_result sets. Calling that would import the compiler, which
+# Set the same mark as torch.compiler.assume_constant_result. Calling that would import the compiler, which
 # takes a second.
 vars(_is_fused_by_choices)["_dynamo_marked_constant"] = True
 
@@ -76,7 +76,7 @@ def runs_triton(current: Tensor) -> bool:
 def find_plan(
     current: Tensor, state: Tensor | None, constants: Constants, rule: Rule
 ) -> "cpu.CallPlan | LaunchPlan":
-    """Return the plan of a call, which has the methods ``forward`` and ``backward``."""
+    """Return the plan for a call, an object with the methods ``forward`` and ``backward``."""
     if on_gpu(current):
         from ultralif.ops.triton import plan as triton_plan  # imports triton
 
@@ -141,7 +141,7 @@ class Repeated:
 def repeated(
     current: Tensor, constants: Constants, rule: Rule, parameters: Mapping[str, Tensor | None]
 ) -> Repeated | None:
-    """Return a repeatable call if its constants are numbers and parameters that kernels read."""
+    """Return a repeatable call, or None unless its constants are numbers or parameters that kernels read."""
     names = {id(parameter): name for name, parameter in parameters.items()}
     gpu, dtype = on_gpu(current), compute_dtype(current.dtype)
     if not gpu and (rule.sharp or chunks.chunks(current, rule) > 1):
@@ -163,7 +163,7 @@ def _filled(constant: Value, features: torch.Size) -> Tensor:
 
 
 class _Integrate(torch.autograd.Function):
-    """The recurrence and its derivative, by a direct call of the kernels."""
+    """The recurrence and its derivative, computed by calling the kernels directly."""
 
     @staticmethod
     def forward(ctx: Any, current: Tensor, state: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -175,9 +175,9 @@ class _Integrate(torch.autograd.Function):
         ctx.constants, ctx.plan, ctx.borders = constants, plan, borders
         # The spikes are not saved by `save_for_backward`: if they are changed in place, there is no error,
         # and the derivative starts from the current instead. Where a spike is rounded to 0 or 1, the membrane
-        # is lost, but then the past contributes to no gradient. On a ring it would have one; a ring is
-        # integrated again where that happens. Nor are they kept where hooks take saved tensors away, as
-        # checkpoints do: the hooks would not see them.
+        # is lost, but then the past contributes to no gradient. On a ring it would contribute, so a ring is
+        # integrated again where that happens. Nor are the spikes kept under hooks for saved tensors, such as
+        # those of checkpoints: the hooks would not see them.
         exact = current.dtype == torch.float32 or (current.dtype == torch.float64 and not on_gpu(current))
         hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         invertible = exact and rule.invertible and not out.is_inference() and not hooked
@@ -199,7 +199,7 @@ class _Integrate(torch.autograd.Function):
 
 
 class _Derivative(torch.autograd.Function):
-    """The derivative in a form that refuses a second differentiation."""
+    """The derivative in a form that cannot be differentiated again."""
 
     @staticmethod
     def forward(ctx: Any, plan: Any, given: tuple[Any, ...], *seen: Tensor | None) -> Grads:
@@ -230,8 +230,8 @@ def integrate(
 ) -> tuple[Tensor, Tensor]:
     """Return the spikes (or their mean over time) and the last state: see `rule` and `run`.
 
-    A constant is a tensor or, where that is None, a number among ``constants``; the last three arguments are
-    a rule as `encode` writes it.
+    A constant is a tensor or, where that is None, a number in ``constants``; the last three arguments are a
+    rule as returned by `encode`.
     """
     found = _constants((eps, leak, threshold, amplitude), constants)
     rule = decode(choices, ring, numbers)
@@ -255,7 +255,7 @@ def integrate_backward(
     numbers: Sequence[float],
     learned: Sequence[bool],
 ) -> list[Tensor]:
-    """Return the gradients for the current, the state and each constant; empty where there is none."""
+    """Return the gradients for the current, the state and each constant, empty where there is none."""
     found = _constants((eps, leak, threshold, amplitude), constants)
     plan = find_plan(current, state, found, decode(choices, ring, numbers))
     grads = plan.backward(grad_out, grad_state, current, state, found, tuple(learned))
@@ -304,7 +304,7 @@ def _derive(ctx: Any, grad_out: Tensor | None, grad_state: Tensor | None) -> Gra
 
 
 def derive_twice(ctx: Any, *grads: Tensor | None) -> Grads:
-    """Refuse a second derivative."""
+    """Raise an error for a second derivative."""
     raise RuntimeError(
         "ultralif's fused operators can be differentiated once; for higher derivatives build the neuron "
         "with backend='reference', which runs the definition in ultralif.functional"

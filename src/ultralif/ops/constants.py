@@ -42,15 +42,15 @@ class Form(IntEnum):
 
     @property
     def upper(self) -> float:
-        """A value is below this, and above 0 unless it is the parameter itself."""
+        """Upper limit of the value; the lower limit is 0 unless the value is the parameter itself."""
         return _TABLE[self][3]
 
     def to_value(self, raw: Tensor) -> Tensor:
-        """Return the constant of a raw parameter."""
+        """Return the constant for a raw parameter."""
         return _TABLE[self][1](raw)
 
     def to_raw(self, value: Tensor) -> Tensor:
-        """Return the raw parameter of a constant."""
+        """Return the raw parameter for a constant."""
         return _TABLE[self][2](value)
 
 
@@ -66,15 +66,15 @@ _TABLE: dict[Form, tuple[str, _Function, _Function, float]] = {
     Form.SOFTPLUS: ("softplus", torch.nn.functional.softplus, _inverse_softplus, math.inf),
 }
 LOG = Form.EXP
-"""Learned as its logarithm: it stays positive."""
+"""Learned as its logarithm, so it stays positive."""
 LOGIT = Form.LOGISTIC
-"""Learned as its logit: it stays between 0 and 1."""
+"""Learned as its logit, so it stays between 0 and 1."""
 SOFTPLUS = Form.SOFTPLUS
-"""Learned as the inverse of its softplus: it stays positive, and large values change like the parameter."""
+"""Learned as its inverse softplus, so it stays positive; large values change at the parameter's rate."""
 
 
 class Learned(NamedTuple):
-    """A constant ``form(raw)``, clamped, and perhaps inverted; kernels compute it without another launch."""
+    """A constant ``form(raw)``, clamped and optionally inverted; kernels decode it without another launch."""
 
     raw: Tensor
     form: Form
@@ -84,10 +84,10 @@ class Learned(NamedTuple):
     rows: Tensor | None = None
     """A row for each entry of ``raw``, as in `triton.common`, which replaces all the fields above."""
     grad: Tensor | None = None
-    """The tensor for its gradient; None means a new one."""
+    """The tensor that receives its gradient; None allocates one."""
 
     def value(self) -> Tensor:
-        """Return the constant by PyTorch's operators, which can be differentiated and traced."""
+        """Return the constant, computed by PyTorch operators, so it can be differentiated and traced."""
         value = decode(self.raw, self.form, self.low, self.high)
         return 1 / value if self.inverse else value
 
@@ -100,16 +100,16 @@ class Learned(NamedTuple):
 
 
 Value = float | Tensor | Learned
-"""A constant as operators take it."""
+"""A constant as operators accept it."""
 
 
 def value_of(constant: Value) -> float | Tensor:
-    """Return the value of a constant, decoded by PyTorch's operators if it is learned."""
+    """Return the value of a constant, decoded by PyTorch operators if it is learned."""
     return constant.value() if isinstance(constant, Learned) else constant
 
 
 def tensors_of(constants: Iterable[Value]) -> list[Tensor | None]:
-    """Return the tensors that a kernel reads for constants: raw, if learned; None for a number."""
+    """Return the tensor that a kernel reads for each constant: raw if it is learned, None for a number."""
     return [c.raw if isinstance(c, Learned) else c if isinstance(c, Tensor) else None for c in constants]
 
 
@@ -120,27 +120,27 @@ def decode(
     high: float | Tensor,
     forms: Iterable[Form] = Form,
 ) -> Tensor:
-    """Return constants: a function of their raw parameters, clamped.
+    """Decode constants from their raw parameters, and clamp them.
 
     Args:
         raw: the raw parameters.
-        form: the function, or the number of the function of each.
-        low: the least value, or that of each.
-        high: the greatest value, or that of each.
-        forms: the functions that ``form`` names, if it is a tensor.
+        form: the function, or a tensor with the number of each entry's function.
+        low: the lower bound, or a tensor with one per entry.
+        high: the upper bound, or a tensor with one per entry.
+        forms: the functions that occur in ``form``, if it is a tensor.
     """
     if not isinstance(form, Form):
         value = raw
         for one in forms:
             chosen = form == one
-            value = torch.where(chosen, one.to_value(raw * chosen), value)  # exp of others may overflow
+            value = torch.where(chosen, one.to_value(raw * chosen), value)  # exp of the others may overflow
         return bounded(value, low, high)
     value = form.to_value(raw)
     return value if (low, high) == (-math.inf, math.inf) else bounded(value, low, high)
 
 
 class _Clamp(torch.autograd.Function):
-    """A clamp that, outside its bounds, keeps each gradient whose descent step leads back inside."""
+    """A clamp that, outside its bounds, passes gradients whose descent step leads back inside."""
 
     generate_vmap_rule = True
 
@@ -168,9 +168,9 @@ _clamp: Callable[[Tensor, float | Tensor, float | Tensor], Tensor] = _Clamp.appl
 
 
 def bounded(x: Tensor, low: float | Tensor, high: float | Tensor) -> Tensor:
-    """Clamp ``x``, but keep every gradient whose descent step leads back inside.
+    """Clamp ``x``, but pass every gradient whose descent step leads back inside.
 
-    An ordinary clamp has no gradient outside, so a temperature that crossed its bound would stay there
+    An ordinary clamp has zero gradient outside, so a temperature that crossed its bound would stay there
     forever.
     """
     return _clamp(x, low, high)

@@ -1,7 +1,7 @@
 """Memory layouts: the neurons of a time step in memory order, whatever the order of the axes.
 
 Neurons without neighbours can be integrated in any order, so a dense tensor of any layout, such as
-channels-last, is read and written as it is. ``pos`` counts the neurons of a step in the order of the output.
+channels-last, is read and written as it is. ``pos`` counts the neurons of a step in the output's order.
 """
 
 import math
@@ -36,7 +36,7 @@ class Steps(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The entry of a constant that serves a neuron: ``pos // run % entries``."""
+    """The index of a constant's entry for a neuron: ``pos // run % entries``."""
 
     run: int
     entries: int
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 def like_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of the result of `torch.empty_like`: the same strides, if they are dense.
 
-    `torch.empty_like` itself would allocate a tensor or, for one on the device meta, import sympy.
+    `torch.empty_like` itself would allocate a tensor or, on the meta device, import sympy.
     """
     expected = 1
     for stride, size in sorted((t, n) for t, n in zip(strides, shape, strict=True) if n != 1):
@@ -54,7 +54,7 @@ def like_strides(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...
         expected *= size
     else:
         return tuple(strides)
-    inner = list(reversed(range(len(shape))))  # axes from the innermost on, sorted as in PyTorch
+    inner = list(reversed(range(len(shape))))  # axes from the innermost outwards, sorted as in PyTorch
     for last in range(1, len(shape)):
         at = last
         for i in reversed(range(last)):
@@ -98,7 +98,7 @@ def dense_strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]
 
 
 def has_gap(constant: Sequence[int]) -> bool:
-    """Return whether a constant is the same along an inner axis, so that no run of neurons shares it."""
+    """Return whether a constant repeats along an inner axis, so that no run of neurons shares an entry."""
     axes = [i for i, size in enumerate(constant) if size != 1]
     return bool(axes) and axes[-1] - axes[0] + 1 != len(axes)
 
@@ -119,7 +119,7 @@ def find_steps(shape: Sequence[int], strides: Sequence[int], order: Sequence[int
 
 
 def find_place(constant: Sequence[int], shape: Sequence[int], order: Sequence[int]) -> Place | None:
-    """Return which entry of a constant serves a neuron, or None if no run of neurons shares one."""
+    """Return which entry of a constant each neuron uses, or None if no run of neurons shares one."""
     first = len(shape) - len(constant)
     axes = [first + i for i, size in enumerate(constant) if size != 1]
     if not axes:

@@ -45,7 +45,7 @@ __all__ = [
 
 Backend = Literal["auto", "reference"]
 BACKENDS = get_args(Backend)
-is_tracing: Callable[[], bool] = vars(torch.jit)["is_tracing"]  # without types there
+is_tracing: Callable[[], bool] = vars(torch.jit)["is_tracing"]  # untyped there
 S = TypeVar("S", Tensor, AdaptiveState)
 P = ParamSpec("P")
 
@@ -73,11 +73,11 @@ class Operator(Protocol[S, P]):
 
 
 def operator(reference: OverTime[S, P]) -> Callable[[Callable[..., Recipe | None]], Operator[S, P]]:
-    """Make an operator from a recipe; without a kernel, the reference runs or raises its error.
+    """Build an operator from a recipe; without a kernel, the reference runs or raises its error.
 
-    There is none where the recipe is None, or where no implementation for the device takes its rule. The
-    recipe takes the current, and every argument of the reference by name. It is None if the definition must
-    run or refuse an argument.
+    There is no kernel if the recipe is None or no implementation for the device supports its rule. The recipe
+    function receives the current, and every argument of the reference by name. It returns None if the
+    definition must run or reject an argument.
     """
 
     def decorate(recipe: Callable[..., Recipe | None]) -> Operator[S, P]:
@@ -125,14 +125,14 @@ def operator(reference: OverTime[S, P]) -> Callable[[Callable[..., Recipe | None
             p for p in signature(run).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD
         ]
         vars(run)["__signature__"] = Signature([*leading, *constants])
-        run.__doc__ = f"Run `ultralif.functional.{name}`, by a kernel where there is one."
+        run.__doc__ = f"Run `ultralif.functional.{name}`, with a kernel if there is one."
         return run
 
     return decorate
 
 
 def _check_shapes(current: Tensor, given: Mapping[str, object]) -> None:
-    """Refuse constants that do not broadcast against a step, because kernels do not check them."""
+    """Reject constants that do not broadcast against a step, because kernels do not check them."""
     step = current.shape[1:]
     for name, constant in given.items():
         if not isinstance(constant, Tensor | Learned):
@@ -154,7 +154,7 @@ def _along_last(
     rate: bool,
     given: Mapping[str, object],
 ) -> tuple[Tensor, Tensor]:
-    """Run an operator whose neurons are coupled along another axis than the last; it is moved to the end."""
+    """Run an operator whose neurons are coupled along another axis, by moving that axis to the end."""
 
     def moved(constant: object) -> object:
         if isinstance(constant, Learned):
@@ -183,7 +183,7 @@ def prepare(
 
 
 def _needs_definition(current: Tensor) -> bool:
-    """Return whether the call is empty, or exported, traced or transformed: only PyTorch's operators work."""
+    """Return whether the call is empty, exported, traced or transformed: then only PyTorch operators work."""
     return (
         is_tracing()
         or current.numel() == 0
@@ -243,7 +243,7 @@ def _recipe(
     detach_reset: bool | None,
     delayed_reset: bool,
 ) -> Recipe | None:
-    """Complete a rule by how the neuron fires; None if its definition must run or refuse an argument."""
+    """Complete a rule with how the neuron fires; None if its definition must run or reject an argument."""
     modes = ("hard", "soft") if rule.membrane == Membrane.ADD else MODES
     delayed = delayed_reset and reset != "none"
     if delayed and (reset == "saturate" or rule.ring or rule.adapt):
@@ -268,7 +268,7 @@ def _membrane(mode: Mode) -> Membrane:
 def ultralif(
     current: Tensor, *, eps: Value, leak: Value, threshold: Value, v_sat: Value, **firing: Unpack[_Firing]
 ) -> Recipe | None:
-    """Express UltraLIF by the rule."""
+    """Express UltraLIF as a rule."""
     constants = Constants(eps, leak, threshold, v_sat if firing["reset"] == "saturate" else 1.0)
     return _recipe(constants, Rule(_membrane(firing["mode"])), RESETS, **firing)
 
@@ -277,7 +277,7 @@ def ultralif(
 def softlif(
     current: Tensor, *, eps: Value, leak: Value, threshold: Value, v_sat: Value, **firing: Unpack[_Firing]
 ) -> Recipe | None:
-    """Express SoftLIF by the rule."""
+    """Express SoftLIF as a rule."""
     constants = Constants(eps, leak, threshold, v_sat if firing["reset"] == "saturate" else 1.0)
     return _recipe(constants, Rule(Membrane.ADD), RESETS, **firing)
 
@@ -293,7 +293,7 @@ def ultradlif(
     centered: bool,
     **firing: Unpack[_Firing],
 ) -> Recipe | None:
-    """Express UltraDLIF by the rule."""
+    """Express UltraDLIF as a rule."""
     if coupled_axis != -1:
         return None
     constants = Constants(eps, 1.0 if leak is None else leak, threshold, 1.0)
@@ -311,7 +311,7 @@ def _with_surrogate(
     surrogate_slope: Value,
     **firing: Unpack[_Firing],
 ) -> Recipe | None:
-    """Express LIF and AdaLIF by the rule: the temperature is the inverse of the slope."""
+    """Express LIF and AdaLIF as a rule: the temperature is the inverse of the slope."""
     if callable(surrogate) or surrogate not in SURROGATES:
         return None
     if surrogate == "superspike" and firing["mode"] == "soft":
@@ -326,7 +326,7 @@ def _with_surrogate(
 
 @operator(functional.lif)
 def lif(current: Tensor, **given: Unpack[_SurrogateFiring]) -> Recipe | None:
-    """Express LIF by the rule."""
+    """Express LIF as a rule."""
     return _with_surrogate(Rule(Membrane.ADD), **given)
 
 
@@ -334,7 +334,7 @@ def lif(current: Tensor, **given: Unpack[_SurrogateFiring]) -> Recipe | None:
 def adalif(
     current: Tensor, *, adapt_strength: Value, adapt_decay: Value, **given: Unpack[_SurrogateFiring]
 ) -> Recipe | None:
-    """Express AdaLIF by the rule."""
+    """Express AdaLIF as a rule."""
     if not (isinstance(adapt_strength, float | int) and isinstance(adapt_decay, float | int)):
         return None
     rule = Rule(Membrane.ADD, adapt=True, adapt_strength=adapt_strength, adapt_decay=adapt_decay)
@@ -345,6 +345,6 @@ def adalif(
 def dspike(
     current: Tensor, *, leak: Value, threshold: Value, sharpness: Value, **firing: Unpack[_Firing]
 ) -> Recipe | None:
-    """Express DSpike by the rule."""
+    """Express DSpike as a rule."""
     constants = Constants(sharpness, leak, threshold, 1.0)
     return _recipe(constants, Rule(Membrane.ADD, clipped=True, sharp=True), RESETS[:3], **firing)

@@ -101,7 +101,7 @@ class Constants(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """The choices of a layer: how it integrates, fires and resets."""
+    """A layer's choices: how it integrates, fires and resets."""
 
     membrane: Membrane
     soft: bool = False
@@ -135,7 +135,7 @@ class Rule(NamedTuple):
 
     @property
     def invertible(self) -> bool:
-        """True if the membrane follows from a soft spike that is stored: P = threshold + eps logit(s)."""
+        """True if the membrane can be computed from a stored soft spike: P = threshold + eps logit(s)."""
         return (
             self.membrane == Membrane.LSE
             and self.soft
@@ -146,23 +146,23 @@ class Rule(NamedTuple):
 
     @property
     def linear(self) -> bool:
-        """True if a step is linear in exp(V / eps), or a quotient of such: time can be cut into chunks."""
+        """True if a step is linear in exp(V / eps), or a quotient of linear maps, so time can be chunked."""
         return self.reset in (Reset.NONE, Reset.SATURATE) and self.membrane != Membrane.ADD and not self.ring
 
 
 _KINDS: dict[str, type] = Rule.__annotations__
 CHOICES = tuple(name for name, kind in _KINDS.items() if kind is bool or issubclass(kind, IntEnum))
-"""The fields that are choices among at most four,"""
+"""The fields that are choices, each among at most four."""
 NUMBERS = tuple(name for name, kind in _KINDS.items() if kind is float)
-"""and those that are numbers. The remaining one is ``ring``."""
+"""The fields that are numbers. The remaining field is ``ring``."""
 BITS = {name: 2 * i for i, name in enumerate((*CHOICES, "same", "even"))}
-"""The first of the two bits that each choice has in the number that `code` returns."""
+"""The first of each choice's two bits in the number that `code` returns."""
 
 
 def code(rule: Rule, same: int) -> int:
     """Return the choices of a rule as one number, two bits each, for the Triton kernels.
 
-    ``same`` tells whether all lanes have the same constants: 0, no; 1, yes; 2, those of a program have, and
+    ``same`` indicates whether all lanes share their constants: 0, no; 1, yes; 2, those of a program do, and
     they are decoded already. The bits of ``even`` are set by a launch whose chunks divide the time.
     """
     return sum(int(getattr(rule, name)) << BITS[name] for name in CHOICES) + (same << BITS["same"])
@@ -175,7 +175,7 @@ def encode(rule: Rule) -> tuple[str, int, list[float]]:
 
 
 def decode(choices: str, ring: int, numbers: Sequence[float]) -> Rule:
-    """Return the rule that `encode` wrote."""
+    """Return the rule for the results of `encode`."""
     given: dict[str, Any] = dict(zip(NUMBERS, numbers, strict=True))
     return _read(choices)._replace(ring=ring, **given)
 
@@ -187,7 +187,7 @@ def _read(choices: str) -> Rule:
 
 
 def c_header() -> str:
-    """Return cpu/rule.h: the words of a rule, the forms of constants, and the fields of a rule."""
+    """Return the text of cpu/rule.h: a rule's enums, the forms of constants, and a rule's fields."""
     kinds = [kind for kind in _KINDS.values() if issubclass(kind, IntEnum)]
     words = [f"enum {{ {', '.join(word.name for word in kind)} }};" for kind in kinds]
     words.append(f"enum {{ GIVEN, {', '.join(form.name for form in Form)} }};")
@@ -197,7 +197,7 @@ def c_header() -> str:
 
 
 def spelled_out(constants: Constants, rule: Rule) -> tuple[Constants, Rule]:
-    """Return constants with temperature and height instead of a sharpness."""
+    """Return the constants with a temperature and height in place of a sharpness."""
     if not rule.sharp:
         return constants, rule
     sharpness, threshold = value_of(constants.eps), value_of(constants.threshold)
