@@ -1,4 +1,4 @@
-"""The compiled kernels: those of the wheel, or built on first use where only their owner can write."""
+"""The compiled kernels: from the wheel, or built on first use in a folder that only the user can write to."""
 
 import ctypes
 import hashlib
@@ -47,7 +47,7 @@ def library() -> ctypes.CDLL | None:
 
 @lru_cache(maxsize=1)
 def parallel() -> int:
-    """Return the address of GOMP_parallel in PyTorch's OpenMP library; 0 if there is none: one thread."""
+    """Return the address of GOMP_parallel in PyTorch's OpenMP library, or 0 (one thread) if there is none."""
     with suppress(OSError, AttributeError):
         mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
         for path in sorted(
@@ -64,14 +64,14 @@ def compile_kernels(compiler: list[str], march: str, target: Path) -> None:
 
 
 def tuned_for(march: str, machine: str) -> list[str]:
-    """Return the flags that choose a processor. On ARM, Apple's compiler only accepts -mcpu=native."""
+    """Return the compiler flags for a processor. On ARM, Apple's compiler only accepts -mcpu=native."""
     if machine.lower() in ("arm64", "aarch64"):
         return [f"-mcpu={march}"]
     return [f"-march={march}", *["-mprefer-vector-width=512"] * (machine.lower() in ("x86_64", "amd64"))]
 
 
 def packaged_name(level: str) -> str:
-    """Return the file name of the kernels for a level of processors; it changes with their source."""
+    """Return the kernels' file name for a processor level; it changes with their source."""
     return f"{level}-{_digest(_sources())[:16]}.so"
 
 
@@ -90,7 +90,7 @@ def _file_digest(path: Path) -> str:
 
 
 def _packaged() -> Path | None:
-    """Return the best kernels of the wheel that this processor can run, if there are any."""
+    """Return the best kernels in the wheel that this processor can run, if there are any."""
     if not PACKAGED.is_dir() or sys.platform != "linux" or platform.machine() != "x86_64":
         return None
     flags = set(_processor().split())
@@ -119,7 +119,7 @@ def _built() -> Path:
 
 
 def _build(compiler: list[str], folder: Path, key: str) -> Path:
-    """Compile into the folder. Nobody else builds there: any other scratch folder is from a killed build."""
+    """Compile into the folder. Nothing else builds there, so other scratch folders are from killed builds."""
     for left in folder.glob("building-*"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="building-", dir=folder) as scratch:
@@ -187,14 +187,14 @@ def _private_folder() -> Path:
 
 
 def _open_to_others(status: os.stat_result) -> bool:
-    """Return whether somebody other than this user and root can write here."""
+    """Return whether anyone other than this user and root can write here."""
     if not hasattr(os, "getuid"):
         return False
     return status.st_uid not in (0, os.getuid()) or bool(status.st_mode & 0o022)
 
 
 def _processor() -> str:
-    """Return the processor and its capabilities, because the kernels are built for it."""
+    """Return the processor and its capabilities, for which the kernels are built."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,17 +1,17 @@
-"""Cut time into chunks that run side by side, for long sequences of few neurons without resets by spikes.
+"""Cut time into chunks that run in parallel, for long sequences of few neurons without spike resets.
 
-Without a reset, or with the saturating one, a map of a few numbers takes UltraLIF's membrane from the start
-of a chunk to its end (see `ultralif.functional.parallel`). So:
+Without a reset, or with the saturating one, the map from UltraLIF's membrane at the start of a chunk to that
+at its end has only a few parameters (see `ultralif.functional.parallel`). So:
 
 1. find the maps of all chunks at once;
 2. scan over the maps, which gives the membrane at the start of each chunk;
 3. integrate all chunks at once, as if they were a larger batch.
 
 In the backward pass, the gradient at the start of a chunk is ``a * g + c``: g is the gradient at its end, a
-the derivative of its map, and c the gradient of its own spikes. A scan over these lines gives the gradient at
-the end of each chunk, with which all are differentiated at once.
+the derivative of its map, and c the contribution of its own spikes. A scan over these lines gives the
+gradient at the end of each chunk, with which all are differentiated at once.
 
-On a CPU the kernels for other sequences compute the chunks. On a GPU each pass is one kernel: see
+On a CPU the chunks run in the same kernels as other sequences. On a GPU each pass is one kernel: see
 `ultralif.ops.triton.chunked`.
 """
 
@@ -48,7 +48,7 @@ def chunks(current: Tensor, rule: Rule) -> int:
 
 
 def _count(time: int, wanted: int) -> int:
-    """Return a number of equally long chunks close to the wanted one, or 1 if there is none."""
+    """Return a number of equally long chunks close to the wanted number, or 1 if there is none."""
     for count in range(wanted, wanted // 2, -1):
         if time % count == 0:
             return count
@@ -149,14 +149,14 @@ def _walk_back(slopes: Tensor, g: Tensor, own: Tensor | None) -> tuple[Tensor, T
 
 
 def _log_ratio(low: Tensor, high: Tensor, middle: Tensor) -> Tensor:
-    """Return log((e^middle - e^low) / (e^high - e^middle)), 0 / 0 being any number."""
+    """Return log((e^middle - e^low) / (e^high - e^middle)), where 0 / 0 may be any number."""
     tiny = torch.finfo(low.dtype).tiny
     up, down = ((b - a).clamp(min=0) for a, b in ((low, middle), (middle, high)))
     return torch.log(-torch.expm1(-up) + tiny) - torch.log(torch.expm1(down) + tiny)
 
 
 def _slopes(matrices: Tensor, starts: Tensor, eps: float | Tensor, tropical: bool) -> Tensor:
-    """Return the derivative of every chunk's map at the membrane with which it started."""
+    """Return the derivative of every chunk's map at its starting membrane."""
     (p, q), (r, s) = matrices
     v = starts[:-1]
     if tropical:

@@ -1,10 +1,10 @@
-/* Included by kernels.c: learned constants, as in constants.py. Each is a function of a raw parameter, clamped, and
- * perhaps inverted. */
+/* Included by kernels.c: learned constants, as in constants.py. Each is a function of a raw parameter, clamped and
+ * optionally inverted. */
 
 typedef struct {
     double low, high;
-    int64_t length; /* how many entries there are */
-    double number;  /* of a constant without a tensor */
+    int64_t length; /* number of entries */
+    double number;  /* the value of a constant without a tensor */
     int32_t form, inverse; /* form GIVEN: the constant itself, in place of a raw parameter */
 } Constant;
 
@@ -44,7 +44,7 @@ static double decode(const Constant *constant, double raw)
     return constant->inverse ? 1 / value : value;
 }
 
-/* The gradient for the raw parameter, from that for the constant. Outside of the bounds it is kept where a descent step
+/* The gradient for the raw parameter, from that for the constant. Outside the bounds it is kept only if a descent step
  * leads back inside. */
 static double pull(const Constant *constant, double raw, double g)
 {

@@ -24,13 +24,13 @@
 
 enum { PLAIN, ADAPTS, SATURATES, DELAYS }; /* form of a neuron without neighbours */
 enum { EPS, LEAK, THRESHOLD, AMPLITUDE, CONSTANTS };
-enum { SAME, BFLOAT16, FLOAT16 }; /* the type of current, spikes and their gradients: that of the membrane, or a half */
+enum { SAME, BFLOAT16, FLOAT16 }; /* the type of current, spikes and gradients: the membrane's, or a 16-bit one */
 enum { LANES = 128, PIECE = 64 }; /* neurons without neighbours that are integrated together; a part of them */
 
-/* Memory in whole lines of the cache, so that no vector is in two of them. */
+/* Allocate whole cache lines, so that no vector straddles two of them. */
 static void *aligned(size_t size) { return aligned_alloc(64, (size + 63) / 64 * 64); }
 
-/* exp2(x) within 2e-7, for |x| <= 126, and exact for whole x: a polynomial on [-1/2, 1/2], then n is added to the
+/* exp2(x) within 2e-7, for |x| <= 126, and exact for integer x: a polynomial on [-1/2, 1/2], then n is added to the
  * exponent. */
 INLINE float exp2_float(float x)
 {
@@ -46,7 +46,7 @@ INLINE float exp2_float(float x)
     return y.f;
 }
 
-/* log2(x) within 1e-7, for normal x: the exponent, and a polynomial for what is left in [3/4, 3/2]. */
+/* log2(x) within 1e-7, for normal x: the exponent, and a polynomial for the remaining factor in [3/4, 3/2]. */
 INLINE float log2_float(float x)
 {
     union { float f; int32_t i; } y = { x };
@@ -65,7 +65,7 @@ INLINE float log2_float(float x)
 }
 
 /* log2(a / b) within 3e-7, for normal a and b: the exponent n, rounded, and with w = (y - 1) / (y + 1) an odd polynomial
- * for the log2(y) that is left, where 2/3 <= y <= 3/2. */
+ * for the remaining log2(y), where 2/3 <= y <= 3/2. */
 INLINE float log2_ratio_float(float a, float b)
 {
     union { float f; int32_t i; } x = { a }, y = { b };
@@ -89,7 +89,7 @@ INLINE float log2_1p_float(float x)
     return q * x;
 }
 
-/* The same within 1e-15, so that nothing of a mathematical library is needed, and vectors are used. */
+/* The same within 1e-15, without a math library, so that the compiler can vectorize. */
 INLINE double exp2_double(double x)
 {
     union { double f; int64_t i; } n = { x + 6755399441055744.0 }, y;
@@ -110,7 +110,7 @@ INLINE double exp2_double(double x)
     return y.f;
 }
 
-/* With w = (y - 1) / (y + 1), log(y) = 2 (w + w^3 / 3 + w^5 / 5 + ...), for y within sqrt(1/2) and sqrt(2). */
+/* With w = (y - 1) / (y + 1), log(y) = 2 (w + w^3 / 3 + w^5 / 5 + ...), for y between sqrt(1/2) and sqrt(2). */
 INLINE double log2_reduced(double w)
 {
     double s = w * w, q = 1.0 / 21;
@@ -152,10 +152,10 @@ INLINE double log2_1p_double(double x)
 
 #include "constants.h"
 
-/* GOMP_parallel of the OpenMP library that PyTorch has loaded, so that both share their threads; NULL: one thread. */
+/* GOMP_parallel of the OpenMP library that PyTorch has loaded, so that both share its threads; NULL: one thread. */
 typedef void (*Parallel)(void (*)(void *), void *, unsigned threads, unsigned flags);
 
-/* From one number of a tensor [time, batch, features] to the next along each axis; 0 where it is repeated. */
+/* The distance between neighbours in a tensor [time, batch, features] along each axis; 0 where it is repeated. */
 typedef struct {
     int64_t time, batch, feature;
 } Strides;
@@ -169,7 +169,7 @@ typedef struct {
     RULE_FIELDS
 } Rule;
 
-/* bfloat16 is the upper half of a float. Rounding is to the nearest, and to even between two. */
+/* bfloat16 is the upper half of a float. Rounding is to nearest, with ties to even. */
 INLINE float from_bfloat16(uint16_t h)
 {
     union { uint32_t i; float f; } y = { (uint32_t)h << 16 };
@@ -203,7 +203,7 @@ INLINE uint16_t to_float16(float x)
     return (uint16_t)(sign | (y.i > 0x7f800000 ? 0x7e00 : finite));
 }
 
-/* The same for many. Only a membrane in float comes with halves. */
+/* The same for arrays. 16-bit types occur only with a float membrane. */
 static void widen_float16(float *restrict to, const uint16_t *restrict from, int64_t n)
 {
     int64_t j = 0;
@@ -234,7 +234,7 @@ static void narrow_float16(uint16_t *restrict to, const float *restrict from, in
         to[j] = to_float16(from[j]);
 }
 
-/* Where the processor rounds by itself, numbers below the least normal one become 0. */
+/* Where the processor has an instruction for rounding, subnormal numbers become 0. */
 static void narrow_bfloat16(uint16_t *restrict to, const float *restrict from, int64_t n)
 {
     int64_t j = 0;
@@ -249,7 +249,7 @@ static void narrow_bfloat16(uint16_t *restrict to, const float *restrict from, i
 INLINE float root_float(float x) { return __builtin_sqrtf(x); }
 INLINE double root_double(double x) { return __builtin_sqrt(x); }
 
-/* Where exponents are cut: beyond, exp2 is 0 to every purpose. Were it a constant, gcc would not see a maximum. */
+/* The limit for exponents, beyond which exp2 is negligible. With a constant, gcc would not recognize a maximum. */
 static volatile const float EDGE_float = 120.0f;
 static volatile const double EDGE_double = 1000.0;
 static volatile const float TINY_float = 0x1p-126f, LAST_float = 0x1p-25f; /* least normal; half of the last bit of 1 */

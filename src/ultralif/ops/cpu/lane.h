@@ -7,7 +7,7 @@ typedef struct {
     void *out; /* of the forward pass */
     REAL *last;
     const void *g_out;
-    const REAL *g_last, *spikes; /* spikes: those of the forward pass, side by side, if they tell all */
+    const REAL *g_last, *spikes; /* spikes: those of the forward pass, contiguous, if the membrane follows from them */
     void *g_current; /* of the backward pass; g_constants is [4, longest], a row for the entries of each */
     REAL *g_state, *g_constants;
 } NAME(Tensors);
@@ -31,25 +31,25 @@ typedef struct {
     REAL wiped, subtracted; /* 1 where a spike wipes the membrane, 1 where it subtracts the threshold, or 0 */
     REAL low, high, clips;  /* of a soft spike: its range, and 1 if it is clipped to that, or 0 */
     int64_t longest;        /* of the constants */
-    int64_t items, size;    /* of work; of the room that a thread needs */
+    int64_t items, size;    /* number of work items; memory that a thread needs */
     int64_t parts, next, failed; /* parts of the work, a thread each; the next one; whether a thread had no memory */
 } NAME(Call);
 
-/* b if one of them is NaN: written so, it is one instruction. */
+/* b if either is NaN; in this form it is one instruction. */
 INLINE REAL NAME(larger)(REAL a, REAL b) { return a > b ? a : b; }
 INLINE REAL NAME(smaller)(REAL a, REAL b) { return a < b ? a : b; }
-/* NaN if one of them is. */
+/* NaN if either is. */
 INLINE REAL NAME(largest)(REAL a, REAL b) { return a > b || a != a ? a : b; }
 INLINE REAL NAME(within)(REAL x, REAL edge) { return NAME(smaller)(edge, NAME(larger)(-edge, x)); }
 
-/* exp2(x) where it is not 0 to every purpose. */
+/* exp2(x), or 0 where it is negligible. */
 INLINE REAL NAME(exp2_or_0)(REAL x, REAL edge)
 {
     REAL y = NAME(exp2)(NAME(larger)(-edge, x));
     return x < -edge ? 0 : y;
 }
 
-/* exp2(x), infinite where a number over it is 0 to every purpose. */
+/* exp2(x), or infinity where a number divided by it is negligible. */
 INLINE REAL NAME(exp2_or_inf)(REAL x, REAL edge)
 {
     REAL y = NAME(exp2)(NAME(within)(x, edge));
@@ -102,7 +102,7 @@ INLINE REAL NAME(slope)(REAL gate, REAL p, REAL limit, REAL k, const int curve)
     return NAME(larger)(0, 1 - size);
 }
 
-/* The soft spike: the gate stretched to its height, and cut to its range. */
+/* The soft spike: the gate stretched to its height and clipped to its range. */
 INLINE REAL NAME(stretched)(REAL gate, REAL extra) { return gate + extra * (gate - (REAL)0.5); }
 INLINE REAL NAME(soft_spike)(const NAME(Call) *c, REAL gate, REAL extra, const int membrane)
 {
@@ -113,10 +113,10 @@ INLINE REAL NAME(soft_spike)(const NAME(Call) *c, REAL gate, REAL extra, const i
 INLINE REAL NAME(hard_spike)(REAL p, REAL limit) { return p > limit ? (REAL)1 : p <= limit ? (REAL)0 : p - limit; }
 
 typedef struct {
-    REAL fed, back, spike, g; /* gradients for the spike, and for P by way of it; the spike; the gradient for P */
+    REAL fed, back, spike, g; /* gradients for the spike, and for P through it; the spike; the gradient for P */
 } NAME(FiredBack);
 
-/* Back over spike and reset: u is the potential that decides about the spike, p the one that is reset. */
+/* Back through spike and reset: u is the potential that determines the spike, p the one that is reset. */
 INLINE NAME(FiredBack) NAME(fire_backward)(const NAME(Call) *c, REAL gs, REAL gv, REAL u, REAL p, REAL gate, REAL limit, REAL k,
                                   REAL extra, REAL steep, REAL after, const int membrane, const int soft,
                                   const int curve)
@@ -124,14 +124,14 @@ INLINE NAME(FiredBack) NAME(fire_backward)(const NAME(Call) *c, REAL gs, REAL gv
     NAME(FiredBack) f;
     f.spike = soft ? NAME(soft_spike)(c, gate, extra, membrane) : u > limit ? (REAL)1 : (REAL)0;
     f.fed = c->rule->detach ? gs : gs + gv * (after - c->wiped * p);
-    if (membrane == ADD) /* a clipped curve rises between 0 and twice the threshold: P tells that, the curve is rounded */
+    if (membrane == ADD) /* a clipped curve rises between 0 and twice the threshold: test P, as the curve is rounded */
         f.fed = c->clips * u >= 0 && c->clips * (u - 2 * limit) <= 0 ? f.fed : 0;
     f.back = f.fed * (steep * NAME(slope)(gate, u, limit, k, curve)); /* a slope of 0 comes first: fed may be huge */
     f.g = gv * (1 - c->wiped * f.spike);
     return f;
 }
 
-/* Ask for n numbers that a later step reads or writes: steps are a layer apart, too far for the processor to foresee. */
+/* Prefetch n numbers that a later step reads or writes: steps are a layer apart, too far for it to predict. */
 INLINE void NAME(expect)(const NAME(Call) *c, const void *x, int64_t n, const int write)
 {
     for (int64_t j = 0; j < (n * (int64_t)sizeof(REAL)) >> (c->rule->type != SAME); j += 64)
@@ -144,7 +144,7 @@ INLINE const void *NAME(element)(const NAME(Call) *c, const void *x, int64_t i)
     return (const char *)x + (i * (int64_t)sizeof(REAL) >> (c->rule->type != SAME));
 }
 
-/* Copy n numbers to the type of the membrane, a stride apart, */
+/* Copy n numbers that are a stride apart to the membrane's type. */
 static void NAME(widen)(int type, REAL *restrict to, const void *restrict from, int64_t stride, int64_t n)
 {
     const uint16_t *restrict half = from;
@@ -163,7 +163,7 @@ static void NAME(widen)(int type, REAL *restrict to, const void *restrict from, 
                                        : (REAL)from_float16(half[j * stride]);
 }
 
-/* and back, side by side. */
+/* Copy n numbers back from the membrane's type to contiguous memory. */
 static void NAME(narrow)(int type, void *restrict to, const REAL *restrict from, int64_t n)
 {
     uint16_t *restrict half = to;
@@ -175,13 +175,13 @@ static void NAME(narrow)(int type, void *restrict to, const REAL *restrict from,
         narrow_float16(half, (const float *)from, n);
 }
 
-/* Whether the numbers of a time step are side by side. */
+/* Whether the numbers of a time step are contiguous. */
 INLINE int NAME(dense)(const NAME(Call) *c, Strides by)
 {
     return by.feature == 1 && (by.batch == c->rule->features || c->rule->batch == 1);
 }
 
-/* Read n numbers of step t from element `at` on: where they are, or put together in the room. */
+/* Read n numbers of step t, starting at element `at`: in place, or gathered in the room. */
 static const REAL *NAME(fetch)(const NAME(Call) *c, const void *x, Strides by, int64_t t, int64_t at, int64_t n,
                                const int in_place, REAL *room)
 {
@@ -200,8 +200,8 @@ static const REAL *NAME(fetch)(const NAME(Call) *c, const void *x, Strides by, i
     return room;
 }
 
-/* Take n values from the room of a thread, and a line of the cache more: with arrays 4096 bytes apart, whose addresses
- * differ in their upper bits alone, some processes were 40 % slower. */
+/* Take n values from a thread's room, plus one cache line: with arrays 4096 bytes apart, whose addresses
+ * differ only in their upper bits, some processes were 40 % slower. */
 INLINE REAL *NAME(take)(REAL **room, int64_t n)
 {
     REAL *start = *room;
@@ -217,7 +217,7 @@ INLINE void NAME(load)(REAL *to, const REAL *from, int64_t n)
         memset(to, 0, n * sizeof(REAL));
 }
 
-/* Add n sums to those of a constant, from a lane on. */
+/* Add n sums to those of a constant, starting at a lane. */
 INLINE void NAME(collect)(const NAME(Call) *c, int64_t part, int constant, int64_t lane, const REAL *sum, int64_t n)
 {
     double *sums = c->sums + (part * CONSTANTS + constant) * c->width + lane;
@@ -232,7 +232,7 @@ INLINE void NAME(collect)(const NAME(Call) *c, int64_t part, int constant, int64
 static void NAME(derive)(NAME(Call) *c)
 {
     const Rule *rule = c->rule;
-    const int64_t differ = c->longest == 1 ? 1 : c->width; /* if not, all lanes have what the first one has */
+    const int64_t differ = c->longest == 1 ? 1 : c->width; /* if 1, all lanes have the values of the first */
     for (int64_t j = 0; j < differ; j++) {
         double value[CONSTANTS];
         for (int i = 0; i < CONSTANTS; i++) {
@@ -282,7 +282,7 @@ static void NAME(reduce)(const NAME(Call) *c)
     }
 }
 
-/* A thread takes part after part, until there are none: which thread it is makes no difference to the sums. */
+/* Each thread takes one part after another until none is left; which thread takes a part does not affect the sums. */
 static void NAME(work)(void *call)
 {
     NAME(Call) *c = call;
@@ -295,7 +295,7 @@ static void NAME(work)(void *call)
     free(room);
 }
 
-/* Integrate, or differentiate if g_current is given; return 0, or 1 without memory. */
+/* Integrate, or differentiate if g_current is given; return 0, or 1 if out of memory. */
 int NAME(integrate)(const Rule *rule, const NAME(Tensors) *t)
 {
     NAME(Call) c = { .rule = rule, .t = t, .row = rule->batch * rule->features };

@@ -1,4 +1,4 @@
-"""The recurrence in C: a layer of any layout as ``[T, B, F]``, and the call of the kernels.
+"""The recurrence in C: a layer of any layout as ``[T, B, F]``, and the kernel calls.
 
 A dense layout with time outermost is only viewed in another shape; all others are copied.
 """
@@ -19,7 +19,7 @@ from ultralif.ops.rule import CHOICES, NUMBERS, Constants, Curve, Membrane, Rese
 __all__ = ["CallPlan", "find_plan", "stored", "takes"]
 
 _TYPES = {torch.float32: 0, torch.float64: 0, torch.bfloat16: 1, torch.float16: 2}
-"""The types of a current, by their number in kernels.c: the type of the membrane, or a 16-bit one."""
+"""The current's types by their number in kernels.c: 0 for the membrane's type, others for 16-bit types."""
 _Strides = ctypes.c_int64 * 3
 _Pointers = ctypes.c_void_p * 14
 
@@ -37,7 +37,7 @@ class _Constant(ctypes.Structure):
 
 
 class _Call(ctypes.Structure):
-    """The structure `Rule` of kernels.c; its last fields are those of rule.h."""
+    """The structure `Rule` of kernels.c; its last fields come from rule.h."""
 
     _fields_ = (
         ("parallel", ctypes.c_void_p),
@@ -53,7 +53,7 @@ class _Call(ctypes.Structure):
 
 
 def takes(rule: Rule) -> bool:
-    """Return whether the kernels compute a rule: any rule except soft spikes of a maximum."""
+    """Return whether the kernels support a rule: any rule except soft spikes of a maximum."""
     plain = rule.curve == Curve.SIGMOID and not (rule.clipped or rule.adapt)
     if rule.membrane == Membrane.ADD:
         has_curve = rule.curve != Curve.SUPERSPIKE or not rule.soft
@@ -66,7 +66,7 @@ def takes(rule: Rule) -> bool:
 
 
 def stored(x: Tensor) -> Tensor:
-    """Return a tensor with materialized memory, or refuse one that the kernels cannot read."""
+    """Return a tensor with materialized memory, or raise an error if the kernels cannot read it."""
     if x.dtype not in _TYPES or x.layout is not torch.strided:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _TYPES)
         raise TypeError(
@@ -78,12 +78,12 @@ def stored(x: Tensor) -> Tensor:
     return x.resolve_neg()
 
 
-PLANS = 512  # the most plans that are kept
+PLANS = 512  # maximum number of cached plans
 _plans: dict[Hashable, "CallPlan"] = {}
 
 
 def find_plan(current: Tensor, constants: Constants, rule: Rule) -> "CallPlan":
-    """Return the plan for a call; the first call makes it."""
+    """Return the plan for a call; the first call creates it."""
     current = stored(current)
     specs = [
         (c.raw.shape, *c[1:5]) if isinstance(c, Learned) else c.shape if isinstance(c, Tensor) else c
@@ -108,7 +108,7 @@ class CallPlan:
         shapes = [shape_of(c) if math.prod(shape_of(c)) > 1 else () for c in constants]
         self._find_size(strides, shapes)
         self.expands = [self.spread and math.prod(size) > 1 for size in shapes]
-        """Whether a constant is expanded over all features: no run of neurons shares it."""
+        """Whether each constant is expanded over all features, because no run of neurons shares an entry."""
         pairs = list(zip(shapes, self.expands, strict=True))
         lengths = [math.prod(shape[2:] if expands else size) for size, expands in pairs]
         self.longest = max(lengths)
@@ -150,8 +150,8 @@ class CallPlan:
         """The strides of a sequence, or of states, whose neurons are adjacent in memory order."""
         self._dense = (total, features, 1)
         self.is_like = self.dense == self.strides or shape[0] == 1
-        """Whether a sequence in the order of memory has the layout of the current."""
-        self.seen: dict[tuple[int, ...], tuple[int, ...]] = {}  # the three strides of tensors
+        """Whether a sequence in memory order has the current's layout."""
+        self.seen: dict[tuple[int, ...], tuple[int, ...]] = {}  # cached results of `_strides`
 
     def _strides(self, strides: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the three strides of a sequence; None if three cannot describe it."""
@@ -161,7 +161,7 @@ class CallPlan:
         return at.time, at.inner * features if at.size == batch * features else at.outer, at.inner
 
     def _readable(self, *sequences: Tensor) -> list[tuple[Tensor, tuple[int, ...]]]:
-        """Return sequences, each with its three strides; one that these cannot describe is copied."""
+        """Return sequences with their three strides, copying any that three strides cannot describe."""
         found = []
         for x in sequences:
             if x.layout is not torch.strided or x.is_neg() or x._is_zerotensor():
@@ -183,13 +183,13 @@ class CallPlan:
         return torch.empty_strided(x.shape, self.dense, dtype=x.dtype).copy_(x)
 
     def _like_current(self, x: Tensor) -> Tensor:
-        """Return a sequence in memory order in the layout of the current."""
+        """Return a copy of a sequence in memory order with the current's layout."""
         return torch.empty_strided(self.shape, self.strides, dtype=x.dtype).copy_(x)
 
     def _run(
         self, call: _Call, x: Tensor, start: Tensor | None, constants: Constants, *others: Tensor | None
     ) -> None:
-        """Run the kernel: the constants are read as contiguous tensors, or as numbers in the call."""
+        """Run the kernel, passing the constants as contiguous tensors or as numbers in the call."""
         tensors: list[Tensor | None] = [x, start]
         for tensor, constant, expands in zip(tensors_of(constants), constants, self.expands, strict=True):
             if expands:
@@ -204,9 +204,7 @@ class CallPlan:
                 pointers[i] = tensor.data_ptr()
         call.threads = torch.get_num_threads()
         if self.function(ctypes.byref(call), pointers):
-            raise MemoryError(
-                f"no memory to integrate a layer of {self.size[2]} neurons; use a smaller batch"
-            )
+            raise MemoryError(f"out of memory for a layer of {self.size[2]} neurons; reduce the batch size")
 
     def forward(
         self, current: Tensor, state: Tensor | None, constants: Constants
@@ -233,7 +231,7 @@ class CallPlan:
     ) -> tuple[Tensor, Tensor | None, list[Tensor | None]]:
         """Return the gradients for current, state and constants.
 
-        ``kept`` has the spikes, if the membrane follows from them.
+        ``kept`` holds the spikes, if the membrane can be computed from them.
         """
         call, dtype = _Call.from_buffer_copy(self.call), self.state_dtype
         sequences = [current]

@@ -5,8 +5,8 @@
  * tile is integrated for, and twice as wide where these steps are also differentiated.
  *
  * Neurons with the same constants share exponentials: with E = exp2(k V), P = I + eps log2(E_left + E + E_right), and
- * the gradient for V is E (R_left + R + R_right) where R is the gradient for P over that sum. Where E would leave the
- * range of numbers, and where neurons differ, each takes the maximum of its three terms out first.
+ * the gradient for V is E (R_left + R + R_right) where R is the gradient for P over that sum. Where E would
+ * overflow or underflow, and where neurons differ, the maximum of the three terms is factored out first.
  */
 typedef struct {
     int64_t first, n, halo, own; /* first lane (below 0: before the ring's); lanes; those of a halo; those in between */
@@ -20,7 +20,7 @@ typedef struct {
 } NAME(Rows);
 
 enum { NAME(ROWS) = sizeof(NAME(Rows)) / sizeof(REAL *) };
-enum { NAME(WHOLE) = 2048, NAME(PART) = 1024, NAME(SPAN) = 32 }; /* longest ring in one tile; what others are cut into */
+enum { NAME(WHOLE) = 2048, NAME(PART) = 1024, NAME(SPAN) = 32 }; /* longest ring in one tile; sizes of other tiles */
 
 /* The tiles of a ring, and the memory for its numbers. */
 typedef struct {
@@ -29,7 +29,7 @@ typedef struct {
     REAL *state, *after, *grad, *g_after, *mean;  /* of the whole ring; a state and the next, a gradient and the one before */
     REAL *notes;                                  /* states at the start of every span */
     REAL *v, *spikes, *x, *g, *gx, *sums, *part; /* of a tile; part: its mean */
-    REAL *mine;                                   /* 1, and 0 in the halo */
+    REAL *mine;                                   /* 1 inside, 0 in the halo */
     REAL *here, *left, *right;                    /* of a tile, with one more lane at both ends */
     REAL *shown, *ratios;                         /* of the whole ring, too, if spikes are given */
     REAL *constants, *trace;
@@ -78,7 +78,7 @@ INLINE NAME(Rows) NAME(rows)(const NAME(Ring) *r, int64_t t)
     return (NAME(Rows)){ row, row + r->n, row + 2 * r->n, row + 3 * r->n, row + 4 * r->n, row + 5 * r->n };
 }
 
-/* The part of a row of the ring that a tile sees: in place, or copied together if it goes over an end. */
+/* The part of a row of the ring that a tile sees: in place, or gathered if it wraps around an end. */
 static const REAL *NAME(view)(const NAME(Call) *c, const NAME(Tile) *tile, const REAL *row, REAL *room)
 {
     const int64_t ring = c->rule->ring;
@@ -114,7 +114,7 @@ INLINE void NAME(close)(REAL *w, const NAME(Tile) *tile)
     w[tile->n] = w[tile->halo ? tile->n - 1 : 0];
 }
 
-/* What a neuron shows to its neighbours: its membrane, or the exponential of that. */
+/* The value that a neuron shows to its neighbours: its membrane, or the exponential of its membrane. */
 INLINE REAL NAME(shown)(const NAME(Call) *c, NAME(Lanes) l, int64_t i, REAL w, const int shared)
 {
     return shared ? NAME(exp2_or_0)(NAME(smaller)(c->edge, w * l.k[i] - c->shift), c->edge) : w;
@@ -147,7 +147,7 @@ INLINE NAME(Coupled) NAME(couple)(const NAME(Call) *c, REAL left, REAL own, REAL
                             ea * whole,           eb * whole, log_weight - c->shift - mean * whole };
 }
 
-/* One step; return whether a sum came close to the end of the numbers. */
+/* One step; return whether a sum came close to overflow or underflow. */
 INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, int64_t n,
                               const REAL *restrict x, REAL *restrict v, REAL *restrict spikes, const NAME(Rows) *rows,
                               const int membrane, const int soft, const int shared)
@@ -155,11 +155,11 @@ INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lan
     const REAL *restrict here = r->here;
     int far = 0;
     _Pragma("omp simd reduction(| : far)") for (int64_t j = 0; j < n; j++) {
-        const int64_t i = shared ? 0 : j; /* one lane's constants serve all */
+        const int64_t i = shared ? 0 : j; /* all lanes share the constants of one */
         const REAL limit = l.threshold[i];
         NAME(Coupled) w = NAME(couple)(c, here[j - 1], here[j], here[j + 1], l.eps[i], l.k[i], membrane, shared);
         REAL base = w.base + x[j];
-        REAL p = membrane == MAX ? base : base + l.eps[i] * w.log_weight + 0 * w.weight; /* log2 makes a number of NaN */
+        REAL p = membrane == MAX ? base : base + l.eps[i] * w.log_weight + 0 * w.weight; /* log2 turns NaN into a number */
         REAL gate = soft || rows ? NAME(gate)(c->edge, base, w.weight, limit, l.k[i], SIGMOID) : 0;
         REAL spike = soft ? gate : NAME(hard_spike)(p, limit);
         if (rows) {
@@ -178,8 +178,8 @@ INLINE int NAME(ring_advance)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lan
     return far;
 }
 
-/* One step back, from gs and gv to gx and the gradient of V before the step. The sums for the constants are one for all
- * like neurons, else one each. */
+/* One step back, from gs and gv to gx and the gradient of V before the step. Identical neurons share
+ * one sum for each constant; others have one each. */
 INLINE void NAME(ring_backward)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, const NAME(Tile) *tile,
                                const NAME(Rows) rows, const REAL *restrict gs, REAL *restrict gv, REAL *restrict gx,
                                const int membrane, const int soft, const int shared, const int halo)
@@ -236,7 +236,7 @@ INLINE void NAME(ring_backward)(const NAME(Call) *c, const NAME(Ring) *r, NAME(L
     threshold[tile->halo] += shared ? all_threshold : 0;
 }
 
-/* Each kind of neuron has functions of its own, without a branch in their loops. */
+/* Each kind of neuron has its own functions, whose loops have no branches. */
 #define KIND(membrane, soft, shared) (((membrane) * 2 + (soft)) * 2 + (shared))
 #define NAMED(f, membrane, soft, shared) NAME(f##_ring_##membrane##_##soft##_##shared)
 #define KINDS(AS) AS(LSE, 0, 0) AS(LSE, 0, 1) AS(LSE, 1, 0) AS(LSE, 1, 1) AS(MAX, 0, 0)
@@ -260,7 +260,7 @@ INLINE void NAME(ring_backward)(const NAME(Call) *c, const NAME(Ring) *r, NAME(L
 KINDS(AS)
 #undef AS
 
-/* Show what some neurons of a tile have after the leak. */
+/* Write the values that some neurons of a tile show after the leak. */
 static void NAME(show)(const NAME(Call) *c, const NAME(Ring) *r, NAME(Lanes) l, int64_t first, int64_t end,
                        const REAL *restrict v, const int shared)
 {
@@ -278,7 +278,7 @@ static int NAME(advance_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Til
                               int64_t steps, const int traced, const int out, const int shared)
 {
     const Rule *rule = c->rule;
-    const int64_t own = r->at + tile->first + tile->halo; /* its first element in a time step, but for the halo */
+    const int64_t own = r->at + tile->first + tile->halo; /* its first element in a time step, excluding the halo */
     REAL *v = traced ? NAME(rows)(r, 0).v : r->v;
     const REAL *start = NAME(view)(c, tile, r->state, v);
     if (start != v)
@@ -322,7 +322,7 @@ static int NAME(advance_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Til
     return 1;
 }
 
-/* Walk a tile back over its trace. */
+/* Walk back over a tile's trace. */
 static void NAME(backward_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(Tile) *tile, NAME(Lanes) l, int64_t from,
                                int64_t steps, const int shared)
 {
@@ -352,7 +352,7 @@ static void NAME(backward_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(T
         break;
         switch (KIND(rule->membrane, rule->soft, shared)) { KINDS(AS) }
 #undef AS
-        if (t > 0) /* apart from the other: many lines at once hold up the processor */
+        if (t > 0) /* apart from the other: many cache lines at once stall the processor */
             NAME(expect)(c, NAME(element)(c, to, -c->row), tile->own, 1);
         if (!direct)
             NAME(narrow)(rule->type, to, gx + tile->halo, tile->own);
@@ -372,7 +372,7 @@ static void NAME(backward_tile)(const NAME(Call) *c, NAME(Ring) *r, const NAME(T
 /* Whether all neurons of a ring have the same constants. */
 INLINE int NAME(like)(const NAME(Call) *c) { return c->longest <= c->rule->features / c->rule->ring; }
 
-/* Integrate all tiles for a span, and walk them back if there is a trace. */
+/* Integrate all tiles for a span, and walk back over them if there is a trace. */
 static void NAME(run_span)(const NAME(Call) *c, NAME(Ring) *r, int64_t span, const int traced, const int out)
 {
     const int64_t from = span * r->span, left = c->rule->time - from, steps = left < r->span ? left : r->span;
@@ -391,7 +391,7 @@ static void NAME(run_span)(const NAME(Call) *c, NAME(Ring) *r, int64_t span, con
     }
 }
 
-/* Differentiate a ring of like neurons from its spikes; return 0 if that can't be done. */
+/* Differentiate a ring of identical neurons from its spikes; return 0 if that is not possible. */
 static int NAME(run_told)(const NAME(Call) *c, const NAME(Ring) *r)
 {
     const Rule *rule = c->rule;

@@ -1,13 +1,13 @@
 /* Included by lane.h: the derivative of UltraLIF, and of rings of neurons with the same constants, from
  * their soft spikes.
  *
- * The membrane follows from a soft spike, P = threshold + eps logit(s), so that nothing is integrated again. Where s is
- * rounded to 0 or 1, P is lost. In a log-sum-exp of two terms such a past has no share in any later gradient, except in
- * that of the last membrane. On a ring the neighbours would need it: a ring that comes near such a spike is integrated
- * again.
+ * The membrane is computed from a soft spike, P = threshold + eps logit(s), so nothing is integrated again. Where s is
+ * rounded to 0 or 1, P is lost. In a log-sum-exp of two terms such a past contributes to no later gradient, except that
+ * of the last membrane. On a ring the neighbours would need it, so a ring that comes close to such a spike is
+ * integrated again.
  */
 
-/* Tell log2(s / (1 - s)) and the membrane after the spikes of a step, for some lanes. */
+/* Compute log2(s / (1 - s)) and the membrane after a step from its spikes, for some lanes. */
 INLINE void NAME(from_spikes)(NAME(Lanes) l, const REAL *restrict spikes, REAL *restrict odds, REAL *restrict v,
                          int64_t first, int64_t end, const int shared)
 {
@@ -45,8 +45,8 @@ INLINE void NAME(backward_odds)(const NAME(Call) *c, NAME(Block) *s, const REAL 
     }
 }
 
-/* Walk a whole block back, with all its tensors in place. It goes piece by piece, and asks for little at a time: more
- * than two dozen lines on their way would hold up the processor. */
+/* Walk back over a whole block, with all its tensors in place. It goes piece by piece and prefetches little at a time:
+ * more than two dozen cache lines in flight would stall the processor. */
 static void NAME(backward_from_spikes)(const NAME(Call) *c, NAME(Block) *s)
 {
     const Rule *rule = c->rule;
@@ -74,14 +74,14 @@ static void NAME(backward_from_spikes)(const NAME(Call) *c, NAME(Block) *s)
     }
 }
 
-/* A ring at work: its gradient gv, what its neurons show, E = exp2(k w), and the gradient R for each sum of three. */
+/* The working state of a ring: its gradient gv, the shown values E = exp2(k w), and the gradient R of each sum. */
 typedef struct {
     REAL *v, *odds, *before, *gv, *shown, *ratios;
     double eps, leak, threshold;
 } NAME(Told);
 
-/* The first half of a step back: over spike and reset to the gradient for P. Return whether P is near the end of the
- * numbers. */
+/* The first half of a step back: through spike and reset to the gradient for P. Return whether P is close to
+ * overflow or underflow. */
 INLINE int NAME(backward_spikes)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r, const REAL *restrict spikes,
                                 const REAL *restrict x, const REAL *restrict gs, REAL *restrict gx, int64_t n,
                                 const int learn)
@@ -107,7 +107,7 @@ INLINE int NAME(backward_spikes)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) 
     return far;
 }
 
-/* The second half: over the log-sum-exp to the gradient for the membranes before. */
+/* The second half: through the log-sum-exp to the gradient for the previous membranes. */
 INLINE void NAME(backward_ratios)(NAME(Lanes) l, NAME(Told) *r, const REAL *restrict v, int64_t n)
 {
     const REAL k = l.k[0], leak = l.leak[0];
@@ -123,7 +123,7 @@ INLINE void NAME(backward_ratios)(NAME(Lanes) l, NAME(Told) *r, const REAL *rest
     r->leak += (double)to_leak;
 }
 
-/* The membranes before step t, from the spikes of the step before that, and what they show. */
+/* Compute the membranes before step t from the spikes of the previous step, and the values that they show. */
 static void NAME(ring_from_spikes)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r, int64_t at, int64_t t)
 {
     const int64_t n = c->rule->ring;
@@ -151,7 +151,7 @@ static void NAME(ring_from_spikes)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told
     shown[n] = shown[0];
 }
 
-/* Walk a ring of like neurons back; return 0 if it has to be integrated again. */
+/* Walk back over a ring of identical neurons; return 0 if it must be integrated again. */
 static int NAME(backward_ring)(const NAME(Call) *c, NAME(Lanes) l, NAME(Told) *r, int64_t at)
 {
     const Rule *rule = c->rule;

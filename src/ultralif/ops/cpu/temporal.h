@@ -17,19 +17,19 @@ typedef struct {
     REAL eps[LANES], leak[LANES], threshold[LANES], amplitude[LANES];
 } NAME(Sums);
 
-/* A block at work. */
+/* The working state of a block. */
 typedef struct {
     NAME(State) now, grad;
     NAME(Sums) sums;
     REAL fall[LANES], share[LANES], rise[LANES]; /* of the smaller term of a log-sum-exp; of the threshold: see rise */
     REAL x[LANES], spikes[LANES], mean[LANES], odds[2][LANES], v[LANES], gathered[NAME(FIELDS)][LANES];
     NAME(Lanes) l;
-    int64_t at, n, part; /* its first element in a time step; how many; the part of the work */
+    int64_t at, n, part; /* its first element in a time step; its size; the part of the work */
     int current, grad_out, out;     /* whether these are read and written in place */
-    int next_current, next_grad_out; /* whether a later step can be asked for */
+    int next_current, next_grad_out; /* whether a later step can be prefetched */
 } __attribute__((aligned(64))) NAME(Block);
 
-/* The soft minimum of P and a ceiling, its derivative by P, and minus that by eps. */
+/* The soft minimum of P and a ceiling, its derivative in P, and minus its derivative in eps. */
 typedef struct {
     REAL v, below, entropy;
 } NAME(Saturated);
@@ -44,8 +44,8 @@ INLINE NAME(Saturated) NAME(saturate)(const NAME(Call) *c, REAL p, REAL top, REA
     return (NAME(Saturated)){ least - eps * log_weight, p < top ? large : small, log_weight + gap * small };
 }
 
-/* The exponentials of a log-sum-exp and of its soft spike. They have a loop of their own: together with the logarithm
- * that follows, a step would be too long for the processor to begin with the next lanes meanwhile. */
+/* The exponentials of a log-sum-exp and of its soft spike. They have their own loop: together with the logarithm
+ * that follows, a step would be too long for the processor to overlap it with the next lanes. */
 INLINE void NAME(rise)(NAME(Block) *s, const REAL *restrict x, REAL edge, const int soft)
 {
     const NAME(Lanes) l = s->l;
@@ -59,7 +59,7 @@ INLINE void NAME(rise)(NAME(Block) *s, const REAL *restrict x, REAL edge, const 
     }
 }
 
-/* One step: the spikes go to out, or what the derivative needs to the trace. */
+/* One step: write the spikes to out, or the values that the derivative needs to the trace. */
 INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restrict x, REAL *restrict out,
                           REAL *restrict trace, const int traced, const int membrane, const int soft, const int form,
                           const int curve)
@@ -120,12 +120,12 @@ INLINE void NAME(advance)(const NAME(Call) *c, NAME(Block) *s, const REAL *restr
         if (!traced)
             out[j] = spike;
     }
-    if (form == SATURATES) /* in a loop of its own, as in rise: the compiler would not use vectors in a longer one */
+    if (form == SATURATES) /* in its own loop, as in rise: the compiler would not vectorize a longer one */
         SIMD for (int j = 0; j < LANES; j++)
             v[j] = NAME(saturate)(c, v[j], l.after[j], l.eps[j], l.k[j], membrane).v;
 }
 
-/* The spike of the state before the first step, by which a delayed reset begins, */
+/* The spike of the state before the first step, with which a delayed reset starts. */
 INLINE void NAME(first_spike)(const NAME(Call) *c, NAME(Block) *s, const int membrane, const int soft, const int curve)
 {
     const NAME(Lanes) l = s->l;
@@ -135,7 +135,7 @@ INLINE void NAME(first_spike)(const NAME(Call) *c, NAME(Block) *s, const int mem
     }
 }
 
-/* and its derivative. */
+/* The derivative of first_spike. */
 INLINE void NAME(first_spike_backward)(const NAME(Call) *c, NAME(Block) *s, const REAL *restrict v, const int membrane,
                                        const int soft, const int curve, const int learn)
 {
@@ -206,8 +206,8 @@ INLINE void NAME(backward)(const NAME(Call) *c, NAME(Block) *s, const REAL *rest
     }
 }
 
-/* Ask for n lanes of the block at another step t of a tensor; beyond the first and the last step, those of the block
- * that comes next. */
+/* Prefetch n lanes of the block at another step t of a tensor; beyond the first and the last step, those of the next
+ * block. */
 INLINE void NAME(expect_step)(const NAME(Call) *c, const NAME(Block) *s, const void *x, int64_t by_time, int64_t t,
                               int64_t first, int64_t n, const int write)
 {
@@ -264,7 +264,7 @@ INLINE void NAME(backward_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t fr
         NAME(first_spike_backward)(c, s, s->v, membrane, soft, curve, learn);
 }
 
-/* Each kind of neuron has functions of its own, without a branch in their loops. */
+/* Each kind of neuron has its own functions, whose loops have no branches. */
 #define KIND(membrane, soft, form, curve) ((((membrane) * 2 + (soft)) * 4 + (form)) * 4 + (curve))
 #define NAMED(f, membrane, soft, form, curve) NAME(f##_##membrane##_##soft##_##form##_##curve)
 #define CURVES(AS, soft, form) AS(ADD, soft, form, SIGMOID) AS(ADD, soft, form, ATAN) AS(ADD, soft, form, TRIANGLE)
@@ -327,7 +327,7 @@ static void NAME(backward_block)(const NAME(Call) *c, NAME(Block) *s, int64_t fr
 #undef NAMED
 #undef KIND
 
-/* Find the constants of a block: in place, or gathered if the block goes over the end of the features. */
+/* Find the constants of a block: in place, or gathered if the block extends past the end of the features. */
 static NAME(Lanes) NAME(lanes_of)(const NAME(Call) *c, NAME(Block) *s)
 {
     NAME(Lanes) l;
@@ -344,7 +344,7 @@ static NAME(Lanes) NAME(lanes_of)(const NAME(Call) *c, NAME(Block) *s)
     return l;
 }
 
-/* Copy a state from a tensor (NULL: start at rest) or to it (NULL: it is not wanted). */
+/* Copy a state from a tensor (NULL: start at rest) or to it (NULL: not wanted). */
 static void NAME(load_state)(const NAME(Call) *c, const NAME(Block) *s, NAME(State) *to, const REAL *tensor)
 {
     REAL *parts[] = { to->v, to->b, to->last };
@@ -379,7 +379,7 @@ static void NAME(collect_block)(const NAME(Call) *c, NAME(Block) *s)
 
 #include "spikes.h"
 
-/* How many steps make a trace that a large cache can hold. */
+/* The number of steps whose trace fits into a large cache. */
 static int64_t NAME(chunk)(const NAME(Call) *c)
 {
     const Rule *rule = c->rule;
