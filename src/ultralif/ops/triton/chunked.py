@@ -1,6 +1,6 @@
-"""Kernels and launches for long sequences of few neurons without resets by spikes, with time in chunks.
+"""Kernels and launches for long sequences of few neurons without spike resets, with time in chunks.
 
-A program takes a few neurons, and each thread a chunk of one neuron's time. A scan over the maps of all
+A program handles a few neurons, and each thread a chunk of one neuron's time. A scan over the maps of all
 chunks gives the membrane at the start of each; see `ultralif.ops.cpu.chunks` for the idea.
 
 A map takes the membrane V at the start of a chunk to the membrane at its end; it is described by the three
@@ -60,19 +60,19 @@ LANES = 16384
 SHORTEST = 4096
 """Sequences with fewer steps are not split on a GPU."""
 PROGRAMS = 128
-"""About the number of a GPU's multiprocessors: if there are more neurons, a program takes several."""
+"""About the number of a GPU's multiprocessors: if there are more neurons, a program handles several."""
 THREADS = 512
-"""The most threads of a program, enough to keep a multiprocessor busy."""
+"""The maximum number of threads per program, enough to keep a multiprocessor busy."""
 STEPS = 8
-"""The steps that a thread loads at once, and the least that a chunk has."""
+"""The number of steps that a thread loads at once, and the minimum in a chunk."""
 WIDEST = 32
-"""The most neurons of a program: their currents fill one line of memory."""
+"""The maximum number of neurons per program: their currents fill one line of memory."""
 NARROWEST = 4
-"""The fewest neurons to which a program is narrowed so that the gradients of constants are easy to add up."""
+"""The minimum number of neurons when a program is narrowed to simplify summing the constants' gradients."""
 
 
 class Tile(NamedTuple):
-    """The part of a program of a GPU: all chunks of some neurons; each thread has one chunk of one neuron."""
+    """The work of one GPU program: all chunks of some neurons; each thread has one chunk of one neuron."""
 
     neurons: int
     chunks: int
@@ -126,7 +126,7 @@ def then_shift(p, q, p2, q2):
 
 @triton.jit
 def then_saturate(p, q, r, p2, q2, r2):
-    """Compose two maps with a saturating reset: the product of [[p, q], [r, 0]], its last entry made 0."""
+    """Compose two maps with a saturating reset: the product of [[p, q], [r, 0]], shifted to end in 0."""
     s = log_add(r2 + q, 0.0 * q)
     return log_add(p2 + p, q2 + r) - s, log_add(p2 + q, q2) - s, log_add(r2 + p, r) - s
 
@@ -177,7 +177,7 @@ def find_maps(source, mask, steps, length, zero, held, RULE: tl.constexpr, STEPS
 
 @triton.jit
 def reach(v, p, q, r, steps, held, RULE: tl.constexpr):
-    """Scan the maps of chunks with this number of steps; return the end of each, for a membrane at first."""
+    """Scan the maps of chunks with these step counts; return the membrane at the end of each, from v."""
     if choice(RULE, "membrane") == MAX:
         p, q, r = tl.associative_scan((steps * held[3] + 0.0 * q, q, r), 0, then_clamp)
         return clamp(v + p, q, r)
@@ -316,7 +316,7 @@ def take_back(
 ):
     """Differentiate all chunks from their ends: return the gradient at their starts, and the sums.
 
-    Pointers and strides are as in `find_lines`; ``target`` is where the gradient of the last step goes, and
+    Pointers and strides are as in `find_lines`; ``target`` is the address of the last step's gradient, and
     the stride of time.
     """
     source, incoming, note = pointers
@@ -372,8 +372,8 @@ def chunked_backward_kernel(
 ):
     """Differentiate: write the gradients for current, state and constants.
 
-    The first thread has the last chunk. ``ends`` is for the gradient at the end of every chunk, and ``notes``
-    for the membrane before every few steps.
+    The first thread has the last chunk. ``ends`` stores the gradient at the end of every chunk, and
+    ``notes`` the membrane before every few steps.
     """
     GIVEN: tl.constexpr = HAS // 2 % 2 == 1 and not choice(RULE, "rate")
     chunk = CHUNKS - 1 - tl.arange(0, CHUNKS)[:, None].to(tl.int64)
@@ -427,7 +427,7 @@ def forward(
     out: Tensor,
     last: Tensor,
 ) -> Tensor:
-    """Integrate; return the membrane at the start of every chunk."""
+    """Launch the forward kernel; return the membrane at the start of every chunk."""
     starts = torch.empty((tile.chunks, plan.total), dtype=torch.float32, device=plan.device)
     if plan.launch is None:
         choices = (_code(plan, tile), state is not None, tile.chunks, STEPS, tile.neurons)
@@ -487,5 +487,5 @@ def backward(
 
 
 def _code(plan: "LaunchPlan", tile: Tile) -> int:
-    """Return the choices of a rule, and whether all chunks are full."""
+    """Return a rule's code, including whether all chunks are full."""
     return plan.rule_code + (launch.FULL if tile.chunks * tile.length == plan.time else 0)

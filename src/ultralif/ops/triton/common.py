@@ -3,9 +3,9 @@
 The choices of a rule reach a kernel as one number, `RULE`; `choice` extracts one of them.
 
 A constant is found by four numbers in ``places``: the entry of neuron ``pos`` is ``pos // run % count``, row
-``entry * step`` of its table says how to read it (form, number, low, high, inverse, speed), and
+``entry * step`` of its table describes how to read it (form, number, low, high, inverse, speed), and
 ``side`` consecutive programs share its entries. The value is ``form(speed * raw)``, clamped, and
-perhaps inverted.
+optionally inverted.
 
 For its gradient every program writes a partial sum to ``partials`` and raises a counter. The program that
 finishes last adds them in a fixed order, so that every run gives the same result, and resets the counter to
@@ -33,21 +33,21 @@ LOGISTIC = tl.constexpr(int(Form.LOGISTIC))
 SOFTPLUS = tl.constexpr(int(Form.SOFTPLUS))
 NATIVE = tl.constexpr(launch.NATIVE)
 FULL = tl.constexpr(launch.FULL)
-"""A rule whose chunks are full."""
+"""Added to the code of a rule whose chunks are full."""
 FAR = tl.constexpr(1000.0)
 """A gap so large that its power of two is 0 in float32; times 0 it is 0, while infinity times 0 is NaN."""
 LN2 = tl.constexpr(0.6931471805599453)
 HALF_PI = tl.constexpr(1.5707963267948966)
 SHARED = tl.constexpr(1)
-"""All lanes of a program have one entry."""
+"""All lanes of a program share one entry."""
 EACH = tl.constexpr(2)
-"""Each lane has an entry of its own, and two programs have either the same entries or none in common."""
+"""Each lane has its own entry, and two programs have either the same entries or none in common."""
 LEFT = tl.constexpr(3)
 """The sums of the lanes are left in ``partials`` for another reduction."""
 READY = tl.constexpr(2)
 """A program's constants are already decoded: it has a row of them, and a row of sums for their gradients."""
 HELD = tl.constexpr(8)
-"""Numbers in such a row."""
+"""Number of values in such a row."""
 AT_ONCE = tl.constexpr(256)
 """Number of partial sums that are loaded from memory at once."""
 
@@ -60,25 +60,25 @@ def choice(rule, name):
 
 @triton.jit
 def instruction(x, CODE: tl.constexpr):
-    """Return the result of one instruction of an NVIDIA GPU for x."""
+    """Return the result of applying one NVIDIA GPU instruction to x."""
     return tl.inline_asm_elementwise(CODE, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
 
 
 @triton.jit
 def exp2(x):
-    """Return 2**x by one instruction: `tl.exp2` also computes results below 1e-38, which count as 0 here."""
+    """Return 2**x with one instruction: `tl.exp2` also computes results below 1e-38, here counted as 0."""
     return instruction(x, "ex2.approx.ftz.f32 $0, $1;") if NATIVE else tl.exp2(x)
 
 
 @triton.jit
 def log2(x):
-    """Return the binary logarithm by one instruction; `tl.log2` is a polynomial."""
+    """Return the binary logarithm with one instruction; `tl.log2` is a polynomial."""
     return instruction(x, "lg2.approx.ftz.f32 $0, $1;") if NATIVE else tl.log2(x)
 
 
 @triton.jit
 def inverse(x):
-    """Return 1 / x by one instruction."""
+    """Return 1 / x with one instruction."""
     return instruction(x, "rcp.approx.ftz.f32 $0, $1;") if NATIVE else 1.0 / x
 
 
@@ -120,7 +120,7 @@ def has_step(mask, t, time):
 
 @triton.jit
 def within(mask, t, time, RULE: tl.constexpr):
-    """Return the same, without a comparison where chunks divide the time."""
+    """Return the same as `has_step`, without a comparison if chunks divide the time."""
     if choice(RULE, "even"):
         return mask
     return has_step(mask, t, time)
@@ -238,13 +238,13 @@ def fire_backward(gs, gv, potential, level, gate, steep, limit, held, v_reset, R
 
 @triton.jit
 def entry(places, C: tl.constexpr, pos):
-    """Return which entry of a constant serves each lane."""
+    """Return which entry of a constant each lane uses."""
     return (pos // places[4 * C] % places[4 * C + 1]).to(tl.int32)
 
 
 @triton.jit
 def decode(raw, table, step, index):
-    """Return the value of a constant, the same before the clamp, its slope by raw, and its row."""
+    """Return the value of a constant, its value before the clamp, its slope in raw, and its row."""
     row = table + index * step
     form = tl.load(row)
     x = tl.load(raw + index).to(tl.float32) * tl.load(row + 5)
@@ -284,7 +284,7 @@ def derived(eps, leak, threshold, amplitude, SHARPNESS: tl.constexpr):
 
 @triton.jit
 def constants(known, numbers, pos, RULE: tl.constexpr):
-    """Return what `derived` does, for each lane, and the numbers of a rule: v_reset, strength, decay.
+    """Return the results of `derived` for each lane, and the numbers of a rule: v_reset, strength, decay.
 
     Where all lanes have the same constants, there is one of each.
     """
@@ -309,7 +309,7 @@ def constants(known, numbers, pos, RULE: tl.constexpr):
 def reduce(value, C: tl.constexpr, pos, own, learning, WAYS: tl.constexpr, BLOCK: tl.constexpr):
     """Sum the gradients of all lanes for constant C and write the gradient for its raw parameter.
 
-    ``learning`` has a kernel's arguments ``known``, ``grads`` and ``scratch``, the program and their number.
+    ``learning``: a kernel's ``known``, ``grads`` and ``scratch``, the program, and the number of programs.
     """
     WAY: tl.constexpr = WAYS // 4**C % 4
     known, grads, scratch, program, programs = learning
@@ -318,7 +318,7 @@ def reduce(value, C: tl.constexpr, pos, own, learning, WAYS: tl.constexpr, BLOCK
     raw, table, step, side = raws[C], tables[C], places[4 * C + 2], places[4 * C + 3]
     mine = partials + C * tl.cast(region, tl.int64)
     value = tl.where(own, value, 0.0)
-    if WAYS // 256:  # ready: one sum for a program, which another kernel adds up
+    if WAYS // 256:  # ready: one sum per program, which another kernel adds up
         if WAY:
             tl.store(grads[C] + program * HELD + C, tl.sum(value))
     elif WAY == LEFT:

@@ -1,8 +1,9 @@
-"""Batches made on the GPU by one kernel: images into spikes, events into frames.
+"""Build batches on the GPU with one kernel: images become spikes, events become frames.
 
 The indices of the next samples, and the seed, are in device memory, so that a recorded graph can be
-replayed for every batch. The number for pixel d of sample i at step t is Philox(seed; d, t, i): it depends on
-neither the batch size nor the number of steps, so a draw for T steps equals the start of a longer draw.
+replayed for every batch. The random number for pixel d of sample i at step t is Philox(seed; d, t, i): it
+depends on neither the batch size nor the number of steps, so a draw for T steps equals the start of a longer
+draw.
 """
 
 import triton
@@ -36,7 +37,7 @@ def shifted(d, seed, number, height, width, PAD: tl.constexpr):
 @triton.jit
 def pick(labels, picked, number):
     """Write the label of a program's sample, if labels are wanted."""
-    if labels is not None:  # noqa: SIM102 - known when compiled, unlike the next
+    if labels is not None:  # noqa: SIM102 - known at compile time, unlike the next
         if tl.program_id(1) == 0:
             tl.store(picked + tl.program_id(0), tl.load(labels + number))
 
@@ -64,8 +65,8 @@ def images_kernel(
 ):
     """Write the encoded images, ``[T, B, D]``.
 
-    With DRAWS, they are spikes of probability ``slope * pixel + offset``, capped at ``most``. Otherwise, that
-    number itself is written at every step, without the cap.
+    With DRAWS, they are spikes with probability ``slope * pixel + offset``, capped at ``most``. Otherwise,
+    that value itself is written at every step, without the cap.
     """
     number = tl.load(position) + tl.program_id(0)
     pick(labels, picked, number)
@@ -143,19 +144,19 @@ def encode_images(
     labels: Tensor | None = None,
     picked: Tensor | None = None,
 ) -> None:
-    """Fill ``out [T, B, D]`` with spikes of the probability ``slope * pixel + offset``, or with that number.
+    """Fill ``out [T, B, D]`` with spikes of probability ``slope * pixel + offset``, or with that value.
 
     Args:
         out: the tensor to fill.
         pixels: all images, ``uint8 [N, C, H, W]``.
-        order: the rows of an epoch, one after another, ``int64``.
+        order: the row numbers of an epoch, in order, ``int64``.
         position: the position in ``order`` where the batch starts, an ``int64`` on the device.
         seed: seed of the random numbers, an ``int64`` on the device.
         slope: factor for each channel, for pixels from 0 to 255.
-        offset: summand for each channel.
-        most: the greatest probability.
-        draws: draw spikes; otherwise the number itself is the current of every step.
-        crop: the most pixels by which an image is shifted at random; it may also be flipped; 0, neither.
+        offset: value added for each channel.
+        most: the maximum probability.
+        draws: draw spikes; otherwise the value itself is the current at every step.
+        crop: the maximum random shift in pixels; images may also be flipped; 0 turns off both.
         labels: all labels, in the order of the epoch; those of the batch are written to ``picked``.
         picked: ``[B]``.
     """

@@ -1,4 +1,4 @@
-"""Launches of Triton kernels: sizes that suit a large GPU, and the tensors for gradients of constants."""
+"""Triton kernel launches: sizes that suit a large GPU, and the tensors for the constants' gradients."""
 
 import math
 import os
@@ -48,7 +48,7 @@ def is_recording(device: torch.device) -> bool:
 
 
 def is_elsewhere(device: torch.device) -> bool:
-    """Return whether a GPU is not the current one, on which Triton launches."""
+    """Return whether a device is a GPU other than the current one, on which Triton launches."""
     return device.type == "cuda" and device.index != torch.cuda.current_device()
 
 
@@ -84,15 +84,15 @@ class Launch:
 
 
 def chunk_of(time: int, longest: int) -> tuple[int, int]:
-    """Choose the steps of a chunk; return with them `FULL` if they divide the time, as is preferred, or 0."""
+    """Choose the steps of a chunk, preferably dividing the time; also return `FULL` if they do, else 0."""
     fair = [n for n in range(min(time, longest), max(2, longest // 2) - 1, -1) if time % n == 0]
     chunk = fair[0] if fair else min(time, longest)
     return chunk, FULL if time % chunk == 0 else 0
 
 
 SHARED, EACH, LEFT = 1, 2, 3  # ways to reduce a gradient: see `common`
-READY = SHARED + 256  # the constants have a row for each program, and so have their gradients
-ROW = 6  # numbers in a row of a table
+READY = SHARED + 256  # the constants and their gradients have a row for each program
+ROW = 6  # number of values in a row of a table
 
 
 def way_of(place: Place, block: int) -> int:
@@ -161,7 +161,7 @@ _kept_tables: dict[object, Tensor] = {}
 
 
 def table_of(constant: Tensor | Learned | float, device: torch.device) -> Tensor:
-    """Return the table by which a constant is read: form, number, low, high, inverse, speed."""
+    """Return the table that describes how to read a constant: form, number, low, high, inverse, speed."""
     if isinstance(constant, Learned):
         if constant.rows is not None:
             return constant.rows
@@ -189,9 +189,9 @@ POOL = 1 << 18
 
 
 def counters(kept: dict[object, Tensor], device: torch.device, size: int) -> Tensor:
-    """Return counters at zero for this stream or graph, which no other kernel uses at the same time.
+    """Return zeroed counters for this stream or graph, which no other kernel uses at the same time.
 
-    A kernel resets them to zero. Counters of a stream are kept for its next launch of the same kernel.
+    Kernels reset them to zero. A stream's counters are kept for its next launch of the same kernel.
     """
     if device.type != "cuda" or is_recording(device):
         return _zeros(device, size)

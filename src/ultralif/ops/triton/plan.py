@@ -1,6 +1,6 @@
-"""The plan of a call on a GPU: strides, grid and tables for a layout, a rule and a kind of constants.
+"""The plan for a call on a GPU: strides, grid and tables for a layout, a rule and kinds of constants.
 
-The first call makes the plan, which has the compiled kernel after its first launch. Further calls only
+The first call creates the plan, which holds the compiled kernel after its first launch. Later calls only
 allocate their outputs and launch.
 """
 
@@ -30,7 +30,7 @@ from ultralif.ops.triton.launch import EACH, LEFT, ROW, SHARED, table_of, way_of
 
 __all__ = ["LaunchPlan", "find_plan", "forget"]
 
-PLANS = 512  # the most plans that are kept
+PLANS = 512  # maximum number of cached plans
 
 _plans: dict[object, "LaunchPlan"] = {}
 
@@ -44,14 +44,14 @@ def find_plan(
     inside: bool = False,
     ready: bool = False,
 ) -> "LaunchPlan":
-    """Return the plan for a call; the first call makes it.
+    """Return the plan for a call; the first call creates it.
 
     Args:
         current: as in `forward`.
         state: as in `forward`.
         constants: as in `forward`.
         rule: as in `forward`.
-        inside: the output is a part of a larger tensor, with the strides of the current.
+        inside: the output is part of a larger tensor, with the strides of the current.
         ready: whether the kernels receive decoded constants; see `LaunchPlan.can_be_ready`.
     """
     key = (
@@ -80,7 +80,7 @@ def find_plan(
 
 
 def forget() -> None:
-    """Discard all plans after a change of something that they depend on."""
+    """Discard all plans, after something that they depend on has changed."""
     _plans.clear()
 
 
@@ -161,7 +161,7 @@ class LaunchPlan:
 
     @property
     def shape_of_rows(self) -> tuple[int, int]:
-        """Return the number of programs, and of neurons from the first of one to the first of the next."""
+        """Return the number of programs, and the distance in neurons from one program to the next."""
         return ring.shape_of_rows(self) if self.rule.ring else (self.programs, self.block)
 
     def can_be_ready(self) -> bool:
@@ -176,7 +176,7 @@ class LaunchPlan:
         return any(way == LEFT and wanted for way, wanted in zip(self._ways(), learned, strict=True))
 
     def _side(self, place: Place) -> int:
-        """Return how many consecutive programs reduce their gradient together, or have all entries."""
+        """Return how many consecutive programs reduce their gradient together, or cover all entries."""
         if way_of(place, self.block) == EACH:
             return place.entries // self.block
         return max(1, place.run // self.block)
@@ -193,7 +193,7 @@ class LaunchPlan:
         )
 
     def readable(self, x: Tensor) -> tuple[Tensor, Steps]:
-        """Return a tensor like the output and the place of its neurons; a copy if it needs more strides."""
+        """Return a tensor with the addresses of its neurons, or a copy if these need more strides."""
         strides = x.stride()
         if strides not in self.steps:
             self.steps[strides] = find_steps(self.shape, strides, self.order)
@@ -284,7 +284,7 @@ class LaunchPlan:
 
 
 def _block(total: int, units: Sequence[int], dtype: torch.dtype) -> int:
-    """Choose how many neurons a program takes: few for a small layer, so that all multiprocessors work."""
+    """Choose the number of neurons per program: few for a small layer, to keep all multiprocessors busy."""
     largest = 128 * 4 // dtype.itemsize if launch.NATIVE else 128
     block = 32
     while block < largest and total >= 2 * block * launch.PROGRAMS:

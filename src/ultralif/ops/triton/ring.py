@@ -1,17 +1,17 @@
 """Kernels for neurons on a ring, UltraDLIF and UltraDPLIF, and their launches.
 
-A program integrates a tile of lanes: a few whole rings, or a part of a long one. A thread has COLS lanes side
-by side, so that most neighbours are in its own registers; one exchange in each step brings those at both
-ends. In whole rings the whole program exchanges, and its warps wait for each other. In a part of a ring it
-is one of a warp: warps overlap by MARGIN lanes at both ends, which they renew from each other after as many
-steps, or half as many going back. MARGIN is 0 for whole rings.
+A program integrates a tile of lanes: a few whole rings, or a part of a long one. A thread holds COLS lanes
+side by side, so that most neighbours are in its own registers; one exchange per step fetches those at both
+ends. For whole rings the exchange involves the whole program, and its warps wait for each other. For a part
+of a ring it stays within a warp: warps overlap by MARGIN lanes at both ends, which they renew from each other
+after MARGIN steps, or half as many in the backward pass. MARGIN is 0 for whole rings.
 
 A part of a ring has a halo at both ends. The outermost neurons lack a neighbour, and the error moves inwards
-by one neuron in each step. So a halo as wide as the number of steps keeps the inside right; the backward pass
-needs twice that. Long sequences of parts are therefore cut into spans of a few steps. Each span is a launch,
-which begins with the membrane that the launch before wrote at the border.
+by one neuron in each step. So a halo as wide as the number of steps keeps the inside correct; the backward
+pass needs twice that. Long sequences of parts are therefore cut into spans of a few steps. Each span is a
+launch, which starts from the membrane that the previous launch wrote at the border.
 
-In the backward pass spans are taken from the last to the first. Where soft spikes give the membrane, a
+In the backward pass spans are processed from last to first. Where soft spikes determine the membrane, a
 program reads them. If one of them is 0 in float32, its membrane is lost. The program then integrates its span
 again, from the membrane that the forward pass wrote at the border.
 
@@ -82,7 +82,7 @@ UNSPECIAL = ["known", "times"]
 
 @triton.jit
 def beside(x, y, around):
-    """Return x of the lane to the left, and y of that to the right, by one exchange."""
+    """Return x from the lane on the left and y from the lane on the right, with one exchange."""
     GROUPS: tl.constexpr = x.shape[0]
     COLS: tl.constexpr = x.shape[1]
     if COLS == 1:
@@ -206,7 +206,7 @@ def ring_forward_kernel(
     COLS: tl.constexpr,
     MARGIN: tl.constexpr,
 ):
-    """Integrate rows of rings from a state: write the spikes or their mean, the state, and that at borders.
+    """Integrate rows of rings: write the spikes or their mean, and the states at the end and at borders.
 
     Bit 0 of HAS: a state is given; bit 1: an output is wanted.
     """
@@ -293,10 +293,10 @@ def span_backward_from_spikes(
     CHUNK: tl.constexpr,
     MARGIN: tl.constexpr,
 ):
-    """Differentiate a span from its spikes: return the gradient for V before it, the sums, the least spike.
+    """Differentiate a span from its spikes: return the gradient for the first V, the sums, the least spike.
 
     ``past`` is the number of steps up to the end of the span, and ``start`` the membrane before them.
-    ``lanes`` has the neighbours and owners of lanes, those that are on a ring, and a program's own.
+    ``lanes`` holds the lanes' neighbours and owners, the lanes on a ring, and the program's own lanes.
     """
     around, owner, inside, own = lanes
     reading, incoming, outgoing = pointers
@@ -384,8 +384,8 @@ def ring_backward_kernel(
 ):
     """Differentiate: write the gradients for current, state and constants.
 
-    The bits of HAS say whether there are a state, a gradient of the output, one of the last state, several
-    spans, and spikes that determine the membrane. The kernel is longer than others, because Triton cannot
+    The bits of HAS indicate a state, a gradient of the output, a gradient of the last state, several spans,
+    and spikes that determine the membrane. The kernel is longer than others, because Triton cannot
     carry the trace of a chunk out of a function.
     """
     CUT: tl.constexpr = HAS // 8 % 2
@@ -509,7 +509,7 @@ def forward(
     out: Tensor | None,
     last: Tensor,
 ) -> Tensor | None:
-    """Integrate, and return the membrane at the borders of spans, if there are several."""
+    """Launch the forward kernel; return the membrane at the borders of spans, if there are several."""
     rule, device = plan.rule, plan.device
     run, tiles, where, spans = _forward_launch(plan, (state is not None) + 2 * (out is not None))
     borders = None
@@ -548,7 +548,7 @@ def _forward_launch(plan: "LaunchPlan", has: int) -> tuple[Any, Tiling, tuple[in
 
 
 def _chunk(plan: "LaunchPlan", tiles: Tiling, longest: int) -> tuple[int, int]:
-    """Return as `chunk_of` does, for all spans."""
+    """Choose a chunk as `chunk_of` does, for all spans."""
     chunk, full = chunk_of(tiles.steps, longest)
     return chunk, full if plan.time % tiles.steps % chunk == 0 else 0
 
@@ -576,7 +576,7 @@ def ways(plan: "LaunchPlan") -> list[int]:
 
 
 def shape_of_rows(plan: "LaunchPlan") -> tuple[int, int]:
-    """Return as `LaunchPlan.shape_of_rows`; no programs where rings are cut into parts."""
+    """Return the result of `LaunchPlan.shape_of_rows`; no programs if rings are cut into parts."""
     tiles = tiling_of(plan, back=True)
     return 0 if tiles.halo else tiles.programs, tiles.lanes // tiles.width * plan.rule.ring
 

@@ -1,7 +1,7 @@
 """The layout of rings over the programs of a GPU, and over the lanes of a program; see `ring`.
 
-A program has whole rings, or a part of a long one. Its lanes are in groups of COLS, which a thread has side
-by side; positions on a ring are counted in groups.
+A program handles whole rings, or part of a long one. Its lanes form groups of COLS, which a thread holds
+side by side; positions on a ring are counted in groups.
 """
 
 import math
@@ -32,10 +32,10 @@ __all__ = [
     "when",
 ]
 
-WIDE = 1024  # neurons of the longest ring that one program takes whole
+WIDE = 1024  # neurons of the longest ring that one program handles whole
 WIDER, WIDEST = 2048, 4096  # the same if there are many rings, and if their membranes follow from spikes
 MANY = 96  # rings that fill a large GPU with one program each
-PART = 1024  # lanes of a part of a longer ring, its halo included
+PART = 1024  # lanes of a part of a longer ring, including its halo
 SPAN = 50  # steps that parts integrate in a launch, or more where multiprocessors would be idle
 UNITS = 132  # multiprocessors of a large GPU
 MARGIN = 4  # lanes by which the warps of a part overlap at each end
@@ -76,11 +76,11 @@ class Tiling(NamedTuple):
         return self.programs * self.spans
 
     def times(self, time: int, turn: int) -> tuple[int, ...]:
-        """Return the tuple ``times`` of the kernels, for one of the launches."""
+        """Return the kernels' argument ``times`` for one of the launches."""
         return time, self.steps, self.tiles, self.halo // self.cols, turn
 
     def shape(self, rows: int, ring: int) -> tuple[int, ...]:
-        """Return the tuple ``shape`` of the kernels."""
+        """Return the kernels' argument ``shape``."""
         return ring // self.cols, rows, self.rounds, self.size
 
     def at(self, steps: Steps) -> tuple[int, ...]:
@@ -89,17 +89,17 @@ class Tiling(NamedTuple):
 
     @property
     def choices(self) -> tuple[int, ...]:
-        """The last choices of the kernels."""
+        """The kernels' last choices."""
         return self.lanes, self.width, self.cols, self.margin
 
 
 def covered(lanes: int, cols: int) -> int:
-    """Return the neurons of a part of a ring, including its halo; its warps overlap."""
+    """Return the number of neurons in a part of a ring, including its halo; its warps overlap."""
     return lanes - 2 * MARGIN * (lanes // (32 * max(2, cols)) - 1)
 
 
 def span_of(rows: int, ring: int, time: int, cols: int) -> int:
-    """Return the steps of a span, for which there are enough programs with a halo of twice as many lanes."""
+    """Return the steps of a span that leave enough programs busy, with a halo twice as wide as the span."""
     cover = covered(PART, cols)
     idle = min(UNITS // rows, cdiv(ring, PART // 4))
     tiles = max(cdiv(ring, cover - 4 * min(time, SPAN)), idle)
@@ -137,7 +137,7 @@ def tiling(
 
 
 def tiling_of(plan: "LaunchPlan", back: bool) -> Tiling:
-    """Return the layout of a plan, for the forward pass or the backward one."""
+    """Return a plan's layout for the forward or the backward pass."""
     ring = plan.rule.ring
     periods = [place.run * place.entries for place in plan.found if place.entries > 1]
     period = max(1, math.lcm(*periods, 1) // ring)
@@ -238,7 +238,7 @@ def place(
 
 @triton.jit
 def exchange(x, y, around):
-    """Return x of the group to the left and y of that to the right, by shuffles if they are in a warp."""
+    """Return x from the group on the left and y from that on the right, by shuffles if within a warp."""
     if len(around) == 1:  # both at once
         ends = tl.reshape(tl.join(x, y), [2 * x.shape[0]])
         found = tl.split(tl.reshape(tl.gather(ends, around[0], 0), [x.shape[0], 2]))

@@ -2,12 +2,12 @@
 
 A lane integrates one neuron of one sample over all time steps. Lanes advance over the batch by a multiple of
 the period of the constants, so that each lane keeps its constants. Arguments that belong together are tuples,
-because a launcher takes no structures.
+because a launcher accepts no structures.
 
 For the derivative, time is cut into chunks whose trace fits into registers: the kernel stores the state
-before each chunk, then takes the chunks from the last to the first, integrates each again and differentiates
-it. So nothing is kept from the forward pass. The soft spikes of UltraLIF give the membrane without
-integrating: they have a kernel of their own.
+before each chunk, then goes through the chunks from last to first, integrates each again and differentiates
+it. So the forward pass stores nothing. UltraLIF's membrane can be computed from its soft spikes without
+integrating, by a separate kernel.
 """
 
 from collections.abc import Sequence
@@ -149,7 +149,7 @@ def load_next(source, stride, mask, first, time, xs, RULE: tl.constexpr, CHUNK: 
 
 @triton.jit
 def integrate(source, target, now, mask, end, time, held, RULE: tl.constexpr, CHUNK: tl.constexpr):
-    """Take steps up to ``end``, or the ``time`` of a lane; write spikes; return the state and their sum.
+    """Take steps up to ``end``, or a lane's ``time``; write the spikes; return the state and their sum.
 
     ``source`` and ``target`` are the addresses of a step and the strides of time.
     """
@@ -388,7 +388,7 @@ def temporal_backward_kernel(
 ):
     """Differentiate: write the gradients for current, state and constants.
 
-    The bits of HAS say whether there are a state, a gradient of the output and one of the last state. The
+    The bits of HAS indicate a state, a gradient of the output and a gradient of the last state. The
     kernel is longer than others, because Triton cannot carry the trace of a chunk out of a function.
     """
     total, rounds, stride_round = span
@@ -511,7 +511,7 @@ def temporal_backward_from_spikes_kernel(
     CHUNK: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Differentiate UltraLIF from its soft spikes, from which the membrane follows without integrating."""
+    """Differentiate UltraLIF from its soft spikes, which determine the membrane without integrating."""
     total, rounds, stride_round = span
     lane = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     held = constants(known, numbers, lane, RULE)
@@ -532,7 +532,7 @@ def temporal_backward_from_spikes_kernel(
         flow = zero
         gs, earlier = load_back(reading, incoming, at_spikes[0], at_grad[0], mask, time, time, CHUNK)
         for r in range(tl.cdiv(time, CHUNK)):
-            left = time - r * CHUNK  # steps that are left
+            left = time - r * CHUNK  # remaining steps
             reading -= CHUNK * at_spikes[0]
             incoming -= CHUNK * at_grad[0]
             rest = left - CHUNK
@@ -565,7 +565,7 @@ def forward(
     out: Tensor,
     last: Tensor,
 ) -> None:
-    """Integrate."""
+    """Launch the forward kernel."""
     if plan.launch is None:
         chunk, full = chunk_of(plan.time, launch.CHUNK)
         choices = (plan.rule_code + full, state is not None, chunk, plan.block)
