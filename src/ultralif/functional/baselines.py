@@ -90,7 +90,7 @@ def lif_step(
         surrogate: its shape, such as ``atan``: see `ultralif.functional.surrogate_spike`.
         mode: ``hard``, binary spikes with a surrogate gradient; ``soft``, the surrogate's antiderivative.
         reset: ``zero``, ``subtract`` (the threshold) or ``none``: see `ultralif.functional.fire`.
-        detach_reset: do not differentiate the reset with respect to the spike. None: if spikes are binary.
+        detach_reset: do not differentiate the reset with respect to the spike. None: only for binary spikes.
         delayed_reset: reset by the previous step's spike, before firing.
 
     Example:

@@ -66,7 +66,7 @@ def ultralif_step(
             place of the log-sum-exp, with binary spikes.
         reset: ``zero``, ``subtract`` (the threshold), ``none``, or ``saturate``, a soft minimum with
             ``v_sat`` that needs no spike.
-        detach_reset: do not differentiate the reset with respect to the spike. None: if spikes are binary.
+        detach_reset: do not differentiate the reset with respect to the spike. None: only for binary spikes.
         delayed_reset: reset by the previous step's spike, as in the paper's architecture section (eqs. 23,
             24). The paper's definition resets by the new spike.
         v_sat: the ceiling of ``reset="saturate"``.

@@ -88,7 +88,7 @@ class _Surrogate(Neuron[S]):
         surrogate: ``atan``, ``sigmoid``, ``triangle``, ``superspike`` or a function of ``v - threshold``:
             see `ultralif.functional.surrogate_spike`. The last two have no soft mode.
         surrogate_slope: steepness beta of the surrogate.
-        learn_leak: learn the leak. None: the default of the class.
+        learn_leak: learn the leak. None: the class's default.
         learn_slope: learn the surrogate's slope, between 0.05 and 100. Spikes stay binary; the gradients for
             membrane and slope are those of the surrogate at ``slope * (v - threshold)``.
         options: the arguments of every `Neuron`.
@@ -123,7 +123,7 @@ class _Surrogate(Neuron[S]):
 class LIF(_Surrogate[State]):
     """Leaky integrate-and-fire with binary spikes and a surrogate gradient.
 
-    Its default surrogate is an arctangent of slope 2, as in snnTorch. In soft mode the
+    Its default surrogate is an arctangent with slope 2, as in snnTorch. In soft mode the
     surrogate's own curve is the spike, and the gradient is exact. `ultralif.functional.lif_step` is the
     formula. The arguments are ``leak``, ``surrogate``, ``surrogate_slope``, ``learn_leak`` and
     ``learn_slope``, and those of every `Neuron`.

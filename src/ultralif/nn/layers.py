@@ -317,7 +317,7 @@ def stateful_layers(net: nn.Module) -> list[nn.Module]:
 def carried(
     layers: Sequence[Any], states: list[Any], keep: Callable[[Any], Any] = lambda state: state
 ) -> Iterator[None]:
-    """Let each call of a layer start from its entry of ``states``, and store the next state there."""
+    """Let each call of a layer start from its entry in ``states``, and store the next state there."""
     hooks = []
     before = [vars(layer).get("forward") for layer in layers]  # another tool may have replaced it
     for i, layer in enumerate(layers):

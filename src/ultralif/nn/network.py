@@ -46,7 +46,7 @@ def register(neuron: type[AnyNeuron]) -> type[AnyNeuron]:
 
 
 def find_neuron(name: str) -> type[AnyNeuron]:
-    """Return the neuron class of that name; spellings such as ``ultra_lif`` and ``DSpike+`` are accepted.
+    """Return the neuron class with that name; spellings such as ``ultra_lif`` and ``DSpike+`` are accepted.
 
     Example:
         >>> find_neuron("ultra_lif").__name__

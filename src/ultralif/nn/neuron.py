@@ -54,7 +54,7 @@ class Neuron(Parametrized, Generic[S]):
         mode: ``soft``, ``hard`` or ``tropical``, if the neuron supports it. None: its first mode.
         reset: the membrane after a spike is ``v_reset`` (``zero``), V - threshold (``subtract``), or V
             (``none``); ``saturate``, for neurons with ``v_sat``, is the soft minimum of V and ``v_sat``.
-        detach_reset: do not differentiate the reset with respect to the spike. None: if spikes are binary.
+        detach_reset: do not differentiate the reset with respect to the spike. None: only for binary spikes.
         delayed_reset: reset by the previous step's spike, before firing.
         synapse: the decay factor in (0, 1) of a synaptic current ``i = synapse * i + current``, which then
             drives the membrane instead of the current. None: no synaptic current.
@@ -160,7 +160,7 @@ class Neuron(Parametrized, Generic[S]):
         """Add a constant to the neuron: a number, or a learned parameter.
 
         Args:
-            name: the name under which `constant` returns it, and of the step's argument.
+            name: the name of the step's argument, under which `constant` also returns it.
             value: its initial value.
             form: ``LOG`` keeps a learned constant positive, ``LOGIT`` keeps it between 0 and 1.
             learn: learn it. None: learn it if the class lists it in ``learns``.

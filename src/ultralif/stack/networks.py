@@ -29,7 +29,7 @@ class Stack(nn.Module):
 
     Args:
         networks: the members, in any order: see `order`.
-        eps_speeds: a factor for each member, by which Adam changes its temperature faster.
+        eps_speeds: for each member, how many times faster Adam moves its temperature.
         readers: the index of the batch that each member reads; all batches need equally many readers. None:
             all members read the same batch.
 
