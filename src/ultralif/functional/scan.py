@@ -70,8 +70,8 @@ def over_time(
         def run(current: Tensor, v0: S | None = None, *args: P.args, **kwargs: P.kwargs) -> tuple[Tensor, S]:
             if not len(current):
                 raise InputError(
-                    f"current has no time steps, [T, B, *features] is {tuple(current.shape)}; pass at "
-                    "least one"
+                    f"current of shape {tuple(current.shape)} has no time steps; pass "
+                    "[T, B, *features] with T > 0"
                 )
             dtype = compute_dtype(current.dtype)
             for name, value in kwargs.items():

@@ -41,7 +41,7 @@ def check_steps(current: Tensor) -> None:
     """Check that a current ``[T, B, *features]`` has at least one time step."""
     if current.shape[0] == 0:
         raise InputError(
-            f"current has no time steps, [T, B, *features] is {tuple(current.shape)}; pass at least one"
+            f"current of shape {tuple(current.shape)} has no time steps; pass [T, B, *features] with T > 0"
         )
 
 

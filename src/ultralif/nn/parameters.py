@@ -243,7 +243,7 @@ def _short(name: str) -> str:
 
 def _check_type(name: str, value: object) -> None:
     if not isinstance(value, Real | Tensor):
-        raise TypeError(f"{name} must be a number or a tensor, got {value!r}; use torch.tensor for more")
+        raise TypeError(f"{name} must be a number or a tensor, got {value!r}; use torch.tensor for several")
 
 
 def _check_range(

@@ -175,7 +175,7 @@ def _private_folder() -> Path:
             status.st_mode & stat.S_ISVTX and status.st_uid == 0
         )  # as in /tmp, others cannot change our entry
         if _open_to_others(status) and not sticky:
-            raise PermissionError(f"{parent} can be written by others; close it with chmod go-w")
+            raise PermissionError(f"{parent} is writable by others; run chmod go-w on it")
     status = folder.stat()
     if hasattr(os, "getuid") and status.st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to another user; remove it")

@@ -8,7 +8,7 @@ typedef struct {
     REAL *last;
     const void *g_out;
     const REAL *g_last, *spikes; /* spikes: those of the forward pass, contiguous, if the membrane follows from them */
-    void *g_current; /* of the backward pass; g_constants is [4, longest], a row for the entries of each */
+    void *g_current; /* of the backward pass; g_constants is [4, longest], one row of entries each */
     REAL *g_state, *g_constants;
 } NAME(Tensors);
 
@@ -32,7 +32,7 @@ typedef struct {
     REAL low, high, clips;  /* of a soft spike: its range, and 1 if it is clipped to that, or 0 */
     int64_t longest;        /* of the constants */
     int64_t items, size;    /* number of work items; memory that a thread needs */
-    int64_t parts, next, failed; /* parts of the work, a thread each; the next one; whether a thread had no memory */
+    int64_t parts, next, failed; /* parts of the work, a thread each; the next one; whether one ran out of memory */
 } NAME(Call);
 
 /* b if either is NaN; in this form it is one instruction. */
@@ -131,7 +131,7 @@ INLINE NAME(FiredBack) NAME(fire_backward)(const NAME(Call) *c, REAL gs, REAL gv
     return f;
 }
 
-/* Prefetch n numbers that a later step reads or writes: steps are a layer apart, too far for it to predict. */
+/* Prefetch n numbers that a later step reads or writes: the processor cannot predict steps a whole layer apart. */
 INLINE void NAME(expect)(const NAME(Call) *c, const void *x, int64_t n, const int write)
 {
     for (int64_t j = 0; j < (n * (int64_t)sizeof(REAL)) >> (c->rule->type != SAME); j += 64)

@@ -120,7 +120,7 @@ INLINE REAL NAME(shown)(const NAME(Call) *c, NAME(Lanes) l, int64_t i, REAL w, c
     return shared ? NAME(exp2_or_0)(NAME(smaller)(c->edge, w * l.k[i] - c->shift), c->edge) : w;
 }
 
-/* The log-sum-exp of three neighbours, as base + eps log2(weight), and what the derivative needs. */
+/* The log-sum-exp of three neighbours, as base + eps log2(weight), and the values that the derivative needs. */
 typedef struct {
     REAL base, weight, log_weight, a, b, c;
 } NAME(Coupled);

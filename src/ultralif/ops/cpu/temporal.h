@@ -6,7 +6,7 @@ typedef struct {
 
 /* The rows of lanes in the trace of one step, for its derivative: P; the share of the past in a log-sum-exp or maximum,
  * or V before the step in a sum; the gate of a soft spike; the entropy of the shares in bits, or AdaLIF's threshold;
- * for a delayed reset, the spike of the step before. */
+ * for a delayed reset, the previous step's spike. */
 enum { NAME(P), NAME(SHARE), NAME(GATE) };
 #define MORE(soft) (2 + (soft))
 #define EARLIER(membrane, soft) (MORE(soft) + ((membrane) == LSE))
@@ -215,7 +215,7 @@ INLINE void NAME(expect_step)(const NAME(Call) *c, const NAME(Block) *s, const v
     NAME(expect)(c, NAME(element)(c, x, next * by_time + s->at + first + (next == t ? 0 : LANES)), n, write);
 }
 
-/* Integrate from step `from` to `to`, either with a trace, or without, to the spikes or their mean. */
+/* Integrate from step `from` to `to`, writing either a trace, or the spikes or their mean. */
 INLINE void NAME(advance_steps)(const NAME(Call) *c, NAME(Block) *s, int64_t from, int64_t to, REAL *trace,
                                 const int traced, const int out, const int membrane, const int soft, const int form,
                                 const int curve)
@@ -395,7 +395,7 @@ static int64_t NAME(block_room)(const NAME(Call) *c)
     return sizeof(NAME(Block)) / sizeof(REAL) + (c->t->g_current ? notes + trace : 0);
 }
 
-/* Integrate the steps of a block again, from the last to the first, and go back over them. */
+/* Integrate the steps of a block again in chunks, from last to first, and go back over each chunk. */
 static void NAME(backward_in_chunks)(const NAME(Call) *c, NAME(Block) *s, NAME(State) *notes)
 {
     const int64_t time = c->rule->time, chunk = NAME(chunk)(c), whole = (time - 1) / chunk;
