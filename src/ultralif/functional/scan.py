@@ -71,7 +71,7 @@ def over_time(
             if not len(current):
                 raise InputError(
                     f"current of shape {tuple(current.shape)} has no time steps; pass "
-                    "[T, B, *features] with T > 0"
+                    "[T, B, *features] with at least one"
                 )
             dtype = compute_dtype(current.dtype)
             for name, value in kwargs.items():

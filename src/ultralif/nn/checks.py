@@ -41,7 +41,8 @@ def check_steps(current: Tensor) -> None:
     """Check that a current ``[T, B, *features]`` has at least one time step."""
     if current.shape[0] == 0:
         raise InputError(
-            f"current of shape {tuple(current.shape)} has no time steps; pass [T, B, *features] with T > 0"
+            f"current of shape {tuple(current.shape)} has no time steps; pass "
+            "[T, B, *features] with at least one"
         )
 
 

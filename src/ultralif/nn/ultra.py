@@ -123,7 +123,7 @@ def _spread(time_constants: tuple[float, float], shape: Sequence[int] | None) ->
     """Return time constants for all neurons of a layer, evenly spaced on a logarithmic scale."""
     if not are_limits(time_constants):
         raise InputError(
-            f"time_constants must be two positive times in steps, got {time_constants}; pass "
+            f"time_constants must be two positive numbers of steps, got {time_constants}; pass "
             "(shortest, longest)"
         )
     if shape is None:
