@@ -1,6 +1,6 @@
-"""The paper next door: its published numbers, its tables, its claims, and the studies around them.
+"""The accompanying research: the paper's published numbers, tables and claims, and our own studies.
 
-Everything here uses the library by its public names; nothing in the library knows it.
+Everything here uses only the library's public names, and the library does not depend on it.
 """
 
 from pathlib import Path
@@ -8,8 +8,8 @@ from pathlib import Path
 __all__ = ["DOCS", "RESULTS", "ROOT"]
 
 ROOT = Path(__file__).parents[1]
-"""The repository."""
+"""The root of the repository."""
 RESULTS = ROOT / "research" / "results"
 """The committed results of all runs."""
 DOCS = ROOT / "research" / "docs"
-"""The pages, tables and figures that are made from them."""
+"""The pages, tables and figures generated from the results."""

@@ -1,4 +1,4 @@
-"""The paper next door: reproduce its tables, judge its claims, run the studies, write the pages."""
+"""Reproduce the paper's tables, judge its claims, run the studies and write the pages."""
 
 import argparse
 import sys
@@ -11,10 +11,10 @@ __all__ = ["main"]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and return its exit code: 0 done, 1 the job failed, 2 bad input."""
+    """Run a command and return its exit code: 0 for success, 1 for a failed job, 2 for bad input."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["studies"] and len(words) > 1 and not words[1].startswith("-"):
-        return commands.run_study(words[1], words[2:])  # a study reads its own arguments
+        return commands.run_study(words[1], words[2:])  # each study parses its own arguments
     try:
         given = _parser().parse_args(words)
         given.run(given)
@@ -23,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2 if isinstance(error, InputError) else getattr(error, "code", 1)
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else 0
-    except BrokenPipeError:  # the reader closed the pipe, as `head` does
+    except BrokenPipeError:  # the reader closed the pipe, for example `head`
         sys.stdout = None
     return 0
 
@@ -32,12 +32,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m research", description=__doc__)
     actions = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    reproduce = actions.add_parser("reproduce", help="the paper's tables beside the published numbers")
-    reproduce.add_argument("what", nargs="+", help="the name of a table; all; or list, to print the names")
+    reproduce = actions.add_parser("reproduce", help="print the paper's tables beside the published numbers")
+    reproduce.add_argument("what", nargs="+", help="a table name, all, or list to print the names")
     _add_results(reproduce)
-    reproduce.add_argument("--train", action="store_true", help="train the runs that are missing first")
-    reproduce.add_argument("--runs-dir", type=Path, help="where trained runs are kept")
-    reproduce.add_argument("--data-dir", type=Path, help="a folder to search first for the data")
+    reproduce.add_argument("--train", action="store_true", help="train the missing runs first")
+    reproduce.add_argument("--runs-dir", type=Path, help="the folder for trained runs")
+    reproduce.add_argument("--data-dir", type=Path, help="a folder to search for the data first")
     reproduce.add_argument("--device", default="auto", help="cpu, cuda, or the GPU if there is one")
     reproduce.add_argument("--dry-run", action="store_true", help="with --train: print what would be trained")
     reproduce.add_argument("--quiet", action="store_true", help="show no progress")
@@ -48,18 +48,18 @@ def _parser() -> argparse.ArgumentParser:
     verdicts.set_defaults(run=commands.verdicts)
 
     theory = actions.add_parser("theory", help="check the paper's mathematical statements")
-    theory.add_argument("--only", type=int, nargs="+", default=(), help="numbers of the statements")
-    theory.add_argument("--json", action="store_true", help="print one JSON list of verdicts")
+    theory.add_argument("--only", type=int, nargs="+", default=(), help="the statement numbers to check")
+    theory.add_argument("--json", action="store_true", help="print the verdicts as a JSON list")
     theory.add_argument("--markdown", type=Path, help="also write the table to this file")
-    theory.add_argument("--figures", type=Path, help="also draw the figures of the theory into this folder")
+    theory.add_argument("--figures", type=Path, help="also draw the theory figures into this folder")
     theory.set_defaults(run=commands.theory)
 
-    studies = actions.add_parser("studies", help="run a study; without a name, list them")
+    studies = actions.add_parser("studies", help="run a study, or list the studies if no name is given")
     studies.set_defaults(run=commands.list_studies)
 
     pages = actions.add_parser("pages", help="write the tables, pages and figures from the committed results")
     pages.add_argument(
-        "names", nargs="*", help="some of tables, claims, paper, figures, deep, memory, contrasts, report"
+        "names", nargs="*", help="any of tables, claims, paper, figures, deep, memory, contrasts, report"
     )
     pages.set_defaults(run=commands.pages)
     return parser
@@ -67,8 +67,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds; the first is the paper's, 42")
-    parser.add_argument("--results", type=Path, help="a file of results; by default the committed one")
-    parser.add_argument("--out", type=Path, help="a folder for the tables as Markdown, CSV and LaTeX")
+    parser.add_argument("--results", type=Path, help="the results file; defaults to the committed one")
+    parser.add_argument("--out", type=Path, help="a folder to write the tables to as Markdown, CSV and LaTeX")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -1,4 +1,4 @@
-"""What the commands of ``python -m research`` do."""
+"""The commands of ``python -m research``."""
 
 import argparse
 import json
@@ -25,26 +25,26 @@ __all__ = ["STUDIES", "list_studies", "pages", "reproduce", "run_study", "theory
 STUDIES = {
     "released": "train the runs behind the paper's tables and the studies around them",
     "contrasts": "controlled comparisons: SHD, soft shares, memory without reset, energy at equal penalty",
-    "ablation_rates": "spike rates of hidden and output neurons in the study of the temperature",
-    "deep": "which way of training gives the best deep network of binary spikes",
-    "deep_gradient": "how far surrogate gradients of a deep network are from the true one",
-    "denoising": "what the denoised recordings of N-MNIST change",
-    "gradient_variance": "bias and variance of gradients over the temperature",
+    "ablation_rates": "spike rates of hidden and output neurons in the temperature study",
+    "deep": "training methods for deep networks with binary spikes, compared",
+    "deep_gradient": "surrogate gradients of a deep network compared with the true gradient",
+    "denoising": "how denoising the N-MNIST recordings changes accuracy",
+    "gradient_variance": "bias and variance of gradients by temperature",
     "memory": "tasks that need long memory",
-    "overhead": "what log-sum-exp adds to the time of a training step",
-    "pruning": "pruning by log-volume against pruning by magnitude",
-    "reading": "train one network as the author's released code has it",
-    "timing": "classification by spike times alone",
+    "overhead": "how much time log-sum-exp adds to a training step",
+    "pruning": "pruning by log-volume compared with pruning by magnitude",
+    "reading": "train one network as in the author's released code",
+    "timing": "classification from spike times alone",
 }
-"""The studies by name, with what each one measures."""
+"""What each study measures, by name."""
 
 
 def reproduce(given: argparse.Namespace) -> None:
-    """Print tables of the paper beside the published numbers, after training what is missing if asked."""
+    """Print the paper's tables beside the published numbers, training missing runs first if asked."""
     from research.paper.grids import TABLES
     from research.paper.tables import make_table
 
-    words = [word for word in given.what if word != "table"]  # `reproduce table NAME` reads well
+    words = [word for word in given.what if word != "table"]  # also accept `reproduce table NAME`
     for name in words:
         if name not in ("all", "list", *TABLES):
             known = ", ".join(("all", "list", *TABLES))
@@ -75,11 +75,11 @@ def reproduce(given: argparse.Namespace) -> None:
         if given.out is not None:
             write_table(table, given.out)
     if given.out is not None and not given.json:
-        print(f"{len(tables)} tables in {given.out}, each as .md, .csv and .tex")
+        print(f"wrote {len(tables)} tables to {given.out}, each as .md, .csv and .tex")
 
 
 def verdicts(given: argparse.Namespace) -> None:
-    """Print the verdict on each claim of the paper about its experiments."""
+    """Print the verdict on each of the paper's claims about its experiments."""
     from research.paper.verdicts import judge, verdict_table
 
     if given.seeds < 1:
@@ -100,7 +100,7 @@ def verdicts(given: argparse.Namespace) -> None:
 
 
 def _results(given: argparse.Namespace) -> "Results":
-    """Return the runs of a file, those that were just trained, or the committed ones."""
+    """Return the runs from a results file, from training just done, or from the committed results."""
     from research.paper.archive import read
     from research.paper.results import Results, from_store
     from ultralif.training import Store
@@ -113,7 +113,7 @@ def _results(given: argparse.Namespace) -> "Results":
 
 
 def theory(given: argparse.Namespace) -> None:
-    """Check the paper's mathematical statements and print a verdict on each, with the worst case found."""
+    """Check the paper's mathematical statements and print each verdict with the worst case found."""
     import torch
 
     from research.claims import CLAIMS, check_all
@@ -121,7 +121,7 @@ def theory(given: argparse.Namespace) -> None:
 
     if given.markdown is not None and not given.markdown.parent.is_dir():
         raise InputError(f"the folder {given.markdown.parent} does not exist; create it first")
-    torch.set_num_threads(1)  # the tensors are small: more threads would be slower
+    torch.set_num_threads(1)  # the tensors are so small that more threads would be slower
     numbers = given.only or tuple(CLAIMS)
     console = Console(stderr=True)
     found = list(
@@ -148,12 +148,12 @@ def theory(given: argparse.Namespace) -> None:
             print(_line(verdict))
         print(summary(found))
         print(
-            "These are the paper's statements about its algebra, as it words them; trained networks do not "
-            "depend on those that fail. --markdown writes what is true in their place."
+            "These are the paper's mathematical statements as worded there. Trained networks do not depend "
+            "on the ones that fail. --markdown also writes the corrected statements."
         )
     if unsettled := [verdict.claim for verdict in found if verdict.verdict == "unsettled"]:
         raise JobError(
-            f"claims {unsettled} are unsettled: a test of what should be true failed; see their worst case"
+            f"claims {unsettled} are unsettled: a corrected statement failed a test; see the worst case"
         )
 
 
@@ -174,11 +174,11 @@ def list_studies(given: argparse.Namespace) -> None:
 def run_study(name: str, words: Sequence[str]) -> int:
     """Run a study with its own arguments, and return its exit code."""
     if name not in STUDIES:
-        print(f"research: there is no study {name!r}; choose one of {', '.join(STUDIES)}", file=sys.stderr)
+        print(f"research: unknown study {name!r}; choose one of {', '.join(STUDIES)}", file=sys.stderr)
         return 2
     before = sys.argv
     sys.argv = [f"python -m research studies {name}", *words]
-    sys.modules.pop(f"research.studies.{name}", None)  # run_module warns of a module that is already there
+    sys.modules.pop(f"research.studies.{name}", None)  # run_module warns if the module is already imported
     try:
         runpy.run_module(f"research.studies.{name}", run_name="__main__", alter_sys=True)
     except (InputError, JobError) as error:
@@ -200,7 +200,7 @@ def pages(given: argparse.Namespace) -> None:
 
     for name in given.names:
         if name not in PAGES:
-            raise InputError(f"there is no page {name!r}; choose one of {', '.join(PAGES)}")
+            raise InputError(f"unknown page {name!r}; choose one of {', '.join(PAGES)}")
     for name in given.names or PAGES:
         print(f"{name}: {PAGES[name]()}", flush=True)
 

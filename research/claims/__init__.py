@@ -1,6 +1,6 @@
-"""The 49 claims of the paper, each tested as written and, where it breaks, as corrected.
+"""The 49 claims of the paper, each tested as written and, if that fails, as corrected.
 
-The modules follow the paper's sections; importing them registers their claims in `CLAIMS`.
+The modules follow the paper's sections. Importing them registers their claims in `CLAIMS`.
 """
 
 from research.claims import (

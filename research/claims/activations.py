@@ -15,7 +15,7 @@ def softplus(x: Tensor, eps: float) -> Tensor:
 
 
 def soft_step(x: Tensor, eps: float) -> Tensor:
-    r"""Return :math:`\sigma(x / \epsilon)`, slope of `softplus` and soft spike; a step at ``eps = 0``."""
+    r"""Return :math:`\sigma(x / \epsilon)`: the slope of `softplus`; a step at ``eps = 0``."""
     return soft_spike(x, 0.0, eps) if eps > 0 else (x > 0).to(x.dtype)
 
 
@@ -26,6 +26,6 @@ def dilation(v: Tensor, eps: float, radius: int = 1) -> Tensor:
 
 
 def large_eps_form(x: Tensor, eps: float) -> Tensor:
-    r"""Return :math:`\epsilon \log n + \bar x + \mathrm{Var}(x) / 2\epsilon`, LSE at large eps."""
+    r"""Return :math:`\epsilon \log n + \bar x + \mathrm{Var}(x) / 2\epsilon`: LSE for large eps."""
     n = x.new_tensor(float(x.shape[-1]))
     return eps * n.log() + x.mean(-1) + x.var(-1, correction=0) / (2 * eps)

@@ -1,4 +1,4 @@
-"""Claims 40 to 44: spike patterns, decision boundaries, growth with time (appendices C.3.1, C.3.2)."""
+"""Claims 40 to 44: spike patterns, decision boundaries, growth over time (appendices C.3.1, C.3.2)."""
 
 import math
 
@@ -24,7 +24,7 @@ def pattern(weight: Tensor, x: Tensor, mode: Mode = "tropical", eps: float = 1.0
 
 
 def thetas(h: int) -> Tensor:
-    """Return the threshold as the offset of each of h hyperplanes."""
+    """Return h hyperplane offsets, all equal to the threshold."""
     return torch.full((h,), THRESHOLD, dtype=torch.float64)
 
 
@@ -34,7 +34,7 @@ def distinct(rasters: Tensor) -> int:
 
 
 def points_in(draw: Draw, count: int, n: int) -> Tensor:
-    """Return points near the origin and far from it, so that both small and distant regions are met."""
+    """Return points near the origin and far from it, to reach both small and distant regions."""
     return draw.normal(count, n) * 10 ** draw.uniform(-1.0, 2.0, count, 1)
 
 
@@ -46,7 +46,7 @@ def points_in(draw: Draw, count: int, n: int) -> Tensor:
     instead="the hyperplanes are w_j.x + b_j = theta; log tau_0 is where the membrane bends, not the spike",
 )
 def pattern_hyperplanes(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Take two points on one side of the paper's hyperplane; then compare patterns with signs."""
+    """Test two points on one side of the paper's hyperplane, then compare patterns with signs."""
     one = torch.ones(1, 1, dtype=torch.float64)
     x = torch.tensor([[0.0], [0.6]], dtype=torch.float64)
     fired = pattern(one, x)
@@ -72,7 +72,7 @@ def pattern_hyperplanes(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "thresholded networks at finite eps, T = 1",
 )
 def arrangement_bound(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Find two different outputs in one of the paper's regions; then count the true regions."""
+    """Find two different outputs in one of the paper's regions, then count the true regions."""
     one = torch.ones(1, 1, dtype=torch.float64)
     fired = pattern(one, torch.tensor([[0.0], [0.6]], dtype=torch.float64))
     written.equal(fired[0], fired[1], "output at x = 0 = output at x = .6, one region of log tau_0", rel=0)
@@ -102,7 +102,7 @@ def arrangement_bound(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "the hyperplanes w_j.x = theta",
 )
 def decision_sets(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Tie two scores on a half-line, and flip them without a tie; then follow random segments."""
+    """Tie two scores on a half-line and flip them without a tie, then follow random segments."""
     x = torch.linspace(-2.0, 2.0, 81, dtype=torch.float64)[:, None]
     spikes = pattern(torch.ones(1, 1), x)[:, 0]
     half_line = (spikes @ torch.tensor([[1.0], [0.0]]).double().T).diff(dim=1)[:, 0] == 0
@@ -131,7 +131,7 @@ def decision_sets(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "R(h,n)^T regions of R^{nT}; the membranes of a constant input have sum_k C(h,k)(T+1)^k linear pieces",
 )
 def temporal_growth(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Count rasters under constant and under varying inputs, and the pieces of the membranes."""
+    """Count rasters for constant and varying inputs, and the linear pieces of the membranes."""
     weight, x = draw.normal(3, 2), points_in(draw, 20_000, 2)
     counts = {steps: distinct(pattern(weight, x, steps=steps)) for steps in (1, 2, 4, 10)}
     written.at_most(counts[1] + 1, counts[4], "rasters at T = 1, plus one <= rasters at T = 4", h=3, n=2)
@@ -163,7 +163,7 @@ def temporal_growth(written: Evidence, truth: Evidence, draw: Draw) -> None:
     remark="2^64 = 1.845e19 for h = 64 and every n >= 64, if the weights have full row rank",
 )
 def expressivity(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Evaluate the bound in integers for the six datasets."""
+    """Evaluate the bound in exact integers for the six datasets."""
     for name, n in INPUT_SIZES.items():
         digits = math.log10(region_bound(64, n))
         written.at_most(abs(digits - 19), 0.5, "|log10 R - 19|", dataset=name, n=n)

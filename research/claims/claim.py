@@ -1,4 +1,4 @@
-"""A claim of the paper: its statement, its tests, and the verdict that comes out of them."""
+"""A claim of the paper: its statement, its tests and the resulting verdict."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ Test = Callable[[Evidence, Evidence, Draw], None]
 class Claim:
     """One claim of the paper.
 
-    ``correction`` repairs it, ``instead`` says what is true where it cannot be repaired, ``remark`` sharpens
-    one that holds; at most one of them is given, and the second evidence of the test checks it.
+    ``correction`` repairs the claim, ``instead`` states what is true if it cannot be repaired, and ``remark``
+    sharpens a claim that holds. At most one of them is given; the test's second `Evidence` checks it.
     """
 
     number: int
@@ -43,19 +43,19 @@ class Verdict:
     counterexample: str
     """The first violation of the claim as written; empty if it holds."""
     truth: str
-    """The corrected statement, what is true instead, or a sharper form."""
+    """The correction, the true statement or the sharper form."""
     worst: str
-    """The worst case: of the claim if it holds, else of the corrected statement."""
+    """The worst case of the claim if it holds, otherwise of the corrected statement."""
     cases: int
     """Number of tests of the claim as written."""
     violations: int
-    """Number of those tests that violated it."""
+    """Number of those tests that the claim failed."""
     truth_cases: int
     """Number of tests of the true statement."""
 
 
 CLAIMS: dict[int, Claim] = {}
-"""Every claim by its number."""
+"""All claims by number."""
 
 
 def claim(
@@ -68,7 +68,7 @@ def claim(
     instead: str = "",
     remark: str = "",
 ) -> Callable[[Test], Test]:
-    """Register a test ``(written, truth, draw)``: checks of the claim as written, and of what is true."""
+    """Register a test ``(written, truth, draw)`` of the claim as written and of the true statement."""
 
     def register(test: Test) -> Test:
         CLAIMS[number] = Claim(number, label, section, statement, test, correction, instead, remark)
@@ -78,11 +78,11 @@ def claim(
 
 
 def check(claim: Claim) -> Verdict:
-    """Test a claim and judge it by the checks, and by whether we wrote a correction for it.
+    """Test a claim and return the verdict.
 
-    It holds if nothing violates it as written. If something does, it holds as corrected where a correction
-    was given and passes every test, and fails where none was given; whether to give one is our judgement. It
-    is unsettled if the statement that should be true is violated.
+    A claim holds if no check violates it as written. Otherwise it holds as corrected if it has a correction
+    that passes every test, and fails if it has none. Whether to give a correction is our judgement. A claim
+    is unsettled if a check violates the statement that should be true.
     """
     written, truth = Evidence(), Evidence()
     claim.test(written, truth, Draw(claim.number))
@@ -112,9 +112,9 @@ def check(claim: Claim) -> Verdict:
 
 
 def check_all(numbers: Iterable[int] | None = None) -> Iterator[Verdict]:
-    """Test the claims of these numbers, or all, in order."""
+    """Test the claims with these numbers, or all claims, in order."""
     chosen = sorted(CLAIMS if numbers is None else set(numbers))
     if unknown := [number for number in chosen if number not in CLAIMS]:
-        raise InputError(f"there is no claim {unknown[0]}; they go from 1 to {max(CLAIMS)}")
+        raise InputError(f"there is no claim {unknown[0]}; claims are numbered from 1 to {max(CLAIMS)}")
     for number in chosen:
         yield check(CLAIMS[number])

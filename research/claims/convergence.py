@@ -25,7 +25,7 @@ Step = Callable[..., tuple[Tensor, Tensor]]
 
 
 class Trajectory(NamedTuple):
-    """A neuron over time, each ``[T, ...]``: membrane before reset, spike, membrane after reset."""
+    """A neuron's membrane before reset, spike and membrane after reset, each ``[T, ...]``."""
 
     p: Tensor
     s: Tensor
@@ -33,12 +33,12 @@ class Trajectory(NamedTuple):
 
 
 def before_reset(step: Step, current: Tensor, v: Tensor, **constants: Any) -> Tensor:
-    """Return the membrane before reset: the result of a step with a threshold that no membrane reaches."""
+    """Return the membrane before reset, computed by a step with an unreachable threshold."""
     return step(current, v, **(constants | {"threshold": math.inf}))[1]
 
 
 def trajectory(step: Step, current: Tensor, v0: Tensor | float = 0.0, **constants: Any) -> Trajectory:
-    """Run a step of `ultralif.functional` over currents ``[T, ...]`` and keep every membrane."""
+    """Run a step function from `ultralif.functional` over currents ``[T, ...]`` and keep every membrane."""
     v = torch.as_tensor(v0, dtype=current.dtype).expand(current.shape[1:])
     rows = []
     for x in current:
@@ -49,7 +49,7 @@ def trajectory(step: Step, current: Tensor, v0: Tensor | float = 0.0, **constant
 
 
 def wright_omega(y: Tensor) -> Tensor:
-    """Return the w > 0 with ``w + log(w) = y``, that is Lambert's W of ``exp(y)``, by Newton's iteration.
+    """Solve ``w + log(w) = y`` for w > 0 by Newton's method; w is Lambert's W of ``exp(y)``.
 
     Example:
         >>> wright_omega(torch.tensor([1.0, 1000.0]))
@@ -62,23 +62,23 @@ def wright_omega(y: Tensor) -> Tensor:
 
 
 def state_ceiling(eps: float | Tensor, threshold: float | Tensor) -> Tensor:
-    r"""Return :math:`\epsilon W(e^{\theta/\epsilon - 1})`, which no membrane exceeds after a soft reset to 0.
+    r"""Return :math:`\epsilon W(e^{\theta/\epsilon - 1})`, the upper bound after a soft reset to 0.
 
-    It is the greatest value of :math:`x (1 - \sigma((x - \theta) / \epsilon))`; W is Lambert's.
+    It is the maximum of :math:`x (1 - \sigma((x - \theta) / \epsilon))`; W is Lambert's.
     """
     scale = torch.as_tensor(eps, dtype=torch.float64)
     return scale * wright_omega(torch.as_tensor(threshold) / scale - 1)
 
 
 class MarginBounds(NamedTuple):
-    """Bounds that follow from a margin: the corrected proposition 5.2 of the paper, for steps 1..T."""
+    """Bounds under a margin for steps 1..T: the corrected version of the paper's proposition 5.2."""
 
     margin: Tensor
-    """``[T]``: how far from the threshold each membrane of the limit must stay."""
+    """``[T]``: the distance from the threshold that each limit membrane must keep."""
     p: Tensor
-    """``[T]``: where the margin is kept, the membrane before reset differs from its limit by at most this."""
+    """``[T]``: if the margin is kept, the largest error of the membrane before reset."""
     v: Tensor
-    """``[T]``: the same after reset."""
+    """``[T]``: the largest error after reset."""
     log_s: Tensor
     """``[T]``: the log of the spike's error is at most this minus ``|p - threshold| / eps``."""
 
@@ -86,7 +86,7 @@ class MarginBounds(NamedTuple):
 def margin_theorem(
     eps: float, steps: int, ceiling: float, *, kappa: float = 1.0, terms: int = 2
 ) -> MarginBounds:
-    r"""Return the margins under which convergence is proved, and the errors that follow.
+    r"""Return the margins that guarantee convergence, and the resulting error bounds.
 
     If the limit keeps :math:`\delta_k \ge \epsilon [g_k + \kappa + \log(B T / \kappa\epsilon)]` from the
     threshold at every step k, then :math:`|P_\epsilon - p| \le \epsilon (g_t + \kappa)` and
@@ -96,9 +96,10 @@ def margin_theorem(
     Args:
         eps: temperature.
         steps: T.
-        ceiling: B, no membrane's absolute value exceeds it; for UltraLIF with ``|I| <= I_max``, reset to 0
-            and ``eps <= e * threshold`` it is ``max(threshold, I_max) + eps * log(2)``.
-        kappa: > 0, trades the margin against the error.
+        ceiling: B, an upper bound on the absolute value of every membrane. For UltraLIF with
+            ``|I| <= I_max``, reset to 0 and ``eps <= e * threshold`` it is
+            ``max(threshold, I_max) + eps * log(2)``.
+        kappa: a positive number that trades the margin against the error.
         terms: 2 for UltraLIF, 3 for UltraDLIF.
     """
     k = torch.arange(1, steps + 1, dtype=torch.float64)
@@ -108,14 +109,14 @@ def margin_theorem(
 
 
 class Convergence(NamedTuple):
-    """A neuron at several temperatures, and its limit."""
+    """A neuron at several temperatures and in the limit."""
 
     eps: list[float]
     soft: list[Trajectory]
     limit: Trajectory
     bounds: list[MarginBounds]
     proved: list[bool]
-    """For each temperature, whether the limit keeps the margin, so that the bounds are proved."""
+    """For each temperature, whether the limit keeps the margin, so that the bounds hold."""
 
 
 def compare_with_limit(

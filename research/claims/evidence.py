@@ -1,4 +1,4 @@
-"""Evidence about one statement: number of tests, counterexamples, and the closest case."""
+"""Evidence about one statement: the number of tests, the counterexamples and the closest case."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,11 +19,11 @@ class Draw:
         self.generator = torch.Generator().manual_seed(seed)
 
     def normal(self, *shape: int, sd: float = 1.0) -> Tensor:
-        """Return normal numbers of mean 0."""
+        """Return normally distributed numbers with mean 0."""
         return sd * torch.randn(shape, generator=self.generator, dtype=torch.float64)
 
     def uniform(self, low: float, high: float, *shape: int) -> Tensor:
-        """Return numbers between low and high."""
+        """Return uniformly distributed numbers between low and high."""
         return low + (high - low) * torch.rand(shape, generator=self.generator, dtype=torch.float64)
 
     def integers(self, low: int, high: int, *shape: int) -> Tensor:
@@ -33,18 +33,18 @@ class Draw:
 
 @dataclass
 class Evidence:
-    """Collect checks of a statement: the first violation is its counterexample; NaN is a violation.
+    """Collect checks of a statement; the first violation is the counterexample, and NaN is a violation.
 
-    Every check takes numbers or tensors that broadcast, its name, and the inputs that belong to them as
-    further keywords; the finding names the inputs of the worst entry.
+    Every check accepts numbers or broadcastable tensors, a name, and the corresponding inputs as further
+    keyword arguments. The finding names the inputs of the worst entry.
     """
 
     cases: int = 0
     violations: int = 0
     first: str = ""
-    """The first violation; checks go from simple inputs to random ones, so it is a minimal one."""
+    """The first violation. Simple inputs are checked before random ones, so it is a simple example."""
     closest: str = ""
-    """The case with the least room to the limit, or the greatest excess over it."""
+    """The case closest to the limit, or the one that exceeds it most."""
     score: float = field(default=-1.0, repr=False)
 
     def equal(
@@ -57,7 +57,7 @@ class Evidence:
         scale: Number | None = None,
         **at: Any,
     ) -> None:
-        """Check ``|got - want| <= rel * scale``, the scale being ``1 + |want|`` unless given."""
+        """Check ``|got - want| <= rel * scale``; the scale defaults to ``1 + |want|``."""
         got, want = _pair(got, want)
         error = torch.where(got == want, 0.0, (got - want).abs())  # -inf equals -inf
         allowed = (rel * (1 + want.abs() if scale is None else _double(scale))).expand(error.shape)
@@ -74,7 +74,7 @@ class Evidence:
         rounding: Number = 0.0,
         **at: Any,
     ) -> None:
-        """Check ``got <= bound``, with a slack relative to both and for the rounding error of ``got``."""
+        """Check ``got <= bound`` with a tolerance relative to both and for the rounding error of ``got``."""
         got, bound = _pair(got, bound)
         size = got.abs() + bound.abs()
         excess = torch.where(got == bound, 0.0, got - bound)
@@ -89,14 +89,14 @@ class Evidence:
         self._record(2 * (1 - got), what, ("not so", got, got), ("so", got, got), at)
 
     def _record(self, ratio: Tensor, what: str, broken: Shown, kept: Shown, at: dict[str, Any]) -> None:
-        """Count one check; a ratio above 1 violates it."""
+        """Record one check; a ratio above 1 is a violation."""
         if ratio.numel() == 0:
-            raise ValueError(f"the check {what!r} was given nothing to check")
+            raise ValueError(f"the check {what!r} has nothing to check")
         ratio = torch.nan_to_num(ratio, nan=torch.inf, posinf=torch.inf)
         bad = int((ratio > 1).sum())
         self.cases += ratio.numel()
         self.violations += bad
-        ratios = ratio.flatten().round(decimals=9)  # the first of those that only rounding tells apart
+        ratios = ratio.flatten().round(decimals=9)  # the first of those that differ only by rounding
         if bad and not self.first:
             self.first = _finding(what, broken, at, ratio.shape, int((ratios > 1).int().argmax()))
         worst = int(ratios.argmax())
@@ -116,7 +116,7 @@ def _pair(a: Number, b: Number) -> tuple[Tensor, Tensor]:
 
 
 def _finding(what: str, shown: Shown, at: dict[str, Any], shape: torch.Size, index: int) -> str:
-    """Spell one case: what was compared, both sides, and the inputs."""
+    """Describe one case: what was compared, both sides and the inputs."""
     form, *sides = shown
     text = f"{what}: " + form.format(*(_show(side, shape, index) for side in sides))
     inputs = ", ".join(f"{name}={_show(value, shape, index)}" for name, value in at.items())
@@ -124,7 +124,7 @@ def _finding(what: str, shown: Shown, at: dict[str, Any], shape: torch.Size, ind
 
 
 def _show(value: Any, shape: torch.Size, index: int) -> str:
-    """Spell the entry of a value that belongs to a case; if each case has a vector, spell all of it."""
+    """Format the entry of a value for one case, or its whole vector if each case has one."""
     if isinstance(value, Tensor):
         if value.dim() > len(shape):
             vector = value.flatten(0, len(shape) - 1)[index] if shape else value

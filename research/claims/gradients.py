@@ -18,7 +18,7 @@ from ultralif.nn import Neuron, UltraLIF
 
 
 def spike_slope(z: Tensor, eps: float | Tensor) -> Tensor:
-    """Return ds/dP at P = theta + eps z, free of cancellation: s(1 - s) is 0 in floats at z = 40."""
+    """Return ds/dP at P = theta + eps z, without cancellation; in floats s(1 - s) is 0 at z = 40."""
     return torch.sigmoid(z) * torch.sigmoid(-z) / eps
 
 
@@ -30,7 +30,7 @@ def spike_slope(z: Tensor, eps: float | Tensor) -> Tensor:
     remark="not bounded away from 0: ds/dP <= e^{-|P-theta|/eps}/eps, so non-vanishing means nonzero",
 )
 def spike_gradient(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Test both bounds as far as floats reach, and autograd where it resolves the slope."""
+    """Test both bounds within the range of floats, and autograd where it resolves the slope."""
     z = torch.cat((torch.tensor([0.0, 40.0, -40.0, 700.0]).double(), draw.uniform(-300.0, 300.0, 3000)))
     for eps in EPS:
         slope = spike_slope(z, eps)
@@ -52,7 +52,7 @@ def spike_gradient(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "which exceeds the bound over two steps",
 )
 def weight_gradient(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Differentiate one step with respect to its weights; then look for the supremum on a grid."""
+    """Differentiate one step with respect to its weights, then search a grid for the supremum."""
     for eps in EPS:
         x, v = draw.normal(500, 4, sd=2.0), draw.uniform(-2.0, 2.0, 500, 1)
         options: dict[str, Any] = {"eps": eps, "threshold": THRESHOLD}
@@ -89,7 +89,7 @@ def weight_gradient(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "with the value .22387/|P-theta|",
 )
 def gradient_scaling(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Raise eps at a fixed distance from the threshold."""
+    """Increase eps at a fixed distance from the threshold."""
     distance = torch.cat((torch.ones(1, dtype=torch.float64), draw.uniform(0.05, 3.0, 200)))
     small, large = (spike_slope(distance / eps, eps) for eps in (0.1, 1.0))
     written.at_most(large, small, "slope at eps = 1 <= slope at eps = .1", distance=distance)
@@ -116,7 +116,7 @@ def gradient_scaling(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "library's default only one that leads back inside",
 )
 def consistency(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Compare every gradient with finite differences, input, state and constants alike."""
+    """Compare the gradients of inputs, state and constants with finite differences."""
 
     def constant(value: float) -> Tensor:
         return torch.tensor(value, dtype=torch.float64, requires_grad=True)
@@ -144,7 +144,7 @@ def consistency(written: Evidence, truth: Evidence, draw: Draw) -> None:
         ("inward", UltraLIF, (True, False)),
     )
     for clamp, kind, lives in clamps:
-        for sign, alive in zip((-1, 1), lives, strict=True):  # a step of descent leads inside, or farther out
+        for sign, alive in zip((-1, 1), lives, strict=True):  # a gradient step leads inside, or farther out
             neuron = kind(eps=0.1).double()
             raw = dict(neuron.named_parameters())["log_eps"]
             raw.data.fill_(math.log(0.05))

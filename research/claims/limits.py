@@ -28,19 +28,19 @@ def soft_of(current: Tensor, eps: float) -> Trajectory:
 
 
 def log_spike_error(soft: Trajectory, limit: Trajectory, eps: float) -> Tensor:
-    """Return log|s_eps - s|, from the membrane: the difference itself underflows."""
+    """Return log|s_eps - s|, computed from the membrane because the difference itself underflows."""
     toward = torch.where(limit.s > 0, 1.0, -1.0)
     return torch.nn.functional.logsigmoid(-toward * (soft.p - THRESHOLD) / eps)
 
 
 def step_numbers(current: Tensor) -> Tensor:
-    """Return 1..T, shaped to go with ``[T, ...]``."""
+    """Return 1..T, shaped to broadcast with ``[T, ...]``."""
     t = torch.arange(1, len(current) + 1, dtype=torch.float64)
     return t.reshape(-1, *[1] * (current.dim() - 1))
 
 
 class Kept(NamedTuple):
-    """The sequences that keep the margin which the corrected theorem asks for."""
+    """The sequences that keep the margin required by the corrected theorem."""
 
     eps: float
     bounds: MarginBounds
@@ -49,7 +49,7 @@ class Kept(NamedTuple):
 
 
 def sequences_with_margin(draw: Draw, eps: float, kappa: float, sd: float, steps: int = 10) -> Kept:
-    """Return trajectories of random inputs that keep the margin, and of inputs that barely keep it."""
+    """Return trajectories for random inputs that keep the margin and for inputs that barely keep it."""
     current = draw.normal(steps, 6000, sd=sd)
     peak = max(THRESHOLD, float(current.abs().max()))
     bounds = margin_theorem(eps, steps, peak + eps * math.log(2), kappa=kappa)
@@ -69,7 +69,7 @@ def sequences_with_margin(draw: Draw, eps: float, kappa: float, sd: float, steps
     instead="the limit is the max-plus recurrence p' = max(v + log tau_0, I), where no p(t) equals theta",
 )
 def lif_limit(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Compare cold trajectories with additive LIF and with max-plus."""
+    """Compare low-temperature trajectories with additive LIF and with max-plus."""
     simple = torch.tensor([0.3, 0.3], dtype=torch.float64)[:, None]
     noise = draw.normal(10, 500, sd=0.8)
     for current in (simple, noise):
@@ -92,7 +92,7 @@ def lif_limit(written: Evidence, truth: Evidence, draw: Draw) -> None:
     instead="its spikes are memoryless, s(t+1) = 1[I(t) > theta], for V(0), V_reset <= theta - log tau_0",
 )
 def memoryless(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Look for a past that changes a spike; then test the rule bit by bit."""
+    """Look for a past that changes a spike, then test the rule spike by spike."""
     pasts = draw.normal(49, 2000, sd=0.8)
     for now in (0.3, 0.4999, 0.5001, 1.0):
         last = torch.full((1, 2000), now, dtype=torch.float64)
@@ -117,7 +117,7 @@ def memoryless(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "eps(log(t+1) + K + K/T), logarithmic in t; at T = 1 the paper's bound needs eps >= .377 (theta = .5)",
 )
 def membrane_bound(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Test the bound near the threshold and at random; then the corrected one under its margin."""
+    """Test the bound near the threshold and at random, then the corrected bound under its margin."""
     near = torch.tensor([[0.499]], dtype=torch.float64)
     noise = draw.normal(10, 5000, sd=0.8)
     for current, eps in ((near, 0.02), (noise, 0.02), (noise, 0.1), (noise, 0.004)):
@@ -148,7 +148,7 @@ def membrane_bound(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "of claim 23 it is <= (t+1) e^K e^{-d_t/eps}; without it even 2^t e^{-d/eps} fails",
 )
 def spike_bound(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Test the bound far from the threshold and near it, in logs; then the corrected ones."""
+    """Test the bound in logarithms, far from the threshold and near it, then the corrected bounds."""
     far = torch.tensor([[LOG_LEAK]], dtype=torch.float64)
     for current, eps in ((far, 0.1), (draw.normal(10, 5000, sd=0.8), 0.1)):
         soft, limit = soft_of(current, eps), limit_of(current)
@@ -196,7 +196,7 @@ def reset_slope(z: Tensor, y: float) -> Tensor:
     "<= 1.0998 always, <= 1 for x >= -eps",
 )
 def reset_expansion(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Differentiate the reset on a fine grid of z = (x - theta)/eps, z = 0 first; ratio is theta/eps."""
+    """Differentiate the reset on a fine grid of z = (x - theta)/eps from z = 0; ratio is theta/eps."""
     grid = torch.cat((torch.zeros(1, dtype=torch.float64), torch.linspace(-40.0, 40.0, 80_001).double()))
     grid = torch.cat((grid, math.log(2) + draw.normal(1000, sd=1e-3)))
     edge = 6 - math.log(2)
@@ -221,7 +221,7 @@ def reset_expansion(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "with a density, but not for inputs from a finite alphabet",
 )
 def margin_measure(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Start at theta - log tau_0, where every weak input violates; then test the rule."""
+    """Start at theta - log tau_0, where every weak input violates the assumption, then test the rule."""
     start = THRESHOLD - LOG_LEAK
     weak = draw.uniform(-3.0, THRESHOLD, 1, 1000)
     touching = (limit_of(weak, start).p - THRESHOLD).abs() < 1e-15
@@ -246,7 +246,7 @@ def margin_measure(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "attained; with reset it needs the margin of claim 23 with log(k+1) replaced by k log 3",
 )
 def spatial_convergence(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Break the bound beside the threshold; test it without reset, and under the margin."""
+    """Break the bound next to the threshold, then test it without reset and under the margin."""
 
     def run(
         current: Tensor, eps: float, v0: float = 0.0, *, hard: bool = False, reset: bool = True

@@ -9,28 +9,28 @@ __all__ = ["claims_page", "found", "summary"]
 
 PREFACE = """# The paper's claims, tested
 
-This table says which mathematical statements of the paper hold. They were tested in float64 on simple,
-adversarial and seeded random inputs. The page was written by `python -m research pages claims`; `python -m
-research theory --only 23` runs one claim.
+This table shows which of the paper's mathematical statements hold. They were tested in float64 on simple,
+adversarial and seeded random inputs. `python -m research pages claims` generates this page, and `python -m
+research theory --only 23` checks a single claim.
 
-- **holds**: no test violates it. The worst case is the closest to a violation.
-- **holds as corrected**: the counterexample violates it as written; the corrected statement passes all its
-  tests.
-- **fails**: the counterexample violates it, and no correction preserves its sense. The true statement
+- **holds**: no test violates the statement. The worst case is the closest to a violation.
+- **holds as corrected**: the counterexample violates the statement as written, but the corrected statement
   passes all its tests.
+- **fails**: the counterexample violates the statement, and no correction preserves its meaning. The true
+  statement passes all its tests.
 
-Whether a correction preserves the sense of a statement is our judgement. We numbered the statements: 16 and
-22 are our own and support others, 33 and 37 are the paper's second wording of 2 and 21, and 35 and 42 are
-two sides of one claim about decision boundaries.
+Whether a correction preserves the meaning of a statement is our judgement. The numbering is ours. Statements
+16 and 22 are our own and support others, 33 and 37 are the paper's restatements of 2 and 21, and 35 and 42
+are two sides of one claim about decision boundaries.
 
 Symbols: L_eps is the log-sum-exp at temperature eps, P the membrane before the reset, V the membrane after
-it, and s the spike. Lower case denotes the max-plus limit. theta is the threshold, tau_0 the leak, R(h,n)
-the largest number of regions of h hyperplanes in R^n, and W, in bounds, Lambert's function.
+it, and s the spike. Lower-case letters denote the max-plus limit. theta is the threshold, tau_0 the leak,
+R(h,n) the largest number of regions of h hyperplanes in R^n, and W, in bounds, Lambert's function.
 """
 
 
 def summary(verdicts: Sequence[Verdict]) -> str:
-    """Count the verdicts in a phrase."""
+    """Summarize the verdicts in one phrase."""
     counts: Counter[str] = Counter(verdict.verdict for verdict in verdicts)
     phrases = [("holds", "hold"), ("holds as corrected", "hold as corrected"), ("fails", "fail")]
     shown = [f"{counts[name]} {phrase}" for name, phrase in phrases]
@@ -40,7 +40,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 
 
 def claims_page(verdicts: Sequence[Verdict]) -> str:
-    """Return the Markdown page of verdicts."""
+    """Return the verdicts as a Markdown page."""
     lines = [PREFACE, f"{summary(verdicts)}.\n"]
     lines += ["| # | section | claim | verdict | found |", "|---|---|---|---|---|"]
     for v in verdicts:
@@ -50,7 +50,7 @@ def claims_page(verdicts: Sequence[Verdict]) -> str:
 
 
 def found(v: Verdict) -> str:
-    """Write what the tests of a claim found: counterexample, correction, worst case."""
+    """Describe what a claim's tests found: counterexample, correction and worst case."""
     parts = []
     if v.counterexample:
         parts.append(f"Counterexample ({v.violations} of {v.cases} tests): {v.counterexample}.")

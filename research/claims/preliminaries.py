@@ -11,7 +11,7 @@ from ultralif import maxplus
 from ultralif.maxplus import lse
 
 EPS = (0.02, 0.1, 0.5, 1.0, 5.0)
-"""The temperatures at which claims are tested."""
+"""The temperatures used to test the claims."""
 
 
 @claim(1, "def. Max-Plus", "3.1", "(R with -inf, max, +) is a semiring with zero -inf and one 0")
@@ -24,7 +24,7 @@ def semiring(written: Evidence, truth: Evidence, draw: Draw) -> None:
     size = torch.nan_to_num(a.abs() + b.abs() + c.abs(), posinf=0.0)
     written.equal(most(most(a, b), c), most(a, most(b, c)), "max is associative", rel=0)
     written.equal(most(a, b), most(b, a), "max is commutative", rel=0)
-    # the sums are rounded twice on either side: four half units in the last place of the operands
+    # both sums round twice: four half units in the last place of the operands
     written.equal((a + b) + c, a + (b + c), "+ is associative", rel=4.5e-16, scale=size)
     written.equal(a + most(b, c), most(a + b, a + c), "+ distributes over max", rel=0)
     written.equal(most(values, extreme[0]), values, "-inf is the zero", rel=0)
@@ -37,7 +37,7 @@ def semiring(written: Evidence, truth: Evidence, draw: Draw) -> None:
 
 
 def _vectors(draw: Draw, n: int) -> Tensor:
-    """Return random vectors and difficult ones: ties, near ties, far apart, far from zero."""
+    """Return random vectors and difficult ones: ties, near ties, values far apart or far from zero."""
     ramp = torch.arange(n, dtype=torch.float64)
     hard = torch.stack((0 * ramp, 0 * ramp - 1e6, 1e-12 * ramp, -40.0 * ramp, 1e6 + ramp))
     return torch.cat((draw.normal(300, n, sd=3.0), hard))
@@ -51,7 +51,7 @@ def _vectors(draw: Draw, n: int) -> Tensor:
     remark="the upper bound is attained if and only if all x_i are equal",
 )
 def lse_bounds(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Test both bounds, the limit, and when the upper one is attained."""
+    """Test both bounds, the limit, and when the upper bound is attained."""
     for n in (1, 2, 3, 8, 64):
         x = _vectors(draw, n)
         top = x.amax(-1)
@@ -77,7 +77,7 @@ def lse_bounds(written: Evidence, truth: Evidence, draw: Draw) -> None:
     correction="it lies in the open simplex for n >= 2, and is 1 for n = 1",
 )
 def lse_gradient(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Compare autograd with softmax; positivity is tested where floats can show it."""
+    """Compare autograd with softmax, and test positivity where floats can resolve it."""
     for n in (1, 2, 3, 8):
         for eps in EPS:
             spread = eps * draw.uniform(-14.0, 14.0, 200, n)

@@ -1,4 +1,4 @@
-"""Claims 12 to 16: diffusion, the spatial neuron, and what stays bounded (sections 4.1.2, 4.2)."""
+"""Claims 12 to 16: diffusion, the spatial neuron and its boundedness (sections 4.1.2, 4.2)."""
 
 import math
 
@@ -34,7 +34,7 @@ def diffuse(v: Tensor, alpha: float) -> Tensor:
     remark="growth is 1 - 4 alpha sin^2(k/2), in [-1/3, 1] at alpha = 1/3",
 )
 def diffusion(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Test the average, then growth factors and long runs on rings."""
+    """Test the average, then the growth factors and long runs on rings."""
     for n in (32, 64):
         v = draw.normal(20, n)
         mean = (v.roll(1, -1) + v + v.roll(-1, -1)) / 3
@@ -50,7 +50,7 @@ def diffusion(written: Evidence, truth: Evidence, draw: Draw) -> None:
             for _ in range(2000):
                 v = diffuse(v, alpha)
             bounded = bool(v.abs().max() < 100)
-            if alpha != 0.500001:  # there it takes more steps to show
+            if alpha != 0.500001:  # instability takes more steps to show there
                 written.true(bounded == (alpha <= 0.5), "bounded iff alpha <= 1/2", n=n, alpha=alpha)
             v = draw.normal(20, n)
 
@@ -115,7 +115,7 @@ def dilation(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "current of eps log 3 at every step, so it fires without a stimulus",
 )
 def drift(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Compare the two forms on one step, and over many with input, spikes and reset."""
+    """Compare the two forms over one step, and over many steps with input, spikes and reset."""
     rest = torch.zeros(1, 8, dtype=torch.float64)
     for eps in (1.0, *EPS):
         v = torch.cat((rest, eps * draw.uniform(-15.0, 15.0, 200, 8)))
@@ -142,7 +142,7 @@ def drift(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "endlessly under a uniform current below -eps log 3 - eps W(e^{-1-theta/eps}) (centred: no eps log 3)",
 )
 def boundedness(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Drive a ring down for a long time; then test the ceiling, the floor and the escape current."""
+    """Drive a ring down for a long time, then test the ceiling, the floor and the escape current."""
     steps = 2000
     for current, eps, centered in ((-2.0, 1.0, False), (-0.05, 0.1, True)):
         driven = torch.full((steps, 1, 3), current, dtype=torch.float64)

@@ -31,7 +31,7 @@ def half_current(eps: float | Tensor, leak: float = LEAK, threshold: float = THR
     "sigma(-|P - theta|/eps), that is by up to 1/2",
 )
 def rate_robustness(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Average a constant membrane over more and more steps, then random ones."""
+    """Average a constant membrane over more and more steps, then random membranes."""
     for eps, p in ((0.1, THRESHOLD - 0.1), (1.0, 0.0)):
         membranes = torch.full((1000,), p, dtype=torch.float64)
         gap = soft_spike(membranes, THRESHOLD, eps) - hard_spike(membranes, THRESHOLD)
@@ -59,7 +59,7 @@ def rate_robustness(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "e^{(log tau_0 - theta)/eps}) and theta (UltraDLIF: theta - eps log 3), and agree outside at T = 1",
 )
 def thresholding(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Compare first spikes of the thresholded and of the max-plus neuron."""
+    """Compare the first spikes of the thresholded and the max-plus neuron."""
     current = torch.cat((torch.zeros(1, dtype=torch.float64), draw.uniform(-3.0, 3.0, 2000)))
     ring = current[:, None].expand(-1, 3)
     for eps in (1.0, *EPS):
@@ -117,7 +117,7 @@ def architecture(written: Evidence, truth: Evidence, draw: Draw) -> None:
     remark="e^{-|x|/eps}/2 <= error; not uniform, the supremum over x is 1/2 at every eps",
 )
 def sigmoid(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Test both sides with errors free of cancellation, and the library's spike where it resolves them."""
+    """Test both sides with cancellation-free errors, and the library's spike where it resolves them."""
     for eps in (*EPS, 1e-3):
         z = draw.uniform(1e-6, 50.0, 1000)
         x = eps * torch.cat((z, -z))

@@ -14,7 +14,7 @@ from ultralif.maxplus import exponentiate, lse, soft_spike, ultradiscretize
 
 LEAK, THRESHOLD = 0.9, 0.5
 MILD = tuple(eps for eps in EPS if eps >= 0.1)
-"""Temperatures at which exp(5 / eps) is within range."""
+"""Temperatures at which exp(5 / eps) does not overflow."""
 
 
 def membrane(current: Tensor, v: Tensor, eps: float, leak: float | Tensor = LEAK) -> Tensor:
@@ -30,7 +30,7 @@ def membrane(current: Tensor, v: Tensor, eps: float, leak: float | Tensor = LEAK
     correction="only after eps log: |eps log(e^{X/eps} + e^{Y/eps}) - max(X,Y)| <= eps log 2",
 )
 def addition(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Test the ratio of the two sides, then the log of both."""
+    """Test the ratio of the two sides, then their logarithms."""
     x = torch.cat((torch.tensor([[0.3, 0.3], [0.3, 0.3 + 1e-9]], dtype=torch.float64), draw.normal(500, 2)))
     top = x.amax(-1)
     for eps in (1e-1, 1e-2, 1e-3):
@@ -107,7 +107,7 @@ def temporal_limit(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "V + eps log tau_0, whose limit max(V, I) does not leak",
 )
 def leak_factor(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Measure the factor by which u = e^{V/eps} shrinks when nothing drives it."""
+    """Measure the factor by which u = e^{V/eps} shrinks without input."""
     v = torch.cat((torch.zeros(1, dtype=torch.float64), draw.uniform(-5.0, 5.0, 300)))
     current = draw.uniform(-5.0, 5.0, 301)
     for eps in (0.1, 0.661, 20.0):
@@ -134,7 +134,7 @@ def leak_factor(written: Evidence, truth: Evidence, draw: Draw) -> None:
     correction="true of u = e^{V/eps}, whose leak tau_0^{1/eps} -> 0; V falls by |log tau_0| at every eps",
 )
 def leak_strength(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Measure the fall of V, and the factor on u, over falling temperatures."""
+    """Measure the decay of V and the factor on u at decreasing temperatures."""
     v = torch.cat((torch.ones(1, dtype=torch.float64), draw.uniform(-5.0, 5.0, 100)))
     silence = torch.full_like(v, -torch.inf)
     falls = [v - membrane(silence, v, eps) for eps in (1.0, 0.5, 0.1)]
@@ -156,7 +156,7 @@ def leak_strength(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "tau_0^{1/eps}, threshold e^{theta/eps} and spike u/(u + e^{theta/eps}); reset to 0 means u = 1",
 )
 def conjugacy(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Compare the linear current that a neuron sees with the current it is given; then the conjugacy."""
+    """Compare the effective linear current with the input current, then test the conjugacy."""
     one = torch.tensor(0.3, dtype=torch.float64)
     for eps in (0.1, 1.0):
         written.equal(exponentiate(one, eps), one, "linear current = I", I=one, eps=eps)

@@ -48,7 +48,7 @@ def homomorphism(written: Evidence, truth: Evidence, draw: Draw) -> None:
     remark="at the rate eps log 2, attained on the diagonal",
 )
 def soft_addition(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Test the distance from max everywhere, on scales from 1e-6 to 1e6."""
+    """Test the distance from max at scales from 1e-6 to 1e6."""
     pairs = draw.normal(3000, 2) * 10 ** draw.uniform(-6.0, 6.0, 3000, 1)
     pairs[:100, 1] = pairs[:100, 0]
     for eps in (*EPS, 1e-4):
@@ -68,7 +68,7 @@ def soft_addition(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "jumps from theta to 0, and convergence holds off the jump: at I = theta, s -> 1/2 and V -> theta/2",
 )
 def dynamics_limit(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Test the maps at the jump, and at a distance from it."""
+    """Test the maps at the jump and away from it."""
     jump = torch.full((1, 1), THRESHOLD, dtype=torch.float64)
     away = draw.uniform(-2.0, 3.0, 1, 5000)
     away = away[:, (away[0] - THRESHOLD).abs() > 0.01]
@@ -95,7 +95,7 @@ def dynamics_limit(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "e^{(log tau_0 - theta)/eps}) -> theta; their union is the hypersurface of sum_j max(w_j.x, theta)",
 )
 def boundaries(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Tie two scores off all hyperplanes; then test where spikes are one half, and where the sum bends."""
+    """Tie two scores off all hyperplanes, then test where spikes equal 1/2 and where the sum bends."""
     x = torch.linspace(-1.0, 1.0, 9, dtype=torch.float64)
     score = hard_spike(x, THRESHOLD)  # class 0 reads the only neuron, w = 1; class 1 scores 0
     tied = score == 0.0
@@ -153,7 +153,7 @@ def softplus_member(written: Evidence, truth: Evidence, draw: Draw) -> None:
     instead="it is the max-plus LIF, whose spikes are memoryless",
 )
 def cold_bullet(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Compare rasters of the limit with those of LIF."""
+    """Compare the limit's rasters with LIF's."""
     simple = torch.tensor([0.3, 0.3], dtype=torch.float64)[:, None, None]
     for current in (simple, draw.normal(20, 300, 1, sd=0.8)):
         limit, _ = ultralif(current, eps=1.0, mode="tropical", **DEFAULTS)
@@ -172,7 +172,7 @@ def cold_bullet(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "spikes tend to constants, 2/3 then .6957 (UltraLIF), 3/4 then .7984 (UltraDLIF), 1/2 (centred)",
 )
 def hot_bullet(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Raise the temperature of log-sum-exp and of the neurons."""
+    """Raise the temperature of the log-sum-exp and of the neurons."""
     x = torch.tensor([-0.3, 0.8], dtype=torch.float64)
     written.at_most((lse(x, 100.0) - lse(x, 10.0)).abs(), 1.0, "|L_100 - L_10| at x = (-.3, .8)")
     for n in (2, 3, 8):
@@ -208,7 +208,7 @@ def hot_bullet(written: Evidence, truth: Evidence, draw: Draw) -> None:
     remark="both are sharp: translations, and x = 0",
 )
 def lipschitz(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Test random pairs, close and far, and the pairs that attain the constants."""
+    """Test random pairs, close together and far apart, and the pairs that attain the constants."""
     for eps in EPS:
         for size in (1e-6, 1e-2, 1.0, 30.0):
             x, change = draw.normal(1000, 5), draw.normal(1000, 5, sd=size)

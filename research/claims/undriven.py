@@ -17,17 +17,17 @@ MAX_RING = 4096
 
 
 def ring_matrix(n: int, leak: float = 1.0, centered_eps: float = 0.0) -> Tensor:
-    r"""Return the matrix A of a quiet ring of UltraDLIF neurons, :math:`V \leftarrow A \otimes V`.
+    r"""Return the matrix A of a ring of UltraDLIF neurons without input, :math:`V \leftarrow A \otimes V`.
 
-    Neighbours and the neuron itself have weight ``log(leak)``, all others ``-inf``.
+    A neuron and its neighbours have weight ``log(leak)``; all other entries are ``-inf``.
 
     Args:
-        n: neurons on the ring, at least 3.
-        leak: decay factor of membranes that decay to ``V + log(leak)``; 1, no decay.
+        n: number of neurons on the ring, at least 3.
+        leak: decay factor; membranes decay to ``V + log(leak)``, and 1 means no decay.
         centered_eps: the temperature of a centred layer, whose weights are lower by ``eps * log(3)``.
     """
     if not 3 <= n <= MAX_RING:
-        raise InputError(f"a ring's matrix is made for 3 to {MAX_RING} neurons, got {n}")
+        raise InputError(f"a ring must have 3 to {MAX_RING} neurons, got {n}")
     distance = (torch.arange(n)[:, None] - torch.arange(n)) % n
     near = (distance <= 1) | (distance == n - 1)
     weight = math.log(leak) - centered_eps * math.log(3)
@@ -37,12 +37,12 @@ def ring_matrix(n: int, leak: float = 1.0, centered_eps: float = 0.0) -> Tensor:
 def undriven_ring(
     v0: Tensor, steps: int, *, eps: float = 0.0, leak: float = 1.0, centered: bool = False
 ) -> Tensor:
-    r"""Return the membranes ``[steps + 1, n]`` of a ring without input, as long as it does not fire.
+    r"""Return the membranes ``[steps + 1, n]`` of a ring without input that does not fire.
 
-    Step t is :math:`A^{\otimes t} \otimes V(0)`: with ``eps = 0`` a dilation of radius t, with ``eps > 0``
-    the same in log-sum-exp algebra. In the long run the layer rises by the eigenvalue of A at every step: by
-    ``log(leak)`` for ``eps = 0``, by ``log(leak) + eps * log(3)`` for ``eps > 0``, the drift of an uncentred
-    layer.
+    Step t is :math:`A^{\otimes t} \otimes V(0)`, a dilation of radius t if ``eps = 0``, and its counterpart
+    in log-sum-exp algebra if ``eps > 0``. In the long run the layer rises by the eigenvalue of A at every
+    step: ``log(leak)`` for ``eps = 0`` and ``log(leak) + eps * log(3)``, the drift of an uncentred layer,
+    for ``eps > 0``.
     """
     a = ring_matrix(len(v0), leak, eps if centered else 0.0)
     rows = [v0.double().unsqueeze(1)]
@@ -59,7 +59,7 @@ class SteadyState(NamedTuple):
 
 
 def steady_state(eps: float, threshold: float = 0.5, *, centered: bool = False) -> SteadyState:
-    """Return the membrane and the soft spike of a uniform UltraDLIF ring that nothing drives.
+    """Return the membrane and the soft spike of a uniform UltraDLIF ring without input.
 
     Example:
         >>> quiet = steady_state(1.0)

@@ -1,4 +1,4 @@
-"""Claims 45 to 49: zonotope volume, general position, and what follows for training (appendix C.3.3)."""
+"""Claims 45 to 49: zonotope volume, general position and their implications (appendix C.3.3)."""
 
 import math
 from itertools import product
@@ -29,7 +29,7 @@ def matrix(*rows: tuple[float, ...]) -> Tensor:
 
 
 def integer_arrangements(draw: Draw, h: int, n: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return normals ``[count, h, n]`` without zero rows and offsets, small integers: often degenerate."""
+    """Return normals ``[count, h, n]`` without zero rows and offsets; small integers, often degenerate."""
     weight, offset = draw.integers(-2, 2, 3 * count, h, n), draw.integers(-2, 2, 3 * count, h)
     proper = (weight != 0).any(-1).all(-1)
     return weight[proper][:count], offset[proper][:count]
@@ -43,7 +43,7 @@ def integer_arrangements(draw: Draw, h: int, n: int, count: int) -> tuple[Tensor
     instead="vol_n(Z) = sum |det W_S| > 0 iff rank W = n; for h < n it is 0, as in all the paper's networks",
 )
 def zero_volume(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Take one vector in the plane; then compare volume and rank of integer matrices."""
+    """Test one vector in the plane, then compare the volume and rank of integer matrices."""
     single = matrix((1.0, 0.0))
     truth.equal(zonotope_volume(single), 0.0, "vol of one vector in the plane", rel=0)
     written.true(torch.linalg.matrix_rank(single) < 1, "w = (1,0) in R^2 has volume 0, so it is dependent")
@@ -57,7 +57,7 @@ def zero_volume(written: Evidence, truth: Evidence, draw: Draw) -> None:
 
 
 def paper_conditions(weight: Tensor, offset: Tensor) -> bool:
-    """Test the paper's conditions (1) and (2), which say nothing for h < n."""
+    """Test the paper's conditions (1) and (2), which are empty for h < n."""
     return len(weight) < weight.shape[1] or general_position(weight, offset).general
 
 
@@ -69,7 +69,7 @@ def paper_conditions(weight: Tensor, offset: Tensor) -> bool:
     correction="true for h >= n; in general any min(h,n) normals must be independent",
 )
 def maximal_count(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Take two opposite normals in three dimensions; then integer arrangements of every small shape."""
+    """Test two opposite normals in three dimensions, then integer arrangements of every small shape."""
     opposite, apart = matrix((1.0, 0.0, 0.0), (-1.0, 0.0, 0.0)), torch.tensor([1.0, 1.0]).double()
     best = count_regions(opposite, apart) == region_bound(2, 3)
     met = paper_conditions(opposite, apart)
@@ -92,7 +92,7 @@ def maximal_count(written: Evidence, truth: Evidence, draw: Draw) -> None:
     correction="at least 2^n, but it may be degenerate; in general 2^r <= regions <= R(h,r) for r = rank W",
 )
 def capacity(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Take a parallel pair beside a third line; then integer matrices."""
+    """Test a parallel pair with a third line, then integer matrices."""
     weight = matrix((1.0, 0.0), (0.0, 1.0), (2.0, 0.0))
     written.at_most(4, count_regions(weight, thetas(3)), "2^n <= regions")
     count = count_regions(weight, thetas(3))
@@ -118,7 +118,7 @@ def capacity(written: Evidence, truth: Evidence, draw: Draw) -> None:
     instead="at most R(h,r) = O(h^r), attained in general position inside the span; linear for r = 1 only",
 )
 def degenerate_count(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Take parallel lines, then many planes through one direction of space."""
+    """Test parallel lines, then many planes that contain a common direction."""
     parallel = matrix((1.0, 0.0), (2.0, 0.0), (3.0, 0.0))
     truth.equal(zonotope_volume(parallel), 0.0, "volume of three parallel normals", rel=0)
     written.at_most(count_regions(parallel, thetas(3)), 3, "regions < 2^n for (1,0), (2,0), (3,0)")
@@ -144,7 +144,7 @@ def degenerate_count(written: Evidence, truth: Evidence, draw: Draw) -> None:
     "sqrt(C(h,n) det); orthogonal rows are best for h = n; equal neurons are merged, not pruned",
 )
 def implications(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Take the paper's own layer, two tight frames, and a doubled neuron; then test what is true."""
+    """Test the paper's own layer, two tight frames and a duplicated neuron, then the true statement."""
     paper = nn.init.kaiming_normal_(torch.empty(64, 784, dtype=torch.float64), generator=draw.generator)
     written.true(zonotope_volume(paper) > 0, "Kaiming weights, 64 x 784, have volume > 0")
     truth.true(torch.isfinite(log_volume(paper)), "their log-volume is finite")
@@ -170,7 +170,7 @@ def implications(written: Evidence, truth: Evidence, draw: Draw) -> None:
 
 
 def merging(truth: Evidence, draw: Draw) -> None:
-    """Double a neuron: merging keeps the outputs, pruning one of the two does not."""
+    """Duplicate a neuron: merging preserves the outputs, pruning one of the two does not."""
     net = Network((6, 5, 3)).double()
     with torch.no_grad():
         for parameter in net.linears.parameters():

@@ -69,7 +69,7 @@ def test_the_committed_page_has_these_verdicts() -> None:
 
 
 def test_unknown_claims_are_refused() -> None:
-    with pytest.raises(InputError, match="no claim 50; they go from 1 to 49"):
+    with pytest.raises(InputError, match="no claim 50; claims are numbered from 1 to 49"):
         list(check_all([50]))
 
 

@@ -193,7 +193,7 @@ def test_a_config_is_not_rounded(tmp_path):
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"not gzip", "x.gz is not gzip"),
+        (b"not gzip", "x.gz is not a gzip file"),
         (gzip.compress(b"1\n"), "row 1 of .*x.gz is not the result of a run, but int"),
         (gzip.compress(b'{"id": '), "row 1 of .*x.gz is not valid JSON"),
         (gzip.compress(bytes(1 << 29), 1), "x.gz unpacks to more than"),

@@ -33,7 +33,7 @@ def test_lines_and_markdown(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 
 def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["theory", "--only", "50"]) == 2
-    assert capsys.readouterr().err == "research: there is no claim 50; they go from 1 to 49\n"
+    assert capsys.readouterr().err == "research: there is no claim 50; claims are numbered from 1 to 49\n"
     assert main(["theory", "--only", "x"]) == 2
 
 
