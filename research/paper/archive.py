@@ -1,4 +1,4 @@
-"""Files of results: gzipped JSON lines, each with a run and its config; no store is needed to read them."""
+"""Results files: gzipped JSON lines, one run and its config per line, readable without a store."""
 
 import gzip
 import json
@@ -14,27 +14,27 @@ from ultralif.training import Result
 __all__ = ["Archive", "read", "write"]
 
 MOST_BYTES = 1 << 28
-"""The most bytes of a file of results, unpacked: 256 MiB."""
+"""The maximum unpacked size of a results file: 256 MiB."""
 TIMING = "timing"
-"""The name of the row with the times of training steps; see research/studies/overhead.py."""
+"""The id of the row with training-step times; see research/studies/overhead.py."""
 
 
 class BadResult(InputError):
-    """A file is not one of results."""
+    """A file is not a valid results file."""
 
 
 class Archive(NamedTuple):
-    """The runs of a file of results."""
+    """The runs in a results file."""
 
     results: list[Result]
     step_ms: dict[str, dict[str, float]]
-    """Milliseconds of a training step by setting and neuron."""
+    """Milliseconds per training step, by setting and neuron."""
 
 
 def write(
     path: Path, results: Iterable[Result], step_ms: Mapping[str, Mapping[str, float]] | None = None
 ) -> int:
-    """Write runs as one compact file, a line each, and return their number."""
+    """Write runs to one compact file, one per line, and return their number."""
     rows = [_row(result) for result in results]
     count = len(rows)
     if step_ms:
@@ -63,18 +63,18 @@ def read(path: Path) -> Archive:
                 found.results.append(_result(row, source))
     except BadResult as error:
         raise InputError(
-            f"{error}; a file of results is gzipped JSON lines, as research.paper.archive.write makes them"
+            f"{error}; a results file must be gzipped JSON lines, as written by research.paper.archive.write"
         ) from error
     return found
 
 
 def _unpacked(path: Path) -> str:
-    """Return the text of a file, if it is gzip and not too large."""
+    """Return the text of a gzip file that is not too large."""
     try:
         with gzip.open(path) as file:
             content = file.read(MOST_BYTES + 1)
     except gzip.BadGzipFile as error:
-        raise BadResult(f"{path} is not gzip") from error
+        raise BadResult(f"{path} is not a gzip file") from error
     except (OSError, EOFError, zlib.error) as error:
         raise BadResult(f"{path} cannot be read ({error})") from error
     if len(content) > MOST_BYTES:
@@ -90,7 +90,7 @@ def _parsed(line: str, source: str) -> Any:
 
 
 def _row(result: Result) -> dict[str, Any]:
-    """Return the run in a row; values that are not in it are None."""
+    """Convert a result to a row; missing values are None."""
     operations = {mode: one.operations for mode, one in result.by_mode.items() if one.operations}
     return {
         **{name: getattr(result, name) for name in ("id", "mode", "status", "epochs", "seconds", "stacked")},
@@ -124,7 +124,7 @@ def _result(row: dict[str, Any], source: str) -> Result:
 
 
 _NAMED = ("dataset", "neuron", "timesteps", "seed", "sparsity")
-"""Fields of the config that a result also has by themselves."""
+"""Config fields that a result also stores separately."""
 
 
 def _timing(row: Mapping[str, Any], source: str) -> dict[str, dict[str, float]]:
@@ -133,7 +133,7 @@ def _timing(row: Mapping[str, Any], source: str) -> dict[str, dict[str, float]]:
         isinstance(times, dict) and all(isinstance(ms, int | float) for ms in times.values())
         for times in step_ms.values()
     ):
-        raise BadResult(f"{source} does not hold milliseconds by setting and neuron")
+        raise BadResult(f"{source} does not contain milliseconds by setting and neuron")
     return step_ms
 
 

@@ -34,15 +34,15 @@ __all__ = [
 ]
 
 SEED = 42
-"""The paper's seed; further seeds follow it."""
+"""The paper's seed; further seeds count up from it."""
 STATIC = ("mnist", "fashion-mnist", "cifar10")
 ABLATED = (0.5, 1.0, 2.0)
 CLIPPED = "rate-clipped"
-"""The rate code of the author's code; it also marks the cells of runs that follow that code."""
+"""The rate code in the author's code; it also marks the cells of runs that follow that code."""
 CONSTANT = "constant-normalized"
-"""The encoding of the author's own system for the study of the temperature; it marks cells likewise."""
+"""The encoding in the author's separate system for the temperature study; it also marks those cells."""
 BASE = reading_config("written", "UltraLIF", precision="tf32")
-"""The paper's recipe; TF32 rounds the weights in matrix products to eleven bits, the spikes are exact."""
+"""The paper's recipe; TF32 rounds weights in matrix products to eleven bits, but spikes stay exact."""
 
 
 class Key(NamedTuple):
@@ -56,7 +56,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Variant:
-    """A network of the paper, or a control: its name in tables, and its changes to the base config."""
+    """A network of the paper, or a control: its table label and its changes to the base config."""
 
     label: str
     neuron: str
@@ -64,14 +64,14 @@ class Variant:
     reading: str = "written"
 
     def config(self, dataset: str, timesteps: int, seed: int, encoding: str = "rate") -> RunConfig:
-        """Return its run."""
+        """Return the config of one run."""
         given = {"dataset": dataset, "timesteps": timesteps, "seed": seed, "encoding": encoding}
         fields = {"precision": BASE.precision, **dict(self.options), **given}
         return reading_config(self.reading, self.neuron, **fields)
 
 
 def plain(neuron: str, sparsity: float = 0.0) -> Variant:
-    """Return a neuron of the paper with its own constants."""
+    """Return one of the paper's neurons with its own constants."""
     label = neuron if not sparsity else f"{neuron} lambda={sparsity:g}"
     return Variant(label, neuron, (("sparsity", sparsity),) if sparsity else ())
 
@@ -80,13 +80,13 @@ CONTROLS = (
     Variant("SoftLIF", "SoftLIF"),
     Variant("LIF learned width", "LIF", (("surrogate_slope", 1.0), ("learn_slope", True))),
 )
-"""Two controls: an exact gradient without log-sum-exp, and a surrogate whose width is learned."""
+"""Two controls: an exact gradient without log-sum-exp, and a surrogate with a learned width."""
 
 _FULL = (("precision", "float32"),)
 
 
 def _preset(name: str) -> Variant:
-    """Return a recipe of the library with binary spikes."""
+    """Return one of the library's recipes, trained with binary spikes."""
     fields = {**PRESETS[name], **dict(_FULL)}
     return Variant(name.replace("-", " "), fields.pop("neuron"), tuple(fields.items()))
 
@@ -96,7 +96,7 @@ RECIPES = (
     _preset("binary-narrow"),
     Variant("UltraPLIF binary", "UltraPLIF", (("mode", "hard"), *_FULL)),
 )
-"""Networks trained with binary spikes: the presets, and the runner-up of the search on validation data."""
+"""Networks trained with binary spikes: the presets, and the second-best recipe on validation data."""
 
 ABLATION = tuple(
     Variant(f"{neuron} eps={eps:g}", neuron, (("eps", eps), ("learn_eps", False)))
@@ -106,18 +106,18 @@ ABLATION = tuple(
 
 
 def _as_released(variant: Variant) -> Variant:
-    """Return a network of the paper as its author's code computes it."""
+    """Return a network of the paper as computed by the author's code."""
     return replace(variant, reading="released")
 
 
 def released_variants() -> tuple[Variant, ...]:
-    """Return the ten neurons of the author's code, and its control, which the paper leaves out."""
+    """Return the ten neurons in the author's code and its control, which the paper omits."""
     neurons = (*(plain(neuron) for neuron in (*BASELINES, *ULTRA)), Variant("SigmaLIF", "SoftLIF"))
     return tuple(_as_released(variant) for variant in neurons)
 
 
 def released_penalized() -> tuple[Variant, ...]:
-    """Return the neurons of the author's code with the sparsity penalty."""
+    """Return the neurons in the author's code, with the sparsity penalty."""
     return tuple(_as_released(plain(neuron, value)) for neuron in ULTRA for value in LAMBDAS if value)
 
 
@@ -125,7 +125,7 @@ RELEASED_ABLATION = tuple(
     replace(variant, options=(*_FULL, *variant.options), reading="ablation")
     for variant in (*ABLATION, *(plain(neuron) for neuron in ULTRA))
 )
-"""The study of the temperature, with the settings of the author's code for it."""
+"""The temperature study, with the settings in the author's code."""
 
 
 def deep_variants() -> tuple[Variant, ...]:
@@ -139,7 +139,7 @@ def deep_variants() -> tuple[Variant, ...]:
 
 
 def main_variants() -> tuple[Variant, ...]:
-    """Return the networks that are trained on every dataset and for every T."""
+    """Return the networks trained on every dataset at every T."""
     penalized = (plain(neuron, value) for neuron in ULTRA for value in LAMBDAS if value)
     return (*(plain(neuron) for neuron in (*BASELINES, *ULTRA)), *CONTROLS, *penalized)
 
@@ -152,21 +152,21 @@ TABLES: dict[str, str] = {
     "eps-ablation": "fixed and learned temperature on MNIST at T=1",
     "encodings": "both readings of the rate code at T=1",
     **{f"released-{name}": f"both readings of the paper on {name}" for name in DATASETS},
-    "released-sparsity": "the sparsity penalty as the author's code has it",
-    "released-ablation": "fixed and learned temperature in the author's own system for it",
-    "released-depth": "two and three hidden layers at T=1, as the author's code has them",
-    "binary": "binary spikes: a recipe for them against the baselines and the controls",
+    "released-sparsity": "the sparsity penalty as in the author's code",
+    "released-ablation": "fixed and learned temperature in the author's separate system",
+    "released-depth": "two and three hidden layers at T=1, as in the author's code",
+    "binary": "recipes for binary spikes compared with baselines and controls",
 }
-"""Every table by its name."""
+"""What each table shows, by name."""
 
 
 def cells(table: str) -> Iterator[tuple[Key, RunConfig]]:
-    """Yield the cells of a table, and the run of each with the paper's seed; ``all`` names every table."""
+    """Yield the cells of a table and the run of each with the paper's seed; ``all`` means every table."""
     if table == "all":
         yield from {config.id: (key, config) for name in TABLES for key, config in cells(name)}.values()
         return
     if table not in TABLES:
-        raise InputError(f"table {table!r} is not one of the paper's; choose one of all, {', '.join(TABLES)}")
+        raise InputError(f"unknown table {table!r}; choose one of all, {', '.join(TABLES)}")
     for dataset, timesteps, encoding, variants in _parts(table):
         for variant in variants:
             key = Key(variant.label, dataset, timesteps, encoding)
@@ -174,33 +174,33 @@ def cells(table: str) -> Iterator[tuple[Key, RunConfig]]:
 
 
 def runs_of(table: str, seeds: int = 5) -> list[RunConfig]:
-    """Return the runs that a table needs, seed by seed."""
+    """Return the runs that a table needs, ordered by seed."""
     first = [config for _, config in cells(table)]
     return [config.with_(seed=seed) for seed in range(SEED, SEED + seeds) for config in first]
 
 
 def without_seed(config: Mapping[str, Any]) -> str:
-    """Return a config as text, without its seed: runs of one cell have the same."""
+    """Return a config as text without its seed, which is the same for all runs of a cell."""
     return json.dumps({name: value for name, value in config.items() if name != "seed"}, sort_keys=True)
 
 
 def key_of(config: Mapping[str, Any]) -> Key | None:
-    """Return the cell of a run, whatever its seed; None if the run is not one of the paper's.
+    """Return the cell of a run, ignoring its seed; None if the run is not one of the paper's.
 
     Args:
-        config: what `RunConfig.to_dict` returns.
+        config: the dict returned by `RunConfig.to_dict`.
     """
     return _meanings().get(without_seed(config))
 
 
 @cache
 def _meanings() -> dict[str, Key]:
-    """Return every cell by its config without a seed."""
+    """Return all cells, keyed by their configs without a seed."""
     return {without_seed(config.to_dict()): key for key, config in cells("all")}
 
 
 def _parts(table: str) -> Iterator[tuple[str, int, str, Sequence[Variant]]]:
-    """Yield the datasets, T, encodings and variants of a table."""
+    """Yield a table's datasets, values of T, encodings and variants."""
     everything = main_variants()
     unpenalized = [variant for variant in everything if "lambda" not in variant.label]
     if table == "t1-summary":

@@ -1,4 +1,4 @@
-"""A claim of the paper, and the judgement on a measured difference."""
+"""The paper's claims, and how measured differences are judged."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,17 +25,17 @@ __all__ = [
 
 Judgement = Literal["holds", "holds weaker", "does not hold", "inconclusive", "not tested"]
 MARGIN = 0.5
-"""Points of accuracy that count as a loss: "no loss" means that a greater one is excluded."""
+"""The largest negligible loss in points: "no loss" means that a larger one is excluded."""
 
 
 class Ruling(NamedTuple):
-    """The judgement on a claim, the measurement, and the probability of it by chance, if it is known."""
+    """The verdict on a claim, the measurement, and its p-value if known."""
 
     verdict: Judgement
     measured: str
     p: float | None = None
     by_chance: Judgement = "inconclusive"
-    """The judgement if the measurement may be chance."""
+    """The verdict if the measurement may be due to chance."""
 
 
 NOT_TESTED = Ruling("not tested", "the runs are not there")
@@ -43,7 +43,7 @@ NOT_TESTED = Ruling("not tested", "the runs are not there")
 
 @dataclass(frozen=True)
 class MeasuredClaim:
-    """A claim of the paper, and the function that judges it."""
+    """A claim of the paper and the function that judges it."""
 
     text: str
     section: str
@@ -68,7 +68,7 @@ def sign(difference: Interval | None) -> Judgement:
 def compared(difference: Interval | None, published: float) -> Judgement:
     """A gain holds if its interval is above 0 and reaches the published one.
 
-    A gain that is surely smaller holds weaker if it is above 0, and does not hold otherwise.
+    A significantly smaller gain holds weaker if it is above 0, and does not hold otherwise.
     """
     found = sign(difference)
     if difference is None or difference.high >= published:
@@ -77,7 +77,7 @@ def compared(difference: Interval | None, published: float) -> Judgement:
 
 
 def kept(difference: Interval | None, margin: float = MARGIN) -> Judgement:
-    """Accuracy is kept if the interval excludes a loss beyond the margin."""
+    """Accuracy is preserved if the interval excludes a loss beyond the margin."""
     if difference is None:
         return "not tested"
     if difference.low > -margin:
@@ -86,14 +86,14 @@ def kept(difference: Interval | None, margin: float = MARGIN) -> Judgement:
 
 
 def of_many(cases: int, every: int) -> Judgement:
-    """A claim about many cases holds with more than nine of ten of them, and weaker with more than half."""
+    """A claim about many cases holds if more than nine of ten do, and holds weaker if more than half do."""
     if 10 * cases > 9 * every:
         return "holds"
     return "holds weaker" if 2 * cases > every else "does not hold"
 
 
 def corrected(findings: Sequence[Ruling]) -> list[Ruling]:
-    """Judge findings again that may be chance after Holm's correction for their number."""
+    """Apply Holm's correction to findings and judge again those that may be due to chance."""
     known = [place for place, finding in enumerate(findings) if finding.p is not None]
     chances = dict(zip(known, holm([findings[place].p or 0.0 for place in known]), strict=True))
     out = []
@@ -107,9 +107,9 @@ def corrected(findings: Sequence[Ruling]) -> list[Ruling]:
 
 
 def together(parts: Sequence[tuple[str, Interval]], word: str) -> Ruling:
-    """Judge several differences that a claim says are all above 0, corrected for their number.
+    """Judge a claim that several differences are all above 0, corrected for their number.
 
-    A claim that `of_many` rejects is inconclusive as long as no difference is surely below 0.
+    If `of_many` rejects the claim, it is inconclusive unless a difference is significantly below 0.
 
     Args:
         parts: the names and values of the differences.

@@ -1,4 +1,4 @@
-"""Judgement of the paper's claims about the sparsity penalty (section 6, appendix E.3)."""
+"""Judge the paper's claims about the sparsity penalty (section 6, appendix E.3)."""
 
 from statistics import fmean
 from typing import NamedTuple
@@ -24,7 +24,7 @@ __all__ = ["best_with_penalty", "consistent", "improves", "most_spikes", "penalt
 
 
 class Cut(NamedTuple):
-    """Percent by which lambda = 0.1 lowers the spike rate, and the change of accuracy."""
+    """The percentage by which lambda = 0.1 lowers the spike rate, and the change in accuracy."""
 
     cut: float
     cost: Interval
@@ -41,7 +41,7 @@ def _cut(results: Results, dataset: str, timesteps: int, neuron: str) -> Cut | N
 
 
 def penalty(dataset: str, timesteps: int, neuron: str, published: float) -> MeasuredClaim:
-    """Lambda = 0.1 lowers the spike rate by a published percentage, and the accuracy is kept."""
+    """Lambda = 0.1 lowers the spike rate by a published percentage and preserves accuracy."""
 
     def decide(results: Results) -> Ruling:
         found = _cut(results, dataset, timesteps, neuron)
@@ -61,7 +61,7 @@ def penalty(dataset: str, timesteps: int, neuron: str, published: float) -> Meas
 
 
 def consistent(results: Results) -> Ruling:
-    """Lambda = 0.1 cuts spike rates by 40 to 50 % with little loss, in every dataset, T and Ultra neuron."""
+    """Lambda = 0.1 cuts spike rates by 40 to 50 % with little loss, for every dataset, T and Ultra neuron."""
     found = [
         value
         for dataset in DATASETS
@@ -135,7 +135,7 @@ def temporal_is_cheapest(results: Results) -> Ruling:
 
 
 def most_spikes(results: Results) -> Ruling:
-    """Ultra neurons spike more than baselines without a penalty: all pairs on CIFAR-10 at T=1."""
+    """Without a penalty, Ultra neurons spike more than baselines: all pairs on CIFAR-10 at T=1."""
     rates = {n: interval(results.spike_rate(n, "cifar10", 1)) for n in (*BASELINES, *ULTRA)}
     known = {name: rate.mean for name, rate in rates.items() if rate is not None}
     if len(known) < len(rates):

@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, as data."""
+"""The numbers printed in the paper, as data."""
 
 import json
 from functools import cache
@@ -22,7 +22,7 @@ __all__ = [
 ULTRA = ("UltraLIF", "UltraPLIF", "UltraDLIF", "UltraDPLIF")
 """The paper's own neurons."""
 BASELINES = ("LIF", "PLIF", "AdaLIF", "FullPLIF", "DSpike", "DSpikePlus")
-"""The neurons that the paper compares them with."""
+"""The paper's baseline neurons."""
 DATASETS = ("mnist", "fashion-mnist", "cifar10", "n-mnist", "dvs-gesture", "shd")
 TIMESTEPS = (1, 10, 30)
 LAMBDAS = (0.0, 0.01, 0.1)
@@ -65,18 +65,18 @@ def efficiency_rows(dataset: str) -> list[Row]:
 
 
 def ablation(quantity: str, neuron: str, eps: float | None) -> float:
-    """Return a cell of the ablation of the temperature on MNIST at T=1.
+    """Return a cell of the temperature ablation on MNIST at T=1.
 
     Args:
         quantity: ``accuracy`` or ``spike_rate``.
         neuron: one of the Ultra neurons.
-        eps: the fixed temperature; None, a learned one.
+        eps: the fixed temperature; None means a learned one.
     """
     return float(_data()["eps_ablation"][quantity][neuron]["learned" if eps is None else f"{eps:.1f}"])
 
 
 def final_eps(neuron: str) -> float:
-    """Return the last value of the paper's learned temperature of a neuron."""
+    """Return the final value of a neuron's learned temperature in the paper."""
     return float(_data()["eps_ablation"]["final_eps"][neuron])
 
 

@@ -1,4 +1,4 @@
-"""Tables with both readings of the paper: as it is written, and as its author's code computes."""
+"""Tables with both readings of the paper: as written, and as computed by the author's code."""
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean, stdev
@@ -14,7 +14,7 @@ from ultralif.report import Table
 __all__ = ["MARGIN", "PublishedCell", "cells_of", "deep_cells", "penalized_cells", "reproduced", "table"]
 
 MARGIN = 0.5
-"""Points of accuracy within which a published number counts as reproduced."""
+"""The margin, in points of accuracy, within which a published number counts as reproduced."""
 DEPTHS = {
     ("mnist", 2): (95.97, 96.22),
     ("mnist", 3): (95.90, 96.35),
@@ -33,7 +33,7 @@ DEPTHS = {
 
 
 class PublishedCell(NamedTuple):
-    """A published accuracy and the best test epochs of our runs of the author's reading, by seed."""
+    """A published accuracy, and the best test epoch of each of our runs in the author's reading, by seed."""
 
     neuron: str
     dataset: str
@@ -43,7 +43,7 @@ class PublishedCell(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Mean of the best epochs."""
+        """Mean accuracy of the best epochs."""
         return fmean(self.best.values())
 
     @property
@@ -53,12 +53,12 @@ class PublishedCell(NamedTuple):
 
     @property
     def is_reproduced(self) -> bool:
-        """True if the published number is within the margin, or two standard deviations, of the mean."""
+        """Whether the published number is within the margin, or two standard deviations, of the mean."""
         return abs(self.mean - self.published) <= max(MARGIN, 2 * self.spread)
 
 
 def cells_of(results: Results, datasets: Sequence[str] = STATIC) -> Iterator[PublishedCell]:
-    """Yield the published accuracies for which there are runs."""
+    """Yield the published accuracies that have runs."""
     for dataset in datasets:
         for label in (*BASELINES, *ULTRA):
             for timesteps in TIMESTEPS:
@@ -71,7 +71,7 @@ def cells_of(results: Results, datasets: Sequence[str] = STATIC) -> Iterator[Pub
 def penalized_cells(
     results: Results, datasets: Sequence[str] = STATIC
 ) -> Iterator[tuple[PublishedCell, float]]:
-    """Yield published accuracies with a penalty, and how far our spike rate is from the published one."""
+    """Yield published accuracies with a penalty, and our spike rate minus the published one."""
     for dataset in datasets:
         for row in published.sparsity_rows(dataset):
             label = f"{row.neuron} lambda={row.sparsity:g}"
@@ -83,7 +83,7 @@ def penalized_cells(
 
 
 def deep_cells(results: Results) -> Iterator[PublishedCell]:
-    """Yield the accuracies of LIF and the best Ultra neuron in deeper networks that the author's page has."""
+    """Yield the author's published accuracies of LIF and the best Ultra neuron in deeper networks."""
     for (dataset, depth), pair in DEPTHS.items():
         for labels, theirs in zip((["LIF"], ULTRA), pair, strict=True):
             tried = {label: results.best_epoch(f"{label} {depth} layers", dataset, 1) for label in labels}
@@ -94,7 +94,7 @@ def deep_cells(results: Results) -> Iterator[PublishedCell]:
 
 
 def reproduced(results: Results, datasets: Sequence[str] = STATIC) -> tuple[int, int, int]:
-    """Return the number of published accuracies that are reproduced, that were tried, and of all."""
+    """Return how many published accuracies were reproduced, how many were tried, and how many there are."""
     tried = list(cells_of(results, datasets))
     every = len(datasets) * len(TIMESTEPS) * len((*BASELINES, *ULTRA))
     return sum(cell.is_reproduced for cell in tried), len(tried), every

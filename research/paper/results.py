@@ -1,4 +1,4 @@
-"""Measured runs by table cell."""
+"""Measured runs, by table cell."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,14 +27,15 @@ __all__ = [
 ABSENT, NOT_RUN = "no data here", "not run"
 SHARE = {"n-mnist": 0.18, "shd": 0.36}
 OTHER_SHARE = 0.05
-"""The variance of a difference over test samples, as a part of what test sets of their own would give it, for
-runs of which the samples classified correctly were not kept: the most that pairs of neurons have of which
-they were. It is small, because all networks meet the same samples, and greater for events, in which no spike
-is drawn by chance."""
+"""The variance of a difference over test samples, as a fraction of its value for independent test sets.
+
+It is used for runs that did not record which samples were classified correctly, and is the largest fraction
+found for pairs of neurons that did. It is small because all networks see the same samples. It is larger for
+events, whose spikes are not random."""
 
 
 class Gain(NamedTuple):
-    """The best Ultra neuron against the best baseline, both chosen by mean accuracy on the test set."""
+    """The best Ultra neuron compared with the best baseline, both chosen by mean test accuracy."""
 
     ultra: str
     baseline: str
@@ -45,8 +46,8 @@ class Results:
     """Finished runs of the paper's grids.
 
     Args:
-        results: such as `ultralif.training.Store.rows` returns.
-        step_ms: milliseconds of a training step by setting and neuron.
+        results: results such as `ultralif.training.Store.rows` returns.
+        step_ms: milliseconds per training step, by setting and neuron.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Results:
             self.add(result)
 
     def add(self, result: Result) -> bool:
-        """Add a run if it is finished and belongs to the paper; tell whether it was added."""
+        """Add a run if it is finished and belongs to the paper; return whether it was added."""
         key = key_of(result.config)
         if key is None:
             self.others.append(result)
@@ -74,24 +75,24 @@ class Results:
 
     @property
     def every(self) -> list[Result]:
-        """All runs, those of the paper and others."""
+        """All runs, from the paper and from the studies."""
         return [*self.by_id.values(), *self.others]
 
     def nothing(self, dataset: str) -> str:
-        """Say why a cell is empty: it was not run yet, or its data are neither here nor in any run."""
+        """Return why a cell is empty: it was not run yet, or there are no data for it here."""
         ran = any(key.dataset == dataset for key in self.runs)
         return NOT_RUN if ran or available(dataset) else ABSENT
 
     def accuracy(
         self, label: str, dataset: str, timesteps: int, mode: str | None = None, encoding: str = "rate"
     ) -> Scores:
-        """Return accuracies by seed; without a mode, with the spikes that the network was trained with."""
+        """Return accuracies by seed; the mode defaults to the one used in training."""
         return scores(self.runs.get(Key(label, dataset, timesteps, encoding), {}), mode)
 
     def best_epoch(
         self, label: str, dataset: str, timesteps: int, encoding: str = CLIPPED
     ) -> dict[int, float]:
-        """Return the accuracy of the best epoch on the test set by seed, for runs of the author's reading."""
+        """Return the test accuracy of the best epoch by seed, for runs in the author's reading."""
         found = self.runs.get(Key(label, dataset, timesteps, encoding), {})
         return {seed: best for seed, run in sorted(found.items()) if (best := run.by_epoch.best) is not None}
 
@@ -115,8 +116,8 @@ class Results:
     ) -> Gain | None:
         """Return the difference between the best Ultra neuron and the best baseline.
 
-        This is the one definition of a gain: the best of each group by mean accuracy, the Ultra neurons in
-        the given mode, the baselines as they were trained; then the difference paired by seed.
+        This is the only definition of a gain. The best of each group is chosen by mean accuracy, with the
+        Ultra neurons in the given mode and the baselines as trained. The difference is paired by seed.
         """
         base = self.best(dataset, BASELINES, timesteps, encoding=encoding)
         ultra = self.best(dataset, ULTRA, timesteps, mode, encoding)
@@ -145,10 +146,10 @@ class Results:
         return {seed: eps for seed, result in found.items() if (eps := result.constants.eps) is not None}
 
     def draw_spread(self, dataset: str, timesteps: int) -> tuple[float, int] | None:
-        """Return the standard deviation that one draw of the test set's spikes gives an accuracy.
+        """Return the standard deviation of an accuracy over random draws of the test set's spikes.
 
-        It is found from runs of the author's reading, whose last epoch was measured by two draws; their
-        number is returned with it. None without such runs, or for events, which are not drawn.
+        It is estimated from runs in the author's reading, whose last epoch was measured with two draws; the
+        number of these runs is returned too. None without such runs, and for events, which are not random.
         """
         found = [
             last - own
@@ -169,15 +170,15 @@ class Results:
         return paths
 
     def as_written(self) -> "Results":
-        """Return the runs of the text's readings alone."""
+        """Return only the runs in the text's readings."""
         view = Results(step_ms=self.step_ms)
         view.runs = {key: runs for key, runs in self.runs.items() if key.encoding not in (CLIPPED, CONSTANT)}
         return view
 
     def as_released(self) -> "Results":
-        """Return the runs of the author's code alone, under the cells of the paper as written.
+        """Return only the runs in the author's reading, under the cells of the paper as written.
 
-        Those of its own system for the temperature keep their cells.
+        Runs of its separate temperature system keep their cells.
         """
         view, places = Results(), {CLIPPED: "rate", CONSTANT: CONSTANT}
         for key, by_seed in self.runs.items():
@@ -186,11 +187,11 @@ class Results:
         return view
 
     def first(self, seeds: int) -> "Results":
-        """Return the runs of that many seeds, from the paper's on."""
+        """Return the runs of the first seeds, starting with the paper's."""
         return Results((run for run in self.by_id.values() if run.seed < SEED + seeds), self.step_ms)
 
     def missing(self, configs: Iterable[RunConfig]) -> list[RunConfig]:
-        """Return the runs that are missing."""
+        """Return the missing runs."""
         return [config for config in configs if not self._has(config)]
 
     def _has(self, config: RunConfig) -> bool:
@@ -199,7 +200,7 @@ class Results:
 
 
 def scores(by_seed: Mapping[int, Result], mode: str | None = None) -> Scores:
-    """Return accuracies on the test set by seed; without a mode, in the mode of training."""
+    """Return test accuracies by seed; the mode defaults to the one used in training."""
     found = {seed: (run, run.by_mode.get(mode or run.mode)) for seed, run in sorted(by_seed.items())}
     values = {seed: x for seed, (_, one) in found.items() if one and (x := one.accuracy) is not None}
     hits = {seed: run.hits for seed, (run, _) in found.items() if run.hits and mode in (None, run.mode)}
@@ -210,15 +211,15 @@ def scores(by_seed: Mapping[int, Result], mode: str | None = None) -> Scores:
 
 
 def from_store(store: Store) -> Results:
-    """Collect the paper's runs of a store."""
+    """Collect the paper's runs from a store."""
     return Results(store.rows())
 
 
 def number(value: float | None) -> str:
-    """Write a percentage, if there is one."""
+    """Format a percentage, if there is one."""
     return "-" if value is None else f"{value:.2f}"
 
 
 def difference(measured: Interval | None, theirs: float | None) -> str:
-    """Write the difference between a measurement and a published number."""
+    """Format the difference between a measurement and a published number."""
     return "-" if measured is None or theirs is None else f"{measured.mean - theirs:+.2f}"

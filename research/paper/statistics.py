@@ -22,13 +22,13 @@ __all__ = [
 
 
 class Scores(dict[int, float]):
-    """Accuracies by seed, in percent, and what is known of the test samples behind them.
+    """Accuracies by seed, in percent, and the test samples that were classified correctly, if known.
 
     Args:
-        accuracies: by seed.
-        hits: by seed the samples that were classified correctly, packed, for those that kept them.
-        share: the variance of a difference over test samples, for networks that did not keep them, as a part
-            of that of two networks with test sets of their own; divided by the number of samples.
+        accuracies: the accuracy for each seed.
+        hits: the samples that were classified correctly, packed, for the seeds that recorded them.
+        share: for networks without hits, the variance of a difference over test samples as a fraction of its
+            value for independent test sets, divided by the number of samples.
     """
 
     def __init__(
@@ -40,9 +40,9 @@ class Scores(dict[int, float]):
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Interval | None:
-    """Return the mean difference over common seeds, whose runs have the same batches and spikes.
+    """Return the mean difference over common seeds, whose runs see the same batches and spikes.
 
-    Its interval is over seeds; that of `Scores` is over seeds and test samples.
+    The interval covers seeds; for `Scores` it covers seeds and test samples.
     """
     difference = {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
     if isinstance(ours, Scores) and isinstance(theirs, Scores):
@@ -53,9 +53,9 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Interval |
 def images(ours: Scores, theirs: Scores) -> float:
     """Return the variance that the choice of test samples adds to a mean difference over seeds.
 
-    Found from the samples that both classified correctly, or one alone, in every seed. Where these were not
-    kept, it is a share of what test sets of their own would add. It is 0 for networks that are level in every
-    seed: they are the same.
+    It is computed from the samples that both networks, or only one, classified correctly for each seed. If
+    these were not recorded, it is a fraction of the variance for independent test sets. It is 0 for networks
+    with equal accuracies for every seed, because they are the same network.
     """
     seeds = sorted(ours.keys() & theirs.keys())
     if all(ours[seed] == theirs[seed] for seed in seeds):
@@ -67,15 +67,15 @@ def images(ours: Scores, theirs: Scores) -> float:
         return 0.0
     mine, other = (np.stack([unpack_hits(each.hits[seed]) for seed in seeds]) for each in (ours, theirs))
     if mine.shape != other.shape:
-        raise InputError(f"hits must be of the same samples, got {mine.shape} and {other.shape}")
+        raise InputError(f"hits must refer to the same samples, got {mine.shape} and {other.shape}")
     return two_ways(100 * (mine.astype(np.float64) - other))
 
 
 def two_ways(values: NDArray[np.float64]) -> float:
     """Return the variance of the mean of ``[seeds, samples]`` that is due to the samples alone.
 
-    As in an analysis of variance by seed and sample: the variance of the samples' means over seeds, less what
-    it has from chance within a sample, which is part of the variance between seeds. At least 0.
+    As in an analysis of variance by seed and sample, this is the variance of the samples' means over seeds,
+    minus the part due to chance within a sample, which belongs to the variance between seeds. At least 0.
     """
     seeds, samples = map(int, values.shape)
     by_sample, by_seed = values.mean(0), values.mean(1, keepdims=True)
@@ -84,7 +84,7 @@ def two_ways(values: NDArray[np.float64]) -> float:
 
 
 def holm(probabilities: Sequence[float]) -> list[float]:
-    """Return probabilities corrected for their number by Holm's rule; those below 0.05 are significant.
+    """Return p-values corrected for their number by Holm's rule; those below 0.05 are significant.
 
     Example:
         >>> holm([0.01, 0.04, 0.03])

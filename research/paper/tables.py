@@ -17,7 +17,7 @@ CONTROL_LABELS = tuple(variant.label for variant in CONTROLS)
 
 
 def make_table(name: str, results: Results, seeds: int = 5) -> Table:
-    """Make one of `research.paper.grids.TABLES` from finished runs."""
+    """Build one of the tables in `research.paper.grids.TABLES` from finished runs."""
     if name in DATASETS:
         table = _accuracy(name, results)
     elif name == "t1-summary":
@@ -52,7 +52,7 @@ def make_table(name: str, results: Results, seeds: int = 5) -> Table:
 
 
 def _draws(wanted: Sequence[RunConfig], results: Results) -> list[str]:
-    """Say what one draw of the rate code adds to the accuracies of a table, where that was measured."""
+    """Describe the spread that one draw of the rate code adds to a table's accuracies, if measured."""
     cells = dict.fromkeys(
         (config.dataset, config.timesteps) for config in wanted if config.encoding.startswith("rate")
     )

@@ -1,4 +1,4 @@
-"""Judgement of the paper's claims about the temperature (section 6, appendix E)."""
+"""Judge the paper's claims about the temperature (section 6, appendix E)."""
 
 from collections.abc import Callable
 from statistics import fmean
@@ -12,11 +12,11 @@ from research.paper.statistics import Interval, interval, paired
 __all__ = ["final_eps", "learned_is_best", "small_beats_large", "spatial_spikes_least", "u_shape"]
 
 ENCODINGS = ("rate", "rate-normalized", CONSTANT)
-"""The systems in which fixed temperatures were tried: two readings of the text, and the author's own."""
+"""The systems with fixed temperatures: two readings of the text, and the author's separate system."""
 
 
 def _system(results: Results) -> str:
-    """Return the system of the study of the temperature: the author's own for it, where that was run."""
+    """Return the system for the temperature study: the author's separate one, if it was run."""
     return CONSTANT if any(results.eps(neuron, "mnist", 1, CONSTANT) for neuron in ULTRA) else "rate"
 
 
@@ -34,7 +34,7 @@ def _differences(
 
 
 def learned_is_best(results: Results) -> Ruling:
-    """A learned temperature against the best of 0.5, 1 and 2, which the test set chooses, by Ultra neuron."""
+    """A learned temperature beats the best of 0.5, 1 and 2, chosen on the test set, for each Ultra neuron."""
 
     def against_best(neuron: str, encoding: str) -> tuple[str, Interval | None]:
         learned = results.accuracy(neuron, "mnist", 1, encoding=encoding)
@@ -50,7 +50,7 @@ def learned_is_best(results: Results) -> Ruling:
 
 
 def small_beats_large(results: Results) -> Ruling:
-    """A fixed temperature of 0.5 against one of 2."""
+    """A fixed temperature of 0.5 beats one of 2."""
 
     def small(neuron: str, encoding: str) -> tuple[str, Interval | None]:
         low, high = (
@@ -62,7 +62,7 @@ def small_beats_large(results: Results) -> Ruling:
 
 
 def final_eps(results: Results) -> Ruling:
-    """0.66 to 1.08."""
+    """Learned temperatures end between 0.66 and 1.08."""
     ends = {neuron: interval(results.eps(neuron, "mnist", 1, _system(results))) for neuron in ULTRA}
     known = {neuron: end for neuron, end in ends.items() if end is not None}
     if not known:

@@ -1,4 +1,4 @@
-"""Train the runs that the paper's tables still need on this machine."""
+"""Train the runs that the paper's tables still lack, on this machine."""
 
 import argparse
 import sys
@@ -14,9 +14,9 @@ __all__ = ["plan_tables", "train_tables"]
 def plan_tables(
     tables: Sequence[str], store: Store, given: argparse.Namespace
 ) -> tuple[list[list[RunConfig]], list[str]]:
-    """Return the stacks that tables still need, and the datasets that are not on this machine.
+    """Return the stacks that tables still lack, and the datasets that are not on this machine.
 
-    Seeds are trained one after another, so that finished runs soon make whole tables with fewer seeds.
+    Seeds are trained one after another, so that tables with fewer seeds are complete early.
     """
     configs = {config.id: config for table in tables for config in runs_of(table, given.seeds)}.values()
     datasets = dict.fromkeys(config.dataset for config in configs)
@@ -26,7 +26,7 @@ def plan_tables(
 
 
 def train_tables(tables: Sequence[str], given: argparse.Namespace) -> bool:
-    """Train what tables need, and name the datasets that are missing; return whether it was a dry run."""
+    """Train the runs that tables lack and report missing datasets; return whether it was a dry run."""
     store = Store(given.runs_dir)
     stacks, absent = plan_tables(tables, store, given)
     if absent:
@@ -38,7 +38,7 @@ def train_tables(tables: Sequence[str], given: argparse.Namespace) -> bool:
         print(f"{runs} runs in {len(stacks)} stacks, about {seconds:.0f} seconds")
         return True
     if not stacks and not absent and not given.quiet:
-        _say("all runs are finished already")
+        _say("all runs are already finished")
     quiet = given.quiet or given.json
 
     def tell(progress: Progress) -> None:

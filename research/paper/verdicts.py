@@ -42,7 +42,7 @@ __all__ = ["CLAIMS", "MeasuredVerdict", "judge", "verdict_table"]
 
 @dataclass(frozen=True)
 class MeasuredVerdict:
-    """Verdicts on a claim, for the paper as written and for its author's code as released."""
+    """The verdicts on a claim, for the paper as written and for the author's released code."""
 
     claim: str
     section: str
@@ -50,12 +50,12 @@ class MeasuredVerdict:
     """The verdict on the paper as written."""
     measured: str
     released: Judgement
-    """The verdict on the author's code, by the last epoch."""
+    """The verdict on the author's code, from the last epoch."""
     released_measured: str
 
 
 def judge(results: Results) -> list[MeasuredVerdict]:
-    """Return the verdict on every claim; single comparisons are corrected for their number by Holm's rule."""
+    """Return the verdict on every claim; single comparisons are corrected by Holm's rule."""
     written, released = (
         corrected([claim.judge(reading) for claim in CLAIMS])
         for reading in (results.as_written(), results.as_released())
@@ -97,7 +97,7 @@ def _gain(dataset: str, published: float) -> MeasuredClaim:
 
 
 def _largest_on_events(results: Results) -> Ruling:
-    """The gains of N-MNIST, DVS-Gesture and SHD against those of the images, at T=1."""
+    """The gains on N-MNIST, DVS-Gesture and SHD exceed those on images, at T=1."""
     gains = {dataset: found.difference for dataset in DATASETS if (found := results.gain(dataset, 1))}
     events = [gains[name] for name in ("n-mnist", "dvs-gesture", "shd") if name in gains]
     images = [gains[name] for name in ("mnist", "fashion-mnist", "cifar10") if name in gains]
@@ -113,7 +113,7 @@ def _largest_on_events(results: Results) -> Ruling:
 def _best_is(
     dataset: str, timesteps: int, wanted: Sequence[str], text: str, section: str = "6"
 ) -> MeasuredClaim:
-    """One of the wanted neurons has the best accuracy of all ten."""
+    """One of the named neurons has the best accuracy of all ten."""
 
     def decide(results: Results) -> Ruling:
         rest = [label for label in (*BASELINES, *ULTRA) if label not in wanted]
@@ -173,7 +173,7 @@ def _twins(timesteps: int) -> MeasuredClaim:
 
 
 def _robust_to_hard(results: Results) -> Ruling:
-    """The mean spike rate as output makes soft and binary spikes equivalent."""
+    """With the mean spike rate as output, soft and binary spikes are equivalent."""
     losses = []
     for dataset in DATASETS:
         for timesteps in TIMESTEPS:
@@ -193,7 +193,7 @@ def _robust_to_hard(results: Results) -> Ruling:
 
 
 def _overhead(results: Results) -> Ruling:
-    """Log-sum-exp adds about 5 % of wall time over LIF."""
+    """Log-sum-exp adds about 5 % wall time over LIF."""
     if not results.step_ms:
         return NOT_TESTED
     parts, fused = [], []
@@ -203,7 +203,7 @@ def _overhead(results: Results) -> Ruling:
         kind = "fused" if setting.endswith("auto") else "plain loop"
         parts.append(f"{setting.split()[0]} {kind}: {min(over):+.0f} to {max(over):+.0f} %")
     timed = _on_gpu()
-    fused = [value for part in timed.values() for value in part] or fused  # the paper means GPUs
+    fused = [value for part in timed.values() for value in part] or fused  # the paper refers to GPUs
     parts += [f"a layer on an H200, {part}: {min(o):+.0f} to {max(o):+.0f} %" for part, o in timed.items()]
     verdict: Judgement = (
         "holds" if max(fused) <= 10 else "holds weaker" if max(fused) <= 25 else "does not hold"
@@ -212,7 +212,7 @@ def _overhead(results: Results) -> Ruling:
 
 
 def _on_gpu() -> dict[str, list[float]]:
-    """Return what UltraLIF and UltraDLIF add to LIF's time in percent, by how the layer was timed."""
+    """Return the percentage of time UltraLIF and UltraDLIF add to LIF, by how the layer was timed."""
     rows = json.loads((ROOT / "docs" / "results" / "fastpath-h200.json").read_text())["rows"]
     found = {}
     for part in ("called", "device"):

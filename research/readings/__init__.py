@@ -1,1 +1,1 @@
-"""Neurons of other readings of the paper, and the recipes that train them."""
+"""Neurons in other readings of the paper, and recipes for training them."""

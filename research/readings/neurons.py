@@ -1,8 +1,8 @@
-"""Neurons of other readings of the paper, made with `ultralif.Stepped`: slower than the library's own.
+"""Neurons in other readings of the paper, built with `ultralif.Stepped` and slower than the library's own.
 
-``Released...`` are those of the author's released code. There a learned constant is clamped to its range, so
-its gradient is zero outside. Spikes of UltraDLIF come from a log-sum-exp of neighbours, which the membrane
-never sees. The others change one point of the text each.
+Names that begin with ``Released`` are neurons in the author's released code. There a learned constant is
+clamped to its range, so its gradient is zero outside. UltraDLIF's spikes depend on a log-sum-exp over
+neighbours that the membrane does not include. Each of the other neurons changes one point of the text.
 """
 
 from collections.abc import Callable
@@ -56,7 +56,7 @@ _FIRING = ("v_reset", "mode", "reset", "detach_reset", "delayed_reset")
 
 
 class _Clamped(ul.Stepped[Any]):
-    """A neuron whose learned constants are clamped to their ranges, where their gradients end."""
+    """A neuron whose learned constants are clamped to their ranges, with zero gradient outside."""
 
     choices = _FIRING
     state_type = State
@@ -66,7 +66,7 @@ class _Clamped(ul.Stepped[Any]):
         self.ranges: dict[str, tuple[float, float]] = {}
 
     def constant(self, name: str) -> Constant:
-        """Return the value of a constant now, clamped to its range if it is learned."""
+        """Return the current value of a constant, clamped to its range if it is learned."""
         value = super().constant(name)
         if name in self.ranges and isinstance(value, Tensor):
             return torch.clamp(value, *self.ranges[name])
@@ -111,7 +111,7 @@ class ReleasedUltraLIF(_ReleasedLeaky):
 
 
 class ReleasedUltraPLIF(ReleasedUltraLIF):
-    """`ReleasedUltraLIF` with a learned leak, which may pass 1."""
+    """`ReleasedUltraLIF` with a learned leak, which may exceed 1."""
 
     learns = frozenset({"eps", "leak"})
 
@@ -136,7 +136,7 @@ def spike_coupled_step(
     detach_reset: bool | None,
     delayed_reset: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Advance UltraDLIF as the author's code does: a leaky membrane, whose neighbours decide on its spike."""
+    """Advance UltraDLIF as in the author's code: a leaky membrane, with neighbours coupled at the spike."""
 
     def spike(v: Tensor) -> Tensor:
         around = torch.stack((v.roll(1, -1), v, v.roll(-1, -1)))
@@ -164,7 +164,7 @@ class ReleasedUltraDPLIF(ReleasedUltraDLIF):
 
 
 class _BoundedEps(_Clamped):
-    """A neuron with the text's constants: their ranges are bounds, which stop no gradient that leads back."""
+    """A neuron with the text's constants, whose bounds let gradients that lead back inside pass."""
 
     modes: ClassVar[tuple[Mode, ...]] = ("soft", "hard", "tropical")
     learns = frozenset({"eps"})
@@ -192,7 +192,7 @@ class SpikeCoupledUltraDLIF(_BoundedEps):
 
 
 class ClampedUltraDLIF(_ReleasedTempered):
-    """The text's UltraDLIF with a clamped temperature, as the author's study of the temperature has it."""
+    """The text's UltraDLIF with a clamped temperature, as in the author's temperature study."""
 
     formula = staticmethod(ultradlif_step)
 
@@ -208,19 +208,19 @@ class ClampedUltraDPLIF(_ReleasedLeaky):
 
 
 def shifted_step(current: Tensor, v: Tensor, *, leak: Constant, **constants: Any) -> tuple[Tensor, Tensor]:
-    """Advance UltraDPLIF as log-sum-exps suggest: its membrane decays to V + log(leak), not to leak V."""
+    """Advance UltraDPLIF with a leak natural for log-sum-exp: V decays to V + log(leak), not to leak V."""
     return ultradlif_step(current, v + torch.log(torch.as_tensor(leak, device=v.device)), **constants)
 
 
 class ShiftedUltraDPLIF(_BoundedEps):
-    """The text's UltraDPLIF, but its membrane decays to V + log(leak)."""
+    """The text's UltraDPLIF, but with a membrane that decays to V + log(leak)."""
 
     learns = frozenset({"eps", "leak"})
     formula = staticmethod(shifted_step)
 
 
 def _curve(v: Tensor, threshold: Constant, sharpness: Constant) -> Tensor:
-    """Return DSpike's curve without a clip (appendix D.4)."""
+    """Return DSpike's unclipped curve (appendix D.4)."""
     edge = torch.tanh(torch.as_tensor(sharpness, dtype=v.dtype, device=v.device) / 2)
     return (torch.tanh(sharpness * (v / (2 * threshold) - 0.5)) + edge) / (2 * edge)
 
@@ -239,7 +239,7 @@ def unclipped_step(
     delayed_reset: bool,
     clipped: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Advance DSpike by one step, with the curve as the text writes it."""
+    """Advance DSpike by one step, with the curve as written in the text."""
 
     def spike(v: Tensor) -> Tensor:
         curve = _curve(v, threshold, sharpness)
@@ -251,7 +251,7 @@ def unclipped_step(
 
 
 class UnclippedDSpike(_Clamped):
-    """DSpike with a curve that leaves [0, 1], as the text writes it."""
+    """DSpike with a curve that leaves [0, 1], as written in the text."""
 
     modes = ("hard", "soft")
     learns = frozenset({"sharpness"})
@@ -330,7 +330,7 @@ def unscaled_step(
     detach_reset: bool | None,
     delayed_reset: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Advance LIF by one step with the text's surrogate gradient, which its slope does not multiply."""
+    """Advance LIF by one step with the text's surrogate gradient, which is not multiplied by its slope."""
 
     def spike(v: Tensor) -> Tensor:
         soft = surrogate_spike(v, threshold, surrogate_slope, surrogate, mode="soft")
@@ -343,7 +343,7 @@ def unscaled_step(
 def _adapting(
     step: Callable[..., tuple[Tensor, Tensor]], *, late: bool = False
 ) -> Callable[..., tuple[Tensor, AdaptiveState]]:
-    """Return a step of AdaLIF that adapts to the previous spike; if late, one step later, as in the text."""
+    """Return an AdaLIF step that adapts to the previous spike; if ``late``, to the one before (the text)."""
 
     def advance(
         current: Tensor,
@@ -363,7 +363,7 @@ def _adapting(
 
 
 class _UnscaledSurrogate(ul.Stepped[Any]):
-    """A neuron with the surrogate of the text, whose slope is fixed."""
+    """A neuron with the text's surrogate gradient, whose slope is fixed."""
 
     modes = ("hard", "soft")
     choices = (*_FIRING, "surrogate")
@@ -427,7 +427,7 @@ class LateAdaLIF(UnscaledAdaLIF):
 
 
 class EarlyAdaLIF(UnscaledAdaLIF):
-    """AdaLIF that adapts early, with the surrogate gradient of the library."""
+    """AdaLIF that adapts early, with the library's surrogate gradient."""
 
     formula: ClassVar[Any] = staticmethod(_adapting(lif_step))
 
@@ -456,6 +456,6 @@ READING_NEURONS: tuple[type[ul.nn.Neuron[Any]], ...] = (
 
 
 def register_neurons() -> None:
-    """Make these neurons known by name, so that configs can name them and networks be built of them."""
+    """Register these neurons, so that configs can refer to them by name."""
     for neuron in READING_NEURONS:
         ul.register(neuron)

@@ -1,4 +1,4 @@
-"""Two units without a membrane: the ordinary perceptrons beside the spiking networks of the studies."""
+"""Two units without a membrane, for ordinary perceptrons that the studies compare with spiking networks."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ __all__ = ["Rectifier", "Sigmoid", "register_units"]
 
 
 class _Unit(Stepped[State]):
-    """A unit without memory: its output is a function of the step's current alone."""
+    """A unit without memory, whose output depends only on the current of the same step."""
 
     modes = ("soft",)
     state_type = State
@@ -22,7 +22,7 @@ class Rectifier(_Unit):
 
     @staticmethod
     def formula(current: Tensor, v: Tensor, *, threshold: Any, v_reset: Any) -> tuple[Tensor, Tensor]:
-        """Return the output and an untouched membrane."""
+        """Return the output and the unchanged membrane."""
         return torch.relu(current - threshold), v
 
 
@@ -31,12 +31,12 @@ class Sigmoid(_Unit):
 
     @staticmethod
     def formula(current: Tensor, v: Tensor, *, threshold: Any, v_reset: Any) -> tuple[Tensor, Tensor]:
-        """Return the output and an untouched membrane."""
+        """Return the output and the unchanged membrane."""
         return torch.sigmoid(current - threshold), v
 
 
 def register_units() -> tuple[type[_Unit], ...]:
-    """Make both units known by name, so that configs can name them and runs of them be trained."""
+    """Register both units, so that configs can refer to them by name."""
     for unit in (Sigmoid, Rectifier):
         register(unit)
     return Sigmoid, Rectifier

@@ -1,4 +1,4 @@
-"""The readings of the paper: the fields of a run in each, and the neuron that each name stands for."""
+"""The readings of the paper: the run fields of each, and the neuron class behind each name."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ultralif.training import RunConfig
 __all__ = ["READINGS", "reading_config"]
 
 _PAPER = {"detach_reset": False}
-"""The text differentiates every reset; the library detaches those of binary spikes."""
+"""The text differentiates every reset; the library detaches the resets of binary spikes."""
 _WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (f"Unscaled{name}", _PAPER) for name in ("LIF", "PLIF", "AdaLIF", "FullPLIF")},
     "DSpike": ("UnclippedDSpike", _PAPER),
@@ -17,7 +17,7 @@ _WRITTEN: dict[str, tuple[str, dict[str, Any]]] = {
         name: (name, {"eps": 1.0}) for name in ("SoftLIF", "UltraLIF", "UltraPLIF", "UltraDLIF", "UltraDPLIF")
     },
 }
-_FROM_0_9 = {"leak": 0.7109495026250039}  # sigmoid(0.9): there 0.9 is the parameter's first value
+_FROM_0_9 = {"leak": 0.7109495026250039}  # sigmoid(0.9): in that code, 0.9 is the initial parameter
 _RELEASED: dict[str, tuple[str, dict[str, Any]]] = {
     "LIF": ("UnscaledLIF", {}),
     "AdaLIF": ("UnscaledAdaLIF", {}),
@@ -51,22 +51,21 @@ READINGS: dict[str, tuple[dict[str, Any], dict[str, tuple[str, dict[str, Any]]]]
         _ABLATION,
     ),
 }
-"""The text, the author's code, and its study of the temperature: fields of a run, and each neuron with its
-options."""
+"""The text, the author's code and its temperature study: run fields, and each neuron with its options."""
 
 
 def reading_config(reading: str, neuron: str, **fields: Any) -> RunConfig:
-    """Return the run of a neuron in a reading of the paper.
+    """Return the config of a run of a neuron in a reading of the paper.
 
     Args:
         reading: ``written``, ``released`` or ``ablation``.
-        neuron: its name in the paper, such as ``UltraDLIF``.
-        fields: other fields of the config, such as ``dataset``, and options of the neuron.
+        neuron: the neuron's name in the paper, such as ``UltraDLIF``.
+        fields: other config fields, such as ``dataset``, and neuron options.
     """
     register_neurons()
     recipe, neurons = READINGS[reading]
     name, options = neurons[neuron]
-    if fields.get("learn_slope"):  # which needs a gradient that the slope multiplies
+    if fields.get("learn_slope"):  # needs a surrogate gradient that is multiplied by the slope
         name, options = neuron, options | {"surrogate": "sigmoid"}
     detached = {} if reading == "written" else _PAPER
     return RunConfig(neuron=name, neuron_options=detached | options, **{**recipe, **fields})
