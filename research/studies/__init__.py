@@ -1,1 +1,1 @@
-"""Studies around the paper: what they train, and the tables made of them."""
+"""Our own studies: training runs, and tables of their results."""

@@ -1,11 +1,11 @@
-"""How often hidden and output neurons spike in the paper's study of the temperature, as its author has it.
+"""Measure spike rates of hidden and output neurons in the paper's temperature study, as released.
 
     python -m research studies released ablation.jsonl.gz --stages ablation --seeds 1 --known --runs-dir RUNS
     python -m research studies ablation_rates RUNS --data-dir FOLDER
 
-The archive of results has the rate of hidden neurons alone, like the paper's other tables; the published
-rates of this study seem to be those of all spiking neurons. UltraPLIF is trained once more with a leak that
-stays above a floor, which explains what is left. Writes results/ablation-rates.json, in minutes on a CPU.
+The results archive stores only the rate of hidden neurons, like the paper's other tables, but the published
+rates in this study seem to cover all spiking neurons. UltraPLIF is also trained with a leak that stays above
+a floor, which explains the remaining difference. Writes results/ablation-rates.json; takes minutes on a CPU.
 """
 
 import argparse
@@ -30,19 +30,19 @@ Rates = dict[str, float]
 
 
 def of_runs(folder: Path) -> dict[str, Rates]:
-    """Return the rates of the layers of all runs of the study."""
+    """Return the spike rates per layer for all runs of the study."""
     rows = {}
     for result in Store(folder).rows():
         key = key_of(result.config)
         if key is not None and key.encoding == CONSTANT:
             rows[key.label] = _rates(*(rate or 0.0 for rate in result.own.spike_rates))
     if not rows:
-        raise InputError(f"{folder} has no runs of the study; make them with the first command of --help")
+        raise InputError(f"{folder} has no runs of the study; train them with the first command in --help")
     return dict(sorted(rows.items()))
 
 
 def with_floor(config: RunConfig, data: Dataset) -> Rates:
-    """Train a network of the study, but with leaks of at least `FLOOR`, and return its rates."""
+    """Train one of the study's networks with leaks of at least `FLOOR`, and return its rates."""
     net = build_network(config)
     assert isinstance(net, Network)
     leaks = [learned[2] for neuron in net.neurons if (learned := neuron.learned("leak"))]
@@ -68,8 +68,8 @@ def _rates(hidden: float, output: float) -> Rates:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("runs", type=Path, help="the folder of runs that the first command has made")
-    parser.add_argument("--data-dir", type=Path, help="a folder to search first for MNIST")
+    parser.add_argument("runs", type=Path, help="the folder of runs written by the first command")
+    parser.add_argument("--data-dir", type=Path, help="a folder to search for MNIST first")
     given = parser.parse_args()
     floored = {}
     try:
@@ -82,7 +82,7 @@ def main() -> None:
         sys.exit(str(error))
     rows = {"runs": runs, f"leak of at least {FLOOR}": floored}
     OUT.write_text(json.dumps(rows, indent=1) + "\n")
-    print(f"{len(runs)} and {len(floored)} networks in {OUT}")
+    print(f"wrote {len(runs)} and {len(floored)} networks to {OUT}")
 
 
 if __name__ == "__main__":

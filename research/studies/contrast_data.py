@@ -1,11 +1,11 @@
-"""The data of `contrasts`, packed into small files that travel to a machine without datasets.
+"""Pack the data for `contrasts` into small files, for machines without datasets.
 
     python -m research.studies.contrast_data FOLDER_OF_DATASETS FOLDER_OF_PACKED_SHD FOLDER
 
-They hold SHD in steps of 10 ms with sums of five neighbouring channels (training and test set regenerated
-from the original recordings, and the official test set), and the first images of Fashion-MNIST, MNIST and
-CIFAR-10: as many for training and for testing as `_IMAGES` says. The regenerated spikes are given the form of
-the official ones: at most one spike a channel and step, unit 0 dropped.
+The files contain SHD in steps of 10 ms with sums over five neighbouring channels: the training and test sets
+regenerated from the original recordings, and the official test set. They also contain the first images of
+Fashion-MNIST, MNIST and CIFAR-10, with the numbers for training and testing in `_IMAGES`. The regenerated
+spikes are converted to the official format: at most one spike per channel and step, and no unit 0.
 """
 
 import io
@@ -27,12 +27,12 @@ __all__ = ["HELD_SPEAKERS", "load", "official_test", "pack", "unpack_units"]
 CHANNELS = 140
 STEPS = 99
 HELD_SPEAKERS = (2, 9)
-"""Speakers whose recordings choose the settings: one of each half of the training speakers."""
+"""Speakers held out to choose the settings: one from each half of the training speakers."""
 _IMAGES = {"fashion-mnist": (10_000, 10_000), "mnist": (20_000, 10_000), "cifar10": (6_500, 2_500)}
 
 
 def unpack_units(file: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the millisecond or step of each spike, counted on over all samples, and its unit."""
+    """Return the millisecond or step of each spike, numbered across all samples, and its unit."""
     counts = file["counts"].astype(np.int64).ravel()
     delta = file["low"].astype(np.int64) | file["high"].astype(np.int64) << 8
     total = np.cumsum(delta)
@@ -56,7 +56,7 @@ def official_test(folder: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def _regenerated(folder: Path, half: str) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """Return a half in the form of `official_test`, its labels and its speakers."""
+    """Return the training or test half in the format of `official_test`, with its labels and speakers."""
     parts = []
     for path in sorted(folder.glob(f"{half}-*.npz.xz")):
         file = _open(path)
@@ -78,7 +78,7 @@ def _summed(x: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def pack(datasets: Path, spoken: Path, out: Path) -> None:
-    """Write a file for each dataset."""
+    """Write one file for each dataset."""
     arrays: dict[str, Any] = {}
     for half in ("train", "test"):
         x, arrays[f"{half}.labels"], arrays[f"{half}.speakers"] = _regenerated(spoken, half)
@@ -107,10 +107,10 @@ def load(folder: str, name: str, device: str, most: int | None = None) -> dict[s
     """Return the arrays of a dataset on a device, as ``train.x``, ``train.labels`` and so on.
 
     Args:
-        folder: of the packed files.
+        folder: the folder with the packed files.
         name: ``shd``, ``fashion-mnist``, ``mnist`` or ``cifar10``.
-        device: where they go.
-        most: take the first samples alone, this many: for rehearsals.
+        device: the device for the tensors.
+        most: use only this many samples, from the start, for a quick trial.
     """
     with _open(Path(folder) / f"{name}.npz.xz") as file:
         return {key: torch.from_numpy(file[key][:most]).to(device) for key in file.files}

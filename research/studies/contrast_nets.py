@@ -1,4 +1,4 @@
-"""The networks of `contrasts`: a spoken-digit network, controls without reset, and small perceptrons."""
+"""The networks for `contrasts`: a spoken-digit network, controls without reset, and small perceptrons."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -25,11 +25,11 @@ class Cell:
     method: str
     lr: float
     width: float
-    """Temperature, or width of the surrogate gradient to begin with."""
+    """Initial temperature, or initial width of the surrogate gradient."""
     tau: tuple[float, float] = (10.0, 10.0)
-    """Time constants, spread over the neurons of a layer; a fixed leak takes their geometric mean."""
+    """Range of time constants, spread over a layer's neurons; a fixed leak uses the geometric mean."""
     soft: float = 0.0
-    """Share of the epochs with soft spikes; the rest train binary spikes."""
+    """Fraction of the epochs with soft spikes; the rest use binary spikes."""
     timesteps: int = 99
     head: str = "mean"
     shift: int = 0
@@ -40,7 +40,7 @@ class Cell:
 
 
 def tempered(neuron: str, reset: str) -> Callable[[Cell, int], nn.Module]:
-    """Return a maker of neurons with a temperature, learned leaks and spread time constants."""
+    """Return a factory for neurons with a temperature, learned leaks and spread time constants."""
 
     def make(cell: Cell, size: int) -> nn.Module:
         options = {"time_constants": cell.tau, "eps": cell.width, "eps_range": (min(cell.width, 0.1), 20.0)}
@@ -52,7 +52,7 @@ def tempered(neuron: str, reset: str) -> Callable[[Cell, int], nn.Module]:
 
 
 def surrogate(neuron: str, reset: str) -> Callable[[Cell, int], nn.Module]:
-    """Return a maker of neurons with an arctangent surrogate of learned width; PLIF's leaks are spread."""
+    """Return a factory for neurons with an arctangent surrogate of learned width; PLIF's leaks are spread."""
 
     def make(cell: Cell, size: int) -> nn.Module:
         low, high = cell.tau
@@ -68,8 +68,8 @@ def surrogate(neuron: str, reset: str) -> Callable[[Cell, int], nn.Module]:
 class Frozen(nn.Module):
     """UltraPLIF without reset whose input-dependent gate is replaced by its mean over batch and time.
 
-    Its membrane is V = g (V + eps log leak) + (1 - g) I + eps H(g) with the entropy H, exactly, where g is
-    the share of the past in the log-sum-exp. Here each neuron uses the mean of g, so that V is additive.
+    UltraPLIF's membrane is exactly V = g (V + eps log leak) + (1 - g) I + eps H(g), where H is the entropy
+    and g the weight of the past in the log-sum-exp. Here each neuron uses the mean of g, so V is additive.
     """
 
     def __init__(self, cell: Cell, size: int) -> None:
@@ -88,7 +88,7 @@ class Frozen(nn.Module):
 
 
 class Softplus(nn.Module):
-    """SoftLIF without reset whose input passes a softplus: positive, as the terms of a log-sum-exp are."""
+    """SoftLIF without reset and with a softplus on its input, positive like the terms of a log-sum-exp."""
 
     def __init__(self, cell: Cell, size: int) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class Softplus(nn.Module):
 
 
 class MaskedParallel(nn.Module):
-    """A masked parallel spiking neuron (Fang et al. 2023): learned weights over all past steps, no state."""
+    """A masked parallel spiking neuron (Fang et al. 2023): learned weights over past steps, no state."""
 
     def __init__(self, cell: Cell, size: int) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ def additive(driven: Tensor, gate: Tensor) -> Tensor:
 
 
 def fire(v: Tensor, neuron: Any) -> Tensor:
-    """Return binary spikes with the gradient of the neuron's soft ones."""
+    """Return binary spikes with the gradient of the neuron's soft spikes."""
     soft = torch.sigmoid((v - neuron.threshold) / neuron.eps)
     return (v > neuron.threshold).to(v.dtype) + soft - soft.detach()
 
@@ -143,17 +143,17 @@ METHODS: dict[str, Callable[[Cell, int], nn.Module]] = {
     "SoftLIF, softplus, no reset": Softplus,
     "masked PSN": MaskedParallel,
 }
-"""The neurons, by name; ", recurrent" and ", delays" may follow the names of a spoken-digit network."""
+"""The neurons by name; a spoken-digit network may add ", recurrent" or ", delays" to a name."""
 
 
 class Delays(ul.DelayedLinear):
-    """A layer of learned delays whose triangular kernel narrows in training, until a delay is a whole step.
+    """A layer of learned delays whose triangular kernel narrows to a single step during training.
 
-    Outside training, delays are rounded and their kernel is a single step.
+    Outside training, delays are rounded to whole steps and the kernel covers a single step.
     """
 
     width: Tensor
-    """Half of the kernel's base, in steps."""
+    """Half the width of the kernel's base, in steps."""
 
     def __init__(self, inputs: int, outputs: int, max_delay: int = 24) -> None:
         super().__init__(inputs, outputs, max_delay=max_delay, bias=False)
@@ -172,7 +172,7 @@ class Delays(ul.DelayedLinear):
 class Layered(nn.Module):
     """Hidden layers with batch norm and dropout, and a linear head.
 
-    The head reads the mean spike, or ("softmax") sums the softmax of leaky integrators over time.
+    The head reads the mean spike or, for "softmax", sums the softmax of leaky integrators over time.
     """
 
     def __init__(self, cell: Cell, sizes: tuple[int, ...]) -> None:
@@ -209,14 +209,14 @@ class Layered(nn.Module):
 
 
 def feedback(size: int) -> nn.Linear:
-    """Return small weights from a layer to itself."""
+    """Return small recurrent weights."""
     linear = nn.Linear(size, size, bias=False)
     nn.init.orthogonal_(linear.weight, gain=0.2)
     return linear
 
 
 def begin(name: str, norm: nn.BatchNorm1d, neuron: Any) -> None:
-    """Choose the start of neurons that never reset, so that all fire in about three of ten steps."""
+    """Initialize neurons without reset so that all fire in about three of ten steps."""
     if name in ("UltraPLIF, no reset", "UltraPLIF, frozen gate"):
         norm.bias += level(getattr(neuron, "inner", neuron)).flatten()
     elif name in ("SoftLIF, no reset", "PLIF, no reset", "LIF, no reset"):

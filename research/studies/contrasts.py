@@ -4,19 +4,20 @@
     python -m research studies contrasts --data packed --minutes 8 --processes 14
     python -m research studies contrasts --plan                   # what is done and what is missing
 
-Every finished run is a line of ``--out``; a second call resumes. Settings are chosen by one held-out run for
-each point of a grid, at full length: by two speakers for SHD, by a fifth of the training images otherwise.
-Every method of a study has the same grid. The best setting is trained from fresh seeds on all training
-samples and judged by the test set after the last epoch.
+Every finished run is a line of ``--out``; a second call resumes. Each point of a grid gets one full-length
+run judged on held-out samples: two speakers for SHD, a fifth of the training images otherwise. All methods in
+a study have the same grid. The best setting is trained with fresh seeds on all training samples and tested
+after the last epoch.
 
-The main contrast was fixed before any run: UltraLIF trained with soft spikes for 0.7 of the epochs minus
-UltraLIF trained with binary spikes throughout, in binary accuracy, paired by seed, each tuned by the same
-grid, averaged over the three tasks of ``shares`` (SHD, and vgg5 on 10,000 images of Fashion-MNIST at T=1 and
-T=4), eight seeds, 95 % interval. The soft phase *helps* if the interval lies above 0, helps *by half a point*
-if it lies above 0.5, and its claim of half a point is *refuted* if it lies below 0.5. All other comparisons
-of this study are secondary. ``edge of network`` and ``edge of shares`` go beyond the grids of those studies:
-higher rates, two more held-out seeds of the three best settings, and fresh seeds of the best.
-``spoken-large`` has twice the neurons, delays and 100 epochs, and aims at the 95 % of published networks.
+The main contrast was fixed before any run. It is the binary accuracy of UltraLIF trained with soft spikes for
+0.7 of the epochs, minus that of UltraLIF trained with binary spikes throughout. Both are tuned on the same
+grid. Differences are paired by seed and averaged over the three tasks of ``shares``: SHD, and vgg5 on 10,000
+images of Fashion-MNIST at T=1 and T=4. There are eight seeds, and the interval is 95 %. The soft phase
+*helps* if the interval lies above 0, helps *by half a point* if it lies above 0.5, and a gain of half a point
+is *refuted* if it lies below 0.5. All other comparisons in this study are secondary. ``edge of network`` and
+``edge of shares`` extend the grids of those studies with higher rates, two more held-out seeds for the three
+best settings, and fresh seeds for the best. ``spoken-large`` has twice the neurons, delays and 100 epochs,
+and aims at the 95 % of published networks.
 """
 
 import argparse
@@ -65,24 +66,24 @@ PENALTIES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
 def read(row: Row) -> Cell:
-    """Return the run of a line."""
+    """Return the cell that a line of results belongs to."""
     return Cell(**row["cell"] | {"tau": tuple(row["cell"]["tau"])})
 
 
 class Plan:
-    """The runs in order of worth; the later ones depend on what the earlier ones found."""
+    """The runs in order of priority; later ones depend on the results of earlier ones."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.done = {read(row): row for row in rows}
 
     def best(self, tried: list[Cell]) -> Cell | None:
-        """Return the run with the best held-out accuracy, once all of a grid are done."""
+        """Return the run with the best held-out accuracy once the whole grid is done."""
         if not all(cell in self.done for cell in tried):
             return None
         return max(tried, key=lambda cell: self.done[cell]["held"])
 
     def tuned(self, grids: Iterable[list[Cell]], seeds: int) -> Iterator[Cell]:
-        """Yield the runs of grids, all in turn, then the seeds of what each grid chose."""
+        """Yield the runs of all grids in turn, then the seeds of each grid's chosen setting."""
         grids = list(grids)
         for cells in zip_longest(*grids):
             yield from (cell for cell in cells if cell is not None)
@@ -91,7 +92,7 @@ class Plan:
             yield from (replace(cell, seed=seed, held=False) for cell in chosen if cell is not None)
 
     def design(self) -> Cell | None:
-        """Return the head, dropout and shift of channels that suit three methods best on average."""
+        """Return the head, dropout and channel shift with the best average over three methods."""
         choices = list(product(("mean", "softmax"), (0.2, 0.5), (0, 3)))
         tried = [
             [Cell("design", "spoken", m, 5e-3, 0.5, (2.0, 20.0), 0.0, 99, h, s, d, held=True) for m in WIRED]
@@ -118,7 +119,7 @@ class Plan:
         )
 
     def shares(self, task: str, timesteps: int) -> Iterator[Cell]:
-        """Yield the runs that compare shares of soft spikes."""
+        """Yield the runs that compare soft shares."""
         grid = list(product((1e-3, 3e-3, 1e-2), (0.3, 1.0)))
         groups = list(product(("UltraLIF", "SoftLIF", "LIF"), (0.0, 0.7, 0.3, 0.9)))
         common = {"timesteps": timesteps, "dropout": 0.3 if task == "spoken" else 0.0, "held": True}
@@ -145,7 +146,7 @@ class Plan:
         )
 
     def edge(self, study: str, task: str, timesteps: int, rates: Iterable[float]) -> Iterator[Cell]:
-        """Yield the runs beyond the grids of a study, where its own are done; of shares, 0 and 0.7."""
+        """Yield the runs that extend a study's finished grids; for ``shares``, only shares 0 and 0.7."""
         rates, beyond, seeds = tuple(rates), f"edge of {study}", 8 if study == "shares" else 5
         grids: dict[tuple[str, float], list[Cell]] = {}
         tuned = set[tuple[str, float]]()
@@ -169,7 +170,7 @@ class Plan:
                     yield replace(best, study=beyond, seed=seed, held=False)
 
     def energy(self, task: str, timesteps: int) -> Iterator[Cell]:
-        """Yield the runs with a penalty on spikes, the same for all neurons."""
+        """Yield the runs with a spike penalty that is the same for all neurons."""
         for method, penalty in product(("UltraPLIF", "UltraLIF", "SoftLIF", "PLIF"), PENALTIES):
             grid = [
                 Cell("energy", task, method, r, w, timesteps=timesteps, penalty=penalty, held=True)
@@ -201,7 +202,7 @@ class Plan:
 
 
 class TaskData:
-    """Samples of a task on a device: training, and one or two test sets."""
+    """A task's samples on a device: a training set and one or two test sets."""
 
     def __init__(self, cell: Cell, path: str, device: str, most: int | None) -> None:
         name = DATASETS[cell.task]
@@ -237,7 +238,7 @@ class TaskData:
             pixels = F.avg_pool2d(x.float(), 2 if cell.task == "permuted" else 1).flatten(1)
             return (pixels[:, self.order] / 255).T.unsqueeze(2), labels
         if cell.task == "digits":
-            # Rate code: a pixel fires with half its value as probability, drawn anew for training and tests.
+            # Rate code: a pixel fires with half its value as the probability, drawn anew for every batch.
             pixels = x.float().flatten(1) / 510
             return (torch.rand(cell.timesteps, *pixels.shape, device=x.device) < pixels).float(), labels
         frames = x.transpose(0, 1).float()
@@ -255,7 +256,7 @@ class TaskData:
 
 
 def train(cell: Cell, data: TaskData, *, record: bool) -> nn.Module:
-    """Train one network; a step, from batch to new weights, may be recorded once a mode, and replayed."""
+    """Train one network; the training step may be recorded once per mode as a CUDA graph and replayed."""
     device, epochs = data.index.device, EPOCHS[cell.task]
     net: Any = build(cell, data.sizes()).to(device)
     ul.set_mode(net, "soft" if cell.soft else "hard")
@@ -295,7 +296,7 @@ def train(cell: Cell, data: TaskData, *, record: bool) -> nn.Module:
 
 @torch.no_grad()
 def judge(net: Any, data: TaskData, half: str) -> tuple[float, float]:
-    """Return the percentage of right answers, and the additions of an inference that spikes cause."""
+    """Return the accuracy in percent, and the number of additions that spikes cause per inference."""
     held = half == "held"
     index = data.held if held else torch.arange(len(data.arrays[f"{half}.labels"]), device=data.index.device)
     right, additions = 0, 0.0
@@ -310,9 +311,9 @@ def judge(net: Any, data: TaskData, half: str) -> tuple[float, float]:
 
 
 def measure(cell: Cell, path: str, device: str, most: int | None = None, *, record: bool = False) -> Row:
-    """Train and judge one run."""
+    """Train and evaluate one run."""
     if device == "cuda":
-        if torch.cuda.current_stream() == torch.cuda.default_stream():  # there no step could be recorded
+        if torch.cuda.current_stream() == torch.cuda.default_stream():  # no step could be recorded there
             torch.cuda.set_stream(torch.cuda.Stream())
         torch.cuda.empty_cache()
         torch.set_float32_matmul_precision("high")
@@ -329,20 +330,20 @@ def measure(cell: Cell, path: str, device: str, most: int | None = None, *, reco
 
 
 def finished(path: Path) -> list[Row]:
-    """Return the lines that there are."""
+    """Return the existing lines."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def worker() -> ProcessPoolExecutor:
-    """Return a process of its own: what goes wrong on a GPU spoils the process in which it does."""
+    """Return a separate process, because a GPU error makes its process unusable."""
     return ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
 
 
 def work(given: argparse.Namespace, measure: Callable[..., Row] = measure) -> None:
-    """Train what is missing, several runs at once, until the time is up.
+    """Train the missing runs, several at once, until the time is up.
 
-    A run that fails is tried again, in a new process and without a recorded step; then it is written with
-    its error, and its grid chooses without it.
+    A failed run is retried in a new process and without a recorded step. If it fails again, it is stored with
+    its error, and the best setting is chosen without it.
     """
     began, begun, idle = time.monotonic(), set[Cell](), [worker() for _ in range(given.processes)]
     running: dict[Future[Row], tuple[Cell, ProcessPoolExecutor, bool]] = {}
@@ -389,13 +390,13 @@ def work(given: argparse.Namespace, measure: Callable[..., Row] = measure) -> No
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="the folder of packed data; tasks without theirs are left")
+    parser.add_argument("--data", type=Path, help="the folder of packed data; tasks without data are skipped")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="after them no run is begun")
-    parser.add_argument("--processes", type=int, default=1, help="runs at once")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no new run after this time")
+    parser.add_argument("--processes", type=int, default=1, help="number of runs at once")
     parser.add_argument("--out", type=Path, default=RESULTS / "contrasts.jsonl")
-    parser.add_argument("--studies", nargs="+", default=[], help="only these, such as shares memory")
-    parser.add_argument("--most", type=int, help="use only the first samples: for rehearsals")
+    parser.add_argument("--studies", nargs="+", default=[], help="run only these, for example shares memory")
+    parser.add_argument("--most", type=int, help="use only the first samples, for a quick trial")
     parser.add_argument("--plan", action="store_true")
     given = parser.parse_args()
     if not given.plan:
@@ -404,7 +405,7 @@ def main() -> None:
     lacking: dict[str, int] = {}
     for cell in Plan(rows).missing():
         lacking[f"{cell.study} {cell.task}"] = lacking.get(f"{cell.study} {cell.task}", 0) + 1
-    print(f"{len(rows)} runs done; missing, as far as is known: {lacking or 'nothing'}")
+    print(f"{len(rows)} runs done; known to be missing: {lacking or 'nothing'}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Which way of training gives the best deep network of binary spikes: a study that runs by itself.
+"""Compare training methods for deep networks with binary spikes, in a self-contained study.
 
-    python -m research studies deep --data cifar10=FOLDER --jobs 4 --minutes 9  # goes on where it stopped
-    python -m research studies deep --plan                                      # what is lacking
+    python -m research studies deep --data cifar10=FOLDER --jobs 4 --minutes 9  # resumes
+    python -m research studies deep --plan                                      # what is missing
 
-Every finished run is a line of ``--out``; several run at once, in processes of their own. The questions are
-taken in order of worth. Learning rate and width of the derivative (eps, or 1 / slope) are chosen for each
-method by nine short runs at T=1 on a held-out sixth of the training images (the sigmoid network has lower
-rates too, fifteen runs). The chosen pair is trained from five seeds on all of them and judged by the test set
-after the last epoch. The nets are `ul.models.vgg`, for
-pixels from 0 to 1 as `ul.data` has them; training is that of ``examples/speedrun.py``.
+Every finished run is a line of ``--out``; several runs train at once in separate processes. The questions are
+answered in order of priority. The learning rate and the width of the derivative (eps, or 1 / slope) are
+chosen for each method by nine short runs at T=1 on a held-out sixth of the training images. The sigmoid
+network also has lower rates and fifteen runs. The chosen pair is trained with five seeds on all training
+images and tested after the last epoch. The networks are `ul.models.vgg` for pixels from 0 to 1, as in
+`ul.data`, and are trained as in ``examples/speedrun.py``.
 """
 
 import argparse
@@ -39,12 +39,12 @@ Data = tuple[Tensor, Tensor]
 SEEDS = range(5)
 RATES = {"muon": (0.05, 0.1, 0.2), "sgd": (0.1, 0.3, 1.0)}
 LOWER = {"sigmoid": (0.01, 0.03)}
-"""Rates that were added where the lowest was chosen."""
+"""Rates added for methods that chose the lowest."""
 VGG = ((64, 64), (128, 128), (256, 256))
 
 
 class DeepVGG(nn.Module):
-    """A network for images ``[B, C, H, W]``, or for events whose steps are channels ``[B, T * 2, H, W]``."""
+    """A network for images ``[B, C, H, W]``, or for events with steps as channels ``[B, T * 2, H, W]``."""
 
     def __init__(self, given: Namespace) -> None:
         super().__init__()
@@ -79,13 +79,13 @@ class DeepCell(NamedTuple):
 
 
 def stages(depth: int, width: int = 64) -> tuple[tuple[int, ...], ...]:
-    """Spread convolutions of equal width over three stages, or fewer."""
+    """Distribute convolutions of equal width over three stages or fewer."""
     parts = min(depth, 3)
     return tuple((width,) * (depth // parts + (i < depth % parts)) for i in range(parts))
 
 
 class Study:
-    """The cells in order of worth, and which are done."""
+    """The cells in order of priority, and which are done."""
 
     def __init__(self, out: Path, recipe: dict[str, Any]) -> None:
         self.out, self.recipe, self.rows = out, recipe, []
@@ -108,7 +108,7 @@ class Study:
         seeds: range = SEEDS,
         data: str = "cifar10",
     ) -> list[DeepCell]:
-        """Return the seeds of methods, each with its best pair, if that is known; first seed 0 of all."""
+        """Return each method's seeds with its best pair, if known, starting with seed 0 for all methods."""
         chosen = []
         for method in methods:
             tried = self.tuning(method)
@@ -122,7 +122,7 @@ class Study:
         ]
 
     def cells(self) -> Iterator[DeepCell]:
-        """Yield everything that is known to be wanted, the most telling first."""
+        """Yield all cells known to be needed, the most informative first."""
         others = [method for method in METHODS if method not in RIVALS]
         depths = [stages(depth) for depth in (16, 8, 4, 2)]
         for methods in (RIVALS, others):
@@ -143,7 +143,7 @@ class Study:
     def lacking(
         self, methods: Collection[str] = METHODS, named: Iterable[DeepCell] = ()
     ) -> Iterator[DeepCell]:
-        """Yield what is not done of some methods, as far as it is known, and of the named cells."""
+        """Yield the known missing cells of some methods, and the missing ones among the named cells."""
         wanted = chain((cell for cell in self.cells() if cell.method in methods), named)
         return (cell for cell in wanted if cell not in self.known)
 
@@ -157,7 +157,7 @@ class Study:
 
 
 class Sets:
-    """The datasets, each read once: train and test as images and labels on the device."""
+    """The datasets, each read once, with training and test images and labels on the device."""
 
     def __init__(self, folders: dict[str, Path], subset: int | None) -> None:
         self.folders, self.subset = folders, subset
@@ -193,7 +193,7 @@ class Sets:
 
 
 def run(cell: DeepCell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict[str, Any]:
-    """Train and judge one cell; return what was measured."""
+    """Train and evaluate one cell; return the measurements."""
     train, test = data
     if cell.held:
         sixth = len(train[0]) // 6
@@ -206,7 +206,7 @@ def run(cell: DeepCell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict
     if cell.held:
         given["epochs"] = recipe["tuning_epochs"]
     given |= {"timesteps": cell.timesteps, "lr": cell.lr, "soft": method.soft, "events": events}
-    given["neuron"] = {"relu": "relu", "Mixed": "relu"}.get(method.neuron, "UltraLIF")  # relu: has no modes
+    given["neuron"] = {"relu": "relu", "Mixed": "relu"}.get(method.neuron, "UltraLIF")  # ReLU has no modes
     if method.neuron == "Mixed":
         options = options | {"steps": given["epochs"] * (len(train[0]) // given["batch"])}
     if cell.dataset != "cifar10":
@@ -220,12 +220,12 @@ def run(cell: DeepCell, recipe: dict[str, Any], data: tuple[Data, Data]) -> dict
     )
     row, _ = speedrun.run(Namespace(**given), cell.seed, train, test, DeepVGG)
     if method.neuron == "Mixed":
-        row["mode"] = "hard"  # judged with all units binary
+        row["mode"] = "hard"  # evaluated with all units binary
     return row
 
 
 class Worker:
-    """A process of the pool, with its datasets."""
+    """A process in the pool, with its datasets."""
 
     sets: Sets
 
@@ -240,7 +240,7 @@ class Worker:
 
 
 def work(study: Study, given: Namespace, folders: dict[str, Path]) -> None:
-    """Run what is lacking, several cells at once, until all is done or time is up."""
+    """Run the missing cells, several at once, until all are done or the time is up."""
     named = [DeepCell.read(cell) for cell in given.cells]
     methods = given.methods or ([] if named else METHODS)
     started, longest, taken = time.monotonic(), 0.0, set()
@@ -274,16 +274,16 @@ def main() -> None:
     add = parser.add_argument
     add("--data", nargs="+", default=[], metavar="NAME=FOLDER", help="cifar10, n-mnist, ...")
     add("--out", type=Path, default=RESULTS / "deep.jsonl")
-    add("--jobs", type=int, default=1, help="runs at once")
-    add("--minutes", type=float, default=1e9, help="start no run that would end later")
-    add("--plan", action="store_true", help="tell what is lacking, and stop")
-    add("--methods", nargs="+", choices=METHODS, help="train these alone")
+    add("--jobs", type=int, default=1, help="number of runs at once")
+    add("--minutes", type=float, default=1e9, help="start no run that would end after this time")
+    add("--plan", action="store_true", help="list the missing runs and exit")
+    add("--methods", nargs="+", choices=METHODS, help="train only these methods")
     add("--cells", nargs="+", type=json.loads, default=[], help="train these, as JSON, alone or at last")
     add("--epochs", type=int, default=12)
     add("--tuning-epochs", type=int, default=6)
     add("--batch", type=int, default=500)
     add("--optimizer", choices=RATES, default="sgd")
-    add("--subset", type=int, help="use only the first N images: for rehearsals")
+    add("--subset", type=int, help="use only the first N images, for a quick trial")
     given = parser.parse_args()
     recipe = {name: getattr(given, name) for name in ("epochs", "tuning_epochs", "batch", "optimizer")}
     recipe |= {"shift": 4, "cutout": 8, "smoothing": 0.1, "head_lr": 0.2, "eps_lr": 0.2, "norm_lr": 0.2}

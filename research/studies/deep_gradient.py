@@ -1,12 +1,13 @@
-"""How far surrogate gradients of a deep binary network are from the true one, layer by layer.
+"""Compare surrogate gradients of a deep binary network with the true gradient, layer by layer.
 
     python -m research studies deep_gradient --figure research/docs/images/deep/gradient.png
 
-A perceptron of binary spikes (T=1) is trained, soft first, then binary; its weights and norms are then kept.
-The true gradient for the weights of a layer is that of the loss averaged over a little Gaussian noise on the
-layer's currents: it is sampled, by pairs of opposite noise, and enters as two independent halves A and B, so
-that the noise of the sample does not lower the cosine: g (A + B) / 2 over |g| sqrt(A B). All methods see the
-same binary network; only their derivatives differ. For a soft network finite differences give the truth.
+A perceptron with binary spikes (T=1) is trained with soft and then binary spikes; its weights and norms are
+then fixed. The true gradient for a layer's weights is the gradient of the loss averaged over a little
+Gaussian noise on the layer's currents. It is sampled with pairs of opposite noise, in two independent halves
+A and B, so that sampling noise does not lower the cosine: g (A + B) / 2 over |g| sqrt(A B). All methods see
+the same binary network; only their derivatives differ. For a soft network, the true gradient comes from
+finite differences.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from ultralif.report import new_figure, save_figure
 
 INPUTS, WIDTH, CLASSES = 16, 32, 4
 THRESHOLD = 0.5
-NOISE = 0.3  # the deviation, where a current has 1
+NOISE = 0.3  # standard deviation; that of a current is 1
 STYLES = {
     "UltraLIF soft": ("#0072B2", "-"),
     "UltraLIF": ("#D55E00", "-"),
@@ -39,12 +40,12 @@ Rule = Callable[[Tensor], Tensor]
 
 
 def ultra(eps: float) -> dict[str, float]:
-    """Return UltraLIF's arguments for spikes at currents above THRESHOLD, as all others have them."""
+    """Return UltraLIF's arguments for spikes at currents above THRESHOLD, as for all other methods."""
     return {"eps": eps, "threshold": eps * math.log(math.exp(THRESHOLD / eps) + 0.9 ** (1 / eps))}
 
 
 def neuron(name: str, **options: object) -> Rule:
-    """Return a binary neuron of one step, as a function of currents ``[B, N]``."""
+    """Return a one-step binary neuron as a function of currents ``[B, N]``."""
     module = ul.NEURONS[name](**options)
     module.mode = "hard"
     return lambda current: module(current.unsqueeze(0))[0]
@@ -63,7 +64,7 @@ METHODS: dict[str, Rule] = {
 
 
 class RandomTask:
-    """Gaussian inputs, labelled by a random network of one hidden layer."""
+    """Gaussian inputs, labelled by a random network with one hidden layer."""
 
     def __init__(self, random: torch.Generator) -> None:
         self.random = random
@@ -76,7 +77,7 @@ class RandomTask:
 
 
 class Binary:
-    """A perceptron with fixed norms: what a layer adds up, less its mean, over its deviation."""
+    """A perceptron with fixed norms: each sum minus its mean, divided by its standard deviation."""
 
     def __init__(self, depth: int, random: torch.Generator) -> None:
         sizes = [INPUTS, *[WIDTH] * depth]
@@ -86,20 +87,20 @@ class Binary:
 
     def currents(self, layer: int, signal: Tensor) -> Tensor:
         summed = signal @ self.weights[layer]
-        if not self.norms:  # while training: the statistics of the batch
+        if not self.norms:  # in training: batch statistics
             return (summed - summed.mean(0)) / summed.std(0)
         mean, deviation = self.norms[layer]
         return (summed - mean) / deviation
 
     def scores(self, signal: Tensor, rule: Rule, first: int = 0, noise: Tensor | None = None) -> Tensor:
-        """Return the scores for what goes into layer ``first``, whose currents may be disturbed."""
+        """Return the scores for the input to layer ``first``, whose currents may be perturbed."""
         for layer in range(first, len(self.weights)):
             current = self.currents(layer, signal)
             signal = rule(current if noise is None or layer > first else current + noise)
         return signal @ self.head
 
     def train(self, task: RandomTask, steps: int) -> float:
-        """Train soft, then binary; fix the norms; return the accuracy with binary spikes."""
+        """Train with soft, then binary spikes, fix the norms, and return the binary accuracy."""
         parameters = [*self.weights, self.head]
         for parameter in parameters:
             parameter.requires_grad_()
@@ -155,14 +156,14 @@ def sampled(net: Binary, x: Tensor, labels: Tensor, random: torch.Generator) -> 
 
 
 def cosines(net: Binary, task: RandomTask, samples: int, random: torch.Generator) -> dict[str, list[float]]:
-    """Return for each method the cosine to the true gradient, layer by layer."""
+    """Return each method's cosine to the true gradient, layer by layer."""
     halves = [[torch.zeros_like(w) for w in net.weights] for _ in range(2)]
     grads = {name: [torch.zeros_like(w) for w in net.weights] for name in METHODS}
     for i in range(samples // 20_000):
         x, labels = task.draw(20_000)
         with torch.no_grad():
             add(halves[i % 2], sampled(net, x, labels, random))
-        if i % 10 == 0:  # these have little noise
+        if i % 10 == 0:  # these gradients have little noise
             for name, rule in METHODS.items():
                 add(grads[name], claimed(net, rule, x, labels))
     found = {"|true gradient|": [0.0] * len(net.weights)} | {name: [] for name in METHODS}
@@ -181,7 +182,7 @@ def add(sums: Sequence[Tensor], more: Sequence[Tensor]) -> None:
 
 
 def soft_cosines(net: Binary, task: RandomTask, random: torch.Generator) -> list[float]:
-    """Return the cosine of UltraLIF's gradient, soft, to finite differences along 40 directions."""
+    """Return the cosine between soft UltraLIF's gradient and finite differences along 40 directions."""
     wide = Binary(0, random)
     wide.weights = [w.double() for w in net.weights]
     wide.head, wide.norms = net.head.double(), [(m.double(), d.double()) for m, d in net.norms]
@@ -206,7 +207,7 @@ def soft_cosines(net: Binary, task: RandomTask, random: torch.Generator) -> list
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    """Draw the cosine of every method by layer: the soft network's, and those of binary networks."""
+    """Draw the cosine by layer for the soft network and for every method on binary networks."""
     figure, ((axis,),) = new_figure(1, width=4.6, height=4.2)
     for name, seeds in results["cosines"].items():
         if name.startswith("|"):
@@ -227,7 +228,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=8)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=100, help="of training")
-    parser.add_argument("--samples", type=int, default=1_600_000, help="for the true gradient")
+    parser.add_argument("--samples", type=int, default=1_600_000, help="noise samples for the true gradient")
     parser.add_argument("--out", type=Path, default=RESULTS / "deep-gradient.json")
     parser.add_argument("--figure", type=Path)
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The ways of training that the study of depth compares, with neurons that are not the library's own."""
+"""The training methods compared in the study of depth, including neurons outside the library."""
 
 import math
 from typing import Any, NamedTuple
@@ -11,14 +11,14 @@ from ultralif.functional import straight_through
 
 
 class Method(NamedTuple):
-    """A neuron and how it is trained."""
+    """A neuron and its training method."""
 
     neuron: str
     key: str = "eps"
-    """The option that is the width of the derivative, and the values to choose from."""
+    """The option that sets the width of the derivative, and its candidate values."""
     values: tuple[float, ...] = (0.3, 0.6, 1.0)
     soft: float = 0.7
-    """Share of the epochs with soft spikes."""
+    """Fraction of the epochs with soft spikes."""
     options: dict[str, Any] = {}  # noqa: RUF012
 
 
@@ -50,7 +50,7 @@ RIVALS = [*METHODS][:5]
 def sigmoid_step(
     current: Tensor, v: Tensor, *, eps: Tensor, threshold: float, mode: str, **unused: Any
 ) -> tuple[Tensor, Tensor]:
-    """A neuron without membrane and threshold: the sigmoid of its current, or its sign."""
+    """A unit without membrane and threshold that returns the sigmoid of its current, or its sign."""
     soft = torch.sigmoid(current / eps)
     return (soft if mode == "soft" else straight_through((current > 0).to(soft.dtype), soft)), v
 
@@ -58,7 +58,7 @@ def sigmoid_step(
 def matched_step(
     current: Tensor, v: Tensor, *, eps: Tensor, threshold: float, mode: str, **unused: Any
 ) -> tuple[Tensor, Tensor]:
-    """UltraLIF of one step from rest as a sigmoid: its midpoint and its binary threshold, without s0."""
+    """One UltraLIF step from rest as a sigmoid with its midpoint and binary threshold, but without s0."""
     past, limit = math.log(0.9) / eps, threshold / eps
     soft = torch.sigmoid(current / eps - torch.logaddexp(past, limit))
     fires = current / eps > limit + torch.log1p(-torch.exp(past - limit))
@@ -82,7 +82,7 @@ class Matched(SigmoidNeuron):
 
 
 class Mixed(nn.Module):
-    """SoftLIF of which a growing, random share is binary, as in adaptive smoothing (Wang et al. 2023)."""
+    """SoftLIF with a growing random fraction of binary units, as in adaptive smoothing (Wang et al. 2023)."""
 
     step: Tensor
 

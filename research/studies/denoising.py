@@ -1,18 +1,18 @@
-"""Estimate what denoised N-MNIST changes: put the dropped events back, and train on both at T=1.
+"""Estimate the effect of denoising N-MNIST: put the dropped events back and train on both sets at T=1.
 
     python -m research studies denoising FOLDER
     python -m research studies denoising FOLDER --neurons LIF --epochs 40
 
-FOLDER has nmnist (all recordings, denoised) and nmnist-raw (some of them as they were recorded). The raw
-ones say how many events were dropped at a cell of the sensor, given its polarity and how many events remained
-in it and in the 3 x 3 cells around it; which cells drop more than others; and how much recordings differ in
-the level of all this, more than by chance (sd 14 %, chance 3 %), with fewer events where many remained. From
-these rates events are drawn for all 70,000 recordings. What is dropped beyond these rates is dropped in
-clusters: by both polarities of a cell and by its neighbours, and is drawn so. Networks as the paper's author
-has them in code are trained on them; results/denoising.json has the statistics and the accuracies. Runs that
-are there are not trained again; those of other calls stay in the file, as do those of earlier models: "put
-back by neighbours", which knew neither a cell's own events nor levels of recordings, and "put back", which
-drew every cell by itself.
+FOLDER contains nmnist (all recordings, denoised) and nmnist-raw (some of them as recorded). The raw
+recordings show three things. The first is how many events were dropped at a cell of the sensor, given the
+polarity and the number of events that remained in the cell and in the 3 x 3 cells around it. The second is
+which cells drop more events than others. The third is how much the overall level differs between recordings
+(sd 14 %, 3 % by chance); fewer events are dropped where many remained. Events are drawn at these rates for
+all 70,000 recordings. Dropped events also cluster over both polarities of a cell and its neighbours, and are
+drawn accordingly. Networks are trained on them as in the author's code, and results/denoising.json stores the
+statistics and accuracies. Existing runs are not trained again. Runs from other calls stay in the file, and so
+do runs of two earlier models: "put back by neighbours" ignored a cell's own events and the levels of
+recordings, and "put back" drew every cell independently.
 """
 
 import argparse
@@ -33,38 +33,38 @@ from ultralif.training import Progress, RunConfig, RunOptions, Store, plan, run_
 OUT = RESULTS / "denoising.json"
 SEEDS = (42, 43)
 EDGES = np.array([1, 3, 6, 11, 21, 41, 81])
-"""Bounds of the numbers of events in the 3 x 3 cells around one, of both polarities."""
+"""Bin edges for the number of events in the 3 x 3 cells around a cell, for both polarities."""
 OWN = np.array([1, 2, 3, 4, 5, 6, 7, 9, 12])
-"""Bounds of the numbers of events in a cell itself, of its polarity."""
+"""Bin edges for the number of events of the same polarity in a cell itself."""
 PRIOR = 5.0
-"""Events by which the factor of a single cell is drawn towards 1."""
+"""Number of pseudo-events that pull the factor of a single cell towards 1."""
 AROUND, BOTH = 0.25, 0.25
-"""Shares of a cell's luck that it has in common with its surroundings, and with its other polarity. Numbers
-of dropped events less their means correlate by 0.05 to 0.1 between neighbours and by 0.25 between polarities
-in the raw recordings, and in those drawn with these shares."""
+"""Fractions of a cell's randomness shared with its surroundings and with its other polarity. In the raw
+recordings, and in recordings drawn with these fractions, the numbers of dropped events minus their means have
+correlations of 0.05 to 0.1 between neighbours and 0.25 between polarities."""
 MOST = 40
-"""No cell is given more events than this."""
+"""The maximum number of events put back in one cell."""
 Counts = NDArray[np.int64]
 Rates = NDArray[np.float64]
 
 
 def counts_of(split: Split, rows: list[int]) -> Counts:
-    """Return the events of some recordings by cell, ``[n, 2, 34, 34]``."""
+    """Return the events per cell for some recordings, ``[n, 2, 34, 34]``."""
     found: Counts = split.batch(rows).sum(0).numpy().astype(np.int64)
     return found
 
 
 def counts_of_file(path: Path) -> Counts:
-    """Return the number of events of a raw recording by polarity, row and column."""
+    """Return the number of events in a raw recording by polarity, row and column."""
     events = np.fromfile(path, np.uint8).reshape(-1, 5).astype(np.int64)
     x, y, polarity = events[:, 0], events[:, 1], events[:, 2] >> 7
-    there = y != 240  # such a row only moves the clock on
+    there = y != 240  # such a row only advances the clock
     cells = (polarity * 34 + y) * 34 + x
     return np.bincount(cells[there], minlength=2 * 34 * 34).reshape(2, 34, 34)
 
 
 def pairs(folder: Path, halves: dict[str, Split]) -> tuple[Counts, Counts]:
-    """Return the counts of the raw recordings that there are, and of the same ones after denoising."""
+    """Return the event counts of the available raw recordings, before and after denoising."""
     raw, kept = [], []
     for half, split in halves.items():
         files = sorted(folder.glob(f"*/{half.capitalize()}/*/*.bin"), key=lambda path: path.stem)
@@ -79,7 +79,7 @@ def pairs(folder: Path, halves: dict[str, Split]) -> tuple[Counts, Counts]:
 
 
 def classes(counts: Counts) -> Counts:
-    """Return the class of each cell by its own events and those in the 3 x 3 cells around it."""
+    """Return the class of each cell, given its own events and those in the 3 x 3 cells around it."""
     padded = np.pad(counts.sum(1), ((0, 0), (1, 1), (1, 1)))
     near = sum(padded[:, i : i + 34, j : j + 34] for i in range(3) for j in range(3))
     around = np.repeat(np.digitize(near, EDGES)[:, None], 2, axis=1)
@@ -90,18 +90,18 @@ class Noise(NamedTuple):
     """The events that denoising drops."""
 
     mean: Rates
-    """By polarity and class of a cell."""
+    """Rate by polarity and class of a cell."""
     factor: Rates
-    """Of each cell."""
+    """Factor of each cell."""
     slope: float
-    """The logarithm of a recording's factor is a line over that of its events, and a normal number."""
+    """The logarithm of a recording's factor: linear in the log of its event count, plus normal noise."""
     offset: float
     spread: float
     range: tuple[int, int]
-    """The events of the recordings that this is known from."""
+    """The events of the recordings used to estimate the rates."""
 
     def expected(self, kept: Counts) -> Rates:
-        """Return the mean number of dropped events of each cell, in a recording of the usual level."""
+        """Return the mean number of dropped events per cell in a recording with the usual level."""
         found = classes(kept)
         return np.stack([self.mean[p][found[:, p]] for p in (0, 1)], axis=1) * self.factor
 
@@ -114,7 +114,7 @@ class Noise(NamedTuple):
 
 
 def luck(count: int, generator: np.random.Generator) -> Rates:
-    """Draw numbers between 0 and 1 for every cell of recordings that those near each other share in part."""
+    """Draw a number between 0 and 1 for every cell of the recordings, correlated between nearby cells."""
     around = torch.from_numpy(generator.standard_normal((count, 1, 34, 34)))
     bell = torch.exp(-(torch.arange(-4.0, 5.0, dtype=torch.float64) ** 2) / 2)
     bell = torch.outer(bell, bell) / (bell**2).sum()
@@ -126,7 +126,7 @@ def luck(count: int, generator: np.random.Generator) -> Rates:
 
 
 def quantile(share: Rates, mean: Rates) -> Counts:
-    """Return the numbers that a share of Poisson's distribution of these means is below."""
+    """Return quantiles of Poisson distributions with these means."""
     chance = np.exp(-mean)
     below, found = chance.copy(), np.zeros(mean.shape, np.int64)
     for events in range(1, MOST + 1):
@@ -137,7 +137,7 @@ def quantile(share: Rates, mean: Rates) -> Counts:
 
 
 def noise_of(raw: Counts, kept: Counts) -> Noise:
-    """Find the rates of dropped events from recordings before and after denoising."""
+    """Estimate the rates of dropped events from recordings before and after denoising."""
     dropped, found = raw - kept, classes(kept)
     size = (len(EDGES) + 1) * (len(OWN) + 1)
     sums = [np.bincount(found[:, p].ravel(), dropped[:, p].ravel(), size) for p in (0, 1)]
@@ -154,7 +154,7 @@ def noise_of(raw: Counts, kept: Counts) -> Noise:
 
 
 def noisy(split: Split, noise: Noise, seed: int) -> NDArray[np.uint8]:
-    """Return all recordings of a split with dropped events drawn back in, ``[N, 1, 2, 34, 34]``."""
+    """Return all recordings in a split with random dropped events put back, ``[N, 1, 2, 34, 34]``."""
     generator, parts = np.random.default_rng(seed), []
     for start in range(0, len(split), 1000):
         kept = counts_of(split, list(range(start, min(start + 1000, len(split)))))
@@ -175,7 +175,7 @@ def statistics(name: str, counts: Counts) -> dict[str, float | str]:
 
 
 def train(runs: list[tuple[str, RunConfig]], given: argparse.Namespace, kind: str) -> list[dict[str, Any]]:
-    """Train networks, given with the paper's names of their neurons, and return their accuracies."""
+    """Train one network for each neuron, named as in the paper, and return the accuracies."""
 
     def tell(progress: Progress) -> None:
         print(f"epoch {progress.epoch}: loss {progress.loss}", flush=True)
@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--neurons", nargs="+", default=["LIF", "UltraLIF", "UltraDLIF"])
     parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--only-noisy", action="store_true", help="train on the noisy recordings alone")
+    parser.add_argument("--only-noisy", action="store_true", help="train only on the noisy recordings")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--runs-dir", type=Path, default=Path("runs-denoising"))
     given = parser.parse_args()

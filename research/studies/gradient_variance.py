@@ -1,12 +1,12 @@
-"""Bias and variance of gradients over the temperature: the paper's corollary on gradient scaling.
+"""Measure bias and variance of gradients by temperature, for the paper's corollary on gradient scaling.
 
     python -m research studies gradient_variance
 
-Perceptrons of binary spikes (T=1) are trained as in `deep_gradient`; then their weights are kept. For each
-temperature the gradient of batches of 128 samples is taken, of the soft network and of the binary one with
-the soft derivative. *Variance* is the sum of the variances of all weights over batches, over the squared
-length of the mean gradient. *Bias* is 1 less the cosine of the mean gradient to the true one of the binary
-network, whose loss is averaged over a little noise.
+Perceptrons with binary spikes (T=1) are trained as in `deep_gradient`; then their weights are fixed. For each
+temperature, gradients of batches of 128 samples are computed for the soft network and for the binary network
+with the soft derivative. *Variance* is the variance over batches, summed over all weights and divided by the
+squared length of the mean gradient. *Bias* is 1 minus the cosine between the mean gradient and the true
+gradient of the binary network, whose loss is averaged over a little noise.
 """
 
 import argparse
@@ -26,7 +26,7 @@ BATCH = 128
 
 
 def rule(eps: float, mode: str) -> Rule:
-    """Return UltraLIF of one step, soft, or binary with the soft derivative."""
+    """Return a one-step UltraLIF that is soft, or binary with the soft derivative."""
     options: dict[str, Any] = {**ultra(eps), "mode": mode, "learn_eps": False}
     module = ul.UltraLIF(**options)
     return lambda current: module(current.unsqueeze(0))[0]
@@ -37,15 +37,15 @@ def flat(grads: list[Tensor]) -> Tensor:
 
 
 def moments(net: Binary, task: RandomTask, method: Rule, batches: int) -> tuple[Tensor, float, float]:
-    """Return the mean gradient, its length, and the relative variance of a batch's gradient."""
+    """Return the mean gradient, its length, and the relative variance of the batch gradients."""
     found = torch.stack([flat(claimed(net, method, *task.draw(BATCH))) / BATCH for _ in range(batches)])
     mean, spread = found.mean(0), found.var(0).sum()
-    squared = mean.square().sum() - spread / batches  # without what the variance adds to it
+    squared = mean.square().sum() - spread / batches  # without the contribution of the variance
     return mean, float(squared.sqrt()), float(spread / squared)
 
 
 def measure(seed: int, depth: int, batches: int, samples: int) -> dict[str, list[list[float]]]:
-    """Return by mode, for each temperature: length of the gradient, relative variance, bias."""
+    """Return gradient length, relative variance and bias by mode, for each temperature."""
     random = torch.Generator().manual_seed(seed)
     task, net = RandomTask(random), Binary(depth, random)
     net.train(task, 100)
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--depth", type=int, default=2)
     parser.add_argument("--batches", type=int, default=400)
-    parser.add_argument("--samples", type=int, default=600_000, help="for the true gradient")
+    parser.add_argument("--samples", type=int, default=600_000, help="noise samples for the true gradient")
     parser.add_argument("--out", type=Path, default=RESULTS / "gradient-variance.json")
     given = parser.parse_args()
     runs = [measure(seed, given.depth, given.batches, given.samples) for seed in range(given.seeds)]

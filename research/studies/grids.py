@@ -1,4 +1,4 @@
-"""Studies around the paper: equal tuning for all, what each ingredient adds, one open reading at a time."""
+"""Grids for our own studies: equal tuning, the factorial, and one open reading at a time."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -36,18 +36,18 @@ __all__ = [
 ]
 
 RATES = (3e-4, 1e-3, 3e-3, 1e-2)
-"""Learning rates: the same for all neurons."""
+"""Learning rates, the same for all neurons."""
 WIDTHS = (0.1, 0.25, 0.5, 1.0)
-"""Widths of a surrogate, and temperatures: the same values for all neurons."""
+"""Surrogate widths and temperatures, the same values for all neurons."""
 SEARCH: dict[str, Any] = {"validation": 1 / 6, "epochs": 20, "seed": 1000}
-"""Fields of the tuning runs; the chosen settings are then trained like all other runs."""
+"""Config fields of the tuning runs; the chosen settings are then trained like all other runs."""
 SMALL = "digits"
-"""The images that come with scikit-learn: every study of them is a matter of minutes on one CPU core."""
+"""The images included in scikit-learn; each study on them takes minutes on one CPU core."""
 _PLAIN = RunConfig(precision=BASE.precision)
 
 
 class StudyCell(NamedTuple):
-    """A run of a study without its seed."""
+    """A run of a study, without its seed."""
 
     label: str
     dataset: str
@@ -75,21 +75,21 @@ TUNED: dict[str, tuple[str, dict[str, Any]]] = {
     "UltraPLIF binary": ("UltraPLIF", _BINARY),
     "UltraDLIF binary": ("UltraDLIF", _BINARY | {"centered": True}),
 }
-"""The tuned neurons by label, with their options; those called binary are trained with spikes 0 and 1."""
+"""The tuned neurons by label, with their options; "binary" ones are trained with binary spikes."""
 
 
 def tuning() -> Runs:
-    """Yield the tuning grid, as large for every neuron: learning rate x width, on a held-out sixth.
+    """Yield the tuning grid of learning rates and widths, equally large for every neuron.
 
-    The width is that of the surrogate (1 / slope), of DSpike's curve (its sharpness is 2 * threshold / width)
-    or the temperature; it is where a learned one starts.
+    A sixth of the training set is held out. The width is the temperature, or the width of the surrogate
+    (1 / slope) or of DSpike's curve (2 * threshold / sharpness). A learned width starts at this value.
     """
     yield from _grid(tuple(SEARCH.items()))
 
 
 @cache
 def _grid(search: tuple[tuple[str, Any], ...]) -> list[tuple[StudyCell, RunConfig]]:
-    """Make the grid once: it has thousands of configs, and every table of the study asks for it."""
+    """Build the grid once, because it has thousands of configs and every table of the study uses it."""
     register_neurons()
     grid = []
     for time, dataset, rate in product(
@@ -109,9 +109,9 @@ def _width(neuron: str, width: float) -> dict[str, float]:
 
 
 def tuned(results: Iterable[Result]) -> Runs:
-    """Yield for every neuron the setting of the tuning grid that is best on the held-out sixth.
+    """Yield the setting of each neuron that is best on the held-out sixth.
 
-    A neuron is left out until its whole grid was run; a run that diverged counts as run.
+    A neuron is skipped until its whole grid is finished; diverged runs count as finished.
     """
     known = {result.id: result for result in results}
     grids: dict[StudyCell, list[RunConfig]] = {}
@@ -124,19 +124,19 @@ def tuned(results: Iterable[Result]) -> Runs:
 
 
 def held_out(result: Result) -> float:
-    """Return the accuracy on the held-out part in the mode of training; 0 for a run that diverged."""
+    """Return the held-out accuracy in the training mode; 0 for a diverged run."""
     value = result.own.validation if result.status == "done" else 0.0
     return 0.0 if value is None else value
 
 
 MEMBRANES = {"additive": "SoftLIF", "LSE": "UltraLIF", "ring": "UltraDLIF"}
-"""The membranes of the factorial: V = leak V + I, log-sum-exp over time, and over a centred ring."""
+"""The factorial's membranes: V = leak V + I, log-sum-exp over time, and log-sum-exp over a centred ring."""
 
 
 def factorial() -> Runs:
-    """Yield spikes soft or binary x membrane x width fixed or learned x reset differentiated or not.
+    """Yield the factorial: soft or binary spikes, membrane, fixed or learned width, reset detached or not.
 
-    At T=1 there is no step after the reset. Perceptrons of sigmoids and of ReLUs are beside it.
+    At T=1 no step follows the reset. Sigmoid and ReLU perceptrons are added for comparison.
     """
     for time, dataset in product((1, 10), ("cifar10", "mnist", "fashion-mnist", SMALL)):
         base = _PLAIN.with_(dataset=dataset, timesteps=time)
@@ -174,7 +174,7 @@ READINGS: dict[str, dict[str, Any]] = {
     "curve clipped": {},
     "coupled at the spike": {},
 }
-"""One open reading of the text each, and the fields and options that it changes."""
+"""The open readings of the text, with the fields and options that each changes."""
 _OTHER: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
     ("gradient of eps cut at its bounds", "UltraLIF"): ("ReleasedUltraLIF", {"threshold": 0.5}),
     ("gradient of eps cut at its bounds", "UltraDLIF"): ("ClampedUltraDLIF", {"threshold": 0.5}),
@@ -185,7 +185,7 @@ _OTHER: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
     ("curve clipped", "DSpike"): ("DSpike", {"detach_reset": False}),
     ("coupled at the spike", "UltraDLIF"): ("SpikeCoupledUltraDLIF", {}),
 }
-"""The neurons of the readings that need another one, with their options."""
+"""The neurons, with their options, for readings that need a different neuron."""
 _ONLY = {
     "threshold 0": ULTRA,
     "gradient of eps cut at its bounds": ULTRA,
@@ -201,7 +201,7 @@ READ = ("LIF", "DSpike", "UltraLIF", "UltraDLIF")
 
 
 def one_at_a_time() -> Runs:
-    """Yield runs of the text's reading with one open point changed, at T=1 and 10."""
+    """Yield runs in the text's reading with one open point changed, at T=1 and 10."""
     for time, dataset, neuron in product((1, 10), ("cifar10", "mnist", SMALL), READ):
         fields: dict[str, Any] = {"dataset": dataset, "timesteps": time, "precision": BASE.precision}
         for name, changes in READINGS.items():
@@ -225,16 +225,16 @@ OPEN: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "adaptation a step later": (("AdaLIF",), {}),
     "events of 0 and 1": (("LIF", "PLIF", "DSpike", "SoftLIF", *ULTRA), {"binary_events": True}),
 }
-"""Choices that the text leaves open: which neurons have each, and the fields and options that it changes."""
+"""Choices left open by the text: the neurons affected by each, and the fields and options it changes."""
 _INSTEAD = {"decay to V + log(leak)": "ShiftedUltraDPLIF", "adaptation a step later": "LateAdaLIF"}
 _LATER = ("reset by the spike before", "adaptation a step later")
-"""At T=1 there is no spike before."""
+"""Choices about the previous spike, which does not exist at T=1."""
 
 
 def open_readings() -> Runs:
-    """Yield runs of the text's reading with an open choice changed; counts of events are SHD's alone.
+    """Yield runs in the text's reading with one open choice changed; event counts exist only on SHD.
 
-    Of the larger sets, the tables of the paper have the runs as written.
+    For the larger datasets, the runs as written are part of the paper's tables.
     """
     for time, dataset in product((1, 10), (SMALL, "mnist", "shd")):
         fields: dict[str, Any] = {"dataset": dataset, "timesteps": time, "precision": BASE.precision}
@@ -257,11 +257,11 @@ STUDIES: dict[str, Callable[[], Runs]] = {
     "one-at-a-time": one_at_a_time,
     "open-readings": open_readings,
 }
-"""Every study by its name; each yields cells and runs of one seed."""
+"""All studies by name; each yields cells and their runs for one seed."""
 
 
 def collect(runs: Runs, results: Iterable[Result]) -> dict[StudyCell, dict[int, Result]]:
-    """Return the finished results of a study's cells by seed."""
+    """Return the finished results for a study's cells by seed."""
     cells: dict[str, StudyCell] = {}
     kinds: set[tuple[str, str, int]] = set()
     for cell, config in runs:
@@ -270,7 +270,7 @@ def collect(runs: Runs, results: Iterable[Result]) -> dict[StudyCell, dict[int, 
     found: dict[StudyCell, dict[int, Result]] = {}
     for result in results:
         if result.status != "done" or (result.dataset, result.neuron, result.timesteps) not in kinds:
-            continue  # without writing its config as text, which takes longer
+            continue  # without converting the config to text, which is slower
         place = cells.get(without_seed(result.config))
         if place is not None:
             found.setdefault(place, {})[result.seed] = result

@@ -1,16 +1,17 @@
-"""What each reset gives on tasks that need memory, and how long it remembers: a study that runs by itself.
+"""Compare resets on tasks that need memory, and measure how long each one remembers.
 
-    python -m research studies memory --minutes 10   # goes on where it stopped; randman alone
+    python -m research studies memory --minutes 10   # resumes; randman only
     python -m research studies memory --task nmnist columns --data FOLDER --processes 8
-    python -m research studies memory --plan                             # what is done and what is lacking
+    python -m research studies memory --plan                             # what is done and what is missing
     python -m research studies memory_page                               # tables of research/docs/memory.md
 
 Every finished run is a line of ``--out``. Learning rate, time constants, temperature and ceiling, or learning
-rate and width of the surrogate, are chosen for each method and task on a held-out fifth of the training
-samples. The chosen setting is trained from five seeds on all of them and judged by the test set after the
-last epoch. Nets have one hidden layer and a linear readout of its mean spike; three layers with batch norm
-for pixels, six convolutions and a layer for columns of CIFAR-10. Training begins with soft spikes; after
-three fifths of the epochs they are binary. For pixels, and for LIF and PLIF, they are binary throughout.
+rate and surrogate width, are chosen for each method and task on a held-out fifth of the training samples. The
+chosen setting is trained with five seeds on all training samples and tested after the last epoch. Networks
+have one hidden layer and a linear readout of its mean spike. For pixels they have three layers with batch
+norm, and for columns of CIFAR-10 six convolutions and one dense layer. Training starts with soft spikes and
+switches to binary spikes after three fifths of the epochs. For pixels, and for LIF and PLIF, spikes are
+binary throughout.
 """
 
 import argparse
@@ -36,7 +37,7 @@ Row = dict[str, Any]
 
 
 def key(row: Row) -> MemoryCell:
-    """Return the run of a line."""
+    """Return the cell that a line of results belongs to."""
     return MemoryCell(
         **{name: tuple(row[name]) if name == "time_constants" else row[name] for name in MemoryCell._fields}
     )
@@ -45,7 +46,7 @@ def key(row: Row) -> MemoryCell:
 def todo(
     task: str, rows: list[Row], methods: Iterable[str], seeds: Iterable[int] = SEEDS
 ) -> Iterator[MemoryCell]:
-    """Yield the runs that are lacking, all methods in turn; the last ones depend on what the first find."""
+    """Yield the missing runs, all methods in turn; later runs depend on the results of earlier ones."""
     done = {key(row): row for row in rows}
     grids = [grid(task, method) for method in methods]
     chosen = [max(g, key=lambda cell: done[cell]["hard"]) for g in grids if all(cell in done for cell in g)]
@@ -56,19 +57,19 @@ def todo(
 
 
 def finished(path: Path) -> list[Row]:
-    """Return the lines that there are."""
+    """Return the existing lines."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def worker() -> ProcessPoolExecutor:
-    """Return a process of its own: what goes wrong on a GPU spoils the process in which it does."""
+    """Return a separate process, because a GPU error makes its process unusable."""
     return ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
 
 
 def work(args: argparse.Namespace) -> None:
-    """Train what is lacking, several runs at once, until the time is up.
+    """Train the missing runs, several at once, until the time is up.
 
-    A run that fails is tried again, in a new process and without a recorded step; then it is left out.
+    A failed run is retried in a new process and without a recorded step. If it fails again, it is skipped.
     """
     began, begun, idle = time.perf_counter(), set[MemoryCell](), [worker() for _ in range(args.processes)]
     running = dict[Future[Row], tuple[MemoryCell, ProcessPoolExecutor, bool]]()
@@ -115,11 +116,11 @@ def main() -> None:
     parser.add_argument("--methods", choices=METHODS, nargs="+", default=list(METHODS))
     parser.add_argument("--data", help="a folder to search for the dataset first")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--minutes", type=float, default=math.inf, help="after them no run is begun")
-    parser.add_argument("--processes", type=int, default=1, help="runs at once")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="start no new run after this time")
+    parser.add_argument("--processes", type=int, default=1, help="number of runs at once")
     parser.add_argument("--out", type=Path, default=RESULTS / "memory.jsonl")
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
-    parser.add_argument("--most", type=int, help="use only the first samples: for rehearsals")
+    parser.add_argument("--most", type=int, help="use only the first samples, for a quick trial")
     parser.add_argument("--plan", action="store_true")
     args = parser.parse_args()
     if not args.plan:
@@ -128,7 +129,7 @@ def main() -> None:
     for task in TASKS:
         rows = finished(args.out)
         done = sum(row["task"] == task for row in rows)
-        print(f"{task}: {done} runs done, at least {len(list(todo(task, rows, args.methods)))} lacking")
+        print(f"{task}: {done} runs done, at least {len(list(todo(task, rows, args.methods)))} missing")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The networks of `memory`: perceptrons, deeper ones with batch norm, and convolutions along columns."""
+"""The networks for `memory`: perceptrons, deeper ones with batch norm, and convolutions along columns."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from research.readings.neurons import register_neurons
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "none": ("UltraPLIF", {"reset": "none"}),
     "saturate": ("UltraPLIF", {"reset": "saturate"}),
-    "saturate, learned": ("UltraPLIF", {"reset": "saturate"}),  # a ceiling for each neuron, from v_sat on
+    "saturate, learned": ("UltraPLIF", {"reset": "saturate"}),  # a ceiling per neuron, initially v_sat
     "zero": ("UltraPLIF", {"reset": "zero"}),
     "subtract": ("UltraPLIF", {"reset": "subtract"}),
     "SoftLIF": ("SoftLIF", {"reset": "zero", "learn_leak": True}),
@@ -25,7 +25,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "PLIF, no reset": ("PLIF", {"surrogate": "sigmoid", "reset": "none", "learn_slope": True}),
 }
 SURROGATE = ("LIF", "LIF, learned width", "PLIF, learned width", "PLIF, no reset")
-"""Methods that are trained with binary spikes throughout."""
+"""Methods trained with binary spikes throughout."""
 MAKE = Callable[..., nn.Module]
 
 
@@ -37,17 +37,17 @@ class MemoryCell(NamedTuple):
     lr: float
     time_constants: tuple[float, ...]
     eps: float
-    """Temperature, or the surrogate's width to begin with; 0, the neuron's default."""
+    """Temperature, or initial surrogate width; 0 means the neuron's default."""
     v_sat: float
     seed: int
     held: bool
 
 
 class Columns(nn.Module):
-    """Columns of a picture ``[T, B, 3 * 32]``, one a step: the network of the anchors (Fang et al. 2023).
+    """A network for images read column by column, ``[T, B, 3 * 32]``, as in Fang et al. (2023).
 
-    Twice three convolutions along the column, each with batch norm and neurons, then a mean of two pixels; a
-    layer of neurons, and a linear head for their mean spike.
+    Two blocks of three convolutions along the column, each with batch norm and neurons, end with a mean over
+    two pixels. A layer of neurons and a linear head for their mean spike follow.
     """
 
     def __init__(self, width: int, make: MAKE) -> None:
@@ -71,7 +71,7 @@ class Columns(nn.Module):
         return self.head(spikes.mean(0, dtype=torch.float32))
 
     def layers(self) -> Iterator[tuple[nn.Module, ul.nn.Neuron[Any]]]:
-        """Yield what adds the bias of each layer of neurons, and the neurons."""
+        """Yield the module with the bias of each layer of neurons, and the neurons."""
         yield from zip((*self.norms, self.linear), (*self.neurons, self.last), strict=True)
 
 
@@ -93,12 +93,12 @@ class DeepMemory(nn.Module):
         return self.head(x.mean(0, dtype=torch.float32))
 
     def layers(self) -> Iterator[tuple[nn.Module, ul.nn.Neuron[Any]]]:
-        """Yield what adds the bias of each layer of neurons, and the neurons."""
+        """Yield the module with the bias of each layer of neurons, and the neurons."""
         yield from zip(self.norms, self.neurons, strict=True)
 
 
 def options_of(cell: MemoryCell) -> tuple[str, dict[str, Any]]:
-    """Return the neuron of a run and its arguments."""
+    """Return a run's neuron and its arguments."""
     register_neurons()
     neuron, options = METHODS[cell.method]
     options = dict(options)
@@ -112,7 +112,7 @@ def options_of(cell: MemoryCell) -> tuple[str, dict[str, Any]]:
 
 
 def build(cell: MemoryCell, sizes: tuple[int, ...]) -> nn.Module:
-    """Return the net of a run; where nothing resets, it begins so that neurons do not fire all the time."""
+    """Return a run's network; neurons without reset are initialized so that they do not fire all the time."""
     torch.manual_seed(cell.seed)
     neuron, options = options_of(cell)
 
@@ -139,19 +139,19 @@ def build(cell: MemoryCell, sizes: tuple[int, ...]) -> nn.Module:
 
 
 def calm(biased: Any, leak: Tensor, threshold: float) -> None:
-    """Begin with sums that nothing resets of about unit size, above the threshold in three of ten steps."""
+    """Initialize membranes without reset to about unit size and above threshold in three of ten steps."""
     gain = torch.sqrt(1 - leak**2)
     biased.weight *= gain[:, None] if biased.weight.dim() == 2 else gain
     biased.bias += (threshold - 0.52) * (1 - leak)
 
 
 def rest(neuron: Any) -> Tensor:
-    """Return the bias with which an undriven membrane that nothing resets stays at 0."""
+    """Return the bias at which a membrane without input or reset stays at 0."""
     return neuron.eps * torch.log(-torch.expm1(neuron.log_decay))
 
 
 def level(neuron: Any, steps: int = 100) -> Tensor:
-    """Return the bias with which neurons that nothing resets fire in three of ten steps under unit noise."""
+    """Return the bias at which neurons without reset fire in three of ten steps under unit noise."""
     eps, decay = neuron.eps.flatten(), neuron.log_decay.flatten()
     v = torch.full((256, len(eps)), -torch.inf)
     for _ in range(steps):
@@ -160,7 +160,7 @@ def level(neuron: Any, steps: int = 100) -> Tensor:
 
 
 def memory(net: Any, x: Tensor) -> float:
-    """Return the mean of log |dV(t) / dV(t - 1)| in the first layer, by autograd, with soft spikes."""
+    """Return the mean of log |dV(t) / dV(t - 1)| in the first layer with soft spikes, by autograd."""
     _, neuron = next(iter(net.layers()))
     seen: list[Tensor] = []
     handle = neuron.register_forward_pre_hook(lambda _, given: seen.append(given[0].detach()))
@@ -178,5 +178,5 @@ def memory(net: Any, x: Tensor) -> float:
 
 
 def modes(net: Any) -> tuple[str, ...]:
-    """Return the modes of the neurons of a net."""
+    """Return the spike modes of a network's neurons."""
     return next(iter(net.layers()))[1].modes

@@ -1,4 +1,4 @@
-"""The tasks of `memory`: sequences that need memory, and how a net is trained on them and judged."""
+"""The tasks for `memory`: sequences that need memory, with training and evaluation."""
 
 import math
 import time
@@ -18,26 +18,26 @@ from ultralif.data.loader import CROP_AND_FLIP
 
 
 class MemoryTask(NamedTuple):
-    """A dataset as sequences, and the net and training for it."""
+    """A dataset as sequences, with its network and training settings."""
 
     dataset: str
     hidden: int
     epochs: int
     time_constants: tuple[tuple[float, float], ...]
     train: int | None = None
-    """Training samples, the first ones; None, all."""
+    """Number of training samples, from the start; None means all."""
     rates: tuple[float, ...] = (3e-3, 1e-2)
     temperatures: tuple[float, ...] = (0.2, 0.3)
     ceilings: tuple[float, ...] = (1.0, 2.0)
     batch: int = 128
     held_epochs: int | None = None
-    """Epochs of the runs that choose; None, as many as of those that are judged."""
+    """Epochs of the tuning runs; None means as many as for the final runs."""
     depth: int = 1
     """Hidden layers."""
     half: bool = False
     """Train in bfloat16 on a GPU."""
     soft: float = 0.6
-    """The share of the epochs that train with soft spikes, where neurons have them; then they are binary."""
+    """Fraction of the epochs with soft spikes, if the neuron supports them; the rest use binary spikes."""
 
 
 SHORT, LONG = ((2.0, 15.0), (5.0, 30.0)), ((2.0, 100.0), (2.0, 400.0))
@@ -54,10 +54,10 @@ TASKS = {
 
 
 def grid(task: str, method: str) -> list[MemoryCell]:
-    """Return the runs among which the held-out samples choose: as many for each method of a task.
+    """Return the tuning runs, equally many for each method of a task.
 
-    The width of a surrogate is chosen from the temperatures, and its time constant from the middles of the
-    ranges; a ceiling is one more choice where there are several.
+    A surrogate's width is chosen from the temperatures, and its time constant from the middles of the ranges.
+    The ceiling is an additional choice if there are several values.
     """
     given = TASKS[task]
     if method == "LIF":
@@ -74,15 +74,15 @@ def grid(task: str, method: str) -> list[MemoryCell]:
 
 @dataclass(frozen=True)
 class TaskSamples:
-    """Bytes or numbers with labels: sequences ``[T, N, inputs]``, or for columns images ``[N, C, H, W]``."""
+    """Labelled bytes or numbers: sequences ``[T, N, inputs]``, or images ``[N, C, H, W]`` for columns."""
 
     x: Tensor
     labels: Tensor
     index: Tensor
-    """The samples of these that are meant."""
+    """Indices of the samples in this set."""
 
     def take(self, index: Tensor, *, changed: bool = False) -> tuple[Tensor, Tensor]:
-        """Return some samples, ``[T, B, inputs]``, images perhaps shifted and mirrored, and their labels."""
+        """Return a batch ``[T, B, inputs]`` with labels; images may be shifted and mirrored."""
         index = self.index[index]
         if self.x.dim() == 3:
             return self.x[:, index].float(), self.labels[index]
@@ -106,7 +106,7 @@ def load(task: str, folder: str | None, device: str, most: int | None) -> tuple[
     for split, wanted in ((found.train, given.train), (found.test, None)):
         count = min(len(split), most or len(split), wanted or len(split))
         parts = torch.arange(count).split(2000)
-        if given.dataset == "n-mnist":  # counts as bytes take a quarter of the memory
+        if given.dataset == "n-mnist":  # counts stored as bytes need a quarter of the memory
             x = torch.cat([split.batch(part).flatten(2).byte() for part in parts], 1)
         elif given.dataset == "randman":
             x = split.batch(torch.arange(count)).float().flatten(2)
@@ -123,22 +123,22 @@ def load(task: str, folder: str | None, device: str, most: int | None) -> tuple[
 
 
 def recorded(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """Return a step that was taken before as a CUDA graph, or as it is if that fails; it is not taken now."""
+    """Record an already executed step as a CUDA graph without running it; if that fails, return it as is."""
     graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream(device)
     try:
         with torch.cuda.graph(graph):
             step()
     except RuntimeError as error:
-        torch.cuda.set_stream(here)  # random numbers can be drawn again, too
+        torch.cuda.set_stream(here)  # random numbers can be drawn again as well
         generator = torch.cuda.default_generators[here.device.index]
         generator.graphsafe_set_state(torch.Generator(here.device).graphsafe_get_state())
-        print(f"a step cannot be recorded, and is taken kernel by kernel: {error}", flush=True)
+        print(f"the step could not be recorded, so kernels are launched one by one: {error}", flush=True)
         return step
     return graph.replay
 
 
 def train(cell: MemoryCell, data: TaskSamples, epochs: int, *, record: bool) -> nn.Module:
-    """Train one net. A step, from batch to new weights, may be recorded once a mode, and replayed."""
+    """Train one network; the training step may be recorded once per mode as a CUDA graph and replayed."""
     given, device = TASKS[cell.task], data.labels.device
     inputs = data.take(torch.zeros(1, dtype=torch.long, device=device))[0].shape[2]
     net = build(cell, (inputs, *[given.hidden] * given.depth, int(data.labels.max()) + 1)).to(device)
@@ -174,7 +174,7 @@ def train(cell: MemoryCell, data: TaskSamples, epochs: int, *, record: bool) -> 
 
 @torch.no_grad()
 def accuracy(net: nn.Module, data: TaskSamples) -> float:
-    """Return the percentage of right answers."""
+    """Return the accuracy in percent."""
     right = 0
     for part in torch.arange(len(data), device=data.labels.device).split(500):
         x, labels = data.take(part)
@@ -185,17 +185,17 @@ def accuracy(net: nn.Module, data: TaskSamples) -> float:
 def measure(
     cell: MemoryCell, folder: str | None, device: str, most: int | None = None, *, record: bool = False
 ) -> dict[str, Any]:
-    """Train and judge one run.
+    """Train and evaluate one run.
 
     Args:
         cell: the run.
-        folder: searched for the dataset first.
+        folder: a folder to search for the dataset first.
         device: ``cpu`` or ``cuda``.
-        most: use the first samples alone, this many.
-        record: record steps as a CUDA graph.
+        most: use only this many samples, from the start.
+        record: record training steps as CUDA graphs.
     """
     if device == "cuda":
-        if torch.cuda.current_stream() == torch.cuda.default_stream():  # there no step could be recorded
+        if torch.cuda.current_stream() == torch.cuda.default_stream():  # no step could be recorded there
             torch.cuda.set_stream(torch.cuda.Stream())
         torch.cuda.empty_cache()
         torch.set_float32_matmul_precision("high")

@@ -1,10 +1,10 @@
-"""What log-sum-exp adds to the time of a training step, over LIF: the paper says about 5 %.
+"""Measure how much training time log-sum-exp adds over LIF; the paper says about 5 %.
 
     python -m research studies overhead results/paper.jsonl.gz
 
-Networks of the paper (784 inputs, 64 neurons, 10 classes, a batch of 128) take steps in turn on one thread.
-The processor's time counts, so that other programs disturb less. The medians are added to a file of results,
-from which `ultralif reproduce verdicts` reads them.
+Networks from the paper (784 inputs, 64 neurons, 10 classes, batches of 128) take training steps in turn on
+one thread. CPU time is measured, so that other programs interfere less. The medians are added to a results
+file, where `python -m research verdicts` reads them.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def stepper(neuron: str, timesteps: int, backend: str) -> Callable[[], None]:
 
 
 def measure(timesteps: int, backend: str, rounds: int) -> dict[str, float]:
-    """Return the milliseconds of a step with each neuron."""
+    """Return the milliseconds per step for each neuron."""
     steps = {neuron: stepper(neuron, timesteps, backend) for neuron in NEURONS}
     times: dict[str, list[float]] = {neuron: [] for neuron in NEURONS}
     for repetition in range(rounds + 3):

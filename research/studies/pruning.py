@@ -1,10 +1,10 @@
-"""Compare pruning by log-volume with pruning by magnitude, at equal size, on MNIST.
+"""Compare pruning by log-volume with pruning by magnitude at equal size on MNIST.
 
     python -m research studies pruning --data ../shared/data/mnist --out docs/results/pruning.md
 
-A network 784-128-10 of UltraLIF neurons reads each image as a constant current for one time step. Its hidden
-layer is pruned without looking at data, then measured as it is, with the mean of the removed spikes kept as a
-bias, and after one more epoch of training.
+A 784-128-10 network of UltraLIF neurons reads each image as a constant current for one time step. Its hidden
+layer is pruned without data. The test accuracy is measured directly after pruning, with the mean of the
+removed spikes kept as a bias, and after one more epoch of training.
 """
 
 import argparse
@@ -32,7 +32,7 @@ MEASURES = ("pruned", "bias kept", "1 epoch more")
 
 
 def read_idx(path: Path) -> Tensor:
-    """Read one of MNIST's idx files: a header of magic number and sizes, then bytes."""
+    """Read an MNIST idx file: a header with a magic number and sizes, then bytes."""
     data = gzip.decompress(path.read_bytes())
     dimensions = data[3]
     shape = np.frombuffer(data, ">i4", dimensions, 4)
@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DOCS / "pruning.md")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--alphas", type=float, nargs="+", default=[0.0, 1e-3])
-    parser.add_argument("--save", type=Path, help="write the first network, and three test images, here")
+    parser.add_argument("--save", type=Path, help="folder for the first network and three test images")
     args = parser.parse_args()
     torch.set_num_threads(1)
     start, data = time.perf_counter(), load(args.data)
@@ -146,7 +146,7 @@ def main() -> None:
 
 Command: `python -m research studies pruning --seeds {args.seeds}` ({minutes:.1f} minutes on {machine}).
 
-A network 784-{HIDDEN}-10 of UltraLIF neurons sees each image as a constant current for one time step. It
+A 784-{HIDDEN}-10 network of UltraLIF neurons sees each image as a constant current for one time step. It
 was trained for {EPOCHS} epochs with Adam. The tables show the test accuracy in percent with soft spikes,
 as mean ± standard deviation over {args.seeds} seeds, after the hidden layer was pruned to the number of
 neurons in the header. There are three measures: the pruned network; the same with the mean of the removed

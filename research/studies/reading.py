@@ -1,10 +1,10 @@
-"""Train one network as the author's released code has it.
+"""Train one network as in the author's released code.
 
     python -m research studies reading UltraDLIF --dataset mnist --timesteps 1
     python -m research studies reading UltraPLIF --reading ablation
 
-Its neurons are made of plain PyTorch, so that training is slower than the library's. The results of all runs
-of these readings are in research/results.
+The neurons are plain PyTorch, so training is slower than with the library's own. The results of all runs in
+these readings are in research/results.
 """
 
 import argparse
@@ -15,12 +15,12 @@ from ultralif.training import train
 
 
 def main() -> None:
-    """Train, and print the accuracies."""
+    """Train a network and print its accuracies."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("neuron", choices=READINGS["released"][1])
     parser.add_argument("--reading", choices=READINGS, default="released")
     parser.add_argument("--dataset", default="mnist")
-    parser.add_argument("--encoding", help="another than the reading's, such as rate")
+    parser.add_argument("--encoding", help="an encoding other than the reading's, such as rate")
     parser.add_argument("--timesteps", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=42)

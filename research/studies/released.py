@@ -1,17 +1,18 @@
-"""Train the published tables as the paper's author has them in code, and the studies around them.
+"""Train the paper's tables as in the author's code, and the runs for our own studies.
 
     python -m research studies released results/released.jsonl.gz --data-dir data --minutes 8
     python -m research studies released results/released.jsonl.gz --plan
 
-Stacks of many networks are trained in order of worth: T=1, 10 and 30 of every dataset that is on this
-machine, the studies of `research.studies.grids`, the study of the temperature, deeper networks, the sparsity
-penalty, and the tables as the text has them. ``tuned`` trains what ``tuning`` found best on held-out data, as
-soon as that is there.
-Several stacks run at once; on a GPU start NVIDIA's multi-process service first (nvidia-cuda-mps-control -d),
-so that they share it. There each kind of neuron is first trained alone for an epoch, so that all processes
-compile kernels. Runs of the file, of the files in results/ and of the folder of runs are not trained again.
-At the end of the given time whatever is in training is saved, and goes on with the next call. The file is
-written anew after every stack. Needs no GPU, but hours without one.
+Stacks of many networks are trained in order of priority: T=1, 10 and 30 on every dataset on this machine, the
+studies in `research.studies.grids`, the temperature study, deeper networks, the sparsity penalty, and the
+tables as written. ``tuned`` trains the settings that ``tuning`` found best on held-out data, once they are
+known.
+
+Several stacks run at once. On a GPU, first start NVIDIA's multi-process service (nvidia-cuda-mps-control -d),
+so that they share it. There each kind of neuron is first trained alone for one epoch, so that all processes
+compile kernels. Runs in the results file, in results/ and in the runs folder are not trained again. When the
+time is up, unfinished training is saved and continues with the next call. The results file is rewritten after
+every stack. A GPU is optional; without one, training takes hours.
 """
 
 import argparse
@@ -56,16 +57,16 @@ LARGEST = 80
 """Members of one seed in a stack; a tuning stack has 72."""
 KNOWN = [RESULTS / f"{name}.jsonl.gz" for name in ("paper", "studies", "open-readings")]
 TINY: dict[str, Any] = {"epochs": 2, "batch_size": 512}
-"""For a rehearsal."""
+"""Config fields for a quick trial."""
 
-register_units()  # here, because the processes that train import this file
+register_units()  # registered here because the training processes import this file
 
 
 def stages(rows: Iterable[Result]) -> dict[str, list[RunConfig]]:
-    """Return the runs of each stage with the first seed, in order of worth.
+    """Return the runs of each stage with the first seed, in order of priority.
 
     Args:
-        rows: all results that there are; those of the tuning say what is trained as ``tuned``.
+        rows: all existing results; the tuning results decide the settings of ``tuned``.
     """
     released = [config for name in DATASETS for _, config in cells(f"released-{name}")]
     penalized = [config for _, config in cells("released-sparsity")]
@@ -94,7 +95,7 @@ def _of(runs: Sequence[RunConfig], timesteps: int, datasets: Sequence[str] = ())
 
 
 def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result]) -> list[list[RunConfig]]:
-    """Return the stacks that are still to be trained, in order of worth, and say what is left out."""
+    """Return the stacks still to be trained, in order of priority, and print what is left out."""
     wanted, known = stages(rows), {result.id for result in rows}
     names = given.stages or list(wanted)
     for name in names:
@@ -113,7 +114,7 @@ def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result])
         ]
         left = [run for run in runs if run.id not in known]
         part = [
-            stack  # neurons of research have no kernels: in one stack with others they would slow all down
+            stack  # the research neurons have no kernels and would slow down the other neurons in a stack
             for alone in (False, True)
             for stack in plan(
                 [run for run in left if (run.neuron in SLOW) == alone],
@@ -122,7 +123,7 @@ def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result])
                 seeds=given.together,
             )
         ]
-        part.sort(key=len, reverse=True)  # what takes longest first
+        part.sort(key=len, reverse=True)  # longest first
         members = ", ".join(str(len(stack)) for stack in part)
         print(
             f"{name}: {sum(map(len, part))} of {len(runs)} runs left, in stacks of {members or 'none'}",
@@ -133,7 +134,7 @@ def plan_stacks(given: argparse.Namespace, store: Store, rows: Sequence[Result])
 
 
 def one_of_each_kind(stacks: Sequence[Sequence[RunConfig]]) -> list[list[RunConfig]]:
-    """Return stacks of one epoch that compile the kernels of all others, each with the runs of one neuron."""
+    """Return one-epoch stacks, each with the runs of one neuron, that compile the kernels of all others."""
     found: dict[tuple[Any, ...], list[RunConfig]] = {}
     for stack in stacks:
         parts: dict[str, list[RunConfig]] = {}
@@ -146,13 +147,13 @@ def one_of_each_kind(stacks: Sequence[Sequence[RunConfig]]) -> list[list[RunConf
 
 
 def work(first: int, tasks: Any, reports: Any, given: argparse.Namespace, deadline: float) -> None:
-    """Train stacks until there are none left, or no time.
+    """Train stacks until none or no time is left.
 
     Args:
-        first: how many of them are only trained to compile their kernels.
-        tasks: the queue of stacks with their numbers, and of None at its end for every worker.
-        reports: the queue of what is to be said.
-        given: the arguments of the command.
+        first: the number of stacks trained only to compile their kernels.
+        tasks: the queue of stacks with their numbers, ending with None for every worker.
+        reports: the queue for progress messages.
+        given: the command's arguments.
         deadline: the time at which to stop.
     """
     end_with_parent()
@@ -189,7 +190,7 @@ def work(first: int, tasks: Any, reports: Any, given: argparse.Namespace, deadli
 
 
 def named(stack: Sequence[RunConfig]) -> str:
-    """Return what a stack is, for a person."""
+    """Describe a stack in words."""
     first = stack[0]
     seeds = sorted({run.seed for run in stack})
     depth = f", {len(first.hidden)} layers" if len(first.hidden) > 1 else ""
@@ -203,7 +204,7 @@ def train(
     store: Store,
     deadline: float,
 ) -> None:
-    """Train stacks in several processes, and write the file after each."""
+    """Train stacks in several processes and write the results file after each."""
     began = time.time()
     context = multiprocessing.get_context("spawn")
     parts = one_of_each_kind(stacks) if torch.cuda.is_available() and given.device != "cpu" else []
@@ -213,7 +214,7 @@ def train(
         context.Process(target=work, args=(len(parts), tasks, reports, given, deadline), daemon=True)
         for _ in range(min(given.processes, len(stacks)))
     ]
-    # By a queue: as an argument they fill a pipe, and each worker would start only after the one before.
+    # As arguments, the stacks would fill a pipe and make each worker wait for the one before, hence a queue.
     for task in (*enumerate(stacks), *(None for _ in workers)):
         tasks.put(task)
     for worker in workers:
@@ -231,33 +232,33 @@ def train(
             save(given.out, before, store)
     for worker in workers:
         worker.join()
-    tasks.cancel_join_thread()  # at the end of the time nobody reads the rest
+    tasks.cancel_join_thread()  # nobody reads the rest after the time is up
 
 
 def save(out: Path, before: dict[str, Result], store: Store) -> int:
-    """Write all runs that there are."""
+    """Write all existing runs."""
     out.parent.mkdir(parents=True, exist_ok=True)
     return archive.write(out, (before | {result.id: result for result in store.rows()}).values())
 
 
 def main() -> None:
-    """Train, and say what is missing."""
+    """Train, and print what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("out", type=Path, help="the file of results; what it has is kept")
-    parser.add_argument("--plan", action="store_true", help="say what is left, and train nothing")
-    parser.add_argument("--minutes", type=float, default=1e6, help="stop after this time; the rest is said")
-    parser.add_argument("--stages", nargs="*", help="only these, in this order")
+    parser.add_argument("out", type=Path, help="the results file; existing results are kept")
+    parser.add_argument("--plan", action="store_true", help="print what is missing, and train nothing")
+    parser.add_argument("--minutes", type=float, default=1e6, help="stop after this time, print the rest")
+    parser.add_argument("--stages", nargs="*", help="train only these stages, in this order")
     parser.add_argument("--datasets", nargs="*", help="only these")
-    parser.add_argument("--seeds", type=int, default=5, help="how many, from 42 on")
-    parser.add_argument("--together", type=int, default=5, help="seeds in one stack")
-    parser.add_argument("--processes", type=int, default=6, help="stacks at once")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds, starting with 42")
+    parser.add_argument("--together", type=int, default=5, help="number of seeds per stack")
+    parser.add_argument("--processes", type=int, default=6, help="number of stacks at once")
     parser.add_argument("--device", default="auto", help="cpu, cuda, or the GPU if there is one")
-    parser.add_argument("--data-dir", type=Path, help="a folder to search first for the data")
-    parser.add_argument("--runs-dir", type=Path, default=Path("runs-released"), help="where runs are kept")
+    parser.add_argument("--data-dir", type=Path, help="a folder to search for the data first")
+    parser.add_argument("--runs-dir", type=Path, default=Path("runs-released"), help="folder for the runs")
     parser.add_argument(
-        "--known", type=Path, nargs="*", default=KNOWN, help="runs of these files are not trained again"
+        "--known", type=Path, nargs="*", default=KNOWN, help="do not train the runs in these files again"
     )
-    parser.add_argument("--tiny", action="store_true", help="a rehearsal of two epochs")
+    parser.add_argument("--tiny", action="store_true", help="a quick trial with two epochs")
     given = parser.parse_args()
     if given.tiny:
         SEARCH.update(TINY)

@@ -1,4 +1,4 @@
-"""Tables of the studies: equal tuning for all, the factorial, one open reading at a time."""
+"""Tables for our own studies: equal tuning, the factorial, and one open reading at a time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
@@ -49,14 +49,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "SoftLIF binary": ("SoftLIF binary",),
     "Ultra binary": ("UltraLIF binary", "UltraPLIF binary", "UltraDLIF binary"),
 }
-"""Groups that the summary of the tuning compares; the best of each is chosen on the held-out sixth."""
+"""Groups compared in the tuning summary; the best of each is chosen on the held-out sixth."""
 BASELINES = (*GROUPS["LIF, three surrogates"], *GROUPS["other baselines"])
 CONTROLS = {"Ultra": "SoftLIF", "Ultra binary": "LIF learned width"}
-"""The neuron without log-sum-exp that the best of a group is compared with."""
+"""The control without log-sum-exp for the best neuron of each group."""
 
 
 class Tuned(NamedTuple):
-    """A tuned neuron: the setting that was chosen, its accuracy on held-out data, and on the test set."""
+    """A tuned neuron: its chosen setting, and its accuracy on held-out data and on the test set."""
 
     setting: str
     held_out: float
@@ -65,7 +65,7 @@ class Tuned(NamedTuple):
 
 
 def _tuned(results: Sequence[Result]) -> dict[StudyCell, Tuned]:
-    """Return every neuron whose whole grid was run; those not trained again yet have no accuracies."""
+    """Return all neurons with a complete grid; those not yet retrained have no accuracies."""
     known = {result.id: result for result in results}
     chosen: dict[StudyCell, tuple[float, str]] = {}
     for cell, config in tuning():
@@ -86,14 +86,14 @@ def _tuned(results: Sequence[Result]) -> dict[StudyCell, Tuned]:
 
 
 def _places(runs: Runs, found: Mapping[StudyCell, object]) -> list[tuple[str, int]]:
-    """Return datasets and T of which there are results, in the order of the study."""
+    """Return the datasets and T with results, in the order of the study."""
     places = dict.fromkeys((cell.dataset, cell.timesteps) for cell, _ in runs)
     known = {(cell.dataset, cell.timesteps) for cell in found}
     return [place for place in places if place in known]
 
 
 def tuned_table(results: Iterable[Result]) -> Table:
-    """Make the table of every tuned neuron."""
+    """Build the table of all tuned neurons."""
     found = _tuned(list(results))
     columns = ("dataset", "T", "neuron", "chosen", "held out", "test", "test, binary", "seeds")
     edges = []
@@ -127,34 +127,34 @@ def tuned_table(results: Iterable[Result]) -> Table:
 
 
 def at_edge(settings: Iterable[str], name: str, values: Sequence[float]) -> int:
-    """Count the settings in which a quantity has its least or its greatest value."""
+    """Count the settings in which a quantity has its smallest or largest value."""
     edges = {f"{name} {value:g}" for value in (min(values), max(values))}
     return sum(bool(edges & set(setting.split(", "))) for setting in settings)
 
 
 class Compared(NamedTuple):
-    """The best neuron of a group, chosen on held-out data, among neurons that were tuned alike."""
+    """The best neuron of a group of neurons tuned alike, chosen on held-out data."""
 
     dataset: str
     timesteps: int
     group: str
     name: str
     test: Interval | None
-    """Accuracy on the test set; None if it was not trained again yet."""
+    """Accuracy on the test set; None if it was not retrained yet."""
     over: Interval | None
-    """Difference from the best baseline, chosen likewise; its p is corrected by Holm's rule."""
+    """Difference from the best baseline, chosen the same way; its p-value is corrected by Holm's rule."""
     past: Interval | None
-    """Difference from the group's control, corrected likewise."""
+    """Difference from the group's control, corrected the same way."""
     binary: Interval | None
     """Difference from the best baseline when networks trained soft are run with binary spikes."""
     is_best: bool
-    """True for the best baseline itself."""
+    """Whether this is the best baseline itself."""
 
 
 def tuned_groups(results: Iterable[Result]) -> list[Compared]:
     """Compare the best of each group with the best baseline and with the group's control.
 
-    Those of digits are left out: their 360 test images tell little.
+    The digits are left out, because 360 test images are too few to be informative.
     """
     found = _tuned(list(results))
     rows = []
@@ -175,7 +175,7 @@ def tuned_groups(results: Iterable[Result]) -> list[Compared]:
             past = paired(one.own, like.own) if like else None
             test = interval(one.own)
             rows.append(Compared(dataset, time, group, name, test, over, past, binary, name == first))
-    for name in ("past", "over"):  # the planned contrasts, with the control, are a family of their own
+    for name in ("past", "over"):  # the planned contrasts with the control form a separate family
         each = [one for row in rows if (one := getattr(row, name))]
         chances = iter(holm([1.0 if one.p is None else one.p for one in each]))
         rows = [
@@ -186,7 +186,7 @@ def tuned_groups(results: Iterable[Result]) -> list[Compared]:
 
 
 def tuned_summary(results: Iterable[Result]) -> Table:
-    """Show the best of each group of tuned neurons."""
+    """Show the best tuned neuron of each group."""
     columns = ("dataset", "T", "best of its group", "test", "over the best baseline", "over its control")
     rows = [
         (
@@ -204,7 +204,7 @@ def tuned_summary(results: Iterable[Result]) -> Table:
 
 
 def _with_p(each: Interval | None) -> str:
-    """Write a difference with its probability."""
+    """Format a difference with its p-value."""
     if each is None or each.p is None:
         return "-" if each is None else each.signed
     return f"{each.signed} (p {'< 0.001' if each.p < 0.001 else f'= {each.p:.3f}'})"
@@ -228,7 +228,7 @@ def factors_table(results: Iterable[Result]) -> Table:
             seeds = set.intersection(*(set(a.keys() & b.keys()) for a, b in pairs)) if pairs else set()
             overall = interval(
                 {seed: fmean(a[seed] - b[seed] for a, b in pairs) for seed in sorted(seeds)},
-                fmean(images(*pair) for pair in pairs) if pairs else 0.0,  # of a mean it is at most this
+                fmean(images(*pair) for pair in pairs) if pairs else 0.0,  # at most this for a mean
             )
             if overall:
                 ends = (f"{end(d.mean for d in differences):+.2f}" for end in (min, max))
@@ -252,7 +252,7 @@ _EFFECTS = (
 
 
 def readings_table(results: Iterable[Result]) -> Table:
-    """Show the effect of each open reading alone, by neuron."""
+    """Show the effect of each open reading separately, by neuron."""
     found = {cell: scores(runs) for cell, runs in collect(one_at_a_time(), results).items()}
     rows = []
     for place, name in product(_places(one_at_a_time(), found), READINGS):
@@ -269,7 +269,7 @@ def readings_table(results: Iterable[Result]) -> Table:
 
 
 def open_table(results: Results) -> Table:
-    """Show what each choice that the text leaves open changes, beside the runs as written."""
+    """Show the effect of each choice left open by the text, beside the runs as written."""
     found = {cell: scores(runs) for cell, runs in collect(open_readings(), results.every).items()}
     rows = []
     for cell, _ in open_readings():

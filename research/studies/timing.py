@@ -1,12 +1,12 @@
-"""Classify by spike times alone, and measure how long each neuron's membrane remembers.
+"""Classify from spike times alone, and measure how long each neuron's membrane remembers.
 
-    python -m research studies timing  # some minutes on one CPU core; writes timing.json and a figure
+    python -m research studies timing  # a few minutes on one CPU core; writes timing.json and a figure
 
 The task is randman: 64 inputs fire once each in 30 steps. Networks have 64 hidden neurons with the paper's
 constants and reset, and are trained alike (Adam 1e-2, 20 epochs, five seeds). Memory is the mean of
-abs(dV(n) / dV(0)) over the neurons of a trained network and 64 test samples, by autograd with soft spikes,
-from the tenth step on; for a ring it is the derivative of the sum of all membranes. Runs that are there are
-not trained again.
+abs(dV(n) / dV(0)) over the neurons of a trained network and 64 test samples, computed by autograd with soft
+spikes from the tenth step. For a ring it is the derivative of the sum of all membranes. Existing runs are not
+trained again.
 """
 
 import argparse
@@ -35,7 +35,7 @@ NEURONS: dict[str, dict[str, Any]] = {
 SEEDS = range(42, 47)
 FIELDS = {"dataset": "randman", "timesteps": 30, "learning_rate": 1e-2, "batch_size": 64, "epochs": 20}
 START, STEPS = 9, 20
-"""The step from which memory is measured, and for how many."""
+"""The step at which the memory measurement starts, and its number of steps."""
 
 
 def memory(net: ul.Network, x: Tensor) -> list[float]:
@@ -56,7 +56,7 @@ def memory(net: ul.Network, x: Tensor) -> list[float]:
 
 
 def measure(runs_dir: Path) -> list[dict[str, Any]]:
-    """Train what is missing, and return accuracies and memory of every network."""
+    """Train the missing runs, and return the accuracies and memory of every network."""
     configs = {
         (label, seed): reading_config("written", seed=seed, **FIELDS, **own)
         for label, own in NEURONS.items()
@@ -84,12 +84,12 @@ def measure(runs_dir: Path) -> list[dict[str, Any]]:
 
 
 def by_seed(rows: list[dict[str, Any]], label: str, name: str) -> dict[int, float]:
-    """Return one number of a neuron by seed."""
+    """Return one of a neuron's measurements by seed."""
     return {row["seed"]: row[name] for row in rows if row["neuron"] == label}
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw accuracies, and memory over steps."""
+    """Draw the accuracies, and memory over time steps."""
     figure, ((upper,), (lower,)) = new_figure(1, 2, width=4.6, height=2.8)
     for place, label in enumerate(NEURONS):
         style = style_of(label) | ({"linestyle": "dashed"} if "centred" in label else {})

@@ -1,4 +1,4 @@
-"""Processes that train beside each other."""
+"""Helpers for parallel training processes."""
 
 import os
 from multiprocessing import parent_process
@@ -8,7 +8,7 @@ __all__ = ["end_with_parent"]
 
 
 def end_with_parent() -> None:
-    """End this process when its parent does, however that ended: one that stays keeps a core and memory."""
+    """End this process when its parent ends, even if killed, so that it does not keep a core and memory."""
     parent = parent_process()
     assert parent is not None, "this is the first process"
 
