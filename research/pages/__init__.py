@@ -1,4 +1,4 @@
-"""Writers of pages, tables and figures, all from the committed results."""
+"""Generate pages, tables and figures from the committed results."""
 
 from collections.abc import Callable
 
@@ -34,14 +34,14 @@ def _claims() -> str:
 
 
 def _paper() -> str:
-    """Fill the numbers of the page on the paper, and write the tables of the studies."""
+    """Fill in the numbers on the page about the paper, and write the study tables."""
     from research.pages.paper import write_page
 
     return write_page()
 
 
 def _figures() -> str:
-    """Draw the paper's figures and those of the theory."""
+    """Draw the figures about the paper and the theory."""
     from research.pages.figures import paper_figures
     from research.pages.mechanisms import mechanism_figure, spike_figure
     from research.pages.paper import all_results
@@ -57,7 +57,7 @@ def _figures() -> str:
 
 
 def _deep() -> str:
-    """Fill the tables of the guide to deep networks, and draw its figures."""
+    """Fill in the tables on the page about deep networks, and draw its figures."""
     from research.pages.deep import write_page
     from research.pages.deep_figures import draw_figures
 
@@ -66,21 +66,21 @@ def _deep() -> str:
 
 
 def _memory() -> str:
-    """Fill the tables of the guide to long memory, and draw its figure."""
+    """Fill in the tables on the page about long memory, and draw its figure."""
     from research.pages.memory import write_page
 
     return write_page()
 
 
 def _contrasts() -> str:
-    """Fill the page of controlled comparisons and the front page."""
+    """Fill in the page of controlled comparisons and the front page."""
     from research.pages.contrasts import write_pages
 
     return write_pages()
 
 
 def _report() -> str:
-    """Write all runs of the paper as one page for the browser."""
+    """Write all runs of the paper as one HTML page."""
     from research.pages.report import write_paper_report
 
     return str(write_paper_report(DOCS.parent / "report.html"))
@@ -96,4 +96,4 @@ PAGES: dict[str, Callable[[], str]] = {
     "contrasts": _contrasts,
     "report": _report,
 }
-"""What writes each page, by name."""
+"""The function that writes each page, by name."""

@@ -1,4 +1,4 @@
-"""Write research/docs/contrasts.md, and the answers on research/README.md, from the rows of `contrasts`."""
+"""Write research/docs/contrasts.md and the answers in research/README.md from the results of `contrasts`."""
 
 import json
 import re
@@ -20,17 +20,17 @@ TASKS = {
     ("clothes", 4): "vgg5 on Fashion-MNIST, T=4",
 }
 OTHER_TASKS = {("pictures", 1): "six convolutions on CIFAR-10, T=1"}
-"""Tasks of the shares that the main contrast does not have."""
+"""Tasks in ``shares`` that are not part of the main contrast."""
 SHARES = (0.3, 0.7, 0.9)
 SEEDS = 8
-"""Seeds of the main contrast, fixed before any run."""
+"""Number of seeds for the main contrast, fixed before any run."""
 BEST, FROZEN, PARALLEL = "UltraPLIF, no reset", "UltraPLIF, frozen gate", "masked PSN"
 Row = dict[str, Any]
 Group = tuple[str, str, int, str, float, float]
 
 
 class Runs:
-    """The finished runs: accuracies on the test set by seed, and what was chosen on held-out samples."""
+    """The finished runs: test accuracies by seed, and the settings chosen on held-out samples."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.rows = [row for row in rows if "error" not in row]
@@ -45,7 +45,7 @@ class Runs:
                 self.found.setdefault(group, {})[cell["seed"]] = row
 
     def scores(self, *group: Any, test: str = "official") -> dict[int, float]:
-        """Return accuracies by seed on the official test set where there is one, else on the only one."""
+        """Return accuracies by seed on the official test set, or on the only test set of a task without it."""
         found = self.found.get(_group(*group), {})
         return {seed: row[test if test in row else "test"] for seed, row in sorted(found.items())}
 
@@ -54,7 +54,7 @@ class Runs:
         return max(self.tried[_group(*group)], key=lambda row: row["held"])
 
     def energy(self, task: str, timesteps: int, method: str) -> dict[int, list[tuple[float, float]]]:
-        """Return, by seed, additions and accuracy of the six penalties."""
+        """Return the additions and accuracy for each of the six penalties, by seed."""
         points: dict[int, list[tuple[float, float]]] = {}
         for group, by_seed in self.found.items():
             if group[:4] == ("energy", task, timesteps, method):
@@ -76,7 +76,7 @@ def read_runs(path: Path = RESULTS / "contrasts.jsonl") -> Runs:
 
 
 def _table(head: str, rows: Iterable[Iterable[object]]) -> str:
-    """Return a table; the columns of its head are separated by bars."""
+    """Return a Markdown table; ``head`` separates the columns with bars."""
     rule = "|" + "---|" * (head.count("|") + 1)
     return "\n".join([f"| {head} |", rule, *(f"| {' | '.join(map(str, row))} |" for row in rows)])
 
@@ -95,7 +95,7 @@ def _gain(
 def average(
     runs: Runs, tasks: Iterable[tuple[str, int]], method: str = "UltraLIF", study: str = "shares"
 ) -> Interval | None:
-    """Return what a soft share of 0.7 adds, averaged over tasks within each seed."""
+    """Return the gain from a soft share of 0.7, averaged over tasks within each seed."""
     parts = []
     for task in tasks:
         ours, base = (runs.scores(study, *task, method, share) for share in (0.7, 0.0))
@@ -105,7 +105,7 @@ def average(
 
 
 def _judged(value: Interval) -> str:
-    """Return what was to be said of an interval, by the rule fixed before any run."""
+    """Return the conclusion from an interval, by the rule fixed before any run."""
     if value.low > 0.5:
         return "the soft phase helps by more than half a point"
     words = "a gain of half a point is refuted" if value.high < 0.5 else "half a point is not excluded"
@@ -136,7 +136,7 @@ def _unfinished(runs: Runs) -> str:
 
 
 def shares(runs: Runs) -> str:
-    """Show what each share of soft epochs adds for each neuron."""
+    """Show the gain from each soft share for each neuron."""
     rows = []
     for task, name in (TASKS | OTHER_TASKS).items():
         for method in ("UltraLIF", "SoftLIF", "LIF"):
@@ -148,7 +148,7 @@ def shares(runs: Runs) -> str:
 
 
 def network(runs: Runs) -> str:
-    """Compare the spoken-digit networks, each with UltraPLIF of the same wiring."""
+    """Compare each spoken-digit network with UltraPLIF in the same wiring."""
     rows = []
     groups = [group for group in runs.found if group[0].startswith("network")]
     for group in sorted(groups, key=lambda g: -fmean(runs.scores(*g).values())):
@@ -169,21 +169,21 @@ def _lead(
 
 
 def versions(runs: Runs) -> str:
-    """Say how far the two test sets are apart for the same networks."""
+    """Report the difference between the two test sets for the same networks."""
     rows = [row for row in runs.rows if "official" in row]
     by_row = {place: row["official"] - row["test"] for place, row in enumerate(rows)}
     value = interval(by_row)
     assert value is not None
     far = max(map(abs, by_row.values()))
     return (
-        f"Over {len(rows)} networks trained on regenerated spikes, accuracy on the official test set (10 ms "
-        f"bins) minus accuracy on the regenerated one is {value.signed} points on average; one network "
-        f"differs by at most {far:.2f}."
+        f"Over {len(rows)} networks trained on regenerated spikes, the accuracy on the official test set "
+        f"(10 ms bins) minus that on the regenerated one is {value.signed} points on average. The largest "
+        f"difference for one network is {far:.2f}."
     )
 
 
 def board(_: Runs) -> str:
-    """Show what the network of the zoo costs on a Cortex-M."""
+    """Show the cost of the zoo's network on a Cortex-M."""
     found = json.loads((RESULTS / "spoken.json").read_text())
     rows = []
     for name, heading in {"m0plus": "Cortex-M0+", "m3": "Cortex-M3", "m4": "Cortex-M4"}.items():
@@ -235,7 +235,7 @@ def edge_of_network(runs: Runs) -> str:
 
 
 def _cell(runs: Runs, *group: Any) -> Row:
-    """Return the run that was trained from fresh seeds."""
+    """Return a cell that was trained with fresh seeds."""
     cell: Row = next(iter(runs.found[_group(*group)].values()))["cell"]
     return cell
 
@@ -245,18 +245,18 @@ def _setting(cell: Row) -> str:
 
 
 def _ranked(runs: Runs, study: str, task: str, timesteps: int) -> list[str]:
-    """Return the methods of a study that have test results, the best first."""
+    """Return the methods of a study with test results, the best first."""
     methods = [group[3] for group in runs.found if group[:3] == (study, task, timesteps)]
     return sorted(methods, key=lambda method: -fmean(runs.scores(study, task, timesteps, method).values()))
 
 
 def memory(runs: Runs) -> str:
-    """Compare neurons without reset on permuted pixels, 196 of them."""
+    """Compare neurons without reset on 196 permuted pixels."""
     return _memory(runs, "permuted", 196)
 
 
 def long_memory(runs: Runs) -> str:
-    """Compare them on all 784 pixels."""
+    """Compare neurons without reset on all 784 permuted pixels."""
     return _memory(runs, "long", 784)
 
 
@@ -270,7 +270,7 @@ def _memory(runs: Runs, task: str, timesteps: int) -> str:
 
 
 def _front(points: list[tuple[float, float]], level: float) -> float:
-    """Return the best accuracy at no more additions, linear between the points of the front."""
+    """Return the best accuracy for at most this many additions, by linear interpolation on the front."""
     front: list[tuple[float, float]] = []
     for at, accuracy in sorted(points):
         front.append((at, max(accuracy, front[-1][1] if front else accuracy)))
@@ -281,7 +281,7 @@ def _front(points: list[tuple[float, float]], level: float) -> float:
 
 
 def at_equal_energy(runs: Runs, task: str, timesteps: int, ours: str, theirs: str) -> Interval | None:
-    """Return the difference at equal additions: a mean of five levels that both reach, paired by seed."""
+    """Return the difference at equal additions, averaged over five levels that both reach, paired by seed."""
     mine, other = (runs.energy(task, timesteps, method) for method in (ours, theirs))
     found = {}
     for seed in mine.keys() & other.keys():
@@ -313,7 +313,7 @@ def energy(runs: Runs) -> str:
 
 
 def logarithms(runs: Runs) -> str:
-    """Compare neurons on SHD without a penalty, where counts enter as logarithms."""
+    """Compare neurons on SHD without a penalty, with counts as logarithms."""
     rows = []
     for steps in (1, 10):
         scores = {method: runs.scores("energy", "words", steps, method) for method in METHODS_OF_ENERGY}
@@ -343,12 +343,12 @@ def lacking(runs: Runs) -> str:
 
 
 def _said(value: Interval) -> str:
-    """Return what the interval of a difference shows."""
+    """Return which side of a difference is higher, judged by its interval."""
     return "the first" if value.low > 0 else "the second" if value.high < 0 else "not decided"
 
 
 def answers(runs: Runs) -> str:
-    """Return the findings for the first page, each with its interval."""
+    """Return the findings for the front page, each with its interval."""
     found = (
         *_of_soft_phase(runs),
         *_of_logarithms(runs),
@@ -425,7 +425,7 @@ PARTS = {
 
 
 def fill(page: str, runs: Runs) -> str:
-    """Return a page with every part made anew."""
+    """Return a page with every generated part updated."""
 
     def made(found: re.Match[str]) -> str:
         return f"<!-- {found[1]} -->\n{PARTS[found[1]](runs)}\n<!-- end -->"
@@ -435,7 +435,7 @@ def fill(page: str, runs: Runs) -> str:
 
 
 def write_pages() -> str:
-    """Fill both pages and return what was written."""
+    """Fill in both pages and return what was written."""
     runs = read_runs()
     for page in PAGES:
         page.write_text(fill(page.read_text(), runs))

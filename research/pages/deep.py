@@ -1,4 +1,4 @@
-"""Fill the tables of research/docs/deep.md from the results of the study, the speedrun and the trial.
+"""Fill in the tables of research/docs/deep.md from the results of the study, the speedrun and the trial.
 
 python -m research studies deep_page
 """
@@ -70,7 +70,7 @@ def speedrun() -> str:
         measured = accuracy, seeds, f"{seconds:.1f}", f"{warmup:.0f}"
         rows.append((steps, epochs, widths, neuron, *measured, device))
     header = ("T", "epochs", "widths", "neuron", "test %", "seeds", "seconds", "compiling before", "machine")
-    return table(header, rows) if rows else "Not measured yet: no run of the speedrun is in `results/`."
+    return table(header, rows) if rows else "Not measured yet: `results/` contains no speedrun."
 
 
 def heldout() -> str:
@@ -97,11 +97,11 @@ def study(rows: Iterable[dict[str, Any]] | None = None) -> str:
     ranked = sorted(found.items(), key=lambda pair: (pair[0][0] == "depth", pair[0][1:5], -mean(pair[1])))
     rows = [(*key[1:], *summary(values)) for key, values in ranked]
     header = ("data", "T", "convolutions", "optimizer", "method", "rate", "width", "binary %", "seeds")
-    return table(header, rows) if rows else "Not measured yet: no run of the study is in `results/`."
+    return table(header, rows) if rows else "Not measured yet: `results/` contains no run of the study."
 
 
 def tuning() -> str:
-    """Return held-out accuracies: a row for each method and width, a column for each rate."""
+    """Return held-out accuracies, with a row for each method and width and a column for each rate."""
     found: dict[tuple[str, float], dict[float, str]] = {}
     for row in lines("deep.jsonl"):
         cell = row["cell"]
@@ -116,7 +116,7 @@ def tuning() -> str:
 
 
 def leads() -> str:
-    """Return how far UltraLIF is ahead at T=1, seed by seed, with an interval of 95 %."""
+    """Return UltraLIF's lead at T=1, paired by seed, with a 95 % interval."""
     found: dict[str, dict[int, float]] = {}
     for row in lines("deep.jsonl"):
         cell = row["cell"]
@@ -156,12 +156,12 @@ PARTS = {
 
 
 def filled(page: str) -> str:
-    """Return the page with every part between its marks written anew."""
+    """Return the page with the text between each pair of markers updated."""
     for name, make in PARTS.items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
         page, count = re.subn(pattern, lambda m, make=make: f"{m[1]}{make()}\n{m[2]}", page, flags=re.DOTALL)
         if count != 1:
-            raise SystemExit(f"{PAGE} must have the part {name!r} once")
+            raise SystemExit(f"{PAGE} must contain the part {name!r} exactly once")
     return page
 
 

@@ -1,4 +1,4 @@
-"""Draw accuracy with binary spikes against depth and against seconds, from the results of study and speedrun.
+"""Draw binary accuracy against depth and against training time, from the study and the speedrun.
 
 python -m research studies deep_figures
 """
@@ -23,7 +23,7 @@ WORDS = {"LIF, atan": "LIF, arctangent surrogate", "LIF, learned width": "LIF, l
 
 
 def depth(rows: Iterable[Row], path: Path) -> bool:
-    """Draw the accuracy of every run by the number of convolutions, and lines through means."""
+    """Draw the accuracy of every run by the number of convolutions, with lines through the means."""
     curves: dict[str, dict[int, list[float]]] = {}
     for row in rows:
         cell = row["cell"]
@@ -49,7 +49,7 @@ def depth(rows: Iterable[Row], path: Path) -> bool:
 
 
 def seconds(rows: Iterable[Row], path: Path) -> bool:
-    """Draw every run of the speedrun on the test set by its time."""
+    """Draw the test accuracy of every speedrun by its time."""
     found: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         if not row["holdout"]:

@@ -1,4 +1,4 @@
-"""The paper's figures, drawn from available runs, with the published points."""
+"""Draw the paper's figures from available runs, with the published points."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ WIDTH = 4.6  # inches: narrow enough to be read on a phone
 
 
 def paper_figures(results: Results, folder: Path, suffix: str = ".png") -> list[Path]:
-    """Draw every figure for which there are runs, and return the files."""
+    """Draw every figure that has runs, and return the files."""
     datasets = list(dict.fromkeys(key.dataset for key in results.runs))
     datasets.sort(key=lambda name: DATASETS.index(name) if name in DATASETS else len(DATASETS))
     drawn = [accuracy_figure(folder / f"accuracy{suffix}", results, datasets)] if datasets else []
@@ -35,18 +35,18 @@ def paper_figures(results: Results, folder: Path, suffix: str = ".png") -> list[
 def accuracy_figure(
     path: Path, results: Results, datasets: Sequence[str] = DATASETS, *, released: bool = False
 ) -> Path:
-    """Draw measured minus published accuracy: a row for each dataset and T, a dot for each neuron.
+    """Draw measured minus published accuracy, with a row for each dataset and T and a dot for each neuron.
 
     Lines are 95 % intervals. The scale is linear within one point and logarithmic beyond.
 
     Args:
-        path: the file.
+        path: the image file to write.
         results: the runs.
         datasets: the datasets, from top to bottom.
-        released: draw the best epochs of the author's code; otherwise the last ones of the paper as written.
+        released: draw the best epochs in the author's reading; otherwise the last epochs as written.
     """
     if not datasets:
-        raise InputError(f"datasets must name at least one, such as {DATASETS[0]}")
+        raise InputError(f"datasets must contain at least one name, such as {DATASETS[0]}")
     find = results.best_epoch if released else results.accuracy
     found = {
         (dataset, time): [
@@ -92,12 +92,12 @@ def _legend(figure: Any, axes: Any) -> None:
 
 
 def ablation_figure(path: Path, results: Results, encoding: str = "rate") -> Path:
-    """Draw fixed and learned temperatures on MNIST at T=1, and how learned ones move from epoch to epoch.
+    """Draw fixed and learned temperatures on MNIST at T=1, and learned temperatures by epoch.
 
     Args:
-        path: the file.
+        path: the image file to write.
         results: the runs.
-        encoding: those of a reading of the text, or of the author's own system: there best epochs are drawn.
+        encoding: a reading of the text, or the author's separate system, for which best epochs are drawn.
     """
     figure, axes = new_figure(1, 2, width=WIDTH, height=3.1)
     upper, lower = axes[:, 0]
@@ -121,7 +121,7 @@ def ablation_figure(path: Path, results: Results, encoding: str = "rate") -> Pat
 
 
 def _draw_fixed(axis: Any, results: Results, neuron: str, encoding: str, shift: float) -> None:
-    """Draw accuracy over fixed temperatures, shifted a little for each neuron, and at the learned one."""
+    """Draw accuracy at fixed temperatures, slightly shifted for each neuron, and at the learned one."""
     style = style_of(neuron)
 
     def accuracy(label: str) -> Interval | None:

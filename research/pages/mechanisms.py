@@ -1,4 +1,4 @@
-"""The mechanisms of the paper's figures 1 and 2: spikes with their slopes, and membranes over time."""
+"""Draw the mechanisms in the paper's figures 1 and 2: spikes with their slopes, and membranes over time."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ TEMPERATURES = (1.0, 0.3, 0.1)
 
 
 def spike_figure(path: Path) -> Path:
-    """Draw spikes, and the slopes that the backward pass uses: Heaviside, surrogates, soft spikes."""
+    """Draw spikes and the slopes used by the backward pass: Heaviside, surrogates and soft spikes."""
     v = torch.linspace(-0.5, 1.5, 801, dtype=torch.float64)
     figure, axes = new_figure(1, 2, width=WIDTH, height=3.2)
     upper, lower = axes[:, 0]
@@ -53,7 +53,7 @@ def _line(neuron: str) -> dict[str, str]:
 
 
 def mechanism_figure(path: Path) -> Path:
-    """Draw membranes and spikes of six neurons for one current."""
+    """Draw the membranes and spikes of six neurons for the same current."""
     current = torch.zeros(
         40, 1, 5
     )  # only the neuron in the middle is driven; UltraDLIF couples it to its neighbours

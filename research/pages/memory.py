@@ -1,4 +1,4 @@
-"""Tables of research/docs/memory.md and figure of docs/memory.md, from `memory` and `memory_speed`.
+"""Write the tables of research/docs/memory.md and the figure of docs/memory.md.
 
 python -m research studies memory_page
 """
@@ -48,7 +48,7 @@ def table(rows: list[Row]) -> str:
 
 
 def speeds(name: str) -> str:
-    """Return the times of `memory_speed`, steps beside chunks, in milliseconds."""
+    """Return the times measured by `memory_speed` in milliseconds, for steps and for chunks."""
     path = ROOT / "docs" / "results" / f"memory-speed-{name}.json"
     found = json.loads(path.read_text())
     clocks = {"graph_us": "in a graph", "eager_us": "from Python"} if name == "h200" else {"eager_us": "CPU"}
@@ -69,7 +69,7 @@ def speeds(name: str) -> str:
 
 
 def rounding() -> str:
-    """Return the errors of `memory_error` in float32, step by step and in parallel, and Newton's sweeps."""
+    """Return the float32 errors measured by `memory_error`, and the number of Newton sweeps."""
     found = json.loads((ROOT / "docs" / "results" / "memory-error.json").read_text())
     lines = ["| time constant, steps | step by step | in parallel |", "|---|---|---|"]
     for row in found["errors"]:
@@ -78,14 +78,14 @@ def rounding() -> str:
     lengths = [row["steps"] for row in found["sweeps"]]
     lines += [
         "",
-        f"Newton's method, for the other resets with soft spikes, takes {min(sweeps)} to {max(sweeps)} "
-        f"sweeps at {min(lengths)} to {max(lengths):,} steps.",
+        f"Newton's method, used for the other resets with soft spikes, needs {min(sweeps)} to {max(sweeps)} "
+        f"sweeps for {min(lengths)} to {max(lengths):,} steps.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def pairs(rows: list[Row]) -> Iterator[tuple[tuple[Any, ...], Row, Row]]:
-    """Yield the layers that were measured both ways: time, batch, neurons, reset; steps and chunks."""
+    """Yield the layers measured both ways: time, batch, neurons and reset, then steps and chunks."""
     by_way = {
         (*(row[n] for n in ("time", "batch", "neurons", "reset")), row["way"]): row
         for row in rows
@@ -97,7 +97,7 @@ def pairs(rows: list[Row]) -> Iterator[tuple[tuple[Any, ...], Row, Row]]:
 
 
 def figure(path: Path) -> None:
-    """Draw how much influence of a membrane is left after a number of steps, for each reset."""
+    """Draw the remaining influence of a membrane after some steps, for each reset."""
     current = 0.3 * torch.randn(60, 64, 32, generator=torch.Generator().manual_seed(0))
     slow, fast = math.exp(-0.2 / 30), math.exp(-0.2 / 10)
     drawn = {
@@ -128,7 +128,7 @@ def figure(path: Path) -> None:
 
 
 def write_page() -> str:
-    """Write tables and figure of the page."""
+    """Write the tables and the figure of the page."""
     rows = [json.loads(line) for line in (RESULTS / "memory.jsonl").read_text().splitlines()]
     page = DOCS / "memory.md"
     text = page.read_text()

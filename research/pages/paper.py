@@ -1,10 +1,10 @@
-"""Write the numbers of research/docs/paper.md from the files of results: whatever is between its marks.
+"""Write the generated parts of research/docs/paper.md from the results files.
 
     python -m research pages paper
 
-A part of the page between ``<!-- NAME -->`` and ``<!-- end -->`` is made by the function of that name, so
-that no measured number is typed by hand: tables in paper_parts.py and paper_reproduced.py, sentences in
-paper_words.py, paper_studies.py and paper_time.py. The figure of tuned neurons is by paper_figure.py.
+The function NAME generates the text between ``<!-- NAME -->`` and ``<!-- end -->``, so that no measured
+number is typed by hand. Tables are in paper_parts.py and paper_reproduced.py, sentences in paper_words.py,
+paper_studies.py and paper_time.py. paper_figure.py draws the figure of tuned neurons.
 """
 
 import re
@@ -27,7 +27,7 @@ PARTS: dict[str, Callable[[Results], str]] = {
 
 
 def fill(page: str, results: Results) -> str:
-    """Return the page with every part made anew."""
+    """Return the page with every generated part updated."""
 
     def made(found: re.Match[str]) -> str:
         return f"<!-- {found[1]} -->\n{PARTS[found[1]](results)}\n<!-- end -->"
@@ -36,7 +36,7 @@ def fill(page: str, results: Results) -> str:
 
 
 def all_results() -> Results:
-    """Return the runs of the paper and of the studies around it."""
+    """Return the runs of the paper and of our own studies."""
     results = Results(*read(RESULTS / "paper.jsonl.gz"))
     for name in ("studies", "open-readings"):
         for result in read(RESULTS / f"{name}.jsonl.gz").results:
@@ -45,12 +45,12 @@ def all_results() -> Results:
 
 
 def studies(results: Results) -> list[Table]:
-    """Return the tables of the studies, which are files of their own."""
+    """Return the study tables, which are separate files."""
     return [make(results.every) for make in (tuned_table, factors_table, readings_table)]
 
 
 def write_page() -> str:
-    """Write the page and the tables of the studies, and return what was written."""
+    """Write the page and the study tables, and return what was written."""
     results = all_results()
     PAGE.write_text(fill(PAGE.read_text(), results))
     tuned_figure(results, DOCS / "images" / "tuned.png")

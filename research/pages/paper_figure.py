@@ -1,4 +1,4 @@
-"""The figure of research/docs/paper.md about neurons that were tuned alike."""
+"""Draw the figure in research/docs/paper.md about neurons tuned alike."""
 
 from pathlib import Path
 
@@ -14,11 +14,11 @@ KINDS = {
     "trained binary": ("#D55E00", "s", 0.0),
     "trained soft, run binary": ("#80868F", "x", -0.18),
 }
-"""Colour, marker and shift of each way to train and run a network."""
+"""Colour, marker and shift for each way to train and run a network."""
 
 
 def tuned_figure(results: Results, path: Path) -> Path:
-    """Draw the lead of the best Ultra neuron over its control and over the best baseline, with intervals."""
+    """Draw the best Ultra neuron's lead over its control and over the best baseline, with intervals."""
     groups = {(row.dataset, row.timesteps, row.group): row for row in tuned_groups(results.every)}
     order = [*NAMES]
     places = sorted({place[:2] for place in groups}, key=lambda at: (at[1], order.index(at[0])), reverse=True)

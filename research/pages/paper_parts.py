@@ -1,4 +1,4 @@
-"""The tables of research/docs/paper.md, each a function of the results."""
+"""The tables in research/docs/paper.md, each a function of the results."""
 
 import json
 import textwrap
@@ -52,24 +52,24 @@ NONE = "not run"
 
 
 def wrapped(text: str, indent: str = "   ") -> str:
-    """Return a paragraph in lines, all but the first with an indent."""
+    """Wrap a paragraph, indenting all lines but the first."""
     return textwrap.fill(text, 130, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def span(values: Sequence[float], form: str = "+.2f") -> str:
-    """Write the least and the greatest of some numbers."""
+    """Format the smallest and the largest of some numbers."""
     low, high = format(min(values), form), format(max(values), form)
     return low if low == high else f"{low} to {high}"
 
 
 def listed(words: Iterable[str]) -> str:
-    """Write some words, with "and" before the last."""
+    """Join words, with "and" before the last."""
     *first, last = words
     return f"{', '.join(first)} and {last}" if first else last
 
 
 class ControlComparison(NamedTuple):
-    """The author's control against the best Ultra neuron, in one cell."""
+    """The author's control compared with the best Ultra neuron in one cell."""
 
     dataset: str
     timesteps: int
@@ -77,7 +77,7 @@ class ControlComparison(NamedTuple):
     own: str
     difference: Interval
     p: float
-    """Corrected for the number of cells."""
+    """p-value, corrected for the number of cells."""
 
 
 def compared_with_control(results: Results) -> list[ControlComparison]:
@@ -98,7 +98,7 @@ def compared_with_control(results: Results) -> list[ControlComparison]:
 
 
 def control(results: Results) -> str:
-    """Show the author's control beside the best Ultra neuron."""
+    """Show the author's control next to the best Ultra neuron."""
     head = "| dataset | T | best Ultra | SigmaLIF | SigmaLIF - best Ultra | p (Holm) |"
     found = compared_with_control(results)
     body = [
@@ -111,16 +111,16 @@ def control(results: Results) -> str:
 
 
 def _no_loss(label: str, differences: Sequence[Interval]) -> str:
-    """Count the cells in which a control is not behind the best Ultra neuron by more than the margin."""
+    """Count the cells in which a control is at most the margin behind the best Ultra neuron."""
     safe = sum(kept(difference) == "holds" for difference in differences)
     return (
-        f"In {safe} of {len(differences)} cells the interval excludes that {label} is more than {MARGIN} "
+        f"In {safe} of {len(differences)} cells the interval rules out that {label} is more than {MARGIN} "
         "points behind."
     )
 
 
 def gains(results: Results) -> str:
-    """Show the best Ultra neuron against the best baseline in both readings."""
+    """Show the best Ultra neuron's gain over the best baseline in both readings."""
     columns = ("released, all soft", "released, Ultra binary", "written, Ultra soft", "written, all binary")
     lines = [f"| dataset | T | {' | '.join(columns)} |", "|---|---|---|---|---|---|"]
     for dataset in HERE:
@@ -136,7 +136,7 @@ def gains(results: Results) -> str:
 
 
 def written(results: Results) -> str:
-    """Show T=1 as the text has it, with both controls."""
+    """Show T=1 in the text's reading, with both controls."""
     columns = (
         "dataset",
         "best baseline",
@@ -196,33 +196,33 @@ def binary(results: Results) -> str:
 
 
 def tuned(results: Results) -> str:
-    """Compare neurons that were tuned alike."""
+    """Compare neurons tuned alike."""
     chosen = [row[3] for row in tuned_table(results.every).rows if row[0] != SMALL]
     rates, widths = at_edge(chosen, "rate", RATES), at_edge(chosen, "width", WIDTHS)
     text = (
         f"The chosen learning rate is at an edge of the grid in {rates} of {len(chosen)} cases, and the "
-        f"width in {widths}. For every kind of neuron, a better setting may therefore lie outside the grid."
+        f"width in {widths}. For any neuron, a better setting may therefore lie outside the grid."
     )
     return f"{_study(tuned_summary(results.every))}\n\n{wrapped(text, '')}"
 
 
 def factorial(results: Results) -> str:
-    """Show what each ingredient adds."""
+    """Show the effect of each ingredient."""
     return _study(factors_table(results.every))
 
 
 def readings(results: Results) -> str:
-    """Show what each open reading changes."""
+    """Show the effect of each open reading."""
     return _study(readings_table(results.every))
 
 
 def open_readings(results: Results) -> str:
-    """Show what each choice changes that the text leaves open."""
+    """Show the effect of each choice left open by the text."""
     return _study(open_table(results), but="")
 
 
 def gradient_variance(results: Results) -> str:
-    """Show bias and variance of the gradient by temperature, means and intervals over networks."""
+    """Show the gradient's bias and variance by temperature, with means and intervals over networks."""
     found = json.loads((RESULTS / "gradient-variance.json").read_text())
     rows = []
     for place, eps in enumerate(found["temperatures"]):
@@ -238,6 +238,6 @@ def gradient_variance(results: Results) -> str:
 
 
 def _study(table: Table, but: str = SMALL) -> str:
-    """Show a study, but not its rows of digits, which are in the file of the whole table."""
+    """Show a study without its rows for digits, which are only in the full table."""
     named = [tuple(NAMES.get(cell, cell) for cell in row) for row in table.rows if row[0] != but]
     return to_markdown(replace(table, title="", rows=named)).rstrip("\n") if named else "Not run yet."

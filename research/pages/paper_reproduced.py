@@ -1,4 +1,4 @@
-"""The parts of research/docs/paper.md about the published numbers, each a function of the results."""
+"""The parts of research/docs/paper.md about published numbers, each a function of the results."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -20,11 +20,11 @@ from ultralif.report import Table, to_markdown
 
 __all__ = ["again", "best_epoch", "beyond", "cells", "depth", "draws", "exceptions", "rates"]
 
-HIDDEN, CLASSES = BASE.hidden[0], 10  # spiking neurons of the study of the temperature
+HIDDEN, CLASSES = BASE.hidden[0], 10  # spiking neurons in the temperature study
 
 
 def cells(results: Results) -> str:
-    """Count the published accuracies that the released reading reproduces."""
+    """Count the published accuracies reproduced in the released reading."""
     lines = ["| dataset | T=1 | T=10 | T=30 | seeds |", "|---|---|---|---|---|"]
     for dataset in HERE:
         found = list(cells_of(results, [dataset]))
@@ -55,20 +55,20 @@ def cells(results: Results) -> str:
 
 
 class Agreement(NamedTuple):
-    """How close measured accuracies are to the published ones."""
+    """The agreement between measured and published accuracies."""
 
     cells: int
     error: float
-    """Root mean square."""
+    """Root mean square error."""
     bias: float
     correlation: float
-    """Of neurons within a dataset and T."""
+    """Correlation over neurons within a dataset and T."""
     null: int
-    """Cells that a constant would reproduce, the mean of our neurons for each dataset and T."""
+    """Cells that a constant would reproduce: the mean of our neurons for each dataset and T."""
 
 
 def agreement(results: Results, datasets: Sequence[str]) -> Agreement:
-    """Return how close the cells of datasets are."""
+    """Return the agreement on some datasets."""
     found = list(cells_of(results, datasets))
     off = [cell.mean - cell.published for cell in found]
     groups: dict[tuple[str, int], list[PublishedCell]] = {}
@@ -85,7 +85,7 @@ def agreement(results: Results, datasets: Sequence[str]) -> Agreement:
 
 
 def _agreement(results: Results, datasets: Sequence[str]) -> str:
-    """Say how close the cells are, and how many a constant would reproduce: a null for the count above."""
+    """Describe the agreement, and how many cells a constant would reproduce as a null model."""
     found = agreement(results, datasets)
     names = listed(NAMES[dataset] for dataset in datasets)
     return (
@@ -120,7 +120,7 @@ def exceptions(results: Results) -> str:
 
 
 def beyond(results: Results) -> str:
-    """Count what is reproduced of the penalties."""
+    """Count the reproduced accuracies with a penalty."""
     found = list(penalized_cells(results))
     events = [cell for cell, _ in penalized_cells(results, ["n-mnist"])]
     every = sum(row.sparsity > 0 for dataset in STATIC for row in published.sparsity_rows(dataset))
@@ -141,7 +141,7 @@ def _good(cells: Iterable[PublishedCell]) -> int:
 
 
 def rates(_: Results) -> str:
-    """Compare the published spike rates of the study of the temperature with ours of all spiking neurons."""
+    """Compare the published spike rates in the temperature study with ours over all spiking neurons."""
     found = json.loads((RESULTS / "ablation-rates.json").read_text())
     runs, floored = (
         {label: _off(label, rate["hidden"], rate["output"]) for label, rate in part.items()}
@@ -151,7 +151,7 @@ def rates(_: Results) -> str:
     rest = [label for label, value in runs.items() if abs(value) >= 0.015]
     return wrapped(
         "The published spike rates of this study seem to count hidden and output neurons together. Our table "
-        "counts hidden neurons only, as the rest of the paper does. If both are counted, "
+        "counts hidden neurons only, like the rest of the paper. If both are counted, "
         f"{len(near)} of {len(runs)} rates are within {max(near):.3f} (seed {SEED}; "
         f"`research/studies/ablation_rates.py`), while "
         f"{listed(f'{one} is off by {runs[one]:+.3f}' for one in rest)}. "
@@ -163,14 +163,14 @@ def rates(_: Results) -> str:
 
 
 def _off(label: str, hidden: float, output: float) -> float:
-    """Return how far the rate of all spiking neurons is from the published one."""
+    """Return the rate of all spiking neurons minus the published rate."""
     neuron, _, eps = label.partition(" eps=")
     rate = (HIDDEN * hidden + CLASSES * output) / (HIDDEN + CLASSES)
     return rate - published.ablation("spike_rate", neuron, float(eps) if eps else None)
 
 
 def depth(results: Results) -> str:
-    """Show deeper networks beside those of the author's page, and the control in them."""
+    """Show deeper networks next to the author's published ones, with the control."""
     cells = list(deep_cells(results))
     table = make_table("released-depth", results)
     rows = [
@@ -197,7 +197,7 @@ def depth(results: Results) -> str:
 
 
 def control_in_depth(results: Results) -> list[tuple[str, str, Interval]]:
-    """Return SigmaLIF less the best Ultra neuron after the last epoch, by dataset and layers, at T=1."""
+    """Return SigmaLIF minus the best Ultra neuron after the last epoch, by dataset and depth, at T=1."""
     found = []
     for dataset in HERE:
         for layers in ("2 layers", "3 layers"):
@@ -210,7 +210,7 @@ def control_in_depth(results: Results) -> list[tuple[str, str, Interval]]:
 
 
 def best_epoch(results: Results) -> str:
-    """Say what the choice of the best test epoch adds."""
+    """Show the gain from choosing the best test epoch."""
     lines = [
         "| dataset | T | best epoch over last, mean of the ten neurons | least | most |",
         "|---|---|---|---|---|",
@@ -232,7 +232,7 @@ def best_epoch(results: Results) -> str:
 
 
 def draws(results: Results) -> str:
-    """Say what one draw of the rate code adds: the last epoch was measured by two independent draws."""
+    """Show the spread due to one draw of the rate code, from two independent draws at the last epoch."""
     lines = ["| dataset | T | sd of one draw of the test set's spikes | networks |", "|---|---|---|---|"]
     for dataset in STATIC:
         for time in TIMESTEPS:
@@ -243,7 +243,7 @@ def draws(results: Results) -> str:
 
 
 def again(results: Results) -> str:
-    """Say how far runs of the text's reading are from those of 0.1.0 when they are trained anew."""
+    """Show how much accuracy changes when the text's runs from 0.1.0 are trained again."""
     off: dict[tuple[str, int], list[float]] = {}
     for run in read(RESULTS / "again.jsonl.gz").results:
         key = key_of(run.config)
@@ -255,7 +255,7 @@ def again(results: Results) -> str:
     ]
     head = wrapped(
         f"With version 0.2.0, we trained {sum(map(len, off.values()))} of the text's runs with seed 42 "
-        "again. The table shows how far their accuracy is from that of 0.1.0, as the mean over 20 networks:",
+        "again. The table shows the change in accuracy from 0.1.0, as the mean over 20 networks:",
         "",
     )
     table = Table("", "", ("dataset", "T", "change", "standard deviation"), rows)

@@ -1,4 +1,4 @@
-"""The sentences of research/docs/paper.md about the studies around the paper."""
+"""The sentences in research/docs/paper.md about our own studies."""
 
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -17,13 +17,13 @@ __all__ = ["dspike", "over_control"]
 
 
 def of_studies(results: Results) -> list[Callable[[Results], str]]:
-    """Return the sentences about the studies of which there are runs beside those of digits."""
+    """Return the sentences about the studies that have runs on more than digits."""
     words = ((tuned_summary, _tuned), (factors_table, _factors))
     return [word for table, word in words if {row[0] for row in table(results.every).rows} - {SMALL}]
 
 
 def _tuned(results: Results) -> str:
-    """Answer whether a tuned Ultra neuron is ahead of its control."""
+    """State whether a tuned Ultra neuron is ahead of its control."""
     past = [(row, row.past) for row in tuned_groups(results.every) if row.past]
     ahead, behind = (sum(_is_sure(each) and sign * each.mean > 0 for _, each in past) for sign in (1, -1))
     apart = [(row, each) for row, each in past if not _is_control_itself(row)]
@@ -33,14 +33,14 @@ def _tuned(results: Results) -> str:
         "**Tuned alike, the best Ultra neuron is significantly ahead of its control, which has no "
         f"log-sum-exp, in {ahead or 'none'} of {len(past)} comparisons**, and behind in {behind or 'none'}. "
         "Each neuron had sixteen settings, judged on held-out data, and Holm's correction is applied. In "
-        f"{len(past) - len(apart)} comparisons, at T=1, both are the same network up to its initial bias. In "
+        f"{len(past) - len(apart)} comparisons, at T=1, both are the same network up to the initial bias. In "
         f"{len(apart) - len(left)} of the other {len(apart)}, a lead of more than {MARGIN} points is "
         f"excluded, and {len(left)} are undecided ({unsure})."
     )
 
 
 def _is_control_itself(row: Compared) -> bool:
-    """Tell whether a neuron is its control up to a bias: UltraDLIF is at T=1, soft or trained binary."""
+    """Return whether a neuron equals its control up to a bias, as UltraDLIF does at T=1."""
     return row.timesteps == 1 and row.name.startswith("UltraD")
 
 
@@ -49,7 +49,7 @@ def _is_sure(each: Interval) -> bool:
 
 
 def _factors(results: Results) -> str:
-    """Say which ingredients gain in every cell of the factorial."""
+    """State which ingredients show a gain in every cell of the factorial."""
     found: dict[str, list[float]] = {}
     for dataset, _, effect, change, *_ in factors_table(results.every).rows:
         if dataset != SMALL and "perceptron" not in effect:
@@ -60,12 +60,12 @@ def _factors(results: Results) -> str:
     return wrapped(
         "In a factorial experiment on three sets of images at T=1 and 10, one ingredient changes and the "
         f"others are averaged over. Every cell shows a gain for {listed(always or ['none'])}. No cell shows "
-        f"one for {listed(never or ['any'])}."
+        f"a gain for {listed(never or ['any'])}."
     )
 
 
 def over_control(results: Results) -> str:
-    """Show each tuned Ultra neuron against SoftLIF, as a mean over T=1 and 10 of the datasets."""
+    """Compare each tuned Ultra neuron with SoftLIF, as a mean over the datasets at T=1 and 10."""
     lines = [
         "| neuron | minus SoftLIF, four datasets | cells below 0 | minus SoftLIF, SHD |",
         "|---|---|---|---|",
@@ -79,7 +79,7 @@ def over_control(results: Results) -> str:
 
 
 def from_control(results: Results, neuron: str, datasets: Sequence[str]) -> tuple[str, int, int]:
-    """Return a tuned neuron less SoftLIF, pooled over T=1 and 10, and the cells in which it is behind."""
+    """Return a tuned neuron minus SoftLIF, pooled over T=1 and 10, and in how many cells it is behind."""
     runs = collect(tuned(results.every), results.every)
     by_seed: dict[int, list[float]] = {}
     means, spread = [], []
@@ -93,12 +93,12 @@ def from_control(results: Results, neuron: str, datasets: Sequence[str]) -> tupl
     mean = {seed: fmean(values) for seed, values in sorted(by_seed.items())}
     pooled = interval(
         mean, fmean(spread) / len(datasets) if spread else 0.0
-    )  # datasets have their own images
+    )  # datasets have different images
     return (pooled.signed if pooled else "not run"), sum(value < 0 for value in means), len(means)
 
 
 def dspike(results: Results) -> str:
-    """Say where DSpike falls behind LIF in the text's reading, and what clipping its curve changes."""
+    """Describe where DSpike falls behind LIF in the text's reading, and the effect of clipping its curve."""
     behind = [
         f"{NAMES[dataset]} {over.signed}"
         for dataset in HERE
@@ -111,14 +111,14 @@ def dspike(results: Results) -> str:
     return wrapped(
         f"In the text's reading DSpike falls behind LIF beyond T=1. The differences at T=10 are: "
         f"{', '.join(behind)}. The printed curve leaves [0, 1], and the author's code and this library clip "
-        f"it. Clipping alone changes T=10 by: {clipped}. Detaching the reset alone changes it by: "
-        f"{detached}. So an unclipped curve seems to spoil the gradient through the reset.",
+        f"it. Clipping alone changes the accuracy at T=10 by: {clipped}. Detaching the reset alone changes "
+        f"it by: {detached}. So an unclipped curve seems to spoil the gradient through the reset.",
         "",
     )
 
 
 def _of_reading(runs: dict[StudyCell, dict[int, Result]], neuron: str, reading: str) -> str:
-    """List by dataset what one changed reading does to a neuron at T=10."""
+    """List the effect of one changed reading on a neuron at T=10, by dataset."""
     found = []
     for dataset in HERE:
         changed, base = (

@@ -1,4 +1,4 @@
-"""The part of research/docs/paper.md about the time of its runs."""
+"""The part of research/docs/paper.md about training times."""
 
 import re
 
@@ -15,7 +15,7 @@ STACK = re.compile(r"done: ([a-z0-9-]+) T=(\d+): ")
 
 
 def time(results: Results) -> str:
-    """Say how long the stacks of the released reading took on the GPU."""
+    """Report the GPU time for the stacks in the released reading."""
     found = {
         (dataset, t): next(iter(runs.values()))
         for dataset in FOUR
@@ -47,16 +47,16 @@ def time(results: Results) -> str:
 
 
 def _of_a_seed() -> str:
-    """Say how long a seed of the text's tables takes, from the log of stacks that ran at once."""
+    """Report the time for one seed of the text's tables, from the log of stacks trained at once."""
     log = SEED.read_text()
     marks = set(STACK.findall(log))
     cold, warm = map(float, re.findall(r"^([0-9.]+) s in all", log, flags=re.MULTILINE))
     return wrapped(
         f"With the current training step, one seed of the text's tables on {len({at[0] for at in marks})} "
-        f"datasets consists of {len(marks)} stacks of 20 networks, with penalties and controls. It took "
+        f"datasets consists of {len(marks)} stacks of 20 networks, including penalties and controls. It took "
         f"{cold:.0f} s including the compilation of kernels ([log](../results/seed-h200.txt)), and "
         f"{warm:.0f} s when it was run again. The goal was 90 s per seed for all six datasets. SHD and "
-        "DVS-Gesture were not among them; they would add 4 % more steps, those of DVS-Gesture with 32,768 "
-        "inputs. The events of N-MNIST had been decoded before, in 10 s.",
+        "DVS-Gesture were not included; they would add 4 % more steps, with 32,768 inputs for DVS-Gesture. "
+        "Decoding the events of N-MNIST beforehand took another 10 s.",
         "",
     )

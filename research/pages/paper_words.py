@@ -1,4 +1,4 @@
-"""The sentences of research/docs/paper.md that have measured numbers, each a function of the results."""
+"""The sentences in research/docs/paper.md with measured numbers, each a function of the results."""
 
 import json
 import math
@@ -24,14 +24,14 @@ Difference = Callable[[str, int], Interval | None]
 
 
 def summary(results: Results) -> str:
-    """Say in a few sentences what was found, and show the differences behind them."""
+    """Summarize the findings in a few sentences, and show the underlying differences."""
     sentences = (_cells, _soft, _soft_gains, _control, _best_epochs, _written, *of_studies(results))
     numbered = [f"{number}. {sentence(results)}" for number, sentence in enumerate(sentences, start=1)]
     return "\n".join([*numbered, "", differences(results)])
 
 
 def differences(results: Results) -> str:
-    """Show the least and the greatest difference of each comparison, on four datasets and on SHD."""
+    """Show the range of differences in each comparison, on four datasets and on SHD."""
 
     def gain(mode: str | None, code: str) -> Difference:
         return lambda d, t: found.difference if (found := results.gain(d, t, mode, code)) else None
@@ -57,9 +57,9 @@ def differences(results: Results) -> str:
         "tuned alike: best Ultra trained binary minus best baseline": alike("Ultra binary", "over"),
     }
     note = (
-        "The table shows differences in points as means over five seeds, from the smallest to the largest of "
-        "the datasets. The best of a group is chosen on held-out data where all are tuned alike, and on the "
-        "test set elsewhere. Tuned networks were run at T=1 and 10 only."
+        "The table shows differences in points as means over five seeds, as a range over the datasets. The "
+        "best of a group is chosen on held-out data where all are tuned alike, and on the test set "
+        "elsewhere. Tuned networks were run only at T=1 and 10."
     )
     lines = [
         wrapped(note, ""),
@@ -99,8 +99,8 @@ def _cells(results: Results) -> str:
         "**The published tables come from the code, and on the three sets of images they can be "
         f"reproduced.** On MNIST, Fashion-MNIST and CIFAR-10, {good} of {tried} accuracies{rest} are within "
         f"{MARGIN} points, or two standard deviations over seeds, of our mean.{apart} "
-        f"With the text's reading and last epochs, {sum(x <= 1 for x in off)} of the same {len(off)} are, "
-        f"and the farthest ({cell.neuron} on {NAMES[cell.dataset]}, T={cell.timesteps}) is off by {far:.1f} "
+        f"In the text's reading with last epochs, {sum(x <= 1 for x in off)} of the same {len(off)} are, and "
+        f"the worst ({cell.neuron} on {NAMES[cell.dataset]}, T={cell.timesteps}) is off by {far:.1f} "
         "points."
     )
 
@@ -126,7 +126,7 @@ def _control(results: Results) -> str:
     behind = [label for label in ULTRA if over[label].low > 0]
     return wrapped(
         "**The code has a control that the paper does not report, SigmaLIF**: a leaky membrane and "
-        f"sigmoid(V / eps) with a learned eps, and no log-sum-exp. On average over all {len(found)} cells "
+        f"sigmoid(V / eps) with a learned eps, but no log-sum-exp. On average over all {len(found)} cells "
         f"it is ahead of {listed(behind)}. Its mean difference from the best of the four in each cell, "
         f"chosen on the test set, is {over[None].signed} points. After Holm's correction it differs from the "
         f"best in {sure or 'none'} of the cells."
@@ -134,7 +134,7 @@ def _control(results: Results) -> str:
 
 
 def pooled(results: Results, label: str | None) -> Interval:
-    """Return SigmaLIF less an Ultra neuron, or the best one, as a mean over all cells."""
+    """Return SigmaLIF minus an Ultra neuron, or the best one, as a mean over all cells."""
     means: dict[int, list[float]] = {}
     spread = []
     for dataset in HERE:
@@ -146,9 +146,9 @@ def pooled(results: Results, label: str | None) -> Interval:
                 means.setdefault(seed, []).append(mine[seed] - theirs[seed])
             spread += [images(mine, theirs)] if theirs else []
     by_seed = {seed: fmean(values) for seed, values in sorted(means.items())}
-    found = interval(by_seed, fmean(spread) / len(HERE) if spread else 0.0)  # each dataset has its own images
+    found = interval(by_seed, fmean(spread) / len(HERE) if spread else 0.0)  # datasets have different images
     if found is None:
-        raise SystemExit("there are no runs of the released reading in the results")
+        raise SystemExit("the results contain no runs in the released reading")
     return found
 
 
@@ -158,8 +158,8 @@ def _soft_gains(results: Results) -> str:
     ahead = sum(gain.difference.low > 0 for gain in first)
     return wrapped(
         "In that reading all spikes are soft, and the best Ultra neuron is ahead of the best baseline at T=1 "
-        f"on {ahead} of {len(first)} datasets: the interval of the difference is above 0. With binary spikes "
-        f"it is ahead of the same soft baselines on {listed(NAMES[d] for d in binary)} only."
+        f"on {ahead} of {len(first)} datasets: the interval of the difference lies above 0. With binary "
+        f"spikes it is ahead of the same soft baselines only on {listed(NAMES[d] for d in binary)}."
     )
 
 
@@ -185,7 +185,7 @@ def _written(results: Results) -> str:
         for mode in (None, "hard")
     )
     return wrapped(
-        "As the text says, with binary baselines, the best soft Ultra network is ahead at T=1 on "
+        "As the text says, the best soft Ultra network is ahead of binary baselines at T=1 on "
         f"{soft} of {len(FOUR)} datasets without SHD. With binary spikes it is ahead on {binary or 'none'}. "
         "On CIFAR-10 at T=10 and 30 it stays ahead of these baselines, which are not tuned. LIF with a "
         "learned surrogate width has most of that lead too. When all are tuned alike, no lead is shown at "
@@ -194,15 +194,15 @@ def _written(results: Results) -> str:
 
 
 def noise(results: Results) -> str:
-    """Say what denoising does to N-MNIST, and what putting the dropped events back changes."""
+    """Describe the effect of denoising N-MNIST, and of putting the dropped events back."""
     found = json.loads((RESULTS / "denoising.json").read_text())
     raw, kept = found["statistics"][:2]
     share = 100 * kept["events"] / raw["events"]
     lines = [
         wrapped(
-            f"In the {raw['number']} raw recordings that we have, denoising keeps {share:.0f} % of the "
+            f"In our {raw['number']} raw recordings, denoising keeps {share:.0f} % of the "
             f"events ({kept['events']:,.0f} of {raw['events']:,.0f} on average; about 76 % in the whole "
-            f"set). Of the cells of the sensor, {100 * raw['cells with events']:.0f} % have an event in a "
+            f"set). Of the sensor cells, {100 * raw['cells with events']:.0f} % have an event in a "
             f"raw recording and {100 * kept['cells with events']:.0f} % in a denoised one.",
             "",
         )
@@ -215,7 +215,7 @@ MODELS = {
     "put back": "neighbours, own events, level",
     "put back in clusters": "neighbours, own events, level, clusters",
 }
-"""What a model of the dropped events knows."""
+"""The information used by each model of the dropped events."""
 
 
 def _put_back(rows: Sequence[dict[str, Any]], results: Results) -> list[str]:
@@ -232,7 +232,7 @@ def _put_back(rows: Sequence[dict[str, Any]], results: Results) -> list[str]:
             "",
         ),
         "",
-        "| neuron | known of dropped events | epochs | change | denoised | estimate | published | off |",
+        "| neuron | known about dropped events | epochs | change | denoised | estimate | published | off |",
         "|---|---|---|---|---|---|---|---|",
     ]
     off: dict[str, list[float]] = {}
@@ -253,15 +253,15 @@ def _put_back(rows: Sequence[dict[str, Any]], results: Results) -> list[str]:
     each = ", ".join(f"{neuron} {span(values)}" for neuron, values in off.items())
     text = (
         f"The estimates are off by: {each}. So denoising explains the size of the differences, for LIF too. "
-        "But how the events are drawn matters as much as the rest: drawn independently, they cost LIF too "
-        "little, and in clusters they cost the Ultra neurons too much. An answer within a point requires the "
+        "But how the events are drawn matters just as much: drawn independently, they cost LIF too little, "
+        "and drawn in clusters they cost the Ultra neurons too much. An answer within a point requires the "
         "raw recordings."
     )
     return [*lines, "", wrapped(text, "")]
 
 
 def timing(_: Results) -> str:
-    """Show how neurons classify by spike times alone, and for how many steps they remember."""
+    """Show how well neurons classify from spike times alone, and for how many steps they remember."""
     rows = json.loads((RESULTS / "timing.json").read_text())
 
     def of(label: str, name: str) -> dict[int, float]:
@@ -284,7 +284,7 @@ def timing(_: Results) -> str:
 
 
 def _steps(curve: Sequence[float]) -> float:
-    """Return where a falling curve, linear in its logarithm between steps, is at 1/e."""
+    """Return where a falling curve reaches 1/e, by log-linear interpolation between steps."""
     below = next(n for n, value in enumerate(curve) if value < 1 / math.e)
     before, after = math.log(curve[below - 1]), math.log(curve[below])
     return below - 1 + (before + 1) / (before - after)

@@ -1,4 +1,4 @@
-"""The runs of the paper as one page for the browser: a report with sections of our own."""
+"""Write the runs of the paper as one HTML report with additional sections."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,14 +20,14 @@ __all__ = ["paper_sections", "published_accuracies", "write_paper_report"]
 
 
 def write_paper_report(path: Path, source: Path = RESULTS / "paper.jsonl.gz", theory: bool = True) -> Path:
-    """Write a report of the runs of a file of results, with the paper's tables and verdicts."""
+    """Write a report on the runs in a results file, with the paper's tables and verdicts."""
     results, step_ms = read(source)
     entries = [
         Entry(RunConfig.from_dict(one.config), one, [{"eps": eps} for eps in one.by_epoch.eps or ()])
         for one in results
     ]
     sections = paper_sections(Results(results, step_ms), check_all() if theory else ())
-    notes = [f"{source.name} keeps neither devices nor checksums of its runs."]
+    notes = [f"{source.name} stores neither the devices nor the checksums of its runs."]
     datasets = dict.fromkeys(one.dataset for one in results)
     write_report(
         path, entries, "The paper's runs", notes, sections=sections, references=published_accuracies(datasets)
@@ -36,7 +36,7 @@ def write_paper_report(path: Path, source: Path = RESULTS / "paper.jsonl.gz", th
 
 
 def published_accuracies(datasets: Iterable[str] = DATASETS) -> dict[str, dict[str, dict[int, float]]]:
-    """Return the published accuracies by dataset, neuron and number of time steps."""
+    """Return the published accuracies by dataset, neuron and T."""
     return {
         dataset: {
             neuron: {time: published.accuracy(dataset, neuron, time) for time in TIMESTEPS}
@@ -48,11 +48,11 @@ def published_accuracies(datasets: Iterable[str] = DATASETS) -> dict[str, dict[s
 
 
 def paper_sections(results: Results, theory: Iterable[Verdict] = ()) -> list[Section]:
-    """Return the paper's tables of which there are runs, and the verdicts, as sections of a report."""
+    """Return the paper's tables that have runs, and the verdicts, as report sections."""
     sections = []
     if results.by_id:
         seeds = max(map(len, results.runs.values()))
-        wanted = {name: runs_of(name, 1) for name in TABLES}  # every table begins with the first seed
+        wanted = {name: runs_of(name, 1) for name in TABLES}  # every table starts with the first seed
         there = [name for name, runs in wanted.items() if len(results.missing(runs)) < len(runs)]
         tables = [make_table(name, results, seeds) for name in there]
         sections.append(Section("The paper's tables", "Published and measured numbers side by side.", tables))
@@ -67,6 +67,6 @@ def paper_sections(results: Results, theory: Iterable[Verdict] = ()) -> list[Sec
         judged.append(Table("theory", "Theory", columns, rows))
     if judged:
         sections.append(
-            Section("Verdicts", "Which claims of the paper the runs and the tests support.", judged)
+            Section("Verdicts", "The claims of the paper that the runs and tests support.", judged)
         )
     return sections

@@ -1,4 +1,4 @@
-"""Pictures of the theory: convergence, the activation family, quiet rings, growth."""
+"""Draw figures about the theory: convergence, the activation family, rings without input, growth."""
 
 import math
 from collections.abc import Sequence
@@ -117,7 +117,7 @@ def undriven_figure(path: Path) -> Path:
 
 
 def growth_figure(path: Path) -> Path:
-    """Draw how many rasters a layer of 4 neurons has over 2 constant inputs, with the proved bounds."""
+    """Draw the number of rasters of 4 neurons with 2 constant inputs over time, with the proved bounds."""
     torch.manual_seed(1)
     linear = nn.Linear(2, 4, dtype=torch.float64)
     nn.init.normal_(linear.weight)
@@ -159,4 +159,4 @@ FIGURES = {
     "undriven": undriven_figure,
     "growth": growth_figure,
 }
-"""The pictures that need no network, by name."""
+"""The figures that need no trained network, by name."""
