@@ -206,7 +206,7 @@ def pages(given: argparse.Namespace) -> None:
 
 
 def write_table(table: Table, folder: Path) -> None:
-    """Write a table into a folder as Markdown, CSV and LaTeX."""
+    """Write a table to a folder as Markdown, CSV and LaTeX."""
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, form in (("md", to_markdown), ("csv", to_csv), ("tex", to_latex)):
         (folder / f"{table.name}.{suffix}").write_text(form(table))
@@ -217,7 +217,7 @@ def _print_json(document: Any) -> None:
 
 
 def _print_table(table: Table) -> None:
-    """Print a table in columns of equal width, then its notes."""
+    """Print a table with aligned columns, then its notes."""
     rows = [table.columns, *table.rows]
     widths = [max(len(row[i]) for row in rows) for i in range(len(table.columns))]
     print(table.title)

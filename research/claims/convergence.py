@@ -80,7 +80,7 @@ class MarginBounds(NamedTuple):
     v: Tensor
     """``[T]``: the largest error after reset."""
     log_s: Tensor
-    """``[T]``: the log of the spike's error is at most this minus ``|p - threshold| / eps``."""
+    """``[T]``: this minus ``|p - threshold| / eps`` bounds the logarithm of the spike's error."""
 
 
 def margin_theorem(

@@ -27,7 +27,7 @@ class Draw:
         return low + (high - low) * torch.rand(shape, generator=self.generator, dtype=torch.float64)
 
     def integers(self, low: int, high: int, *shape: int) -> Tensor:
-        """Return integers from low to high, both included, as float64."""
+        """Return random integers from low to high (inclusive) as float64."""
         return torch.randint(low, high + 1, shape, generator=self.generator).double()
 
 

@@ -89,7 +89,7 @@ def subtraction(written: Evidence, truth: Evidence, draw: Draw) -> None:
     remark="t steps are a dilation of radius t",
 )
 def dilation(written: Evidence, truth: Evidence, draw: Draw) -> None:
-    """Compare with max-pooling over a circularly padded ring, one step and many."""
+    """Compare one step and many steps with max-pooling over a circularly padded ring."""
     v = torch.cat((draw.normal(200, 16, sd=3.0), torch.zeros(1, 16)))
 
     def pooled(radius: int) -> Tensor:

@@ -76,7 +76,7 @@ def steady_state(eps: float, threshold: float = 0.5, *, centered: bool = False) 
 
 
 def escape_current(eps: float, threshold: float = 0.5, *, centered: bool = False) -> float:
-    r"""Return the constant current below which a uniform UltraDLIF layer sinks without end.
+    r"""Return the constant current below which a uniform UltraDLIF layer falls indefinitely.
 
     UltraDLIF has no leak, so only the soft reset pushes up, by at most
     :math:`\epsilon W(e^{-1-\theta/\epsilon})`.

@@ -45,12 +45,12 @@ class Runs:
                 self.found.setdefault(group, {})[cell["seed"]] = row
 
     def scores(self, *group: Any, test: str = "official") -> dict[int, float]:
-        """Return accuracies by seed on the official test set, or on the only test set of a task without it."""
+        """Return accuracies by seed on the official test set, or on the only test set."""
         found = self.found.get(_group(*group), {})
         return {seed: row[test if test in row else "test"] for seed, row in sorted(found.items())}
 
     def chosen(self, *group: Any) -> Row:
-        """Return the held-out run that decided the setting."""
+        """Return the held-out run that determined the setting."""
         return max(self.tried[_group(*group)], key=lambda row: row["held"])
 
     def energy(self, task: str, timesteps: int, method: str) -> dict[int, list[tuple[float, float]]]:
@@ -115,7 +115,7 @@ def _judged(value: Interval) -> str:
 
 
 def main_contrast(runs: Runs) -> str:
-    """Answer the one question that was fixed before any run."""
+    """Answer the only question that was fixed before any run."""
     rows = [(TASKS[task], _n(_gain(runs, *task, "UltraLIF", 0.7))) for task in TASKS]
     done = [task for task in TASKS if (g := _gain(runs, *task, "UltraLIF", 0.7)) and g.seeds == SEEDS]
     for name, tasks in (("the three tasks", list(TASKS)), (f"the {len(done)} complete tasks", done)):
@@ -202,7 +202,7 @@ def board(_: Runs) -> str:
 
 
 def edge_of_shares(runs: Runs) -> str:
-    """Compare soft shares 0.7 and 0 in the planned grid and in the wider one."""
+    """Compare soft shares 0.7 and 0 in the planned grid and the wider grid."""
     rows = []
     for method in ("UltraLIF", "SoftLIF", "LIF"):
         for task, name in TASKS.items():
@@ -221,7 +221,7 @@ def edge_of_shares(runs: Runs) -> str:
 
 
 def edge_of_network(runs: Runs) -> str:
-    """Compare the spoken-digit networks in the first grid and in the wider one."""
+    """Compare the spoken-digit networks in the first grid and the wider grid."""
     rows = []
     study = "edge of network"
     for method in _ranked(runs, study, "spoken", 99):
@@ -333,7 +333,7 @@ def _ahead_of_both(differences: Iterable[Interval | None]) -> str:
 
 
 def lacking(runs: Runs) -> str:
-    """List the runs that are missing."""
+    """List the missing runs."""
     counts: dict[str, int] = {}
     for cell in Plan(runs.rows).missing():
         name = f"{cell.study}, {cell.task} at T={cell.timesteps}"

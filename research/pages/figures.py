@@ -79,7 +79,7 @@ def accuracy_figure(
 
 
 def _legend(figure: Any, axes: Any) -> None:
-    """Put one legend below all panels."""
+    """Place one legend below all panels."""
     found = {
         label: handle
         for axis in axes.flat

@@ -26,7 +26,7 @@ COLORS = ("#0072B2", "#56B4E9", "#009E73", "#80868F", "#E69F00", "#D55E00")
 
 
 def table(rows: list[Row]) -> str:
-    """Return the results of all tasks as a table."""
+    """Return the results on all tasks as a table."""
     lines = [
         "| task | reset or neuron | seeds | hard | soft | tropical | mean log abs(dV/dV) | steps |",
         "|---|---|---|---|---|---|---|---|",

@@ -164,7 +164,7 @@ def written(results: Results) -> str:
 
 
 def verdicts(results: Results) -> str:
-    """Count the verdicts of both readings."""
+    """Count the verdicts in both readings."""
     found = judge(results)
     kinds: tuple[Judgement, ...] = get_args(Judgement)
     both = Counter(v.verdict for v in found), Counter(v.released for v in found)

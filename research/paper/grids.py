@@ -1,4 +1,4 @@
-"""The runs of each table and figure of the paper, with two controls and the binary modes added."""
+"""The runs behind each table and figure of the paper, plus two controls and the binary modes."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

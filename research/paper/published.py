@@ -29,7 +29,7 @@ LAMBDAS = (0.0, 0.01, 0.1)
 
 
 class Row(NamedTuple):
-    """A row of the sparsity and efficiency tables."""
+    """A row in the sparsity and efficiency tables."""
 
     neuron: str
     timesteps: int

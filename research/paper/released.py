@@ -101,7 +101,7 @@ def reproduced(results: Results, datasets: Sequence[str] = STATIC) -> tuple[int,
 
 
 def table(name: str, results: Results) -> Table:
-    """Make one of the tables whose names begin with ``released-``."""
+    """Build one of the tables whose names begin with ``released-``."""
     kind = name.removeprefix("released-")
     if kind == "sparsity":
         return _sparsity(results)

@@ -161,7 +161,7 @@ class Results:
         return (math.sqrt(fmean(value**2 for value in found) / 2), len(found)) if found else None
 
     def trajectories(self, label: str, encoding: str = "rate") -> dict[int, list[float]]:
-        """Return the temperature of every epoch by seed, on MNIST at T=1."""
+        """Return the temperature after every epoch by seed, on MNIST at T=1."""
         paths = {}
         for seed, result in self.runs.get(Key(label, "mnist", 1, encoding), {}).items():
             known = [value for value in result.by_epoch.eps or () if value is not None]

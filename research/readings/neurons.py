@@ -384,7 +384,7 @@ class _UnscaledSurrogate(ul.Stepped[Any]):
 
 
 class UnscaledLIF(_UnscaledSurrogate):
-    """LIF whose surrogate gradient is not multiplied by its slope."""
+    """LIF with a surrogate gradient that is not multiplied by its slope."""
 
     state_type = State
     formula = staticmethod(unscaled_step)
@@ -408,7 +408,7 @@ def _adaptive_rest(current: Tensor) -> AdaptiveState:
 
 
 class UnscaledAdaLIF(_UnscaledSurrogate):
-    """AdaLIF that adapts early, and whose surrogate gradient is not multiplied by its slope."""
+    """AdaLIF that adapts early, with a surrogate gradient that is not multiplied by its slope."""
 
     state_type = AdaptiveState
     at_rest: ClassVar[Any] = staticmethod(_adaptive_rest)
@@ -421,7 +421,7 @@ class UnscaledAdaLIF(_UnscaledSurrogate):
 
 
 class LateAdaLIF(UnscaledAdaLIF):
-    """AdaLIF whose threshold follows the spike before the previous one, as the text's indices say."""
+    """AdaLIF whose threshold follows the spike before the previous one, as indexed in the text."""
 
     formula: ClassVar[Any] = staticmethod(_adapting(unscaled_step, late=True))
 

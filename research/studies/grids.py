@@ -197,7 +197,7 @@ _ONLY = {
     "coupled at the spike": ("UltraDLIF",),
 }
 READ = ("LIF", "DSpike", "UltraLIF", "UltraDLIF")
-"""The neurons whose readings are changed."""
+"""The neurons trained with each open reading."""
 
 
 def one_at_a_time() -> Runs:

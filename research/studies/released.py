@@ -54,7 +54,7 @@ SLOW = {*perceptrons.__all__, *(neuron.__name__ for neuron in READING_NEURONS)}
 STATIC = ("mnist", "fashion-mnist", "cifar10")
 EVENTS = ("n-mnist", "shd", "dvs-gesture")
 LARGEST = 80
-"""Members of one seed in a stack; a tuning stack has 72."""
+"""Maximum number of runs per seed in a stack; a tuning stack has 72."""
 KNOWN = [RESULTS / f"{name}.jsonl.gz" for name in ("paper", "studies", "open-readings")]
 TINY: dict[str, Any] = {"epochs": 2, "batch_size": 512}
 """Config fields for a quick trial."""
