@@ -1,4 +1,4 @@
-"""Convert networks of snnTorch, SpikingJelly and norse to plain PyTorch with our neurons."""
+"""Convert networks from snnTorch, SpikingJelly and norse to plain PyTorch with our neurons."""
 
 import sys
 from importlib import import_module
@@ -19,27 +19,27 @@ __all__ = ["SpikeDifference", "SpikeMismatch", "convert", "is_foreign", "run_sou
 
 _LIBRARIES = ("snntorch", "spikingjelly", "norse")
 ROUNDING = 1e-3
-"""The largest share of the spikes of a layer that rounding may move."""
+"""The largest share of a layer's spikes that rounding may move."""
 
 
 def convert(
     net: nn.Module, *, check: Tensor | None = None, share: bool = False, exact: bool = False
 ) -> nn.Module:
-    """Return a network of snnTorch, SpikingJelly or norse as plain PyTorch with our neurons.
+    """Return a network from snnTorch, SpikingJelly or norse as plain PyTorch with our neurons.
 
     The converted network takes and returns sequences ``[T, B, ...]`` and starts every call at rest. A network
-    whose forward loops over time by itself takes the same input as that forward. Learned constants stay the
-    same parameters and surrogate gradients keep their width and height.
+    whose forward loops over time by itself takes the same input as before. Learned constants remain the same
+    parameters, and surrogate gradients keep their width and height.
 
     Args:
         net: the network.
-        check: an input of the converted network. Both networks run on it in evaluation mode and every spike
-            of every layer is compared; the first difference raises `SpikeMismatch`. It also serves as the
-            example for a forward that depends on the shape of its input.
+        check: an input for the converted network. Both networks run on it in evaluation mode, and every spike
+            of every layer is compared. The first difference raises `SpikeMismatch`. The input also serves as
+            the example if the forward depends on its shape.
         share: share parameters with ``net`` instead of copying them.
-        exact: keep the order of operations of the source, so that every spike is the same. False: neurons
-            become a `LIF`, which has kernels, wherever it has the same gradients. It rounds differently,
-            which may occasionally move a spike; with ``check`` a warning reports it.
+        exact: keep the source's order of operations, so that every spike is the same. If False, neurons
+            become a `LIF`, which has kernels, wherever the gradients are the same. It rounds differently,
+            which may occasionally move a spike; with ``check``, a warning reports it.
 
     Example:
         >>> import snntorch, torch
@@ -52,13 +52,13 @@ def convert(
     replaced = _replacements(net, exact)
     if not replaced:
         raise InputError(
-            f"net is a {type(net).__name__} without neurons of snnTorch, SpikingJelly or norse; there is "
+            f"net is a {type(net).__name__} without snnTorch, SpikingJelly or norse neurons; there is "
             "nothing to convert"
         )
     traced, step = _trace(source, replaced, check)
     made = rebuild(net, traced, step)
     if is_foreign(made):
-        raise InputError("a neuron of another library is left in the converted network; please report it")
+        raise InputError("the converted network still contains a foreign neuron; please report it")
     made.train(net.training)
     if check is not None:
         compare(source, made, replaced, check, step, 0.0 if exact else ROUNDING)
@@ -66,20 +66,20 @@ def convert(
 
 
 class Observed(NamedTuple):
-    """The behaviour of a network of another library on an input."""
+    """How a network from another library responds to an input."""
 
     spikes: tuple[Tensor, ...]
-    """``[T, B, *features]`` of each layer, in the order of the calls."""
+    """``[T, B, *features]`` for each layer, in call order."""
     scores: Tensor
-    """Its output, ``[B, *output]``: the mean over time, if there is one."""
+    """The output ``[B, *output]``, averaged over time if it has a time axis."""
 
 
 def run_source(net: nn.Module, x: Tensor) -> Observed:
-    """Run a network of snnTorch, SpikingJelly or norse without changing it.
+    """Run a network from snnTorch, SpikingJelly or norse without changing it.
 
     Args:
         net: the network.
-        x: the input of the converted network.
+        x: an input for the converted network.
 
     Example:
         >>> from ultralif import LIF
@@ -96,7 +96,7 @@ def run_source(net: nn.Module, x: Tensor) -> Observed:
 
 
 def is_foreign(net: nn.Module) -> bool:
-    """Return whether a network has layers of snnTorch, SpikingJelly or norse.
+    """Return whether a network contains snnTorch, SpikingJelly or norse layers.
 
     Example:
         >>> from ultralif import LIF
@@ -107,7 +107,7 @@ def is_foreign(net: nn.Module) -> bool:
 
 
 def _replacements(net: nn.Module, exact: bool) -> dict[str, Replacement]:
-    """Return the replacements of the layers of other libraries, by name."""
+    """Return the replacements for layers from other libraries, by name."""
     libraries = {type(module).__module__.split(".")[0] for module in net.modules()}
     derived = {base.__module__.split(".")[0] for module in net.modules() for base in type(module).__mro__}
     found: dict[str, Replacement] = {}
@@ -125,7 +125,7 @@ def _replacements(net: nn.Module, exact: bool) -> dict[str, Replacement]:
 
 
 def _with_kernels(module: nn.Module) -> nn.Module:
-    """Return a layer with a `LIF` in place of its neuron, where that has the same gradients."""
+    """Return a layer with its neuron replaced by a `LIF`, if the gradients are the same."""
     if isinstance(module, ConvertedNeuron):
         return module.or_lif()
     if isinstance(module, Recurrent) and isinstance(module.neuron, ConvertedNeuron):
@@ -140,7 +140,7 @@ def _trace(source: nn.Module, replaced: dict[str, Replacement], x: Tensor | None
     problem: InputError | None = None
     given = x
     if x is not None:
-        try:  # a forward that loops over time, or takes sequences, takes x as it is
+        try:  # a forward that loops over time, or takes sequences, accepts x itself
             traced = trace(copied(source), replaced, x)
             if not traced.is_step:
                 return traced, False
@@ -159,7 +159,7 @@ def _trace(source: nn.Module, replaced: dict[str, Replacement], x: Tensor | None
 
 
 def _check_runs(source: nn.Module, x: Tensor) -> None:
-    """Raise an error if a network takes neither an input nor its first step."""
+    """Raise an error if a network accepts neither an input nor its first step."""
     for example in (x[0], x):
         try:
             with evaluating(source), torch.no_grad():
@@ -169,5 +169,5 @@ def _check_runs(source: nn.Module, x: Tensor) -> None:
             problem = error
     raise InputError(
         f"the network fails on check, which has shape {tuple(x.shape)}, and on its first step: {problem}. "
-        "Pass [T, B, ...], or what its forward takes"
+        "Pass [T, B, ...], or the input that its forward expects"
     ) from problem

@@ -18,13 +18,13 @@ from ultralif.nn.modes import evaluating
 __all__ = ["SpikeDifference", "SpikeMismatch", "compare", "copied", "first_of", "observe"]
 
 Step = tuple[Tensor, Tensor | None]
-"""The spikes and the membranes of a layer at one time step; None where the library does not keep them."""
+"""A layer's spikes and membranes at one time step; the membranes are None if the library discards them."""
 Output = Tensor | Sequence[Tensor]
 Hook = Callable[..., None]
 
 
 class SpikeDifference(NamedTuple):
-    """Where the spikes of two networks differ first.
+    """Where the spikes of two networks first differ.
 
     Example:
         >>> SpikeDifference("1", 3, (0, 7), 1.01, 0.99, differing=1, spikes=640).layer
@@ -32,20 +32,20 @@ class SpikeDifference(NamedTuple):
     """
 
     layer: str
-    """Its name in the source network."""
+    """The layer's name in the source network."""
     step: int
     neuron: tuple[int, ...]
     """The sample in the batch, then the neuron's position among the features."""
     source_membrane: float | None
     membrane: float | None
     differing: int
-    """How many spikes of this layer differ."""
+    """How many spikes in this layer differ."""
     spikes: int
-    """How many spikes the layer has."""
+    """How many spikes were compared in this layer."""
 
 
 class SpikeMismatch(JobError):
-    """A converted network does not spike like its source; `difference` says where.
+    """A converted network spikes differently from its source; `difference` holds the place.
 
     Example:
         >>> error = SpikeMismatch(SpikeDifference("1", 3, (0, 7), 1.01, 0.99, differing=1, spikes=640))
@@ -67,15 +67,15 @@ class SpikeMismatch(JobError):
 def compare(
     source: nn.Module, net: nn.Module, replaced: dict[str, Replacement], x: Tensor, step: bool, allowed: float
 ) -> None:
-    """Run both networks in evaluation mode and raise `SpikeMismatch` at the first different spike.
+    """Run both networks in evaluation mode and raise `SpikeMismatch` at the first spike that differs.
 
     Args:
-        source: a copy of the network of the other library; its states are changed.
+        source: a copy of the original network; its states are changed.
         net: the converted network.
         replaced: the layers that were replaced, by name.
         x: the input of ``net``.
         step: whether the source takes one time step.
-        allowed: the share of a layer's spikes that rounding may move; a warning reports it.
+        allowed: the share of a layer's spikes that rounding may move; a warning reports such moves.
     """
     theirs, expected = observe(source, replaced, x, step)
     ours: dict[str, tuple[Tensor, Tensor]] = {}
@@ -84,13 +84,13 @@ def compare(
             neuron = _neuron(replaced[name].module)
             hooks.enter_context(neuron.register_forward_hook(_keep_ours(ours, name)))
         found = net(x)
-    for name in theirs:  # in the order of the calls
+    for name in theirs:  # in call order
         if name in ours:
             difference = _compare_layer(name, theirs[name], *ours[name], _neuron(replaced[name].module))
             if difference is not None and difference.differing <= allowed * difference.spikes:
                 warnings.warn(
                     f"rounding moved {difference.differing} of {difference.spikes} spikes of layer {name!r}; "
-                    "exact=True keeps the order of operations of the source, and every spike",
+                    "exact=True keeps the source's order of operations, and every spike",
                     stacklevel=3,
                 )
                 return
@@ -103,7 +103,7 @@ def compare(
 def observe(
     source: nn.Module, replaced: dict[str, Replacement], x: Tensor, step: bool
 ) -> tuple[dict[str, list[Step]], Output]:
-    """Return spikes and membranes of every layer of another library at every step, and the output.
+    """Return the spikes and membranes of every replaced layer at every step, and the network's output.
 
     Args:
         source: the network, in evaluation mode during the call; its states are changed.
@@ -126,14 +126,14 @@ def observe(
 
 @contextmanager
 def _same_draws() -> Iterator[None]:
-    """Let every network draw the same random numbers, for those that encode their input."""
+    """Make every network draw the same random numbers, because some encode their input randomly."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         yield
 
 
 def reset(net: nn.Module) -> None:
-    """Reset the neurons of another library."""
+    """Reset neurons from other libraries."""
     for module in net.modules():
         for name in ("reset_mem", "reset"):
             method = getattr(module, name, None)
@@ -178,7 +178,7 @@ def _keep_ours(kept: dict[str, tuple[Tensor, Tensor]], name: str) -> Hook:
 
 
 def _run_steps(source: nn.Module, x: Tensor) -> Output:
-    """Return what a network of one time step returns for a sequence, without its states."""
+    """Run a network that takes single time steps on a sequence, and return its outputs without states."""
     outs: list[tuple[Tensor, ...]] = []
     _, *others = inspect.signature(source.forward).parameters.values()
     names = [each.name for each in others if not isinstance(each.default, int | float | str)]
@@ -196,12 +196,12 @@ def _run_steps(source: nn.Module, x: Tensor) -> Output:
 
 
 def first_of(out: Output) -> Tensor:
-    """Return the first of several outputs, which is the spikes of a neuron."""
+    """Return the first of several outputs; for a neuron, these are the spikes."""
     return next(_tensors(out))
 
 
 def _tensors(out: object) -> Iterator[Tensor]:
-    """Yield the tensors of an output; states, if it has any, come last."""
+    """Yield the tensors in an output; states, if any, come last."""
     if isinstance(out, Tensor):
         yield out
     elif isinstance(out, tuple | list):
@@ -220,7 +220,7 @@ def _compare_layer(
     if expected.shape != spikes.shape:
         raise JobError(
             f"layer {name!r} returns spikes of shape {tuple(spikes.shape)}, but its source "
-            f"{tuple(expected.shape)}; please report this network"
+            f"returns {tuple(expected.shape)}; please report this network"
         )
     differing = (expected != spikes).nonzero()
     if not len(differing):
@@ -253,7 +253,7 @@ def _compare_output(expected: Output, found: Output) -> None:
 
 def copied(net: nn.Module) -> nn.Module:
     """Return a copy of a network without the states of its neurons."""
-    made: list[Tensor] = []  # by the network itself, such as its states
+    made: list[Tensor] = []  # tensors computed by the network, such as its states
     for module in net.modules():
         places = [vars(module), module._buffers, *(v for v in vars(module).values() if isinstance(v, dict))]
         made += [t for place in places for t in place.values() if isinstance(t, Tensor) and not t.is_leaf]

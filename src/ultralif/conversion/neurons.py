@@ -1,7 +1,6 @@
-"""Neurons of other libraries, step by step in the arithmetic of the originals.
+"""Neurons from other libraries, step by step in the original arithmetic.
 
-A rounding error near the threshold flips a spike, so each formula keeps the order of operations of the
-library it comes from.
+A rounding error near the threshold can flip a spike, so each formula keeps its library's order of operations.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,9 +32,9 @@ __all__ = [
 
 S = TypeVar("S", bound=tuple[Tensor, ...])
 Foreign = Any
-"""A layer of another library, or an object of it; those libraries have no types."""
+"""A layer or other object from another library; those libraries are untyped."""
 Fire = Callable[[Tensor], Tensor]
-"""Returns the spike of a membrane minus its threshold, with a surrogate gradient."""
+"""Maps a membrane minus its threshold to a spike, with a surrogate gradient."""
 
 _CURVES: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
@@ -50,11 +49,11 @@ class Replacement(NamedTuple):
     """Our module in place of another library's."""
 
     module: nn.Module
-    """It takes and returns sequences ``[T, B, *features]``."""
+    """The module takes and returns sequences ``[T, B, *features]``."""
     states: tuple[str, ...] = ()
-    """Our names of the states that the other module returns after its output."""
+    """Our names for the states that the other module returns after its output."""
     packed: bool = False
-    """Whether it returns them as one object."""
+    """Whether the other module returns its states as one object."""
     alone: bool = False
     """Whether the other module returns only its output, not a tuple with states."""
     sequence: bool = False
@@ -69,7 +68,7 @@ class Replacement(NamedTuple):
 
 
 def plain(module: nn.Module, base: type[nn.Module]) -> nn.Module:
-    """Return a layer of PyTorch's own class with the parameters and settings of a layer derived from it."""
+    """Return an instance of PyTorch's own class with the parameters and settings of a derived layer."""
     made = base.__new__(base)
     made.__dict__.update({name: value for name, value in vars(module).items() if name != "_step_mode"})
     return made
@@ -77,14 +76,14 @@ def plain(module: nn.Module, base: type[nn.Module]) -> nn.Module:
 
 @dataclass(frozen=True)
 class Surrogate:
-    """A binary spike whose gradient is ``height`` times the derivative of a curve of ``slope * x``."""
+    """A binary spike whose gradient is ``height`` times a curve's derivative at ``slope * x``."""
 
     curve: Literal["sigmoid", "atan", "superspike", "triangle", "tanh"]
-    """Its derivatives: s(1 - s), 1 / (2 + (pi z)^2 / 2), 1 / (1 + |z|)^2, max(0, 1 - |z|), 1 - tanh(z)^2."""
+    """The derivatives: s(1 - s), 1 / (2 + (pi z)^2 / 2), 1 / (1 + |z|)^2, max(0, 1 - |z|), 1 - tanh(z)^2."""
     slope: float = 1.0
     height: float = 1.0
     at_threshold: bool = False
-    """Spike where the membrane equals the threshold, as SpikingJelly does."""
+    """Also spike where the membrane equals the threshold, as SpikingJelly does."""
 
     def is_of_lif(self, unit: Tensor) -> bool:
         """Return whether it is a surrogate of LIF for a membrane in some unit."""
@@ -93,7 +92,7 @@ class Surrogate:
         return self.curve in get_args(SurrogateName) and self.height == self.slope
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the spike of a membrane minus its threshold."""
+        """Return the spike for a membrane minus its threshold."""
         spike = (x >= 0 if self.at_threshold else x > 0).to(x.dtype)
         if not (torch.is_grad_enabled() and x.requires_grad):
             return spike
@@ -101,10 +100,10 @@ class Surrogate:
 
 
 class InUnits:
-    """The spike of a membrane in another unit.
+    """A spike function for membranes in another unit.
 
     Args:
-        fire: the spike of a membrane minus its threshold.
+        fire: maps a membrane minus its threshold to a spike.
         unit: the unit.
     """
 
@@ -112,12 +111,12 @@ class InUnits:
         self.fire, self.unit = fire, unit.detach()
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the spike of a membrane minus its threshold, both in the neuron's unit."""
+        """Return the spike for a membrane minus its threshold, both in the neuron's unit."""
         return self.fire(self.unit.to(x) * x)
 
 
 class LIFForm(NamedTuple):
-    """A neuron in terms of a LIF: ``v = leak (v - rest) + rest + gain * current``."""
+    """A neuron expressed as a LIF: ``v = leak (v - rest) + rest + gain * current``."""
 
     leak: Tensor
     gain: Constant = 1.0
@@ -130,16 +129,16 @@ class LIFForm(NamedTuple):
 
 
 def _number(value: Constant) -> Constant:
-    """Return one number for a tensor of one."""
+    """Return the number in a tensor with one element; return other constants unchanged."""
     value = value.detach() if isinstance(value, Tensor) else value
     return float(value) if isinstance(value, Tensor) and value.numel() == 1 else value
 
 
 class ConvertedNeuron(Stepped[S]):
-    """A neuron of another library. It keeps that library's constants, learned ones as the same parameters.
+    """A neuron from another library that keeps its constants; learned ones remain the same parameters.
 
     Args:
-        fire: the spike of a membrane minus its threshold, with its surrogate gradient.
+        fire: maps a membrane minus its threshold to a spike, with a surrogate gradient.
         start: the membrane before the first step.
         given: the other arguments of the class's formula. Tensors become buffers, parameters stay parameters.
     """
@@ -172,7 +171,7 @@ class ConvertedNeuron(Stepped[S]):
         return self.limit
 
     def constants(self) -> dict[str, float]:
-        """Return every number among the arguments of the formula, or the mean of a tensor."""
+        """Return every number among the formula's arguments; a tensor is represented by its mean."""
         values = {name: getattr(self, name) for name in self.names}
         return {
             name: float(value.detach().double().mean()) if isinstance(value, Tensor) else float(value)
@@ -181,12 +180,12 @@ class ConvertedNeuron(Stepped[S]):
         }
 
     def as_lif(self, gain: Constant = 1.0, synapse: Tensor | None = None) -> LIF:
-        """Return the LIF with the same spikes up to rounding, which has kernels and can be exported.
+        """Return a LIF that spikes the same up to rounding, has kernels and can be exported.
 
-        Its membrane is ours in other units, ``(v - rest) / gain``, so that no weight changes.
+        Its membrane is this neuron's in other units, ``(v - rest) / gain``, so that no weight changes.
 
         Args:
-            gain: a factor of the current.
+            gain: a factor for the current.
             synapse: the decay factor of a synaptic current before this neuron.
         """
         form = self.form()
@@ -215,11 +214,11 @@ class ConvertedNeuron(Stepped[S]):
         )
 
     def form(self) -> LIFForm:
-        """Return this neuron in terms of a LIF, or raise an InputError with the reason."""
+        """Return this neuron expressed as a LIF, or raise an InputError with the reason."""
         raise NotImplementedError
 
     def or_lif(self) -> "LIF | ConvertedNeuron[S]":
-        """Return the LIF if it has the same gradients, learned constants and a kernel; else this neuron."""
+        """Return the LIF if it has the same gradients and nothing is learned; otherwise this neuron."""
         if any(True for _ in self.parameters()):
             return self
         try:
@@ -229,7 +228,7 @@ class ConvertedNeuron(Stepped[S]):
         return self if callable(lif.surrogate) else lif
 
     def shapes(self) -> Iterator[tuple[str, torch.Size]]:
-        """Yield the name and the shape of every constant that broadcasts against the features."""
+        """Yield the name and shape of every constant that broadcasts against the features."""
         yield from (pair for pair in super().shapes() if pair[0] != "factors")
 
     def _given(self) -> tuple[dict[str, object], dict[str, object]]:
@@ -243,7 +242,7 @@ class ConvertedNeuron(Stepped[S]):
         return super()._integrate(current, state, rate)
 
     def extra_repr(self) -> str:
-        """Show the arguments of the formula."""
+        """Show the formula's arguments."""
         shown = []
         for name in self.names:
             value = getattr(self, name)
@@ -256,7 +255,7 @@ class ConvertedNeuron(Stepped[S]):
 
 
 class _SnnTorch(ConvertedNeuron[S]):
-    """A neuron of snnTorch; its spike resets the membrane one step later, if the reset is delayed."""
+    """An snnTorch neuron; with a delayed reset, a spike resets the membrane one step later."""
 
     beta: Tensor
     limit: Tensor
@@ -284,13 +283,13 @@ class _SnnTorch(ConvertedNeuron[S]):
             state: the membrane, or membrane and synaptic current.
             beta: decay factor of the membrane.
             limit: the threshold.
-            fire: the spike of a membrane minus its threshold.
-            reset: ``subtract``, ``zero`` or ``none``, by the spike of the membrane before this step.
-            delayed: False also resets by the difference between this spike and that one.
-            alpha: decay factor of a synaptic current; None: there is none.
-            factors: the current is multiplied by each in turn, and beta may be negative; None: Lapicque has
-                them.
-            reset_first: reset to zero before the leak, as Leaky does, and not after it.
+            fire: maps a membrane minus its threshold to a spike.
+            reset: ``subtract``, ``zero`` or ``none``, applied for the spike of the membrane before this step.
+            delayed: if False, also reset by the difference between this spike and the previous one.
+            alpha: decay factor of the synaptic current; None if there is none.
+            factors: for Lapicque, the factors by which the current is multiplied in turn; beta may then be
+                negative. None for other neurons.
+            reset_first: reset to zero before the leak, as Leaky does, instead of after it.
         """
         v = state.v if isinstance(state, SynapticState) else state
         before = fire(v - limit).detach()
@@ -315,44 +314,45 @@ class _SnnTorch(ConvertedNeuron[S]):
         return spike, v if alpha is None else SynapticState(v, drive)
 
     def form(self) -> LIFForm:
-        """Return this neuron in terms of a LIF."""
+        """Return this neuron expressed as a LIF."""
         if self.reset == "subtract" and not self.delayed:
             raise InputError(
                 "without reset_delay snnTorch resets a neuron above twice its threshold again in the next "
-                "step, which no LIF does; train with reset_delay=True"
+                "step, which LIF cannot do; train with reset_delay=True"
             )
         factors = getattr(self, "factors", None)
         gain: Constant = 1.0 if factors is None else factors.prod(0)
         leak = self.beta.clamp(0, 1) if factors is None else self.beta
         if bool((leak < 0).any()):
-            raise InputError("a Lapicque whose time step is above R C oscillates, which no LIF does")
+            raise InputError("a Lapicque whose time step exceeds R C oscillates, which LIF cannot do")
         first = getattr(self, "reset_first", False)
         late = self.delayed and self.reset != "none" and not (self.reset == "zero" and first)
         return LIFForm(leak, gain, reset=self.reset, delayed=late, detach=self.delayed)
 
 
 class SnnTorchNeuron(_SnnTorch[State]):
-    """snnTorch's Leaky and Lapicque, with every reset."""
+    """snnTorch's Leaky and Lapicque, with all reset modes."""
 
     state_type = State
 
 
 class SnnTorchSynaptic(_SnnTorch[SynapticState]):
-    """snnTorch's Synaptic, with every reset."""
+    """snnTorch's Synaptic, with all reset modes."""
 
     state_type = SynapticState
     alpha: Tensor
 
     def form(self) -> LIFForm:
-        """Return this neuron in terms of a LIF."""
+        """Return this neuron expressed as a LIF."""
         return super().form()._replace(synapse=self.alpha.clamp(0, 1))
 
 
 class SpikingJellyNeuron(ConvertedNeuron[State]):
     """SpikingJelly's IFNode, LIFNode with its time constant ``tau``, and ParametricLIFNode.
 
-    ``w`` is learned, and its sigmoid is an inverse time constant; ``decay_input`` divides the current by the
-    time constant too. The membrane rests at ``v_reset``; None: at 0, and a spike subtracts the threshold.
+    ``w`` is learned; its sigmoid is the inverse time constant. ``decay_input`` also divides the current by
+    the time constant. The membrane rests at ``v_reset``; if that is None, it rests at 0 and a spike subtracts
+    the threshold.
     """
 
     state_type = State
@@ -389,7 +389,7 @@ class SpikingJellyNeuron(ConvertedNeuron[State]):
         return spike, v - fired * limit if v_reset is None else fired * v_reset + (1.0 - fired) * v
 
     def form(self) -> LIFForm:
-        """Return this neuron in terms of a LIF."""
+        """Return this neuron expressed as a LIF."""
         rest = self.v_reset or 0.0
         rate = torch.zeros(()) if self.tau is None else torch.tensor(1 / self.tau)
         rate = rate if self.w is None else self.w.detach().sigmoid()
@@ -401,8 +401,8 @@ class SpikingJellyNeuron(ConvertedNeuron[State]):
 class NorseLIF(ConvertedNeuron[SynapticState]):
     """norse's LIF and LIFRecurrent: the current jumps, drives the membrane, and then decays.
 
-    In a step the synaptic current loses the share ``synapse_rate``, and the membrane moves by the share
-    ``membrane_rate`` of its distance to rest and current.
+    At each step the synaptic current loses the fraction ``synapse_rate``, and the membrane moves by the
+    fraction ``membrane_rate`` of its distance from rest plus current.
     """
 
     state_type = SynapticState
@@ -433,7 +433,7 @@ class NorseLIF(ConvertedNeuron[SynapticState]):
         return spike, SynapticState((1 - fired) * v + fired * v_reset, after)
 
     def form(self) -> LIFForm:
-        """Return this neuron in terms of a LIF."""
+        """Return this neuron expressed as a LIF."""
         rate, synapse = self.membrane_rate, 1 - self.synapse_rate
         return LIFForm(1 - rate, rate, self.v_leak, self.v_reset, detach=self.detach, synapse=synapse)
 
@@ -441,7 +441,7 @@ class NorseLIF(ConvertedNeuron[SynapticState]):
 class NorseBox(ConvertedNeuron[State]):
     """norse's LIFBox, which is NIR's LIF; without a ``membrane_rate``, norse's IAF, which is NIR's IF.
 
-    ``membrane_rate`` is dt / tau. After a spike the membrane is ``v_reset``, or loses the threshold.
+    ``membrane_rate`` is dt / tau. A spike sets the membrane to ``v_reset`` or subtracts the threshold.
     """
 
     state_type = State
@@ -466,20 +466,20 @@ class NorseBox(ConvertedNeuron[State]):
         return spike, (1 - spike) * v + spike * (v - limit if subtract else v_reset)
 
     def form(self) -> LIFForm:
-        """Return this neuron in terms of a LIF."""
+        """Return this neuron expressed as a LIF."""
         rate, reset = self.membrane_rate, "subtract" if self.subtract else "zero"
         leak, gain = (torch.ones(()), 1.0) if rate is None else (1 - rate, rate)
         return LIFForm(leak, gain, self.start, self.v_reset, cast(Reset, reset), detach=False)
 
 
 class Integrator(nn.Module):
-    """A membrane without threshold, in norse's arithmetic: its LI and LIBox, NIR's LI and I.
+    """A membrane without a threshold, in norse's arithmetic: norse's LI and LIBox, NIR's LI and I.
 
     Args:
-        rate: the share of the distance to rest and current that the membrane moves in a step; None: the
+        rate: the fraction of its distance from rest plus current that the membrane moves per step. None: the
             membrane sums its current.
         v_leak: the membrane at rest.
-        synapse_rate: the share of a synaptic current that decays in a step; None: there is none.
+        synapse_rate: the fraction of the synaptic current that decays per step; None if there is none.
     """
 
     def __init__(
@@ -496,7 +496,7 @@ class Integrator(nn.Module):
     synapse_rate: Tensor | None
 
     def forward(self, current: Tensor) -> Tensor:
-        """Return the membrane at every step for ``[T, B, *features]``, from rest."""
+        """Return the membrane at every step for ``[T, B, *features]``, starting from rest."""
         return self.run(current)[0]
 
     def run(self, current: Tensor, state: SynapticState | None = None) -> tuple[Tensor, SynapticState]:
@@ -520,7 +520,7 @@ class Integrator(nn.Module):
 
 
 class States(nn.Module):
-    """Call a neuron step by step and return its spikes and its states at every step, with gradients.
+    """Call a neuron step by step and return its spikes and states at every step, with gradients.
 
     Args:
         neuron: any neuron, or `ultralif.Recurrent`.
@@ -546,11 +546,11 @@ class States(nn.Module):
 
 
 class TimeDropout(nn.Module):
-    """Dropout of ``[T, B, *features]`` with one mask for all time steps, as in SpikingJelly.
+    """Dropout for ``[T, B, *features]`` with one mask for all time steps, as in SpikingJelly.
 
     Args:
         p: the probability of a zero.
-        channels: drop whole channels, the first feature axis.
+        channels: drop whole channels, which are the first feature axis.
     """
 
     def __init__(self, p: float, channels: bool = False) -> None:
@@ -558,7 +558,7 @@ class TimeDropout(nn.Module):
         self.p, self.channels = p, channels
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` in evaluation, else ``x`` times one mask for all steps."""
+        """Return ``x`` in evaluation mode, and otherwise ``x`` times one mask for all steps."""
         if not self.training:
             return x
         drop = nn.functional.dropout2d if self.channels else nn.functional.dropout

@@ -1,4 +1,4 @@
-"""Convert neurons and containers of norse."""
+"""Convert norse neurons and containers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +14,7 @@ __all__ = ["replace"]
 
 
 def replace(module: nn.Module, name: str) -> Replacement | None:
-    """Return the replacement of a norse module; None if its children must be converted or it is not norse's.
+    """Return the replacement for a norse module; None to convert its children, or if it is not from norse.
 
     Args:
         module: a layer.
@@ -28,7 +28,7 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
     if not isinstance(module, known):
         if kind.__module__.startswith("norse.") and kind.__name__ not in ("SequentialState", "Lift"):
             raise InputError(
-                f"layer {name!r} is a {kind.__name__}, which ul.convert does not know; take it out of the "
+                f"layer {name!r} is a {kind.__name__}, which ul.convert does not know; remove it from the "
                 "network, or write it as a ul.Stepped neuron"
             )
         return None
@@ -54,7 +54,7 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
         )
     if getattr(layer, "record_states", False):
         raise InputError(
-            f"layer {name!r}, {kind.__name__}, has record_states=True; build it without and use "
+            f"layer {name!r}, {kind.__name__}, has record_states=True; build it without that and use "
             "ul.plot.record on the converted network"
         )
     sequence = isinstance(module, snn.SNN | snn.SNNRecurrent)
@@ -127,7 +127,7 @@ def _linear(weight: Tensor) -> nn.Linear:
 
 
 def _surrogate(p: Foreign) -> Fire:
-    """Return our form of one of norse's threshold functions; unknown ones are kept."""
+    """Return our equivalent of a norse threshold function; unknown ones are kept."""
     if p.method == "super":  # it ignores alpha
         return Surrogate("superspike")
     if p.method == "tanh":

@@ -1,4 +1,4 @@
-"""Convert neurons of snnTorch."""
+"""Convert snnTorch neurons."""
 
 import torch
 from torch import Tensor, nn
@@ -23,11 +23,11 @@ _STATES = {
     "RLeaky": ("v",),
     "RSynaptic": ("i", "v"),
 }
-"""The states that a neuron of snnTorch returns after its spike, by our names."""
+"""Our names for the states that each snnTorch neuron returns after its spike."""
 
 
 def replace(module: nn.Module, name: str) -> Replacement | None:
-    """Return the replacement of an snnTorch module; None if it is not one of snnTorch's neurons.
+    """Return the replacement for an snnTorch module; None if it is not an snnTorch neuron.
 
     Args:
         module: a layer.
@@ -78,7 +78,7 @@ def _neuron(layer: Foreign, kind: str) -> SnnTorchNeuron | SnnTorchSynaptic:
 
 
 def _surrogate(spike_grad: Foreign) -> Fire:
-    """Return our form of one of snnTorch's surrogates; unknown ones are kept."""
+    """Return our equivalent of an snnTorch surrogate; unknown ones are kept."""
     kind = getattr(spike_grad, "__qualname__", "").split(".")[0]
     names = getattr(getattr(spike_grad, "__code__", None), "co_freevars", ())
     cells = getattr(spike_grad, "__closure__", None) or ()
@@ -95,7 +95,7 @@ def _surrogate(spike_grad: Foreign) -> Fire:
 
 
 class _OneToOne(nn.Module):
-    """Feedback of every neuron to itself only."""
+    """Feedback from each neuron only to itself."""
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Convert neurons and layers of SpikingJelly."""
+"""Convert SpikingJelly neurons and layers."""
 
 from torch import nn
 
@@ -20,7 +20,7 @@ _NEURONS = ("IFNode", "LIFNode", "ParametricLIFNode")
 
 
 def replace(module: nn.Module, name: str) -> Replacement | None:
-    """Return the replacement of a SpikingJelly module; None to convert its children, or if it is foreign.
+    """Return the replacement for a SpikingJelly module; None to convert its children, or for other modules.
 
     Args:
         module: a layer.
@@ -47,7 +47,7 @@ def replace(module: nn.Module, name: str) -> Replacement | None:
     wrapped = kind.__module__ in (f"{layer.__name__}.stateless_wrapper", f"{layer.__name__}.bn")
     if wrapped and _is_plain(kind):
         return Replacement(TimeDistributed(_plain(module)), alone=True, sequence=sequence)
-    if kind.__name__.startswith("ThresholdDependentBatchNorm"):  # its scale is in its weights
+    if kind.__name__.startswith("ThresholdDependentBatchNorm"):  # its weights include its scale
         norm = getattr(nn, kind.__name__.removeprefix("ThresholdDependent"))
         return Replacement(TimeDistributed(plain(module, norm)), alone=True, sequence=True)
     if wrapped or isinstance(module, base.MemoryModule) or ".activation_based.neuron." in kind.__module__:
@@ -84,7 +84,7 @@ def _neuron(node: Foreign) -> SpikingJellyNeuron:
 
 
 def _surrogate(function: Foreign) -> Fire:
-    """Return our form of one of SpikingJelly's surrogates; unknown ones are kept."""
+    """Return our equivalent of a SpikingJelly surrogate; unknown ones are kept."""
     curves = {"Sigmoid": "sigmoid", "ATan": "atan", "PiecewiseQuadratic": "triangle"}
     kind = type(function).__name__
     spiking = getattr(function, "spiking", True)

@@ -1,4 +1,4 @@
-"""Prepare converted networks for export: over sequences, with LIF neurons."""
+"""Prepare converted networks for export by making them take sequences and use LIF neurons."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -13,18 +13,18 @@ from ultralif.errors import InputError
 __all__ = ["streaming", "with_lif"]
 
 SUMMARIES = ("sum", "mean", "add", "iadd", "truediv", "itruediv", "mul", "stack", "getitem")
-"""The ways in which a forward may combine the outputs of its time steps."""
+"""The operations with which a forward may combine its outputs across time steps."""
 
 
 def with_lif(net: nn.Module) -> nn.Module:
-    """Return a converted network in which every neuron is a `LIF`, as exports need it.
+    """Return a converted network in which every neuron is a `LIF`, as exports require.
 
-    Learned constants become numbers. A network without neurons of other libraries is returned as it is.
+    Learned constants become numbers. A network without converted neurons is returned unchanged.
 
     Example:
         >>> from ultralif import LIF
         >>> net = nn.Sequential(nn.Linear(4, 2), LIF())
-        >>> with_lif(net) is net  # a network of plain PyTorch is returned as it is
+        >>> with_lif(net) is net  # a plain PyTorch network is returned unchanged
         True
     """
     if not any(hasattr(module, "as_lif") for module in net.modules()):
@@ -46,11 +46,10 @@ def with_lif(net: nn.Module) -> nn.Module:
 
 
 def streaming(net: nn.Module) -> tuple[nn.Module, bool]:
-    """Return a converted network that takes every time step, and whether its source took none.
+    """Return a converted network whose input has a time axis, and whether its source's input had none.
 
-    A network whose forward loops over time by itself, over one static input, takes ``[T, B, ...]`` here.
-    Anything that its forward does with all time steps together, such as a sum or a mean, is left out, and so
-    are membranes.
+    A network whose forward loops over time with one static input takes ``[T, B, ...]`` here. Operations on
+    all time steps together, such as a sum or a mean, are left out, and so are membranes.
 
     Example:
         >>> from ultralif import LIF
@@ -110,7 +109,7 @@ def _per_step(value: fx.Node | Sequence[fx.Node]) -> fx.Node:
         node = open_.pop()
         if name_of(node) in SUMMARIES and node.op != "call_module":
             open_ += node.all_input_nodes
-        elif name_of(node) != "new_full":  # the number that a sum starts from
+        elif name_of(node) != "new_full":  # the initial value of a sum
             found.add(node)
     if len(found) != 1:
         names = ", ".join(sorted(str(node.target) for node in found))

@@ -1,6 +1,6 @@
-"""Trace the forward of a network and rewrite it for whole sequences.
+"""Trace a network's forward and rewrite it for whole sequences.
 
-The forward is traced by torch.fx, on an example if there is one. A forward that takes one time step, or loops
+The forward is traced by torch.fx, on an example if one is given. A forward that takes one time step, or loops
 over time, calls its layers many times. Calls that play the same role in every step become one call on ``[T,
 B, *features]``.
 """
@@ -25,17 +25,17 @@ __all__ = ["Expand", "Folded", "Traced", "first_input", "name_of", "rebuild", "t
 
 THREE_LINES = (
     "Change three lines of its forward so that layers take whole sequences [T, B, ...]: remove the loop over "
-    "time; call each neuron once without a state, as in `spikes = self.lif1(self.fc1(x))`; and return what "
-    "the last layer gives"
+    "time; call each neuron once without a state, as in `spikes = self.lif1(self.fc1(x))`; and return the "
+    "output of the last layer"
 )
 
 
 class NextTensor:
-    """Stands for the next tensor among the arguments of a function."""
+    """A placeholder for the next tensor among a function's arguments."""
 
 
 class Folded(nn.Module):
-    """A function of batches, applied to sequences ``[T, B, ...]`` with time folded into the batch.
+    """A function on batches, applied to sequences ``[T, B, ...]`` with time folded into the batch.
 
     Args:
         function: the function, or the name of a method of its first argument.
@@ -57,7 +57,7 @@ class Folded(nn.Module):
             out = self.function(*args, **self.kwargs)
         if getattr(out, "shape", ())[:1] != (steps * batch,):
             raise InputError(
-                f"{self.extra_repr()} mixes the samples of a batch, or time steps; call it outside of the "
+                f"{self.extra_repr()} mixes the samples of a batch, or time steps; call it outside the "
                 "loop over time"
             )
         spread: Tensor = out.reshape(steps, batch, *out.shape[1:])
@@ -69,7 +69,7 @@ class Folded(nn.Module):
 
 
 def _filled(value: Any, tensors: Iterator[Tensor]) -> Any:
-    """Return arguments with tensors in their places."""
+    """Return arguments with the placeholders replaced by tensors."""
     if isinstance(value, tuple | list):
         return type(value)([_filled(each, tensors) for each in value])
     return next(tensors) if value is NextTensor else value
@@ -83,12 +83,12 @@ class _Reshape(nn.Module):
         self.kept, self.shape = kept, shape
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the kept axes and the shape."""
+        """Return ``x`` with the axes after the kept ones reshaped."""
         return x.reshape(*x.shape[: self.kept], *self.shape)
 
 
 class Expand(nn.Module):
-    """Repeat an input without time over a number of steps."""
+    """Repeat an input without a time axis for a number of steps."""
 
     def __init__(self, steps: int) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ def _in_place(operation: Callable[..., fx.Proxy]) -> Callable[..., fx.Proxy]:
 
 
 class _Known(fx.Proxy):
-    """A traced value with its tensor for the example, so that its shape can be read."""
+    """A traced value with its tensor on the example, so that its shape can be read."""
 
     __iadd__, __isub__ = _in_place(operator.add), _in_place(operator.sub)
     __imul__, __itruediv__ = _in_place(operator.mul), _in_place(operator.truediv)
@@ -120,7 +120,7 @@ class _Known(fx.Proxy):
     def known(self) -> Any:
         if "value" not in self.node.meta:
             raise InputError(
-                "the forward of the network depends on the shape of its input; pass an example, check=x"
+                "the network's forward depends on the shape of its input; pass an example, check=x"
             )
         return self.node.meta["value"]
 
@@ -153,7 +153,7 @@ class _Known(fx.Proxy):
 
 
 class _Tracer(fx.Tracer):
-    """Trace a network down to PyTorch's layers and the replaced ones, with values for an example."""
+    """Trace a network down to PyTorch's layers and the replaced ones, computing values on an example."""
 
     def __init__(self, replaced: dict[str, Replacement], example: Tensor | None) -> None:
         super().__init__()
@@ -167,11 +167,11 @@ class _Tracer(fx.Tracer):
         )
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
-        """Return the proxy of a value."""
+        """Return the proxy for a value."""
         return _Known(node, self)
 
     def call_module(self, m: nn.Module, forward: Any, args: Any, kwargs: Any) -> Any:
-        """Trace a call of a module, unless its value is needed."""
+        """Trace a module call, unless its value is needed."""
         if self.running:
             return forward(*args, **kwargs)
         return super().call_module(m, forward, args, kwargs)
@@ -194,7 +194,7 @@ class _Tracer(fx.Tracer):
         return proxy
 
     def _known(self, node: fx.Node) -> Any:
-        """Return the value of a node; tensors that a forward makes itself are attributes."""
+        """Return a node's value; tensors created in the forward are attributes."""
         if "value" not in node.meta:
             value = operator.attrgetter(str(node.target))(self.root)
             node.meta["value"] = value.clone() if isinstance(value, Tensor) else value
@@ -228,7 +228,7 @@ class Traced:
 
     @property
     def is_step(self) -> bool:
-        """Whether the forward takes one time step: no layer is called twice, and neurons take steps."""
+        """Whether the forward takes one time step: no layer is called twice, and neurons take one too."""
         steps = [name for name, each in self.replaced.items() if each.takes_step and self.calls(name)]
         once = bool(steps) and all(self.calls(name) == 1 for name in steps)
         for name, each in self.replaced.items():
@@ -244,7 +244,7 @@ def trace(net: nn.Module, replaced: dict[str, Replacement], example: Tensor | No
     """Trace the forward of a network.
 
     Args:
-        net: a copy of the network: its states and statistics are changed.
+        net: a copy of the network; its states and statistics are changed.
         replaced: the layers to replace, by name.
         example: an input of the forward.
     """
@@ -264,7 +264,7 @@ def trace(net: nn.Module, replaced: dict[str, Replacement], example: Tensor | No
 
 
 def rebuild(net: nn.Module, traced: Traced, step: bool) -> nn.Module:
-    """Return a network over sequences ``[T, B, ...]`` for a traced one.
+    """Return a network over sequences ``[T, B, ...]`` from a traced one.
 
     Args:
         net: the network that owns the layers.
@@ -329,7 +329,7 @@ class _Writer:
         return found is not None and not found.alone
 
     def _without_states(self, value: Argument) -> Argument:
-        """Return an output without the states that networks of norse return after it."""
+        """Return an output without the states that norse networks return after it."""
         if isinstance(value, tuple) and len(value) == 2 and self._is_state(value[1]):
             return self._without_states(value[0])
         return value
@@ -355,7 +355,7 @@ class _Writer:
         return node.op, node.target, self._key(node.args), self._key(node.kwargs)
 
     def _item(self, node: fx.Node) -> tuple[fx.Node, int] | None:
-        """Return what a node takes one item of, and which: a step of a sequence, or one of its outputs."""
+        """Return the node that a node indexes, and the index of a step or of one of several outputs."""
         if node.op == "call_method" and node.target == "select" and node.args[1] == 0:
             return first_input(node), cast(int, node.args[2])
         if self._takes_column(node):
@@ -394,7 +394,7 @@ class _Writer:
         return self._sequential() or fx.GraphModule(self.modules, self.graph, "Converted")
 
     def _is_input(self, node: fx.Node) -> bool:
-        """Return whether an argument of the forward is more than a state of a neuron or a number."""
+        """Return whether an argument of the forward is neither a neuron's state nor a number."""
         if isinstance(next(iter(node.args), None), int | float | str):
             return False
         users = [user for user in node.users if not name_of(user).startswith("_assert")]
@@ -410,10 +410,10 @@ class _Writer:
             return self._roll((value,), 0) if self.step else self._single(value)
         item = value.target is operator.getitem and self._gives_tuple(value.args[0])
         if item and value.args[1] != 0 and not self._is_neuron(first_input(value)):
-            raise InputError("the forward returns a state of norse; return only its output")
+            raise InputError("the forward returns a norse state; return only its output")
         return self._roll((value,)) if self.step else self._single(value)
 
-    # A part of every time step becomes one call for all steps.
+    # Calls made in every time step become one call for all steps.
 
     def _roll(self, nodes: tuple[fx.Node, ...], which: int = 0) -> fx.Node:
         key = (nodes, which)
@@ -432,7 +432,7 @@ class _Writer:
         if len({self.roles[node] for node in nodes}) > 1:
             raise InputError(
                 f"the layers of {type(self.net).__name__} are not called in the same way at every step (at "
-                f"{first.name!r}); feed spikes back by ul.Recurrent. {THREE_LINES}"
+                f"{first.name!r}); feed spikes back with ul.Recurrent. {THREE_LINES}"
             )
         items = [item for item in map(self._item, nodes) if item is not None]
         if items:
@@ -448,25 +448,25 @@ class _Writer:
         return self._operation(nodes)
 
     def _is_constant(self, nodes: tuple[fx.Node, ...]) -> bool:
-        """Return whether every step computes the same synapses of the same input."""
+        """Return whether every step applies the same synapses to the same input."""
         first = nodes[0]
         layer = self.net.get_submodule(str(first.target)) if first.op == "call_module" else None
         same = all((node.args, node.kwargs) == (first.args, first.kwargs) for node in nodes)
         return same and isinstance(layer, (nn.Linear, *CONVOLUTIONS))
 
     def _neuron(self, calls: tuple[fx.Node, ...], which: int) -> fx.Node:
-        """Write the calls of one neuron, or another replaced layer, as one call."""
+        """Write the calls to one neuron, or other replaced layer, as one call."""
         name, found = str(calls[0].target), self._found(calls[0])
         assert found is not None  # noqa: S101 - callers have checked
         if tuple(self.parts[self.roles[calls[0]]]) != calls:
             raise InputError(
-                f"layer {name!r} is called twice in a time step, or in another order than its spikes are "
-                f"used; give each call its own neuron. {THREE_LINES}"
+                f"layer {name!r} is called twice in a time step, or not in the order in which its spikes "
+                f"are used; give each call its own neuron. {THREE_LINES}"
             )
         for start in _nodes_in([*calls[0].args[1:], *calls[0].kwargs.values()]):
             value = start.meta.get("value", self._value(start)) if start.op == "get_attr" else None
             if value is not None and bool(value.any()):
-                raise InputError(f"layer {name!r} is given a state other than 0 to start from; start from 0")
+                raise InputError(f"layer {name!r} starts from a state other than 0; start from 0")
             if value is not None and self.step:
                 raise InputError(
                     f"layer {name!r} starts from rest in every call of the forward; loop over time in the "
@@ -476,7 +476,7 @@ class _Writer:
             for state in [*call.args[1:], *call.kwargs.values()]:
                 if state is not None and not _is_item_of(state, earlier):
                     raise InputError(
-                        f"layer {name!r} is given a state that is not its own of the previous step; pass "
+                        f"layer {name!r} receives a state that is not its own from the previous step; pass "
                         "the state it returned"
                     )
         current = self._roll(tuple(map(first_input, calls)))
@@ -498,13 +498,13 @@ class _Writer:
         return False
 
     def _operation(self, nodes: tuple[fx.Node, ...]) -> fx.Node:
-        """Write a stateless layer or function that is called in every step as one call with time folded."""
+        """Write a stateless layer or function called at every step as one call, with time in the batch."""
         first = nodes[0]
         columns = zip(*(list(_nodes_in(node.args)) for node in nodes), strict=True)
         inputs = [self._roll(tuple(column)) for column in columns]
         if not inputs or any(isinstance(value, fx.Node) for value in first.kwargs.values()):
             raise InputError(
-                f"the forward calls {first.target} in a way that cannot be followed. {THREE_LINES}"
+                f"the forward calls {first.target} in a way that cannot be traced. {THREE_LINES}"
             )
         name = str(first.target) if first.op == "call_module" else first.name
         found = self._found(first)
@@ -520,11 +520,11 @@ class _Writer:
         shapes = {getattr(node.meta.get("value"), "shape", None) for node in first.all_input_nodes}
         alike = len(shapes) == 1 and None not in shapes
         if name_of(first) == "add" and len(inputs) == 2 and alike and not first.kwargs:
-            return self.graph.call_function(operator.add, tuple(inputs))  # exports know it
+            return self.graph.call_function(operator.add, tuple(inputs))  # exports support it
         return self._call(_as_layer(first), name, *inputs)
 
     def _reshaped(self, node: fx.Node) -> nn.Module | None:
-        """Return the layer for a view, reshape or flatten of every sample of a batch, of any size."""
+        """Return the layer for a view, reshape or flatten of each sample, for any batch size."""
         kind, args = name_of(node), node.args[1:]
         if kind == "flatten":
             return nn.Flatten() if args == (1,) and not node.kwargs else None
@@ -540,7 +540,7 @@ class _Writer:
             return None
         return nn.Flatten(kept) if sizes[kept:] == (-1,) else _Reshape(kept, sizes[kept:])
 
-    # The parts outside a step.
+    # Calls outside the time steps.
 
     def _single(self, node: fx.Node) -> fx.Node:
         if node not in self.done:
@@ -554,7 +554,7 @@ class _Writer:
         item = node.target is operator.getitem and self._gives_tuple(first_input(node))
         if item and not self._is_neuron(first_input(node)):
             if node.args[1] != 0:
-                raise InputError("the forward uses a state of norse; use only its output")
+                raise InputError("the forward uses a norse state; use only its output")
             return self._single(first_input(node))
         stacked = cast(tuple[fx.Node, ...], node.args[0]) if node.target is torch.stack else ()
         axis = (*node.args[1:], *node.kwargs.values()) or (0,)
@@ -574,19 +574,19 @@ class _Writer:
         args = cast(tuple[fx.Node, ...], fx.map_arg(node.args, self._single))
         if node.op == "call_module":
             layer = self.net.get_submodule(str(node.target)) if found is None else found.module
-            if found is not None and isinstance(layer, TimeDistributed):  # of one batch
+            if found is not None and isinstance(layer, TimeDistributed):  # for a single batch
                 layer = layer.module
             return self._call(layer, str(node.target), *args)
         target = str(node.target).removesuffix("_") if _is_in_place(node) else node.target
         return self.graph.create_node(node.op, target, args, fx.map_arg(node.kwargs, self._single))
 
     def _value(self, node: fx.Node) -> Tensor:
-        """Return a tensor that the forward uses itself."""
+        """Return a tensor that the forward uses directly."""
         value: Tensor = operator.attrgetter(str(node.target))(self.source)
         return value
 
     def _tensor(self, node: fx.Node) -> fx.Node:
-        """Write a tensor that the forward has made: filled step by step, or of one value."""
+        """Write a tensor created in the forward, filled step by step or with a single value."""
         writes = self.writes.get(node.target, [])
         value = self._value(node)
         steps = [_step_of(write.args[1]) for write in writes]
@@ -635,7 +635,7 @@ def _step_of(index: object) -> int | None:
 
 
 def _nodes_in(value: object) -> Iterator[fx.Node]:
-    """Yield the traced values among arguments, in lists too."""
+    """Yield the traced values among arguments, including those in lists."""
     if isinstance(value, fx.Node):
         yield value
     elif isinstance(value, tuple | list):
@@ -659,7 +659,7 @@ def name_of(node: fx.Node) -> str:
 
 
 def _as_layer(node: fx.Node) -> nn.Module:
-    """Wrap a function of batches in a layer that takes sequences, using PyTorch's own layer if one exists."""
+    """Wrap a function on batches in a layer that takes sequences, using PyTorch's own layer if one exists."""
     kind, given = name_of(node), node.args
     if kind in ("max_pool2d", "avg_pool2d", "boolean_dispatch", "_max_pool2d") and len(given) >= 2:
         layer = nn.AvgPool2d if "avg" in kind else nn.MaxPool2d
