@@ -1,6 +1,6 @@
 """Take a trained network to hardware: binary spikes, integers, plain C, NIR, ONNX.
 
-All functions read a network's description, which `describe` makes from any module with our neurons.
+All functions work from a network's description, which `describe` builds from any module with our neurons.
 
 From soft to binary spikes: `gap`, `calibrate`, `finetune`. From floats to integers: `quantize`. Write with
 `to_c`, `to_nir`, `to_onnx` and `to_torch`; read with `from_nir`. `for_spikingjelly`, `for_snntorch` and

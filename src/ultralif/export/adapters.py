@@ -1,9 +1,9 @@
-"""Use our neurons in the networks of other libraries, by the conventions of those libraries.
+"""Use our neurons in other libraries' networks, following those libraries' conventions.
 
 >>> from ultralif.nn import UltraLIF
 >>> import torch
 >>> cell = for_norse(UltraLIF())
->>> spike, state = cell(torch.zeros(2, 8))  # and cell(x, state) from there on
+>>> spike, state = cell(torch.zeros(2, 8))  # then cell(x, state)
 """
 
 from importlib import import_module
@@ -32,7 +32,7 @@ def for_norse(neuron: AnyNeuron) -> nn.Module:
 
 
 def for_snntorch(neuron: AnyNeuron) -> nn.Module:
-    """Return a cell ``(x, mem=None) -> (spk, mem)`` for one time step, with ``reset_mem()`` for the first.
+    """Return a cell ``(x, mem=None) -> (spk, mem)`` for one time step, with ``reset_mem()`` to start.
 
     Example:
         >>> import torch
@@ -43,7 +43,7 @@ def for_snntorch(neuron: AnyNeuron) -> nn.Module:
     """
     if len(neuron.state_type._fields) > 1:
         raise InputError(
-            f"{type(neuron).__name__} has more state than a membrane, and (spk, mem) cannot hold it; use its "
+            f"{type(neuron).__name__} has more state than a membrane, which (spk, mem) cannot hold; use its "
             "step(x, state)"
         )
     return _SnnTorchCell(_time_first(neuron))
@@ -54,7 +54,7 @@ def for_spikingjelly(neuron: AnyNeuron, step_mode: str = "s") -> nn.Module:
 
     Args:
         neuron: any neuron.
-        step_mode: ``s``, one time step a call, or ``m``, sequences ``[T, B, *features]``.
+        step_mode: ``s``, one time step per call, or ``m``, sequences ``[T, B, *features]``.
 
     Example:
         >>> import torch
@@ -80,8 +80,8 @@ def for_neurobench(net: nn.Module) -> nn.Module:
     """Return a network over ``[B, T, *input]`` for NeuroBench, in which every connection receives spikes.
 
     A `Network` averages spikes before its readout, which the harness would count as multiplications; here
-    the readout comes first. Any other module is called with ``[T, B, *input]``, and the mean of its output
-    over time is returned. Register ``ultralif.Neuron`` as an activation module.
+    the readout comes first. Any other module is called with ``[T, B, *input]``, and its output is averaged
+    over time. Register ``ultralif.Neuron`` as an activation module.
 
     Example:
         >>> import torch
@@ -117,7 +117,7 @@ class _SnnTorchCell(nn.Module):
         return spk, state[0]
 
     def reset_mem(self) -> None:
-        """Return the membrane at rest, for a batch of any size."""
+        """Return None, which stands for a membrane at rest for any batch size."""
 
 
 class _Judged(nn.Module):
@@ -147,7 +147,7 @@ def _multi_step(self: Any, x_seq: Tensor) -> Tensor:
 
 
 def _detach(self: Any) -> None:
-    """Detach the state from its past; not in place, because it may be a view."""
+    """Detach the state from its history, but not in place, because it may be a view."""
     state = _memory(self)
     if state is not None:
         _remember(self, state[0], type(state)(*(tensor.detach() for tensor in state)))

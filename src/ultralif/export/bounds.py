@@ -1,4 +1,4 @@
-"""Bound every number of an integer network for any input, by interval arithmetic."""
+"""Bound every number in an integer network for any input, by interval arithmetic."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -17,13 +17,13 @@ LIMIT = 1 << 40
 
 
 class Range(NamedTuple):
-    """The least and the greatest value, as int64 of any shape that broadcasts to the features."""
+    """The least and the greatest value, as int64 tensors that broadcast to the features."""
 
     low: Tensor
     high: Tensor
 
     def fits(self, bits: int) -> bool:
-        """Return whether signed integers of that many bits can hold both ends."""
+        """Return whether signed integers with this many bits can hold both ends."""
         limit = 1 << (bits - 1)  # excludes the lowest number, which C cannot negate
         return -limit < int(self.low.min()) and int(self.high.max()) < limit
 
@@ -32,7 +32,7 @@ class Range(NamedTuple):
         return Range(torch.minimum(self.low, other.low), torch.maximum(self.high, other.high))
 
     def plus(self, other: "Range") -> "Range":
-        """Return the range of a sum of both."""
+        """Return the range of the sum."""
         return Range(self.low + other.low, self.high + other.high)
 
     def times(self, count: int) -> "Range":
@@ -44,7 +44,7 @@ class Counts(NamedTuple):
     """The most events in one time step, or the highest level."""
 
     each: int
-    """At one place."""
+    """At one position."""
     total: int
     """At all positions together."""
     signed: bool = False
@@ -69,8 +69,8 @@ def counts(graph: Graph, given: Counts) -> dict[int, Counts]:
         elif isinstance(node.op, Pooling):
             if taken[0].each > 1:
                 raise InputError(
-                    f"layer {node.name!r} takes the maximum of inputs or counts; in integers that is for "
-                    "binary spikes of neurons, or for the currents before them"
+                    f"layer {node.name!r} takes the maximum of inputs or counts; in integers, only "
+                    "binary spikes and currents have a maximum"
                 )
             found[place] = Counts(1, size)
         elif isinstance(node.op, Sum):
@@ -82,7 +82,7 @@ def counts(graph: Graph, given: Counts) -> dict[int, Counts]:
 
 
 def sums(weight: Tensor, most: Counts, slots: int = 1) -> Range:
-    """Return the range of each output's sum of weights, ``[outputs, ...]``, over events of so many steps."""
+    """Return the range of each output's sum of weights, ``[outputs, ...]``, over events from this many steps."""
     weight, most = weight.long().flatten(1), most._replace(total=most.total * slots)
     if most.signed:
         reach = weight.abs().sum(1) * most.each
@@ -97,8 +97,8 @@ def sums(weight: Tensor, most: Counts, slots: int = 1) -> Range:
 def scaled(op: IntegerSynapses, most: Counts) -> float:
     """Return how far from 0 a sum of weights, scaled to units, can get before its bias is added.
 
-    It is infinite where a shift is too far for 32 bits. It is computed in floating point, so it cannot wrap
-    around.
+    The result is infinite if a shift is too large for 32 bits. It is computed in floating point, so it
+    cannot wrap around.
     """
     ends = torch.maximum(*(end.abs() for end in sums(op.weight, most, op.slots))).double()
     factor = 1.0 if op.factor is None else op.factor.double()
@@ -110,7 +110,7 @@ def scaled(op: IntegerSynapses, most: Counts) -> float:
 def currents(
     graph: Graph, made: dict[int, IntegerSynapses | IntegerLeaky], most: dict[int, Counts], timesteps: int
 ) -> tuple[dict[int, Range], dict[int, Range]]:
-    """Return the ranges of sums of weights, and of everything computed from them before the neurons.
+    """Return the ranges of the weight sums, and of everything computed from them before the neurons.
 
     Args:
         graph: the network.
@@ -159,9 +159,9 @@ def _settled(decay: Decay, given: Range, timesteps: int) -> Range:
 def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Range, Range]:
     """Return the ranges of everything computed before the reset, and of what is stored after it.
 
-    A membrane rises with its current and its past, so the ends of the ranges follow the tropical
-    recurrence. A log-sum-exp adds between 0 and its table's first entry at each maximum; each halving may
-    be off by up to one unit.
+    A membrane increases with its current and its previous value, so the ends of the ranges follow the
+    tropical recurrence. A log-sum-exp adds between 0 and its table's first entry at each maximum. Each right
+    shift may be off by up to one unit.
     """
     tropical = replace(neuron, table=None, floor=None)
     maxima = {"add": 0, "max": 1, "ring": 2}[neuron.coupling]
@@ -195,7 +195,7 @@ def membranes(neuron: IntegerNeuron, current: Range, timesteps: int) -> tuple[Ra
 
 
 def _reset(neuron: IntegerNeuron, before: Range, rise: Range) -> Range:
-    """Return the range after the membranes above threshold were reset, and the lowest floored."""
+    """Return the range after resetting membranes above threshold and clipping the lowest ones."""
     if neuron.after in ("none", "saturate"):
         never = torch.zeros_like(neuron.threshold, dtype=torch.bool)
         low, high = (neuron.kept(end, never) for end in before)
@@ -211,7 +211,7 @@ def _reset(neuron: IntegerNeuron, before: Range, rise: Range) -> Range:
 
 
 def _delayed(neuron: IntegerNeuron, before: Range) -> Range:
-    """Return the range after any subset of the membranes was reset by the last spike."""
+    """Return the range after the last spike has reset any subset of the membranes."""
     ends = [neuron.kept(end, torch.ones_like(neuron.threshold, dtype=torch.bool)) for end in before]
     found = before.union(Range(*ends))
     return found if neuron.floor is None else Range(found.low.clamp(min=neuron.floor), found.high)

@@ -2,8 +2,8 @@
 
 `compared` runs the network on random inputs and on the caller's own, records what every layer receives and
 returns, and checks that the description computes the same outputs from the same inputs. Each layer receives
-what the network's own layers before it returned. So a difference is found in the layer where it starts, and a
-spike that rounding moved does not spread. `compare_integers` does the same for a quantized network, within
+the outputs of the network's own earlier layers. So a difference is found in the layer where it starts, and a
+spike moved by rounding does not propagate. `compare_integers` does the same for a quantized network, within
 the rounding of its units.
 """
 
@@ -48,23 +48,23 @@ from ultralif.nn import mode as in_mode
 __all__ = ["check_own_neurons", "compare_integers", "compared", "draw"]
 
 STEPS, BATCH = 4, 6  # steps and batch of the random inputs
-MOST = 16  # the most samples of the caller's inputs
-REMEDY = "build the network from unchanged layers, or describe this part as a layer of its own"
+MOST = 16  # the maximum number of samples used from the caller's inputs
+REMEDY = "build the network from unchanged layers, or write this part as a separate layer"
 
 
 class Call(NamedTuple):
-    """What a layer received and returned, ``[T * B, *features]`` or ``[B, *features]`` after a mean."""
+    """A layer's input and output, ``[T * B, *features]``, or ``[B, *features]`` after a mean."""
 
     given: Tensor
     returned: Tensor
 
 
 def compared(net: nn.Module, shape: Sequence[int] | None, mode: Mode, inputs: Tensor | None = None) -> Graph:
-    """Return a network's description, after checking that it computes what the network does.
+    """Return a network's description, after checking that it computes the same as the network.
 
     Args:
         net: the network.
-        shape: the features of one time step; None: those of the first layer.
+        shape: the features of one time step; None to use those of the first layer.
         mode: the mode to export.
         inputs: ``[T, B, *input]``, compared in addition to random inputs; at most 16 samples are used.
     """
@@ -81,8 +81,8 @@ def compared(net: nn.Module, shape: Sequence[int] | None, mode: Mode, inputs: Te
     if inputs is not None:
         if inputs.dim() < 3 or math.prod(inputs.shape[2:]) != math.prod(graph.nodes[0].shape):
             raise InputError(
-                f"inputs must be [T, B, *input] with {math.prod(graph.nodes[0].shape)} values a sample, got "
-                f"shape {tuple(inputs.shape)}"
+                f"inputs must be [T, B, *input] with {math.prod(graph.nodes[0].shape)} values per sample, "
+                f"got shape {tuple(inputs.shape)}"
             )
         probes.append(inputs[:, :MOST].reshape(len(inputs), -1, *graph.nodes[0].shape))
     for x in probes:
@@ -95,7 +95,7 @@ def compared(net: nn.Module, shape: Sequence[int] | None, mode: Mode, inputs: Te
             if again.shape != output.shape or not float((again - output).abs().mean()) <= limit:
                 raise InputError(
                     "the output of the network changes when its layers are observed, so its description "
-                    "cannot be checked; remove what depends on hooks, random numbers or earlier calls"
+                    "cannot be checked; remove anything that uses hooks, random numbers or earlier calls"
                 )
     return graph
 
@@ -111,7 +111,7 @@ def draw(graph: Graph, kind: str, steps: int = STEPS, batch: int = BATCH) -> Ten
 
 
 def check_own_neurons(graph: Graph) -> None:
-    """Refuse neurons with a formula of their own, which only torch graphs can express."""
+    """Refuse neurons with custom formulas, which only torch graphs can express."""
     for place in graph.spiking:
         neuron = graph.neuron(place)
         foreign = _foreign(neuron)
@@ -184,7 +184,7 @@ def _module(op: Any) -> nn.Module | None:
 
 
 def _check_layers(graph: Graph, x: Tensor, calls: dict[int, Call], output: Tensor) -> None:
-    """Compare each layer with its description, given what the layers before it returned."""
+    """Compare each layer with its description, given the outputs of the layers before it."""
     steps, batch = x.shape[:2]
     values: list[Tensor] = []
     for place, node in enumerate(graph.nodes):
@@ -193,21 +193,21 @@ def _check_layers(graph: Graph, x: Tensor, calls: dict[int, Call], output: Tenso
         if isinstance(node.op, Spikes):
             if call is None:
                 raise InputError(
-                    f"layer {node.name!r} was not called again; the network's path depends on its input"
+                    f"layer {node.name!r} was not called again; the network's control flow varies"
                 )
             if not bool(torch.isfinite(call.given).all()):
                 raise InputError(
-                    f"layer {node.name!r} receives infinite currents or NaN; its weights are too large"
+                    f"layer {node.name!r} receives infinite or NaN currents; its weights are too large"
                 )
             if not _close(call.given, taken[0], steps):
                 raise InputError(
-                    f"layer {node.name!r} does not receive what the layers before it return, so the export "
-                    f"would be a different network; {REMEDY}"
+                    f"layer {node.name!r} does not receive the outputs of the layers before it, so the "
+                    f"export would be a different network; {REMEDY}"
                 )
             spikes = node.op.neuron.run(call.given)[0]
             if not _close(call.returned, spikes, steps):
                 raise InputError(
-                    f"layer {node.name!r} does not return what its neurons' formula gives, so the export "
+                    f"layer {node.name!r} does not return the result of its neurons' formula, so the export "
                     f"would be a different network; {REMEDY}"
                 )
             value = call.returned.flatten(0, 1).double().cpu()
@@ -218,8 +218,8 @@ def _check_layers(graph: Graph, x: Tensor, calls: dict[int, Call], output: Tenso
             if call is not None and not (isinstance(node.op, Synapses) and node.op.norm is not None):
                 if not _close(call.returned, value, steps):
                     raise InputError(
-                        f"layer {node.name!r} does not return what its weights give, so the export would be "
-                        f"a different network; {REMEDY}"
+                        f"layer {node.name!r} does not return the result of its weights, so the export would "
+                        f"be a different network; {REMEDY}"
                     )
                 if call.returned.numel() == value.numel():
                     value = call.returned.double().cpu().reshape(value.shape)
@@ -227,20 +227,20 @@ def _check_layers(graph: Graph, x: Tensor, calls: dict[int, Call], output: Tenso
     mean = values[-1].reshape(steps, batch, *graph.nodes[-1].shape).mean(0)
     if not _close(output, mean, 1):
         raise InputError(
-            f"the network's output is not that of its last layer, {graph.nodes[-1].name!r}, averaged over "
-            f"time, so the export would be a different network; {REMEDY}"
+            f"the network does not return the output of its last layer, {graph.nodes[-1].name!r}, averaged "
+            f"over time, so the export would be a different network; {REMEDY}"
         )
 
 
 def _feedback(calls: dict[int, Call], op: Last, steps: int) -> Tensor:
-    """Return the spikes ``[T * B, *features]`` that neurons fired at the time step before."""
+    """Return the spikes ``[T * B, *features]`` that neurons fired at the previous time step."""
     if op.of not in calls:
         raise InputError("a recurrent layer was not called again; the network's path depends on its input")
     return earlier(calls[op.of].returned.flatten(0, 1).double().cpu(), steps, 1)
 
 
 def _close(found: Tensor, expected: Tensor, steps: int) -> bool:
-    """Compare what a layer returned with what it should return, which may be a mean over time."""
+    """Compare a layer's output with the expected one, which may first be averaged over time."""
     found, eps = found.double().cpu().flatten(), torch.finfo(found.dtype).eps
     expected = expected.double().cpu()
     if found.numel() * steps == expected.numel() and steps > 1:
@@ -253,7 +253,7 @@ def _close(found: Tensor, expected: Tensor, steps: int) -> bool:
 
 
 def _value(op: Any, taken: list[Tensor], x: Tensor) -> Tensor:
-    """Return the output of an operation without memory, ``[T * B, *features]``, from its constants only."""
+    """Return the output ``[T * B, *features]`` of a stateless operation, using only its constants."""
     match op:
         case Input():
             return x.flatten(0, 1).double().cpu()
@@ -288,7 +288,7 @@ def _value(op: Any, taken: list[Tensor], x: Tensor) -> Tensor:
 
 
 class Rounded(NamedTuple):
-    """Currents in integers ``[N, *features]``, and how far they may differ from those of floats."""
+    """Integer currents ``[N, *features]``, and how far they may differ from the floating-point ones."""
 
     value: Tensor
     limit: Tensor
@@ -298,12 +298,12 @@ class Rounded(NamedTuple):
 def compare_integers(
     net: nn.Module, graph: Graph, integer: IntegerNetwork, mode: Mode, inputs: Tensor | None = None
 ) -> None:
-    """Raise an InputError unless all numbers of an integer network are within rounding of the network's.
+    """Raise an InputError if an integer network differs from the network by more than rounding.
 
     Args:
         net: the network.
         graph: its description.
-        integer: the network in integers.
+        integer: the integer network.
         mode: the mode to export.
         inputs: ``[T, B, *input]``, compared in addition to random inputs where the integer network accepts
             them.
@@ -381,7 +381,7 @@ def _other(name: str) -> InputError:
 
 
 def _counted(op: Any, taken: list[Any], counts: Tensor) -> Tensor:
-    """Return counts of spikes, or levels of the input; a mean becomes a sum."""
+    """Return spike counts or input levels; a mean becomes a sum."""
     match op:
         case Input():
             return counts
@@ -407,7 +407,7 @@ def _rounded(op: Any, taken: list[Rounded]) -> Rounded:
 
 
 def _rounded_leaky(made: IntegerLeaky, op: Leaky, given: Rounded, unit: Tensor, steps: int) -> Rounded:
-    """Return decaying currents; their limits decay too, and grow by the rounding of each decay."""
+    """Return decaying currents; their error limits also decay, and grow with the rounding of each decay."""
     values, limits = (part.reshape(steps, -1, *part.shape[1:]) for part in given)
     found = made.over_time(values, None)
     error, reach = _decay_error(made.decay, op.leak), torch.zeros_like(limits[0])
@@ -422,7 +422,7 @@ def _rounded_leaky(made: IntegerLeaky, op: Leaky, given: Rounded, unit: Tensor, 
 def _rounded_synapses(
     op: IntegerSynapses, given: Tensor, integer: IntegerNetwork, graded: bool, steps: int
 ) -> Rounded:
-    """Return currents: weights are rounded or clipped, inputs are levels, bias and sum are whole units."""
+    """Return currents from rounded or clipped weights and input levels; bias and sum are whole units."""
     grid = op.grid
     wide = (-1, *[1] * (given.dim() - 2)) if op.geometry is not None else (-1,)
     halves = 1 + 2 * (torch.zeros_like(op.weight, dtype=torch.int64) if op.clipped is None else op.clipped)
@@ -448,7 +448,7 @@ def _unit(graph: Graph, integer: IntegerNetwork, place: int) -> Tensor:
 def _check_neurons(
     graph: Graph, place: int, made: IntegerNeuron, current: Rounded, unit: Tensor, steps: int, call: Call
 ) -> None:
-    """Compare membranes step by step, each from the network's own membrane of the step before."""
+    """Compare membranes step by step, each from the network's own membrane at the previous step."""
     node, neuron = graph.nodes[place], graph.neuron(place)
     unit = unit.view(-1, *[1] * (len(node.shape) - 1))
     ints, limits = (part.reshape(steps, -1, *node.shape) for part in current)
@@ -483,7 +483,7 @@ def _check_neurons(
 
 
 def _decay_error(decay: Decay | None, leak: Any) -> float:
-    """Return the difference between the factor of a decay and the leak."""
+    """Return the difference between a decay's factor and the leak."""
     leak = torch.as_tensor(leak).detach().double().cpu()
     if isinstance(decay, Multiply):
         return 2.0**-15

@@ -1,6 +1,6 @@
 """A network as export sees it: the operations on one time step, in order.
 
-`ultralif.export.trace.describe` makes a `Graph` from any module, and every export reads it.
+`ultralif.export.trace.describe` builds a `Graph` from any module, and every export reads it.
 """
 
 import math
@@ -48,7 +48,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The settings of a convolution, each for rows and columns."""
+    """A convolution's settings, each for rows and columns."""
 
     stride: tuple[int, int]
     padding: tuple[int, int]
@@ -58,11 +58,11 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Synapses:
-    """A linear map, perhaps with delays, or a convolution, with the batch normalization that follows it."""
+    """A linear map, optionally with delays, or a convolution, including any batch normalization after it."""
 
     module: nn.Linear | nn.Conv2d | DelayedLinear
     geometry: Geometry | None
-    """None: a linear map."""
+    """None for a linear map."""
     norm: nn.BatchNorm1d | nn.BatchNorm2d | None = None
 
     @property
@@ -102,7 +102,7 @@ class Synapses:
 
 @dataclass(frozen=True)
 class Norm:
-    """A batch normalization that could not be folded into synapses before it."""
+    """A batch normalization that could not be folded into preceding synapses."""
 
     module: nn.BatchNorm1d | nn.BatchNorm2d
 
@@ -115,17 +115,17 @@ class Pooling:
     size: tuple[int, int]
     stride: tuple[int, int]
     flipped: tuple[int, ...] = ()
-    """Channels whose minimum is taken instead: a normalization with a negative scale came after it."""
+    """Channels that use the minimum instead, because a normalization with a negative scale follows."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Pooling ``[B, C, H, W]``."""
+        """Pool ``[B, C, H, W]``."""
         if self.kind == "mean":
             return torch_functional.avg_pool2d(x, self.size, self.stride)
         high = torch.as_tensor(torch_functional.max_pool2d(x, self.size, self.stride))
         if not self.flipped:
             return high
         low = -torch.as_tensor(torch_functional.max_pool2d(-x, self.size, self.stride))
-        # No tensor of signs: the scan in which torch.export traces a sequence cannot hold a constant.
+        # Avoid a tensor of signs: the scan in which torch.export traces a sequence cannot hold constants.
         chosen = ((low if i in self.flipped else high)[:, i : i + 1] for i in range(x.shape[1]))
         return torch.cat(list(chosen), 1)
 
@@ -136,13 +136,13 @@ class Pooling:
 
     @property
     def overlap(self) -> int:
-        """The most windows that share a value."""
+        """The maximum number of windows that share a value."""
         return math.prod(-(-size // stride) for size, stride in zip(self.size, self.stride, strict=True))
 
 
 @dataclass(frozen=True)
 class Flatten:
-    """``[C, H, W]`` as one axis."""
+    """Flattening of ``[C, H, W]`` into one axis."""
 
 
 @dataclass(frozen=True)
@@ -152,16 +152,16 @@ class Sum:
 
 @dataclass(frozen=True)
 class Leaky:
-    """A current that decays: what comes in is added to ``leak`` times the current before."""
+    """A decaying current: the input is added to ``leak`` times the previous current."""
 
     leak: Constant
     module: LeakyIntegrator | None = None
-    """None: the synaptic current of a layer of neurons."""
+    """None for a neuron layer's synaptic current."""
 
 
 @dataclass(frozen=True)
 class Last:
-    """The spikes of a later layer at the time step before, as feedback reads them."""
+    """The spikes of a later layer at the previous time step, which feedback reads."""
 
     of: int
 
@@ -188,13 +188,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """The operations of a network: the first is its input, the last its output."""
+    """A network's operations; the first is its input, the last its output."""
 
     nodes: tuple[Node, ...]
 
     @property
     def spiking(self) -> list[int]:
-        """The positions of the layers of neurons."""
+        """The positions of the neuron layers."""
         return [i for i, node in enumerate(self.nodes) if isinstance(node.op, Spikes)]
 
     @cached_property
@@ -212,7 +212,7 @@ class Graph:
 
     @cached_property
     def near_input(self) -> frozenset[int]:
-        """The nodes that produce values of the input, arranged or summed, and the synapses that read them."""
+        """The nodes that pass on input values, rearranged or summed, and the synapses that read them."""
         found: set[int] = set()
         for place, node in enumerate(self.nodes):
             taken = [i for i in node.inputs if i in found and self.is_count[i]]
@@ -246,7 +246,7 @@ class Graph:
 
     @cached_property
     def memory(self) -> list[tuple[int, str, tuple[int, ...]]]:
-        """What the network keeps between time steps: the node, what it is, and its shape for one sample."""
+        """The state kept between time steps: for each part its node, name and shape for one sample."""
         kept: list[tuple[int, str, tuple[int, ...]]] = []
         for place, node in enumerate(self.nodes):
             if isinstance(node.op, Spikes):
@@ -260,7 +260,7 @@ class Graph:
         return kept
 
     def step(self, x: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Take one time step ``[B, *input]`` with the network's own modules.
+        """Compute one time step ``[B, *input]`` with the network's own modules.
 
         Args:
             x: one time step.
@@ -306,7 +306,7 @@ class Graph:
 
 
 def norm_constants(norm: nn.BatchNorm1d | nn.BatchNorm2d) -> tuple[Tensor, Tensor, Tensor]:
-    """Return scale, mean and shift of a normalization by its running statistics, in float64."""
+    """Return a normalization's scale, mean and shift from its running statistics, in float64."""
     mean, variance = (torch.as_tensor(part).double().cpu() for part in (norm.running_mean, norm.running_var))
     scale, shift = torch.rsqrt(variance + norm.eps), torch.zeros_like(mean)
     if norm.affine:

@@ -1,4 +1,4 @@
-"""Hardening: measure the accuracy lost by binary spikes, and recover it by calibration or finetuning."""
+"""Hardening: measure the accuracy lost to binary spikes, and recover it by calibration or finetuning."""
 
 import copy
 import math
@@ -40,7 +40,7 @@ Batches = Iterable[tuple[Tensor, Tensor]]
 
 
 class FirstDifference(NamedTuple):
-    """The first difference from the spikes of the soft network; layers and time steps count from 1.
+    """The first difference from the soft network's spikes; layers and time steps are counted from 1.
 
     Example:
         >>> FirstDifference(layer=1, step=2, share=0.01).step
@@ -50,12 +50,12 @@ class FirstDifference(NamedTuple):
     layer: int
     step: int
     share: float
-    """Share of the neurons of that layer, over all samples, at that time step."""
+    """Share of that layer's neurons that differ at that time step, over all samples."""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Accuracy of a network in one mode, and its difference from the mode of training.
+    """A network's accuracy in one mode, and its difference from the mode it was trained in.
 
     Example:
         >>> import torch
@@ -66,17 +66,17 @@ class Gap:
     """
 
     accuracy: float
-    """Percentage of the samples."""
+    """Percentage of samples classified correctly."""
     spike_rate: tuple[float, ...]
-    """Mean spike of each spiking layer; spikes are fractions in soft mode."""
+    """Mean spike value of each spiking layer; spikes are fractions in soft mode."""
     agreement: float
     """Percentage of decisions that agree with the first mode."""
     differing: Tensor
-    """``[layers, T]``: the share of spikes that differ, a soft spike above 1/2 counting as one."""
+    """``[layers, T]``: the share of spikes that differ, where a soft spike above 1/2 counts as 1."""
 
     @property
     def first(self) -> FirstDifference | None:
-        """The earliest time step, and in it the lowest layer, where spikes differ; None: nowhere."""
+        """The lowest layer at the earliest time step where spikes differ; None if none differ."""
         for step, shares in enumerate(self.differing.T, 1):
             for layer, share in enumerate(shares.tolist(), 1):
                 if share > 0:
@@ -85,22 +85,22 @@ class Gap:
 
 
 def neurons(net: nn.Module) -> list[AnyNeuron]:
-    """Return the layers of neurons of a network."""
+    """Return a network's neuron layers."""
     return [module for module in net.modules() if isinstance(module, Neuron)]
 
 
 def modes(net: nn.Module) -> list[Mode]:
-    """Return the modes that a network has, soft ones first."""
+    """Return the modes that a network supports, soft ones first."""
     return [m for m in get_args(Mode) if any(m in neuron.modes for neuron in neurons(net))]
 
 
 def spike_trains(net: nn.Module, x: Tensor) -> list[Tensor]:
-    """Return the spikes of every spiking layer, ``[T, B, *features]``, as they are called."""
+    """Return the spikes of every spiking layer, ``[T, B, *features]``, in call order."""
     return answer(net, x)[1]
 
 
 def answer(net: nn.Module, x: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Return the scores ``[B, classes]`` of a network in evaluation mode, and its spikes."""
+    """Return a network's scores ``[B, classes]`` in evaluation mode, and its spikes."""
     trains: list[Tensor] = []
 
     def note(neuron: AnyNeuron, given: tuple[Tensor], spikes: Tensor) -> None:
@@ -124,7 +124,7 @@ def _scores(output: Tensor) -> Tensor:
 
 @torch.no_grad()
 def gap(net: nn.Module, batches: Batches) -> dict[Mode, Gap]:
-    """Compare the modes of a network on labelled batches of one length.
+    """Compare a network's modes on labelled batches of equal sequence length.
 
     Example:
         >>> net = Network((4, 8, 3), neuron="UltraLIF")
@@ -164,11 +164,11 @@ def _gap(correct: Tensor, agreeing: Tensor, rates: Tensor, differing: Tensor) ->
 
 @torch.no_grad()
 def calibrate(net: M, x: Tensor, *, to: Mode = "hard") -> M:
-    """Return a copy whose neurons spike as often in another mode as they did in their own.
+    """Return a copy whose neurons spike as often in another mode as they did in the original one.
 
-    Every neuron's threshold is shifted, layer by layer, until its rates agree on ``x``; the neurons of a
-    channel shift together. In fact the bias of the layer before is shifted, which has the same effect;
-    weights and the format of the network do not change.
+    Thresholds are shifted layer by layer until the spike rates agree on ``x``; all neurons in a channel shift
+    together. In practice the bias of the preceding layer is shifted, which has the same effect. The weights
+    and the network's format do not change.
 
     Args:
         net: a trained network, in the mode it was trained in.
@@ -184,7 +184,7 @@ def calibrate(net: M, x: Tensor, *, to: Mode = "hard") -> M:
     net = copy.deepcopy(net)
     graph = describe(net, None if isinstance(net, Network) else x.shape[2:])
     if any(isinstance(node.op, Last) for node in graph.nodes):
-        raise InputError("calibrate cannot move one layer of a network with feedback; fine-tune it instead")
+        raise InputError("calibrate cannot adjust one layer of a network with feedback; fine-tune it instead")
     wanted = dict(zip(graph.spiking, spike_trains(net, x), strict=True))
     set_mode(net, to)
 
@@ -213,13 +213,13 @@ def _one_source(graph: Graph, place: int) -> Synapses:
         if isinstance(op, Synapses) and alone:
             return op
     raise InputError(
-        f"layer {graph.nodes[place].name!r} shares all of its synapses with other neurons, so that no bias "
-        "moves it alone; give it a Linear or Conv2d of its own, or fine-tune instead"
+        f"layer {graph.nodes[place].name!r} shares all of its synapses with other neurons, so no bias "
+        "affects it alone; give it its own Linear or Conv2d, or fine-tune instead"
     )
 
 
 def _shift_for(neuron: AnyNeuron, current: Tensor, spikes: Tensor, halvings: int = 24) -> Tensor:
-    """Return for each channel the current shift that gives it the mean spike of ``spikes``, by bisection."""
+    """Return, by bisection, the current shift of each channel that reproduces the mean of ``spikes``."""
     over = (0, 1, *range(3, current.dim()))
     rate = spikes.mean(over, keepdim=True)[0]
     reach = current.amax(over, keepdim=True)[0] - current.amin(over, keepdim=True)[0] + 1
@@ -242,23 +242,23 @@ def finetune(
     weight_bits: Literal[4, 8, 16] | None = None,
     **integers: Any,
 ) -> M:
-    """Return a copy that was trained further in one mode, with a learning rate that falls to 0.
+    """Return a copy trained further in one mode, with a learning rate that falls to 0.
 
     In ``hard`` and ``tropical`` mode spikes are binary and are differentiated as if they were soft.
 
     With ``weight_bits`` every forward pass runs the network in integers: `quantize` rounds and clips the
-    weights, the integer simulator gives the spikes, and gradients pass as if nothing had been rounded.
+    weights, the integer simulator computes the spikes, and gradients ignore the rounding.
     Batch normalization keeps its statistics. Pass the same options to `quantize` afterwards.
 
     Args:
         net: a trained network.
         batches: training batches; the first ``steps`` are used.
-        steps: number of steps of the optimizer, Adam.
+        steps: number of steps of the Adam optimizer.
         mode: the mode to train for; the copy is left in it.
-        lr: the first learning rate.
+        lr: the initial learning rate.
         eps: change every temperature geometrically from the first value to the second, instead of learning
             it. With ``mode="soft"`` and a low second value this is annealing.
-        weight_bits: bits of a weight in the integers to train for; None trains in floats.
+        weight_bits: bits per weight in the integer network to train for; None trains in floating point.
         integers: other arguments of `quantize`, such as ``timesteps``, ``input_range`` and ``bits``.
 
     Example:
@@ -291,7 +291,7 @@ def finetune(
 
 
 def _as_integers(net: nn.Module, x: Tensor, request: Request) -> Tensor:
-    """Return the output for ``[T, B, *input]`` with the weights and spikes of the network in integers."""
+    """Return the output for ``[T, B, *input]`` with the network's weights and spikes in integers."""
     graph = with_synaptic_currents(describe(net, None if isinstance(net, Network) else x.shape[2:]))
     integer = in_integers(graph, request)
     waiting: dict[int, list[Tensor]] = {}
@@ -318,12 +318,12 @@ def _as_integers(net: nn.Module, x: Tensor, request: Request) -> Tensor:
 
 
 def _straight(x: Tensor, rounded: Tensor) -> Tensor:
-    """Return rounded numbers with the gradient of those before."""
+    """Return rounded numbers with the gradient of the unrounded ones."""
     return x + (rounded - x).detach()
 
 
 def _rounded(graph: Graph, integer: IntegerNetwork, place: int) -> Tensor:
-    """Return the weights of synapses whose rounding changes nothing."""
+    """Return the quantized weights of synapses, in the units of the original weights."""
     op, made = graph.nodes[place].op, integer.nodes[place].op
     if not isinstance(op, Synapses) or not isinstance(made, IntegerSynapses):
         raise TypeError(f"node {place} has no weights")
@@ -335,13 +335,13 @@ def _rounded(graph: Graph, integer: IntegerNetwork, place: int) -> Tensor:
 
 
 def _lead(neurons: Iterable[AnyNeuron], eps: tuple[float, float] | None, done: float) -> None:
-    """Set the temperature of a step, if it is annealed."""
+    """Set the temperature for a step, if it is annealed."""
     if eps is not None:
         for neuron in neurons:
             neuron.assign("eps", _between(*eps, done))
 
 
 def _between(start: float, end: float, done: float) -> float:
-    """Interpolate geometrically between two numbers; rounding never leads outside their range."""
+    """Interpolate geometrically between two numbers, never leaving their range through rounding."""
     low, high = sorted((start, end))
     return min(max(start * math.exp(done * math.log(end / start)), low), high)
