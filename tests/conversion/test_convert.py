@@ -327,7 +327,7 @@ class Wrong(Free):
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ("start", "'lif1' is given a state other than 0"),
+        ("start", "'lif1' starts from a state other than 0"),
         ("twice", "'lif1' is called twice"),
         ("in place", "in place by add_"),
         ("whole", "max mixes the samples"),

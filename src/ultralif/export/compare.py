@@ -193,7 +193,7 @@ def _check_layers(graph: Graph, x: Tensor, calls: dict[int, Call], output: Tenso
         if isinstance(node.op, Spikes):
             if call is None:
                 raise InputError(
-                    f"layer {node.name!r} was not called again; the network's control flow varies"
+                    f"layer {node.name!r} was not called again; the network's path depends on its input"
                 )
             if not bool(torch.isfinite(call.given).all()):
                 raise InputError(

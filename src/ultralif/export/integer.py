@@ -33,12 +33,12 @@ LEVEL_MAX = 127, 255  # signed and unsigned
 
 @dataclass(frozen=True)
 class Levels:
-    """A real-valued input in 8 bits: whole numbers of levels, as a converter delivers them."""
+    """A real-valued input in 8 bits, as whole numbers of levels like those of an A/D converter."""
 
     step: float
     """The value of one level."""
     signed: bool
-    """Levels are -127 to 127 if so, and 0 to 255 otherwise."""
+    """Whether levels range from -127 to 127 instead of from 0 to 255."""
 
     @classmethod
     def of(cls, low: float, high: float) -> "Levels":
@@ -59,7 +59,7 @@ class Levels:
         return LEVEL_MAX[not self.signed]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the nearest levels; values out of range become the last one."""
+        """Return the nearest levels; values out of range saturate."""
         return (x.double() / self.step).round().clamp(self.low, self.high).long()
 
 
@@ -78,13 +78,13 @@ class IntegerSynapses:
     """float64 ``[outputs]``: the real value of the integer 1."""
     geometry: Geometry | None
     factor: Tensor | None = None
-    """int64 ``[outputs]``, at most 2^15: the factor of the sums; None where units are powers of two."""
+    """int64 ``[outputs]``, at most 2^15: the factor for the sums; None if units are powers of two."""
     delay: Tensor | None = None
     """int64 ``[outputs, inputs]``: the time steps after which an event arrives."""
     weight_bits: int = 8
-    """Bits of a weight in the program: 4, 8 or 16."""
+    """Bits per weight in the program: 4, 8 or 16."""
     clipped: Tensor | None = None
-    """int64, shaped like ``weight``: the steps of its scale that each weight lost by clipping; None: none."""
+    """int64, shaped like ``weight``: the scale steps that each weight lost to clipping; None if none did."""
 
     @property
     def grid(self) -> Tensor:
@@ -93,7 +93,7 @@ class IntegerSynapses:
 
     @property
     def slots(self) -> int:
-        """The time steps that sums are kept for."""
+        """The number of time steps for which sums are kept."""
         return 1 if self.delay is None else int(self.delay.max()) + 1
 
     @property
@@ -153,7 +153,7 @@ class Multiply:
 
 @dataclass(frozen=True)
 class Shifts:
-    """A decay to a sum of signed halvings, ``v - (v >> 3) + (v >> 5)``: no multiplication."""
+    """A decay by added and subtracted right shifts, ``v - (v >> 3) + (v >> 5)``, without multiplication."""
 
     terms: tuple[tuple[int, int], ...]
     """Signs and distances: ``((-1, 3), (1, 5))``."""
@@ -180,12 +180,12 @@ Decay = Multiply | Shifts | Offset
 
 @dataclass(frozen=True)
 class IntegerLeaky:
-    """A current that decays, in the units of what comes in."""
+    """A decaying current, in the units of its input."""
 
     decay: Decay
 
     def over_time(self, current: Tensor, before: Tensor | None) -> Tensor:
-        """Return the currents ``[T, B, *features]`` after those that came in and the last one before."""
+        """Return the currents ``[T, B, *features]`` for the incoming ones and the last one before them."""
         i = torch.zeros_like(current[0]) if before is None else before
         return torch.stack([i := self.decay(i) + x for x in current])
 
@@ -208,7 +208,7 @@ class LogSumExpTable:
 
 @dataclass(frozen=True)
 class IntegerNeuron:
-    """A layer of neurons; their constants are counted in the units of their membranes."""
+    """A layer of neurons, with constants in the units of their membranes."""
 
     coupling: Coupling
     """``add``: decay(v) + I (LIF). ``max``: max(decay(v), I) (UltraLIF). ``ring``: the maximum of
@@ -232,7 +232,7 @@ class IntegerNeuron:
     """A spike resets the membrane one time step later, before the neuron fires again. A membrane above its
     threshold has fired, so no other state is needed."""
     adapt: Decay | None = None
-    """AdaLIF: the decay of the rise of the threshold; None: the rise stays."""
+    """AdaLIF: the decay of the threshold's rise; None if the rise persists."""
     jump: Tensor | None = None
     """int64: the rise that a spike causes, two steps later."""
 
@@ -249,7 +249,7 @@ class IntegerNeuron:
         return membrane if self.floor is None else membrane.clamp(min=self.floor)
 
     def step(self, current: Tensor, v: Tensor, rise: Tensor | int = 0) -> tuple[Tensor, Tensor]:
-        """Return the spikes, True or False, and the membrane after reset; the threshold is higher by rise."""
+        """Return the spikes, True or False, and the membrane after reset; ``rise`` raises the threshold."""
         membrane = self.membrane(current, v)
         if self.delayed:
             membrane = self.kept(membrane, v > self.threshold)
@@ -259,7 +259,7 @@ class IntegerNeuron:
         return spike, self.kept(membrane, spike, rise)
 
     def risen(self, rise: Tensor, spike: Tensor) -> Tensor:
-        """Return what the threshold rises by at the next time step, from the spike of the last one."""
+        """Return the threshold's rise at the next time step, given the last spike."""
         return rise if self.adapt is None or self.jump is None else self.adapt(rise) + self.jump * spike
 
     def kept(self, membrane: Tensor, spike: Tensor, rise: Tensor | int = 0) -> Tensor:
@@ -280,16 +280,16 @@ IntegerOp = Input | IntegerSynapses | Pooling | Flatten | Sum | IntegerLeaky | L
 
 @dataclass(frozen=True)
 class IntegerNode:
-    """An operation of an integer network; average pooling is a sum in a correspondingly smaller unit."""
+    """An operation in an integer network; average pooling is a sum in a correspondingly smaller unit."""
 
     name: str
     op: IntegerOp
     inputs: tuple[int, ...]
     shape: tuple[int, ...]
     sum_bits: int = 32
-    """Synapses: bits that hold every sum of weights."""
+    """For synapses, the bits that hold every sum of weights."""
     graded: bool = False
-    """Whether the node passes on levels of the input, or has synapses that multiply them."""
+    """Whether the node passes on input levels, or has synapses that multiply them."""
 
 
 class IntegerOutput(NamedTuple):
@@ -314,7 +314,7 @@ class IntegerOutput(NamedTuple):
 
 @dataclass(frozen=True)
 class IntegerNetwork:
-    """A network of integers, made by `ultralif.export.quantize`; see there for its arguments.
+    """An integer network, as returned by `ultralif.export.quantize`.
 
     Example:
         >>> from ultralif.export import quantize
@@ -331,7 +331,7 @@ class IntegerNetwork:
     max_events: int
     """The most input spikes in one time step for which no number can overflow."""
     bits: int
-    """Bits of a membrane."""
+    """Bits per membrane."""
     levels: Levels | None = None
     """How real-valued inputs are counted; None: inputs are event counts."""
 
@@ -380,7 +380,7 @@ class IntegerNetwork:
         return IntegerOutput(scores, spikes, membranes)
 
     def _run(self, counts: Tensor, batch: int, state: dict[int, Tensor]) -> IntegerOutput:
-        """Run counts ``[T * B, *input]``, after those that left this state, and change it."""
+        """Run counts ``[T * B, *input]`` from this state, and update it."""
         values: dict[int, Tensor] = {}
         spikes: list[Tensor] = []
         membranes: list[Tensor] = []
@@ -414,9 +414,9 @@ class IntegerNetwork:
         return IntegerOutput(scores, tuple(spikes), tuple(membranes))
 
     def additions(self, x: Tensor, output: IntegerOutput) -> int:
-        """Count the additions of weights: every event and every spike costs one for each target.
+        """Count the weight additions: every event and every spike costs one per target.
 
-        So does every level except 0, with a multiplication; a constant input is counted once.
+        Every nonzero level costs the same, plus a multiplication. A constant input is counted once.
         """
         values: dict[int, Tensor] = {}
         counts, trains, total = self._check(x), iter(output.spikes), 0
@@ -456,7 +456,7 @@ class IntegerNetwork:
         counts = x.long()
         if counts.numel() == 0 or bool((counts != x).any()) or bool((counts < 0).any()):
             raise InputError(
-                "x must hold event counts, whole numbers from 0 on; encode it as spikes, or quantize with "
+                "x must hold event counts, whole numbers from 0 up; encode it as spikes, or quantize with "
                 "input_range for real numbers"
             )
         events = int(counts.flatten(2).clamp(max=1 << 31).sum(-1).max())
@@ -469,7 +469,7 @@ class IntegerNetwork:
 
 
 def _apply(op: IntegerOp, taken: list[Tensor], counts: Tensor) -> Tensor:
-    """Return the output of an operation without memory for ``[N, *features]``."""
+    """Return the output of a stateless operation for ``[N, *features]``."""
     match op:
         case Input():
             return counts
@@ -503,6 +503,6 @@ def _over_time(
 
 
 def earlier(x: Tensor, steps: int, late: int) -> Tensor:
-    """Return ``x``, which is ``[T * B, ...]``, delayed by ``late`` time steps and padded with 0 in front."""
+    """Return ``x``, of shape ``[T * B, ...]``, delayed by ``late`` time steps and padded with zeros."""
     late = min(late, steps) * (len(x) // steps)
     return torch.cat([torch.zeros_like(x[:late]), x[: len(x) - late]])

@@ -1,4 +1,4 @@
-"""Write NIR, the exchange format of spiking networks: what it cannot express exactly is refused.
+"""Write NIR, the exchange format for spiking networks, and refuse what it cannot express exactly.
 
 NIR's LIF is ``tau dv/dt = (v_leak - v) + r I``, with a spike where ``v > v_threshold`` and then
 ``v = v_reset``. With time steps dt that is our LIF of ``leak = 1 - dt / tau``, its current scaled by
@@ -58,7 +58,7 @@ class Drift(NamedTuple):
     spikes: float
     """Share of the spikes of all layers that differ."""
     decisions: float
-    """Share of the decisions that differ."""
+    """Share of decisions that differ."""
 
 
 class WrittenLIF(NamedTuple):
@@ -69,7 +69,7 @@ class WrittenLIF(NamedTuple):
     v_reset: Tensor
     shift: Tensor
     synapse: Tensor | None = None
-    """The decay factor of a synaptic current, as CubaLIF has one."""
+    """The decay factor of a synaptic current, as in CubaLIF."""
 
 
 WrittenPooling = Literal["average", "sum"]
@@ -92,7 +92,7 @@ def to_nir(
     LIF, PLIF, FullPLIF, and DSpike and SoftLIF in hard mode are exact. So is UltraLIF in tropical mode,
     which spikes where its current exceeds the threshold, as a LIF with ``tau = dt`` does. Layers are Affine,
     Conv2d (batch normalization folded in), AvgPool2d or SumPool2d, and Flatten; a sum of branches is two
-    edges that meet. A synaptic current makes a CubaLIF, `Recurrent` a cycle, `DelayedLinear` a Delay for
+    edges that meet. A synaptic current becomes a CubaLIF, `Recurrent` a cycle, `DelayedLinear` a Delay for
     every step, and `LeakyIntegrator` an LI. norse and snnTorch ignore a ``v_reset`` other than 0 when they
     read the file.
 
@@ -145,7 +145,7 @@ def to_nir(
 
 
 def _written(graph: Graph, place: int, mode: Mode, approximate: bool) -> WrittenLIF:
-    """Express a layer as LIF, or raise an error that says why it is not possible."""
+    """Express a layer as LIF, or raise an error that explains why this is impossible."""
     node, neuron = graph.nodes[place], graph.neuron(place)
     name = f"layer {node.name!r}, {type(neuron).__name__},"
     if neuron.reset != "zero":
@@ -158,7 +158,7 @@ def _written(graph: Graph, place: int, mode: Mode, approximate: bool) -> Written
 
     zero, threshold = each(0.0), each(neuron.threshold)
     if getattr(neuron, "delayed_reset", False):
-        raise InputError(f"{name} has delayed_reset=True, and NIR resets at once; export to c or onnx")
+        raise InputError(f"{name} has delayed_reset=True, but NIR resets immediately; export to c or onnx")
     synapse = neuron.constant("synapse") if "synapse" in neuron.declared() else None
     if isinstance(neuron, LIF | DSpike | SoftLIF):
         decay = None if synapse is None else each(synapse)
@@ -258,7 +258,7 @@ def _graph(
     Args:
         nir: the module.
         graph: the network.
-        cells: the LIF of each spiking node.
+        cells: the LIF for each spiking node.
         dt: the time step.
         margin: time constants exceed dt by at least this share of it.
         pooling: ``average``, or ``sum`` with the sizes of windows in the weights.
@@ -354,7 +354,7 @@ def _scales(
             mine = mine.expand(channels) / (factor if summed else 1)
             if not torch.equal(scales.setdefault(source, mine), mine):
                 raise InputError(
-                    f"layer {node.name!r} shares synapses with neurons that have another leak, which NIR "
+                    f"layer {node.name!r} shares synapses with neurons that have a different leak, which NIR "
                     "cannot represent"
                 )
         if sink in cells and bool(cells[sink].shift.any()):
@@ -371,7 +371,7 @@ def _scales(
 
 
 def _windows(graph: Graph, place: int) -> int:
-    """Return the sizes of all windows over which spikes were summed before a node."""
+    """Return the product of the sizes of all windows over which spikes were summed before a node."""
     node = graph.nodes[place]
     if isinstance(node.op, Input | Spikes | Last) or not graph.is_count[place]:
         return 1
@@ -392,9 +392,9 @@ def _delayed(
     numbers: dict[str, int],
     dt: float,
 ) -> list[str]:
-    """Write synapses with delays as one Delay and one Affine for every whole delay, and return the latter.
+    """Write delayed synapses as one Delay and one Affine per whole delay, and return the Affines.
 
-    A delay between two steps is shared by both.
+    A fractional delay is split between its two neighbouring steps.
     """
     taps = cast(DelayedLinear, op.module).taps.detach().double().cpu() * scale.view(-1, 1, 1)
     _, bias = op.folded()

@@ -49,7 +49,7 @@ class NirGraph:
 
 
 def read(path: Path) -> NirGraph:
-    """Return the graph in a file, or raise a ValueError that says why there is none."""
+    """Return the graph in a file, or raise a ValueError that explains why it cannot be read."""
     try:
         done = subprocess.run(  # noqa: S603 (it runs this file)
             [sys.executable, "-I", __file__, str(path)], capture_output=True, timeout=MAX_SECONDS, check=False
@@ -123,7 +123,7 @@ class _Reader:
         return str(found)
 
     def metadata(self, parent: Any) -> dict[str, float | str]:
-        """Return the numbers and strings of a node's metadata; other things are left out."""
+        """Return the numbers and strings of a node's metadata; other entries are left out."""
         if self.child(parent, "metadata") is None:
             return {}
         group = self.group(parent, "metadata")
@@ -136,7 +136,7 @@ class _Reader:
 
 
 def _content(file: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the arrays of a file, and their description as JSON."""
+    """Return a file's arrays, and their description as JSON."""
     reader = _Reader()
     top = reader.group(file, "node")
     arrays: dict[str, np.ndarray[Any, Any]] = {}
@@ -149,7 +149,7 @@ def _content(file: Any) -> dict[str, np.ndarray[Any, Any]]:
 def _graph(reader: _Reader, top: Any, prefix: str, nodes: list[Any], arrays: dict[str, Any]) -> list[Any]:
     """Add the nodes of a graph to ``nodes``, those of its subgraphs as ``graph.node``, and return its edges.
 
-    Inputs and outputs of a subgraph become nodes of the kind ``Pass``, to which the edges of the graph lead.
+    A subgraph's inputs and outputs become ``Pass`` nodes, to which the graph's edges connect.
     """
     if prefix.count(".") > MAX_DEPTH or len(nodes) > MAX_NODES:
         raise _Unreadable("its graphs have too many nodes, or are nested too deeply")

@@ -26,7 +26,7 @@ class NirNetwork(nn.Module):
     """The nodes of a NIR file over ``[T, B, *input]``; the inputs of a node are summed.
 
     Args:
-        layers: the layer of each node, in the order in which they are computed.
+        layers: the layer for each node, in computation order.
         feeds: the nodes that feed each node.
         late: edges whose value arrives one step later, because they close a cycle. At the first step there
             is none, so that a bias in the feedback starts with the second.
@@ -91,7 +91,7 @@ class NirNetwork(nn.Module):
 
 @contextmanager
 def _watched(net: nn.Module) -> Iterator[None]:
-    """Show the hooks of every neuron, at the end, what it did in single steps."""
+    """Call every neuron's hooks at the end with what it did in single steps."""
     calls: dict[Neuron[Any], list[tuple[Tensor, Tensor]]] = {
         module: [] for module in net.modules() if isinstance(module, Neuron) and is_watched(module)
     }
@@ -176,7 +176,7 @@ class _Driven(nn.Module):
         return spikes
 
     def as_lif(self) -> nn.Module:
-        """Return the LIF that spikes alike, up to rounding; an integrator stays as it is."""
+        """Return the LIF with the same spikes up to rounding; an integrator is returned unchanged."""
         neuron: Any = self.neuron
         if not isinstance(neuron, ConvertedNeuron):
             return self
@@ -184,7 +184,7 @@ class _Driven(nn.Module):
         if self.synapse is None:
             return neuron.as_lif(gain)
         if bool(self.synapse.v_leak.any()):
-            raise InputError("its synaptic current rests at v_leak, which no LIF has; write v_leak of 0")
+            raise InputError("its synaptic current rests at v_leak, which LIF lacks; set v_leak to 0")
         rate: Any = self.synapse.rate
         return neuron.as_lif(gain * rate, 1 - rate)
 
@@ -205,7 +205,7 @@ def imported(graph: NirGraph, dt: float, reset: str | None, exact: bool) -> NirN
         graph: the graph.
         dt: the time step.
         reset: ``subtract``, or None or ``zero``.
-        exact: keep sums over windows; False: write them as means, which exports know, before larger weights.
+        exact: keep sums over windows. If False, write them as means, as exports require, and scale weights.
     """
     unknown = sorted({name for edge in graph.edges for name in edge} - set(graph.nodes))
     if unknown:
@@ -301,7 +301,7 @@ PASSIVE = (nn.AvgPool2d, nn.Flatten)
 
 
 def _order(graph: NirGraph, source: str) -> tuple[list[str], set[tuple[str, str]]]:
-    """Return the nodes behind the input in the order of computation, and the edges that close cycles."""
+    """Return the nodes after the input in computation order, and the edges that close cycles."""
     after: dict[str, list[str]] = {name: [] for name in graph.nodes}
     for a, b in graph.edges:
         after[a].append(b)

@@ -1,4 +1,4 @@
-"""Read NIR files of LIF networks, ours and those of other libraries."""
+"""Read NIR files of LIF networks, written by us or by other libraries."""
 
 import warnings
 from pathlib import Path
@@ -33,9 +33,9 @@ def from_nir(
 
     It takes ``[T, B, *input]`` and returns the output of the file's last node at every step. A chain of
     linear layers, LIF and Threshold becomes a `Network`, which returns the mean over time, if it ends with a
-    linear layer or if UltraLIF wrote the file. Other files become a graph of layers: IF, CubaLIF, LI, I,
-    Scale, Delay, Conv1d, several inputs of a node, and cycles, whose feedback arrives one step later. A
-    Threshold, or a LIF with ``tau = dt``, becomes UltraLIF in tropical mode, which is the same.
+    linear layer or if UltraLIF wrote the file. Other files become a graph of layers, which may include IF,
+    CubaLIF, LI, I, Scale, Delay, Conv1d, nodes with several inputs, and cycles, whose feedback arrives one
+    step later. A Threshold, or a LIF with ``tau = dt``, becomes the equivalent UltraLIF in tropical mode.
 
     Args:
         path: the file, which need not be trusted.
@@ -44,8 +44,8 @@ def from_nir(
         reset: what a spike does to the membrane: ``zero`` sets it to ``v_reset``, as NIR defines;
             ``subtract`` subtracts the threshold, as snnTorch does by default but cannot write. None: zero,
             with a warning if snnTorch wrote the file.
-        exact: compute in the order of operations of norse, so that every spike is the same. False: use
-            neurons with kernels, which every export takes; they round differently.
+        exact: keep norse's order of operations, so that every spike is the same. If False, use neurons with
+            kernels, which every export supports but which round differently.
 
     Example:
         >>> import tempfile
@@ -125,7 +125,7 @@ def _is_snntorch(graph: NirGraph) -> bool:
 
 
 def _chain(graph: NirGraph) -> list[tuple[str, NirNode]]:
-    """Return the nodes from after the input to before the output, each feeding the next."""
+    """Return the nodes between input and output, each feeding the next."""
     after = dict(graph.edges)
     unknown = {name for edge in graph.edges for name in edge} - set(graph.nodes)
     if unknown:
@@ -150,7 +150,7 @@ def _chain(graph: NirGraph) -> list[tuple[str, NirNode]]:
 
 
 def _sequential(chain: list[tuple[str, NirNode]], dt: float) -> nn.Sequential:
-    """Build a network of maps, layer by layer; sums over windows are means with larger weights."""
+    """Build a convolutional network layer by layer; sums over windows become means with larger weights."""
     layers: list[nn.Module] = []
     synapses: nn.Linear | nn.Conv2d | None = None  # whose currents lead to neurons
     windows = 1.0  # sizes of the windows over which spikes were summed
@@ -309,7 +309,7 @@ def _positive(name: str, threshold: Tensor) -> float | Tensor:
 
 
 def _constant(values: Tensor) -> float | Tensor:
-    """Return one number where all neurons have the same."""
+    """Return a single number if all neurons share it."""
     first = float(values.flatten()[0])
     return first if bool((values == first).all()) else values.float()
 

@@ -1,4 +1,4 @@
-"""Whole networks as graphs: ONNX files, and programs of torch.export.
+"""Write whole networks as graphs: ONNX files and torch.export programs.
 
 Both come in two forms. Streaming takes one time step and the states, and returns the step's output and the
 states to continue from; the mean of the outputs is the network's output. The other form takes a sequence of
@@ -28,7 +28,7 @@ from ultralif.nn import mode as in_mode
 __all__ = ["Stepwise", "to_onnx", "to_torch"]
 
 TOLERANCE = 1e-3
-CHECKED = 32  # time steps of a sequence on which ONNX is compared with PyTorch
+CHECKED = 32  # time steps for which ONNX is compared with PyTorch
 aten = torch.ops.aten
 
 
@@ -59,7 +59,7 @@ class Stepwise(nn.Module):
         ]
 
     def at_rest(self, x: Tensor) -> list[Tensor]:
-        """Return the states before the first of the steps ``[B, *input]``."""
+        """Return the states before the first step ``[B, *input]``."""
         dtype = compute_dtype(x.dtype)
         return [
             torch.zeros(x.shape[0], *shape, dtype=dtype, device=x.device) for *_, shape in self.graph.memory
@@ -67,7 +67,7 @@ class Stepwise(nn.Module):
 
 
 class _Whole(nn.Module):
-    """A network over sequences ``[T, B, *input]``: one scan over the program of its steps."""
+    """A network over sequences ``[T, B, *input]``: one scan over its step program."""
 
     def __init__(self, steps: Stepwise, step: nn.Module) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ def to_torch(
     shape: Sequence[int] | None = None,
     inputs: Tensor | None = None,
 ) -> None:
-    """Save a network as a program of torch.export, a ``.pt2`` file, for any batch size.
+    """Save a network as a torch.export program, a ``.pt2`` file, for any batch size.
 
     Args:
         net: a trained network; `describe` lists the supported layers.
@@ -163,7 +163,7 @@ def to_onnx(
             program, input_names=["x", *states], output_names=outputs, dynamo=True, verbose=False
         )
     if made is None:
-        raise JobError("torch.onnx made no program; report this with the version of torch")
+        raise JobError("torch.onnx returned no program; report this with your version of torch")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     aside = Path(f"{path}.part")
     try:
@@ -184,7 +184,7 @@ def to_onnx(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress warnings of torch.onnx about itself and about packages that are not installed."""
+    """Suppress torch.onnx's warnings about itself and about missing packages."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

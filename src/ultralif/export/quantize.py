@@ -1,6 +1,6 @@
 """Turn a trained network into integers, with a proof that no number can overflow.
 
-Layers that share synapses share a unit of their membranes. `quantize` tries the units of each such group
+Layers that share synapses share a membrane unit. `quantize` tries the units of each such group
 from fine to coarse, and keeps the first with which no number overflows.
 """
 
@@ -67,7 +67,7 @@ FINEST = 8  # a membrane's unit is at most 2^8 times finer than a weight's, or t
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The choices of `ultralif.export.quantize`, whose docstring describes them."""
+    """The options of `ultralif.export.quantize`, described in its docstring."""
 
     mode: Mode = "hard"
     timesteps: int = 100
@@ -81,7 +81,7 @@ class Request:
     weight_bits: Literal[4, 8, 16] = 8
 
     def __post_init__(self) -> None:
-        """Check them."""
+        """Check the options."""
         if self.mode not in ("hard", "tropical"):
             raise InputError(f"mode must be hard or tropical to run in integers, got {self.mode!r}")
         if not 1 <= self.timesteps <= 1_000_000:
@@ -134,7 +134,7 @@ class UnitGroup:
         weight, bias = node.op.folded()
         if not bool(torch.isfinite(weight).all() and torch.isfinite(bias).all()):
             raise InputError(
-                f"layer {node.name!r} has weights that are not finite, so they fit no integer range"
+                f"layer {node.name!r} has weights that are not finite, so they do not fit any integer range"
             )
         return weight / events_per_unit(self.graph, node.inputs[0], self.levels), bias
 
@@ -159,29 +159,29 @@ def quantize(
     weight_bits: Literal[4, 8, 16] = 8,
     inputs: Tensor | None = None,
 ) -> IntegerNetwork:
-    """Return a network of integer weights and membranes that spikes like ``net``.
+    """Return a network with integer weights and membranes that spikes like ``net``.
 
     Every output channel has its own weight scale. Batch normalization is folded into the weights, and average
     pooling becomes a sum in a smaller unit. Membranes use the finest unit in which the worst case of weights
-    and input range still fits. If none fits, an `InputError` says by how much.
+    and input range still fits. If none fits, an `InputError` reports the range.
 
     Args:
         net: a trained network; `describe` lists the supported layers.
-        mode: ``hard``, log-sum-exp membranes by table, or ``tropical``, maxima.
+        mode: ``hard``, with log-sum-exp membranes from a table, or ``tropical``, with maxima.
         timesteps: the longest sequence between two resets.
         shape: the features of one time step, such as ``(1, 28, 28)``; not needed if it begins with Linear.
         input_max: the largest event count of an input in one time step; 1 for binary spikes.
         max_events: the most events of all inputs together in one time step; None assumes ``input_max`` for
             each.
-        input_range: the least and the greatest value of inputs that are real numbers, such as (0, 1) for
+        input_range: the least and the greatest value of real-valued inputs, such as (0, 1) for
             pixels. They are rounded to 8 bits, in levels of 1/255 of the greatest value, or 1/127 if there
             are negative ones, and the first layer multiplies. None: inputs are event counts.
-        bits: bits of a membrane.
+        bits: bits per membrane.
         clip_membrane: clip a membrane at its lowest number if the worst case would fall below it.
         leak: ``multiply`` by a 15-bit fraction, or ``shift``: add or subtract up to three shifted values.
-        weight_bits: 8, which causes most of the difference from floats, 16, or 4, for which the network
-            should be trained with `finetune`. Two weights of 4 bits share a byte.
-        table_bits: the table of a log-sum-exp has 2^table_bits entries.
+        weight_bits: bits per weight: 8, which causes most of the difference from floating point, 16, or 4,
+            for which the network should be trained with `finetune`. Two 4-bit weights share a byte.
+        table_bits: each log-sum-exp table has 2^table_bits entries.
         inputs: ``[T, B, *input]``. The integer network is compared with ``net`` on random inputs and on
             these, and refused if they differ by more than rounding.
 
@@ -211,7 +211,7 @@ def quantize(
 
 
 def in_integers(graph: Graph, request: Request) -> IntegerNetwork:
-    """Return a described network in integers, without comparing both."""
+    """Quantize a described network without comparing the two."""
     check_own_neurons(graph)
     levels = None if request.input_range is None else Levels.of(*request.input_range)
     _refuse(graph, levels)
@@ -239,7 +239,7 @@ def in_integers(graph: Graph, request: Request) -> IntegerNetwork:
 
 
 def with_synaptic_currents(graph: Graph) -> Graph:
-    """Return a graph in which a node of its own computes the current that a synapse filters."""
+    """Return a graph in which separate nodes compute the synaptic currents."""
     nodes: list[Node] = []
     moved: list[int] = []
     for node in graph.nodes:
@@ -262,7 +262,7 @@ def _before_neurons(made: dict[int, Made]) -> dict[int, IntegerSynapses | Intege
 
 
 def _given(graph: Graph, levels: Levels | None, input_max: int, max_events: int | None) -> bounds.Counts:
-    """Return the most that can arrive in one time step."""
+    """Return the maximum input that can arrive in one time step."""
     size = math.prod(graph.nodes[0].shape)
     if levels is not None:
         if input_max != 1 or max_events is not None:
@@ -286,7 +286,7 @@ def _operation(node: Node, made: Made | None) -> IntegerOp:
 
 
 def _refuse(graph: Graph, levels: Levels | None) -> None:
-    """Refuse what has no integer form."""
+    """Refuse layers that have no integer form."""
     for place, node in enumerate(graph.nodes):
         counted = [graph.is_count[i] for i in node.inputs]
         reason = None
@@ -335,7 +335,7 @@ def _finest(
 def _without_floors(
     group: UnitGroup, request: Request, made: dict[int, Made], most: dict[int, bounds.Counts]
 ) -> dict[int, Made]:
-    """Return the neurons whose membranes cannot fall so low that they need to be clipped."""
+    """Return the neurons that need no clipping from below, with their floors removed."""
     _, currents = bounds.currents(group.graph, _before_neurons(made), most, request.timesteps)
     found: dict[int, Made] = {}
     for sink in group.sinks:
@@ -349,7 +349,7 @@ def _without_floors(
 
 
 def _in_units(group: UnitGroup, request: Request, unit: Tensor, scales: dict[int, Tensor]) -> dict[int, Made]:
-    """Return synapses and neurons in a unit of the sinks."""
+    """Return synapses and neurons in the given unit."""
     made: dict[int, Made] = {}
     offset = _centering(group, request)
     for number, (source, averaged) in enumerate(group.sources.items()):
@@ -462,7 +462,7 @@ def _too_wide(wide: Sequence[bounds.Range], within: str) -> str:
 
 
 def events_per_unit(graph: Graph, place: int, levels: Levels | None) -> float:
-    """Return how many events, or levels of the input, equal 1 in a node that produces counts."""
+    """Return how many events, or input levels, equal 1 in a node that produces counts."""
     node = graph.nodes[place]
     if isinstance(node.op, Spikes | Last):
         return 1
@@ -473,7 +473,7 @@ def events_per_unit(graph: Graph, place: int, levels: Levels | None) -> float:
 
 
 def groups(graph: Graph, levels: Levels | None) -> list[UnitGroup]:
-    """Return the groups of a network, in order."""
+    """Return a network's unit groups, in order."""
     sinks = graph.spiking if graph.is_count[-1] else [*graph.spiking, len(graph.nodes) - 1]
     found: list[UnitGroup] = []
     for sink in sinks:
@@ -528,10 +528,10 @@ def units(group: UnitGroup, request: Request) -> Iterator[tuple[Tensor, dict[int
 
 
 def weight_scale(weight: Tensor, bits: int) -> Tensor:
-    """Return for each output channel the value of the integer 1.
+    """Return the value of the integer 1 for each output channel.
 
-    The largest weight becomes the largest integer. With 4 bits the scale has the least squared error instead,
-    at which the largest weights are clipped.
+    The largest weight becomes the largest integer. With 4 bits the scale minimizes the squared error instead,
+    which clips the largest weights.
     """
     most = 2 ** (bits - 1) - 1
     rows = weight.flatten(1)
@@ -585,7 +585,7 @@ def integer_neuron(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor
     Args:
         node: their node in the graph.
         neuron: the neurons.
-        request: the choices of `quantize`.
+        request: the options of `quantize`.
         unit: unit of the membranes, ``[channels]`` or ``[1]``.
     """
     unit = unit.view(-1, *[1] * (len(node.shape) - 1))
@@ -604,7 +604,7 @@ def integer_neuron(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor
     )
     return IntegerNeuron(
         coupling,
-        # A whole number exceeds theta / unit exactly when it exceeds the floor of it.
+        # A whole number exceeds theta / unit exactly when it exceeds its floor.
         threshold=whole((each(neuron.threshold, node.shape) / unit).floor()),
         reset=whole(each(_level(neuron), node.shape) / unit),
         decay=decay,
@@ -652,7 +652,7 @@ def _form(node: Node, neuron: AnyNeuron, request: Request, unit: Tensor) -> tupl
 
 
 def _factor(node: Node, constant: Constant, request: Request) -> Decay:
-    """Return a decay by a factor."""
+    """Return the decay for a leak factor."""
     leak = each(constant, node.shape)
     if request.leak == "multiply":
         return Multiply(whole(leak * (1 << 15)))
@@ -666,7 +666,7 @@ def table(resolution: int, bits: int) -> LogSumExpTable:
 
     Args:
         resolution: membrane units in one eps.
-        bits: the table has 2^bits entries or up to twice as many; each is the value at the middle of its
+        bits: the table has 2^bits entries or up to twice as many; each holds the value at the middle of its
             distances.
     """
     exact = resolution * TABLE_REACH / 2**bits

@@ -57,7 +57,7 @@ class _TimeMean:
 
 @dataclass(frozen=True)
 class _Feedback:
-    """Neurons and the synapses of their feedback, which `describe` writes as four nodes."""
+    """Neurons and their feedback synapses, which `describe` writes as four nodes."""
 
     synapses: Synapses
     neuron: Neuron[Any]
@@ -84,7 +84,7 @@ class Noted(NamedTuple):
 
 
 def describe(net: nn.Module, shape: Sequence[int] | None = None) -> Graph:
-    """Return the operations of a network over ``[T, B, *shape]``, batch normalization folded.
+    """Return the operations of a network over ``[T, B, *shape]``, with batch normalization folded in.
 
     The network is run once on zeros, in evaluation mode. Its layers may be Linear, Conv2d, BatchNorm,
     average and maximum pooling, Flatten, Dropout, our neurons, sums of two branches, `TimeDistributed`,
@@ -124,7 +124,7 @@ def describe(net: nn.Module, shape: Sequence[int] | None = None) -> Graph:
 
 
 def input_shape(net: nn.Module, shape: Sequence[int] | None) -> tuple[int, ...]:
-    """Return the features that a network takes, as given, or as its NIR file or its first layer says."""
+    """Return a network's input features: as given, or from its NIR file or its first layer."""
     shape = getattr(net, "input_shape", None) if shape is None else shape
     if shape is not None:
         if not shape or any(size < 1 for size in shape):
@@ -272,8 +272,8 @@ class _Watch(TorchFunctionMode):
         output = output[0] if isinstance(output, tuple) else output
         if not isinstance(output, Tensor) or id(output) not in self.places:
             raise InputError(
-                "the network's output was not followed back to its input; return a tensor that its layers "
-                "made, outside torch.no_grad or numpy"
+                "the network's output could not be traced back to its input; return a tensor computed by its "
+                "layers, outside torch.no_grad or numpy"
             )
         last = self.places[id(output)]
         reached = {last}
@@ -284,7 +284,7 @@ class _Watch(TorchFunctionMode):
 
 
 def _writes(func: Any, args: Any, kwargs: Any, places: dict[int, int]) -> bool:
-    """Return whether a torch function changes a followed tensor; a sum in place is followed too."""
+    """Return whether a torch function changes a traced tensor; an in-place sum is traced too."""
     name = getattr(func, "__name__", "")
     if not args or id(args[0]) not in places or name in (*ADD, "requires_grad_", "retain_grad"):
         return False
@@ -319,7 +319,7 @@ def _is_leaf(module: nn.Module) -> bool:
 
 
 def _features(x: Tensor) -> tuple[int, ...]:
-    """Return a shape without the axes of time and batch, which may be folded into one."""
+    """Return a shape without its time and batch axes, which may be folded into one."""
     if x.shape[:2] == (STEPS, BATCH):
         return tuple(x.shape[2:])
     return tuple(x.shape[1:]) if x.shape[:1] in ((BATCH,), (STEPS * BATCH,)) else tuple(x.shape)
@@ -412,7 +412,7 @@ def operation(module: nn.Module, shape: tuple[int, ...]) -> Op | _Feedback | Unk
         sizes = [(have, want or have) for have, want in zip(shape[1:], wanted, strict=True)]
         if any(have % want for have, want in sizes):
             instead = "choose an output size that divides the map"
-            return Unknown(f"pools {shape[1:]} to {wanted}, which no one window divides", instead)
+            return Unknown(f"pools {shape[1:]} to {wanted}, which no single window divides", instead)
         rows, columns = (have // want for have, want in sizes)
         kind: PoolKind = "mean" if isinstance(module, nn.AdaptiveAvgPool2d) else "max"
         return Pooling(kind, (rows, columns), (rows, columns))
@@ -422,7 +422,7 @@ def operation(module: nn.Module, shape: tuple[int, ...]) -> Op | _Feedback | Unk
         feedback = operation(module.linear, shape)
         if module.neuron.batch_first or not isinstance(feedback, Synapses) or feedback.delay is not None:
             return Unknown(
-                "is Recurrent with batch_first=True or a feedback other than Linear and Conv2d",
+                "is Recurrent with batch_first=True or feedback other than Linear and Conv2d",
                 "use Linear or Conv2d for the feedback, and put the time first",
             )
         return _Feedback(feedback, module.neuron)

@@ -23,7 +23,7 @@ __all__ = ["Footprint", "footprint", "to_c", "ways"]
 
 @dataclass(frozen=True)
 class Footprint:
-    """The bytes that a model takes on its device, excluding code.
+    """The bytes that a model occupies on the device, excluding code.
 
     Example:
         >>> Footprint(rom=900, ram=64).ram
@@ -37,7 +37,7 @@ class Footprint:
 
     @property
     def total(self) -> int:
-        """Both together."""
+        """Constants and state together."""
         return self.rom + self.ram
 
 
@@ -55,10 +55,10 @@ def to_c(
     Either all files are written or none.
 
     Args:
-        net: made by `ultralif.export.quantize`.
+        net: a network returned by `ultralif.export.quantize`.
         out: the folder; it must be new or empty.
         recorded: inputs ``[T, B, *input]`` for the self-test to replay.
-        memory_budget: the most bytes of constants and state; the C compiler checks it again.
+        memory_budget: the maximum bytes for constants and state; the C compiler checks it again.
         title: one line that describes the network.
         layout: ``make`` adds a Makefile and a CMake file; ``arduino`` writes a library for the Arduino IDE,
             with a sketch.
@@ -102,7 +102,7 @@ def to_c(
 
 
 def footprint(net: IntegerNetwork) -> Footprint:
-    """Return the bytes that a network will take in C.
+    """Return a network's memory footprint in C.
 
     Example:
         >>> from ultralif.export import quantize
@@ -117,7 +117,7 @@ def _footprint(net: IntegerNetwork, plan: LayerPlan) -> Footprint:
     rom = sum(array.bytes for array in arrays(net, plan))
     counters = (2 if net.levels is None else 1) + len(plan.gathered)
     ram = 4 * (net.classes + counters) + sum(field.bytes for field in fields(net, plan))
-    pointer = 8 if has_levels(plan) else 4  # the address of the input, where a machine has 64 bits
+    pointer = 8 if has_levels(plan) else 4  # the address of the input on a 64-bit machine
     return Footprint(rom, -(-ram // pointer) * pointer + (16 if has_levels(plan) else 0))
 
 

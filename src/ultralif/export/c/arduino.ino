@@ -1,4 +1,4 @@
-/* $title: replay the recorded self-test, then classify what comes in on the serial port, one byte for each
+/* $title: replay the recorded self-test, then classify data from the serial port, one byte for each
    of MODEL_INPUTS values. Send $stream. */
 #include <model.h>
 

@@ -3,7 +3,7 @@
     python3 count.py count-m0plus.elf count-m4.elf
 
 needs Unicorn (``pip install unicorn``). Each program replays its self-test. Instructions are counted only in
-the model's own functions: reset, input, time steps and choice of a class.
+the model's own functions: reset, input, time steps and class selection.
 """
 
 import struct
@@ -14,7 +14,7 @@ from typing import Any
 try:
     import unicorn
     from unicorn import arm_const as arm
-except ImportError:  # named where it is needed
+except ImportError:  # reported when it is needed
     unicorn = arm = None
 
 __all__ = ["Emulator"]
@@ -73,11 +73,11 @@ class Emulator:
         return FREE[0]
 
     def read(self, address: int, size: int) -> bytes:
-        """Return bytes of the memory."""
+        """Return bytes from memory."""
         return bytes(self.emulator.mem_read(address, size))
 
     def stack(self) -> int:
-        """Return the number of stack bytes that were ever written with anything but 0."""
+        """Return the number of stack bytes that ever held a nonzero value."""
         return SIZE - next((i for i, byte in enumerate(self.read(STACK, SIZE)) if byte), SIZE)
 
     def _block(self, emulator: Any, address: int, size: int, _: object) -> None:

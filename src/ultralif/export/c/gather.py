@@ -41,7 +41,7 @@ def has_levels(plan: LayerPlan) -> bool:
 
 
 def is_held(net: IntegerNetwork, layer: Gathered) -> bool:
-    """Return whether currents of the input are kept, because they stay the same for several time steps."""
+    """Return whether input currents are kept because they stay the same for several time steps."""
     return layer.kernel == "levels" and layer.threshold is None and net.timesteps > 1
 
 
@@ -73,7 +73,7 @@ def _synapses(net: IntegerNetwork, layer: Gathered) -> IntegerSynapses:
 
 
 def _span(net: IntegerNetwork, layer: Gathered) -> int:
-    """Return the rows of input that one row of a layer reads."""
+    """Return the number of input rows that one row of a layer reads."""
     op, pool = _synapses(net, layer), _pool(net, layer)
     g = _geometry(op)
     return (pool.size[0] - 1) * g.stride[0] + (op.weight.shape[2] - 1) * g.dilation[0] + 1
@@ -107,7 +107,7 @@ def constants(net: IntegerNetwork, layer: Gathered) -> Iterator[Array]:
 
 
 def offset(net: IntegerNetwork, layer: Gathered) -> Tensor | None:
-    """Return what is added to a scaled sum before its shift, rounding and bias; None: not in 32 bits."""
+    """Return the rounding and bias added to a scaled sum before its shift; None if 32 bits are too few."""
     op = _synapses(net, layer)
     if layer.kernel != "packed" or op.factor is None:
         return None
@@ -118,7 +118,7 @@ def offset(net: IntegerNetwork, layer: Gathered) -> Tensor | None:
 
 
 def _grouped(values: Tensor, fill: int) -> Tensor:
-    """Return values of channels as ``[..., groups, GROUP]``."""
+    """Return channel values as ``[..., groups, GROUP]``."""
     padded = pad(values, (0, -values.shape[-1] % GROUP), value=fill)
     return padded.reshape(*padded.shape[:-1], -1, GROUP)
 
@@ -153,7 +153,7 @@ def _words(rows: Tensor, bits: int) -> Tensor:
 
 
 def _start(threshold: Tensor, bits: int) -> Tensor:
-    """Return the start values of sums, with which the top bit of a half is set from its threshold on."""
+    """Return start values for sums, chosen so that a half sets its top bit when it reaches its threshold."""
     lane = TOP - _grouped(threshold, 1)
     word = (lane[:, :8] << 16) + lane[:, 8:]
     if bits == 8:
@@ -186,7 +186,7 @@ def _kind_of_currents(net: IntegerNetwork, layer: Gathered) -> str:
 
 
 def _index(plan: LayerPlan, net: IntegerNetwork) -> str:
-    """Return the type of a channel in lists."""
+    """Return the type of a channel index in lists."""
     return "uint8_t" if max(net.nodes[place].shape[0] for place in plan.listed) <= 256 else "uint16_t"
 
 
@@ -308,7 +308,7 @@ def functions(
 
 
 def _facts(net: IntegerNetwork, plan: LayerPlan, layer: Gathered) -> dict[str, object]:
-    """Return the numbers to fill into templates."""
+    """Return the numbers for the templates."""
     op, pool = _synapses(net, layer), _pool(net, layer)
     g, source = _geometry(op), net.nodes[layer.source].shape
     channels, (rows, columns) = len(op.weight), op.weight.shape[2:]

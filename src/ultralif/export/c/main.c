@@ -1,4 +1,4 @@
-/* Classify what comes in on standard input, one byte for each of MODEL_INPUTS values: $stream.
+/* Classify samples from standard input, one byte for each of MODEL_INPUTS values: $stream.
    Prints class, checksum of all membranes at all time steps, and scores. The recorded self-test
    runs first; without input its result is all that is printed. */
 #include "model.h"
@@ -10,7 +10,7 @@ static model_state state;
 static model_value frame[MODEL_INPUTS];
 static uint32_t hash;
 
-/* 1: a sample was taken; 0: the input is at its end; -1: it is not what it should be. */
+/* 1: a sample was read; 0: end of input; -1: invalid input. */
 static int sample(unsigned long steps)
 {
     unsigned long t;

@@ -8,9 +8,9 @@
 #define COUNT(what, n) ((void)0)
 #endif
 $helpers
-/* Events go forward: push_N hands one event of layer N to all that it reaches. */
+/* Events are pushed: push_N passes one event of layer N to everything that reads it. */
 $pushes
-/* Currents are asked for: value_N is what layer N gives in this time step. */
+/* Currents are pulled: value_N returns the output of layer N in this time step. */
 $values
 /* Neurons take their currents and fire. */
 $layers

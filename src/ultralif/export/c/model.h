@@ -1,7 +1,7 @@
 /* $title
 
-   All arithmetic is in integers. A model_state is all the memory there is, and the caller owns it, so
-   several streams can run side by side. Nothing but <stdint.h> is needed.
+   All arithmetic is in integers. A model_state is the only memory, and the caller owns it, so several
+   streams can run side by side. Only <stdint.h> is needed.
 
        model_reset(&state);
        $step
@@ -22,7 +22,7 @@ extern "C" {
 $limits
 #define MODEL_ROM_BYTES $rom /* constants */
 #define MODEL_RAM_BYTES $ram /* one model_state */
-#define MODEL_BUDGET_BYTES $budget /* what both may take together */
+#define MODEL_BUDGET_BYTES $budget /* the limit for both together */
 
 typedef $membrane model_membrane;
 typedef $weight model_weight;
@@ -37,7 +37,7 @@ $counter#ifdef MODEL_COUNT
 $fields
 } model_state;
 
-/* Both fail to compile where the numbers above are not kept. */
+/* Both fail to compile if the numbers above are exceeded. */
 typedef char model_keeps_its_budget[MODEL_ROM_BYTES + MODEL_RAM_BYTES <= MODEL_BUDGET_BYTES ? 1 : -1];
 #ifndef MODEL_COUNT
 typedef char model_keeps_its_ram[sizeof(model_state) <= MODEL_RAM_BYTES ? 1 : -1];
@@ -47,7 +47,7 @@ typedef char model_keeps_its_ram[sizeof(model_state) <= MODEL_RAM_BYTES ? 1 : -1
 void model_reset(model_state *s);
 
 $functions
-/* The class with the greatest score so far; the first of them in a tie. */
+/* The class with the greatest score so far; the first one in a tie. */
 int model_class(const model_state *s);
 
 /* Mix every membrane into a checksum, which starts at MODEL_HASH. */
@@ -57,10 +57,10 @@ uint32_t model_hash(const model_state *s, uint32_t hash);
 /* A checksum over every constant of weights.h. */
 uint32_t model_constants(void);
 
-/* Check every constant, and replay recorded inputs: 0; -1 if a constant differs from what was exported; or
-   the number, from 1 on, of the first input that ended differently. */
+/* Check every constant, and replay recorded inputs. Returns 0 if all agree, -1 if a constant differs from
+   the exported one, or the number, counted from 1, of the first input whose result differs. */
 int model_selftest(model_state *s);
-extern const uint32_t model_samples; /* that it replays */
+extern const uint32_t model_samples; /* the number of replayed inputs */
 
 #ifdef __cplusplus
 }

@@ -20,9 +20,9 @@ from ultralif.export.integer import IntegerLeaky, IntegerNetwork, IntegerNeuron,
 __all__ = ["GROUP", "Gathered", "LayerPlan", "make_plan", "reach", "threshold_of"]
 
 GROUP = 16
-"""Channels whose packed sums fit the registers of a Cortex-M."""
+"""The number of channels whose packed sums fit the registers of a Cortex-M."""
 MOST_SUMS = 1 << 26
-"""The most sums for which a threshold is checked, all channels together."""
+"""The maximum number of sums for which a threshold is checked, across all channels."""
 
 Kernel = Literal["packed", "wide", "levels"]
 
@@ -39,9 +39,9 @@ class Gathered:
     threshold: Tensor | None
     """int64 ``[channels]``: the least sum that fires; None if membranes are computed."""
     membranes: str
-    """Why sums can or cannot be gathered."""
+    """Why thresholds do or do not replace membranes."""
     sums: str
-    """The same for the kernel."""
+    """Why the kernel was chosen."""
 
     @property
     def why(self) -> str:
@@ -84,7 +84,7 @@ class LayerPlan:
 
 
 def make_plan(net: IntegerNetwork) -> LayerPlan:
-    """Return the fastest computation of each layer that is proved to be exact."""
+    """Return the fastest provably exact computation for each layer."""
     gathered: dict[int, Gathered] = {}
     spread: dict[int, str] = {}
     for place, node in enumerate(net.nodes):
@@ -198,5 +198,5 @@ def threshold_of(op: IntegerSynapses, neuron: IntegerNeuron, reach: Range) -> Te
     first = torch.where(fires & inside, total, most + 1).amin(0)
     first = torch.minimum(first, reach.high + 1)
     if bool((inside & ((total >= first) != fires)).any()):
-        return "the table of the log-sum-exp lets a neuron fire at one sum, and not at a larger one"
+        return "the table of the log-sum-exp lets a neuron fire at one sum but not at a larger one"
     return first

@@ -1,4 +1,4 @@
-"""The functions of the C program: they push events forward, compute currents and let neurons fire."""
+"""The functions of the C program: they push events forward, compute currents and make neurons fire."""
 
 import math
 from collections.abc import Iterator
@@ -235,7 +235,7 @@ def _value(net: IntegerNetwork, plan: LayerPlan, place: int) -> str:
 
 
 def _current(op: IntegerSynapses, place: int, total: str, at: str) -> str:
-    """Return the current of a sum."""
+    """Return the current for a sum."""
     if op.factor is not None:
         total = f"(int64_t){total} * factor_{place}[{at}]"
     return f"{op.scaling}({total}, shift_{place}[{at}]) + bias_{place}[{at}]"
@@ -247,7 +247,7 @@ def _at(size: int, constants: int) -> str:
 
 
 def _windows(net: IntegerNetwork, place: int) -> dict[str, object]:
-    """Return the numbers of a pooling node."""
+    """Return the template numbers for a pooling node."""
     node = net.nodes[place]
     before, op = net.nodes[node.inputs[0]].shape, node.op
     if not isinstance(op, Pooling):
@@ -274,7 +274,7 @@ def _maps(place: int, before: tuple[int, ...], after: tuple[int, ...]) -> dict[s
 
 
 def _convolution(net: IntegerNetwork, place: int) -> dict[str, object]:
-    """Return the numbers of a convolution."""
+    """Return the template numbers for a convolution."""
     node = net.nodes[place]
     before, op = net.nodes[node.inputs[0]].shape, node.op
     if not isinstance(op, IntegerSynapses) or op.geometry is None:
@@ -297,7 +297,7 @@ def _convolution(net: IntegerNetwork, place: int) -> dict[str, object]:
 
 
 def _layer(net: IntegerNetwork, plan: LayerPlan, place: int) -> str:
-    """Return a layer of neurons."""
+    """Return the code for a layer of neurons."""
     node = net.nodes[place]
     neuron, size = node.op, math.prod(node.shape)
     if isinstance(neuron, IntegerLeaky):
@@ -334,7 +334,7 @@ def _layer(net: IntegerNetwork, plan: LayerPlan, place: int) -> str:
 
 
 def _macros(neuron: IntegerNeuron, place: int, channels: int) -> str:
-    """Return the macros of a gathered layer that keeps membranes."""
+    """Return the macros for a gathered layer that keeps membranes."""
     top = "" if neuron.coupling == "add" else f"#define top_{place}(a, b) {_top(neuron, place)}\n"
     return f"\n#define decay_{place}(v, i) {_decay(neuron.decay, place, channels)}\n{top}"
 
@@ -387,7 +387,7 @@ def _back(neuron: IntegerNeuron, place: int, at: str) -> str:
 
 
 def _adaptation(neuron: IntegerNeuron, place: int, size: int) -> dict[str, str]:
-    """Return what raises the threshold of AdaLIF: its decay, and the jump after a spike."""
+    """Return the statements that raise AdaLIF's threshold: its decay, and the jump after a spike."""
     if neuron.adapt is None or neuron.jump is None:
         return {"rise": "", "risen": "", "jump": ""}
     decay = _decay(neuron.adapt, place, size, "adapt", "rise")

@@ -1,4 +1,4 @@
-/* Recorded inputs, and what the integer simulator made of them. */
+/* Recorded inputs, and the integer simulator's results for them. */
 #include "model.h"
 
 #define SAMPLES $samples

@@ -1,4 +1,4 @@
-"""Pieces of C text: templates, constant arrays and fields of the state."""
+"""C text: templates, constant arrays and state fields."""
 
 import textwrap
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ class Field:
 
 
 def fill(template: str, **facts: object) -> str:
-    """Fill in a template of this folder."""
+    """Fill in a template from this folder."""
     text = (files("ultralif.export.c") / template).read_text()
     return Template(text).substitute(facts)
 
@@ -60,7 +60,7 @@ def constant(name: str, place: int, values: Tensor, at: str) -> str:
 
 
 def numbers(values: Tensor, suffix: str = "") -> str:
-    """Return the inside of an initializer: a row of the last axis in braces, if there are several."""
+    """Return the body of an initializer, with each row of the last axis in braces if there are several."""
     if values.dim() == 1:
         text = ", ".join(f"{value}{suffix}" for value in values.tolist())
         return textwrap.fill(text, 110, initial_indent="    ", subsequent_indent="    ")
