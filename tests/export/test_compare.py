@@ -141,7 +141,7 @@ FOREIGN = {
     "data": (lambda: Between(data), "in place"),
     "numpy": (lambda: Between(array), "layer 'body.1' does not receive"),
     "a branch": (lambda: Branch(None), "layer 'body.1' does not receive"),
-    "the output": (lambda: Outer(None), "the network's output is not that of its last layer, 'body.2'"),
+    "the output": (lambda: Outer(None), "the network does not return the output of its last layer, 'body.2'"),
 }
 
 

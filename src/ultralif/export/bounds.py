@@ -82,7 +82,7 @@ def counts(graph: Graph, given: Counts) -> dict[int, Counts]:
 
 
 def sums(weight: Tensor, most: Counts, slots: int = 1) -> Range:
-    """Return the range of each output's sum of weights, ``[outputs, ...]``, over events of ``slots`` steps."""
+    """Return the range of each output's sum of weights, ``[outputs, ...]``, over events of `slots` steps."""
     weight, most = weight.long().flatten(1), most._replace(total=most.total * slots)
     if most.signed:
         reach = weight.abs().sum(1) * most.each
