@@ -83,7 +83,7 @@ def test_a_file_that_is_missing_is_named(capsys, tmp_path):
         (folder / f"{part}-labels-idx1-ubyte").write_bytes(idx(np.zeros(2)))
     code, _, err = run(capsys, "verify", "mnist")
     assert code == 1
-    assert f"mnist is in {folder}, but t10k-images-idx3-ubyte is not there" in err
+    assert f"mnist is in {folder}, but t10k-images-idx3-ubyte is missing" in err
 
 
 def test_verify_accepts_the_real_thing(capsys, shared):
@@ -131,7 +131,7 @@ def small_nmnist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["show", "randman", "--index", "2000"], 2, "index must be in 0 to 1999, got 2000"),
         (["show", "randman", "--out", "no/such/a.png"], 2, "the folder no/such does not exist"),
-        (["show", "randman", "--out", "a.docx"], 2, "written as .png, .svg or .pdf, not as 'a.docx'"),
+        (["show", "randman", "--out", "a.docx"], 2, "must end in .png, .svg or .pdf, got 'a.docx'"),
         (["show", "shd"], 1, "shd is not on this machine"),
         (["info", "mnst"], 2, "dataset 'mnst' is not known; did you mean mnist"),
         (["verify", "digits"], 2, "digits has no files to verify"),

@@ -112,7 +112,7 @@ def test_damaged_binned_files_give_an_input_error(data):
     ("recordings", "says"),
     [
         ([{30 * CELLS: 1}], "beyond the last bin"),
-        ([{1: 0}], "do not fit"),
+        ([{1: 0}], "do not match"),
     ],
 )
 def test_impossible_binned_files_are_refused(recordings, says):
@@ -122,9 +122,9 @@ def test_impossible_binned_files_are_refused(recordings, says):
 
 def test_a_cut_xz_file_is_refused():
     data = binned([{1: 1}], [0])
-    with pytest.raises(InputError, match="cut off"):
+    with pytest.raises(InputError, match="truncated"):
         list(parse_binned(data[:-8], HERE))
-    with pytest.raises(InputError, match="not sound xz"):
+    with pytest.raises(InputError, match="not a valid xz"):
         list(parse_binned(data[:40] + bytes([data[40] ^ 255]) + data[41:], HERE))
 
 

@@ -87,7 +87,7 @@ def test_hostile_archives_are_refused(tmp_path, suffix, kind):
     archive = MAKERS[suffix](tmp_path / f"x.{suffix}", (HOSTILE | ONLY_TAR)[kind])
     folder = tmp_path / "deep" / "out"
     folder.mkdir(parents=True)
-    with pytest.raises(InputError, match=rf"x\.{suffix} holds .*delete it and download it again"):
+    with pytest.raises(InputError, match=rf"x\.{suffix} contains .*delete it and download it again"):
         extract(archive, folder)
     outside = {p for p in tmp_path.rglob("*") if not p.is_relative_to(folder)}
     assert outside == {archive, tmp_path / "deep"}
@@ -178,7 +178,7 @@ def test_headers_have_a_limit(kind: str, form: int, tmp_path: Path) -> None:
             tar.addfile(info, io.BytesIO(b"1\n" * (info.size // 2)) if info.size else None)
     (tmp_path / "out").mkdir()
     tracemalloc.start()
-    with pytest.raises(InputError, match=r"headers of far more bytes|not a sound archive|not a plain file"):
+    with pytest.raises(InputError, match=r"headers far larger|not a valid archive|not a plain file"):
         extract(archive, tmp_path / "out")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

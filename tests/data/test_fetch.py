@@ -98,7 +98,7 @@ TROUBLES = {
     "wrong": "sent 204,800 bytes with the digest md5:",
     "empty": "answered 202",
     "absent": "answered 404",
-    "huge": "more than there is room for",
+    "huge": "more than the disk has room for",
 }
 
 

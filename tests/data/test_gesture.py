@@ -119,7 +119,7 @@ def test_npy_recordings_have_milliseconds(kind):
         (np.zeros((0, 4)), "shape"),
         (np.full((3, 4), np.nan), "not coordinates"),
         (np.full((3, 4), -1), "not coordinates"),
-        (np.full((3, 4), 128), "beyond the 128 x 128 x 2"),
+        (np.full((3, 4), 128), "outside the sensor.s 128 x 128 x 2"),
         (np.array([[0, 0, 0, 2**60]]), "not coordinates"),
         (np.array([[None]]), "header"),
     ],

@@ -35,9 +35,9 @@ def test_idx_is_read_as_it_was_written(array):
         (b"", "start"),
         (b"\0\0\x0d\x01\0\0\0\x01\0\0\0\0", "start"),
         (b"\0\0\x08\x03\0\0", "header"),
-        (idx(np.zeros((3, 4)))[:-1], "should hold"),
-        (idx(np.zeros((3, 4))) + b"\0", "should hold"),
-        (b"\0\0\x08\x04" + b"\xff" * 16 + b"\0" * 8, "should hold"),
+        (idx(np.zeros((3, 4)))[:-1], "should contain"),
+        (idx(np.zeros((3, 4))) + b"\0", "should contain"),
+        (b"\0\0\x08\x04" + b"\xff" * 16 + b"\0" * 8, "should contain"),
     ],
     ids=["empty", "other type", "cut header", "cut", "too long", "huge"],
 )

@@ -86,7 +86,7 @@ def test_it_is_a_transform() -> None:
     ("given", "size", "words"),
     [
         (recording(0), (20, 12, 2), "opposite order of tonic's sensor_size"),
-        (recording(0), (12, 12), "x goes from 0 to 19"),
+        (recording(0), (12, 12), "x ranges from 0 to 19"),
         (recording(0)[["t", "x"]], (12, 20), "no field y, only t, x"),
         (([0, 1], [0, 1, 2]), 3, "all of one length"),
         (([0, 1], [0.5, 1]), 3, "x must be whole numbers"),

@@ -115,7 +115,7 @@ class Once(IterableDataset[tuple[Tensor, Tensor]]):
 
 
 def test_a_pass_without_samples_is_refused_and_is_no_divergence(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="train yielded no batch; every pass over it must begin anew"):
+    with pytest.raises(InputError, match="train yielded no batch; every pass over it must start"):
         ul.train(net(), DataLoader(Once(), batch_size=20), (X, Y), runs_dir=tmp_path, **RUN)
     large = DataLoader(TensorDataset(X, Y), batch_size=100, drop_last=True)
     with pytest.raises(InputError, match="train yielded no batch"):
@@ -274,7 +274,7 @@ def test_rates_and_readout_leave_padding_out(make: Callable[[], nn.Module], tmp_
 @pytest.mark.parametrize(
     ("source", "options", "says"),
     [
-        (DataLoader(TensorDataset(X, X), batch_size=8), {}, "class from 0 on"),
+        (DataLoader(TensorDataset(X, X), batch_size=8), {}, "one class"),
         (DataLoader(TensorDataset(X, Y), batch_size=8), {"events": True}, r"samples \[B, T, ...\]"),
         (DataLoader(TensorDataset(X, Y), batch_size=8), {"validation": 0.2}, "validation set itself"),
         (DataLoader(TensorDataset(X * torch.nan, Y), batch_size=8), {}, "NaN"),

@@ -1,6 +1,6 @@
-"""Datasets: found or downloaded, verified, read by our own readers, and batched on the device.
+"""Find or download datasets, verify them, read them with our own readers, and batch them on the device.
 
-Names are imported when they are first used, so that the command line can list datasets without torch.
+Names are imported on first use, so that the command line can list datasets without importing torch.
 """
 
 from typing import TYPE_CHECKING

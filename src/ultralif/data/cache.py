@@ -1,4 +1,4 @@
-"""A cache of arrays on disk: written once, all or nothing, checked whenever it is read."""
+"""An on-disk array cache: written once and atomically, and verified on every read."""
 
 import contextlib
 import errno
@@ -23,25 +23,25 @@ from ultralif.files import digest, inside, read_json, sync_folder
 __all__ = ["Arrays", "Pieces", "cached", "staging"]
 
 Pieces = Iterator[tuple[str, NDArray[Any]]]
-"""Pieces of arrays: names, and values to append; an array keeps the type of its first piece."""
+"""Pairs of an array's name and the values to append to it. The first piece sets the array's type."""
 
 _MANIFEST = "manifest.json"
 _TEMPORARY = ".tmp-"
 _STALE = 24 * 3600
-"""Age in seconds after which a temporary folder counts as left by a killed process."""
+"""Age in seconds after which a temporary folder is assumed to be left over from a killed process."""
 
 _log = logging.getLogger(__name__)
 
 
 class Arrays(NamedTuple):
-    """Arrays from the cache, mapped from their files, and one digest over all of them."""
+    """Memory-mapped arrays from the cache, and one digest over all of them."""
 
     arrays: dict[str, NDArray[Any]]
     checksum: str
 
 
 def _write(folder: Path, pieces: Pieces) -> None:
-    """Add each piece to the file of its array, then write the manifest that makes the files count."""
+    """Append each piece to its array's file, then write the manifest that makes the files valid."""
     entries: dict[str, dict[str, Any]] = {}
     digests: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
@@ -70,11 +70,11 @@ def _sync(file: BinaryIO) -> None:
 
 
 def cached(folder: Path, build: Callable[[], Pieces]) -> Arrays:
-    """Return the arrays of a folder; build them if they are absent or damaged.
+    """Return the arrays in a cache folder; build them if they are missing or damaged.
 
     Args:
-        folder: the folder of these arrays in the cache; its name contains everything they depend on.
-        build: yields pieces: the name of an array, and values to append to it.
+        folder: the arrays' cache folder; its name encodes everything that they depend on.
+        build: yields pairs of an array's name and the values to append to it.
     """
     found = _read(folder)
     if found is None:
@@ -93,8 +93,8 @@ def staging(folder: Path, mode: int = 0o755) -> Iterator[Path]:
     """Yield a temporary folder that becomes ``folder`` on success and is removed on failure.
 
     Args:
-        folder: its place.
-        mode: the permissions of the finished folder.
+        folder: the final path.
+        mode: the finished folder's permissions.
     """
     temporary = None
     try:
@@ -120,7 +120,7 @@ def staging(folder: Path, mode: int = 0o755) -> Iterator[Path]:
 
 
 def _sweep(parent: Path) -> None:
-    """Remove the temporary folders of processes that were killed."""
+    """Remove temporary folders left over from killed processes."""
     for path in parent.glob(f"{_TEMPORARY}*"):
         with contextlib.suppress(FileNotFoundError):  # its process has just finished
             if time.time() - path.stat().st_mtime > _STALE:
@@ -128,7 +128,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _read(folder: Path) -> Arrays | None:
-    """Map the arrays of a folder; return None if it is absent, or remove it if it is damaged."""
+    """Map the arrays in a folder. Return None if it is missing or damaged; a damaged one is removed."""
     if not folder.exists():
         return None
     try:
@@ -137,10 +137,10 @@ def _read(folder: Path) -> Arrays | None:
         with ThreadPoolExecutor(2) as pool:
             digests = list(pool.map(digest, paths.values()))
         if digests != [entry["sha256"] for entry in entries.values()]:
-            raise ValueError("a file has another digest than the manifest says")
+            raise ValueError("the digest of a file differs from the manifest")
         arrays = {name: _map(paths[name], entry) for name, entry in entries.items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        _log.warning("the cache %s is damaged and is made again: %s", folder, error)
+        _log.warning("the cache %s is damaged and will be rebuilt: %s", folder, error)
         shutil.rmtree(folder, ignore_errors=True)
         return None
     return Arrays(arrays, hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest())
@@ -150,5 +150,5 @@ def _map(path: Path, entry: dict[str, Any]) -> NDArray[Any]:
     kind, size = np.dtype(entry["dtype"]), entry["size"]
     if size == 0:
         return np.empty(0, kind)
-    # Copy-on-write, because torch asks for writable memory; nothing is ever written.
+    # Copy-on-write, because torch requires writable memory; nothing is ever written.
     return np.memmap(path, kind, "c", shape=(size,))

@@ -1,4 +1,4 @@
-"""What defines a user's classes, functions and modules, as text by which a run notices changes."""
+"""Render the code of a user's classes, functions and modules as text, so that a run can detect changes."""
 
 import ast
 import functools
@@ -20,10 +20,10 @@ __all__ = ["code_of"]
 
 
 def code_of(*things: Any) -> str:
-    """Return the code of classes, functions and objects without comments, and of all user code that they use.
+    """Return the code of classes, functions and objects without comments, and all user code that they use.
 
-    Of objects, and of what a function takes from outside, it has numbers, texts and arrays as well; of
-    modules also their buffers and frozen parameters.
+    For objects, and for variables that a function uses from outside its body, the text also includes numbers,
+    strings and arrays. For modules, it includes buffers and frozen parameters as well.
 
     Example:
         >>> __name__ = "__main__"  # as in a script
@@ -75,7 +75,7 @@ def _collect(thing: Any, seen: Seen) -> None:
 
 
 def _attributes(thing: Any) -> dict[str, Any]:
-    """Return what an object was made with; of a module what it does not learn."""
+    """Return an object's attributes. For a module, leave out its trainable parameters."""
     if not isinstance(thing, nn.Module):
         return dict(vars(thing))
     learned = {name for name, value in thing.named_parameters(recurse=False) if value.requires_grad}
@@ -85,12 +85,12 @@ def _attributes(thing: Any) -> dict[str, Any]:
 
 
 _PLACES = (ModuleType, Namespace, SimpleNamespace)
-"""A function takes some of their attributes, and not all."""
+"""Types of which a function typically uses only some attributes."""
 _WHOLE = (tuple, list, dict, Tensor)
 
 
 def _taken_by(function: FunctionType, seen: Seen) -> str:
-    """Return what a function takes from its module and from the functions around it."""
+    """Return the values that a function uses from its module and from enclosing functions."""
     names = set(_names(function.__code__))
     values = {name: function.__globals__[name] for name in names if name in function.__globals__}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -112,7 +112,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _value(value: Any, seen: Seen) -> str:
-    """Return a value as text, also inside lists and dictionaries; "" for what has none."""
+    """Return a value as text, descending into lists and dictionaries; "" if it has no text form."""
     if isinstance(value, functools._lru_cache_wrapper):
         value = value.__wrapped__
     if isinstance(value, dict):
@@ -155,7 +155,7 @@ def _digest(array: Tensor | np.ndarray[Any, Any]) -> str:
 
 
 def _is_users(thing: Any) -> bool:
-    """Return whether code is the user's, and not that of an installed library."""
+    """Return whether code belongs to the user rather than to an installed library."""
     module = getattr(thing, "__module__", None) or ""
     name = module.partition(".")[0]
     if name == "__main__":
@@ -169,7 +169,7 @@ def _text(function: FunctionType) -> str:
     if not _is_users(function):
         return f"{function.__module__}.{function.__qualname__}"
     try:
-        if function.__name__ != "<lambda>":  # whose line may hold several
+        if function.__name__ != "<lambda>":  # one line may contain several lambdas
             return ast.dump(ast.parse(textwrap.dedent(inspect.getsource(function))))
     except (OSError, SyntaxError, TypeError):
         pass

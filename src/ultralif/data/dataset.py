@@ -1,4 +1,4 @@
-"""Datasets by name: find the files, read and check them, and put them on the device."""
+"""Load datasets by name: find the files, read and check them, and move them to the device."""
 
 import hashlib
 import os
@@ -43,7 +43,7 @@ class Dataset:
 
     name: str
     shape: tuple[int, ...]
-    """Shape of a sample at one time step."""
+    """Shape of one sample at one time step."""
     classes: int
     class_names: tuple[str, ...]
     train: Split
@@ -51,13 +51,13 @@ class Dataset:
     checksum: str
     """SHA-256 of the loaded data."""
     normalization: Normalization | None
-    """Mean and standard deviation of each channel for pixels in [0, 1]."""
+    """Mean and standard deviation of each channel, for pixels in [0, 1]."""
     folder: Path | None
     """The folder it was found in; None if it was generated."""
     version: str = ""
-    """How the data differ from the published ones, such as by a regeneration; empty if they do not."""
+    """How the data differ from the published data, such as by regeneration; empty if they do not."""
     validation: Split | None = None
-    """A validation set that the user gave."""
+    """The user's own validation set, if any."""
 
 
 def load(
@@ -69,18 +69,18 @@ def load(
     step_ms: float | None = None,
     channels: int | None = None,
 ) -> Dataset:
-    """Load a dataset that is on this machine.
+    """Load a dataset from this machine.
 
     Args:
         name: one of `ultralif.data.DATASETS`.
-        timesteps: the bins T that events are counted in; None, 10 (randman: 30). Images have no time until
-            they are encoded.
+        timesteps: the number of bins T in which events are counted; None means 10 (randman: 30). Images have
+            no time axis until they are encoded.
         data_dir: a folder to search first; `ultralif.data.files.roots` lists the others.
-        device: where the samples go.
+        device: the device to load the samples onto.
         split: for dvs-gesture, ``tonic`` (1077 / 264) or ``spikingjelly`` (1176 / 288).
-        step_ms: for shd, the duration of a step; later spikes are dropped. None: a sample's own duration is
-            divided by ``timesteps``.
-        channels: for shd, sum neighbouring channels to this many, such as 140. None: all 700.
+        step_ms: for shd, the duration of a step; spikes after the last step are dropped. None divides each
+            sample's own duration by ``timesteps``.
+        channels: for shd, the number of channels after summing neighbours, such as 140. None keeps all 700.
 
     Example:
         >>> ds = load("randman")
@@ -107,9 +107,9 @@ def load(
 
 
 def _rebinned(spec: Spec, step_ms: float | None, channels: int | None) -> Spec:
-    """Return SHD with fewer channels, after checking the arguments for its bins."""
+    """Check the binning arguments and return SHD with the given number of channels."""
     if spec.name != "shd":
-        raise InputError(f"step_ms and channels are for shd, not for {spec.name}; leave them out")
+        raise InputError(f"step_ms and channels are for shd, not for {spec.name}; omit them")
     if step_ms is not None and not step_ms >= 0.001:
         raise InputError(f"step_ms must be at least 0.001, got {step_ms}")
     if channels is None:
@@ -124,7 +124,7 @@ def _rebinned(spec: Spec, step_ms: float | None, channels: int | None) -> Spec:
 def read(
     spec: Spec, found: Found, timesteps: int, device: torch.device, step_ms: float | None = None
 ) -> Dataset:
-    """Read a dataset from where it was found."""
+    """Read a dataset from the folder in which it was found."""
     if spec.is_events:
         arrays, checksum = read_frames(found, spec, timesteps, step_ms)
         dataset = _assemble(spec, arrays, timesteps, device, found.folder, checksum)
@@ -204,9 +204,9 @@ _JOBS: dict[Kind, tuple[str, str]] = {
     "shd": ("shd", "shd_jobs"),
     "shd-packed": ("shd", "packed_jobs"),
 }
-"""Reader and function of each format; a reader is imported when it is used."""
+"""Reader module and function of each format; readers are imported on first use."""
 _VERSION = 1
-"""Version of the cached frames; changing it rebuilds all of them."""
+"""Version of the cached frames; a new version rebuilds all of them."""
 
 
 def read_frames(found: Found, spec: Spec, timesteps: int, step_ms: float | None = None) -> Arrays:
@@ -219,7 +219,7 @@ def read_frames(found: Found, spec: Spec, timesteps: int, step_ms: float | None 
 
 
 def decode(found: Found, spec: Spec, timesteps: int, step_ms: float | None = None) -> Pieces:
-    """Read all recordings; yield pieces of the offsets, keys, counts and labels of each half."""
+    """Read all recordings, and yield each half's offsets, keys, counts and labels piece by piece."""
     from ultralif.data.readers.images import check_labels
 
     reader, name = _JOBS[found.form.kind]
@@ -249,7 +249,7 @@ def decode(found: Found, spec: Spec, timesteps: int, step_ms: float | None = Non
 
 
 def _in_order(jobs: Iterable["Job"]) -> Iterator["Binned"]:
-    """Run jobs on a few threads and yield their results in order, with few results in memory at a time."""
+    """Run jobs on a few threads and yield their results in order, keeping few results in memory."""
     workers = min(4, os.cpu_count() or 1)
     waiting: deque[Future[Binned]] = deque()
     with ThreadPoolExecutor(workers) as pool:
@@ -265,7 +265,7 @@ def _in_order(jobs: Iterable["Job"]) -> Iterator["Binned"]:
 
 
 def _fingerprint(found: Found) -> str:
-    """Describe the state of the files without reading them: their names, sizes and modification times."""
+    """Hash the files' names, sizes and modification times, without reading their contents."""
     seen = hashlib.sha256(str(found.folder.resolve()).encode())
     for pattern in (*found.form.files, *found.form.more):
         for path in sorted(found.folder.glob(pattern)):
@@ -290,13 +290,13 @@ def _stats(path: Path) -> Iterator[tuple[str, int, int]]:
 
 @dataclass(frozen=True)
 class Report:
-    """Result of a check."""
+    """The result of verifying a dataset."""
 
     folder: Path
     form: str
     sizes: tuple[int, int]
     digests: int
-    """Files that were compared with a known digest; 0: only their structure was checked."""
+    """Number of files compared with a known digest; 0 means that only their structure was checked."""
 
 
 def verify(spec: Spec, data_dir: str | Path | None = None, split: str | None = None) -> Report:

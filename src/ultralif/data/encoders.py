@@ -1,4 +1,4 @@
-"""Encoders: images to spikes or currents over time, drawn on the device from a generator."""
+"""Encode images as spikes or currents over time, drawn on the device from a generator."""
 
 from typing import Literal, get_args
 
@@ -30,7 +30,7 @@ def rate(x: Tensor, timesteps: int, generator: torch.Generator, gain: float = 0.
         x: pixels in [0, 1], ``[B, *shape]``.
         timesteps: T.
         generator: on the device of ``x``.
-        gain: the probability of a white pixel, in [0, 1].
+        gain: the spike probability of a white pixel, in [0, 1].
 
     Example:
         >>> rate(torch.ones(1, 3), 2, torch.Generator().manual_seed(0), gain=1.0)
@@ -48,7 +48,7 @@ def _normalized(x: Tensor, normalization: Normalization) -> Tensor:
 
 
 def constant(x: Tensor, timesteps: int) -> Tensor:
-    """Return ``x`` as a constant current ``[T, B, *shape]``, a view that takes no memory."""
+    """Return ``x`` as a constant current ``[T, B, *shape]``, a view that allocates no memory."""
     _check(x, timesteps, 1.0)
     return x.expand(timesteps, *x.shape)
 
@@ -62,19 +62,19 @@ def encode(
     gain: float = 0.5,
     normalization: Normalization | None = None,
 ) -> Tensor:
-    r"""Encode pixels in [0, 1] by the encoding of that name.
+    r"""Encode pixels in [0, 1] with the named encoding.
 
     With the normalised pixel :math:`z = (x - \mu) / \sigma`, ``rate-normalized`` draws spikes with
-    :math:`P = \mathrm{clip}(\mathrm{gain} \cdot z, 0, 1)`, another reading of the paper, and ``rate-clipped``
-    with :math:`P = \mathrm{gain} \cdot \mathrm{clip}(z, 0, 1)`, as its released code does, so that no pixel
-    fires more often than the gain says. ``constant-normalized`` is the current z at every step.
+    :math:`P = \mathrm{clip}(\mathrm{gain} \cdot z, 0, 1)`, another reading of the paper. ``rate-clipped``
+    uses :math:`P = \mathrm{gain} \cdot \mathrm{clip}(z, 0, 1)`, as the paper's released code does, so that no
+    pixel's spike probability exceeds the gain. ``constant-normalized`` is the current z at every step.
 
     Args:
         x: pixels in [0, 1], ``[B, C, ...]``.
         timesteps: T.
         generator: on the device of ``x``.
-        encoding: its name.
-        gain: the factor of the probability.
+        encoding: the encoding's name.
+        gain: factor of the spike probability.
         normalization: mean and standard deviation of each channel, for the encodings that need them.
     """
     check_choice("encoding", encoding, get_args(Encoding))
@@ -106,7 +106,7 @@ def _bernoulli(p: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
         return _bernoulli_by_bytes(p, timesteps, generator)
     out = torch.empty(timesteps, *p.shape, device=p.device)
     u = torch.empty_like(p)
-    for spikes in out:  # one step at a time, because on a GPU all numbers depend on the size of the draw
+    for spikes in out:  # step by step, because on a GPU the size of a draw changes all its numbers
         torch.lt(u.uniform_(generator=generator), p, out=spikes)
     return out
 
@@ -127,13 +127,13 @@ def _bernoulli_by_bytes(p: Tensor, timesteps: int, generator: torch.Generator) -
 
 
 def _draw_bytes(scaled: Tensor, timesteps: int, generator: torch.Generator) -> Tensor:
-    """Draw ones with probability ``scaled / 256``, ``[G, 8]``, as booleans ``[T, G, 8]``.
+    """Draw booleans ``[T, G, 8]`` that are true with probability ``scaled / 256``, ``[G, 8]``.
 
-    Let 256 p = h + r with h an integer. A uniform byte below h makes a spike, a byte above h makes none, and
-    the byte h itself makes one with probability r. So P = h/256 + r/256 = p: r is exact in float32, and
-    drawn with 24 bits, which is finer than comparing p with a float. A generator on the CPU gives 64 bits at
-    a time: eight bytes, but only one float. It fills memory in order, so a longer draw begins with the
-    shorter one; r has its own generator so that this stays true.
+    Let 256 p = h + r with h an integer. A uniform byte below h produces a spike, a byte above h none, and
+    the byte h itself produces one with probability r. So P = h/256 + r/256 = p. r is exact in float32 and
+    compared with 24 random bits, which is finer than comparing p with a random float. A CPU generator yields
+    64 bits at a time: eight bytes, but only one float. It fills memory in order, so a longer draw begins with
+    the shorter one; r has its own generator so that this stays true.
     """
     fine = torch.Generator().manual_seed(int(torch.randint(2**63 - 1, (), generator=generator)))
     whole = scaled.clamp(max=255).to(torch.uint8)
@@ -149,5 +149,5 @@ def _draw_bytes(scaled: Tensor, timesteps: int, generator: torch.Generator) -> T
 
 
 def _groups(marks: Tensor) -> Tensor:
-    """Return which groups of eight booleans ``[..., 8]`` contain a true one."""
+    """Return the indices of the groups of eight booleans ``[..., 8]`` in which any is true."""
     return marks.view(torch.int64).view(-1).nonzero().squeeze(1)

@@ -1,4 +1,4 @@
-"""Your own event recordings: count them in frames, and augment the frames on their device."""
+"""Bin your own event recordings into frames, and augment the frames on their device."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,19 +20,18 @@ FIELDS = {
     "y": ("y",),
     "p": ("p", "pol", "polarity", "on"),
 }
-"""Names of the fields of structured arrays; case does not matter."""
+"""Accepted field names in structured arrays, in upper or lower case."""
 
 
 def to_frames(events: Any, timesteps: int, size: int | Sequence[int]) -> Tensor:
-    r"""Count events in ``timesteps`` frames of equal duration and return them as ``[T, *size]``.
+    r"""Count events in ``timesteps`` frames of equal duration and return the frames as ``[T, *size]``.
 
     The bins match tonic's ``ToFrame(n_time_bins=T)``. With
     :math:`w = \lfloor (t_{last} - t_{first}) / T \rfloor`, frame i counts the events of
-    :math:`[t_{first} + i w, t_{first} + (i+1) w)`. Later events are dropped, which always includes the last
-    one. Times that are not whole numbers, and recordings shorter than T ticks, are binned without rounding w
-    down.
+    :math:`[t_{first} + i w, t_{first} + (i+1) w)`. Later events, which always include the last one, are
+    dropped. If times are not whole numbers, or a recording is shorter than T ticks, w is not rounded down.
 
-    To use it as a transform of a dataset, fix the other arguments:
+    To use it as a dataset transform, fix the other arguments:
     ``functools.partial(ul.data.to_frames, timesteps=10, size=(2, 34, 34))``.
 
     Args:
@@ -41,9 +40,8 @@ def to_frames(events: Any, timesteps: int, size: int | Sequence[int]) -> Tensor:
             ``y`` and ``p`` out for a one-dimensional sensor, such as the channels of a cochlea.
             A polarity of -1 counts as 0.
         timesteps: the number of frames, T.
-        size: the shape of a frame: ``(polarities, height, width)``; ``(height, width)`` adds up both
-            polarities; a single number is the number of channels. tonic's ``sensor_size`` has the opposite
-            order.
+        size: the shape of a frame: ``(polarities, height, width)``; ``(height, width)``, which sums both
+            polarities; or a number of channels. tonic's ``sensor_size`` has the opposite order.
 
     Example:
         >>> t, x, y, p = [0, 10, 20, 30], [1, 1, 0, 0], [2, 2, 0, 0], [0, 1, 1, 1]
@@ -78,7 +76,7 @@ def drop(frames: Tensor, p: float, *, generator: torch.Generator | None = None) 
     Args:
         frames: event counts ``[T, B, *size]``, whole numbers.
         p: the probability, from 0 to 1.
-        generator: source of random numbers on the device of ``frames``; None: torch's own.
+        generator: random number generator on the device of ``frames``; None uses torch's default.
     """
     if not 0 <= p <= 1:
         raise InputError(f"p must be a probability from 0 to 1, got {p}")
@@ -102,7 +100,7 @@ def flip(frames: Tensor, p: float = 0.5, *, generator: torch.Generator | None = 
 
 
 def shift(frames: Tensor, pixels: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """Shift each recording by up to ``pixels`` along both axes; what leaves the frame is lost.
+    """Shift each recording by up to ``pixels`` along both axes; events that leave the frame are lost.
 
     Args:
         frames: ``[T, B, *size]``. Frames of a one-dimensional sensor are shifted along their only axis.
@@ -123,7 +121,7 @@ def shift(frames: Tensor, pixels: int, *, generator: torch.Generator | None = No
 
 
 def jitter(frames: Tensor, steps: int, *, generator: torch.Generator | None = None) -> Tensor:
-    """Move each event in time by up to ``steps`` frames; none is lost, because those at the ends stay inside.
+    """Move each event in time by up to ``steps`` frames; moves are clipped at the ends, so no event is lost.
 
     Args:
         frames: event counts ``[T, B, *size]``, whole numbers.
@@ -144,7 +142,7 @@ def jitter(frames: Tensor, steps: int, *, generator: torch.Generator | None = No
 
 
 def _fields(events: Any, needed: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return the fields by name, from any supported form of a recording."""
+    """Return the fields by name, for a recording in any supported form."""
     if isinstance(events, tuple | list) and len(events) and not np.isscalar(events[0]):
         columns = [np.asarray(column).reshape(-1) for column in events]
     else:
@@ -179,7 +177,7 @@ def _fields(events: Any, needed: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 def _cells(name: str, values: NDArray[Any], length: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return positions along one axis of a frame, each checked to be inside."""
+    """Return positions along one frame axis, after checking that all are inside the frame."""
     if values.dtype.kind == "f" and not bool(np.all(values == np.floor(values))):
         raise InputError(f"{name} must be whole numbers, got {values.dtype} with fractions; round them")
     cells: NDArray[np.int64] = values.astype(np.int64)
@@ -188,7 +186,7 @@ def _cells(name: str, values: NDArray[Any], length: int, shape: tuple[int, ...])
     low, high = int(cells.min(initial=0)), int(cells.max(initial=0))
     if low < 0 or high >= length:
         raise InputError(
-            f"{name} goes from {low} to {high}, but size {shape} has room for 0 to {length - 1}; size is "
+            f"{name} ranges from {low} to {high}, but size {shape} only allows 0 to {length - 1}; size is "
             "(polarities, height, width), the opposite order of tonic's sensor_size, and events are "
             "(t, x, y, p)"
         )
@@ -201,7 +199,7 @@ def _ticks(times: NDArray[Any], timesteps: int) -> NDArray[np.int64]:
         return times.astype(np.int64)
     first, last = times.min(), times.max()
     if times.dtype.kind == "f" and not bool(np.isfinite(times).all()):
-        raise InputError("t holds NaN or infinite times; leave those events out")
+        raise InputError("t contains NaN or infinite times; remove those events")
     whole = times.dtype.kind in "iu"
     if whole and int(last) - int(first) >= timesteps:
         return times.astype(np.int64)

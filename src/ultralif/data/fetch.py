@@ -1,4 +1,4 @@
-"""Get a dataset: download it over https, verify its digest, unpack it safely and move it into place."""
+"""Download a dataset over https, verify its digest, unpack it safely and move it into place."""
 
 import gzip
 import hashlib
@@ -31,7 +31,7 @@ from ultralif.files import opened
 __all__ = ["LIMITS", "Limits", "Progress", "download", "extract", "get", "https_opener"]
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with a file's name, the bytes that have arrived, and the total if it is known."""
+"""Called with a file's name, the number of bytes received, and the total if it is known."""
 Opener = urllib.request.OpenerDirector
 _PACKED = (".zip", ".tar", ".tar.gz")
 
@@ -45,12 +45,12 @@ def get(
     """Return the location of a dataset; download it if it is not on this machine.
 
     Args:
-        spec: a dataset that has files.
-        data_dir: folder to write to; None: see `ultralif.data.files.home`.
-        progress: called with every piece that arrives.
-        opener: opens addresses; None means over https only.
+        spec: a dataset that is distributed as files.
+        data_dir: folder to write to; for None, see `ultralif.data.files.home`.
+        progress: called whenever a chunk arrives.
+        opener: opens URLs; None allows https only.
     """
-    split = spec.forms[0].split  # the form that programs can download
+    split = spec.forms[0].split  # the only form that programs can download
     found = find(spec, data_dir, split)
     if found is not None:
         return found
@@ -60,7 +60,7 @@ def get(
         found = find(spec, data_dir, split)
         if found is not None:  # another process has put it there in the meantime
             return found
-        raise JobError(f"{target} is there, but is not a complete {spec.name}; move it and run this again")
+        raise JobError(f"{target} exists, but is not a complete {spec.name}; move it away and run this again")
     try:
         return _install(spec, target, downloads, progress, opener)
     except (InputError, JobError) as error:
@@ -81,7 +81,7 @@ def _install(
     progress: Progress | None,
     opener: urllib.request.OpenerDirector | None,
 ) -> Found:
-    """Download, unpack and put into place."""
+    """Download the files, unpack them and move them into place."""
     paths = []
     try:
         for remote in spec.remotes:
@@ -111,11 +111,11 @@ def _drop_empty(*folders: Path) -> None:
 
 _CHUNK = 1 << 18
 _TIMEOUT = 30
-"""Seconds without a byte after which a server counts as dead."""
+"""Seconds without a byte after which a server is considered dead."""
 _ORPHANED = 2 * _TIMEOUT
-"""Seconds without a byte after which a partial file counts as abandoned."""
+"""Seconds without a byte after which a partial file is considered abandoned."""
 _TRIES = 5
-"""Number of attempts to resume a download that broke off."""
+"""Number of attempts to resume an interrupted download."""
 _LARGEST = 8 << 30
 
 
@@ -128,10 +128,10 @@ class _BrokenOff(Exception):
 
 
 def https_opener(*more: urllib.request.BaseHandler) -> Opener:
-    """Return an opener for https only, which follows no redirect to http, ftp or a file.
+    """Return an https-only opener, which refuses redirects to http, ftp or a file.
 
     Args:
-        more: additional handlers, such as one with the user's own certificates.
+        more: additional handlers, for example one with the user's own certificates.
     """
     opener = Opener()
     opener.addheaders = [("User-Agent", f"ultralif/{__version__}")]
@@ -153,10 +153,10 @@ def https_opener(*more: urllib.request.BaseHandler) -> Opener:
 def download(
     remote: Remote, folder: Path, progress: Progress | None = None, opener: Opener | None = None
 ) -> Path:
-    """Download a file into a folder, from the first of its addresses that has it, and return its path.
+    """Download a file into a folder, from the first of its URLs that works, and return its path.
 
-    An interrupted download leaves ``<file>.part``, from which the next one continues. A file without the
-    published digest is not kept.
+    An interrupted download leaves ``<file>.part``, from which the next one resumes. A file whose digest
+    differs from the published one is discarded.
     """
     path = folder / remote.file
     if path.exists() and _sound(path, remote):
@@ -177,7 +177,7 @@ def download(
     except OSError as error:
         raise JobError(
             f"{path} cannot be written: {error.strerror}; free some space or change the permissions, or "
-            "choose another place with --data-dir"
+            "choose another folder with --data-dir"
         ) from error
     raise JobError(
         f"{remote.file} ({remote.digest}) could not be downloaded: {'; '.join(troubles)}; try again later"
@@ -221,7 +221,7 @@ def _partial(path: Path) -> Iterator[Path]:
 
 
 def _fetch(url: str, part: Path, remote: Remote, progress: Progress, opener: Opener) -> None:
-    """Complete a partial file from one address and check its digest."""
+    """Complete a partial file from one URL and check its digest."""
     for _ in range(_TRIES):
         before = part.stat().st_size
         try:
@@ -249,7 +249,7 @@ def _unsound(part: Path, remote: Remote) -> _Trouble:
 
 
 def _transfer(url: str, part: Path, name: str, progress: Progress, opener: Opener) -> None:
-    """Append what a server sends to a partial file."""
+    """Append the bytes that a server sends to a partial file."""
     start = part.stat().st_size
     with _open(url, start, opener) as response:
         if not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
@@ -257,7 +257,7 @@ def _transfer(url: str, part: Path, name: str, progress: Progress, opener: Opene
         length = response.headers.get("Content-Length", "")
         total = start + int(length) if length.isdecimal() else None
         if (total or 0) > min(_LARGEST, start + shutil.disk_usage(part.parent).free):
-            raise _Trouble(f"announced {total:,} bytes, more than there is room for")
+            raise _Trouble(f"announced {total:,} bytes, more than the disk has room for")
         done = start
         with part.open("ab" if start else "wb") as file:
             while chunk := _read(response):
@@ -265,7 +265,7 @@ def _transfer(url: str, part: Path, name: str, progress: Progress, opener: Opene
                 done += len(chunk)
                 progress(name, done, total)
                 if done > _LARGEST:
-                    raise _Trouble("sent more bytes than any dataset has")
+                    raise _Trouble("sent more bytes than any known dataset contains")
             file.flush()
             os.fsync(file.fileno())
     if total is not None and done < total:
@@ -273,7 +273,7 @@ def _transfer(url: str, part: Path, name: str, progress: Progress, opener: Opene
 
 
 def _open(url: str, start: int, opener: Opener) -> http.client.HTTPResponse:
-    """Request a file from a given byte; a server that does not support this sends all of it."""
+    """Request a file from a given byte on; a server without range support sends the whole file."""
     headers = {"Range": f"bytes={start}-"} if start else {}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the opener only knows https)
     try:
@@ -301,29 +301,29 @@ def _read(response: http.client.HTTPResponse) -> bytes:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on the content of an archive."""
+    """Limits on an archive's contents."""
 
     size: int = 16 << 30
-    """Bytes in all."""
+    """Total size in bytes."""
     count: int = 200_000
-    """Files and folders."""
+    """Number of files and folders."""
     ratio: int = 200
-    """The most bytes for one byte of the archive."""
+    """Largest allowed expansion ratio: unpacked bytes for each byte of the archive."""
 
 
 LIMITS = Limits()
 
 _HEADERS = 1 << 20
-"""Limit in bytes for the headers of one member and its padding."""
+"""Limit in bytes for one member's headers and padding."""
 _Member = tuple[str, IO[bytes] | None]
-"""A name, and the content of a file; None for a folder."""
+"""A name, and the file's contents or None for a folder."""
 
 
 def extract(archive: Path, folder: Path, limits: Limits = LIMITS) -> None:
     """Unpack a ``.zip``, ``.tar`` or ``.tar.gz`` into a folder, and add its files to the folder's `SUMS`.
 
-    Links, devices, absolute names, ``..``, names that clash on some systems, and anything beyond the limits
-    are errors. Nothing is ever written outside the folder.
+    Links, devices, absolute paths, ``..``, names that clash on some systems, and archives that exceed the
+    limits raise errors. Nothing is ever written outside the folder.
     """
     try:
         sums = list(_unpack(archive, folder, limits))
@@ -331,18 +331,18 @@ def extract(archive: Path, folder: Path, limits: Limits = LIMITS) -> None:
         raise InputError(f"{archive} {error}; do not use it: delete it and download it again") from error
     except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InputError(
-            f"{archive} is not a sound archive ({error}); delete it and download it again"
+            f"{archive} is not a valid archive ({error}); delete it and download it again"
         ) from error
     except (struct.error, ValueError, OverflowError, RuntimeError) as error:
         raise InputError(
-            f"{archive} is not a sound archive ({error}); delete it and download it again"
+            f"{archive} is not a valid archive ({error}); delete it and download it again"
         ) from error
     with (folder / SUMS).open("a", encoding="utf-8") as file:
         file.writelines(f"{digest}  {name}\n" for name, digest in sums)
 
 
 def _unpack(archive: Path, folder: Path, limits: Limits) -> Iterator[tuple[PurePosixPath, str]]:
-    """Write every member and yield the names and digests of the files."""
+    """Write all members, and yield the files' names and digests."""
     members = _zip_members if archive.suffix == ".zip" else _tar_members
     allowed = min(limits.size, limits.ratio * archive.stat().st_size)
     taken = {SUMS.casefold(): True}
@@ -350,7 +350,7 @@ def _unpack(archive: Path, folder: Path, limits: Limits) -> Iterator[tuple[PureP
         path = _safe(name)
         _claim(path, content is not None, taken)
         if len(taken) > limits.count:
-            raise InputError(f"holds more than {limits.count:,} files")
+            raise InputError(f"contains more than {limits.count:,} files")
         if content is None:
             (folder / path).mkdir(parents=True, exist_ok=True)
             continue
@@ -358,31 +358,31 @@ def _unpack(archive: Path, folder: Path, limits: Limits) -> Iterator[tuple[PureP
         digest, size = _copy(content, folder / path, allowed)
         allowed -= size
         if allowed < 0:
-            raise InputError("unpacks to far more bytes than it should")
+            raise InputError("unpacks to far more bytes than expected")
         yield path, digest
 
 
 def _safe(name: str) -> PurePosixPath:
-    """Return the name of a member as a path inside the target, or refuse it."""
+    """Return a member's name as a path inside the target, or reject it."""
     path = PurePosixPath(name)
     strange = "\\" in name or ":" in name or len(name) > 1000 or not name.isprintable()
     if strange or path.is_absolute() or ".." in path.parts:
-        raise InputError(f"holds {name!r}, which would not stay inside its folder")
+        raise InputError(f"contains {name!r}, which would be written outside its folder")
     return path
 
 
 def _claim(path: PurePosixPath, is_file: bool, taken: dict[str, bool]) -> None:
-    """Record a name and whether it is a file; refuse it if it clashes with an earlier one."""
+    """Record a name and whether it is a file; reject it if it clashes with an earlier one."""
     places = [unicodedata.normalize("NFC", place.as_posix()).casefold() for place in (path, *path.parents)]
     own, above = places[0], places[1:]
     if any(taken.get(place) for place in above) or taken.get(own) or (is_file and own in taken):
-        raise InputError(f"holds {path.as_posix()!r} twice, or under another spelling")
+        raise InputError(f"contains {path.as_posix()!r} twice, or in two spellings")
     taken.update(dict.fromkeys(above, False))
     taken[own] = is_file
 
 
 def _copy(content: IO[bytes], place: Path, allowed: int) -> tuple[str, int]:
-    """Write a member's content, stopping soon after the limit, and return its digest and size."""
+    """Write a member's contents, stopping soon after the limit, and return its digest and size."""
     digest, size = hashlib.sha256(), 0
     with place.open("xb") as file:
         while size <= allowed and (chunk := content.read(_CHUNK)):
@@ -397,7 +397,7 @@ def _zip_members(archive: Path, allowed: int) -> Iterator[_Member]:
         for info in zipped.infolist():
             kind = info.external_attr >> 28  # type of a Unix file: 8 plain, 4 folder, 0 unknown
             if kind not in (0, 4, 8) or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise InputError(f"holds {info.filename!r}, which is not a plain file or folder")
+                raise InputError(f"contains {info.filename!r}, which is not a plain file or folder")
             if info.is_dir():
                 yield info.filename, None
             else:
@@ -417,7 +417,7 @@ class _Bounded(io.RawIOBase):
         data = self.stream.read(size)
         self.left -= len(data)
         if self.left < 0:
-            raise InputError("holds headers of far more bytes than a name needs")
+            raise InputError("has headers far larger than a name requires")
         return data
 
 
@@ -435,7 +435,7 @@ def _tar_members(archive: Path, allowed: int) -> Iterator[_Member]:
                 elif info.isreg() and not info.issparse():
                     yield info.name, tar.extractfile(info)
                 else:
-                    raise InputError(f"holds {info.name!r}, which is not a plain file or folder")
-                bounded.left = _HEADERS  # long names, attributes and maps of holes are read into memory
-                kept.members.clear()  # and would stay in memory
+                    raise InputError(f"contains {info.name!r}, which is not a plain file or folder")
+                bounded.left = _HEADERS  # long names, attributes and sparse maps are read into memory
+                kept.members.clear()  # or they would stay in memory
                 kept.pax_headers.clear()

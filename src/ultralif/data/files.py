@@ -1,4 +1,4 @@
-"""The files of a dataset: where to look for them, bounded reads, digests, and errors with a remedy."""
+"""Dataset files: the folders to search, size-limited reads, digests, and errors that suggest a remedy."""
 
 import hashlib
 import io
@@ -37,29 +37,29 @@ __all__ = [
 ]
 
 SUMS = "SHA256SUMS"
-"""Written beside the files of an archive when it is installed; ``sha256sum -c`` reads it too."""
+"""Written next to an archive's files when it is installed; ``sha256sum -c`` reads it too."""
 
 
 def damaged(path: Path, what: str) -> InputError:
-    """Return the error for a file that cannot be used, with its remedy."""
+    """Return the error for an unusable file, with a remedy."""
     return InputError(
-        f"{path} {what}; delete it and get it again (ultralif data get), or put a sound copy there"
+        f"{path} {what}; delete it and get it again (ultralif data get), or replace it with an intact copy"
     )
 
 
 def read_file(path: Path, limit: int) -> bytes:
-    """Return the content of a file of a dataset, of at most ``limit`` bytes; ``.gz`` is unpacked."""
+    """Return the contents of a dataset file, at most ``limit`` bytes; ``.gz`` files are decompressed."""
     try:
         data = read_bytes(path, limit)
         return gunzip(data, str(path), limit) if path.suffix == ".gz" else data
     except BadFile as error:
         raise InputError(
-            f"{error}; get it again (ultralif data get), or put a sound copy there that you may read"
+            f"{error}; get it again (ultralif data get), or replace it with an intact, readable copy"
         ) from error
 
 
 def hash_of(data: bytes, algorithm: str = "sha256") -> str:
-    """Return ``algorithm:hexdigest``; MD5 is not secure and only serves to compare with published sums."""
+    """Return ``algorithm:hexdigest``. MD5 is not secure; use it only to compare with published sums."""
     return f"{algorithm}:{hashlib.new(algorithm, data, usedforsecurity=False).hexdigest()}"
 
 
@@ -72,18 +72,18 @@ def file_digest(path: Path, algorithm: str = "sha256") -> str:
 
 
 def check_digest(data: bytes, expected: str, path: Path) -> None:
-    """Raise an InputError unless the data have the digest ``algorithm:hex``."""
+    """Raise an InputError unless the digest of the data is ``algorithm:hex``."""
     found = hash_of(data, expected.partition(":")[0])
     if found != expected:
         raise damaged(path, f"has the wrong content: its digest is {found}, not {expected}")
 
 
 class Folder:
-    """A folder with the files of a dataset; a file with a known digest is checked when it is read.
+    """A folder of dataset files; a file with a known digest is checked when it is read.
 
     Args:
         path: the folder.
-        digests: content digests by file; those in a `SUMS` file beside the data are added.
+        digests: each file's digest; digests from a `SUMS` file next to the data are added.
     """
 
     def __init__(self, path: Path, digests: Mapping[str, str]) -> None:
@@ -91,7 +91,7 @@ class Folder:
         self.digests = _sums(path) | dict(digests)
 
     def read(self, name: str, limit: int) -> bytes:
-        """Return the content of a file, unpacked if only ``name.gz`` is there."""
+        """Return a file's contents, decompressed if only ``name.gz`` exists."""
         path = self.path / name
         packed = path.with_name(f"{path.name}.gz")
         if not path.exists() and packed.exists():
@@ -102,7 +102,7 @@ class Folder:
         return data
 
     def check(self, name: str) -> None:
-        """Check a file that is too large to be read at once, if its digest is known."""
+        """Check the digest of a file that is too large to read at once, if its digest is known."""
         if name in self.digests:
             path = self.path / name
             found = f"sha256:{file_digest(path)}"
@@ -111,7 +111,7 @@ class Folder:
 
 
 def _sums(folder: Path) -> dict[str, str]:
-    """Read the digests of an installed dataset, if it has them."""
+    """Read an installed dataset's digests, if it has any."""
     path = folder / SUMS
     if not path.exists():
         return {}
@@ -123,17 +123,17 @@ def _sums(folder: Path) -> dict[str, str]:
 
 
 _MOST = 1 << 34
-"""Bytes that a ``.npy`` file may have."""
+"""Largest allowed ``.npy`` file, in bytes."""
 
 
 def read_npy(path: Path) -> "NDArray[Any]":
-    """Return the array of a ``.npy`` file of plain numbers."""
+    """Return the array in a ``.npy`` file of plain numbers."""
     with opened(path, _MOST) as file:
         return _load_npy(file, os.fstat(file.fileno()).st_size, path)
 
 
 def parse_npy(data: bytes, path: Path) -> "NDArray[Any]":
-    """Return the array of a ``.npy`` file of plain numbers, given its content.
+    """Return the array in a ``.npy`` file of plain numbers, given the file's contents.
 
     Example:
         >>> import io, numpy as np
@@ -145,9 +145,9 @@ def parse_npy(data: bytes, path: Path) -> "NDArray[Any]":
 
 
 def _load_npy(file: BinaryIO, size: int, path: Path) -> "NDArray[Any]":
-    """Load an array after checking that the file has as many bytes as its header claims.
+    """Load an array after checking that the file is as large as its header claims.
 
-    numpy allocates what the header claims before it reads, so a lying header could fill the memory.
+    numpy allocates the claimed size before it reads, so a forged header could exhaust the memory.
     """
     import numpy as np  # searching for datasets needs no numpy
 
@@ -179,7 +179,7 @@ class Found(NamedTuple):
 
 
 def cache_folder() -> Path:
-    """Return the folder for files that can be made again: ``ULTRALIF_CACHE``, or the user's cache."""
+    """Return the folder for files that can be regenerated: ``ULTRALIF_CACHE``, or the user's cache."""
     given = os.environ.get("ULTRALIF_CACHE")
     if not given:
         import platformdirs
@@ -195,10 +195,10 @@ def home(data_dir: str | Path | None = None) -> Path:
 
 
 def roots(data_dir: str | Path | None = None) -> list[Path]:
-    """Return the folders that are searched, in order.
+    """Return the searched folders, in order.
 
-    They are ``data_dir``, ``ULTRALIF_DATA``, the user's cache, ``./data`` (where the examples of torchvision
-    and tonic download to) and Debian's ``/usr/share/datasets``.
+    They are ``data_dir``, ``ULTRALIF_DATA``, the user's cache, ``./data`` (the download folder in the
+    examples of torchvision and tonic) and Debian's ``/usr/share/datasets``.
     """
     given = [data_dir, os.environ.get("ULTRALIF_DATA"), cache_folder() / "datasets", "data", _SHARED]
     folders = [Path(folder).expanduser().absolute() for folder in given if folder]
@@ -206,7 +206,7 @@ def roots(data_dir: str | Path | None = None) -> list[Path]:
 
 
 def available(dataset: str, data_dir: str | Path | None = None) -> bool:
-    """Return whether a dataset is on this machine, or comes with a package.
+    """Return whether a dataset is on this machine or ships with a package.
 
     Args:
         dataset: its name, such as ``mnist``.
@@ -228,14 +228,14 @@ def find(spec: Spec, data_dir: str | Path | None = None, split: str | None = Non
     Args:
         spec: the dataset.
         data_dir: a folder to search first; the files may be in it or below it.
-        split: only forms that hold this published split; None means any.
+        split: consider only forms that contain this published split; None considers all.
     """
     forms = [form for form in spec.forms if split is None or form.split in (None, split)]
     return next((found for found in _places(forms, data_dir) if not _lacking(*found)), None)
 
 
 def _places(forms: Sequence[FileForm], data_dir: str | Path | None) -> Iterator[Found]:
-    """Yield every folder that may have the files."""
+    """Yield every folder that may contain the files."""
     for root in roots(data_dir):
         direct = [""] if data_dir and root == Path(data_dir).expanduser().absolute() else []
         for form in forms:
@@ -244,7 +244,7 @@ def _places(forms: Sequence[FileForm], data_dir: str | Path | None) -> Iterator[
 
 
 def installed(spec: Spec, folder: Path) -> Found | None:
-    """Return the location of a dataset in a folder into which it was unpacked, or None."""
+    """Return the location of a dataset that was unpacked into a folder, or None."""
     for form in spec.forms:
         for place in map(PurePosixPath, form.folders):
             inside = folder.joinpath(*place.parts[1:])
@@ -254,19 +254,19 @@ def installed(spec: Spec, folder: Path) -> Found | None:
 
 
 def _lacking(folder: Path, form: FileForm) -> list[str]:
-    """Return the files of a form that a folder lacks."""
+    """Return a form's files that are missing from a folder."""
     try:
         return [
             pattern
             for pattern in form.files
             if not any(folder.glob(pattern)) and not any(folder.glob(f"{pattern}.gz"))
         ]
-    except OSError:  # a folder that may not be entered holds nothing
+    except OSError:  # treat a folder without read permission as empty
         return list(form.files)
 
 
 def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> InputError | JobError:
-    """Return the error for a dataset that was not found, with what to do about it."""
+    """Return the error for a dataset that was not found, with a remedy."""
     forms = [form for form in spec.forms if form.split in (None, split)]
     if not forms:
         known = sorted({form.split for form in spec.forms if form.split})
@@ -287,24 +287,24 @@ def missing(spec: Spec, data_dir: str | Path | None, split: str | None) -> Input
         lacking = _lacking(folder, form)
         if len(lacking) < len(form.files):
             return JobError(
-                f"{spec.name} is in {folder}, but {', '.join(lacking)} is not there; add it, or get all "
-                f"with: ultralif data get {spec.name}"
+                f"{spec.name} is in {folder}, but {', '.join(lacking)} is missing; add it, or get "
+                f"everything with: ultralif data get {spec.name}"
             )
     for name, reason in spec.unread.items():
         for root in roots(data_dir):
             if (root / name).is_dir():
                 return JobError(
-                    f"{root / name} holds {reason}; get the form that is read here with: "
+                    f"{root / name} contains {reason}; get the supported form with: "
                     f"ultralif data get {spec.name}"
                 )
     return JobError(
         f"{spec.name} is not on this machine; get it with: ultralif data get {spec.name}; if you have its "
-        f"files, name their folder with --data-dir (data_dir=), see: ultralif data info {spec.name}"
+        f"files, pass their folder as --data-dir (data_dir=); see: ultralif data info {spec.name}"
     )
 
 
 def without_network(spec: Spec, data_dir: str | Path | None, split: str | None) -> str:
-    """Say which files to put where, for a machine that cannot download a dataset."""
+    """Return instructions for installing the files by hand, for a machine without network access."""
     forms = [form for form in spec.forms if form.split in (None, split)]
     published = ", ".join(f"{remote.file} ({remote.digest})" for remote in spec.remotes)
     return f"without a network, {_by_hand(forms, data_dir)}; the published files are {published}"

@@ -1,4 +1,4 @@
-"""Batches for training: shuffled, augmented and encoded on the device, the same for the same seed."""
+"""Training batches, shuffled, augmented and encoded on the device, and reproducible from the seed."""
 
 import math
 from collections.abc import Iterator
@@ -26,21 +26,21 @@ __all__ = [
 ]
 
 SLACK = 1e-3
-"""How far rounding may have moved a value beyond [0, 1]."""
+"""Tolerance for values that rounding has moved outside [0, 1]."""
 PADDING = 4
-"""Pixels by which the paper shifts training images at most."""
+"""The paper's largest shift of training images, in pixels."""
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random changes of training images."""
+    """Random augmentation of training images."""
 
     flip: bool = False
     """Mirror half of them."""
     shift: int = 0
-    """Shift each by up to this many pixels; black moves in."""
+    """Shift each by up to this many pixels, padding with black."""
     cutout: int = 0
-    """Blacken a square of this size in each."""
+    """Black out a square of this size in each."""
     mixup: float = 0.0
     """Mix each with another, and their labels; the weight is drawn from Beta(mixup, mixup)."""
 
@@ -52,7 +52,7 @@ class Augmentation:
 
 
 CROP_AND_FLIP = Augmentation(flip=True, shift=PADDING)
-"""The paper's for CIFAR-10 (appendix D.1)."""
+"""The paper's augmentation for CIFAR-10 (appendix D.1)."""
 
 
 def shift_and_flip(
@@ -63,7 +63,7 @@ def shift_and_flip(
     Args:
         images: ``[B, C, H, W]`` of any type.
         generator: on the device of the images.
-        shift: black pixels around an image before a window of its own size is cut from it.
+        shift: width of the black padding, before a window of the original size is cropped.
         flip: mirror half of them.
 
     Example:
@@ -83,7 +83,7 @@ def shift_and_flip(
 
 
 def cut_out(images: Tensor, generator: torch.Generator, size: int) -> Tensor:
-    """Blacken a square of ``size`` pixels at a random place of each image; it may reach over the edge.
+    """Black out a square of ``size`` pixels at a random place in each image; it may extend over the edge.
 
     Example:
         >>> int(cut_out(torch.ones(1, 1, 8, 8), torch.Generator().manual_seed(0), 4).sum()) < 64
@@ -126,15 +126,15 @@ class Loader:
 
     Args:
         split: the samples.
-        batch_size: samples in a batch; the last one of an epoch may have fewer.
-        timesteps: T, for images; events already have it.
+        batch_size: samples in a batch; an epoch's last batch may have fewer.
+        timesteps: T, for images; events already have a time axis.
         encoding: encoding of images as sequences, see `ultralif.data.encoders`.
         gain: factor of the spike probability in the encoding.
         normalization: for ``rate-normalized``.
-        seed: seed of the order, the crops and the spikes.
-        shuffle: take the samples in a new order each epoch.
-        augment: random changes of images; True means the paper's shift by up to 4 pixels and flip.
-        classes: number of classes, needed by mixup.
+        seed: seed for the order, the crops and the spikes.
+        shuffle: draw a new sample order each epoch.
+        augment: random augmentation of images; True means the paper's shift by up to 4 pixels and flip.
+        classes: number of classes, required by mixup.
 
     Example:
         >>> from ultralif.data import load
@@ -181,7 +181,7 @@ class Loader:
         self.passes = 0
 
     def __len__(self) -> int:
-        """Return the batches in an epoch."""
+        """Return the number of batches in an epoch."""
         return self.steps
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -191,18 +191,18 @@ class Loader:
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch."""
+        """Number of batches in an epoch."""
         return math.ceil(len(self.split) / self.batch_size)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the batches of an epoch from the step ``start`` on."""
+        """Yield the batches of an epoch, starting at the step ``start``."""
         order = self.order(epoch)
         for step in range(start, self.steps):
             index = order[step * self.batch_size : (step + 1) * self.batch_size]
             yield self._encoded(self.split.batch(index), self.split.labels[index], epoch, step)
 
     def order(self, epoch: int) -> Tensor:
-        """Return the order of the samples, drawn on the CPU so that every device has the same."""
+        """Return the order of the samples, drawn on the CPU so that it is the same for every device."""
         device = self.split.labels.device
         if not self.shuffle:
             return torch.arange(len(self.split), device=device)
@@ -234,18 +234,18 @@ class Loader:
 
 
 def _check_rates(split: Split) -> None:
-    """Refuse numbers that are not probabilities; bytes, which are divided by 255, always are."""
+    """Reject values that are not probabilities. Bytes always pass, because they are divided by 255."""
     if isinstance(split.store, Images) and split.store.pixels.dtype != torch.uint8:
         low, high = (float(end) for end in split.store.pixels.aminmax())
         if low < -SLACK or high > 1 + SLACK:
             raise InputError(
-                f"samples hold values from {low:g} to {high:g}, but encoding 'rate' takes them as "
-                "probabilities in [0, 1]; scale the data to that range, or choose encoding 'constant'"
+                f"samples range from {low:g} to {high:g}, but encoding 'rate' needs probabilities "
+                "in [0, 1]; scale the data to that range, or choose encoding 'constant'"
             )
 
 
 def _check_split(split: Split, timesteps: int | None, augment: Augmentation) -> None:
-    """Refuse time steps and augmentation that images or events do not have."""
+    """Reject time steps and augmentation that the split does not support."""
     if not split.is_events:
         if timesteps is None:
             raise InputError("timesteps must be given for images; pass timesteps=10, for example")
@@ -253,20 +253,20 @@ def _check_split(split: Split, timesteps: int | None, augment: Augmentation) -> 
     if timesteps not in (None, split.timesteps):
         raise InputError(
             f"timesteps is {timesteps}, but the events were counted in {split.timesteps} bins; choose "
-            f"timesteps={split.timesteps}, or count the events in {timesteps} bins when you make them"
+            f"timesteps={split.timesteps}, or count the events in {timesteps} bins when you create them"
         )
     if augment != Augmentation():
         raise InputError("augment is for images; event frames are used as they are")
 
 
 class DeviceBatches:
-    """The batches of a `Loader` on a GPU, written into the same memory again and again.
+    """The batches of a `Loader` on a GPU, written into the same memory every time.
 
-    Samples come in the loader's order, but the GPU draws its own random numbers.
+    Samples follow the loader's order, but the GPU draws its own random numbers.
 
     Args:
         loader: a loader whose split is on a GPU.
-        binary: cut event counts to 0 and 1.
+        binary: clip event counts to 0 and 1.
     """
 
     def __init__(self, loader: Loader, *, binary: bool = False) -> None:
@@ -282,7 +282,7 @@ class DeviceBatches:
             self.slope, self.offset = self._line(self.store, device)
 
     def _line(self, images: Images, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return for each channel the line from a byte to the probability of a spike, or to the current."""
+        """Return each channel's linear map from a byte to the spike probability or the current."""
         loader = self.loader
         channels = images.shape[0] if len(images.shape) > 2 else 1
         gain = loader.gain if self.draws else 1.0
@@ -302,7 +302,7 @@ class DeviceBatches:
         return self.loader.encoding.startswith("rate")
 
     def begin(self, epoch: int, step: int = 0) -> None:
-        """Begin an epoch at the batch with that number."""
+        """Begin an epoch at the given batch."""
         order = self.loader.order(epoch)
         self.order.copy_(self.loader.split.rows[order])
         self.labels.copy_(self.loader.split.labels[order])
@@ -310,7 +310,7 @@ class DeviceBatches:
         self.seed.fill_(self.loader.seed_of(epoch, 1))
 
     def fill(self, x: Tensor, labels: Tensor) -> None:
-        """Write the next batch to ``x [T, B, D]`` and ``labels [B]``; it can be recorded in a graph."""
+        """Write the next batch to ``x [T, B, D]`` and ``labels [B]``; this can be recorded in a graph."""
         from ultralif.ops.triton.encode import encode_images, fill_frames
 
         wanted = {"labels": self.labels, "picked": labels}

@@ -1,4 +1,4 @@
-"""Samples on a device: images as bytes, events as sparse counts that become dense batch by batch."""
+"""Samples on a device: images as bytes, events as sparse counts that are made dense for each batch."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class SampleStore(Protocol):
     timesteps: int | None
 
     def gather(self, rows: Tensor) -> Tensor:
-        """Return the samples of these rows as one batch."""
+        """Return the samples in these rows as one batch."""
         ...
 
 
@@ -49,14 +49,14 @@ class Frames:
 
 
 class Events:
-    """Recordings as counts in T bins of time; only nonzero counts are kept.
+    """Recordings as event counts in T time bins; only nonzero counts are stored.
 
     Args:
-        offsets: where the entries of each recording begin, and the end, ``int64 [N + 1]``.
+        offsets: the index of each recording's first entry, and the total, ``int64 [N + 1]``.
         keys: ``bin * cells + address`` of each entry, ``int32``.
-        counts: events of each entry.
+        counts: number of events in each entry.
         timesteps: the number of bins T.
-        shape: the sensor; its cells are numbered in C order.
+        shape: the sensor's shape; its cells are numbered in C order.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Events:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Samples with labels: a training or test set, or a part of one.
+    """Labelled samples: a training or test set, or part of one.
 
     Example:
         >>> images = Images(torch.zeros(5, 1, 2, 2, dtype=torch.uint8))
@@ -110,17 +110,17 @@ class Split:
 
     @property
     def is_events(self) -> bool:
-        """True if samples have a time axis: batches are then ``[T, B, *shape]``."""
+        """True if samples have a time axis; batches are then ``[T, B, *shape]``."""
         return self.store.timesteps is not None
 
     @property
     def timesteps(self) -> int | None:
-        """The bins T of event frames; None for images."""
+        """The number of bins T of event frames; None for images."""
         return self.store.timesteps
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of a sample at one time."""
+        """The shape of a sample at one time step."""
         return self.store.shape
 
     def batch(self, index: Tensor | list[int]) -> Tensor:
@@ -128,7 +128,7 @@ class Split:
         return self.store.gather(self.rows[self._positions(index)])
 
     def subset(self, index: Tensor | list[int]) -> "Split":
-        """Return the part of the split with these samples, in this order; it shares their memory."""
+        """Return a split of these samples, in this order, that shares their memory."""
         positions = self._positions(index)
         return Split(self.store, self.labels[positions], self.rows[positions])
 

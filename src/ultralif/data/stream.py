@@ -1,4 +1,4 @@
-"""Batches of a user's DataLoader or Dataset, used one by one: nothing is kept in memory."""
+"""Stream batches from a user's DataLoader or Dataset without keeping them in memory."""
 
 import hashlib
 import random
@@ -21,16 +21,16 @@ from ultralif.errors import DataWarning, InputError
 __all__ = ["Stream", "StreamLoader", "pad_samples"]
 
 COMPARED = 256
-"""The most samples used to recognise a dataset."""
+"""Largest number of samples hashed to identify a dataset."""
 
 
 def pad_samples(samples: Sequence[tuple[Any, ...]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Collate samples ``[T, ...]`` of different lengths: return them padded with zeros, targets and lengths.
+    """Collate samples ``[T, ...]`` of different lengths; return zero-padded samples, targets and lengths.
 
-    Use it as the ``collate_fn`` of a DataLoader. Targets over time are padded as well.
+    Use it as a DataLoader's ``collate_fn``. Targets with a time axis are padded as well.
 
     Args:
-        samples: pairs of a sample, time first, and its target.
+        samples: pairs of a sample, with time as its first axis, and its target.
 
     Example:
         >>> x, y, lengths = pad_samples([(torch.ones(2, 4), 0), (torch.ones(3, 4), 1)])
@@ -45,13 +45,13 @@ def pad_samples(samples: Sequence[tuple[Any, ...]]) -> tuple[Tensor, Tensor, Ten
 
 
 class Stream:
-    """Samples that a DataLoader yields batch by batch; used in place of a `ultralif.data.split.Split`.
+    """Samples from a DataLoader, read batch by batch; a replacement for `ultralif.data.split.Split`.
 
     Args:
         name: ``train``, ``test`` or ``validation``, for messages.
         loader: yields ``(x, targets)``, or ``(x, targets, lengths)`` for padded samples.
-        events: samples have time: ``[B, T, ...]``, or ``[T, B, ...]`` where the loader puts time first.
-        timed: targets have time as well.
+        events: samples have a time axis: ``[B, T, ...]``, or ``[T, B, ...]`` if the loader puts time first.
+        timed: targets have a time axis as well.
     """
 
     store = None
@@ -94,17 +94,17 @@ class Stream:
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch; 0 if the loader has no length."""
+        """Number of batches in an epoch; 0 if the loader has no length."""
         try:
             return len(self.loader)
         except TypeError:
             return 0
 
     def batches(self, seeds: Iterator[int]) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
-        """Yield the batches of a pass as ``x [T, B, ...]`` or images ``[B, ...]``, targets and mask.
+        """Yield the batches of one pass: ``x [T, B, ...]`` or images ``[B, ...]``, targets and mask.
 
         Args:
-            seeds: one for the pass and one for each batch, so that random numbers can be repeated.
+            seeds: two for the pass and one for each batch, so that random numbers can be repeated.
         """
         _seed_generators(self.loader, next(seeds))
         _seed(next(seeds))
@@ -128,7 +128,7 @@ class Stream:
             yield x, targets, mask
 
     def digest(self) -> str:
-        """Return a digest of the code, of the length and of up to 256 samples, spread over the data."""
+        """Return a digest of the code, the length, and up to 256 samples spread over the data."""
         data = self.loader.dataset
         seen = hashlib.sha256(code_of(type(data)).encode())
         seen.update(f"{self.is_events} {self.timed} {self.loader.drop_last} {self.steps}".encode())
@@ -150,7 +150,7 @@ class Stream:
         return seen.hexdigest()
 
     def _example(self) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return a small batch, and find out whether its first axis is time."""
+        """Return a small batch, and detect whether its first axis is time."""
         data, collate = self.loader.dataset, self.loader.collate_fn
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -190,11 +190,11 @@ class Stream:
         except (RuntimeError, TypeError, ValueError) as error:
             raise InputError(
                 f"samples of {self.name} cannot be put into a batch ({str(error).splitlines()[0]}); if their "
-                "lengths differ, give the DataLoader collate_fn=ul.data.pad_samples"
+                "lengths differ, pass collate_fn=ul.data.pad_samples to the DataLoader"
             ) from error
 
     def _parts(self, batch: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return samples, targets and lengths of a batch, after checking that they belong together."""
+        """Return a batch's samples, targets and lengths, after checking that their shapes match."""
         if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
             raise InputError(
                 f"{self.name} must yield pairs of samples and targets, or these and lengths, got "
@@ -210,33 +210,33 @@ class Stream:
             wanted = ("[T, B, ...]" if self.time_first else "[B, T, ...]") if self.is_events else "[B, ...]"
             raise InputError(
                 f"{self.name} must yield samples {wanted} and as many targets, got {tuple(x.shape)} and "
-                f"{tuple(targets.shape)}; with events=True samples have time, and without they have none"
+                f"{tuple(targets.shape)}; samples have a time axis only with events=True"
             )
         if lengths is not None and bool((lengths == x.shape[1 - axis]).all()):
             lengths = None
         if targets.dtype in (torch.int8, torch.int16, torch.int32, torch.uint8, torch.bool):
             targets = targets.long()
         if x.is_floating_point() and not bool(torch.isfinite(x).all()):
-            raise InputError(f"{self.name} holds NaN or infinite values; leave those samples out")
+            raise InputError(f"{self.name} contains NaN or infinite values; remove those samples")
         return x, targets.float() if targets.dtype == torch.float64 else targets, lengths
 
 
 class StreamLoader(Loader):
-    """The batches of a `Stream`, encoded as those of a `Loader`; an epoch can be resumed at any step.
+    """The batches of a `Stream`, encoded as in a `Loader`; an epoch can be resumed at any step.
 
-    The seed of a batch depends on epoch and step. A resumed epoch therefore reads the earlier batches again,
-    without training on them.
+    Each batch's seed depends on the epoch and the step. A resumed epoch therefore reads the earlier batches
+    again, without training on them.
     """
 
     split: Any
 
     @property
     def steps(self) -> int:
-        """Batches in an epoch; 0 if the loader has no length."""
+        """Number of batches in an epoch; 0 if the loader has no length."""
         return int(self.split.steps)
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Any]:
-        """Yield ``(x, targets, mask)`` of an epoch from the step ``start`` on."""
+        """Yield an epoch's ``(x, targets, mask)``, starting at the step ``start``."""
         for source in (self.split.loader.sampler, self.split.loader.batch_sampler, self.split.loader.dataset):
             if hasattr(source, "set_epoch"):
                 source.set_epoch(epoch)
@@ -247,13 +247,13 @@ class StreamLoader(Loader):
                 yield (*self._encoded(x, targets, epoch, step), mask)
         if step < 0:
             raise InputError(
-                f"{self.split.name} yielded no batch; every pass over it must begin anew, and drop_last "
-                "drops a set that is smaller than a batch"
+                f"{self.split.name} yielded no batch; every pass over it must start from the beginning, "
+                "and drop_last drops a set that is smaller than a batch"
             )
 
 
 def _seed_generators(loader: DataLoader[Any], seed: int) -> None:
-    """Seed the generators that a loader and its samplers were given."""
+    """Seed the generators of a loader and its samplers."""
     for source in (loader, loader.sampler, loader.batch_sampler):
         generator = getattr(source, "generator", None)
         if isinstance(generator, torch.Generator):
@@ -261,14 +261,14 @@ def _seed_generators(loader: DataLoader[Any], seed: int) -> None:
 
 
 def _seed(seed: int) -> None:
-    """Seed whatever a dataset may draw from."""
+    """Seed every random number generator that a dataset may use."""
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)
 
 
 class _Order:
-    """The first samples of a loader, in the order of its sampler."""
+    """The indices of a loader's first samples, in its sampler's order."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         self.loader = loader
@@ -279,7 +279,7 @@ class _Order:
 
 
 def _drawn(data: Any, index: int) -> Any:
-    """Return a sample; a random transform draws the same each time."""
+    """Return a sample; a random transform draws the same numbers each time."""
     states = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):
         _seed(index)

@@ -1,4 +1,4 @@
-"""The datasets as data: sizes, normalisation, the files they come in, and where those are published."""
+"""The table of datasets: sizes, normalisation, file layouts, and where the files are published."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Remote:
     file: str
     urls: tuple[str, ...]
     digest: str
-    """``md5:...`` or ``sha256:...`` of the file as it is downloaded."""
+    """``md5:...`` or ``sha256:...`` of the downloaded file."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,19 @@ class FileForm:
 
     kind: Kind
     folders: tuple[str, ...]
-    """Its folder below a searched folder."""
+    """Possible paths of its folder, relative to a searched folder."""
     files: tuple[str, ...]
-    """Patterns of the required files; one with ``.gz`` added is accepted."""
+    """Patterns of the required files; ``.gz`` versions are accepted."""
     more: tuple[str, ...] = ()
     """Patterns of optional files."""
     digests: Mapping[str, str] = field(default_factory=dict)
-    """The digest of each file's content, decompressed."""
+    """The digest of each file's decompressed contents."""
     split: str | None = None
-    """The published split that this form holds; None if there is only one."""
+    """The published split that this form contains; None if there is only one."""
     sizes: tuple[int, int] | None = None
-    """Training and test samples, where they differ from the dataset's."""
+    """Numbers of training and test samples, if they differ from the dataset's."""
     version: str = ""
-    """How these data differ from the published ones; empty if they do not."""
+    """How the data in this form differ from the published data; empty if they do not."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,17 @@ class Spec:
     shape: tuple[int, ...]
     class_names: tuple[str, ...]
     sizes: tuple[int, int]
-    """Training and test samples."""
+    """Numbers of training and test samples."""
     is_events: bool
     source: str
     licence: str
     forms: tuple[FileForm, ...] = ()
-    """Empty for a dataset that is generated or comes with a package."""
+    """Empty for a dataset that is generated or ships with a package."""
     remotes: tuple[Remote, ...] = ()
     normalization: Normalization | None = None
     timesteps: int = 10
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Folders of forms that are published but not read here, and the reason."""
+    """Folders of published but unsupported forms, and the reason."""
 
     @property
     def classes(self) -> int:
@@ -345,7 +345,7 @@ _SHD = Spec(
 
 _BUILTIN_DIGITS = Spec(
     name="digits",
-    title="Small handwritten digits that scikit-learn carries",
+    title="Small handwritten digits from scikit-learn",
     shape=(1, 8, 8),
     class_names=_DIGITS,
     sizes=(1_437, 360),
@@ -367,14 +367,14 @@ _RANDMAN = Spec(
 )
 
 PREFIX = "own:"
-"""Prefix of the names of user data; a part of their digest follows."""
+"""Prefix of the names of user data, before part of their digest."""
 DATASETS: dict[str, Spec] = {
     spec.name: spec
     for spec in (_BUILTIN_DIGITS, _RANDMAN, _MNIST, _FASHION, _CIFAR10, _NMNIST, _GESTURE, _SHD)
 }
-"""Every dataset by its name."""
+"""All datasets by name."""
 
 
 def find_spec(name: str) -> Spec:
-    """Return the dataset of that name; upper and lower case, ``-`` and ``_`` are the same."""
+    """Return the dataset with this name, ignoring case and the difference between ``-`` and ``_``."""
     return DATASETS[find_name("dataset", name, DATASETS)]

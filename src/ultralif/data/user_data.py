@@ -47,24 +47,23 @@ def register_data(
     workers: int = 0,
     title: str = "",
 ) -> str:
-    """Register data under a name, by which this process can load them and train on them.
+    """Register data and return the name under which this process can load them and train on them.
 
-    Pairs of tensors and lists are kept in memory, on the device. A DataLoader is iterated as it is: its
-    batches, its workers, its transforms, drawn afresh in every epoch. So is a Dataset, through a DataLoader
-    of ours.
+    Pairs of tensors and lists are kept in memory, on the device. A DataLoader is used as it is, with its own
+    batches, workers and transforms, and iterated anew in every epoch. A Dataset is wrapped in a DataLoader.
 
     Args:
         train: samples and targets: a pair of tensors or arrays, a Dataset, or a DataLoader. Bytes are pixels
-            from 0 to 255; other numbers are used as they are. A third tensor, or a third part of a batch,
-            has the number of steps of each sample.
-        test: the same for the test set.
-        events: samples have time first, so that tensors are ``[N, T, ...]``.
-        validation: the same for a validation set, if there is one.
-        has_classes: targets are classes; False for numbers and several labels.
+            from 0 to 255; other numbers are used as they are. A third tensor, or a third item of each batch,
+            contains the number of steps of each sample.
+        test: the test set, in the same form.
+        events: each sample's first axis is time, so that tensors are ``[N, T, ...]``.
+        validation: a validation set in the same form, if there is one.
+        has_classes: targets are classes; pass False for regression or multi-label targets.
         timed: there is a target for each step, ``[N, T, ...]``.
-        batch_size: samples in a batch of a Dataset.
-        workers: processes that read a Dataset.
-        title: a readable name of the data, such as the name of their file.
+        batch_size: batch size for a Dataset.
+        workers: number of worker processes that read a Dataset.
+        title: a readable name for the data, such as their file name.
 
     Example:
         >>> x, y = torch.rand(20, 4), torch.arange(20) % 2
@@ -104,7 +103,7 @@ def register_data(
 
 
 def _title(source: Any) -> str:
-    """Return a readable name for data: the class of the Dataset, or the shape of the tensors."""
+    """Return a readable name for data: the Dataset's class, or the shape of the tensors."""
     if isinstance(source, DataLoader):
         return type(source.dataset).__name__
     if isinstance(source, tuple | list) and hasattr(source[0], "shape"):
@@ -113,7 +112,7 @@ def _title(source: Any) -> str:
 
 
 def _count_classes(splits: Mapping[str, Split]) -> int:
-    """Return the number of classes; 0 where a stream would have to be read to know it."""
+    """Return the number of classes, or 0 if finding it would require reading a stream."""
     if any(isinstance(split, Stream) for split in splits.values()):
         return 0
     unseen = sorted(set(splits["test"].labels.tolist()) - set(splits["train"].labels.tolist()))
@@ -128,7 +127,7 @@ def _count_classes(splits: Mapping[str, Split]) -> int:
 
 
 def _source(half: str, given: Any, *, events: bool, timed: bool, batch_size: int, workers: int) -> Any:
-    """Return tensors as they are, and a Dataset as a DataLoader."""
+    """Return tensors unchanged, and wrap a Dataset in a DataLoader."""
     if isinstance(given, TensorDataset):
         given = given.tensors
     tensors = isinstance(given, tuple | list) and all(hasattr(part, "shape") for part in given)
@@ -143,14 +142,14 @@ def _source(half: str, given: Any, *, events: bool, timed: bool, batch_size: int
 
 
 def _split(half: str, source: Any, *, events: bool, has_classes: bool, timed: bool) -> Split:
-    """Return a source as a part of a dataset."""
+    """Convert a source to a split."""
     if isinstance(source, DataLoader):
         stream = Stream(half, source, events=events, timed=timed)
         if has_classes and not stream.has_classes and not timed:
             _, targets, _ = stream.first
             raise InputError(
-                f"{half} must have a class from 0 on, a whole number, for each sample, got {targets.dtype} of"
-                f" shape {tuple(targets.shape)}; give the loss of another task, such as loss='mse'"
+                f"{half} must have one class (a whole number from 0) for each sample, got {targets.dtype} of"
+                f" shape {tuple(targets.shape)}; for another task, choose its loss, such as loss='mse'"
             )
         return cast(Split, stream)
     x, y = _collected(half, source, has_classes=has_classes and not timed)
@@ -160,11 +159,11 @@ def _split(half: str, source: Any, *, events: bool, has_classes: bool, timed: bo
 
 
 def find_user_data(name: str, device: torch.device) -> Dataset:
-    """Return data that `register_data` registered, on a device."""
+    """Return data registered with `register_data`, moved to a device."""
     if name not in _KNOWN:
         raise InputError(
-            f"the data {name} of this run are your own and not part of it; pass them again, on the command "
-            "line with --dataset"
+            f"this run used your own data {name}, which are not saved with it; pass them again, on the "
+            "command line with --dataset"
         )
     found = _KNOWN[name]
     held_out = None if found.validation is None else _moved(found.validation, device)
@@ -173,7 +172,7 @@ def find_user_data(name: str, device: torch.device) -> Dataset:
 
 
 def read_arrays(path: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], bool]:
-    """Return the training set, the test set, and whether they are events, from files of arrays.
+    """Read array files; return the training set, the test set, and whether they are events.
 
     Args:
         path: an ``.npz`` file or a folder of ``.npy`` files with ``x_train`` and ``x_test``, or for events
@@ -185,7 +184,7 @@ def read_arrays(path: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor
     wanted = (f"{kind}_train", "y_train", f"{kind}_test", "y_test")
     missing = [name for name in wanted if name not in found]
     if missing:
-        raise InputError(f"{path} has no {', '.join(missing)}; it must hold {', '.join(wanted)}")
+        raise InputError(f"{path} has no {', '.join(missing)}; it must contain {', '.join(wanted)}")
     x_train, y_train, x_test, y_test = (_tensor(found[name]) for name in wanted)
     return (x_train, y_train), (x_test, y_test), kind == "events"
 
@@ -200,7 +199,7 @@ def _read_archive(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             size = sum(members[name].file_size for name in names if name in members)
             if size > _MOST:
-                raise InputError(f"{path} holds {size:,} bytes, more than {_MOST:,}; use a folder of .npy")
+                raise InputError(f"{path} contains {size:,} bytes, more than {_MOST:,}; use a folder of .npy")
             return {name: parse_npy(archive.read(members[name]), path) for name in names if name in members}
     except InputError:
         raise
@@ -212,7 +211,7 @@ def _read_archive(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 def _tensor(values: Any) -> Tensor:
-    """Return numbers as a tensor, which has no big-endian or 128-bit ones."""
+    """Return numbers as a tensor, converting big-endian and 128-bit types, which torch does not support."""
     if isinstance(values, np.ndarray):
         kind = values.dtype.newbyteorder("=")
         values = np.array(values, np.float64 if kind.kind == "f" and kind.itemsize > 8 else kind)
@@ -220,7 +219,7 @@ def _tensor(values: Any) -> Tensor:
 
 
 def _collected(name: str, source: Any, *, has_classes: bool) -> tuple[Tensor, Tensor]:
-    """Return all samples and labels of a source."""
+    """Return all samples and labels from a source."""
     if isinstance(source, tuple | list) and len(source) == 2 and not isinstance(source[0], tuple | list):
         x, y = (_tensor(part) for part in source)
     else:
@@ -228,11 +227,11 @@ def _collected(name: str, source: Any, *, has_classes: bool) -> tuple[Tensor, Te
     if x.dim() < 2 or not x.numel() or x.is_complex():
         raise InputError(
             f"{name} must have samples [N, ...] of real numbers, got {x.dtype} of shape {tuple(x.shape)}; "
-            "one number a sample is [N, 1]"
+            "for one number per sample, use [N, 1]"
         )
     kept = x if x.dtype in (torch.uint8, torch.float32) else x.float()
     if not bool(torch.isfinite(kept).all()):
-        raise InputError(f"{name} holds NaN or infinite values; leave those samples out")
+        raise InputError(f"{name} contains NaN or infinite values; remove those samples")
     if not has_classes:
         if len(x) != len(y) or not bool(torch.isfinite(y).all()):
             raise InputError(
@@ -243,13 +242,13 @@ def _collected(name: str, source: Any, *, has_classes: bool) -> tuple[Tensor, Te
     labels = y.reshape(-1).long()
     if len(x) != len(labels) or y.is_floating_point() or y.is_complex() or int(labels.min()) < 0:
         raise InputError(
-            f"{name} must have a class from 0 on, a whole number, for each sample, got {len(x)} samples and "
+            f"{name} must have one class (a whole number from 0) for each sample, got {len(x)} samples and "
             f"labels {y.dtype} of shape {tuple(y.shape)}"
         )
     if int(labels.max()) >= MOST_CLASSES:
         raise InputError(
-            f"{name} has the label {int(labels.max())}, but there may be {MOST_CLASSES:,} classes at most; "
-            "number the classes from 0 on, without gaps"
+            f"{name} has the label {int(labels.max())}, but at most {MOST_CLASSES:,} classes are supported; "
+            "number the classes from 0, without gaps"
         )
     return kept, labels
 

@@ -1,1 +1,1 @@
-"""Readers of the formats that datasets are published in."""
+"""Readers for the published dataset formats."""

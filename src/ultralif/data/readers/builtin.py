@@ -15,14 +15,14 @@ from ultralif.errors import need
 __all__ = ["ARRAYS", "digits", "manifold_times", "randman"]
 
 _HELD_OUT = 36
-"""Test samples of each class of the digits."""
+"""Number of test samples per class in the digits dataset."""
 
 
 def digits(spec: Spec, timesteps: int) -> dict[str, NDArray[Any]]:
     """Return scikit-learn's digits, 8 x 8, rescaled from 0..16 to 0..255.
 
-    The last 36 of each class, in the order of the file, are the test set: 1437 / 360. The file
-    is sorted by writer, so most of the test set is by writers that training has not seen.
+    The last 36 of each class, in file order, form the test set: 1437 / 360. The file is sorted by
+    writer, so most test digits come from writers who do not appear in the training set.
     """
     table = _digits_table()
     pixels = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, *spec.shape)
@@ -38,9 +38,9 @@ def digits(spec: Spec, timesteps: int) -> dict[str, NDArray[Any]]:
 
 
 def _digits_table() -> NDArray[np.float64]:
-    """Return the pixels and, last, the class of each digit, read from scikit-learn's own file.
+    """Return each digit's pixels and, in the last column, its class, read from scikit-learn's file.
 
-    Importing scikit-learn would take longer than training on them.
+    Importing scikit-learn would take longer than training on the digits.
     """
     found = find_spec("sklearn")
     package = found.origin if found is not None else need("sklearn", "demo").__file__
@@ -56,14 +56,14 @@ def manifold_times(
 
     .. math:: f_i(x) = \prod_d \sum_{k=1}^{K} \frac{a_{idk}}{k^\alpha} \sin(2\pi (k x_d b_{idk} + c_{idk}))
 
-    with a, b, c uniform in [0, 1), scaled for each unit to the range of the points (Zenke and Vogels
-    2021).
+    with a, b, c uniform in [0, 1). Each unit's times are rescaled to [0, 1) over the given points (Zenke and
+    Vogels 2021).
 
     Args:
         points: coordinates on the manifold in [0, 1), ``[N, D]``.
         units: the number of units.
-        rng: draws the manifold.
-        smoothness: alpha; terms below a thousandth are left out.
+        rng: random number generator for the manifold.
+        smoothness: alpha; terms smaller than 0.001 are omitted.
     """
     terms = np.arange(1, int(np.ceil(1e-3 ** (-1 / smoothness))) + 1)
     a, b, c = rng.random((3, units, points.shape[1], len(terms)))
@@ -75,15 +75,15 @@ def manifold_times(
 
 
 def randman(spec: Spec, timesteps: int, *, seed: int = 0, dimensions: int = 1) -> dict[str, NDArray[Any]]:
-    """Return generated recordings: a class is a manifold, and each unit fires once, at its coordinate.
+    """Generate recordings: each class is a manifold, and each unit fires once, at its coordinate.
 
-    Since every unit fires exactly once, only the times tell the classes apart: the sum over time is the
-    same for all samples.
+    Since every unit fires exactly once, only the spike times distinguish the classes: the sum over time is
+    the same for all samples.
 
     Args:
         spec: sizes, classes and units.
-        timesteps: the bins of time.
-        seed: draws the manifolds and the points on them.
+        timesteps: the number of time bins.
+        seed: seed for the manifolds and the points on them.
         dimensions: the number of coordinates that determine a sample's spike times.
     """
     rng = np.random.default_rng(seed)
@@ -106,4 +106,4 @@ def randman(spec: Spec, timesteps: int, *, seed: int = 0, dimensions: int = 1) -
 
 
 ARRAYS: Mapping[str, Callable[[Spec, int], dict[str, NDArray[Any]]]] = {"digits": digits, "randman": randman}
-"""The arrays of each built-in dataset, with the names used in the cache of frames."""
+"""The function that returns each built-in dataset's arrays, named as in the frame cache."""

@@ -1,4 +1,4 @@
-"""Binning of events into T frames, equal to tonic's ``ToFrame(n_time_bins=T)``, kept sparse."""
+"""Bin events into T sparse frames, equal to those of tonic's ``ToFrame(n_time_bins=T)``."""
 
 from typing import Any, NamedTuple
 
@@ -11,10 +11,10 @@ Integers = NDArray[np.integer[Any]]
 
 
 class Recordings(NamedTuple):
-    """The events of some recordings, one recording after the other."""
+    """The events of several recordings, one recording after the other."""
 
     lengths: Integers
-    """Events of each recording, ``[R]``."""
+    """Number of events in each recording, ``[R]``."""
     times: Integers
     """``[E]``"""
     addresses: Integers
@@ -24,25 +24,25 @@ class Recordings(NamedTuple):
 
 
 class Binned(NamedTuple):
-    """The nonzero counts of some recordings, one recording after the other."""
+    """The nonzero counts of several recordings, one recording after the other."""
 
     lengths: Integers
-    """Entries of each recording, ``[R]``."""
+    """Number of entries in each recording, ``[R]``."""
     keys: Integers
     """``bin * cells + address`` of each entry, ascending within a recording, ``[N]``."""
     counts: Integers
-    """Events of each entry, ``[N]``."""
+    """Number of events in each entry, ``[N]``."""
     labels: Integers
     """``[R]``"""
 
 
 def bin_events(recordings: Recordings, timesteps: int, cells: int) -> Binned:
-    r"""Count the events of each recording by time bin and cell.
+    r"""Count each recording's events by time bin and cell.
 
-    With :math:`w = \lfloor (t_{last} - t_{first}) / T \rfloor`, bin i holds the events of
+    With :math:`w = \lfloor (t_{last} - t_{first}) / T \rfloor`, bin i contains the events in
     :math:`[t_{first} + i w, t_{first} + (i+1) w)`. As in tonic, events after the T-th bin are dropped: the
-    last event, and those up to T - 1 microseconds before it. Events out of order are sorted first, which
-    tonic does not do.
+    last event, and those up to T - 1 microseconds before it. Unlike in tonic, out-of-order events are sorted
+    first.
 
     Example:
         >>> events = Recordings(*map(np.array, ([5], [0, 10, 20, 30, 40], [2, 2, 2, 0, 1], [7])))
@@ -57,8 +57,7 @@ def bin_events(recordings: Recordings, timesteps: int, cells: int) -> Binned:
     first, last = np.zeros_like(lengths), np.zeros_like(lengths)
     first[busy], last[busy] = times[ends[busy] - lengths[busy]], times[ends[busy] - 1]
     width = (last - first) // timesteps
-    # With all recordings on one clock, each with room for its whole duration, one sorted search finds all
-    # bins.
+    # If all recordings are placed on one clock without overlap, a single sorted search finds all bins.
     room = last - first + 1
     clock = np.cumsum(room) - room
     edges = clock[:, None] + np.arange(timesteps + 1) * width[:, None]
@@ -73,7 +72,7 @@ def bin_events(recordings: Recordings, timesteps: int, cells: int) -> Binned:
 
 
 def bin_steps(recordings: Recordings, timesteps: int, cells: int, width: int) -> Binned:
-    """Count the events of each recording in steps of a fixed width; later events are dropped.
+    """Count each recording's events in steps of a fixed width; later events are dropped.
 
     Example:
         >>> events = Recordings(*map(np.array, ([4], [0, 10, 20, 90], [2, 2, 0, 1], [7])))
@@ -92,14 +91,14 @@ def merge_bins(binned: Binned, factor: int, timesteps: int, cells: int) -> Binne
     recording = np.repeat(np.arange(len(binned.lengths)), binned.lengths)
     keys = binned.keys.astype(np.int64)
     cell = (recording * timesteps + keys // (cells * factor)) * cells + keys % cells
-    # The count rides in the low bits: sorting numbers is faster than sorting their positions, and a stable
-    # sort merges the runs that the old bins are.
+    # Store the count in the low bits: sorting values is faster than argsort, and a stable sort merges the old
+    # bins, which are already sorted runs.
     riding = np.sort(cell << 16 | binned.counts, kind="stable")
     return _runs(riding >> 16, timesteps * cells, binned.labels, weights=riding & 0xFFFF)
 
 
 def smallest(values: Integers) -> Integers:
-    """Return counts in the smallest type of uint8, int16 and int32 that holds them."""
+    """Convert counts to the smallest of uint8, int16 and int32 that can represent them."""
     top = int(values.max(initial=0))
     kind = np.uint8 if top < 1 << 8 else np.int16 if top < 1 << 15 else np.int32
     return values.astype(kind)
@@ -110,7 +109,7 @@ def _ordered(recordings: Recordings, lengths: Integers, joints: Integers) -> tup
 
     Args:
         recordings: the events.
-        lengths: events of each recording.
+        lengths: number of events in each recording.
         joints: the start of every recording except the first.
     """
     times: NDArray[np.int64] = recordings.times.astype(np.int64)
@@ -123,7 +122,7 @@ def _ordered(recordings: Recordings, lengths: Integers, joints: Integers) -> tup
 
 
 def _ranges(starts: Integers, lengths: Integers) -> Integers:
-    """Return ``start, start + 1, ...`` of each range, one range after the other."""
+    """Return ``start, start + 1, ...`` for each range, one range after the other."""
     before = np.cumsum(lengths) - lengths
     ranges: Integers = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
     return ranges

@@ -1,4 +1,4 @@
-"""Readers for DVS-Gesture: AEDAT 3.1 with label tables, and the recordings cut into ``.npy`` files."""
+"""Readers for DVS-Gesture: AEDAT 3.1 with label tables, and recordings split into ``.npy`` files."""
 
 import struct
 from functools import partial
@@ -18,7 +18,7 @@ _CELLS = 2 * _SIDE * _SIDE
 _CLASSES = 11
 _LIMIT = 1 << 30
 _LONGEST = 1 << 40
-"""No recording lasts this many microseconds, about twelve days."""
+"""Upper limit for the duration of a recording in microseconds, about twelve days."""
 
 Events = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Times and addresses."""
@@ -27,10 +27,10 @@ Events = tuple[NDArray[np.int64], NDArray[np.int64]]
 def parse_aedat(data: bytes, path: Path) -> Events:
     """Return the polarity events of an AEDAT 3.1 file.
 
-    After a text header that ends with ``#!END-HEADER``, packets follow: 28 bytes of header (type, source,
-    event size, offset of the time, overflow of the time, capacity, number, valid; little-endian), then the
-    events. A polarity event, type 1, has 32 bits of data (from bit 1 the polarity, from bit 2 y, from bit 17
-    x) and 31 of time. Its validity bit is ignored, as in SpikingJelly, whose split this form is.
+    A text header, which ends with ``#!END-HEADER``, is followed by packets. Each has a 28-byte header (type,
+    source, event size, time offset, time overflow, capacity, number, valid; little-endian), then the events.
+    A polarity event, type 1, has 32 data bits (polarity from bit 1, y from bit 2, x from bit 17) and 31 time
+    bits. Its validity bit is ignored, as in SpikingJelly, which defined this split.
     """
     mark = b"#!END-HEADER\r\n"
     position = data.find(mark, 0, 1 << 16)
@@ -40,11 +40,11 @@ def parse_aedat(data: bytes, path: Path) -> Events:
     times, words = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     while position < len(data):
         if len(data) - position < 28:
-            raise damaged(path, "is cut off within the header of a packet")
+            raise damaged(path, "is truncated within a packet header")
         kind, _, size, _, overflow, capacity, number, _ = struct.unpack_from("<HHIIIIII", data, position)
         position += 28
         if size == 0 or number > capacity or capacity * size > len(data) - position or overflow >= 1 << 20:
-            raise damaged(path, f"is cut off, or has a wrong packet header {position - 28:,} bytes into it")
+            raise damaged(path, f"is truncated, or has an invalid packet header at byte {position - 28:,}")
         if kind == 1 and size == 8:
             packet = np.frombuffer(data, "<u4", 2 * number, position).reshape(-1, 2)
             words.append(packet[:, 0].astype(np.int64))
@@ -58,12 +58,12 @@ def _addresses(
     x: NDArray[np.int64], y: NDArray[np.int64], p: NDArray[np.int64], path: Path
 ) -> NDArray[np.int64]:
     if any(v.size and not 0 <= v.min() <= v.max() < size for v, size in ((x, _SIDE), (y, _SIDE), (p, 2))):
-        raise damaged(path, f"has events beyond the {_SIDE} x {_SIDE} x 2 cells of the sensor")
+        raise damaged(path, f"has events outside the sensor's {_SIDE} x {_SIDE} x 2 cells")
     return (p * _SIDE + y) * _SIDE + x
 
 
 def parse_labels(data: bytes, path: Path) -> NDArray[np.int64]:
-    """Return the rows (class from 0, first and end time in microseconds) of a label table."""
+    """Return the rows of a label table: class from 0, start and end time in microseconds."""
     lines = data.decode("ascii", "replace").split()
     try:
         rows = np.array([[int(field) for field in line.split(",")] for line in lines[1:]], np.int64)
@@ -72,12 +72,12 @@ def parse_labels(data: bytes, path: Path) -> NDArray[np.int64]:
     if not lines or lines[0] != "class,startTime_usec,endTime_usec" or rows.ndim != 2 or rows.shape[1] != 3:
         raise damaged(path, "is not a table of class, startTime_usec, endTime_usec")
     if rows[:, 0].min() < 1 or rows[:, 0].max() > _CLASSES or (rows[:, 1] > rows[:, 2]).any():
-        raise damaged(path, f"has classes beyond 1 to {_CLASSES}, or a gesture that ends before it begins")
+        raise damaged(path, f"has classes outside 1 to {_CLASSES}, or a gesture that ends before it begins")
     return rows - (1, 0, 0)
 
 
 def aedat_jobs(folder: Folder, half: str, timesteps: int) -> list[Job]:
-    """Return the jobs that read the trials of a half, in the order of its list."""
+    """Return the jobs that read one half's trials, in the order of its list."""
     trials = folder.read(f"trials_to_{half}.txt", 1 << 20).decode("ascii", "replace").split()
     for trial in trials:
         if not trial.endswith(".aedat") or "/" in trial or "\\" in trial:
@@ -103,7 +103,7 @@ def parse_recording(data: bytes, path: Path) -> Events:
     """Return the events of one ``.npy`` recording: columns x, y, polarity, milliseconds."""
     rows = parse_npy(data, path)
     if rows.ndim != 2 or rows.shape[1] != 4 or not len(rows):
-        raise damaged(path, f"has shape {rows.shape}, not one row of x, y, polarity and time for each event")
+        raise damaged(path, f"has shape {rows.shape} instead of one row (x, y, polarity, time) per event")
     if not (np.isfinite(rows).all() and 0 <= rows.min() <= rows.max() < _LONGEST / 1000):
         raise damaged(path, "has values that are not coordinates and times")
     wide = rows.astype(np.float64 if rows.dtype.kind == "f" else np.int64)

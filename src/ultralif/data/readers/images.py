@@ -17,7 +17,7 @@ __all__ = ["Samples", "check_labels", "parse_cifar", "parse_idx", "read_images"]
 Bytes = NDArray[np.uint8]
 
 _LIMIT = 1 << 28
-"""No file of an image set is larger."""
+"""Largest allowed file of an image set, in bytes."""
 
 
 class Samples(NamedTuple):
@@ -30,28 +30,28 @@ class Samples(NamedTuple):
 
 
 def parse_idx(data: bytes, path: Path) -> Bytes:
-    """Return the array of an idx file of bytes.
+    """Return the array in an idx file of bytes.
 
-    The format: two zero bytes, the type (8: unsigned byte), the number of axes, each axis as a
-    big-endian 32-bit integer, then the values in C order.
+    The format consists of two zero bytes, the type (8: unsigned byte), the number of axes, each axis as a
+    big-endian 32-bit integer, and the values in C order.
     """
     if len(data) < 4 or data[:3] != b"\0\0\x08":
         raise damaged(path, f"does not start like an idx file of bytes, but with {data[:4].hex(' ')}")
     axes = data[3]
     start = 4 + 4 * axes
     if len(data) < start:
-        raise damaged(path, "is cut off in its header")
+        raise damaged(path, "is truncated in its header")
     shape = struct.unpack(f">{axes}I", data[4:start])
     if math.prod(shape) != len(data) - start:
-        raise damaged(path, f"should hold {shape} values but has {len(data) - start:,}")
+        raise damaged(path, f"should contain {shape} values but has {len(data) - start:,}")
     try:
         return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
-    except ValueError as error:  # no axis may be too long, even if another one is empty
-        raise damaged(path, f"should hold {shape} values ({error})") from error
+    except ValueError as error:  # an axis may be too long even if another one is empty
+        raise damaged(path, f"should contain {shape} values ({error})") from error
 
 
 def parse_cifar(data: bytes, path: Path) -> Samples:
-    """Return the images and labels of a CIFAR-10 binary batch: one byte of label, 3072 of pixels."""
+    """Return the images and labels of a CIFAR-10 binary batch: one label byte and 3072 pixel bytes each."""
     if len(data) == 0 or len(data) % 3073:
         raise damaged(path, f"has {len(data):,} bytes; an image has 3073, so this must be a multiple of 3073")
     rows = np.frombuffer(data, np.uint8).reshape(-1, 3073)
@@ -79,11 +79,11 @@ READERS: dict[Kind, Callable[[Folder, str], Samples]] = {
     "idx": _read_idx,
     "cifar-bin": _read_cifar,
 }
-"""For each form of an image set, the function that reads its half ``train`` or ``test``."""
+"""The function that reads ``train`` or ``test`` for each form of an image set."""
 
 
 def read_images(folder: Folder, kind: Kind, spec: Spec) -> dict[str, Samples]:
-    """Read both halves of an image set and check them against its description."""
+    """Read both halves of an image set and check their sizes and labels."""
     halves = {}
     for half, size in zip(("train", "test"), spec.sizes, strict=True):
         samples = READERS[kind](folder, half)

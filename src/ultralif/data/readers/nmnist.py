@@ -21,20 +21,20 @@ from ultralif.errors import InputError, JobError
 __all__ = ["CELLS", "Job", "binned_jobs", "parse_binned", "parse_nmnist", "raw_jobs", "unpack"]
 
 Job = Callable[[], Binned]
-"""One unit of reading: some recordings, in order, as counts."""
+"""One unit of work: read several recordings, in order, and return their counts."""
 
 _SIDE = 34
 CELLS = 2 * _SIDE * _SIDE
-"""Polarities, rows and columns of N-MNIST's sensor."""
+"""Number of cells of N-MNIST's sensor: polarities x rows x columns."""
 _LIMIT = 1 << 20
-"""No recording is larger; the largest take about 50,000 bytes."""
+"""Largest allowed recording, in bytes; the largest published ones have about 50,000."""
 
 
 def parse_nmnist(parts: Sequence[bytes], paths: Sequence[Path], labels: Sequence[int]) -> Recordings:
-    """Return the events of some N-MNIST files.
+    """Return the events in several N-MNIST files.
 
-    An event has five bytes: x, y, then one bit of polarity and 23 of time in microseconds. A y of 240 is no
-    event: it moves the clock on by 8192.
+    An event has five bytes: x, y, one polarity bit and 23 bits of time in microseconds. An entry with y = 240
+    is not an event: it advances the clock by 8192.
     """
     sizes = np.array([len(part) for part in parts])
     for path, size in zip(paths, sizes, strict=True):
@@ -56,13 +56,13 @@ def parse_nmnist(parts: Sequence[bytes], paths: Sequence[Path], labels: Sequence
     if outside.size:
         where = paths[int(np.searchsorted(np.cumsum(lengths), outside[0], side="right"))]
         raise damaged(
-            where, f"has an event at x={x[outside[0]]}, y={y[outside[0]]}, beyond {_SIDE} x {_SIDE}"
+            where, f"has an event at x={x[outside[0]]}, y={y[outside[0]]}, outside {_SIDE} x {_SIDE}"
         )
     return Recordings(lengths, times, ((high >> 7) * _SIDE + y) * _SIDE + x, np.asarray(labels))
 
 
 def _clock(overflow: NDArray[np.bool_], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how far the clock had been advanced before each event of its recording."""
+    """Return how far the recording's clock was advanced before each event."""
     passed = np.cumsum(overflow)
     starts = np.cumsum(lengths) - lengths
     moved: NDArray[np.int64] = 8192 * (passed - np.repeat(passed[starts] - overflow[starts], lengths))
@@ -70,7 +70,7 @@ def _clock(overflow: NDArray[np.bool_], lengths: NDArray[np.int64]) -> NDArray[n
 
 
 def raw_jobs(folder: Folder, half: str, timesteps: int) -> list[Job]:
-    """Return the jobs that read ``Train`` or ``Test`` in the order of the file numbers, which is MNIST's."""
+    """Return the jobs that read ``Train`` or ``Test`` in order of file number, which is MNIST's order."""
     top = half.capitalize()
     files = []
     for label in range(10):
@@ -89,7 +89,7 @@ def _listed(path: Path) -> list[str]:
     try:
         return [entry.name for entry in os.scandir(path)]
     except OSError as error:
-        raise JobError(f"{path} cannot be listed: {error.strerror}; it should hold recordings") from error
+        raise JobError(f"{path} cannot be listed: {error.strerror}; it should contain recordings") from error
 
 
 def _read_raw(folder: Folder, names: list[str], labels: list[int], timesteps: int) -> Binned:
@@ -100,21 +100,21 @@ def _read_raw(folder: Folder, names: list[str], labels: list[int], timesteps: in
 
 _BINS = 30
 _SLICE = 1000
-"""Number of recordings that are decoded at a time; small, because decoding needs wide integers."""
+"""Number of recordings decoded at a time; small, because decoding needs wide integers."""
 
 
 def parse_binned(data: bytes, path: Path) -> Iterator[Binned]:
-    """Yield the recordings of a ``.npz.xz`` file, in 30 bins.
+    """Yield the recordings in a ``.npz.xz`` file, in 30 bins.
 
-    It holds the number of entries of each recording (``length``) and for each entry its count and the
-    distance of its key from the one before (``gap``; 255: take the next of ``big``); the first key counts
-    from 0.
+    The file stores the number of entries of each recording (``length``). For each entry it stores the count
+    and the difference between its key and the previous one (``gap``; 255 means the next value in ``big``).
+    The first key of a recording is relative to 0.
     """
     gap, big, count, length, label = unpack(data, path, ("gap", "big", "count", "length", "label"))
     sizes = length.astype(np.int64)
     fits = gap.size == count.size == int(sizes.sum()) and sizes.size == label.size
     if not fits or (sizes <= 0).any() or (count <= 0).any() or big.size != np.count_nonzero(gap == 255):
-        raise damaged(path, "holds arrays that do not fit together")
+        raise damaged(path, "contains arrays whose sizes do not match")
     begin = taken = 0
     for i in range(0, sizes.size, _SLICE):
         lengths = sizes[i : i + _SLICE]
@@ -127,13 +127,13 @@ def parse_binned(data: bytes, path: Path) -> Iterator[Binned]:
 
 
 def _keys(steps: NDArray[np.int64], lengths: NDArray[np.int64], path: Path) -> NDArray[np.int32]:
-    """Sum the distances within each recording."""
+    """Sum the key differences within each recording."""
     starts = np.cumsum(lengths) - lengths
     running = np.cumsum(steps)
     keys = running - np.repeat(running[starts] - steps[starts], lengths)
     steps[starts] = 1  # only the first key of a recording may be 0
     if (steps <= 0).any() or (keys >= _BINS * CELLS).any():
-        raise damaged(path, "holds keys that are not ascending, or beyond the last bin")
+        raise damaged(path, "contains keys that are not ascending, or are beyond the last bin")
     narrow: NDArray[np.int32] = keys.astype(np.int32)
     return narrow
 
@@ -144,14 +144,14 @@ def _unxz(data: bytes, path: Path) -> bytes:
     try:
         content = unpacker.decompress(data, limit)
     except lzma.LZMAError as error:
-        raise damaged(path, f"is not sound xz ({error})") from error
+        raise damaged(path, f"is not a valid xz file ({error})") from error
     if not unpacker.eof:
-        raise damaged(path, f"is cut off, or unpacks to more than {limit:,} bytes")
+        raise damaged(path, f"is truncated, or unpacks to more than {limit:,} bytes")
     return content
 
 
 def unpack(data: bytes, path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
-    """Return arrays of integers from a ``.npz.xz`` file, given its content."""
+    """Return integer arrays from a ``.npz.xz`` file, given its contents."""
     content, arrays = _unxz(data, path), []
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -165,7 +165,7 @@ def unpack(data: bytes, path: Path, names: Sequence[str]) -> list[NDArray[Any]]:
     except (zipfile.BadZipFile, struct.error, zlib.error) as error:
         raise damaged(path, f"is not an archive of arrays ({error})") from error
     if any(array.ndim != 1 or array.dtype.kind not in "iu" for array in arrays):
-        raise damaged(path, "holds arrays that are not rows of integers")
+        raise damaged(path, "contains arrays that are not one-dimensional integer arrays")
     return arrays
 
 

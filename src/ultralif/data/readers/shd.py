@@ -1,4 +1,4 @@
-"""Readers for SHD: the published HDF5 files, and a packed form with spikes to the millisecond.
+"""Readers for SHD: the published HDF5 files, and a packed form with millisecond resolution.
 
 HDF5 is read in a separate process, because a bad file can crash the HDF5 library.
 """
@@ -21,15 +21,15 @@ from ultralif.files import opened
 __all__ = ["CHANNELS", "packed_jobs", "parse_packed", "read_shd", "shd_jobs"]
 
 CHANNELS = 700
-"""Channels of the cochlea model."""
+"""Number of channels of the cochlea model."""
 _PATIENCE = 600
 """Timeout in seconds for reading a file."""
 
 
 def read_shd(path: Path) -> Recordings:
-    """Return the spikes of an SHD file, with times in whole microseconds."""
+    """Return the spikes in an SHD file, with times in whole microseconds."""
     if not path.exists():
-        raise JobError(f"{path} is not there; get it with: ultralif data get shd")
+        raise JobError(f"{path} does not exist; get it with: ultralif data get shd")
     opened(path).close()  # HDF5 would block on a pipe
     reader = [sys.executable, "-P", str(Path(__file__).with_name("shd_process.py")), str(path)]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "HDF5_USE_FILE_LOCKING": "FALSE"}
@@ -74,21 +74,21 @@ def _part(recordings: Recordings, start: int) -> Recordings:
 
 
 def parse_packed(data: bytes, path: Path) -> Recordings:
-    """Return the spikes of a packed file, with times in microseconds.
+    """Return the spikes in a packed file, with times in microseconds.
 
-    It holds for each sample its duration in milliseconds and its label; for each millisecond of each sample
-    the number of its spikes (``counts``); and for each spike, sorted by unit within a millisecond, the
-    distance of its unit from the one before (``low`` and ``high`` byte). The first distance of a millisecond
-    counts from 0.
+    The file stores each sample's duration in milliseconds and its label, and the number of spikes in each
+    millisecond (``counts``). Spikes are sorted by unit within a millisecond; each is stored as the difference
+    between its unit and the previous one (``low`` and ``high`` byte). The first unit in a millisecond is
+    relative to 0.
     """
     wanted = ("duration_ms", "counts", "low", "high", "labels")
     duration, counts, low, high, labels = unpack(data, path, wanted)
     length, number = duration.astype(np.int64), counts.astype(np.int64)
     spikes = int(number.sum())
     if length.size != labels.size or (length < 1).any() or (number < 0).any():
-        raise damaged(path, "holds arrays that do not fit together")
+        raise damaged(path, "contains arrays whose sizes do not match")
     if int(length.sum()) != number.size or not low.size == high.size == spikes:
-        raise damaged(path, "holds arrays that do not fit together")
+        raise damaged(path, "contains arrays whose sizes do not match")
     gap = low.astype(np.int64) | high.astype(np.int64) << 8
     running = np.cumsum(gap)
     busy = number[number > 0]
@@ -108,7 +108,7 @@ def packed_jobs(
     names = sorted(path.name for path in folder.path.glob(f"{half}-*.npz.xz"))
     for name in names:
         if name not in folder.digests:
-            raise InputError(f"{folder.path / name} is not a file of the packed SHD; remove it from there")
+            raise InputError(f"{folder.path / name} does not belong to the packed SHD; remove it")
     return [partial(_read_packed, folder, name, timesteps, step_ms, channels) for name in names]
 
 
@@ -118,7 +118,7 @@ def _read_packed(folder: Folder, name: str, timesteps: int, step_ms: float | Non
 
 
 def _bin(recordings: Recordings, timesteps: int, step_ms: float | None, channels: int) -> Binned:
-    """Count spikes over each sample's own duration, or in steps; sum neighbouring channels."""
+    """Bin spikes over each sample's own duration, or in fixed steps, and sum neighbouring channels."""
     if channels != CHANNELS:
         recordings = recordings._replace(addresses=recordings.addresses // (CHANNELS // channels))
     if step_ms is None:

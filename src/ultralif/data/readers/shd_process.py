@@ -1,7 +1,7 @@
-"""Write the spikes of an SHD file to standard output as plain arrays; run by `ultralif.data.readers.shd`.
+"""Write the spikes in an SHD file to standard output as plain arrays; run by `ultralif.data.readers.shd`.
 
-It imports nothing of this package, so it starts quickly, and it may use little more memory than the file
-has bytes.
+It imports nothing from this package, so that it starts quickly. Its memory is limited in proportion to the
+file size.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def main(path: Path) -> None:
 
 
 def _dataset(file: Any, name: str) -> Any:
-    """Return a dataset that is stored in the file itself: no link to another file, no outside storage."""
+    """Return a dataset stored in the file itself, without links to other files or external storage."""
     node = file
     for part in name.split("/"):
         link = node.get(part, getlink=True)
@@ -53,7 +53,7 @@ def _row_type(dataset: Any, kinds: str) -> bool:
 
 
 def _copy(times: Any, units: Any, size: int) -> tuple[Any, Any, Any]:
-    """Return the number of spikes of each recording, and all their times (microseconds) and channels."""
+    """Return the number of spikes in each recording, and all spike times (microseconds) and channels."""
     lengths, moments, channels = [], [], []
     total = 0
     for start in range(0, len(times), _SLICE):
@@ -65,7 +65,7 @@ def _copy(times: Any, units: Any, size: int) -> tuple[Any, Any, Any]:
         moment = np.concatenate(seconds).astype(np.float64) * 1e6
         cell = np.concatenate(cells).astype(np.int64)
         if moment.size and not (np.isfinite(moment).all() and 0 <= moment.min() <= moment.max() < 1 << 31):
-            raise ValueError("a spike has no time, or one beyond half an hour")
+            raise ValueError("a spike time is missing, or later than half an hour")
         if cell.size and not 0 <= cell.min() <= cell.max() < 1 << 16:
             raise ValueError("a spike is in an impossible channel")
         lengths += counts
@@ -77,7 +77,7 @@ def _copy(times: Any, units: Any, size: int) -> tuple[Any, Any, Any]:
 
 
 def _limit_memory(limit: int) -> None:
-    """Limit the memory of this process, where the system can, so that no file fills the machine."""
+    """Limit this process's memory, if the system supports it, so that no file can exhaust the machine."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
